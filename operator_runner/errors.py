@@ -1,0 +1,60 @@
+"""The errors that cross a floor of the package.
+
+OperatorRunnerError
+├── ConfigError          the user's files or flags are wrong; ends the process with exit code 1
+├── ApiError             the Kubernetes API answered with an error, or not at all
+│   ├── NotFound         404
+│   ├── Conflict         409: somebody else wrote first; read again and retry
+│   ├── Invalid          422: the object does not fit its schema
+│   ├── Forbidden        401 and 403
+│   └── Unavailable      no answer, 429 or 5xx: retry later
+└── RunError             a run could not even be started
+"""
+
+from __future__ import annotations
+
+
+class OperatorRunnerError(Exception):
+    """Base of all errors that this package raises on purpose; its text is meant for people."""
+
+
+class ConfigError(OperatorRunnerError):
+    """One or more mistakes in files, flags or environment; `problems` has a line for each."""
+
+    def __init__(self, *problems: str) -> None:
+        """Keep each problem apart, so that all of them can be shown at once."""
+        super().__init__("\n".join(problems))
+        self.problems = problems
+
+
+class ApiError(OperatorRunnerError):
+    """A request to the Kubernetes API failed; `status` is the HTTP status, 0 without an answer."""
+
+    def __init__(self, message: str, status: int = 0) -> None:
+        """Keep the API server's own message: it names the field that is wrong."""
+        super().__init__(message)
+        self.status = status
+
+
+class NotFound(ApiError):
+    """The object, or its kind, does not exist."""
+
+
+class Conflict(ApiError):
+    """The object changed since it was read."""
+
+
+class Invalid(ApiError):
+    """The API server refused the content of the object."""
+
+
+class Forbidden(ApiError):
+    """Missing credentials or rights; the message names verb and resource."""
+
+
+class Unavailable(ApiError):
+    """The API server could not be reached or could not serve; worth a retry."""
+
+
+class RunError(OperatorRunnerError):
+    """A run could not be prepared or started, so that no play ran at all."""

@@ -1,0 +1,217 @@
+"""The words of the project as immutable values. Standard library only; no behaviour but derivation."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any, TypeAlias
+
+Json: TypeAlias = dict[str, Any]
+"""A decoded JSON object, such as a Kubernetes object as the API gives it."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class GVK:
+    """Group, version and kind; the group is empty for the core group."""
+
+    group: str
+    version: str
+    kind: str
+
+    @property
+    def api_version(self) -> str:
+        """`apps/v1`, or `v1` for the core group."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @classmethod
+    def of(cls, api_version: str, kind: str) -> GVK:
+        """Take the `apiVersion` and `kind` of an object apart."""
+        group, _, version = api_version.rpartition("/")
+        return cls(group, version, kind)
+
+    def __str__(self) -> str:
+        """As ansible-operator writes it in logs and metric labels: `apps/v1, Kind=Deployment`."""
+        return f"{self.api_version}, Kind={self.kind}"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class ObjectRef:
+    """Where an object lives; the key of the workqueue. `namespace` is empty if cluster-scoped."""
+
+    gvk: GVK
+    namespace: str
+    name: str
+
+    @classmethod
+    def of(cls, body: Mapping[str, Any]) -> ObjectRef:
+        """Return the reference of an object as the API gives it (apiVersion and kind included)."""
+        metadata = body["metadata"]
+        gvk = GVK.of(body["apiVersion"], body["kind"])
+        return cls(gvk, metadata.get("namespace") or "", metadata["name"])
+
+    def __str__(self) -> str:
+        """`NginxOperator default/web`, for people."""
+        path = f"{self.namespace}/{self.name}" if self.namespace else self.name
+        return f"{self.gvk.kind} {path}"
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """One `matchExpressions` entry of a label selector; operator is In, NotIn, Exists, ..."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LabelSelector:
+    """A label selector as Kubernetes defines it; an empty one matches everything."""
+
+    match_labels: Mapping[str, str] = field(default_factory=dict)
+    match_expressions: tuple[Requirement, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Playbook:
+    """What to run: a playbook file, or a role's directory. Exactly one of the two is set."""
+
+    playbook: Path | None = None
+    role: Path | None = None
+
+    @property
+    def path(self) -> Path:
+        """The one path that is set."""
+        path = self.playbook or self.role
+        assert path is not None
+        return path
+
+
+@dataclass(frozen=True, slots=True)
+class Finalizer:
+    """The clean-up of a watch; without `content` the watch's own content runs, with `vars`."""
+
+    name: str
+    content: Playbook | None
+    vars: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """One entry of watches.yaml, complete and checked: paths exist, durations are parsed.
+
+    `reconcile_period` is None where the file says nothing (the flag decides), zero where a
+    flag or annotation turned periodic runs off. `when` is a JMESPath expression over the
+    resource, `timeout` the time after which a run is ended; both are None unless asked for.
+    """
+
+    gvk: GVK
+    content: Playbook
+    vars: Mapping[str, Any] = field(default_factory=dict)
+    finalizer: Finalizer | None = None
+    selector: LabelSelector = LabelSelector()
+    blacklist: frozenset[GVK] = frozenset()
+    max_runner_artifacts: int = 20
+    reconcile_period: timedelta | None = None
+    manage_status: bool = True
+    watch_dependent_resources: bool = True
+    watch_cluster_scoped_resources: bool = False
+    watch_annotations_changes: bool = False
+    snake_case_parameters: bool = True
+    mark_unsafe: bool = False
+    when: str | None = None
+    timeout: timedelta | None = None
+
+
+class Trigger(enum.Enum):
+    """Why a reconcile was asked for; the value is the word in logs and metric labels."""
+
+    START = "start"
+    SPEC = "spec"
+    ANNOTATION = "annotation"
+    DELETION = "deletion"
+    DEPENDENT = "dependent"
+    RETRY = "retry"
+    REQUEUE = "requeue_after"
+    PERIOD = "period"
+    PROJECT = "project"
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """One reason for a reconcile, with a detail for people: a field, an object, a count."""
+
+    trigger: Trigger
+    detail: str = ""
+
+    def __str__(self) -> str:
+        """`dependent: Deployment default/web deleted`."""
+        return f"{self.trigger.value}: {self.detail}" if self.detail else self.trigger.value
+
+
+@dataclass(frozen=True, slots=True)
+class RunRequest:
+    """All that an executor needs for one run. `kubeconfig` is the file's text with the run's token.
+
+    `timeout` is None for no deadline. `verbosity` is the number of v in -vvv (0..7).
+    `max_artifacts` counts runs whose artifacts are kept for this resource (0 keeps all).
+    """
+
+    run_id: str
+    ref: ObjectRef
+    content: Playbook
+    extra_vars: Json
+    kubeconfig: str = field(repr=False)
+    verbosity: int
+    max_artifacts: int
+    timeout: timedelta | None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFailure:
+    """A task that failed and was neither ignored nor rescued; `path` is `file:line` if known."""
+
+    task: str
+    message: str
+    path: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """Ansible's recap for the host localhost, as counts of tasks."""
+
+    ok: int = 0
+    changed: int = 0
+    skipped: int = 0
+    failures: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RunOutcome:
+    """How a run ended. Successful only with final stats, exit status 0 and no failure.
+
+    `failures` holds what went wrong, a reason for a run that could not start or was ended
+    included. `requeue_after` is the period that the play asked for with requeue_after.
+    """
+
+    stats: Stats | None
+    failures: tuple[TaskFailure, ...] = ()
+    requeue_after: timedelta | None = None
+    finished: datetime | None = None
+
+    @property
+    def successful(self) -> bool:
+        """True if the play ran to its end and nothing failed."""
+        return self.stats is not None and not self.failures
+
+
+@dataclass(frozen=True, slots=True)
+class RunEvent:
+    """One event of a run, in order. `kind` is ansible-runner's name, `data` its `event_data`."""
+
+    kind: str
+    data: Json
+    stdout: str = ""

@@ -1,0 +1,125 @@
+"""What flags and environment decide, as frozen values. Only `cli.py` reads argv and environ."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+
+from operator_runner.model import GVK
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a server listens: `:8443` is every interface, port 0 turns the server off."""
+
+    host: str
+    port: int
+
+    @classmethod
+    def parse(cls, text: str) -> Address | None:
+        """Read `host:port` or `:port`; `0` and the empty text give None: do not serve.
+
+        Raises ValueError for anything else.
+        """
+        if text in {"", "0"}:
+            return None
+        host, colon, port = text.rpartition(":")
+        if not colon or not port.isdigit() or int(port) > 65535:  # noqa: PLR2004
+            raise ValueError(f"{text!r} is no address; write host:port, :port, or 0 to turn it off")
+        return cls(host.strip("[]"), int(port))
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderElection:
+    """How one of several replicas becomes the active one (client-go's terms and defaults)."""
+
+    enabled: bool = False
+    lease_name: str = ""
+    """Name of the Lease object."""
+    namespace: str = ""
+    """Namespace of the Lease; empty: the operator's own."""
+    lease_duration: timedelta = timedelta(seconds=15)
+    """Others wait this long after the last renewal before they take over."""
+    renew_deadline: timedelta = timedelta(seconds=10)
+    """The leader gives up after this time without a successful renewal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Concurrency:
+    """How many runs may be under way at once."""
+
+    total: int
+    """Over all kinds: each run needs about a core and 80 MB, however many kinds there are."""
+    per_kind: int
+    """Default share of one kind (--max-concurrent-reconciles)."""
+    kinds: Mapping[GVK, int] = field(default_factory=dict)
+    """MAX_CONCURRENT_RECONCILES_<KIND>_<GROUP>, for the kinds that have it."""
+
+    def limit(self, gvk: GVK) -> int:
+        """Return how many resources of this kind may be reconciled at once."""
+        return self.kinds.get(gvk, self.per_kind)
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """Delays of retries, as controller-runtime has them: 5 ms doubling up to 1000 s."""
+
+    first: timedelta = timedelta(milliseconds=5)
+    limit: timedelta = timedelta(seconds=1000)
+
+
+@dataclass(frozen=True, slots=True)
+class AnsibleSettings:
+    """How plays are run."""
+
+    verbosity: int = 2
+    """Number of v in -vv."""
+    verbosity_of_kind: Mapping[GVK, int] = field(default_factory=dict)
+    """ANSIBLE_VERBOSITY_<KIND>_<GROUP>, for the kinds that have it."""
+    args: str = ""
+    """Further arguments for ansible-playbook (--ansible-args)."""
+    log_events: str = "tasks"
+    """Which events of a play are logged: nothing, tasks or everything."""
+    skip_facts: bool = False
+    """Whether role runs gather no facts (ANSIBLE_GATHERING=explicit)."""
+    inventory: Path | None = None
+    """ANSIBLE_INVENTORY; None: localhost alone."""
+    roles_path: str = ""
+    """--ansible-roles-path, beats ANSIBLE_ROLES_PATH."""
+    collections_path: str = ""
+    """--ansible-collections-path, beats ANSIBLE_COLLECTIONS_PATH."""
+    timeout: timedelta | None = None
+    """Default deadline of a run, where the watch has none; None: no deadline."""
+
+    def verbosity_for(self, gvk: GVK) -> int:
+        """Return the number of v for this kind."""
+        return self.verbosity_of_kind.get(gvk, self.verbosity)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Everything that is decided before the operator starts."""
+
+    watches_file: Path
+    namespaces: tuple[str, ...]
+    """WATCH_NAMESPACE; empty: all namespaces."""
+    kubeconfig: Path | None
+    """--kubeconfig; None: KUBECONFIG, in-cluster credentials, then ~/.kube/config."""
+    concurrency: Concurrency
+    ansible: AnsibleSettings
+    leader_election: LeaderElection
+    metrics: Address | None
+    probes: Address | None
+    proxy: Address
+    work_dir: Path
+    """Where private data dirs and artifacts live, 0700."""
+    reconcile_period: timedelta = timedelta(hours=10)
+    """Time between two periodic runs where the watch says nothing; zero: none."""
+    inject_owner_ref: bool = True
+    graceful_shutdown: timedelta = timedelta(seconds=30)
+    """How long running plays may go on after SIGTERM."""
+    backoff: Backoff = Backoff()
+    reload: bool = False
+    """Whether an edited role or playbook is run at once for every resource of its kind."""
