@@ -1,4 +1,4 @@
-"""The words of the project as immutable values. Standard library only; no behaviour but derivation."""
+"""The words of the project as immutable values: standard library only, nothing is done here."""
 
 from __future__ import annotations
 

@@ -1,0 +1,64 @@
+"""What a reconcile needs from the world. `app.py` hands it the real parts, tests their fakes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Protocol
+
+from operator_runner.model import Json, ObjectRef, RunEvent, RunOutcome, RunRequest, Watch
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """A Kubernetes Event to be: `reason` in CamelCase, `note` for people, at most 1024 bytes."""
+
+    reason: str
+    note: str
+    warning: bool = False
+    action: str = "Reconcile"
+
+
+class Cluster(Protocol):
+    """The Kubernetes API as a reconcile sees it. Every method raises ApiError."""
+
+    async def get(self, ref: ObjectRef) -> Json | None:
+        """Read the object live; None if it does not exist."""
+
+    async def set_finalizers(self, body: Json, finalizers: Sequence[str]) -> Json:
+        """Replace the finalizers if `body` is still the current version, else raise Conflict."""
+
+    async def patch_status(self, body: Json, status: Json) -> Json:
+        """Merge `status` into the status subresource if `body` is still current, else Conflict.
+
+        Raises Invalid if the status does not fit the schema of its CRD.
+        """
+
+    async def emit(self, body: Json, notice: Notice) -> None:
+        """Record a Kubernetes Event about the object; an equal recent one is counted up."""
+
+
+class Access(Protocol):
+    """Gives a run its way to the API."""
+
+    def grant(self, owner: Json, watch: Watch, run_id: str) -> AbstractContextManager[str]:
+        """Return the text of a kubeconfig that is valid inside the block, for this run alone.
+
+        What the run creates through it is owned by `owner`.
+        """
+
+
+class Executor(Protocol):
+    """Runs a play."""
+
+    async def run(self, request: RunRequest, on_event: Callable[[RunEvent], None]) -> RunOutcome:
+        """Run to the end; events are given in order as they happen.
+
+        Never raises for what a play does: a run that fails, cannot start or passes its
+        deadline is an outcome with failures. Cancelling ends the whole process tree of the
+        run before CancelledError leaves this method.
+        """
+
+    async def forget(self, ref: ObjectRef) -> None:
+        """Remove everything that was kept for a resource that is gone."""
