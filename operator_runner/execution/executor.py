@@ -1,0 +1,118 @@
+"""The executor: private data dir, launcher, deadline and outcome of each run."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager
+from datetime import UTC, datetime
+from typing import Protocol
+
+import structlog
+
+from operator_runner.errors import RunError
+from operator_runner.execution.outcome import EventFold
+from operator_runner.execution.rundir import RunDir, RunDirs
+from operator_runner.model import Json, ObjectRef, RunEvent, RunOutcome, RunRequest
+from operator_runner.settings import AnsibleSettings
+
+_log = structlog.get_logger(__name__)
+
+
+class LaunchedRun(Protocol):
+    """A run under way, cold or warm."""
+
+    def events(self) -> AsyncIterator[Json]:
+        """Yield ansible-runner's events in order, until the run has ended."""
+
+    async def wait(self) -> int:
+        """Return the exit status of ansible-playbook. Raises RunError if it never ran."""
+
+
+class Launcher(Protocol):
+    """Starts runs."""
+
+    def start(
+        self, request: RunRequest, rundir: RunDir
+    ) -> AbstractAsyncContextManager[LaunchedRun]:
+        """Start a run; leaving the block ends its whole process tree."""
+
+
+class AnsibleExecutor:
+    """Runs plays through a launcher; see `reconcile.ports.Executor`."""
+
+    def __init__(self, launcher: Launcher, rundirs: RunDirs, ansible: AnsibleSettings) -> None:
+        """Take the parts that the executor joins."""
+        self._launcher = launcher
+        self._rundirs = rundirs
+        self._ansible = ansible
+
+    async def run(self, request: RunRequest, on_event: Callable[[RunEvent], None]) -> RunOutcome:
+        """Run to the end, or to the deadline; see the port."""
+        rundir = self._rundirs.of(request.ref)
+        fold = EventFold()
+        try:
+            await asyncio.to_thread(rundir.prepare, request, self._ansible)
+            return await self._run(request, rundir, fold, on_event)
+        except (RunError, OSError) as error:
+            return fold.broken(datetime.now(UTC), f"Unable to run reconciliation: {error}")
+        finally:
+            await asyncio.to_thread(_close, rundir, request)
+
+    async def forget(self, ref: ObjectRef) -> None:
+        """Remove the private data dir and the artifacts of a resource that is gone."""
+        await asyncio.to_thread(self._rundirs.remove, ref)
+
+    async def _run(
+        self,
+        request: RunRequest,
+        rundir: RunDir,
+        fold: EventFold,
+        on_event: Callable[[RunEvent], None],
+    ) -> RunOutcome:
+        seconds = request.timeout.total_seconds() if request.timeout else None
+        try:
+            async with (
+                asyncio.timeout(seconds) as deadline,
+                self._launcher.start(request, rundir) as run,
+            ):
+                await _consume(run, rundir, request.run_id, fold, on_event)
+                status = await run.wait()
+        except TimeoutError:
+            if not deadline.expired():
+                raise
+            return fold.broken(datetime.now(UTC), _deadline_text(request))
+        output = await asyncio.to_thread(rundir.output, request.run_id)
+        return fold.outcome(datetime.now(UTC), status, output)
+
+
+async def _consume(
+    run: LaunchedRun,
+    rundir: RunDir,
+    run_id: str,
+    fold: EventFold,
+    on_event: Callable[[RunEvent], None],
+) -> None:
+    with rundir.event_log(run_id) as file:
+        async for raw in run.events():
+            file.write(json.dumps(raw) + "\n")
+            event = RunEvent(
+                raw.get("event", ""), raw.get("event_data") or {}, raw.get("stdout") or ""
+            )
+            fold.feed(event)
+            on_event(event)
+
+
+def _close(rundir: RunDir, request: RunRequest) -> None:
+    try:
+        rundir.close(request)
+    except OSError as error:
+        # The run itself is judged already; a full disk must not change its outcome.
+        _log.warning("Could not tidy up after a run", path=str(rundir.path), error=str(error))
+
+
+def _deadline_text(request: RunRequest) -> str:
+    assert request.timeout is not None
+    seconds = request.timeout.total_seconds()
+    return f"deadline passed: the run was ended after {seconds:g} s (key timeout of the watch)"

@@ -1,0 +1,120 @@
+"""Fold the events of a run into one outcome. Pure: no I/O, the clock is given."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from operator_runner.model import Json, RunEvent, RunOutcome, Stats, TaskFailure
+
+# The contract reads the recap of this host alone; ansible-operator's inventory has no other.
+_HOST = "localhost"
+_REQUEUE_ACTIONS = {"operator_sdk.util.requeue_after", "requeue_after"}
+_ANSI = re.compile(r"\x1b\[[0-9;]*m")
+_ERROR_START = re.compile(r"^(\[ERROR\]: |ERROR! )")
+_MAX_REASON = 2000
+
+
+@dataclass(slots=True)
+class EventFold:
+    """What the events so far say. Feed each event once, in order."""
+
+    task: str = ""
+    """The task that runs now, for a run that is ended in the middle."""
+    _recap: Json | None = None
+    _failed: dict[str, list[TaskFailure]] = field(default_factory=dict)
+    _requeue_after: timedelta | None = None
+
+    def feed(self, event: RunEvent) -> None:
+        """Take the next event in."""
+        match event.kind:
+            case "playbook_on_task_start":
+                self.task = str(event.data.get("name") or event.data.get("task") or "")
+            case "playbook_on_stats":
+                self._recap = event.data
+            case "runner_on_failed" if not event.data.get("ignore_errors"):
+                self._note_failure(event)
+            case "runner_on_unreachable" if not event.data.get("ignore_unreachable"):
+                self._note_failure(event)
+            case _:
+                pass
+        self._note_requeue(event)
+
+    def outcome(self, now: datetime, exit_status: int, output: str) -> RunOutcome:
+        """Judge a run that ended by itself. `output` is what it printed."""
+        if self._recap is None:
+            reason = reason_from_output(output) or f"ansible-playbook ended with {exit_status}"
+            return self.broken(now, reason)
+        failures = tuple(self._final_failures(self._recap))
+        if exit_status != 0 and not failures:
+            reason = reason_from_output(output) or f"ansible-playbook ended with {exit_status}"
+            failures = (TaskFailure(self.task, reason),)
+        return RunOutcome(_stats(self._recap), failures, self._requeue_after, now)
+
+    def broken(self, now: datetime, reason: str) -> RunOutcome:
+        """Judge a run that did not come to its end, for this reason."""
+        return RunOutcome(None, (TaskFailure(self.task, reason),), None, now)
+
+    def _note_failure(self, event: RunEvent) -> None:
+        failure = TaskFailure(
+            task=str(event.data.get("task") or ""),
+            message=_message(event.data.get("res")),
+            path=str(event.data.get("task_path") or ""),
+        )
+        self._failed.setdefault(str(event.data.get("host") or _HOST), []).append(failure)
+
+    def _note_requeue(self, event: RunEvent) -> None:
+        if event.data.get("task_action") not in _REQUEUE_ACTIONS:
+            return
+        period = (event.data.get("res") or {}).get("period")
+        if isinstance(period, int | float) and event.kind == "runner_on_ok":
+            self._requeue_after = timedelta(seconds=period)
+
+    def _final_failures(self, recap: Json) -> Iterator[TaskFailure]:
+        # Whether a failure was rescued stands in the recap alone: a host's failures that
+        # count are its last ones, for a failure that is not rescued ends the host's play.
+        for host, failed in self._failed.items():
+            count = _count(recap, "failures", host) + _count(recap, "dark", host)
+            yield from failed[len(failed) - min(count, len(failed)) :]
+
+
+def reason_from_output(output: str) -> str:
+    """Return the error that Ansible printed before any play could run, or an empty text."""
+    lines = _ANSI.sub("", output).replace("\r", "").strip().splitlines()
+    starts = [number for number, line in enumerate(lines) if _ERROR_START.match(line)]
+    if not starts:
+        return "\n".join(lines[-10:])[-_MAX_REASON:]
+    text = "\n".join(lines[starts[0] :])
+    return _ERROR_START.sub("", text)[:_MAX_REASON].rstrip()
+
+
+def _message(result: Any) -> str:
+    """Return what a failed result says of itself; items of a loop speak for their task."""
+    if not isinstance(result, dict):
+        return str(result or "unknown playbook failure")
+    parts = [
+        _message(item)
+        for item in result.get("results") or ()
+        if isinstance(item, dict) and item.get("failed")
+    ]
+    words = ("msg", "reason", "module_stderr", "censored")
+    own = next((result[word] for word in words if result.get(word)), None)
+    if parts:
+        return "\n".join(dict.fromkeys(parts))
+    return str(own or "unknown playbook failure")
+
+
+def _stats(recap: Json) -> Stats:
+    return Stats(
+        ok=_count(recap, "ok"),
+        changed=_count(recap, "changed"),
+        skipped=_count(recap, "skipped"),
+        failures=_count(recap, "failures"),
+    )
+
+
+def _count(recap: Json, name: str, host: str = _HOST) -> int:
+    return int((recap.get(name) or {}).get(host) or 0)

@@ -1,0 +1,176 @@
+"""The private data dirs of ansible-runner, one for each resource: made 0700, bounded, removed.
+
+Layout as ansible-operator has it: `<work dir>/<group>/<version>/<kind>/<namespace>/<name>`
+with env/, inventory/, project/ and artifacts/<run id>/ in it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TextIO
+
+from operator_runner.errors import ConfigError
+from operator_runner.model import Json, ObjectRef, RunRequest
+from operator_runner.settings import AnsibleSettings
+
+
+@dataclass(frozen=True, slots=True)
+class RunDir:
+    """The private data dir of one resource."""
+
+    path: Path
+
+    @property
+    def kubeconfig(self) -> Path:
+        """The kubeconfig of the run under way, with its token."""
+        return self.path / "env" / "kubeconfig"
+
+    def artifacts(self, run_id: str) -> Path:
+        """Where a run leaves its output and events."""
+        return self.path / "artifacts" / run_id
+
+    def prepare(self, request: RunRequest, ansible: AnsibleSettings) -> None:
+        """Write everything that the run reads. Raises OSError."""
+        for part in ("env", "inventory", "project", "artifacts"):
+            _make_private(self.path / part)
+        env = self.path / "env"
+        _write(env / "extravars", json.dumps(request.extra_vars))
+        _write(env / "cmdline", _unquote(ansible.args))
+        _write(self.kubeconfig, request.kubeconfig)
+        self._write_inventory(ansible.inventory)
+
+    def close(self, request: RunRequest) -> None:
+        """After the run: drop its credentials, point `latest` at it, remove old artifacts."""
+        self.kubeconfig.unlink(missing_ok=True)
+        artifacts = self.artifacts(request.run_id)
+        _drop_environment(artifacts / "command")
+        if artifacts.is_dir():
+            latest = artifacts.parent / "latest"
+            latest.unlink(missing_ok=True)
+            latest.symlink_to(request.run_id)
+        self._rotate(request.max_artifacts)
+
+    def event_log(self, run_id: str) -> TextIO:
+        """Open the one file that holds the events of a run, a JSON object a line."""
+        _make_private(self.artifacts(run_id))
+        return _open(self.artifacts(run_id) / "events.jsonl")
+
+    def output(self, run_id: str) -> str:
+        """Return what the run printed, as far as it came."""
+        try:
+            text = (self.artifacts(run_id) / "stdout").read_text(errors="replace")
+        except FileNotFoundError:
+            return ""
+        return text
+
+    def _rotate(self, keep: int) -> None:
+        if keep <= 0:
+            return
+        runs = [entry for entry in (self.path / "artifacts").iterdir() if not entry.is_symlink()]
+        runs.sort(key=lambda entry: entry.stat().st_mtime_ns, reverse=True)
+        for old in runs[keep:]:
+            shutil.rmtree(old)
+
+    def _write_inventory(self, source: Path | None) -> None:
+        # Rules of the contract: a copy of ANSIBLE_INVENTORY, a directory as the inventory,
+        # a file as inventory/hosts; without one localhost alone.
+        target = self.path / "inventory"
+        shutil.rmtree(target)
+        if source is not None and source.is_dir():
+            shutil.copytree(source, target)
+            return
+        _make_private(target)
+        if source is not None:
+            shutil.copyfile(source, target / "hosts")
+        else:
+            _write(target / "hosts", f"localhost ansible_connection=local {_interpreter()}\n")
+
+
+class RunDirs:
+    """All private data dirs, below one directory that belongs to this process alone."""
+
+    def __init__(self, base: Path) -> None:
+        """Take `base` (made if missing); a base of another user raises ConfigError."""
+        _make_private(base)
+        if base.stat().st_uid != os.geteuid():
+            raise ConfigError(
+                f"--work-dir {base} belongs to another user; name a directory of your own"
+            )
+        self._base = base
+        self._lock = _lock(base)
+
+    def of(self, ref: ObjectRef) -> RunDir:
+        """Return the dir of a resource, whether it exists or not."""
+        gvk = ref.gvk
+        return RunDir(self._base / gvk.group / gvk.version / gvk.kind / ref.namespace / ref.name)
+
+    def remove(self, ref: ObjectRef) -> None:
+        """Remove the dir of a resource that is gone, and parents that became empty."""
+        path = self.of(ref).path
+        if path.exists():
+            shutil.rmtree(path)
+        for parent in path.parents:
+            if parent == self._base:
+                break
+            with contextlib.suppress(OSError):  # not empty, or never made
+                parent.rmdir()
+
+
+def _lock(base: Path) -> int:
+    # Two operators that run resources of the same names in one place would mix them up.
+    descriptor = os.open(base / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise ConfigError(
+            f"--work-dir {base} is in use by another operator; name another directory"
+        ) from None
+    return descriptor
+
+
+def _make_private(path: Path) -> None:
+    # mode= of makedirs is for the last part only; every part is to be private.
+    for part in reversed([path, *path.parents]):
+        if not part.exists():
+            with contextlib.suppress(FileExistsError):
+                part.mkdir(mode=0o700)
+
+
+def _write(path: Path, text: str) -> None:
+    with _open(path) as file:
+        file.write(text)
+
+
+def _open(path: Path) -> TextIO:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    return os.fdopen(descriptor, "w", encoding="utf-8")
+
+
+def _drop_environment(command: Path) -> None:
+    # ansible-runner writes the whole environment of the run there, secrets included.
+    try:
+        content: Json = json.loads(command.read_text())
+    except FileNotFoundError:
+        return
+    content.pop("env", None)
+    _write(command, json.dumps(content))
+
+
+def _interpreter() -> str:
+    environment = os.environ.get("VIRTUAL_ENV")
+    python = f"{environment}/bin/python3" if environment else "{{ansible_playbook_python}}"
+    return f"ansible_python_interpreter={python}"
+
+
+def _unquote(args: str) -> str:
+    """Take one pair of outer single quotes off, as ansible-operator does."""
+    if len(args) >= 2 and args[0] == args[-1] == "'":  # noqa: PLR2004
+        return args[1:-1]
+    return args

@@ -1,0 +1,132 @@
+"""The conditions Running, Successful and Failure. Pure: the time is given.
+
+Texts and transitions are those of ansible-operator, on which existing projects rely. What
+others wrote (conditions of other types, unknown fields) stays as it is. A list that would
+say the same as before is returned unchanged, so that a steady resource costs no write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from operator_runner.model import Json, RunOutcome, TaskFailure
+
+_MAX_MESSAGE = 32768
+"""metav1.Condition allows no longer message."""
+
+
+def started(conditions: Sequence[Json], now: datetime) -> list[Json]:
+    """Return the conditions of a resource whose run begins."""
+    result = _turn_false(list(conditions), "Successful", now)
+    return _put(result, _condition("Running", "True", "Running", "Running reconciliation"), now)
+
+
+def finished(conditions: Sequence[Json], outcome: RunOutcome, now: datetime) -> list[Json]:
+    """Return the conditions of a resource whose run has ended."""
+    if not outcome.successful:
+        return failed(conditions, failure_text(outcome.failures), now, _recap(outcome))
+    assert outcome.stats is not None
+    # A run that changed something is news, even if the verdict is the same as before.
+    news = outcome.stats.changed > 0
+    running = _condition("Running", "True", "Successful", "Awaiting next reconciliation")
+    running["ansibleResult"] = _recap(outcome)
+    successful = _condition("Successful", "True", "Successful", "Last reconciliation succeeded")
+    result = _put(list(conditions), running, now, always=news)
+    result = _put(result, _condition("Failure", "False", "", ""), now)
+    return _put(result, successful, now)
+
+
+def failed(
+    conditions: Sequence[Json], message: str, now: datetime, recap: Json | None = None
+) -> list[Json]:
+    """Return the conditions of a resource that could not be reconciled, for this reason."""
+    failure = _condition("Failure", "True", "Failed", message[:_MAX_MESSAGE])
+    if recap is not None:
+        failure["ansibleResult"] = recap
+    result = _turn_false(list(conditions), "Running", now)
+    result = _put(result, _condition("Successful", "False", "", ""), now)
+    return _put(result, failure, now, always=True)
+
+
+def with_reasons(conditions: Sequence[Json]) -> list[Json]:
+    """Give each condition a reason, for CRDs whose schema follows metav1.Condition.
+
+    The contract has empty reasons for what is not the case; the Kubernetes API convention
+    asks for at least one character.
+    """
+    return [
+        condition if condition.get("reason") else {**condition, "reason": f"Not{condition['type']}"}
+        for condition in conditions
+    ]
+
+
+def is_successful(conditions: Sequence[Json]) -> bool:
+    """Return whether the last run, as the resource itself tells, was a success."""
+    return any(
+        condition.get("type") == "Successful" and condition.get("status") == "True"
+        for condition in conditions
+    )
+
+
+def failure_text(failures: Sequence[TaskFailure]) -> str:
+    """Write failures for people, a line each: why, and in which task."""
+    return "\n".join(_failure_line(failure) for failure in failures)
+
+
+def _failure_line(failure: TaskFailure) -> str:
+    if not failure.task:
+        return failure.message
+    where = f" at {failure.path}" if failure.path else ""
+    return f"{failure.message} (task '{failure.task}'{where})"
+
+
+def _recap(outcome: RunOutcome) -> Json | None:
+    if outcome.stats is None or outcome.finished is None:
+        return None
+    stats = outcome.stats
+    return {
+        "ok": stats.ok,
+        "changed": stats.changed,
+        "skipped": stats.skipped,
+        "failures": stats.failures,
+        "completion": outcome.finished.isoformat(),
+    }
+
+
+def _condition(type_: str, status: str, reason: str, message: str) -> Json:
+    return {"type": type_, "status": status, "reason": reason, "message": message}
+
+
+def _turn_false(conditions: list[Json], type_: str, now: datetime) -> list[Json]:
+    """Set a condition to False with its reason and message kept; an absent one stays absent."""
+    for condition in conditions:
+        if condition.get("type") == type_:
+            return _put(conditions, {**condition, "status": "False"}, now)
+    return conditions
+
+
+def _put(conditions: list[Json], new: Json, now: datetime, *, always: bool = False) -> list[Json]:
+    """Replace the condition of the same type, or add it; a change puts it last."""
+    old = next((c for c in conditions if c.get("type") == new["type"]), None)
+    if old is not None and not always and _says_the_same(old, new):
+        return conditions
+    kept = old is not None and old.get("status") == new["status"]
+    time = old.get("lastTransitionTime") if old is not None and kept else None
+    stamped = {**new, "lastTransitionTime": time or _timestamp(now)}
+    return [c for c in conditions if c.get("type") != new["type"]] + [stamped]
+
+
+def _says_the_same(old: Json, new: Json) -> bool:
+    def gist(condition: Json) -> tuple[Any, ...]:
+        reason = condition.get("reason") or ""
+        return condition.get("status"), condition.get("message") or "", reason
+
+    # A reason that stands in for an empty one says nothing either.
+    stand_in = {**new, "reason": f"Not{new['type']}"} if not new["reason"] else new
+    return gist(old) in (gist(new), gist(stand_in))
+
+
+def _timestamp(now: datetime) -> str:
+    return now.strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,52 @@
+"""Choose the next step for one resource. Pure: no I/O, no clock, no logging."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from operator_runner.model import Json, Watch
+
+
+@dataclass(frozen=True, slots=True)
+class Skip:
+    """Nothing to do, for this reason."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class AddFinalizer:
+    """Hold the resource before anything is made for it, so that the clean-up cannot be missed."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Run the play, or the clean-up of a resource that is being deleted."""
+
+    cleanup: bool
+
+
+Action: TypeAlias = Skip | AddFinalizer | Run
+
+
+def decide(body: Json, watch: Watch, *, relevant: bool) -> Action:
+    """Return exactly one action for the resource as it is now.
+
+    `relevant` is whether the watch's selector and `when` choose the resource. A resource
+    that is being deleted is cleaned up whether they do or not: it was chosen once, for it
+    bears the finalizer.
+    """
+    metadata = body["metadata"]
+    finalizer = watch.finalizer.name if watch.finalizer else None
+    held = finalizer in (metadata.get("finalizers") or ())
+    if metadata.get("deletionTimestamp"):
+        # The API server rejects finalizers that are added during deletion.
+        return Run(cleanup=True) if held else Skip("Resource is terminated")
+    if not relevant:
+        return Skip("Resource is not chosen by selector or when")
+    if finalizer is not None and not held:
+        return AddFinalizer(finalizer)
+    return Run(cleanup=False)
