@@ -1,0 +1,195 @@
+"""The thin shell around one reconcile: read, decide, run, report."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import TypeAlias
+
+import structlog
+
+from operator_runner.errors import Conflict, NotFound
+from operator_runner.model import (
+    Cause,
+    Json,
+    ObjectRef,
+    Playbook,
+    RunOutcome,
+    RunRequest,
+    Trigger,
+    Watch,
+)
+from operator_runner.reconcile.annotations import Overrides, read_overrides
+from operator_runner.reconcile.conditions import is_successful
+from operator_runner.reconcile.decide import AddFinalizer, Run, Skip, decide
+from operator_runner.reconcile.playlog import PlayLog
+from operator_runner.reconcile.ports import Access, Cluster, Executor
+from operator_runner.reconcile.report import Reporter
+from operator_runner.reconcile.status import read_conditions
+from operator_runner.reconcile.variables import extra_vars
+from operator_runner.settings import AnsibleSettings
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """The resource does not exist any more; nothing of it is left behind."""
+
+
+@dataclass(frozen=True, slots=True)
+class Idle:
+    """There was nothing to do, or the clean-up is done; come back on the next event."""
+
+
+@dataclass(frozen=True, slots=True)
+class Succeeded:
+    """The play succeeded. `after` is when to come back by itself, None for never."""
+
+    after: timedelta | None
+    trigger: Trigger
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The play failed or could not be run; come back after a backoff."""
+
+
+Verdict: TypeAlias = Gone | Idle | Succeeded | Failed
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What the reconciler works with; see `ports` for what each of them promises."""
+
+    cluster: Cluster
+    access: Access
+    executor: Executor
+    relevant: Callable[[Json, Watch], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class _Start:
+    """A run to be: of which resource, as it is now, and whether it cleans up after it."""
+
+    ref: ObjectRef
+    body: Json
+    run_id: str
+    cleanup: bool
+
+
+class Reconciler:
+    """Reconciles the resources of one watch, one call for each turn of a resource."""
+
+    def __init__(
+        self, watch: Watch, parts: Parts, ansible: AnsibleSettings, period: timedelta
+    ) -> None:
+        """`period` is the resync period where neither watch nor annotation has one."""
+        self._watch = watch
+        self._parts = parts
+        self._ansible = ansible
+        self._period = watch.reconcile_period if watch.reconcile_period is not None else period
+        self._reporter = Reporter(watch, parts.cluster)
+        # Generation at the last successful run: how a steady resource is known.
+        self._well: dict[ObjectRef, int] = {}
+
+    async def reconcile(self, ref: ObjectRef, causes: Sequence[Cause]) -> Verdict:
+        """Bring the world to what the resource asks for. Raises ApiError; nothing is lost by it."""
+        body = await self._parts.cluster.get(ref)
+        while body is not None:
+            relevant = self._parts.relevant(body, self._watch)
+            match decide(body, self._watch, relevant=relevant):
+                case Skip(reason):
+                    _log.debug("Skipping reconciliation", reason=reason)
+                    return Idle()
+                case AddFinalizer(name):
+                    finalizers = [*(body["metadata"].get("finalizers") or ()), name]
+                    body = await self._parts.cluster.set_finalizers(body, finalizers)
+                case Run(cleanup):
+                    run_id = secrets.token_hex(8)
+                    with structlog.contextvars.bound_contextvars(run_id=run_id):
+                        start = _Start(ref, body, run_id, cleanup)
+                        return await self._run(start, causes)
+        self._well.pop(ref, None)
+        await self._parts.executor.forget(ref)
+        return Gone()
+
+    async def _run(self, start: _Start, causes: Sequence[Cause]) -> Verdict:
+        ref, body = start.ref, start.body
+        overrides = read_overrides(body)
+        if overrides.error:
+            await self._reporter.error(ref, body, overrides.error)
+            return Failed()
+        if not self._is_steady(ref, body, causes):
+            body = await self._reporter.start(ref, body)
+        outcome = await self._play(replace(start, body=body), overrides)
+        if not outcome.successful:
+            self._well.pop(ref, None)
+            await self._reporter.failure(ref, body, outcome)
+            return Failed()
+        if start.cleanup:
+            await self._release(ref)
+            return Idle()
+        await self._reporter.success(ref, body, outcome)
+        self._well[ref] = _generation(body)
+        if outcome.requeue_after is not None:
+            return Succeeded(outcome.requeue_after, Trigger.REQUEUE)
+        period = self._period if overrides.period is None else overrides.period
+        return Succeeded(period or None, Trigger.PERIOD)
+
+    def _is_steady(self, ref: ObjectRef, body: Json, causes: Sequence[Cause]) -> bool:
+        """Whether the run will most likely change nothing, so that its start is no news."""
+        if body["metadata"].get("deletionTimestamp"):
+            return False
+        if not is_successful(read_conditions(body)):
+            return False
+        if ref in self._well:
+            return self._well[ref] == _generation(body)
+        return all(cause.trigger is Trigger.START for cause in causes)
+
+    async def _play(self, start: _Start, overrides: Overrides) -> RunOutcome:
+        watch, ansible = self._watch, self._ansible
+        verbosity = ansible.verbosity_for(start.ref.gvk)
+        artifacts = watch.max_runner_artifacts
+        with self._parts.access.grant(start.body, watch, start.run_id) as kubeconfig:
+            request = RunRequest(
+                run_id=start.run_id,
+                ref=start.ref,
+                content=_content(watch, cleanup=start.cleanup),
+                extra_vars=extra_vars(start.body, watch, cleanup=start.cleanup),
+                kubeconfig=kubeconfig,
+                verbosity=verbosity if overrides.verbosity is None else overrides.verbosity,
+                max_artifacts=artifacts if overrides.artifacts is None else overrides.artifacts,
+                timeout=watch.timeout or ansible.timeout,
+            )
+            return await self._parts.executor.run(request, PlayLog(ansible.log_events))
+
+    async def _release(self, ref: ObjectRef) -> None:
+        """Take our finalizer off, now that the clean-up is done."""
+        assert self._watch.finalizer is not None
+        name = self._watch.finalizer.name
+        while (body := await self._parts.cluster.get(ref)) is not None:
+            finalizers = body["metadata"].get("finalizers") or []
+            if name not in finalizers:
+                return
+            try:
+                left = [finalizer for finalizer in finalizers if finalizer != name]
+                await self._parts.cluster.set_finalizers(body, left)
+            except Conflict:
+                continue
+            except NotFound:
+                return
+
+
+def _content(watch: Watch, *, cleanup: bool) -> Playbook:
+    """Return what to run; a finalizer without content runs the watch's own, with its vars."""
+    finalizer = watch.finalizer
+    if cleanup and finalizer is not None and finalizer.content is not None:
+        return finalizer.content
+    return watch.content
+
+
+def _generation(body: Json) -> int:
+    return int(body["metadata"].get("generation") or 0)

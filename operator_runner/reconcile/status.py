@@ -1,0 +1,83 @@
+"""Writes conditions to a resource: only where they differ, never over somebody else's write."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+import structlog
+
+from operator_runner.errors import Conflict, Invalid, NotFound
+from operator_runner.model import GVK, Json, ObjectRef
+from operator_runner.reconcile.conditions import with_reasons
+from operator_runner.reconcile.ports import Cluster
+
+_log = structlog.get_logger(__name__)
+_ATTEMPTS = 5
+
+Change: TypeAlias = Callable[[Sequence[Json]], list[Json]]
+"""From the conditions of a resource to those that it should have."""
+
+
+class StatusWriter:
+    """Brings the conditions of resources up to date."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        """Take the cluster to write to."""
+        self._cluster = cluster
+        self._strict: set[GVK] = set()
+        self._without_status: set[GVK] = set()
+
+    async def write(self, ref: ObjectRef, change: Change, body: Json | None = None) -> Json | None:
+        """Apply `change` to the conditions and return the resource as it is then.
+
+        `body` is the resource where it was just read. None is returned for a resource that
+        is gone. Raises ApiError, Conflict only if others write without a pause.
+        """
+        for attempt in range(_ATTEMPTS):
+            current = body if body is not None and attempt == 0 else await self._cluster.get(ref)
+            if current is None or ref.gvk in self._without_status:
+                return current
+            conditions = read_conditions(current)
+            wanted = self._fit(ref.gvk, change(conditions))
+            if wanted == conditions:
+                return current
+            try:
+                return await self._patch(current, ref.gvk, wanted)
+            except Conflict:
+                continue
+            except NotFound:
+                await self._note_missing(ref)
+        raise Conflict(f"{ref} is changed by others faster than its status can be written")
+
+    async def _patch(self, body: Json, gvk: GVK, conditions: list[Json]) -> Json:
+        try:
+            return await self._cluster.patch_status(body, {"conditions": conditions})
+        except Invalid:
+            if gvk in self._strict:
+                raise
+            # A schema like metav1.Condition forbids the contract's empty reasons.
+            self._strict.add(gvk)
+            return await self._cluster.patch_status(body, {"conditions": with_reasons(conditions)})
+
+    def _fit(self, gvk: GVK, conditions: list[Json]) -> list[Json]:
+        return with_reasons(conditions) if gvk in self._strict else conditions
+
+    async def _note_missing(self, ref: ObjectRef) -> None:
+        if await self._cluster.get(ref) is None:
+            return
+        self._without_status.add(ref.gvk)
+        _log.warning(
+            "The kind has no status subresource, so no conditions can be written; "
+            "add `subresources: {status: {}}` to its CRD or set manageStatus: false",
+            gvk=str(ref.gvk),
+        )
+
+
+def read_conditions(body: Json) -> list[Json]:
+    """Return the conditions of a resource; none if its status holds no list of objects."""
+    status = body.get("status")
+    conditions = status.get("conditions") if isinstance(status, dict) else None
+    if not isinstance(conditions, list):
+        return []
+    return [condition for condition in conditions if isinstance(condition, dict)]

@@ -1,0 +1,1 @@
+"""What wakes a reconcile: events of primaries and of what they own, and edits of the project."""

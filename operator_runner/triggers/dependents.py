@@ -1,0 +1,173 @@
+"""Events of the objects that resources own: watched by metadata only, and only kinds in use.
+
+The proxy tells which objects a run made or found, and which versions its writes led to.
+The event of one's own write is thereby known and wakes nobody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import structlog
+
+from operator_runner.errors import ApiError, Forbidden
+from operator_runner.kube.watching import MetadataEvent, MetadataWatcher
+from operator_runner.model import GVK, Cause, Json, ObjectRef, Trigger, Watch
+from operator_runner.triggers.changes import Version, difference
+
+_log = structlog.get_logger(__name__)
+
+_RECHECK = 60.0
+"""Seconds until a kind that may not be watched is tried again: rights can be granted."""
+_OWN_WRITES = 64
+"""Versions of one object that are known as own writes; more than a run makes of it."""
+
+
+@dataclass(slots=True)
+class _Dependent:
+    """An owned object: by whom, and what of it is known."""
+
+    owners: set[ObjectRef] = field(default_factory=set)
+    version: Version | None = None
+    own_writes: OrderedDict[str, None] = field(default_factory=OrderedDict)
+    deleted_by_run: bool = False
+
+
+class Dependents:
+    """Knows what is owned by whom, and says which owner is to be reconciled."""
+
+    def __init__(
+        self,
+        watcher: MetadataWatcher,
+        enqueue: Callable[[ObjectRef, Cause], None],
+        namespaces: Sequence[str],
+    ) -> None:
+        """`namespaces` restricts what is watched; empty: all."""
+        self._watcher = watcher
+        self._enqueue = enqueue
+        self._namespaces = tuple(namespaces) or (None,)
+        self._objects: dict[ObjectRef, _Dependent] = {}
+        self._watching: dict[GVK, list[asyncio.Task[None]]] = {}
+        self._running: dict[ObjectRef, list[tuple[ObjectRef, MetadataEvent]]] = {}
+
+    # What the proxy tells ------------------------------------------------------------
+
+    def observed(
+        self, owner: ObjectRef, dependent: ObjectRef, metadata: Json, watch: Watch
+    ) -> None:
+        """Take note of an object that belongs to `owner`, as a response to its run showed it."""
+        if not watch.watch_dependent_resources or dependent.gvk in watch.blacklist:
+            return
+        known = self._objects.setdefault(dependent, _Dependent())
+        known.owners.add(owner)
+        if known.version is None:
+            # Later sightings are no reason to forget a change that the role may not have met.
+            known.version = Version.of(metadata)
+        if dependent.gvk not in self._watching:
+            self._watching[dependent.gvk] = [
+                asyncio.create_task(
+                    self._watch(dependent.gvk, namespace), name=f"watch {dependent.gvk}"
+                )
+                for namespace in (self._namespaces if dependent.namespace else (None,))
+            ]
+
+    def wrote(
+        self, owner: ObjectRef, dependent: ObjectRef, resource_version: str, verb: str
+    ) -> None:
+        """Take note of a write of `owner`'s run, whose event shall wake nobody."""
+        known = self._objects.get(dependent)
+        if known is None or owner not in known.owners:
+            return
+        if verb == "delete":
+            known.deleted_by_run = True
+            return
+        known.own_writes[resource_version] = None
+        while len(known.own_writes) > _OWN_WRITES:
+            known.own_writes.popitem(last=False)
+
+    @contextmanager
+    def during(self, owner: ObjectRef) -> Iterator[None]:
+        """Hold back events for an owner while it runs: its own writes are known only then."""
+        self._running[owner] = []
+        try:
+            yield
+        finally:
+            for ref, event in self._running.pop(owner):
+                self._judge(ref, event)
+
+    def forget(self, owner: ObjectRef) -> None:
+        """Drop what belongs to an owner that is gone."""
+        for ref, known in list(self._objects.items()):
+            known.owners.discard(owner)
+            if not known.owners:
+                del self._objects[ref]
+
+    async def stop(self) -> None:
+        """End all watches."""
+        tasks = [task for tasks in self._watching.values() for task in tasks]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    # What the API tells --------------------------------------------------------------
+
+    async def _watch(self, gvk: GVK, namespace: str | None) -> None:
+        complained = False
+        while True:
+            try:
+                async for event in self._watcher.watch(gvk, namespace):
+                    complained = False
+                    self._take(gvk, event)
+            except Forbidden as error:
+                if not complained:
+                    _log.warning(
+                        "Cannot watch what resources own, so its changes are seen at the next "
+                        "resync only; grant list and watch to the operator",
+                        gvk=str(gvk),
+                        scope=namespace or "all namespaces",
+                        reason=str(error),
+                    )
+                    complained = True
+            except ApiError as error:
+                _log.warning("Watching was interrupted", gvk=str(gvk), reason=str(error))
+            await asyncio.sleep(_RECHECK)
+
+    def _take(self, gvk: GVK, event: MetadataEvent) -> None:
+        if event.type == "SYNCED":
+            return
+        metadata = event.body["metadata"]
+        ref = ObjectRef(gvk, metadata.get("namespace") or "", metadata["name"])
+        known = self._objects.get(ref)
+        if known is None:
+            return
+        held = next((owner for owner in known.owners if owner in self._running), None)
+        if held is None:
+            self._judge(ref, event)
+        else:
+            self._running[held].append((ref, event))
+
+    def _judge(self, ref: ObjectRef, event: MetadataEvent) -> None:
+        known = self._objects.get(ref)
+        what = self._news(known, event) if known is not None else ""
+        if known is not None and what:
+            for owner in known.owners:
+                self._enqueue(owner, Cause(Trigger.DEPENDENT, f"{ref} {what}"))
+
+    def _news(self, known: _Dependent, event: MetadataEvent) -> str:
+        """Return what happened to an owned object that its owner did not do itself."""
+        if event.type == "DELETED":
+            own, known.deleted_by_run = known.deleted_by_run, False
+            known.version = None
+            return "" if own else "deleted"
+        new = Version.of(event.body["metadata"])
+        old = known.version
+        if old is not None and new.is_older_than(old):
+            return ""
+        known.version = new
+        if new.resource_version in known.own_writes or old is None:
+            return ""
+        return difference(old, new)

@@ -1,0 +1,113 @@
+"""Events of the custom resources themselves, delivered by kopf. Owner of kopf.
+
+Only `on.event` handlers are used: they keep no state on the objects, and what becomes of an
+event is decided by our own queue. kopf brings discovery, list and watch, and reconnects.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Protocol
+
+import aiohttp
+import kopf
+
+from operator_runner.model import GVK, Cause, Json, ObjectRef, Trigger, Watch
+from operator_runner.triggers.predicate import Seen, judge
+
+
+class Session(Protocol):
+    """Credentials for the API server, as kopf needs them."""
+
+    server: str
+
+    def new_session(self) -> aiohttp.ClientSession:
+        """Return a session that kopf may close."""
+
+
+class PrimaryWatcher:
+    """Watches the kinds of watches.yaml and says which resources are to be reconciled."""
+
+    def __init__(
+        self,
+        watches: Sequence[Watch],
+        relevant: Callable[[Json, Watch], bool],
+        enqueue: Callable[[ObjectRef, Cause], None],
+    ) -> None:
+        """`enqueue` is called on the event loop for each event that matters."""
+        self._watches = watches
+        self._relevant = relevant
+        self._enqueue = enqueue
+        self._seen: dict[ObjectRef, Seen] = {}
+
+    def known(self, gvk: GVK) -> Iterable[ObjectRef]:
+        """Return the resources of a kind that exist, as far as events have told."""
+        return [ref for ref in self._seen if ref.gvk == gvk]
+
+    async def run(self, session: Session, namespaces: Sequence[str]) -> None:
+        """Watch until cancelled. Empty `namespaces` are all of them."""
+        tasks = await kopf.spawn_tasks(
+            registry=self._registry(session),
+            settings=_settings(),
+            standalone=True,
+            clusterwide=not namespaces,
+            namespaces=list(namespaces),
+        )
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+            raise RuntimeError("kopf ended by itself")
+        finally:
+            for task in tasks:
+                task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait(tasks)
+
+    def _registry(self, session: Session) -> kopf.OperatorRegistry:
+        registry = kopf.OperatorRegistry()
+
+        @kopf.on.login(registry=registry)  # type: ignore[arg-type]
+        async def login(**_: Any) -> kopf.AiohttpSession:
+            return kopf.AiohttpSession(aiohttp_session=session.new_session(), server=session.server)
+
+        for watch in self._watches:
+            gvk = watch.gvk
+            handler = self._handler(watch)
+            kopf.on.event(
+                group=gvk.group, version=gvk.version, kind=gvk.kind, id=str(gvk), registry=registry
+            )(handler)
+        return registry
+
+    def _handler(self, watch: Watch) -> Callable[..., Any]:
+        async def deliver(event: Any, **_: Any) -> None:
+            self.deliver(watch, event["type"], dict(event["object"]))
+
+        return deliver
+
+    def deliver(self, watch: Watch, type_: str | None, body: Json) -> None:
+        """Take one event in; its type is None for a resource found by listing."""
+        metadata = body["metadata"]
+        ref = ObjectRef(watch.gvk, metadata.get("namespace") or "", metadata["name"])
+        if type_ == "DELETED":
+            self._seen.pop(ref, None)
+            self._enqueue(ref, Cause(Trigger.DELETION, "deleted"))
+            return
+        new = Seen.of(body, relevant=self._relevant(body, watch))
+        cause = judge(self._seen.get(ref), new, watch, listed=type_ is None)
+        self._seen[ref] = new
+        if cause is not None:
+            self._enqueue(ref, cause)
+
+
+def _settings() -> kopf.OperatorSettings:
+    settings = kopf.OperatorSettings()
+    settings.posting.enabled = False
+    # The API server ends a watch after this many seconds, so that a dead connection
+    # that nobody noticed cannot last; kopf goes on where it was.
+    settings.watching.server_timeout = 300
+    settings.watching.client_timeout = 330
+    settings.watching.reconnect_backoff = 0.5
+    return settings
