@@ -1,0 +1,166 @@
+"""The metric families: names, help texts, labels and buckets. No values are set here.
+
+Names of `ansible_operator_*` are ansible-operator's, `controller_runtime_*`, `workqueue_*` and
+`leader_election_*` controller-runtime's, so that dashboards and alerts go on working.
+No label holds an object's name, except for `resource_created_at_seconds`, which is that by
+contract and whose series goes with the object.
+"""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+# ansible-operator has prometheus' default buckets, which end at 10 s; plays take longer.
+_DEFAULT = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10)
+_PLAY = (*_DEFAULT, 20, 30, 60, 120, 300, 600, 1800)
+_RECONCILE = (
+    *(0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8),
+    *(0.9, 1, 1.25, 1.5, 1.75, 2, 2.5, 3, 3.5, 4, 4.5, 5, 6, 7, 8, 9, 10, 15, 20, 25, 30, 40, 50),
+    *(60, 120, 300, 600),
+)
+_QUEUE = tuple(10.0**exponent for exponent in range(-8, 4))
+
+_OBJECT = ("group", "version", "kind")
+
+
+class AnsibleFamilies:
+    """What ansible-operator exports itself."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.build_info = Gauge(
+            "ansible_operator_build_info",
+            "Build information of the operator; always 1",
+            ("commit", "version"),
+            registry=registry,
+        )
+        self.reconcile_result = Gauge(
+            "ansible_operator_reconcile_result",
+            "1 for the result of the last run of this kind, 0 for the other one",
+            ("GVK", "result"),
+            registry=registry,
+        )
+        self.reconciles = Histogram(
+            "ansible_operator_reconciles",
+            "Seconds from the start to the end of a run",
+            ("GVK",),
+            buckets=_PLAY,
+            registry=registry,
+        )
+        self.created_at = Gauge(
+            "resource_created_at_seconds",
+            "Time of creation of a watched resource, in seconds since the epoch",
+            ("name", "namespace", *_OBJECT),
+            registry=registry,
+        )
+
+
+class ControllerFamilies:
+    """What controller-runtime exports for each controller; here one a watched kind."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.total = Counter(
+            "controller_runtime_reconcile_total",
+            "Total number of reconciliations per controller",
+            ("controller", "result"),
+            registry=registry,
+        )
+        self.all = Counter(
+            "reconciles_total", "Number of total reconciliation attempts", registry=registry
+        )
+        self.errors = Counter(
+            "controller_runtime_reconcile_errors_total",
+            "Total number of reconciliation errors per controller",
+            ("controller",),
+            registry=registry,
+        )
+        self.time = Histogram(
+            "controller_runtime_reconcile_time_seconds",
+            "Length of time per reconciliation per controller",
+            ("controller",),
+            buckets=_RECONCILE,
+            registry=registry,
+        )
+        self.active = Gauge(
+            "controller_runtime_active_workers",
+            "Number of reconciliations under way per controller",
+            ("controller",),
+            registry=registry,
+        )
+        self.max_concurrent = Gauge(
+            "controller_runtime_max_concurrent_reconciles",
+            "Maximum number of concurrent reconciliations per controller",
+            ("controller",),
+            registry=registry,
+        )
+        self.leading = Gauge(
+            "leader_election_master_status",
+            "1 if this process is the leader of the lease, 0 if it is not",
+            ("name",),
+            registry=registry,
+        )
+
+
+class QueueFamilies:
+    """What client-go exports for each workqueue; here one a watched kind."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.depth = Gauge(
+            "workqueue_depth", "Number of keys that wait for a worker", ("name",), registry=registry
+        )
+        self.adds = Counter(
+            "workqueue_adds_total",
+            "Total number of adds handled by the workqueue",
+            ("name",),
+            registry=registry,
+        )
+        self.waited = Histogram(
+            "workqueue_queue_duration_seconds",
+            "Seconds that a key was due in the workqueue before a worker took it",
+            ("name",),
+            buckets=_QUEUE,
+            registry=registry,
+        )
+        self.worked = Histogram(
+            "workqueue_work_duration_seconds",
+            "Seconds that a worker held a key",
+            ("name",),
+            buckets=_QUEUE,
+            registry=registry,
+        )
+        self.retries = Counter(
+            "workqueue_retries_total",
+            "Total number of retries handled by the workqueue",
+            ("name",),
+            registry=registry,
+        )
+        self.unfinished = Gauge(
+            "workqueue_unfinished_work_seconds",
+            "Sum of the ages of all reconciliations under way; a steady rise shows a stuck one",
+            ("name",),
+            registry=registry,
+        )
+        self.longest = Gauge(
+            "workqueue_longest_running_processor_seconds",
+            "Age of the oldest reconciliation under way",
+            ("name",),
+            registry=registry,
+        )
+
+
+class RunFamilies:
+    """What only this runner exports."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.total = Counter(
+            "operator_runner_runs_total",
+            "Runs of a role or playbook by the first cause and the outcome",
+            (*_OBJECT, "trigger", "outcome"),
+            registry=registry,
+        )
+        self.seconds = Histogram(
+            "operator_runner_run_seconds",
+            "Seconds from the start to the end of a run, by outcome",
+            (*_OBJECT, "outcome"),
+            buckets=_PLAY,
+            registry=registry,
+        )

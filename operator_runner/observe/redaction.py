@@ -1,0 +1,43 @@
+"""Keep secrets out of the logs: the last look at a record before it is written. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+REDACTED = "[redacted]"
+
+_SECRET = re.compile(
+    r"(^|_)(authorization|cookie|credentials?|kubeconfig|passphrase|passw(or)?d|secret|token|"
+    r"(access|api|client|private|secret)_key(_data)?)$"
+)
+_WORD_START = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+# Secrets also hide in texts: a header that an HTTP library logs, a URL with a password.
+_BEARER = re.compile(r"\b(bearer)\s+[\w.~+/=-]{12,}", re.IGNORECASE)
+_IN_URL = re.compile(r"(://[^\s/:@]*):[^\s/@]+@")
+
+
+def redact(value: Any) -> Any:
+    """Return the value with every secret in it replaced, however deep; the value itself stays."""
+    match value:
+        case str():
+            return _redact_text(value)
+        case Mapping():
+            return {key: REDACTED if _is_secret(key, v) else redact(v) for key, v in value.items()}
+        case list() | tuple():
+            return [redact(item) for item in value]
+        case _:
+            return value
+
+
+def _is_secret(key: object, value: object) -> bool:
+    """Say if the key names a secret; numbers and flags (`token=True`) give nothing away."""
+    if value is None or isinstance(value, bool | int | float):
+        return False
+    name = _WORD_START.sub("_", str(key)).lower().replace("-", "_")
+    return _SECRET.search(name) is not None
+
+
+def _redact_text(text: str) -> str:
+    return _IN_URL.sub(rf"\1:{REDACTED}@", _BEARER.sub(rf"\1 {REDACTED}", text))

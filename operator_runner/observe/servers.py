@@ -1,0 +1,95 @@
+"""The HTTP servers for metrics and probes, in the operator's own event loop (see probes.py)."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Awaitable, Callable, Collection
+from typing import TypeAlias
+
+from aiohttp import web
+
+from operator_runner.errors import ConfigError
+from operator_runner.observe.metrics import Metrics
+from operator_runner.observe.probes import Health, Report
+
+_Probe: TypeAlias = Callable[[str | None, Collection[str]], Report]
+
+# A scrape or probe takes milliseconds; a slower client must not hold up the shutdown.
+_SHUTDOWN_SECONDS = 1.0
+
+
+class Server:
+    """A server that is listening; `port` is the real one, also where 0 asked for any."""
+
+    def __init__(self, runner: web.AppRunner, port: int) -> None:
+        self._runner = runner
+        self.port = port
+
+    async def stop(self) -> None:
+        """Close the sockets and the open connections."""
+        await self._runner.cleanup()
+
+
+async def serve_metrics(metrics: Metrics, host: str, port: int, flag: str) -> Server:
+    """Answer GET /metrics. `flag` names the setting in errors; raises ConfigError as `serve`."""
+
+    async def answer(request: web.Request) -> web.Response:
+        body, content_type = metrics.render(request.headers.get("Accept", ""))
+        return web.Response(body=body, headers={"Content-Type": content_type})
+
+    app = web.Application()
+    app.router.add_get("/metrics", answer)
+    return await serve(app, host, port, flag)
+
+
+async def serve_probes(health: Health, host: str, port: int, flag: str) -> Server:
+    """Answer /healthz, /readyz and one path below them for each check. Errors as `serve`."""
+    app = web.Application()
+    for path, probe in (("/healthz", health.healthz), ("/readyz", health.readyz)):
+        answer = _probe_handler(probe)
+        app.router.add_get(path, answer)
+        app.router.add_get(f"{path}/", answer)
+        app.router.add_get(f"{path}/{{check}}", answer)
+    return await serve(app, host, port, flag)
+
+
+async def serve(app: web.Application, host: str, port: int, flag: str) -> Server:
+    """Listen on `host` (empty: every interface) and `port` (0: any free one).
+
+    Raises ConfigError, with `flag` and the cure in it, if the address cannot be had.
+    """
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=_SHUTDOWN_SECONDS)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, host or None, port).start()
+    except OSError as error:
+        await runner.cleanup()
+        raise ConfigError(
+            f"{flag}={host}:{port}: cannot listen there ({_reason(error)}); "
+            f"end what uses the address or give another one, such as {flag}=:{_elsewhere(port)}"
+        ) from error
+    return Server(runner, runner.addresses[0][1])
+
+
+def _probe_handler(probe: _Probe) -> Callable[[web.Request], Awaitable[web.Response]]:
+    async def answer(request: web.Request) -> web.Response:
+        only = request.match_info.get("check")
+        try:
+            report = probe(only, request.query.getall("exclude", []))
+        except KeyError:
+            return web.Response(status=404, text=f"there is no check named {only}\n")
+        text = report.text(verbose="verbose" in request.query)
+        headers = {"Cache-Control": "no-cache, private", "X-Content-Type-Options": "nosniff"}
+        return web.Response(status=200 if report.passed else 500, text=text, headers=headers)
+
+    return answer
+
+
+def _reason(error: OSError) -> str:
+    if isinstance(error, socket.gaierror):
+        return f"unknown host: {error.strerror}"
+    return error.strerror or str(error)
+
+
+def _elsewhere(port: int) -> int:
+    return port + 1 if 1024 <= port < 65535 else 18080  # noqa: PLR2004
