@@ -89,7 +89,7 @@ class Dispatcher:
             return await self._reconcilers[key.gvk].reconcile(key, item.causes)
         except ApiError as error:
             _log.error("Reconciliation failed: the Kubernetes API refused", reason=str(error))
-        except Exception:
+        except Exception:  # noqa: BLE001
             # One resource that trips over a mistake of ours must not stop all others.
             _log.exception("Reconciliation failed: a mistake in operator-runner")
         return Failed()

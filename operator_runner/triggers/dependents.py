@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import structlog
 
 from operator_runner.errors import ApiError, Forbidden
-from operator_runner.kube.watching import MetadataEvent, MetadataWatcher
+from operator_runner.kube.watching import MetadataEvent
 from operator_runner.model import GVK, Cause, Json, ObjectRef, Trigger, Watch
 from operator_runner.triggers.changes import Version, difference
 
@@ -42,14 +42,14 @@ class Dependents:
 
     def __init__(
         self,
-        watcher: MetadataWatcher,
+        stream: Callable[[GVK, str | None], AsyncIterator[MetadataEvent]],
         enqueue: Callable[[ObjectRef, Cause], None],
         namespaces: Sequence[str],
     ) -> None:
-        """`namespaces` restricts what is watched; empty: all."""
-        self._watcher = watcher
+        """`stream` watches a kind in a namespace (None: all); `namespaces` restricts it."""
+        self._stream = stream
         self._enqueue = enqueue
-        self._namespaces = tuple(namespaces) or (None,)
+        self._namespaces: tuple[str | None, ...] = tuple(namespaces) or (None,)
         self._objects: dict[ObjectRef, _Dependent] = {}
         self._watching: dict[GVK, list[asyncio.Task[None]]] = {}
         self._running: dict[ObjectRef, list[tuple[ObjectRef, MetadataEvent]]] = {}
@@ -119,7 +119,7 @@ class Dependents:
         complained = False
         while True:
             try:
-                async for event in self._watcher.watch(gvk, namespace):
+                async for event in self._stream(gvk, namespace):
                     complained = False
                     self._take(gvk, event)
             except Forbidden as error:

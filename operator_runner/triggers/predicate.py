@@ -53,6 +53,10 @@ def judge(old: Seen | None, new: Seen, watch: Watch, *, listed: bool) -> Cause |
         return None
     if old is None:
         return Cause(Trigger.START) if listed else Cause(Trigger.SPEC, "created")
+    return _change(old, new, watch)
+
+
+def _change(old: Seen, new: Seen, watch: Watch) -> Cause | None:
     if old.generation != new.generation:
         return Cause(Trigger.SPEC, f"generation {old.generation} to {new.generation}")
     if not old.relevant:

@@ -46,8 +46,14 @@ class PrimaryWatcher:
         """Return the resources of a kind that exist, as far as events have told."""
         return [ref for ref in self._seen if ref.gvk == gvk]
 
-    async def run(self, session: Session, namespaces: Sequence[str]) -> None:
-        """Watch until cancelled. Empty `namespaces` are all of them."""
+    async def run(
+        self, session: Session, namespaces: Sequence[str], started: Callable[[], None]
+    ) -> None:
+        """Watch until cancelled. Empty `namespaces` are all of them.
+
+        `started` is called once kopf has taken the process's signal handlers, so that the
+        caller can take them back: shutting down is its business.
+        """
         tasks = await kopf.spawn_tasks(
             registry=self._registry(session),
             settings=_settings(),
@@ -55,6 +61,7 @@ class PrimaryWatcher:
             clusterwide=not namespaces,
             namespaces=list(namespaces),
         )
+        started()
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in done:

@@ -1,0 +1,31 @@
+"""Which watches the API server has accepted: what readiness is told from. Pure bookkeeping."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+class Established:
+    """Compares the watches that are needed with those that have been answered."""
+
+    def __init__(self, kinds: Iterable[str]) -> None:
+        """Start with kinds whose paths are not known yet, for their CRDs may be missing."""
+        self._needed: dict[str, frozenset[str] | None] = dict.fromkeys(kinds)
+        self._answered: set[str] = set()
+
+    def need(self, kind: str, paths: Iterable[str]) -> None:
+        """Say on which URL paths a kind is watched."""
+        self._needed[kind] = frozenset(paths)
+
+    def answered(self, path: str) -> None:
+        """Take note that the API server accepted a watch on this path."""
+        self._answered.add(path)
+
+    def missing(self) -> str | None:
+        """Return what is not watched yet, for people; None if everything is."""
+        for kind, paths in self._needed.items():
+            if paths is None:
+                return f"{kind} is not known to the API server: install its CRD"
+            if not paths <= self._answered:
+                return f"{kind} is not watched yet on {', '.join(sorted(paths - self._answered))}"
+        return None
