@@ -49,14 +49,17 @@ class _Entry:
 
     causes: dict[Cause, None] = field(default_factory=dict)
     ready_since: float = 0.0
+    turn: int = 0
+    """Grows with each key that becomes ready, for those of the same moment."""
     later: tuple[float, Cause] | None = None
     failures: int = 0
     busy: bool = False
 
     @property
-    def urgency(self) -> tuple[int, float]:
+    def urgency(self) -> tuple[int, float, int]:
         """Sorts the most urgent first: by kind of cause, then by time of waiting."""
-        return min(_PRIORITY[cause.trigger] for cause in self.causes), self.ready_since
+        priority = min(_PRIORITY[cause.trigger] for cause in self.causes)
+        return priority, self.ready_since, self.turn
 
 
 class Backlog:
@@ -76,7 +79,7 @@ class Backlog:
         """Ask for a reconcile of `key` as soon as its turn comes."""
         entry = self._entries.setdefault(key, _Entry())
         if not entry.causes:
-            entry.ready_since = now
+            entry.ready_since, entry.turn = now, next(self._sequence)
             self._ready.add(key)
         if len(entry.causes) < _MAX_CAUSES:
             entry.causes[cause] = None

@@ -23,7 +23,7 @@ class Session(Protocol):
 
     server: str
 
-    def new_session(self) -> aiohttp.ClientSession:
+    def session(self) -> aiohttp.ClientSession:
         """Return a session that kopf may close."""
 
 
@@ -78,7 +78,7 @@ class PrimaryWatcher:
 
         @kopf.on.login(registry=registry)  # type: ignore[arg-type]
         async def login(**_: Any) -> kopf.AiohttpSession:
-            return kopf.AiohttpSession(aiohttp_session=session.new_session(), server=session.server)
+            return kopf.AiohttpSession(aiohttp_session=session.session(), server=session.server)
 
         for watch in self._watches:
             gvk = watch.gvk

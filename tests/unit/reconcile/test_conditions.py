@@ -1,0 +1,129 @@
+"""The conditions of a resource through its life."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from operator_runner.model import Json, RunOutcome, Stats, TaskFailure
+from operator_runner.reconcile import conditions
+
+T1 = datetime(2026, 1, 2, 3, 4, 5, 678, tzinfo=UTC)
+T2 = datetime(2026, 1, 2, 4, 0, 0, tzinfo=UTC)
+T3 = datetime(2026, 1, 2, 5, 0, 0, tzinfo=UTC)
+
+
+def by_type(found: list[Json]) -> dict[str, Json]:
+    assert len({c["type"] for c in found}) == len(found)
+    return {c["type"]: c for c in found}
+
+
+def well(now: datetime, changed: int = 0) -> RunOutcome:
+    return RunOutcome(Stats(ok=3, changed=changed, skipped=1), finished=now)
+
+
+def test_a_first_run_says_that_it_runs() -> None:
+    """A new resource gets the condition Running alone."""
+    assert conditions.started([], T1) == [
+        {
+            "type": "Running",
+            "status": "True",
+            "reason": "Running",
+            "message": "Running reconciliation",
+            "lastTransitionTime": "2026-01-02T03:04:05Z",
+        }
+    ]
+
+
+def test_a_success_has_the_texts_of_the_contract() -> None:
+    """After a success Running stays True and awaits, Failure is False and empty."""
+    found = by_type(conditions.finished(conditions.started([], T1), well(T2), T2))
+    recap = {
+        "ok": 3,
+        "changed": 0,
+        "skipped": 1,
+        "failures": 0,
+        "completion": "2026-01-02T04:00:00+00:00",
+    }
+    assert found["Running"] == {
+        "type": "Running",
+        "status": "True",
+        "reason": "Successful",
+        "message": "Awaiting next reconciliation",
+        "lastTransitionTime": "2026-01-02T03:04:05Z",
+        "ansibleResult": recap,
+    }
+    assert found["Successful"]["message"] == "Last reconciliation succeeded"
+    assert found["Failure"] == {
+        "type": "Failure",
+        "status": "False",
+        "reason": "",
+        "message": "",
+        "lastTransitionTime": "2026-01-02T04:00:00Z",
+    }
+
+
+def test_a_failure_names_task_and_reason() -> None:
+    """The message says why and in which task; Running and Successful turn False."""
+    outcome = RunOutcome(
+        Stats(failures=1), (TaskFailure("web : Apply", "no rights", "main.yml:7"),), finished=T2
+    )
+    before = conditions.finished(conditions.started([], T1), well(T1), T1)
+    found = by_type(conditions.finished(conditions.started(before, T2), outcome, T2))
+    assert found["Failure"]["status"] == "True"
+    assert found["Failure"]["reason"] == "Failed"
+    assert found["Failure"]["message"] == "no rights (task 'web : Apply' at main.yml:7)"
+    assert found["Failure"]["ansibleResult"]["failures"] == 1
+    assert found["Running"]["status"] == "False"
+    assert found["Successful"] | {"lastTransitionTime": ""} == {
+        "type": "Successful",
+        "status": "False",
+        "reason": "",
+        "message": "",
+        "lastTransitionTime": "",
+    }
+
+
+def test_a_steady_success_changes_nothing() -> None:
+    """A second success that changed nothing leaves the very same conditions."""
+    first = conditions.finished(conditions.started([], T1), well(T1, changed=2), T1)
+    assert conditions.finished(first, well(T2), T2) == first
+
+
+def test_a_run_that_mended_something_is_news() -> None:
+    """A success that changed something has its recap shown, with the transition time kept."""
+    first = conditions.finished(conditions.started([], T1), well(T1), T1)
+    second = by_type(conditions.finished(first, well(T2, changed=1), T2))
+    assert second["Running"]["ansibleResult"]["changed"] == 1
+    assert second["Running"]["lastTransitionTime"] == "2026-01-02T03:04:05Z"
+
+
+def test_a_new_run_keeps_the_words_of_the_last_verdict() -> None:
+    """While a run is under way Successful is False but tells what the last run said."""
+    before = conditions.finished(conditions.started([], T1), well(T1), T1)
+    found = by_type(conditions.started(before, T2))
+    assert found["Successful"]["status"] == "False"
+    assert found["Successful"]["message"] == "Last reconciliation succeeded"
+    assert found["Running"]["reason"] == "Running"
+
+
+def test_conditions_of_others_and_unknown_fields_survive() -> None:
+    """What a role or a person wrote is left as it is, fields unknown to us included."""
+    foreign = {"type": "Ready", "status": "True", "observedGeneration": 4, "note": "mine"}
+    found = conditions.finished([foreign], well(T1), T1)
+    assert foreign in conditions.finished(conditions.started(found, T2), well(T3), T3)
+
+
+def test_strict_schemas_get_a_reason_and_stay_steady() -> None:
+    """With reasons filled in for metav1.Condition, a second success still changes nothing."""
+    first = conditions.with_reasons(conditions.finished([], well(T1), T1))
+    assert by_type(first)["Failure"]["reason"] == "NotFailure"
+    assert conditions.finished(first, well(T2), T2) == first
+
+
+def test_a_play_that_could_not_run_is_reported_without_recap() -> None:
+    """An outcome without stats gives a Failure whose message is the reason alone."""
+    outcome = RunOutcome(None, (TaskFailure("", "YAML parsing failed: main.yml:3"),), None, T1)
+    found = by_type(conditions.finished([], outcome, T1))
+    assert found["Failure"]["message"] == "YAML parsing failed: main.yml:3"
+    assert "ansibleResult" not in found["Failure"]
+    assert "Running" not in found

@@ -1,0 +1,41 @@
+"""Which step is next for a resource."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from operator_runner.model import GVK, Finalizer, Json, Playbook, Watch
+from operator_runner.reconcile.decide import Action, AddFinalizer, Run, Skip, decide
+
+GVK_FOO = GVK("example.com", "v1", "Foo")
+PLAIN = Watch(GVK_FOO, Playbook(role=Path("/roles/foo")))
+HELD = Watch(GVK_FOO, Playbook(role=Path("/roles/foo")), finalizer=Finalizer("example.com/f", None))
+
+
+def resource(*finalizers: str, deleting: bool = False) -> Json:
+    metadata: Json = {"name": "a", "finalizers": list(finalizers)}
+    if deleting:
+        metadata["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    return {"metadata": metadata}
+
+
+@pytest.mark.parametrize(
+    ("body", "watch", "relevant", "expected"),
+    [
+        (resource(), PLAIN, True, Run(cleanup=False)),
+        (resource(), PLAIN, False, Skip("Resource is not chosen by selector or when")),
+        (resource("other"), PLAIN, True, Run(cleanup=False)),
+        (resource("other", deleting=True), PLAIN, True, Skip("Resource is terminated")),
+        (resource(), HELD, True, AddFinalizer("example.com/f")),
+        (resource(), HELD, False, Skip("Resource is not chosen by selector or when")),
+        (resource("example.com/f"), HELD, True, Run(cleanup=False)),
+        (resource("example.com/f", deleting=True), HELD, True, Run(cleanup=True)),
+        (resource("example.com/f", deleting=True), HELD, False, Run(cleanup=True)),
+        (resource("other", deleting=True), HELD, True, Skip("Resource is terminated")),
+    ],
+)
+def test_next_step(body: Json, watch: Watch, *, relevant: bool, expected: Action) -> None:
+    """The step follows from finalizers, deletion and selection alone."""
+    assert decide(body, watch, relevant=relevant) == expected
