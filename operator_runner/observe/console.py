@@ -57,9 +57,9 @@ def _columns(colors: bool) -> list[Column]:
         style = style if colors else ""
         return KeyValueColumnFormatter(None, style, reset, str, width, prefix, postfix)
 
-    def level(_key: str, name: object) -> str:
-        style, short = _LEVELS[str(name)]
-        return bare(style, 5)("", short)
+    def level(key: str, value: object) -> str:
+        style, short = _LEVELS[str(value)]
+        return bare(style, 5)(key, short)
 
     rest = KeyValueColumnFormatter(_CYAN if colors else "", "", reset, _quoted)
     return [

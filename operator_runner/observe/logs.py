@@ -60,6 +60,9 @@ def configure(
     json_lines = encoder == "json" or (encoder is None and not terminal)
     threshold = parse_level(level, "--zap-log-level")
     trace_from = parse_level(stacktrace_level, "--zap-stacktrace-level")
+    if time_encoding not in _TIMES:
+        known = ", ".join(_TIMES)
+        raise ConfigError(f"--zap-time-encoding={time_encoding}: unknown; write one of {known}")
     tail = _json_tail(time_encoding) if json_lines else [console_renderer(colors=terminal)]
     formatter = structlog.stdlib.ProcessorFormatter(
         processors=[
@@ -133,9 +136,6 @@ def _take_over_stdlib(formatter: logging.Formatter, stream: TextIO, threshold: i
 
 def _json_tail(time_encoding: str) -> list[Processor]:
     """Return the last steps to a JSON line: time, names of keys, their order, text."""
-    if time_encoding not in _TIMES:
-        known = ", ".join(_TIMES)
-        raise ConfigError(f"--zap-time-encoding={time_encoding}: unknown; write one of {known}")
     encode = _TIMES[time_encoding]
 
     def arrange(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:

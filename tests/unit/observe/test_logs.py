@@ -92,7 +92,7 @@ async def test_two_tasks_do_not_see_each_others_object() -> None:
 
 
 def test_lines_of_a_library_take_the_same_way() -> None:
-    """kopf's warnings come as JSON and name their object like ours."""
+    """Kopf's warnings come as JSON and name their object like ours."""
     stream = json_logs()
     ref = {"kind": "NginxOperator", "namespace": "default", "name": "web"}
     logging.getLogger("kopf.objects").warning("watch of %s broke", "pods", extra={"k8s_ref": ref})
@@ -105,7 +105,7 @@ def test_lines_of_a_library_take_the_same_way() -> None:
 
 @pytest.mark.parametrize(("level", "heard"), [("info", False), ("debug", True), ("2", True)])
 def test_chatter_of_kopf_is_heard_only_at_debug(level: str, heard: bool) -> None:
-    """kopf tells each step at INFO, which is noise unless one looks for it."""
+    """Kopf tells each step at INFO, which is noise unless one looks for it."""
     stream = json_logs(level)
     logging.getLogger("kopf.activities").info("Initial authentication has been initiated.")
     assert (len(lines(stream)) == 1) is heard
@@ -121,16 +121,19 @@ def test_response_bodies_are_not_logged_even_at_debug() -> None:
 def test_an_exception_is_structured_and_shows_no_locals() -> None:
     """Frames have file, line and name; the values of variables might be secrets."""
     stream = json_logs()
-    try:
-        password = "s3cr3t"
+
+    def fail(password: str) -> None:
         raise ValueError(len(password))
+
+    try:
+        fail("s3cr3t")
     except ValueError:
         logs.get_logger("operator_runner.x").exception("broke")
     (line,) = lines(stream)
     assert line["error"] == "ValueError: 6"
     (exception,) = line["exception"]
     assert exception["exc_type"] == "ValueError"
-    assert exception["frames"][0]["filename"] == __file__
+    assert exception["frames"][-1]["name"] == "fail"
     assert "s3cr3t" not in stream.getvalue()
 
 
@@ -189,13 +192,13 @@ def test_a_traceback_on_the_console_is_plain_text() -> None:
     stream = io.StringIO()
     logs.configure("console", "info", stream=stream)
     try:
-        raise ValueError("no")
+        int("no")
     except ValueError:
         logs.get_logger("operator_runner.x").exception("broke")
     first, *rest = stream.getvalue().splitlines()
-    assert first.endswith("broke error='ValueError: no'")
+    assert first.startswith("broke error=", first.index("broke"))
     assert rest[0] == "Traceback (most recent call last):"
-    assert rest[-1] == "ValueError: no"
+    assert rest[-1].startswith("ValueError: ")
 
 
 @pytest.mark.parametrize(
@@ -203,7 +206,7 @@ def test_a_traceback_on_the_console_is_plain_text() -> None:
     [("iso8601", str), ("rfc3339", str), ("rfc3339nano", str), ("epoch", float), ("nano", int)],
 )
 def test_the_time_is_encoded_as_asked(encoding: str, kind: type) -> None:
-    """zap's time encodings keep their types."""
+    """Zap's time encodings keep their types."""
     stream = json_logs(time_encoding=encoding)
     logs.get_logger("operator_runner.x").info("hello")
     assert type(lines(stream)[0]["ts"]) is kind
@@ -226,11 +229,11 @@ def test_zap_levels(text: str, expected: int) -> None:
 
 def test_a_wrong_level_names_flag_and_cure() -> None:
     """The message can be acted on."""
-    with pytest.raises(ConfigError, match="--zap-log-level=loud: .* debug, info, warn, error"):
+    with pytest.raises(ConfigError, match=r"--zap-log-level=loud: .* debug, info, warn, error"):
         logs.configure("json", "loud")
 
 
 def test_a_wrong_time_encoding_names_flag_and_cure() -> None:
     """The message can be acted on."""
-    with pytest.raises(ConfigError, match="--zap-time-encoding=roman: .* iso8601"):
-        logs.configure("json", "info", time_encoding="roman")
+    with pytest.raises(ConfigError, match=r"--zap-time-encoding=roman: .* iso8601"):
+        logs.configure("console", "info", time_encoding="roman")

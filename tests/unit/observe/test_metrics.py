@@ -82,7 +82,7 @@ def test_the_counter_of_the_book_equals_the_sum_of_controller_runtime() -> None:
     metrics = watching()
     for result in ("success", "error", "requeue", "requeue_after", "success"):
         metrics.reconcile_started(FOO)
-        metrics.reconcile_finished(FOO, result, 0.1)  # type: ignore[arg-type]
+        metrics.reconcile_finished(FOO, result, 0.1)
     seen = samples(metrics)
     total = sum(v for (name, _), v in seen.items() if name == "controller_runtime_reconcile_total")
     assert seen["reconciles_total", frozenset()] == total == 5
