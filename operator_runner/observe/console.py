@@ -67,7 +67,7 @@ def _columns(colors: bool) -> list[Column]:
         Column("level", level),
         Column("object", bare(_CYAN, postfix=":")),
         Column("event", bare(_BOLD)),
-        Column("task", bare(_MAGENTA, prefix="[", postfix="]")),
+        Column("task", bare(_MAGENTA, prefix="'", postfix="'")),
         Column("", rest),
     ]
 

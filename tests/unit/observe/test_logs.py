@@ -175,7 +175,7 @@ def test_the_console_shows_object_message_and_task_in_one_line() -> None:
         logs.get_logger("operator_runner.x").info("task ok", task="Make the Deployment", n="a b")
     _, _, text = stream.getvalue().partition(" ")
     assert text == (
-        "info  NginxOperator default/web: task ok [Make the Deployment] n='a b' run_id=01234567\n"
+        "info  NginxOperator default/web: task ok 'Make the Deployment' n='a b' run_id=01234567\n"
     )
 
 
