@@ -1,0 +1,198 @@
+"""Where the API server is and how to prove who we are: kubeconfig files or the service account.
+
+Loading is left to the kubernetes package; this module adds kubectl's order of places, its rule
+that the first file of several decides the context, renewal while the operator runs, and errors
+that name the file and the cure.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import binascii
+import os
+import ssl
+import time
+from pathlib import Path
+from typing import Any
+
+import structlog
+from kubernetes.aio.client import Configuration
+from kubernetes.aio.config import ConfigException, exec_provider, incluster_config, kube_config
+from yaml import YAMLError
+
+from operator_runner.errors import ConfigError
+
+_NAMESPACE_FILE = Path(incluster_config.SERVICE_TOKEN_FILENAME).with_name("namespace")
+_RENEW_EVERY = 60.0
+"""Seconds between two looks at a token file or a plugin's expiry; client-go's period."""
+
+_in_cluster: Any = incluster_config
+_kube_config: Any = kube_config
+_exec_provider: Any = exec_provider
+"""The package has types in part only; these calls have none."""
+
+_BROKEN = (
+    ConfigException,
+    YAMLError,
+    OSError,
+    AttributeError,
+    KeyError,
+    TypeError,
+    ValueError,
+    binascii.Error,
+)
+"""The loader meets a wrong shape of a file with whatever error its code runs into."""
+
+_log = structlog.get_logger(__name__)
+
+
+class Credentials:
+    """Server, namespace and TLS context; `header()` is the current Authorization header."""
+
+    def __init__(self, configuration: Any, namespace: str, loader: Any = None) -> None:
+        """Take a filled kubernetes Configuration; `loader` can fill it again."""
+        self.server: str = configuration.host.rstrip("/")
+        self.namespace = namespace
+        self.proxy: str | None = configuration.proxy
+        self.tls_name: str | None = configuration.tls_server_name
+        self.ssl_context = _ssl_context(configuration)
+        self._configuration = configuration
+        self._loader = loader
+        self._lock = asyncio.Lock()
+        self._renew_at = time.monotonic() + _RENEW_EVERY
+        if loader is not None:
+            configuration.refresh_api_key_hook = self._renew_when_due
+
+    async def header(self) -> str | None:
+        """Return the Authorization header, renewed if it is due; None with a client certificate.
+
+        A failed renewal is logged and the old header kept: the API server has the last word.
+        """
+        try:
+            settings = await self._configuration.auth_settings()
+        except (ConfigException, OSError) as error:
+            # The service account's token file could not be read.
+            _log.warning("credentials could not be renewed", error=str(error))
+            return _header(self._configuration)
+        value: str | None = settings.get("BearerToken", {}).get("value")
+        return value.strip() if value else None
+
+    async def renew(self) -> bool:
+        """Ask the source anew after a 401; True if the header is a different one now."""
+        if self._loader is None:
+            return False
+        before = _header(self._configuration)
+        async with self._lock:
+            if before == _header(self._configuration):
+                # Without its expiry, the loader runs the exec plugin again.
+                self._loader.__dict__.pop("exec_plugin_expiry", None)
+                await self._reload()
+        return before != _header(self._configuration)
+
+    async def _renew_when_due(self, _: Any) -> None:
+        if time.monotonic() < self._renew_at or not self._changes_by_itself():
+            return
+        async with self._lock:
+            if time.monotonic() >= self._renew_at:
+                await self._reload()
+
+    def _changes_by_itself(self) -> bool:
+        user = self._loader._user or {}  # noqa: SLF001 the loader shows it nowhere else
+        if "exec" in user:
+            # A plugin that names no expiry is asked again only after a 401, as kubectl does.
+            return hasattr(self._loader, "exec_plugin_expiry")
+        return any(key in user for key in ("tokenFile", "auth-provider", "client-certificate"))
+
+    async def _reload(self) -> None:
+        self._renew_at = time.monotonic() + _RENEW_EVERY
+        try:
+            await self._loader.load_and_set(self._configuration)
+            _load_client_certificate(self.ssl_context, self._configuration)
+        except _BROKEN as error:
+            _log.warning("credentials could not be renewed", error=str(error))
+
+
+async def load(kubeconfig: Path | None) -> Credentials:
+    """Find credentials: `kubeconfig`, KUBECONFIG, the service account, ~/.kube/config.
+
+    Raises ConfigError naming the file, what is wrong with it and what to do.
+    """
+    if kubeconfig is not None:
+        return await _from_files(str(kubeconfig), "--kubeconfig")
+    if files := os.environ.get("KUBECONFIG"):
+        return await _from_files(files, "KUBECONFIG")
+    if os.environ.get(incluster_config.SERVICE_HOST_ENV_NAME):
+        return _from_service_account()
+    home = Path.home() / ".kube" / "config"
+    if home.exists():
+        return await _from_files(str(home), "kubeconfig")
+    raise ConfigError(
+        "no Kubernetes cluster: KUBECONFIG is unset, there is no service account and no "
+        f"{home}; give --kubeconfig FILE or set KUBECONFIG"
+    )
+
+
+def _from_service_account() -> Credentials:
+    configuration = Configuration(host="")
+    try:
+        _in_cluster.load_incluster_config(configuration)
+        namespace = _NAMESPACE_FILE.read_text().strip() if _NAMESPACE_FILE.exists() else "default"
+        return Credentials(configuration, namespace)
+    except (ConfigException, OSError) as error:
+        raise ConfigError(
+            f"service account {_NAMESPACE_FILE.parent}: {error}; set "
+            "automountServiceAccountToken: true for the Pod, or set KUBECONFIG"
+        ) from error
+
+
+async def _from_files(files: str, source: str) -> Credentials:
+    """Merge the files of a colon-separated list as kubectl does: the first to say it wins."""
+    if not any(os.path.isfile(os.path.expanduser(file)) for file in files.split(os.pathsep)):  # noqa: ASYNC240, PTH111, PTH113
+        raise ConfigError(f"{source}={files}: no such file; name an existing kubeconfig")
+    configuration = Configuration(host="")
+    try:
+        merged = _kube_config.KubeConfigMerger(files)
+        contexts = (file.get("current-context") for file in merged.config_files.values())
+        loader = _kube_config.KubeConfigLoader(merged.config, next(filter(None, contexts), None))
+        await loader.load_and_set(configuration)
+        await _check(configuration, loader)
+        context = loader.current_context["context"].get("namespace") or "default"
+        return Credentials(configuration, context, loader)
+    except _BROKEN as error:
+        raise ConfigError(
+            f"{source}={files}: {type(error).__name__}: {error}; "
+            f"compare with `KUBECONFIG={files} kubectl config view`"
+        ) from error
+
+
+async def _check(configuration: Any, loader: Any) -> None:
+    if not configuration.host:
+        raise ConfigException("the cluster of the current context has no server")
+    user = loader._user or {}  # noqa: SLF001 the loader shows it nowhere else
+    if "exec" in user and not _header(configuration) and not configuration.cert_file:
+        # The loader only logs why the plugin failed; asking it once more raises the reason.
+        await _exec_provider.ExecProvider(user["exec"]).run()
+        raise ConfigException(f"{user['exec']['command']} gave neither token nor certificate")
+
+
+def _header(configuration: Any) -> str | None:
+    key: str | None = configuration.api_key.get("BearerToken")
+    return key.strip() if key else None
+
+
+def _ssl_context(configuration: Any) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=configuration.ssl_ca_cert)
+    # Go, and so kubectl, accepts cluster CAs that Python calls not strict enough.
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    if not configuration.verify_ssl:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    _load_client_certificate(context, configuration)
+    return context
+
+
+def _load_client_certificate(context: ssl.SSLContext, configuration: Any) -> None:
+    if configuration.cert_file:
+        context.load_cert_chain(configuration.cert_file, configuration.key_file)
+    # The package writes inline keys to files for this moment; none may outlive it.
+    _kube_config._cleanup_temp_files()  # noqa: SLF001

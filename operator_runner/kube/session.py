@@ -1,0 +1,137 @@
+"""The one HTTP session to the API server that all parts share, kopf and the proxy included."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import aiohttp
+from aiohttp import hdrs
+from aiohttp.payload import BytesPayload
+from yarl import URL
+
+from operator_runner.kube import credentials
+from operator_runner.kube.credentials import Credentials
+
+_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=10)
+"""Watches live for long: only connecting has a limit; api.py sets one for each request."""
+
+_KEEPALIVE = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 4, "TCP_USER_TIMEOUT": 30_000}
+"""A silent watch on a connection whose peer vanished ends after 30 s (the last is in ms)."""
+
+
+class Connection:
+    """An open connection to one API server; made by `connect`."""
+
+    def __init__(self, found: Credentials, user_agent: str) -> None:
+        """Open nothing yet; needs a running event loop."""
+        self.server = found.server
+        self.namespace = found.namespace
+        self._credentials = found
+        self._origin = URL(found.server).origin()
+        self._user_agent = user_agent
+        self._watchers: list[Callable[[str], None]] = []
+        self._connector = aiohttp.TCPConnector(
+            limit=0, ssl=found.ssl_context, socket_factory=_open_socket
+        )
+        self.http = self.session()
+
+    def session(self) -> aiohttp.ClientSession:
+        """Return a further session on the same connections, for a library that closes its own.
+
+        kopf closes its session on a 401; the others must live on. Closing a session leaves the
+        connections open; `close` ends them all.
+        """
+        return aiohttp.ClientSession(
+            base_url=self.server + "/",
+            connector=self._connector,
+            connector_owner=False,
+            headers={hdrs.USER_AGENT: self._user_agent},
+            timeout=_TIMEOUT,
+            middlewares=(self._authenticate,),
+            trace_configs=[self._trace()],
+            trust_env=True,
+            proxy=self._credentials.proxy,
+        )
+
+    def url(self, path: str) -> URL:
+        """Return the URL of an API path such as `/api/v1`, behind the server's own path if any.
+
+        The path is taken as it is: quote names before.
+        """
+        return URL(self.server + path, encoded=True)
+
+    def on_watch(self, callback: Callable[[str], None]) -> None:
+        """Call `callback` with the path of every watch that is answered 200, whoever asked."""
+        self._watchers.append(callback)
+
+    async def close(self) -> None:
+        """Close the session and all connections."""
+        await self.http.close()
+        await self._connector.close()
+
+    async def _authenticate(
+        self, request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
+    ) -> aiohttp.ClientResponse:
+        """Add the current credentials; after a 401, once more with renewed ones."""
+        if request.url.origin() != self._origin:
+            return await handler(request)
+        if self._credentials.tls_name:
+            request.server_hostname = self._credentials.tls_name
+        await self._set_header(request)
+        response = await handler(request)
+        if response.status != 401 or not _repeatable(request):  # noqa: PLR2004
+            return response
+        if not await self._credentials.renew():
+            return response
+        response.close()
+        await self._set_header(request)
+        return await handler(request)
+
+    async def _set_header(self, request: aiohttp.ClientRequest) -> None:
+        if header := await self._credentials.header():
+            request.headers[hdrs.AUTHORIZATION] = header
+
+    def _trace(self) -> aiohttp.TraceConfig:
+        async def ended(
+            _session: aiohttp.ClientSession,
+            _context: SimpleNamespace,
+            end: aiohttp.TraceRequestEndParams,
+        ) -> None:
+            watching = end.url.query.get("watch") in {"true", "1"}
+            if watching and end.response.status == 200:  # noqa: PLR2004
+                path = end.url.path.removeprefix(URL(self.server).path.rstrip("/"))
+                for callback in self._watchers:
+                    callback(path)
+
+        trace = aiohttp.TraceConfig()
+        trace.on_request_end.append(ended)
+        return trace
+
+
+async def connect(kubeconfig: Path | None, *, user_agent: str) -> Connection:
+    """Load the credentials (see credentials.load for where from) and open the session.
+
+    Nothing is sent yet. Raises ConfigError with the file and the cure.
+    """
+    return Connection(await credentials.load(kubeconfig), user_agent)
+
+
+def _repeatable(request: aiohttp.ClientRequest) -> bool:
+    return not request.body or isinstance(request.body, BytesPayload)
+
+
+def _open_socket(address: Any) -> socket.socket:
+    family, kind, protocol, _, _ = address
+    sock = socket.socket(family, kind, protocol)
+    sock.setblocking(False)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in _KEEPALIVE.items():
+        # Not every system and sandbox knows each of them; the connection works without.
+        with contextlib.suppress(AttributeError, OSError):
+            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+    return sock
