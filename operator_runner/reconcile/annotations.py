@@ -1,0 +1,61 @@
+"""What annotations of a resource decide for its runs. Pure.
+
+    metadata:
+      annotations:
+        ansible.sdk.operatorframework.io/reconcile-period: 5m
+        ansible.sdk.operatorframework.io/max-runner-artifacts: "50"
+        ansible.sdk.operatorframework.io/verbosity: "4"
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import timedelta
+
+from operator_runner.duration import parse_duration
+from operator_runner.model import Json
+
+_PREFIX = "ansible.sdk.operatorframework.io/"
+_INTEGER = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)
+_MAX_VERBOSITY = 7
+
+
+@dataclass(frozen=True, slots=True)
+class Overrides:
+    """What is not None replaces the setting of the watch and of the flags."""
+
+    period: timedelta | None = None
+    """Time between two periodic runs; zero: none."""
+    artifacts: int | None = None
+    """Number of runs whose artifacts are kept; 0 keeps all."""
+    verbosity: int | None = None
+    """Number of v in -vvv, 0..7."""
+    error: str = ""
+    """Why the annotations cannot be used; the resource is not to be run until they change."""
+
+
+def read_overrides(body: Json) -> Overrides:
+    """Read the annotations of a resource; numbers that are none are ignored.
+
+    Only the period is refused where it cannot be read, as ansible-operator does it.
+    """
+    annotations = body["metadata"].get("annotations") or {}
+    period, error = None, ""
+    if (text := annotations.get(f"{_PREFIX}reconcile-period")) is not None:
+        try:
+            period = max(parse_duration(text), timedelta(0))
+        except ValueError as problem:
+            error = f"Unable to parse reconcile period annotation: {problem}"
+    artifacts = _integer(annotations.get(f"{_PREFIX}max-runner-artifacts"))
+    verbosity = _integer(annotations.get(f"{_PREFIX}verbosity"))
+    return Overrides(
+        period=period,
+        artifacts=None if artifacts is None else max(artifacts, 0),
+        verbosity=None if verbosity is None else min(max(verbosity, 0), _MAX_VERBOSITY),
+        error=error,
+    )
+
+
+def _integer(text: str | None) -> int | None:
+    return int(text) if text is not None and _INTEGER.fullmatch(text) else None

@@ -1,0 +1,96 @@
+"""Names of variables from the camelCase names of a spec, in ansible-operator's own way. Pure.
+
+Roles depend on these names, so every oddity stays: `HTTPSPort` is `http_s_port`, a capital at
+the start leaves an underscore, `.` and `/` are kept. Where the original depends on Go's random
+order of maps, here the order is fixed: special words are sought as HTTP, then URL, then IP, and
+`snake_keys` says which of two equal names wins.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from operator_runner.model import Json
+
+_SPECIAL_WORDS = ("HTTP", "URL", "IP")
+_NUMBERS = re.compile(r"([a-zA-Z])([0-9]+)([a-zA-Z]([0-9]+))")
+_SEPARATORS = frozenset(" _-")
+
+
+def to_snake(name: str) -> str:
+    """Return the variable name for a field's name; the empty name stays empty."""
+    text = _NUMBERS.sub(r"\1 \2 \3", name).strip(" ")
+    if not text:
+        return ""
+    prefix = "_" if _is_upper(text[0]) else ""
+    for word in _SPECIAL_WORDS:
+        text = _isolate(text, word)
+    words = _split(text)
+    if words[0].upper() in _SPECIAL_WORDS:
+        prefix = ""
+    return prefix + "_".join(words)
+
+
+def snake_keys(value: Any) -> Any:
+    """Return a copy of a JSON value with all names converted, those of maps in lists too.
+
+    Where two names become one, the value under the name that needed no conversion wins, else
+    that of the alphabetically last: `foo_bar` over `fooBar` over `foo-bar`.
+    """
+    if isinstance(value, dict):
+        return _snake_map(value)
+    if isinstance(value, list):
+        return [snake_keys(item) for item in value]
+    return value
+
+
+def _snake_map(value: Json) -> Json:
+    names = {key: to_snake(key) for key in value}
+    ordered = sorted(value, key=lambda key: (names[key] == key, key))
+    return {names[key]: snake_keys(value[key]) for key in ordered}
+
+
+def _isolate(text: str, word: str) -> str:
+    """Put underscores around the first `word` in `text`; a plural s becomes part of it."""
+    start = text.find(word)
+    if start < 0:
+        return text
+    head, tail = text[:start], text[start + len(word) :]
+    if not tail:
+        # At the end the underscore comes even if nothing stands before it: URL gives _URL.
+        return f"{head}_{word}"
+    if tail == "s":
+        return f"{head}_{word}S"
+    if tail[0] == "s":
+        word, tail = f"{word}S", tail[1:]
+    return f"{head}_{word}_{tail}" if head else f"{word}_{tail}"
+
+
+def _split(text: str) -> list[str]:
+    """Cut at separators and at changes of case; an acronym such as JSON is one word."""
+    words: list[str] = []
+    word = ""
+    for position, char in enumerate(text):
+        following = text[position + 1 : position + 2]
+        if word and _is_upper(char) and _is_lower(following):
+            words.append(word)
+            word = char
+        elif word and _is_lower(char) and _is_upper(following):
+            words.append(word + char)
+            word = ""
+        elif char in _SEPARATORS:
+            words.append(word)
+            word = ""
+        else:
+            word += char
+    words.append(word)
+    return [word.lower() for word in words]
+
+
+def _is_upper(char: str) -> bool:
+    return "A" <= char <= "Z"
+
+
+def _is_lower(char: str) -> bool:
+    return "a" <= char <= "z"
