@@ -1,0 +1,1 @@
+"""Stand-ins for the ports of a reconcile, for unit tests."""

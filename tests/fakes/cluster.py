@@ -1,0 +1,73 @@
+"""A cluster in memory: as strict about versions and schemas as the tests need."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from operator_runner.errors import Conflict, Invalid, NotFound
+from operator_runner.model import Json, ObjectRef
+
+
+class FakeCluster:
+    """Holds objects by reference; every write is counted up in resourceVersion."""
+
+    def __init__(self, *bodies: Json, strict_reasons: bool = False) -> None:
+        """`strict_reasons` refuses conditions without a reason, as metav1.Condition does."""
+        self._objects = {ObjectRef.of(body): copy.deepcopy(body) for body in bodies}
+        self._strict = strict_reasons
+        self.notices: list[Any] = []
+        self.before_write: Callable[[], None] = lambda: None
+
+    def edit(self, ref: ObjectRef, change: Callable[[Json], None]) -> None:
+        """Change an object as somebody else would."""
+        change(self._objects[ref])
+        self._bump(self._objects[ref])
+
+    def delete(self, ref: ObjectRef) -> None:
+        """Delete an object as a person would: it stays while finalizers hold it."""
+        if self._objects[ref]["metadata"].get("finalizers"):
+            self.edit(ref, lambda body: body["metadata"].update(deletionTimestamp="now"))
+        else:
+            del self._objects[ref]
+
+    async def get(self, ref: ObjectRef) -> Json | None:
+        """See the port."""
+        return copy.deepcopy(self._objects.get(ref))
+
+    async def set_finalizers(self, body: Json, finalizers: Sequence[str]) -> Json:
+        """See the port."""
+        current = self._current(body)
+        current["metadata"]["finalizers"] = list(finalizers)
+        if not finalizers and current["metadata"].get("deletionTimestamp"):
+            del self._objects[ObjectRef.of(current)]
+        return self._bump(current)
+
+    async def patch_status(self, body: Json, status: Json) -> Json:
+        """See the port."""
+        current = self._current(body)
+        reasons = [condition.get("reason") for condition in status["conditions"]]
+        if self._strict and not all(reasons):
+            raise Invalid("status.conditions[1].reason: should be at least 1 chars long", 422)
+        current.setdefault("status", {}).update(copy.deepcopy(status))
+        return self._bump(current)
+
+    async def emit(self, body: Json, notice: Any) -> None:
+        """See the port."""
+        assert body["metadata"]["name"]
+        self.notices.append(notice)
+
+    def _current(self, body: Json) -> Json:
+        self.before_write()
+        current = self._objects.get(ObjectRef.of(body))
+        if current is None:
+            raise NotFound("gone", 404)
+        if current["metadata"]["resourceVersion"] != body["metadata"]["resourceVersion"]:
+            raise Conflict("the object has been modified", 409)
+        return current
+
+    @staticmethod
+    def _bump(body: Json) -> Json:
+        body["metadata"]["resourceVersion"] = str(int(body["metadata"]["resourceVersion"]) + 1)
+        return copy.deepcopy(body)

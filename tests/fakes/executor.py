@@ -1,0 +1,62 @@
+"""An executor that runs nothing: the test says what comes of each run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+
+from operator_runner.model import (
+    Json,
+    ObjectRef,
+    RunEvent,
+    RunOutcome,
+    RunRequest,
+    Stats,
+    TaskFailure,
+    Watch,
+)
+
+
+def success(changed: int = 0) -> RunOutcome:
+    return RunOutcome(Stats(ok=3, changed=changed), finished=datetime.now(UTC))
+
+
+def failure(task: str, message: str) -> RunOutcome:
+    failures = (TaskFailure(task, message),)
+    return RunOutcome(Stats(failures=1), failures, finished=datetime.now(UTC))
+
+
+class FakeExecutor:
+    """Gives the outcomes in turn, the last one for ever; remembers what was asked."""
+
+    def __init__(self, *outcomes: RunOutcome) -> None:
+        self._outcomes = list(outcomes) or [success()]
+        self.requests: list[RunRequest] = []
+        self.forgotten: list[ObjectRef] = []
+
+    async def run(self, request: RunRequest, on_event: Callable[[RunEvent], None]) -> RunOutcome:
+        """See the port."""
+        self.requests.append(request)
+        on_event(RunEvent("playbook_on_task_start", {"task": "a"}))
+        return self._outcomes.pop(0) if len(self._outcomes) > 1 else self._outcomes[0]
+
+    async def forget(self, ref: ObjectRef) -> None:
+        """See the port."""
+        self.forgotten.append(ref)
+
+
+class FakeAccess:
+    """Grants access and knows whether it is open."""
+
+    def __init__(self) -> None:
+        self.open = 0
+
+    @contextmanager
+    def grant(self, owner: Json, watch: Watch, run_id: str) -> Iterator[str]:
+        """See the port."""
+        self.open += 1
+        try:
+            yield f"kubeconfig of {owner['metadata']['name']} {watch.gvk.kind} {run_id}"
+        finally:
+            self.open -= 1

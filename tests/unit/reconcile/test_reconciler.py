@@ -1,0 +1,220 @@
+"""One reconcile from its reading to its report, on fakes of its ports."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from operator_runner.model import (
+    GVK,
+    Cause,
+    Finalizer,
+    Json,
+    ObjectRef,
+    Playbook,
+    RunOutcome,
+    Stats,
+    Trigger,
+    Watch,
+)
+from operator_runner.reconcile.reconciler import (
+    Failed,
+    Gone,
+    Idle,
+    Parts,
+    Reconciler,
+    Succeeded,
+)
+from operator_runner.settings import AnsibleSettings
+from tests.fakes.cluster import FakeCluster
+from tests.fakes.executor import FakeAccess, FakeExecutor, failure, success
+
+FOO = GVK("example.com", "v1", "Foo")
+REF = ObjectRef(FOO, "default", "a")
+MAIN, CLEANUP = Playbook(role=Path("/roles/foo")), Playbook(role=Path("/roles/cleanup"))
+PLAIN = Watch(FOO, MAIN)
+HELD = Watch(FOO, MAIN, finalizer=Finalizer("example.com/f", CLEANUP, {"state": "absent"}))
+START = [Cause(Trigger.START)]
+SPEC = [Cause(Trigger.SPEC)]
+PERIOD = "ansible.sdk.operatorframework.io/reconcile-period"
+
+
+def resource(**metadata: Any) -> Json:
+    known = {"name": "a", "namespace": "default", "resourceVersion": "1", "generation": 1}
+    return {
+        "apiVersion": FOO.api_version,
+        "kind": FOO.kind,
+        "metadata": known | metadata,
+        "spec": {"size": 3},
+    }
+
+
+class Case:
+    """A reconciler with its fakes."""
+
+    def __init__(
+        self, watch: Watch, cluster: FakeCluster, *outcomes: RunOutcome, relevant: bool = True
+    ) -> None:
+        self.cluster, self.executor = cluster, FakeExecutor(*outcomes)
+        self.access = FakeAccess()
+        parts = Parts(cluster, self.access, self.executor, lambda *_: relevant)
+        self.reconciler = Reconciler(watch, parts, AnsibleSettings(), timedelta(hours=10))
+
+    async def conditions(self) -> dict[str, Json]:
+        body = await self.cluster.get(REF)
+        assert body is not None
+        return {condition["type"]: condition for condition in body["status"]["conditions"]}
+
+    async def version(self) -> str:
+        body = await self.cluster.get(REF)
+        assert body is not None
+        return str(body["metadata"]["resourceVersion"])
+
+
+async def test_a_success_is_reported_and_comes_back_after_the_period() -> None:
+    """Conditions, one Event, and the period of the flag."""
+    case = Case(PLAIN, FakeCluster(resource()), success(changed=2))
+    verdict = await case.reconciler.reconcile(REF, SPEC)
+    assert verdict == Succeeded(timedelta(hours=10), Trigger.PERIOD)
+    assert (await case.conditions())["Successful"]["status"] == "True"
+    assert [notice.warning for notice in case.cluster.notices] == [False]
+    assert case.executor.requests[0].content == MAIN
+    assert case.executor.requests[0].kubeconfig.startswith("kubeconfig of a Foo")
+    assert case.access.open == 0
+
+
+async def test_a_steady_resource_costs_no_write() -> None:
+    """Resyncs, starts and events that find nothing to change write nothing at all."""
+    case = Case(PLAIN, FakeCluster(resource()), success(changed=2), success())
+    await case.reconciler.reconcile(REF, SPEC)
+    version = await case.version()
+    for trigger in (Trigger.PERIOD, Trigger.DEPENDENT, Trigger.START):
+        await case.reconciler.reconcile(REF, [Cause(trigger)])
+    assert await case.version() == version
+    assert len(case.cluster.notices) == 1
+
+
+async def test_a_restart_of_the_operator_costs_no_write_either() -> None:
+    """A new process finds the resource successful and leaves it alone."""
+    cluster = FakeCluster(resource())
+    await Case(PLAIN, cluster, success()).reconciler.reconcile(REF, SPEC)
+    case = Case(PLAIN, cluster, success())
+    version = await case.version()
+    await case.reconciler.reconcile(REF, START)
+    assert await case.version() == version
+
+
+async def test_a_failure_is_reported_and_retried() -> None:
+    """Condition and Warning Event name task and reason; recovery is told as well."""
+    case = Case(PLAIN, FakeCluster(resource()), failure("web : Apply", "no rights"), success())
+    assert await case.reconciler.reconcile(REF, SPEC) == Failed()
+    message = (await case.conditions())["Failure"]["message"]
+    assert message == "no rights (task 'web : Apply')"
+    assert case.cluster.notices[0].warning
+    assert case.cluster.notices[0].note == message
+    await case.reconciler.reconcile(REF, [Cause(Trigger.RETRY)])
+    assert (await case.conditions())["Failure"]["status"] == "False"
+    assert [notice.reason for notice in case.cluster.notices] == ["Failed", "Successful"]
+
+
+async def test_somebody_elses_write_is_never_overwritten() -> None:
+    """A status written meanwhile leads to another reading, and both writes stand."""
+    cluster = FakeCluster(resource())
+    case = Case(PLAIN, cluster, success())
+    mine = {"type": "Mine", "status": "True"}
+    edits = iter([True])
+
+    def interfere() -> None:
+        if next(edits, False):
+            cluster.edit(REF, lambda body: body.update(status={"conditions": [mine], "url": "x"}))
+
+    cluster.before_write = interfere
+    await case.reconciler.reconcile(REF, SPEC)
+    found = await case.conditions()
+    assert found["Mine"] == mine
+    assert found["Successful"]["status"] == "True"
+    body = await cluster.get(REF)
+    assert body is not None
+    assert body["status"]["url"] == "x"
+
+
+async def test_a_schema_that_asks_for_reasons_gets_them() -> None:
+    """A CRD with metav1.Condition's schema is served, and stays steady."""
+    case = Case(PLAIN, FakeCluster(resource(), strict_reasons=True), success())
+    await case.reconciler.reconcile(REF, SPEC)
+    version = await case.version()
+    assert (await case.conditions())["Failure"]["reason"] == "NotFailure"
+    await case.reconciler.reconcile(REF, [Cause(Trigger.PERIOD)])
+    assert await case.version() == version
+
+
+async def test_without_manage_status_nothing_is_written() -> None:
+    """manageStatus: false leaves the status to the role, for failures too."""
+    watch = Watch(FOO, MAIN, manage_status=False)
+    case = Case(watch, FakeCluster(resource()), failure("t", "m"), success())
+    assert await case.reconciler.reconcile(REF, SPEC) == Failed()
+    await case.reconciler.reconcile(REF, SPEC)
+    assert await case.version() == "1"
+
+
+async def test_the_life_of_a_resource_with_a_finalizer() -> None:
+    """Held before its first run, cleaned up by the finalizer's role, then let go and forgotten."""
+    cluster = FakeCluster(resource(finalizers=["other/f"]))
+    case = Case(HELD, cluster, success())
+    await case.reconciler.reconcile(REF, SPEC)
+    body = await cluster.get(REF)
+    assert body is not None
+    assert body["metadata"]["finalizers"] == ["other/f", "example.com/f"]
+    cluster.edit(REF, lambda body: body["metadata"]["finalizers"].remove("other/f"))
+    cluster.delete(REF)
+    assert await case.reconciler.reconcile(REF, [Cause(Trigger.DELETION)]) == Idle()
+    assert case.executor.requests[-1].content == CLEANUP
+    assert case.executor.requests[-1].extra_vars["state"] == "absent"
+    assert await cluster.get(REF) is None
+    assert await case.reconciler.reconcile(REF, [Cause(Trigger.DELETION)]) == Gone()
+    assert case.executor.forgotten == [REF]
+
+
+async def test_a_failing_clean_up_keeps_the_resource() -> None:
+    """The finalizer stays until the clean-up succeeds."""
+    cluster = FakeCluster(resource(finalizers=["example.com/f"], deletionTimestamp="now"))
+    case = Case(HELD, cluster, failure("t", "m"))
+    assert await case.reconciler.reconcile(REF, [Cause(Trigger.DELETION)]) == Failed()
+    assert await cluster.get(REF) is not None
+
+
+async def test_a_resource_that_is_not_chosen_is_left_alone() -> None:
+    """Selector and when are asked before anything is written."""
+    case = Case(HELD, FakeCluster(resource()), relevant=False)
+    assert await case.reconciler.reconcile(REF, SPEC) == Idle()
+    assert await case.version() == "1"
+
+
+@pytest.mark.parametrize(("annotation", "expected"), [("30s", timedelta(seconds=30)), ("0s", None)])
+async def test_the_annotation_beats_watch_and_flag(
+    annotation: str, expected: timedelta | None
+) -> None:
+    """The resource itself may say how often it is looked at, or never."""
+    watch = Watch(FOO, MAIN, reconcile_period=timedelta(hours=1))
+    case = Case(watch, FakeCluster(resource(annotations={PERIOD: annotation})))
+    assert await case.reconciler.reconcile(REF, SPEC) == Succeeded(expected, Trigger.PERIOD)
+
+
+async def test_a_bad_annotation_reaches_the_user() -> None:
+    """An annotation that is no duration is told in the Failure condition."""
+    case = Case(PLAIN, FakeCluster(resource(annotations={PERIOD: "soon"})))
+    assert await case.reconciler.reconcile(REF, SPEC) == Failed()
+    message = (await case.conditions())["Failure"]["message"]
+    assert message.startswith("Unable to parse reconcile period annotation")
+    assert case.executor.requests == []
+
+
+async def test_requeue_after_beats_the_period() -> None:
+    """A play that asked for it is run again when it said."""
+    outcome = RunOutcome(Stats(ok=1), requeue_after=timedelta(seconds=7))
+    case = Case(PLAIN, FakeCluster(resource()), outcome)
+    verdict = await case.reconciler.reconcile(REF, SPEC)
+    assert verdict == Succeeded(timedelta(seconds=7), Trigger.REQUEUE)
