@@ -1,0 +1,120 @@
+# The commands of this project. `make help` explains them.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-print-directory
+
+# The Python that makes .venv; everything else runs inside .venv.
+PYTHON ?= python3
+# Where `make demo` runs: `local` starts a cluster here, `current` takes the one of KUBECONFIG.
+CLUSTER ?= local
+# Further arguments for pytest, such as ARGS='-k scale -x'.
+ARGS ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+UV_VERSION := 0.13.8
+
+TITLE = @printf '\n\033[1m== %s\033[0m\n'
+
+##@ Try it
+
+.PHONY: help
+help: ## Explain the targets
+	@awk 'BEGIN { FS = ":.*## "; print "Usage: make TARGET" } \
+	  /^##@/ { printf "\n%s\n", substr($$0, 5) } \
+	  /^[a-z0-9-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: $(INSTALLED) ## The nginx operator on a local cluster; CLUSTER=current: on the one of KUBECONFIG
+	@$(BIN)/python -m demo.up $(CLUSTER)
+
+.PHONY: demo-down
+demo-down: $(INSTALLED) ## End the demo; nothing of it stays
+	@$(BIN)/python -m demo.down
+
+##@ Develop
+
+.PHONY: test
+test: check prepare unit contract functional e2e ## Everything: check, then all tiers of tests
+	$(TITLE) "All of it passed"
+
+.PHONY: check
+check: $(INSTALLED) ## Formatting, lint, types, import contracts
+	$(TITLE) "Formatting (repair: make fmt)"
+	@$(BIN)/ruff format --check .
+	$(TITLE) "Lint"
+	@$(BIN)/ruff check .
+	$(TITLE) "Types"
+	@$(BIN)/mypy
+	$(TITLE) "Import contracts"
+	@$(BIN)/lint-imports
+
+.PHONY: fmt
+fmt: $(INSTALLED) ## Format the code and repair what lint can repair
+	@$(BIN)/ruff check --fix-only --quiet .
+	@$(BIN)/ruff format .
+
+.PHONY: unit
+unit: $(INSTALLED) ## Unit tests: pure parts, milliseconds each
+	$(TITLE) "Unit tests"
+	@$(BIN)/pytest tests/unit $(ARGS)
+
+.PHONY: contract
+contract: $(INSTALLED) ## Contract tests: the same cases on fakes and on the real parts
+	$(TITLE) "Contract tests"
+	@$(BIN)/pytest tests/contract $(ARGS)
+
+.PHONY: functional
+functional: $(INSTALLED) ## Functional tests: the whole operator against a real API server
+	$(TITLE) "Functional tests"
+	@$(BIN)/pytest tests/functional $(ARGS)
+
+.PHONY: e2e
+e2e: $(INSTALLED) ## End-to-end tests: the nginx operator on a local cluster, as a user runs it
+	$(TITLE) "End-to-end tests"
+	@$(BIN)/pytest tests/e2e $(ARGS)
+
+.PHONY: prepare
+prepare: $(INSTALLED) ## Build Kubernetes, install what the node needs: start a cluster once
+	$(TITLE) "The local cluster (the first time, Kubernetes is built)"
+	@$(BIN)/operator-runner cluster up --name prepare --install-packages
+	@$(BIN)/operator-runner cluster down --name prepare
+
+##@ Package
+
+.PHONY: wheel
+wheel: $(INSTALLED) ## Build the wheel into dist/
+	@$(BIN)/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
+	@ls dist/*.whl
+
+.PHONY: lock
+lock: $(INSTALLED) ## Renew requirements.lock from pyproject.toml
+	@$(BIN)/pip install --quiet uv==$(UV_VERSION)
+	@$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")' \
+	  | $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
+	    --no-emit-index-url --no-header --group dev --output-file requirements.lock pyproject.toml -
+	@if grep -n '://' requirements.lock; then echo 'requirements.lock: no URL belongs there'; exit 1; fi
+
+.PHONY: clean
+clean: ## Remove what was built or cached here; the user's cache stays
+	@if [ -e .demo ]; then echo 'The demo is up: run make demo-down first'; exit 1; fi
+	@rm -rf $(VENV) build dist bin .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	@find operator_runner tests demo -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# .venv is made once; it is brought up to date when the lock or the project's settings change.
+$(INSTALLED): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "Python 3.11 or newer is needed; $(PYTHON) is $$($(PYTHON) --version 2>&1)."; \
+	  echo "Install it (Debian: apt-get install python3 python3-venv) or name it: make PYTHON=/path/to/python3"; \
+	  exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+	  echo "$(PYTHON) cannot make virtual environments. Debian: apt-get install python3-venv"; exit 1; }
+	@echo "Installing the locked dependencies into $(VENV) (500 MB, about half a minute) ..."
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/pip install --quiet --no-compile --no-deps --require-hashes -r requirements.lock
+	@$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
