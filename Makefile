@@ -91,10 +91,11 @@ wheel: $(INSTALLED) ## Build the wheel into dist/
 	@$(BIN)/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
 	@ls dist/*.whl
 
+# The build backend is locked as well; it takes editables for `pip install --editable`.
 .PHONY: lock
 lock: $(INSTALLED) ## Renew requirements.lock from pyproject.toml
 	@$(BIN)/pip install --quiet uv==$(UV_VERSION)
-	@$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")' \
+	@$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], "editables", sep="\n")' \
 	  | $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
 	    --no-emit-index-url --no-header --group dev --output-file requirements.lock pyproject.toml -
 	@if grep -n '://' requirements.lock; then echo 'requirements.lock: no URL belongs there'; exit 1; fi
