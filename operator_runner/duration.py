@@ -21,6 +21,7 @@ _NANOSECONDS = {
     "h": 3_600_000_000_000,
 }
 _TERM = re.compile(r"([0-9]*)(?:(\.)([0-9]*))?([^0-9.]*)")
+_MILLISECOND, _SECOND = 1_000, 1_000_000  # in microseconds
 _LIMIT = 1 << 63  # Go counts nanoseconds in an int64
 
 
@@ -55,14 +56,14 @@ def format_duration(value: timedelta) -> str:
     microseconds = abs(microseconds)
     if microseconds == 0:
         return "0s"
-    if microseconds < 1_000:
+    if microseconds < _MILLISECOND:
         return f"{sign}{microseconds}µs"
-    if microseconds < 1_000_000:
-        return f"{sign}{_decimal(microseconds, 1_000)}ms"
-    minutes, rest = divmod(microseconds, 60_000_000)
+    if microseconds < _SECOND:
+        return f"{sign}{_decimal(microseconds, _MILLISECOND)}ms"
+    minutes, rest = divmod(microseconds, 60 * _SECOND)
     hours, minutes = divmod(minutes, 60)
     head = f"{hours}h{minutes}m" if hours else f"{minutes}m" if minutes else ""
-    return f"{sign}{head}{_decimal(rest, 1_000_000)}s"
+    return f"{sign}{head}{_decimal(rest, _SECOND)}s"
 
 
 def _term(match: re.Match[str], text: str) -> int:
@@ -75,7 +76,8 @@ def _term(match: re.Match[str], text: str) -> int:
     if unit not in _NANOSECONDS:
         raise ValueError(f"time: unknown unit {_quote(unit)} in duration {_quote(text)}")
     scale = _NANOSECONDS[unit]
-    return int(whole or "0") * scale + int(fraction or "0") * scale // 10 ** len(fraction)
+    parts = int(fraction or "0") * scale // int("1" + "0" * len(fraction))
+    return int(whole or "0") * scale + parts
 
 
 def _decimal(value: int, scale: int) -> str:

@@ -1,5 +1,6 @@
 """What annotations of a resource decide for its runs. Pure.
 
+Example:
     metadata:
       annotations:
         ansible.sdk.operatorframework.io/reconcile-period: 5m

@@ -1,7 +1,6 @@
 """The extra vars of a run: what a role knows of its resource. Pure.
 
-    kind: Memcached, group: cache.example.com, spec: {sizeLimit: 3}
-
+A Memcached of the group cache.example.com with the spec {sizeLimit: 3} gives:
     size_limit: 3
     ansible_operator_meta: {namespace: default, name: sample}
     _cache_example_com_memcached: {apiVersion: ..., metadata: ..., spec: {sizeLimit: 3}}

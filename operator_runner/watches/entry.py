@@ -1,0 +1,177 @@
+"""One entry of watches.yaml as a `Watch`, with every mistake in it reported."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+
+from operator_runner.model import GVK, Finalizer, LabelSelector, Playbook, Watch
+from operator_runner.watches import expressions
+from operator_runner.watches.document import Item
+from operator_runner.watches.fields import Fields
+from operator_runner.watches.lookup import Lookup, has_tasks
+from operator_runner.watches.report import Place, Report
+from operator_runner.watches.selector import is_qualified_name, read_selector
+
+_GVK_KEYS = ("group", "version", "kind")
+_KEYS = (
+    *_GVK_KEYS,
+    "role",
+    "playbook",
+    "vars",
+    "maxRunnerArtifacts",
+    "reconcilePeriod",
+    "manageStatus",
+    "watchDependentResources",
+    "watchClusterScopedResources",
+    "snakeCaseParameters",
+    "watchAnnotationsChanges",
+    "markUnsafe",
+    "blacklist",
+    "selector",
+    "finalizer",
+    "when",
+    "timeout",
+)
+_FINALIZER_KEYS = ("name", "role", "playbook", "vars")
+_DEFAULT_ARTIFACTS = 20
+
+
+class EntryReader:
+    """Reads the entries of one file, one after the other, and remembers their kinds."""
+
+    def __init__(self, report: Report, lookup: Lookup) -> None:
+        """Take where to report, and where roles and playbooks are sought."""
+        self._report = report
+        self._lookup = lookup
+        self._seen: dict[GVK, Place] = {}
+
+    def read(self, item: Item) -> Watch:
+        """Return the watch; it is of no use where a problem was reported."""
+        fields = Fields(item, self._report, _KEYS)
+        selector = fields.fields("selector", ("matchLabels", "matchExpressions"))
+        return Watch(
+            gvk=self._gvk(fields),
+            content=self._content(fields, self._report.problem) or Playbook(),
+            vars=fields.mapping("vars"),
+            finalizer=self._finalizer(fields),
+            selector=LabelSelector() if selector is None else read_selector(selector),
+            blacklist=_blacklist(fields),
+            # 0 is the file's way to say nothing; to keep all there is the annotation.
+            max_runner_artifacts=fields.integer("maxRunnerArtifacts") or _DEFAULT_ARTIFACTS,
+            reconcile_period=_period(fields),
+            manage_status=fields.flag("manageStatus", default=True),
+            watch_dependent_resources=fields.flag("watchDependentResources", default=True),
+            watch_cluster_scoped_resources=fields.flag(
+                "watchClusterScopedResources", default=False
+            ),
+            watch_annotations_changes=fields.flag("watchAnnotationsChanges", default=False),
+            snake_case_parameters=fields.flag("snakeCaseParameters", default=True),
+            mark_unsafe=fields.flag("markUnsafe", default=False),
+            when=_when(fields),
+            timeout=_timeout(fields),
+        )
+
+    def _gvk(self, fields: Fields) -> GVK:
+        gvk = _read_gvk(fields)
+        for name, value in (("version", gvk.version), ("kind", gvk.kind)):
+            if not value:
+                fields.problem(name, f"invalid GVK: {gvk}: {name} must not be empty; add `{name}:`")
+                return gvk
+        if gvk in self._seen:
+            line = self._seen[gvk].line
+            fields.problem(
+                "kind", f"duplicate GVK: {gvk}; line {line} has it already, remove one of the two"
+            )
+        self._seen.setdefault(gvk, fields.where("kind"))
+        return gvk
+
+    def _finalizer(self, fields: Fields) -> Finalizer | None:
+        inner = fields.fields("finalizer", _FINALIZER_KEYS)
+        if inner is None:
+            return None
+        name = inner.text("name")
+        if not name:
+            inner.problem(
+                "name", "finalizer must have name; add one such as `name: example.com/cleanup`"
+            )
+        elif not is_qualified_name(name):
+            inner.problem(
+                "name", f'the API refuses the finalizer "{name}"; write it as example.com/cleanup'
+            )
+        finalizer_vars = inner.mapping("vars")
+        if finalizer_vars and not (inner.text("role") or inner.text("playbook")):
+            return Finalizer(name, None, finalizer_vars)
+        # Beside vars a missing path stops nothing in ansible-operator until the finalizer runs.
+        tell = self._report.warning if finalizer_vars else self._report.problem
+        return Finalizer(name, self._content(inner, tell), finalizer_vars)
+
+    def _content(self, fields: Fields, tell: Callable[[Place, str], None]) -> Playbook | None:
+        """Return what to run; what is wrong with it goes to `tell`."""
+        if name := fields.text("playbook"):
+            playbook = self._lookup.playbook(name)
+            if message := _check_playbook(playbook):
+                tell(fields.where("playbook"), message)
+            return Playbook(playbook=playbook)
+        if name := fields.text("role"):
+            role = self._lookup.role(name)
+            if not role.exists():
+                places = ", ".join(str(path) for path in self._lookup.candidates(name))
+                tell(fields.where("role"), f"role: {name} was not found; looked for {places}")
+            elif not role.is_dir():
+                text = f"role: {role} is no directory; name a playbook's file as `playbook:`"
+                tell(fields.where("role"), text)
+            elif not has_tasks(role):
+                fields.warning("role", f"the role does nothing; {role}/tasks/main.yml is missing")
+            return Playbook(role=role)
+        tell(
+            fields.place,
+            "must specify Role or Playbook; add `role: NAME` or `playbook: FILE`",
+        )
+        return None
+
+
+def _read_gvk(fields: Fields) -> GVK:
+    return GVK(fields.text("group"), fields.text("version"), fields.text("kind"))
+
+
+def _blacklist(fields: Fields) -> frozenset[GVK]:
+    entries = list(fields.each("blacklist", _GVK_KEYS))
+    for entry in entries:
+        for name in ("version", "kind"):
+            if not entry.text(name):
+                entry.warning(name, "empty, so the entry names no kind; it has no effect")
+    return frozenset(_read_gvk(entry) for entry in entries)
+
+
+def _check_playbook(playbook: Path) -> str:
+    if not playbook.exists():
+        return f"playbook: {playbook} was not found; relative paths start where the operator does"
+    if playbook.is_dir():
+        return f"playbook: {playbook} is a directory; name a role as `role:`"
+    return ""
+
+
+def _period(fields: Fields) -> timedelta | None:
+    period = fields.duration("reconcilePeriod")
+    # 0s is the file's way to say nothing, and no period is shorter than none at all.
+    return max(period, timedelta(0)) if period else None
+
+
+def _timeout(fields: Fields) -> timedelta | None:
+    timeout = fields.duration("timeout")
+    if timeout is not None and timeout <= timedelta(0):
+        fields.problem("timeout", "a timeout must be longer than 0s; leave it out to have none")
+    return timeout
+
+
+def _when(fields: Fields) -> str | None:
+    if fields.item("when") is None:
+        return None
+    expression = fields.text("when")
+    try:
+        expressions.check(expression)
+    except ValueError as error:
+        fields.problem("when", f"no valid JMESPath: {error}; correct {expression!r}")
+    return expression

@@ -1,0 +1,176 @@
+"""The keys of one map, read by type; wrong types and unknown keys are reported.
+
+As lenient as ansible-operator: names match whatever their case, numbers and booleans serve as
+text, null is as good as absent. A quoted number or boolean does not serve as one.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+from operator_runner.duration import parse_duration
+from operator_runner.model import Json
+from operator_runner.watches.document import Item
+from operator_runner.watches.report import Place, Report
+
+
+class Fields:
+    """Read access to one map of the file."""
+
+    def __init__(self, item: Item, report: Report, known: Sequence[str]) -> None:
+        """Take the map; keys that are not among `known` become warnings.
+
+        A null is an empty map, anything else that is no map a problem.
+        """
+        self.place = item.place
+        self.report = report
+        self._items: dict[str, Item] = {}
+        if item.value is not None and not isinstance(item.value, Mapping):
+            self._refuse(item, "a map of keys and values")
+            return
+        names = {name.lower(): name for name in known}
+        for key, child in (item.value or {}).items():
+            name = names.get(key.lower())
+            if name is None:
+                report.warning(child.place, _unknown(key, names))
+            else:
+                self._items[name] = child
+
+    def problem(self, name: str, text: str) -> None:
+        """Report a problem with the value of a key, present or not."""
+        self.report.problem(self.where(name), text)
+
+    def warning(self, name: str, text: str) -> None:
+        """Report a warning about the value of a key, present or not."""
+        self.report.warning(self.where(name), text)
+
+    def where(self, name: str) -> Place:
+        """Return the place of a key's value, or where it would be."""
+        item = self._items.get(name)
+        return item.place if item is not None else self.place.child(name)
+
+    def item(self, name: str) -> Item | None:
+        """Return the value of a key; None if absent or null."""
+        item = self._items.get(name)
+        return None if item is None or item.value is None else item
+
+    def text(self, name: str) -> str:
+        """Return text, empty if absent."""
+        item = self.item(name)
+        return "" if item is None else self._text(item)
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        """Return a list of texts."""
+        return tuple(self._text(item) for item in self.items(name))
+
+    def labels(self, name: str) -> dict[str, str]:
+        """Return a map of text to text."""
+        item = self.item(name)
+        if item is None:
+            return {}
+        if not isinstance(item.value, Mapping):
+            self._refuse(item, "a map of keys and values")
+            return {}
+        return {key: self._text(child) for key, child in item.value.items()}
+
+    def flag(self, name: str, *, default: bool) -> bool:
+        """Return a boolean."""
+        item = self.item(name)
+        if item is None:
+            return default
+        if not isinstance(item.value, bool):
+            self._refuse(item, "true or false, without quotes")
+            return default
+        return item.value
+
+    def integer(self, name: str) -> int:
+        """Return a whole number, 0 if absent."""
+        item = self.item(name)
+        if item is None:
+            return 0
+        value = item.value
+        if isinstance(value, float) and value.is_integer():
+            return int(value)
+        if not isinstance(value, int) or isinstance(value, bool):
+            self._refuse(item, "a whole number, without quotes")
+            return 0
+        return value
+
+    def duration(self, name: str) -> timedelta | None:
+        """Return a Go duration."""
+        item = self.item(name)
+        if item is None:
+            return None
+        if not isinstance(item.value, str):
+            self._refuse(item, "a duration such as 30s, 10m or 1h30m")
+            return None
+        try:
+            return parse_duration(item.value)
+        except ValueError as error:
+            self.problem(name, f"{error}; write a duration such as 30s, 10m or 1h30m")
+            return None
+
+    def mapping(self, name: str) -> Json:
+        """Return a map with anything in it, as decoded JSON."""
+        item = self.item(name)
+        if item is None:
+            return {}
+        if not isinstance(item.value, Mapping):
+            self._refuse(item, "a map of keys and values")
+            return {}
+        mapping: Json = item.plain()
+        return mapping
+
+    def fields(self, name: str, known: Sequence[str]) -> Fields | None:
+        """Return the map under a key; None if absent."""
+        item = self.item(name)
+        return None if item is None else Fields(item, self.report, known)
+
+    def items(self, name: str) -> tuple[Item, ...]:
+        """Return the entries of a list."""
+        item = self.item(name)
+        if item is None:
+            return ()
+        if not isinstance(item.value, tuple):
+            self._refuse(item, "a list")
+            return ()
+        return item.value
+
+    def each(self, name: str, known: Sequence[str]) -> Iterator[Fields]:
+        """Return the maps in a list."""
+        return (Fields(item, self.report, known) for item in self.items(name))
+
+    def _text(self, item: Item) -> str:
+        value = item.value
+        if value is None:
+            return ""
+        if isinstance(value, (tuple, Mapping)):
+            self._refuse(item, "text")
+            return ""
+        return value if isinstance(value, str) else json.dumps(value)
+
+    def _refuse(self, item: Item, wanted: str) -> None:
+        self.report.problem(item.place, f"{_kind(item.value)} stands here; write {wanted}")
+
+
+def _kind(value: Any) -> str:
+    match value:
+        case str():
+            return f"the text {json.dumps(value)}"
+        case tuple():
+            return "a list"
+        case Mapping():
+            return "a map"
+        case _:
+            return json.dumps(value)
+
+
+def _unknown(key: str, names: Mapping[str, str]) -> str:
+    near = difflib.get_close_matches(key.lower(), names, n=1)
+    if near:
+        return f"unknown key, ignored; did you mean {names[near[0]]}?"
+    return f"unknown key, ignored; known are {', '.join(names.values())}"

@@ -1,0 +1,63 @@
+"""From the file to watches: read, expand the environment, parse, check."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from operator_runner.errors import ConfigError
+from operator_runner.model import Watch
+from operator_runner.watches.document import parse
+from operator_runner.watches.entry import EntryReader
+from operator_runner.watches.expand import expand
+from operator_runner.watches.lookup import Lookup
+from operator_runner.watches.report import Place, Report
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """The watches of a file, and what its author should know though it stops nothing."""
+
+    watches: tuple[Watch, ...]
+    warnings: tuple[str, ...]
+
+
+def load(
+    path: Path, environ: Mapping[str, str], *, roles_path: str = "", collections_path: str = ""
+) -> Loaded:
+    """Read a watches file; raises ConfigError with every problem in it.
+
+    Roles and playbooks are sought from the working directory on; `roles_path` and
+    `collections_path` (of the flags) replace ANSIBLE_ROLES_PATH and ANSIBLE_COLLECTIONS_PATH.
+    """
+    report = Report(str(path))
+    source = expand(_read(path), environ)
+    root = parse(source, report)
+    reader = EntryReader(report, Lookup.of(environ, roles_path, collections_path))
+    watches: tuple[Watch, ...] = ()
+    match root.value if root is not None else None:
+        case tuple() as items:
+            watches = tuple(reader.read(item) for item in items)
+        case None if not report.problems:
+            report.warning(Place(1), "there is nothing to watch; add an entry for each kind")
+        case None:
+            pass
+        case _:
+            report.problem(
+                Place(1), "watches are a list; begin each with a dash, as in `- version: v1`"
+            )
+    if report.problems:
+        raise ConfigError(*report.problems)
+    return Loaded(watches, tuple(report.warnings))
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise ConfigError(
+            f"{path}: there is no such file; name the watches file with --watches-file"
+        ) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: cannot be read: {error}") from error
