@@ -1,0 +1,47 @@
+"""Find the Kubernetes programs of the cluster: given, cached, or built now."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from operator_runner.devcluster import building
+from operator_runner.devcluster.errors import BinariesMissing
+from operator_runner.devcluster.locations import cache_folder
+
+CONTROL_PLANE = ("etcd", "kube-apiserver", "kube-controller-manager", "kubectl")
+NODE = ("kube-scheduler", "kubelet", "kube-proxy")
+
+
+def find(wanted: Sequence[str], environment: Mapping[str, str], console: Console) -> Path:
+    """Return a folder that holds the programs `wanted`.
+
+    `KUBEBUILDER_ASSETS` decides alone where it is set. Otherwise the cache serves; the first time
+    the programs are built into it, which takes minutes and is shown on `console`.
+    """
+    given = environment.get("KUBEBUILDER_ASSETS")
+    if given:
+        return _checked(Path(given).absolute(), wanted)
+    source = building.source_folder()
+    cached = cache_folder(environment) / "kubernetes" / building.version_tag(source)
+    if missing_in(cached, (*CONTROL_PLANE, *NODE)):
+        building.build(source, cached, console)
+    return cached
+
+
+def missing_in(folder: Path, wanted: Sequence[str]) -> list[str]:
+    """Return which of the programs `wanted` are not executable files in `folder`."""
+    return [name for name in wanted if not os.access(folder / name, os.X_OK)]
+
+
+def _checked(folder: Path, wanted: Sequence[str]) -> Path:
+    missing = missing_in(folder, wanted)
+    if missing:
+        raise BinariesMissing(
+            f"KUBEBUILDER_ASSETS={folder} lacks {', '.join(missing)}",
+            cure="Put them there, or unset KUBEBUILDER_ASSETS to have all of them built.",
+        )
+    return folder

@@ -1,0 +1,112 @@
+"""The control groups of a cluster's Pods, on machines with cgroup v2 or v1.
+
+One group at the top of each hierarchy, named after the cluster, takes all Pods: the kubelet's
+`cgroupRoot`. On v1 each controller is a hierarchy; on v2 there is one, whose groups must be given
+their controllers from the top down.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import time
+from pathlib import Path
+
+from operator_runner.devcluster.errors import CgroupsUnusable
+
+_ROOT = Path("/sys/fs/cgroup")
+_NEEDED = ("cpu", "cpuset", "memory", "pids")
+_WANTED = (*_NEEDED, "io", "hugetlb")
+_SECONDS = 15
+
+
+def name_of(token: str) -> str:
+    """Return the name of the group of the cluster with this token."""
+    return f"operator-runner-{token}"
+
+
+def is_v2(root: Path = _ROOT) -> bool:
+    """Tell whether this machine has the unified hierarchy only."""
+    return (root / "cgroup.controllers").exists()
+
+
+def create(token: str, root: Path = _ROOT) -> None:
+    """Make the cluster's group; raise CgroupsUnusable if Pods could not be limited in it."""
+    group = name_of(token)
+    try:
+        if is_v2(root):
+            _create_v2(root, group)
+        else:
+            _create_v1(root, group)
+    except OSError as error:
+        raise CgroupsUnusable(
+            f"no control group for Pods can be made: {error}",
+            cure="In a container, run it privileged with a writable cgroup file system of its "
+            "own; or use --control-plane-only.",
+        ) from error
+
+
+def remove(token: str, root: Path = _ROOT) -> None:
+    """Remove the cluster's groups from every hierarchy."""
+    for top in (root, *_hierarchies(root)):
+        group = top / name_of(token)
+        if group.is_dir():
+            _remove_tree(group)
+
+
+def _create_v2(root: Path, group: str) -> None:
+    present = (root / "cgroup.controllers").read_text().split()
+    _require(present)
+    (root / group).mkdir(exist_ok=True)
+    for name in [name for name in _WANTED if name in present]:
+        for folder in (root, root / group):
+            (folder / "cgroup.subtree_control").write_text(f"+{name}")
+
+
+def _create_v1(root: Path, group: str) -> None:
+    tops = _hierarchies(root)
+    _require([controller for top in tops for controller in top.name.split(",")])
+    for top in tops:
+        (top / group).mkdir(exist_ok=True)
+        # A new cpuset group is empty, and takes no process until it is filled.
+        for name in ("cpuset.cpus", "cpuset.mems"):
+            if (top / name).exists():
+                (top / group / name).write_text((top / name).read_text())
+
+
+def _require(present: list[str]) -> None:
+    missing = [name for name in _NEEDED if name not in present]
+    if missing:
+        raise CgroupsUnusable(
+            f"the kernel offers no cgroup controllers {', '.join(missing)}",
+            cure="Enable them (on the kernel's command line), or use --control-plane-only.",
+        )
+
+
+def _hierarchies(root: Path) -> list[Path]:
+    """Return the v1 hierarchies, each once: Debian links `cpu` to `cpu,cpuacct`.
+
+    The unified one of a hybrid machine is among them; container runtimes use it there too.
+    """
+    if is_v2(root):
+        return []
+    folders = [entry for entry in root.iterdir() if entry.is_dir() and not entry.is_symlink()]
+    return sorted(folder for folder in folders if (folder / "cgroup.procs").exists())
+
+
+def _remove_tree(group: Path) -> None:
+    # Deepest first; a group of processes that have just been killed is busy for a moment.
+    deadline = time.monotonic() + _SECONDS
+    for folder, _, _ in os.walk(group, topdown=False):
+        while Path(folder).is_dir():
+            with contextlib.suppress(FileNotFoundError):
+                try:
+                    Path(folder).rmdir()
+                except OSError as error:
+                    if error.errno != errno.EBUSY or time.monotonic() > deadline:
+                        raise CgroupsUnusable(
+                            f"the control group {folder} cannot be removed: {error.strerror}",
+                            cure=f"See which processes it holds: {folder}/cgroup.procs",
+                        ) from error
+                    time.sleep(0.05)

@@ -1,0 +1,214 @@
+"""A local Kubernetes cluster: the interface for commands, the demo and tests."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from rich.console import Console
+
+from operator_runner.devcluster import bringup, cleanup, files, images, process, supervision
+from operator_runner.devcluster.errors import ClusterError, NotRunning
+from operator_runner.devcluster.locations import Home, home_of
+from operator_runner.devcluster.namespaces import entering
+from operator_runner.devcluster.state import Node, Part, State, load, save
+from operator_runner.devcluster.supervision import PartStatus
+
+_STOP_GRACE = 10.0
+
+
+class Cluster:
+    """One cluster by its name; clusters of different names do not disturb each other."""
+
+    def __init__(
+        self,
+        name: str = "default",
+        *,
+        environment: Mapping[str, str] | None = None,
+        console: Console | None = None,
+    ) -> None:
+        """Speak for the cluster `name`, which may or may not exist.
+
+        `environment` (the process's own by default) says where caches, state and given programs
+        are: XDG_CACHE_HOME, XDG_STATE_HOME and KUBEBUILDER_ASSETS. Steps are told on `console`,
+        standard error by default.
+        """
+        self.name = name
+        self._environment = os.environ if environment is None else environment
+        self._console = console or Console(stderr=True, highlight=False)
+        self._home = home_of(name, self._environment)
+
+    @property
+    def home(self) -> Home:
+        """The folder of the cluster, and where in it everything is."""
+        return self._home
+
+    @property
+    def kubeconfig(self) -> Path:
+        """Kubeconfig of the administrator; exists while the cluster is up."""
+        return self._home.kubeconfig
+
+    @property
+    def bin(self) -> Path:
+        """Folder with a `kubectl` that talks to this cluster."""
+        return self._home.bin
+
+    def up(
+        self,
+        *,
+        control_plane_only: bool = False,
+        port: int | None = None,
+        install_packages: bool = False,
+    ) -> None:
+        """Start the cluster and return when it is ready; on a running one only check it.
+
+        `control_plane_only` leaves out scheduler and node, and needs no root. `port` is the API
+        server's (by default 6443 on an address of the cluster's own, or a free one of loopback).
+        `install_packages` lets apt-get install what the node needs.
+        A start that fails or is interrupted leaves nothing behind but its logs.
+        """
+        plan = bringup.Plan(
+            name=self.name,
+            home=self._home,
+            environment=self._environment,
+            console=self._console,
+            full=not control_plane_only,
+            port=port,
+            install_packages=install_packages,
+        )
+        with self._locked():
+            state = self._current()
+            if state is not None:
+                bringup.resume(plan, state)
+                return
+            cleanup.clean(self._home)
+            cleanup.forget(self._home)
+            try:
+                bringup.start(plan)
+            except BaseException:
+                cleanup.clean(self._home)
+                cleanup.forget(self._home)
+                raise
+
+    def down(self) -> None:
+        """Take the cluster away, with all its data and files; no cluster is no error."""
+        if not self._home.path.parent.exists():
+            return
+        with self._locked():
+            cleanup.clean(self._home)
+            cleanup.remove(self._home)
+        self._lock_file.unlink(missing_ok=True)
+
+    def status(self) -> tuple[PartStatus, ...]:
+        """Ask every part how it is; raise NotRunning if there is no cluster."""
+        return supervision.statuses(self._home, self._running())
+
+    def load(self, archive: Path) -> tuple[str, ...]:
+        """Give the node the images of a docker or OCI archive; return their names."""
+        return images.load(self._node(), archive)
+
+    def command(self, command: Sequence[str]) -> tuple[list[str], dict[str, str]]:
+        """Return argv and environment that run `command` in the node of the cluster.
+
+        For a control plane without a node it runs in the ordinary namespaces. Either way
+        KUBECONFIG is set, and `kubectl` on PATH is the cluster's.
+        """
+        state = self._running()
+        path = os.pathsep.join([str(self.bin), os.environ.get("PATH", os.defpath)])
+        environment = process.child_environment(
+            {"KUBECONFIG": str(self.kubeconfig), "PATH": path, "CONTAINERD_NAMESPACE": "k8s.io"}
+        )
+        enter = () if state.slot is None else entering(self._node(), folder=os.getcwd())
+        return [*enter, *command], environment
+
+    def exec(self, command: Sequence[str], *, input_: str | None = None) -> str:
+        """Run `command` as `command()` describes and return what it printed.
+
+        Raises ClusterError with the program's error output if it fails.
+        """
+        argv, environment = self.command(command)
+        done = subprocess.run(
+            argv, env=environment, input=input_, capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            raise ClusterError(
+                f"{' '.join(command)} failed with exit code {done.returncode}: "
+                f"{(done.stderr or done.stdout).strip()}"
+            )
+        return done.stdout
+
+    def stop_part(self, name: str) -> None:
+        """End one part, as a crash of it would; `start_part` brings it back."""
+        with self._locked():
+            state = self._running()
+            part = self._part(state, name)
+            running = state.processes.get(part.name)
+            if running is not None:
+                process.end(running, grace=_STOP_GRACE)
+            processes = {key: value for key, value in state.processes.items() if key != name}
+            save(self._home, state.with_processes(processes))
+
+    def start_part(self, name: str) -> None:
+        """Start a part that was stopped or died, and return when it is well."""
+        with self._locked():
+            state = self._running()
+            part = self._part(state, name)
+            running = state.processes.get(part.name)
+            if running is None or not process.alive(running):
+                state = supervision.start(self._home, state, part)
+            supervision.wait_until_well(self._home, state, part.name)
+
+    def _current(self) -> State | None:
+        """Return the state of a complete start of this boot whose node, if any, still lives."""
+        state = load(self._home)
+        if state is None or not state.ready or state.boot != process.boot():
+            return None
+        if state.node is not None and not process.alive(state.node.init):
+            return None
+        return state
+
+    def _running(self) -> State:
+        state = load(self._home)
+        if state is None or state.boot != process.boot():
+            raise NotRunning(
+                f"there is no running cluster {self.name!r}",
+                cure=f"`operator-runner cluster up --name {self.name}` starts it.",
+            )
+        return state
+
+    def _node(self) -> Node:
+        state = self._running()
+        if state.slot is None:
+            raise NotRunning(
+                f"the cluster {self.name!r} has a control plane only, and no node",
+                cure="Take it down and start it without --control-plane-only.",
+            )
+        if state.node is None or not process.alive(state.node.init):
+            raise NotRunning(
+                f"the node of the cluster {self.name!r} has ended; see {self._home.log_of('node')}",
+                cure="`operator-runner cluster up` starts the cluster afresh.",
+            )
+        return state.node
+
+    def _part(self, state: State, name: str) -> Part:
+        part = state.part(name)
+        if part is None:
+            known = ", ".join(part.name for part in state.parts)
+            raise NotRunning(f"the cluster has no part {name!r}", cure=f"Its parts: {known}.")
+        return part
+
+    @property
+    def _lock_file(self) -> Path:
+        return self._home.path.with_name(f".{self.name}.lock")
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Hold off other commands that change this cluster."""
+        files.private_folder(self._home.path.parent)
+        with self._lock_file.open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield

@@ -1,0 +1,141 @@
+"""The `cluster` commands: argv to calls of `Cluster`, and its answers to tables and exit codes."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from operator_runner.devcluster.cluster import Cluster
+from operator_runner.devcluster.errors import ClusterError
+
+_INTERRUPTED = 128 + signal.SIGINT
+
+
+@click.group()
+def cluster() -> None:
+    """Run a real Kubernetes cluster on this machine."""
+
+
+def _named(command: Callable[..., Any]) -> Callable[..., Any]:
+    return click.option("--name", default="default", show_default=True, help="Which cluster.")(
+        command
+    )
+
+
+@cluster.command()
+@_named
+@click.option("--control-plane-only", is_flag=True, help="No node and no Pods; needs no root.")
+@click.option("--port", type=click.IntRange(1, 65535), help="Port of the API server.")
+@click.option("--install-packages", is_flag=True, help="Install missing packages with apt-get.")
+def up(name: str, control_plane_only: bool, port: int | None, install_packages: bool) -> None:
+    """Start a cluster, or check one that is up."""
+    with _errors():
+        this = Cluster(name)
+        this.up(control_plane_only=control_plane_only, port=port, install_packages=install_packages)
+        click.echo(f"KUBECONFIG={this.kubeconfig}")
+        click.echo(f"kubectl:   {this.bin / 'kubectl'}")
+
+
+@cluster.command()
+@_named
+def down(name: str) -> None:
+    """Take a cluster away with all its data."""
+    with _errors():
+        Cluster(name).down()
+
+
+@cluster.command()
+@_named
+def status(name: str) -> None:
+    """Show every part; the exit code is 1 if one of them is not well."""
+    with _errors():
+        this = Cluster(name)
+        parts = this.status()
+        table = Table("part", "pid", "state", "log", box=None)
+        for part in parts:
+            pid = "-" if part.pid is None else str(part.pid)
+            table.add_row(part.name, pid, part.trouble or "healthy", str(part.log))
+        # Not cut off where the output is a file or a pipe.
+        Console(width=None if sys.stdout.isatty() else 300, highlight=False).print(table)
+        click.echo(f"KUBECONFIG={this.kubeconfig}")
+        if any(part.trouble for part in parts):
+            sys.exit(1)
+
+
+@cluster.command()
+@_named
+@click.argument("archives", type=click.Path(path_type=Path), nargs=-1, required=True)
+def load(name: str, archives: tuple[Path, ...]) -> None:
+    """Give the node the images of archives (docker save, cluster pack)."""
+    with _errors():
+        for archive in archives:
+            for image in Cluster(name).load(archive):
+                click.echo(image)
+
+
+@cluster.command(
+    "exec", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False}
+)
+@_named
+@click.argument("command", nargs=-1, required=True)
+def exec_(name: str, command: tuple[str, ...]) -> None:
+    """Run COMMAND in the node, with KUBECONFIG set and kubectl and ctr on PATH."""
+    with _errors():
+        argv, environment = Cluster(name).command(command)
+        sys.stdout.flush()
+        try:
+            os.execvpe(argv[0], argv, environment)  # noqa: S606 - it takes this process's place
+        except FileNotFoundError as error:
+            raise ClusterError(f"{argv[0]}: no such program") from error
+
+
+@cluster.command()
+@_named
+@click.argument("part")
+def stop(name: str, part: str) -> None:
+    """End one part, such as etcd or kubelet, to see what happens."""
+    with _errors():
+        Cluster(name).stop_part(part)
+
+
+@cluster.command()
+@_named
+@click.argument("part")
+def start(name: str, part: str) -> None:
+    """Start a part that was stopped or has died."""
+    with _errors():
+        Cluster(name).start_part(part)
+
+
+@contextmanager
+def _errors() -> Iterator[None]:
+    """Turn errors into a message and an exit code; let signals end commands in good order."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _interrupt)
+    try:
+        yield
+    except ClusterError as error:
+        raise click.ClickException(str(error)) from error
+    except KeyboardInterrupt:
+        click.echo("Interrupted", err=True)
+        sys.exit(_INTERRUPTED)
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        cure = "Free some space, or point XDG_STATE_HOME and XDG_CACHE_HOME to a larger disk."
+        raise click.ClickException(f"{error.filename}: the disk is full\n{cure}") from error
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt

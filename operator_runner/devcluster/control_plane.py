@@ -1,0 +1,198 @@
+"""The programs of the control plane: certificates, kubeconfigs and command lines."""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass
+from pathlib import Path
+
+from operator_runner.devcluster import files, ports
+from operator_runner.devcluster.certificates import Authority, KeyPair, signing_key
+from operator_runner.devcluster.kubeconfig import kubeconfig
+from operator_runner.devcluster.locations import Home
+from operator_runner.devcluster.state import Part
+
+LOOPBACK = "127.0.0.1"
+NODE_NAME = "node-1"
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where the API server listens, and which addresses it hands out to Services."""
+
+    address: str
+    port: int
+    services: ipaddress.IPv4Network
+    node: str | None
+    """Address of the node, or None for a control plane without one."""
+
+    @property
+    def url(self) -> str:
+        """The API server's URL."""
+        return f"https://{self.address}:{self.port}"
+
+    @property
+    def service(self) -> str:
+        """Address of the Service `kubernetes`: always the first one of the range."""
+        return str(self.services[1])
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """What the control plane identifies itself with, all below the home's `pki` folder."""
+
+    authority: KeyPair
+    etcd_authority: KeyPair
+    etcd: KeyPair
+    """Server and client of etcd alike."""
+    api_server: KeyPair
+    to_kubelet: KeyPair
+    """With it the API server fetches logs and opens exec sessions."""
+    loopback: KeyPair
+    """Serves the health checks of controller manager and scheduler."""
+    token_key: Path
+
+
+def issue(home: Home, endpoint: Endpoint, cluster: str) -> Credentials:
+    """Make all keys, certificates and kubeconfigs of a cluster."""
+    authority = Authority(home.pki, "ca")
+    # etcd trusts an authority of its own: no client certificate of the cluster opens it.
+    etcd_authority = Authority(home.pki, "etcd-ca")
+    names = [
+        *dict.fromkeys([LOOPBACK, endpoint.address, endpoint.service]),
+        "localhost",
+        "kubernetes",
+        "kubernetes.default",
+        "kubernetes.default.svc",
+        "kubernetes.default.svc.cluster.local",
+    ]
+    credentials = Credentials(
+        authority=authority.pair,
+        etcd_authority=etcd_authority.pair,
+        etcd=etcd_authority.server("etcd", [LOOPBACK]),
+        api_server=authority.server("api-server", names),
+        to_kubelet=authority.client("to-kubelet", "kube-apiserver", "system:masters"),
+        loopback=authority.server("loopback", [LOOPBACK]),
+        token_key=signing_key(home.pki / "service-accounts.key"),
+    )
+    users = {
+        home.kubeconfig: authority.client("admin", "admin", "system:masters"),
+        **{
+            home.pki / f"{part}.kubeconfig": authority.client(part, f"system:{part}")
+            for part in ("kube-controller-manager", "kube-scheduler", "kube-proxy")
+        },
+    }
+    if endpoint.node is not None:
+        user = f"system:node:{NODE_NAME}"
+        users[home.pki / "kubelet.kubeconfig"] = authority.client("kubelet", user, "system:nodes")
+        authority.server("kubelet-serving", [endpoint.node, NODE_NAME])
+    for path, user_pair in users.items():
+        ca = authority.pair.certificate
+        files.write(
+            path, kubeconfig(server=endpoint.url, authority=ca, user=user_pair, name=cluster)
+        )
+    return credentials
+
+
+def etcd(programs: Path, home: Home, credentials: Credentials) -> tuple[Part, str]:
+    """Return etcd, and the URL at which the API server finds it."""
+    client, peer, metrics = (f"{LOOPBACK}:{port}" for port in ports.free(LOOPBACK, 3))
+    own, trusted = credentials.etcd, credentials.etcd_authority.certificate
+    command = (
+        str(programs / "etcd"),
+        f"--data-dir={home.etcd}",
+        "--name=default",
+        f"--listen-client-urls=https://{client}",
+        f"--advertise-client-urls=https://{client}",
+        f"--listen-peer-urls=https://{peer}",
+        f"--initial-advertise-peer-urls=https://{peer}",
+        f"--initial-cluster=default=https://{peer}",
+        f"--listen-metrics-urls=http://{metrics}",
+        "--client-cert-auth",
+        f"--trusted-ca-file={trusted}",
+        f"--cert-file={own.certificate}",
+        f"--key-file={own.key}",
+        "--peer-client-cert-auth",
+        f"--peer-trusted-ca-file={trusted}",
+        f"--peer-cert-file={own.certificate}",
+        f"--peer-key-file={own.key}",
+        # The data need not survive a power failure: `cluster up` starts afresh then.
+        "--unsafe-no-fsync",
+        "--log-level=warn",
+    )
+    # /readyz instead of /health: it does not depend on a write of the moment.
+    return Part("etcd", command, f"http://{metrics}/readyz"), f"https://{client}"
+
+
+def api_server(programs: Path, endpoint: Endpoint, credentials: Credentials, etcd_url: str) -> Part:
+    """Return the API server."""
+    serving, kubelet = credentials.api_server, credentials.to_kubelet
+    command = [
+        str(programs / "kube-apiserver"),
+        f"--etcd-servers={etcd_url}",
+        f"--etcd-cafile={credentials.etcd_authority.certificate}",
+        f"--etcd-certfile={credentials.etcd.certificate}",
+        f"--etcd-keyfile={credentials.etcd.key}",
+        f"--bind-address={endpoint.address}",
+        f"--advertise-address={endpoint.address}",
+        f"--secure-port={endpoint.port}",
+        f"--service-cluster-ip-range={endpoint.services}",
+        f"--client-ca-file={credentials.authority.certificate}",
+        f"--tls-cert-file={serving.certificate}",
+        f"--tls-private-key-file={serving.key}",
+        "--authorization-mode=Node,RBAC",
+        "--enable-admission-plugins=NodeRestriction",
+        f"--service-account-key-file={credentials.token_key}",
+        f"--service-account-signing-key-file={credentials.token_key}",
+        "--service-account-issuer=https://kubernetes.default.svc.cluster.local",
+        f"--kubelet-client-certificate={kubelet.certificate}",
+        f"--kubelet-client-key={kubelet.key}",
+        f"--kubelet-certificate-authority={credentials.authority.certificate}",
+        "--kubelet-preferred-address-types=InternalIP",
+        "--allow-privileged=true",
+        "--profiling=false",
+    ]
+    if endpoint.node is None:
+        # Endpoints must not be loopback addresses, and without Pods nobody asks for them.
+        command.append("--endpoint-reconciler-type=none")
+    return Part("kube-apiserver", tuple(command), f"{endpoint.url}/readyz")
+
+
+def controller_manager(programs: Path, home: Home, credentials: Credentials) -> Part:
+    """Return the controller manager, with each controller under its own service account."""
+    authority = credentials.authority
+    return _controller(
+        "kube-controller-manager",
+        programs,
+        home,
+        credentials,
+        "--use-service-account-credentials=true",
+        f"--service-account-private-key-file={credentials.token_key}",
+        f"--root-ca-file={authority.certificate}",
+        f"--cluster-signing-cert-file={authority.certificate}",
+        f"--cluster-signing-key-file={authority.key}",
+    )
+
+
+def scheduler(programs: Path, home: Home, credentials: Credentials) -> Part:
+    """Return the scheduler."""
+    return _controller("kube-scheduler", programs, home, credentials)
+
+
+def _controller(name: str, programs: Path, home: Home, credentials: Credentials, *own: str) -> Part:
+    config = home.pki / f"{name}.kubeconfig"
+    [port] = ports.free(LOOPBACK, 1)
+    command = (
+        str(programs / name),
+        f"--kubeconfig={config}",
+        f"--authentication-kubeconfig={config}",
+        f"--authorization-kubeconfig={config}",
+        f"--bind-address={LOOPBACK}",
+        f"--secure-port={port}",
+        f"--tls-cert-file={credentials.loopback.certificate}",
+        f"--tls-private-key-file={credentials.loopback.key}",
+        # One of each: an election would only delay the start.
+        "--leader-elect=false",
+        *own,
+    )
+    return Part(name, command, f"https://{LOOPBACK}:{port}/healthz")

@@ -1,0 +1,66 @@
+"""Ask parts of the cluster whether they are well."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+import ssl
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+from operator_runner.devcluster.locations import Home
+
+_TIMEOUT = 5.0
+
+
+class Prober:
+    """Asks with the cluster's own certificates, so that only its own parts can answer."""
+
+    def __init__(self, home: Home) -> None:
+        """Load the administrator's certificate from the cluster's home."""
+        context = ssl.create_default_context(cafile=str(home.pki / "ca.crt"))
+        context.load_cert_chain(home.pki / "admin.crt", home.pki / "admin.key")
+        self._opener = urllib.request.build_opener(
+            # No proxy of the user's environment may come between.
+            urllib.request.ProxyHandler({}),
+            urllib.request.HTTPSHandler(context=context),
+        )
+
+    def trouble(self, address: str) -> str | None:
+        """Return None if the part at `address` is well, else what is wrong in a few words."""
+        if address.startswith("unix:"):
+            return _socket_trouble(Path(address.removeprefix("unix:")))
+        return self._answer(address)[1]
+
+    def object_at(self, url: str) -> dict[str, Any] | None:
+        """Return the API object at `url`, or None if the server does not give it (yet)."""
+        body, trouble = self._answer(url)
+        if trouble is not None:
+            return None
+        loaded: dict[str, Any] = json.loads(body)
+        return loaded
+
+    def _answer(self, url: str) -> tuple[bytes, str | None]:
+        try:
+            with self._opener.open(url, timeout=_TIMEOUT) as response:
+                return response.read(), None
+        except urllib.error.HTTPError as error:
+            with error:
+                return b"", f"answers {error.code}"
+        except urllib.error.URLError as error:
+            return b"", f"no answer: {error.reason}"
+        except (OSError, http.client.HTTPException) as error:
+            return b"", f"no answer: {error}"
+
+
+def _socket_trouble(path: Path) -> str | None:
+    with socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(_TIMEOUT)
+        try:
+            client.connect(str(path))
+        except OSError as error:
+            return f"no answer: {error.strerror or error}"
+    return None

@@ -1,0 +1,94 @@
+"""Where a local cluster keeps its files: the user's cache, and one private folder a cluster."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from operator_runner.devcluster.errors import ClusterError
+
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?")
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """The folder of one cluster (0700); everything in it belongs to that cluster alone."""
+
+    path: Path
+
+    @property
+    def state(self) -> Path:
+        """What runs: see `state.py`."""
+        return self.path / "state.json"
+
+    @property
+    def kubeconfig(self) -> Path:
+        """The administrator's kubeconfig (0600)."""
+        return self.path / "kubeconfig"
+
+    @property
+    def bin(self) -> Path:
+        """Programs for the user: `kubectl` with this cluster's kubeconfig preset."""
+        return self.path / "bin"
+
+    @property
+    def pki(self) -> Path:
+        """Keys, certificates and the kubeconfigs of the parts (0700)."""
+        return self.path / "pki"
+
+    @property
+    def logs(self) -> Path:
+        """One log file a part; they outlive a failed start."""
+        return self.path / "logs"
+
+    @property
+    def etcd(self) -> Path:
+        """The data of etcd."""
+        return self.path / "etcd"
+
+    @property
+    def node(self) -> Path:
+        """Everything that the node writes."""
+        return self.path / "node"
+
+    @property
+    def token(self) -> str:
+        """Eight hex digits that name this cluster's link and cgroup on the machine.
+
+        They follow from the path, so that a later command finds what an interrupted one left.
+        """
+        return hashlib.sha256(os.fsencode(self.path)).hexdigest()[:8]
+
+    def log_of(self, part: str) -> Path:
+        """Return the log file of a part."""
+        return self.logs / f"{part}.log"
+
+
+def cache_folder(environment: Mapping[str, str]) -> Path:
+    """Return the folder for what is made once and shared by all clusters of the user."""
+    return _base(environment, "XDG_CACHE_HOME", ".cache") / "operator-runner"
+
+
+def clusters_folder(environment: Mapping[str, str]) -> Path:
+    """Return the folder that holds the homes of all clusters of the user."""
+    return _base(environment, "XDG_STATE_HOME", ".local/state") / "operator-runner" / "clusters"
+
+
+def home_of(name: str, environment: Mapping[str, str]) -> Home:
+    """Return where the cluster `name` lives; the folder need not exist yet."""
+    if not _NAME.fullmatch(name):
+        raise ClusterError(
+            f"{name!r} cannot name a cluster",
+            cure="Use at most 40 lower-case letters, digits and inner dashes.",
+        )
+    return Home(clusters_folder(environment) / name)
+
+
+def _base(environment: Mapping[str, str], variable: str, fallback: str) -> Path:
+    # The XDG base directory specification ignores relative paths.
+    given = Path(environment.get(variable, ""))
+    return given if given.is_absolute() else Path.home() / fallback

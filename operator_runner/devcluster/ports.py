@@ -1,0 +1,46 @@
+"""TCP ports for the parts of a cluster."""
+
+from __future__ import annotations
+
+import random
+import socket
+
+from operator_runner.devcluster.errors import NoFreePort, PortTaken
+
+# Below the range from which the kernel serves outgoing connections, so that none of them can
+# take a port between choosing and listening. A random start keeps simultaneous clusters apart.
+_RANGE = range(12_000, 32_000)
+
+
+def free(address: str, count: int) -> list[int]:
+    """Return `count` ports on `address` that nobody listens on."""
+    first = random.randrange(len(_RANGE))  # noqa: S311 - no secret
+    found: list[int] = []
+    for step in range(len(_RANGE)):
+        port = _RANGE[(first + step) % len(_RANGE)]
+        if _is_free(address, port):
+            found.append(port)
+        if len(found) == count:
+            return found
+    raise NoFreePort(f"{address} has no {count} free ports in {_RANGE.start}-{_RANGE.stop - 1}")
+
+
+def require(address: str, port: int) -> int:
+    """Return `port` if nobody listens there, else raise PortTaken."""
+    if not _is_free(address, port):
+        raise PortTaken(
+            f"port {port} of {address} is taken by another program",
+            cure="Give another one with --port, or leave --port out to get a free one.",
+        )
+    return port
+
+
+def _is_free(address: str, port: int) -> bool:
+    with socket.socket() as probe:
+        # As the Go programs listen: a closing connection of an earlier server does not matter.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((address, port))
+        except OSError:
+            return False
+    return True

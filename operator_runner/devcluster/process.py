@@ -1,0 +1,167 @@
+"""Start, recognise and end the programs of a cluster.
+
+A process is known by its pid and its start time, so that a pid that the kernel has given to
+another program is never mistaken for ours. Every program also carries the cluster's home in its
+environment: what a crashed or killed command left behind is found by that mark.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from operator_runner.devcluster import tools
+from operator_runner.devcluster.errors import ClusterError
+
+MARK = "OPERATOR_RUNNER_CLUSTER"
+_PROC = Path("/proc")
+_POLL = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """One process of this boot."""
+
+    pid: int
+    started: int
+    """Start time in clock ticks since boot: field 22 of /proc/PID/stat."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Stat:
+    state: str
+    parent: int
+    started: int
+
+
+def start(command: Sequence[str], *, mark: Path, log: Path) -> Process:
+    """Start `command` in a session of its own, its output appended to `log`.
+
+    The environment is small on purpose: a proxy or a KUBECONFIG of the user must not reach the
+    parts of the cluster.
+    """
+    environment = {
+        "PATH": tools.search_path(),
+        "HOME": "/nonexistent",
+        "LANG": "C.UTF-8",
+        MARK: str(mark),
+    }
+    output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    try:
+        pid = os.posix_spawn(
+            shutil.which(command[0], path=tools.search_path()) or command[0],
+            command,
+            environment,
+            file_actions=[
+                (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+                (os.POSIX_SPAWN_DUP2, output, 1),
+                (os.POSIX_SPAWN_DUP2, output, 2),
+            ],
+            setsid=True,
+            setsigmask=(),
+            setsigdef=(signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE),
+        )
+    except OSError as error:
+        raise ClusterError(f"{command[0]} could not be started: {error.strerror}") from error
+    finally:
+        os.close(output)
+    stat = _stat(pid)
+    # Nobody but this process can reap its child, so the entry is there, even if it died at once.
+    assert stat is not None
+    return Process(pid, stat.started)
+
+
+def child_of(parent: Process) -> Process | None:
+    """Return the first child of `parent`, or None while it has none."""
+    children = (
+        Process(pid, stat.started)
+        for pid in _pids()
+        if (stat := _stat(pid)) is not None and stat.parent == parent.pid
+    )
+    return min(children, key=lambda child: child.started, default=None)
+
+
+def alive(process: Process) -> bool:
+    """Tell whether `process` still runs; a zombie does not."""
+    with contextlib.suppress(ChildProcessError):
+        os.waitpid(process.pid, os.WNOHANG)
+    stat = _stat(process.pid)
+    return stat is not None and stat.started == process.started and stat.state not in "ZX"
+
+
+def marked(mark: Path) -> tuple[Process, ...]:
+    """Return all live processes that were started for the cluster whose home is `mark`."""
+    entry = os.fsencode(f"{MARK}={mark}")
+    found = []
+    for pid in _pids():
+        with contextlib.suppress(OSError):
+            if entry not in (_PROC / str(pid) / "environ").read_bytes().split(b"\0"):
+                continue
+            stat = _stat(pid)
+            if stat is not None and stat.state not in "ZX":
+                found.append(Process(pid, stat.started))
+    return tuple(found)
+
+
+def end(process: Process, *, grace: float) -> None:
+    """End `process`: SIGTERM, and SIGKILL after `grace` seconds; return when it is gone."""
+    deadline = time.monotonic() + grace
+    _signal(process, signal.SIGTERM)
+    while alive(process) and time.monotonic() < deadline:
+        time.sleep(_POLL)
+    kill([process])
+
+
+def kill(processes: Iterable[Process]) -> None:
+    """Kill `processes` at once and return when all of them are gone."""
+    remaining = [process for process in processes if alive(process)]
+    for process in remaining:
+        _signal(process, signal.SIGKILL)
+    deadline = time.monotonic() + 30
+    while remaining := [process for process in remaining if alive(process)]:
+        if time.monotonic() > deadline:
+            pids = ", ".join(str(process.pid) for process in remaining)
+            raise ClusterError(f"processes {pids} do not end although they were killed")
+        time.sleep(_POLL)
+
+
+def boot() -> str:
+    """Return the id of this boot of the machine; pids of another boot mean nothing."""
+    return (_PROC / "sys/kernel/random/boot_id").read_text().strip()
+
+
+def parse_stat(line: str) -> tuple[str, int, int]:
+    """Return state letter, parent pid and start time from a line of /proc/PID/stat.
+
+    The program's name, in parentheses, may itself hold spaces and parentheses: proc(5).
+    """
+    fields = line[line.rindex(")") + 2 :].split()
+    return fields[0], int(fields[1]), int(fields[19])
+
+
+def child_environment(extra: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment for programs that work for the user: the user's own plus `extra`."""
+    return {**os.environ, **extra}
+
+
+def _signal(process: Process, number: signal.Signals) -> None:
+    if alive(process):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process.pid, number)
+
+
+def _pids() -> list[int]:
+    return [int(name) for name in os.listdir(_PROC) if name.isdigit()]
+
+
+def _stat(pid: int) -> _Stat | None:
+    try:
+        return _Stat(*parse_stat((_PROC / str(pid) / "stat").read_text(errors="replace")))
+    except (FileNotFoundError, ProcessLookupError):
+        return None

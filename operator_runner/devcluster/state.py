@@ -1,0 +1,99 @@
+"""What runs in a cluster, kept in its home so that later commands find it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from operator_runner.devcluster import files
+from operator_runner.devcluster.locations import Home
+from operator_runner.devcluster.process import Process
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One program of the cluster: how to start it and how to ask whether it is well."""
+
+    name: str
+    command: tuple[str, ...]
+    health: str
+    """`http://`, `https://` or `unix:` address that answers when the part is well."""
+    in_node: bool = False
+    """Whether it runs in the namespaces of the node."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """The processes that hold the node's namespaces open."""
+
+    holder: Process
+    """`unshare`; when it ends, the kernel ends `init`."""
+    init: Process
+    """The first process of the node; when it ends, the kernel ends everything in the node."""
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """A started cluster."""
+
+    boot: str
+    """Boot id of the machine: processes of another boot are gone."""
+    server: str
+    """URL of the API server."""
+    slot: int | None
+    """Which subnets it uses; None for a control plane without a node."""
+    node: Node | None = None
+    parts: tuple[Part, ...] = ()
+    processes: dict[str, Process] = field(default_factory=dict)
+    """The running process of each part; a part that was stopped has none."""
+    ready: bool = False
+    """Whether it has been up completely; a start that was cut short leaves False."""
+
+    def with_process(self, part: Part, process: Process) -> State:
+        """Return the state after `part` was started as `process`."""
+        others = tuple(other for other in self.parts if other.name != part.name)
+        known = self.parts if part in self.parts else (*others, part)
+        return dataclasses.replace(
+            self, parts=known, processes={**self.processes, part.name: process}
+        )
+
+    def with_processes(self, processes: dict[str, Process]) -> State:
+        """Return the state with `processes` as those that run."""
+        return dataclasses.replace(self, processes=processes)
+
+    def part(self, name: str) -> Part | None:
+        """Return the part `name`, or None."""
+        return next((part for part in self.parts if part.name == name), None)
+
+
+def save(home: Home, state: State) -> State:
+    """Store `state` in one step; return it."""
+    files.write(home.state, json.dumps(dataclasses.asdict(state), indent=1))
+    return state
+
+
+def load(home: Home) -> State | None:
+    """Return the stored state, or None where there is none that can be read.
+
+    A file of another version, or one cut short by a full disk, counts as none: what runs is then
+    still found by its mark (see `process.marked`).
+    """
+    try:
+        return _decoded(json.loads(home.state.read_text()))
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _decoded(data: dict[str, Any]) -> State:
+    node = data["node"]
+    return State(
+        boot=data["boot"],
+        server=data["server"],
+        slot=data["slot"],
+        node=node and Node(Process(**node["holder"]), Process(**node["init"])),
+        parts=tuple(Part(**{**part, "command": tuple(part["command"])}) for part in data["parts"]),
+        processes={name: Process(**process) for name, process in data["processes"].items()},
+        ready=data["ready"],
+    )
