@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
+
+from operator_runner.devcluster import Cluster
+from tests.support.kubectl import Kubectl
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -14,3 +21,34 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     ]
     if silent:
         raise pytest.UsageError("tests without a docstring: " + ", ".join(silent))
+
+
+@pytest.fixture(scope="session")
+def control_plane_cluster() -> Iterator[Cluster]:
+    """Give a real API server with controllers but without nodes; needs no root."""
+    cluster = Cluster(f"test-control-plane-{secrets.token_hex(3)}")
+    cluster.up(control_plane_only=True)
+    try:
+        yield cluster
+    finally:
+        cluster.down()
+
+
+@pytest.fixture(scope="session")
+def control_plane(control_plane_cluster: Cluster) -> Path:
+    """Give the administrator's kubeconfig of the control plane."""
+    return control_plane_cluster.kubeconfig
+
+
+@pytest.fixture
+def namespace(control_plane_cluster: Cluster) -> str:
+    """Make a new namespace of the control plane."""
+    name = f"test-{secrets.token_hex(4)}"
+    control_plane_cluster.exec(["kubectl", "create", "namespace", name])
+    return name
+
+
+@pytest.fixture
+def kubectl(control_plane_cluster: Cluster, namespace: str) -> Kubectl:
+    """Kubectl for the test's namespace."""
+    return Kubectl(control_plane_cluster.bin / "kubectl", namespace)

@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-import structlog
-
 from operator_runner.errors import Conflict, Invalid, NotFound
 from operator_runner.model import GVK, Json, ObjectRef
 from operator_runner.reconcile.conditions import with_reasons
 from operator_runner.reconcile.ports import Cluster
 
-_log = structlog.get_logger(__name__)
 _ATTEMPTS = 5
 
 Change: TypeAlias = Callable[[Sequence[Json]], list[Json]]
@@ -26,7 +23,6 @@ class StatusWriter:
         """Take the cluster to write to."""
         self._cluster = cluster
         self._strict: set[GVK] = set()
-        self._without_status: set[GVK] = set()
 
     async def write(self, ref: ObjectRef, change: Change, body: Json | None = None) -> Json | None:
         """Apply `change` to the conditions and return the resource as it is then.
@@ -36,8 +32,8 @@ class StatusWriter:
         """
         for attempt in range(_ATTEMPTS):
             current = body if body is not None and attempt == 0 else await self._cluster.get(ref)
-            if current is None or ref.gvk in self._without_status:
-                return current
+            if current is None:
+                return None
             conditions = read_conditions(current)
             wanted = self._fit(ref.gvk, change(conditions))
             if wanted == conditions:
@@ -47,7 +43,7 @@ class StatusWriter:
             except Conflict:
                 continue
             except NotFound:
-                await self._note_missing(ref)
+                return None
         raise Conflict(f"{ref} is changed by others faster than its status can be written")
 
     async def _patch(self, body: Json, gvk: GVK, conditions: list[Json]) -> Json:
@@ -62,16 +58,6 @@ class StatusWriter:
 
     def _fit(self, gvk: GVK, conditions: list[Json]) -> list[Json]:
         return with_reasons(conditions) if gvk in self._strict else conditions
-
-    async def _note_missing(self, ref: ObjectRef) -> None:
-        if await self._cluster.get(ref) is None:
-            return
-        self._without_status.add(ref.gvk)
-        _log.warning(
-            "The kind has no status subresource, so no conditions can be written; "
-            "add `subresources: {status: {}}` to its CRD or set manageStatus: false",
-            gvk=str(ref.gvk),
-        )
 
 
 def read_conditions(body: Json) -> list[Json]:

@@ -1,0 +1,67 @@
+"""A real cluster with a node, the nginx operator's CRD, and an operator process for each test."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from operator_runner.devcluster import Cluster, pack
+from tests.support.kubectl import Kubectl
+from tests.support.operator import REPOSITORY, Operator, copy_project
+
+NGINX_SPEC = REPOSITORY / "demo" / "nginx-image.yaml"
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[Cluster]:
+    """Start a cluster with a node of its own, away again after the tests."""
+    cluster = Cluster(f"e2e-{secrets.token_hex(3)}")
+    cluster.up(install_packages=True)
+    try:
+        cluster.exec(["kubectl", "apply", "--filename", str(REPOSITORY / "crds")])
+        yield cluster
+    finally:
+        cluster.down()
+
+
+@pytest.fixture(scope="session")
+def nginx_image(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Pack Debian's nginx into an image and give it to the node; return its name."""
+    archive = tmp_path_factory.mktemp("image") / "nginx.tar"
+    pack(NGINX_SPEC, archive)
+    return cluster.load(archive)[0]
+
+
+@pytest.fixture
+def kubectl(cluster: Cluster) -> Kubectl:
+    """Make a namespace for the test and a kubectl for it."""
+    name = f"e2e-{secrets.token_hex(4)}"
+    cluster.exec(["kubectl", "create", "namespace", name])
+    return Kubectl(cluster.bin / "kubectl", name)
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """Copy the nginx operator's project, for the test to edit."""
+    return copy_project(tmp_path / "project")
+
+
+@pytest.fixture
+def operator(
+    cluster: Cluster, kubectl: Kubectl, nginx_image: str, project: Path, tmp_path: Path
+) -> Iterator[Operator]:
+    """Give an operator that watches the test's namespace; it is not started yet."""
+    operator = Operator(
+        project,
+        cluster.kubeconfig,
+        kubectl.namespace,
+        tmp_path,
+        {"RELATED_IMAGE_NGINX": nginx_image},
+    )
+    try:
+        yield operator
+    finally:
+        operator.kill()

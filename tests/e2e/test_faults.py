@@ -1,0 +1,176 @@
+"""What goes wrong reaches the user, and passes when its cause does."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import psutil
+
+from operator_runner.devcluster import Cluster
+from tests.e2e.test_nginx_operator import KIND, World, nginx
+from tests.support.kubectl import Kubectl
+from tests.support.operator import Operator
+
+MAIN = "roles/nginx/tasks/main.yml"
+
+
+def test_a_syntax_error_is_told_and_its_repair_noticed(
+    kubectl: Kubectl, operator: Operator, project: Path
+) -> None:
+    """Condition, Event, metric and log name the file; the repaired role is run by itself."""
+    world = World(kubectl, operator)
+    good = (project / MAIN).read_text()
+    (project / MAIN).write_text(good + "\n- name: [broken\n")
+    operator.start("--reload")
+    kubectl.apply(nginx())
+    failure = world.until(
+        lambda: world.condition("Failure"), lambda condition: condition.get("status") == "True"
+    )
+    assert MAIN in failure["message"]
+    assert world.condition("Running")["status"] == "False"
+    events = world.until(lambda: [e for e in kubectl.list("events") if e["type"] == "Warning"])
+    assert MAIN in events[0]["message"]
+    assert operator.metric("controller_runtime_reconcile_errors_total") >= 1
+    assert MAIN in operator.lines("Reconciliation failed")[0]["reason"]
+    (project / MAIN).write_text(good)
+    world.wait_reconciled()
+    assert world.condition("Failure")["status"] == "False"
+
+
+def test_a_failing_task_is_named(kubectl: Kubectl, operator: Operator, project: Path) -> None:
+    """The condition says which task failed and why; rescued and ignored ones are no failure."""
+    world = World(kubectl, operator)
+    (project / MAIN).write_text(
+        """
+- name: Ignored
+  ansible.builtin.fail: {msg: ignored}
+  ignore_errors: true
+- name: Rescued
+  block:
+    - ansible.builtin.fail: {msg: rescued}
+  rescue:
+    - ansible.builtin.debug: {msg: saved}
+- name: Refuse to go on
+  ansible.builtin.fail: {msg: the reason}
+  when: port is defined
+"""
+    )
+    operator.start()
+    kubectl.apply(nginx("fine"), nginx("bad", port=1))
+    failure = world.until(
+        lambda: world.condition("Failure", "bad"), lambda found: found.get("status") == "True"
+    )
+    assert "the reason" in failure["message"]
+    assert "Refuse to go on" in failure["message"]
+    assert world.until(lambda: world.condition("Successful", "fine").get("status") == "True")
+
+
+def test_a_missing_module_is_told(kubectl: Kubectl, operator: Operator, project: Path) -> None:
+    """A play that cannot start says what it lacks."""
+    world = World(kubectl, operator)
+    (project / MAIN).write_text("- name: Use it\n  no_such.collection.module: {}\n")
+    operator.start()
+    kubectl.apply(nginx())
+    failure = world.until(
+        lambda: world.condition("Failure"), lambda found: found.get("status") == "True"
+    )
+    assert "no_such.collection.module" in failure["message"]
+
+
+def test_a_run_past_its_deadline_is_ended(
+    kubectl: Kubectl, operator: Operator, project: Path
+) -> None:
+    """The whole process tree ends, a daemon that the role started included, and the user is told."""
+    world = World(kubectl, operator)
+    watches = project / "watches.yaml"
+    watches.write_text(watches.read_text() + "  timeout: 5s\n")
+    (project / MAIN).write_text(
+        "- name: Start a daemon\n"
+        "  ansible.builtin.shell: setsid sleep 4321 </dev/null >/dev/null 2>&1 &\n"
+        "- name: Hang\n"
+        "  ansible.builtin.command: sleep 4322\n"
+    )
+    operator.start()
+    kubectl.apply(nginx())
+    failure = world.until(
+        lambda: world.condition("Failure"), lambda found: found.get("status") == "True"
+    )
+    assert "deadline" in failure["message"]
+    assert "Hang" in failure["message"]
+    assert operator.lines("Reconciliation failed")
+    operator.terminate()
+    assert not _running("4321", "4322")
+
+
+def test_sigkill_in_the_middle_of_a_run(
+    kubectl: Kubectl, operator: Operator, project: Path
+) -> None:
+    """The run dies with its operator; the next operator brings the resource to its end."""
+    world = World(kubectl, operator)
+    main = project / MAIN
+    good = main.read_text()
+    main.write_text(good + "\n- name: Take long\n  ansible.builtin.command: sleep 4323\n")
+    operator.start()
+    kubectl.apply(nginx())
+    world.until(lambda: _running("4323"))
+    operator.kill()
+    world.until(lambda: not _running("4323"))
+    main.write_text(good)
+    operator.start()
+    world.wait_reconciled()
+    world.wait_available(1)
+
+
+def test_sigterm_ends_runs_after_their_time(
+    kubectl: Kubectl, operator: Operator, project: Path
+) -> None:
+    """A run that takes too long is ended, the exit is clean, and the lease is let go at once."""
+    (project / MAIN).write_text("- ansible.builtin.command: sleep 4324\n")
+    world = World(kubectl, operator)
+    flags = (
+        "--graceful-shutdown-timeout=2s",
+        "--leader-elect",
+        "--leader-election-id=shutdown",
+        f"--leader-election-namespace={kubectl.namespace}",
+    )
+    operator.start(*flags, wait=False)
+    kubectl.apply(nginx())
+    world.until(lambda: _running("4324"))
+    assert operator.terminate() == 0
+    assert not _running("4324")
+    lease = kubectl.get("lease", "shutdown")
+    assert lease is not None
+    assert not lease["spec"].get("holderIdentity")
+
+
+def test_the_api_server_away_for_a_while(
+    cluster: Cluster, kubectl: Kubectl, operator: Operator
+) -> None:
+    """After 20 s without API server the operator goes on by itself, and misses nothing."""
+    world = World(kubectl, operator)
+    operator.start()
+    pid = operator.pid
+    kubectl.apply(nginx(replicas=1))
+    world.wait_reconciled()
+    world.wait_available(1)
+    cluster.stop_part("kube-apiserver")
+    try:
+        until = time.monotonic() + 20
+        while time.monotonic() < until:
+            assert operator.probe("healthz") == 200
+            time.sleep(0.5)
+    finally:
+        cluster.start_part("kube-apiserver")
+    kubectl.merge(KIND, "web", {"spec": {"replicas": 2}})
+    world.wait_available(2)
+    world.wait_reconciled()
+    kubectl("delete", "deployment", "web")
+    world.wait_available(2)
+    assert operator.pid == pid
+
+
+def _running(*words: str) -> list[str]:
+    """Return the command lines of `sleep` processes with one of these arguments."""
+    found = (process.info["cmdline"] or [] for process in psutil.process_iter(["cmdline"]))
+    return [" ".join(line) for line in found if line and line[0] == "sleep" and {*words} & {*line}]

@@ -1,0 +1,304 @@
+"""The nginx operator as a user runs it: a resource is applied, and nginx answers."""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.kubectl import Json, Kubectl
+from tests.support.operator import Operator
+from tests.support.waiting import eventually
+
+KIND = "nginxoperators.operator.example.com"
+
+
+def nginx(name: str = "web", **spec: Any) -> Json:
+    return {
+        "apiVersion": "operator.example.com/v1alpha1",
+        "kind": "NginxOperator",
+        "metadata": {"name": name},
+        "spec": spec,
+    }
+
+
+class World:
+    """What a user sees of the operator's work."""
+
+    def __init__(self, kubectl: Kubectl, operator: Operator) -> None:
+        self.kubectl, self.operator = kubectl, operator
+
+    def condition(self, type_: str, name: str = "web") -> Json:
+        found = self.kubectl.get(KIND, name) or {}
+        conditions = found.get("status", {}).get("conditions", [])
+        return next((c for c in conditions if c["type"] == type_), {})
+
+    def wait_reconciled(self, name: str = "web") -> None:
+        """Wait until the operator has seen the newest spec and succeeded with it."""
+
+        def is_done(body: Json | None) -> bool:
+            degraded = self.condition("OperatorDegraded", name)
+            return (
+                body is not None
+                and degraded.get("observedGeneration") == body["metadata"]["generation"]
+                and self.condition("Successful", name).get("status") == "True"
+            )
+
+        self.until(lambda: self.kubectl.get(KIND, name), is_done)
+
+    def until(self, look: Any, check: Any = bool) -> Any:
+        return eventually(look, check, seconds=120, told=self.operator.log)
+
+    def wait_available(self, replicas: int, name: str = "web") -> None:
+        """Wait until exactly this many Pods of the newest template serve."""
+
+        def is_available(body: Json | None) -> bool:
+            if body is None or body["spec"]["replicas"] != replicas:
+                return False
+            status = body["status"]
+            counts = [
+                status.get(key, 0) for key in ("replicas", "updatedReplicas", "availableReplicas")
+            ]
+            current = status.get("observedGeneration") == body["metadata"]["generation"]
+            return current and counts == [replicas] * 3
+
+        self.until(lambda: self.kubectl.get("deployment", name), is_available)
+
+    def fetch(self, name: str = "web") -> int:
+        """Fetch through the Service; return the HTTP status, 0 without an answer."""
+        service = self.kubectl.get("service", name)
+        if service is None:
+            return 0
+        port = service["spec"]["ports"][0]["port"]
+        try:
+            url = f"http://{service['spec']['clusterIP']}:{port}/"
+            with urllib.request.urlopen(url, timeout=5) as answer:
+                return int(answer.status)
+        except urllib.error.HTTPError as error:
+            return error.code
+        except OSError:
+            return 0
+
+    def pods(self, name: str = "web") -> set[str]:
+        """Return the uids of the Pods that are not on their way out."""
+        found = self.kubectl.list("pods", f"app.kubernetes.io/instance={name}")
+        return {p["metadata"]["uid"] for p in found if "deletionTimestamp" not in p["metadata"]}
+
+    def versions(self, name: str = "web") -> tuple[str, ...]:
+        bodies = [self.kubectl.get(k, name) for k in (KIND, "deployment", "service")]
+        return tuple(body["metadata"]["resourceVersion"] for body in bodies if body)
+
+
+@pytest.fixture
+def world(kubectl: Kubectl, operator: Operator) -> World:
+    """Give the running operator's world."""
+    operator.start()
+    return World(kubectl, operator)
+
+
+def test_a_resource_makes_nginx_answer(world: World) -> None:
+    """Create: the Deployment is available, the Service answers 200, everybody can see why."""
+    world.kubectl.apply(nginx(replicas=1))
+    world.wait_reconciled()
+    world.wait_available(1)
+    assert world.until(world.fetch, lambda status: status == 200)
+    degraded = world.condition("OperatorDegraded")
+    assert (degraded["status"], degraded["reason"]) == ("False", "OperatorSucceeded")
+    assert degraded["message"] == "operator successfully reconciling"
+    assert world.condition("Running")["ansibleResult"]["failures"] == 0
+    assert world.condition("Failure")["status"] == "False"
+    resource = world.kubectl.get(KIND, "web")
+    assert resource is not None
+    for kind in ("deployment", "service"):
+        child = world.kubectl.get(kind, "web")
+        assert child is not None
+        owners = [owner["uid"] for owner in child["metadata"]["ownerReferences"]]
+        assert owners == [resource["metadata"]["uid"]]
+    notes = [
+        e["message"]
+        for e in world.kubectl.list("events")
+        if e["involvedObject"]["kind"] == "NginxOperator"
+    ]
+    assert any(note.startswith("Reconciled") for note in notes)
+
+
+def test_one_edit_causes_one_reconcile(world: World) -> None:
+    """Neither the operator's own writes nor the status of what it owns wake it again."""
+    world.kubectl.apply(nginx(replicas=1))
+    world.wait_reconciled()
+    world.wait_available(1)
+    before = world.operator.metric("reconciles_total")
+    assert before == 1
+    world.kubectl.merge(KIND, "web", {"spec": {"replicas": 2}})
+    world.wait_available(2)
+    world.wait_reconciled()
+    assert world.operator.metric("reconciles_total") == 2
+    assert world.operator.metric("controller_runtime_reconcile_total") == 2
+
+
+def test_scale_to_three_to_zero_and_unset(world: World) -> None:
+    """Replicas follow the spec; 0 differs from unset, which is the default of 1."""
+    world.kubectl.apply(nginx(replicas=3))
+    world.wait_available(3)
+    world.kubectl.merge(KIND, "web", {"spec": {"replicas": 0}})
+    world.wait_available(0)
+    assert world.until(world.pods, lambda pods: not pods) == set()
+    world.kubectl.merge(KIND, "web", {"spec": {"replicas": None}})
+    world.wait_available(1)
+
+
+def test_change_the_port(world: World) -> None:
+    """The port is nginx's own and the Service's; unset it is 8080 again; 80 works as well."""
+    world.kubectl.apply(nginx(port=8081))
+    for port, expected in ((8081, 8081), (80, 80), (None, 8080)):
+        world.kubectl.merge(KIND, "web", {"spec": {"port": port}})
+        world.wait_reconciled()
+        world.wait_available(1)
+        service = world.kubectl.get("service", "web")
+        deployment = world.kubectl.get("deployment", "web")
+        assert service is not None
+        assert deployment is not None
+        assert service["spec"]["ports"][0]["port"] == expected
+        container = deployment["spec"]["template"]["spec"]["containers"][0]
+        assert container["ports"][0]["containerPort"] == expected
+        assert world.until(world.fetch, lambda status: status == 200)
+
+
+def test_force_redeploy_rolls_the_pods_out(world: World) -> None:
+    """Any change of forceRedploy replaces every Pod; the same value again replaces none."""
+    world.kubectl.apply(nginx(replicas=2))
+    world.wait_reconciled()
+    world.wait_available(2)
+    before = world.pods()
+    world.kubectl.merge(KIND, "web", {"spec": {"forceRedploy": "now"}})
+    world.wait_reconciled()
+    world.wait_available(2)
+    assert world.until(world.pods, lambda pods: len(pods) == 2).isdisjoint(before)
+
+
+def test_a_deleted_deployment_comes_back(world: World) -> None:
+    """The Deployment is made again, with the settings of the resource."""
+    world.kubectl.apply(nginx(replicas=2, port=8088))
+    world.wait_reconciled()
+    first = world.kubectl.get("deployment", "web")
+    assert first is not None
+    world.kubectl("delete", "deployment", "web")
+    world.wait_available(2)
+    second = world.kubectl.get("deployment", "web")
+    assert second is not None
+    assert second["metadata"]["uid"] != first["metadata"]["uid"]
+    assert second["spec"] == first["spec"]
+    cause = world.operator.lines("Reconciled")[-1]["cause"]
+    assert "Deployment" in cause
+    assert "deleted" in cause
+
+
+def test_edits_by_hand_are_reverted(world: World) -> None:
+    """Image, labels, an added container and a scaled Deployment go back to what they were."""
+    world.kubectl.apply(nginx())
+    world.wait_reconciled()
+    first = world.kubectl.get("deployment", "web")
+    assert first is not None
+    template = {
+        "metadata": {"labels": {"by": "hand"}},
+        "spec": {
+            "containers": [
+                {"name": "nginx", "image": "other:1"},
+                {"name": "added", "image": "other:2"},
+            ]
+        },
+    }
+    patch = {"spec": {"replicas": 5, "template": template}}
+    world.kubectl("patch", "deployment", "web", f"--patch={json.dumps(patch)}")
+    world.until(
+        lambda: world.kubectl.get("deployment", "web"),
+        lambda now: now is not None and now["spec"] == first["spec"],
+    )
+    world.wait_available(1)
+
+
+def test_two_resources_in_one_namespace(world: World) -> None:
+    """Each has its own Pods and answers by itself."""
+    world.kubectl.apply(nginx("one", replicas=1), nginx("two", replicas=2, port=8089))
+    world.wait_available(1, "one")
+    world.wait_available(2, "two")
+    assert len(world.pods("one")) == 1
+    assert len(world.pods("two")) == 2
+    assert world.until(lambda: (world.fetch("one"), world.fetch("two")), lambda s: s == (200, 200))
+
+
+def test_a_deleted_resource_takes_its_children_along(world: World) -> None:
+    """Deployment, Service and Pods go, and so does what the operator kept for the resource."""
+    world.kubectl.apply(nginx())
+    world.wait_reconciled()
+    world.wait_available(1)
+    kept = world.operator.scratch / "work"
+    assert list(kept.rglob("web"))
+    world.kubectl("delete", KIND, "web")
+    for kind in ("deployment", "service"):
+        world.until(lambda kind=kind: world.kubectl.get(kind, "web"), lambda body: body is None)
+    world.until(world.pods, lambda pods: not pods)
+    world.until(lambda: list(kept.rglob("web")), lambda left: not left)
+    assert world.operator.metric("resource_created_at_seconds") == 0
+
+
+def test_a_bad_spec_is_refused_with_a_message(kubectl: Kubectl) -> None:
+    """The API server itself names the field that is wrong."""
+    done = kubectl.run("apply", "--filename=-", input_=json.dumps(nginx(port="high")))
+    assert done.returncode != 0
+    assert "spec.port" in done.stderr
+    assert "integer" in done.stderr
+
+
+def test_a_steady_resource_costs_no_write(kubectl: Kubectl, operator: Operator) -> None:
+    """Over five resyncs neither the resource nor what it owns gets a new resourceVersion."""
+    world = World(kubectl, operator)
+    watches = operator.project / "watches.yaml"
+    watches.write_text(watches.read_text().replace("reconcilePeriod: 10m", "reconcilePeriod: 1s"))
+    operator.start()
+    kubectl.apply(nginx())
+    world.wait_reconciled()
+    world.wait_available(1)
+    done = operator.metric("reconciles_total")
+    before = world.versions()
+    world.until(lambda: operator.metric("reconciles_total"), lambda now: now >= done + 5)
+    assert world.versions() == before
+    causes = {line["cause"].split(":")[0] for line in operator.lines("Reconciled")[-5:]}
+    assert causes == {"period"}
+
+
+def test_the_end_of_the_operator_touches_no_pod(world: World) -> None:
+    """Stopping the operator, and starting it again, leaves the application alone."""
+    world.kubectl.apply(nginx())
+    world.wait_reconciled()
+    world.wait_available(1)
+    pods, versions = world.pods(), world.versions()
+    assert world.operator.terminate() == 0
+    assert world.fetch() == 200
+    world.operator.start()
+    world.until(lambda: world.operator.metric("reconciles_total"), lambda n: n >= 1)
+    assert (world.pods(), world.versions()) == (pods, versions)
+
+
+def test_an_operand_of_an_older_role_is_upgraded(
+    kubectl: Kubectl, operator: Operator, project: Path
+) -> None:
+    """A new version of the role brings existing Deployments up to date at its first start."""
+    world = World(kubectl, operator)
+    template = project / "roles" / "nginx" / "templates" / "deployment.yaml.j2"
+    newer = template.read_text()
+    template.write_text(newer.replace("revisionHistoryLimit: 3", "revisionHistoryLimit: 9"))
+    operator.start()
+    kubectl.apply(nginx())
+    world.wait_reconciled()
+    operator.terminate()
+    template.write_text(newer)
+    operator.start()
+    world.until(
+        lambda: kubectl.get("deployment", "web"),
+        lambda body: body["spec"]["revisionHistoryLimit"] == 3,
+    )

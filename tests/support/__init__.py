@@ -1,0 +1,1 @@
+"""What tests against real parts use: kubectl, an operator process, and patience."""

@@ -1,0 +1,54 @@
+"""kubectl as a user has it, for one kubeconfig and namespace."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Kubectl:
+    """Runs the cluster's kubectl."""
+
+    program: Path
+    namespace: str
+
+    def run(self, *args: str, input_: str | None = None) -> subprocess.CompletedProcess[str]:
+        """Run and return; the exit code is the caller's business."""
+        return subprocess.run(
+            [self.program, "--namespace", self.namespace, *args],
+            input=input_,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    def __call__(self, *args: str, input_: str | None = None) -> str:
+        """Run and return what was printed; fail the test if kubectl fails."""
+        done = self.run(*args, input_=input_)
+        assert done.returncode == 0, f"kubectl {' '.join(args)}: {done.stderr}"
+        return done.stdout
+
+    def get(self, kind: str, name: str) -> Json | None:
+        """Return the object, None if it does not exist."""
+        found = self("get", kind, name, "--ignore-not-found", "--output=json")
+        return json.loads(found) if found else None
+
+    def list(self, kind: str, selector: str = "") -> list[Json]:
+        """Return the objects of a kind in the namespace."""
+        items = json.loads(self("get", kind, f"--selector={selector}", "--output=json"))["items"]
+        return list(items)
+
+    def apply(self, *objects: Json) -> None:
+        """Apply objects."""
+        items = {"apiVersion": "v1", "kind": "List", "items": list(objects)}
+        self("apply", "--filename=-", input_=json.dumps(items))
+
+    def merge(self, kind: str, name: str, patch: Json) -> None:
+        """Merge a patch into an object; null removes a field."""
+        self("patch", kind, name, "--type=merge", f"--patch={json.dumps(patch)}")

@@ -1,0 +1,138 @@
+"""The operator as a process of its own, as a user starts it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.support.waiting import eventually
+
+REPOSITORY = Path(__file__).parents[2]
+
+
+class Operator:
+    """One operator process with its project, log, ports and work dir."""
+
+    def __init__(
+        self,
+        project: Path,
+        kubeconfig: Path,
+        namespace: str,
+        scratch: Path,
+        environment: dict[str, str],
+    ) -> None:
+        """Prepare; nothing is started. `namespace` is what the operator watches."""
+        self.project, self.scratch = project, scratch
+        self.log_file = scratch / "operator.log"
+        self._metrics_port, self._probe_port = _free_port(), _free_port()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._environment = os.environ | {
+            "WATCH_NAMESPACE": namespace,
+            "ANSIBLE_GATHERING": "explicit",
+            **environment,
+        }
+        self._command = [
+            str(Path(sys.executable).parent / "operator-runner"),
+            "run",
+            f"--watches-file={project / 'watches.yaml'}",
+            f"--kubeconfig={kubeconfig}",
+            f"--work-dir={scratch / 'work'}",
+            f"--metrics-bind-address=127.0.0.1:{self._metrics_port}",
+            f"--health-probe-bind-address=127.0.0.1:{self._probe_port}",
+            "--proxy-port=0",
+            "--zap-encoder=json",
+        ]
+
+    def start(self, *flags: str, wait: bool = True) -> Operator:
+        """Start the process with further flags and wait until it is ready."""
+        with self.log_file.open("ab") as log:
+            self._process = subprocess.Popen(
+                [*self._command, *flags],
+                cwd=self.project,
+                env=self._environment,
+                stdout=log,
+                stderr=log,
+            )
+        if wait:
+            eventually(lambda: self.probe("readyz"), lambda code: code == 200, told=self.log)
+        return self
+
+    @property
+    def pid(self) -> int:
+        """The pid of the running process."""
+        assert self._process is not None
+        return self._process.pid
+
+    def terminate(self, seconds: float = 60) -> int:
+        """End it as Kubernetes does; return the exit status."""
+        return self._end(signal.SIGTERM, seconds)
+
+    def kill(self) -> None:
+        """End it without warning."""
+        self._end(signal.SIGKILL, 10)
+
+    def _end(self, number: signal.Signals, seconds: float) -> int:
+        if self._process is None:
+            return 0
+        self._process.send_signal(number)
+        status = self._process.wait(timeout=seconds)
+        self._process = None
+        return status
+
+    def probe(self, name: str) -> int:
+        """Ask a probe; 0 if nobody answers."""
+        return _fetch(f"http://127.0.0.1:{self._probe_port}/{name}")[0]
+
+    def metric(self, name: str, **labels: str) -> float:
+        """Return the sum of the samples of this name whose labels fit."""
+        _, text = _fetch(f"http://127.0.0.1:{self._metrics_port}/metrics")
+        return sum(
+            sample.value
+            for family in text_string_to_metric_families(text)
+            for sample in family.samples
+            if sample.name == name and labels.items() <= sample.labels.items()
+        )
+
+    def log(self) -> str:
+        """Return the whole log."""
+        return self.log_file.read_text() if self.log_file.exists() else ""
+
+    def lines(self, message: str) -> list[dict[str, Any]]:
+        """Return the log lines with this message."""
+        found = [json.loads(line) for line in self.log().splitlines() if line.startswith("{")]
+        return [line for line in found if line.get("msg") == message]
+
+
+def copy_project(target: Path) -> Path:
+    """Copy the nginx operator's project so that a test can edit it."""
+    target.mkdir(parents=True)
+    shutil.copy(REPOSITORY / "watches.yaml", target)
+    shutil.copytree(REPOSITORY / "roles", target / "roles")
+    return target
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _fetch(url: str) -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(url, timeout=5) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+    except OSError:
+        return 0, ""

@@ -1,0 +1,42 @@
+"""Waiting for the world to be as it should, with a deadline instead of a fixed time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+_INTERVAL = 0.2
+
+
+def eventually(
+    look: Callable[[], T],
+    check: Callable[[T], Any] = bool,
+    *,
+    seconds: float = 90,
+    told: Callable[[], str] = str,
+) -> T:
+    """Return what `look` gives as soon as `check` is satisfied with it.
+
+    After `seconds` the last look is reported, with whatever `told` adds (a log, say).
+    """
+    deadline = time.monotonic() + seconds
+    while True:
+        seen = look()
+        if check(seen):
+            return seen
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {seconds:g} s; last seen: {seen!r}\n{told()}")
+        time.sleep(_INTERVAL)
+
+
+def steadily(look: Callable[[], T], expected: T, *, until: Callable[[], bool]) -> None:
+    """Assert that `look` gives the same until something else has happened."""
+    deadline = time.monotonic() + 300
+    while not until():
+        assert look() == expected
+        assert time.monotonic() < deadline
+        time.sleep(_INTERVAL)
+    assert look() == expected

@@ -1,0 +1,19 @@
+"""What readiness is told from."""
+
+from __future__ import annotations
+
+from operator_runner.triggers.established import Established
+
+
+def test_everything_must_be_answered() -> None:
+    """A kind counts once its CRD is known and each of its paths was accepted."""
+    established = Established(["Foo", "Bar"])
+    assert established.missing() == "Foo is not known to the API server: install its CRD"
+    established.need("Foo", ["/a/foos", "/b/foos"])
+    established.need("Bar", ["/bars"])
+    established.answered("/b/foos")
+    assert established.missing() == "Foo is not watched yet on /a/foos"
+    established.answered("/a/foos")
+    assert established.missing() == "Bar is not watched yet on /bars"
+    established.answered("/bars")
+    assert established.missing() is None
