@@ -1,0 +1,60 @@
+"""`make demo-down`: end the operator, take the cluster away, leave nothing."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+
+from rich.console import Console
+
+from demo import background, kubectl, record
+from demo.errors import DemoError
+from demo.record import Record
+from demo.up import CRD, SAMPLE
+from operator_runner.devcluster import Cluster
+from operator_runner.devcluster.errors import ClusterError
+
+
+def main() -> int:
+    """Take everything away; return the exit status. What is not there is no error."""
+    console = Console(highlight=False)
+    try:
+        known = record.load()
+        if known is not None:
+            _down(console, known)
+    except (DemoError, ClusterError) as error:
+        console.print(str(error), style="bold red", markup=False, soft_wrap=True)
+        return 1
+    shutil.rmtree(record.FOLDER, ignore_errors=True)
+    record.KUBECTL.unlink(missing_ok=True)
+    console.print("The demo is down.")
+    return 0
+
+
+def _down(console: Console, known: Record) -> None:
+    if not known.local:
+        _leave_users_cluster(console, known)
+    if known.operator is not None and background.find(known.operator) is not None:
+        console.print(f"Ending the operator (process {known.operator.pid})")
+        background.stop(known.operator)
+    if known.local:
+        console.print("Taking the cluster away")
+        Cluster(record.cluster_name()).down()
+
+
+def _leave_users_cluster(console: Console, known: Record) -> None:
+    """Delete the sample, and the CRD if the demo brought it; what is the user's stays."""
+    if not record.KUBECTL.exists():
+        return
+    if kubectl.get("customresourcedefinition", CRD) is not None:
+        console.print("Deleting the sample resource and what it owns")
+        kubectl.run(
+            "delete", "--filename", str(SAMPLE), "--namespace=default", "--ignore-not-found"
+        )
+    if known.crd_is_ours:
+        console.print("Deleting the CRD")
+        kubectl.run("delete", "--ignore-not-found", "customresourcedefinition", CRD)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,53 @@
+"""Show what the operator writes about one object, as it writes it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+from demo.background import find
+from demo.errors import DemoError
+from demo.record import Process
+
+_POLL = 0.1
+_END = {"Reconciled": True, "Reconciliation failed": False}
+
+
+def follow_run(console: Console, log: Path, subject: str, process: Process, seconds: float) -> bool:
+    """Print the lines about `subject` until its run has ended; say if it succeeded."""
+    mark = f" {subject}: "
+    for line in _lines(log, process, seconds):
+        _, found, message = line.partition(mark)
+        if not found:
+            continue
+        ended = next((good for text, good in _END.items() if message.startswith(text)), None)
+        console.print(Text(line, style=_style(line, ended)), soft_wrap=True)
+        if ended is not None:
+            return ended
+    raise DemoError(f"{subject} was not reconciled within {seconds:.0f} s", log=log)
+
+
+def _style(line: str, ended: bool | None) -> str:
+    if ended is not None:
+        return "bold green" if ended else "bold red"
+    return "red" if " failed" in line else "yellow" if "result=changed" in line else ""
+
+
+def _lines(log: Path, process: Process, seconds: float) -> Iterator[str]:
+    """Give complete lines, old ones and new ones, until `seconds` have passed."""
+    deadline = time.monotonic() + seconds
+    with log.open(errors="replace") as stream:
+        rest = ""
+        while time.monotonic() < deadline:
+            text = stream.read()
+            if not text:
+                if find(process) is None:
+                    raise DemoError("The operator has ended in the middle of the run", log=log)
+                time.sleep(_POLL)
+                continue
+            *complete, rest = (rest + text).split("\n")
+            yield from complete

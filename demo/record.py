@@ -1,0 +1,60 @@
+"""Where the demo keeps its files, and what it remembers between `make demo` and `demo-down`."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+FOLDER = ROOT / ".demo"
+LOG = FOLDER / "operator.log"
+WORK_DIR = FOLDER / "work"
+KUBECTL = ROOT / "bin" / "kubectl"
+_FILE = FOLDER / "record.json"
+
+
+def cluster_name() -> str:
+    """Name the local cluster after this checkout: two checkouts have a demo each."""
+    return "demo-" + hashlib.sha256(os.fsencode(ROOT)).hexdigest()[:6]
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A process that was started here. The start time tells it from a later one of the same id."""
+
+    pid: int
+    started: float
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What is there of the demo, so that all of it can be taken away again."""
+
+    local: bool
+    """Whether the cluster is the demo's own."""
+    crd_is_ours: bool = False
+    """Whether the demo brought the CRD, on a cluster that is not its own."""
+    operator: Process | None = None
+
+
+def load() -> Record | None:
+    """Return what an earlier `make demo` left; None if there is nothing."""
+    try:
+        data = json.loads(_FILE.read_text())
+    except FileNotFoundError:
+        return None
+    operator = Process(**data["operator"]) if data["operator"] else None
+    return Record(data["local"], data["crd_is_ours"], operator)
+
+
+def save(record: Record) -> Record:
+    """Write the record, whole or not at all, and return it."""
+    FOLDER.mkdir(mode=0o700, exist_ok=True)
+    draft = _FILE.with_suffix(".new")
+    draft.write_text(json.dumps(dataclasses.asdict(record)))
+    draft.rename(_FILE)
+    return record

@@ -1,0 +1,99 @@
+"""What there is at the end: the Deployment, the answer of nginx, the resource's conditions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from http import HTTPStatus
+from http.client import HTTPException
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from demo import kubectl, record
+from demo.errors import DemoError, TimedOut
+from demo.fetch import command_for, fetch
+from demo.target import Target
+
+_AVAILABLE_SECONDS = 120.0
+_HTTP_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """The sample resource."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        """As the operator's log names it."""
+        return f"NginxOperator {self.namespace}/{self.name}"
+
+
+def show_deployment(console: Console, sample: Sample) -> None:
+    """Wait until the Deployment is available, and say so."""
+
+    def available() -> dict[str, Any] | None:
+        deployment = kubectl.get("deployment", sample.name, "--namespace", sample.namespace)
+        status = (deployment or {}).get("status", {})
+        wanted = (deployment or {}).get("spec", {}).get("replicas")
+        return deployment if wanted == status.get("availableReplicas", 0) else None
+
+    try:
+        deployment = kubectl.wait_for(
+            f"Deployment {sample.name} is available", available, _AVAILABLE_SECONDS
+        )
+    except TimedOut as error:
+        pods = kubectl.run("describe", "pods", "--namespace", sample.namespace)
+        events = pods.rpartition("Events:")[2].strip()
+        raise DemoError(f"{error.problem}; the Pod's events:\n{events}") from None
+    image = deployment["spec"]["template"]["spec"]["containers"][0]["image"]
+    ready = deployment["status"].get("availableReplicas", 0)
+    wanted = deployment["spec"]["replicas"]
+    console.print(f"Deployment {sample.name}: {ready} of {wanted} available, image {image}")
+
+
+def show_http(console: Console, target: Target, sample: Sample) -> str:
+    """Fetch a page through the Service, say what came, and return a command that does it too."""
+    service = kubectl.get("service", sample.name, "--namespace", sample.namespace)
+    if service is None:
+        raise DemoError(f"There is no Service {sample.name}", log=record.LOG)
+    port = service["spec"]["ports"][0]["port"]
+    if not target.local:
+        # The cluster's network is elsewhere; the API server passes the request on.
+        path = f"/api/v1/namespaces/{sample.namespace}/services/{sample.name}:{port}/proxy/"
+        kubectl.wait_for("nginx answers", lambda: _raw(path), _HTTP_SECONDS)
+        console.print(f"HTTP 200 from nginx, through Service {sample.name} port {port}")
+        return f"bin/kubectl get --raw {path}"
+    url = f"http://{service['spec']['clusterIP']}:{port}/"
+    answer = kubectl.wait_for(f"nginx answers on {url}", lambda: _fetch(url), _HTTP_SECONDS)
+    console.print(f"{answer} through Service {sample.name}, {url}")
+    return command_for(url)
+
+
+def show_conditions(console: Console, sample: Sample) -> None:
+    """Print the conditions of the resource."""
+    body = kubectl.get("nginxoperator", sample.name, "--namespace", sample.namespace) or {}
+    table = Table("condition", "status", "reason", "message", box=None, pad_edge=False)
+    for condition in body.get("status", {}).get("conditions", ()):
+        keys = ("type", "status", "reason", "message")
+        table.add_row(*(str(condition.get(key, "")) for key in keys))
+    console.print(table)
+
+
+def _fetch(url: str) -> str | None:
+    try:
+        answer = fetch(url)
+    except (OSError, HTTPException):
+        return None  # the rules of the Service take a moment
+    if answer.status != HTTPStatus.OK:
+        raise DemoError(f"{url} answers {answer.status}:\n{answer.body}")
+    return f"HTTP {answer.status} from {answer.server}"
+
+
+def _raw(path: str) -> str | None:
+    try:
+        return kubectl.run("get", "--raw", path)
+    except DemoError:
+        return None

@@ -1,0 +1,69 @@
+"""The cluster that the demo runs on: one of its own, or the user's."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from demo import kubectl, record
+from demo.errors import DemoError
+from operator_runner.devcluster import Cluster
+
+IMAGE_FILE = record.ROOT / "demo" / "nginx-image.yaml"
+_RUNNER = str(Path(sys.executable).with_name("operator-runner"))
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where the demo runs. `kubeconfig` None: wherever kubectl looks by itself.
+
+    `image` is what nginx runs from; None leaves it to the environment and the role's default.
+    """
+
+    local: bool
+    kubeconfig: str | None
+    image: str | None
+
+
+def local(console: Console) -> Target:
+    """Start the demo's own cluster, or check it, and give it the image of nginx."""
+    name = record.cluster_name()
+    console.rule("Local cluster", align="left")
+    _runner("cluster", "up", "--name", name, "--install-packages")
+    cluster = Cluster(name)
+    kubectl.write_wrapper(cluster.bin / "kubectl", None)
+    return Target(True, str(cluster.kubeconfig), _image(cluster))
+
+
+def current(console: Console) -> Target:
+    """Take the cluster that the user's kubectl talks to."""
+    console.rule("Your cluster", align="left")
+    program, kubeconfig = kubectl.of_user(os.environ)
+    kubectl.write_wrapper(program, kubeconfig)
+    console.print(kubectl.run("config", "current-context").strip(), highlight=False)
+    kubectl.run("version", "--output=json")  # tells at once if it cannot be reached
+    return Target(False, kubeconfig, None)
+
+
+def _image(cluster: Cluster) -> str:
+    """Pack nginx from Debian's packages, unless that was done, and load it into the node."""
+    archive = Path(_runner("cluster", "pack", str(IMAGE_FILE), capture=True).splitlines()[-1])
+    (name,) = cluster.load(archive)
+    return name
+
+
+def _runner(*arguments: str, capture: bool = False) -> str:
+    """Run operator-runner as the user would, its progress on the terminal."""
+    command = [_RUNNER, *arguments]
+    done = subprocess.run(
+        command, stdout=subprocess.PIPE if capture else None, text=True, check=False
+    )
+    if done.returncode:
+        # What went wrong, and the cure, stands on the terminal already.
+        raise DemoError(f"operator-runner {' '.join(arguments)} failed, see above")
+    return done.stdout or ""

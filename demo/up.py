@@ -1,0 +1,136 @@
+"""`make demo`: cluster, CRD, operator, sample resource; then what happened and what to try."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+import time
+
+from rich.console import Console
+
+from demo import background, kubectl, record, result, target
+from demo.background import Ports
+from demo.errors import DemoError
+from demo.fetch import command_for
+from demo.follow import follow_run
+from demo.record import Record
+from demo.result import Sample
+from operator_runner.devcluster.errors import ClusterError
+
+CRD = "nginxoperators.operator.example.com"
+SAMPLE = record.ROOT / "config" / "samples" / "operator_v1alpha1_nginxoperator.yaml"
+_RUN_SECONDS = 180.0
+
+
+def main(where: str) -> int:
+    """Bring everything up; return the exit status. `where` is `local` or `current`."""
+    console = Console(highlight=False)
+    begin = time.monotonic()
+    try:
+        _up(console, local=_is_local(where))
+    except (DemoError, ClusterError) as error:
+        console.print("\nThe demo stops here:", style="bold red")
+        console.print(str(error), markup=False, soft_wrap=True)
+        console.print("What is up stays up; `make demo-down` takes it away.")
+        return 1
+    except KeyboardInterrupt:
+        console.print("\nInterrupted; `make demo-down` takes away what is there.")
+        return 130
+    console.print(f"\nUp after {time.monotonic() - begin:.0f} s.", style="dim")
+    return 0
+
+
+def _up(console: Console, *, local: bool) -> None:
+    known = _end_former_operator(Record(local=local))
+    here = target.local(console) if local else target.current(console)
+    known = _bring_crd(known)
+    console.rule("Operator", align="left")
+    ports = Ports.free()
+    process = background.start(here.kubeconfig, here.image, ports)
+    record.save(dataclasses.replace(known, operator=process))
+    background.wait_until_ready(process, ports)
+    console.print(f"Ready, as process {process.pid}; log: .demo/operator.log")
+    console.rule("Sample resource", align="left")
+    sample = _apply_sample()
+    if not follow_run(console, record.LOG, str(sample), process, _RUN_SECONDS):
+        result.show_conditions(console, sample)
+        cure = "repair the task that is named above; the operator runs a saved role at once"
+        raise DemoError("The run failed", cure=cure, log=record.LOG)
+    console.rule("Result", align="left")
+    result.show_deployment(console, sample)
+    fetch = result.show_http(console, here, sample)
+    result.show_conditions(console, sample)
+    _tell_what_next(console, sample, ports, fetch)
+
+
+def _is_local(where: str) -> bool:
+    if where not in {"local", "current"}:
+        raise DemoError(f"CLUSTER={where}", cure="write CLUSTER=local or CLUSTER=current")
+    return where == "local"
+
+
+def _end_former_operator(wanted: Record) -> Record:
+    """Stop the operator of an earlier `make demo`; return what else is known of that one."""
+    former = record.load()
+    if former is None:
+        return record.save(wanted)
+    if former.local != wanted.local:
+        where = "a local cluster" if former.local else "a cluster of yours"
+        raise DemoError(f"The demo is up on {where} already", cure="make demo-down")
+    if former.operator is not None:
+        background.stop(former.operator)
+    return record.save(dataclasses.replace(former, operator=None))
+
+
+def _bring_crd(known: Record) -> Record:
+    """Apply the CRD, and remember if it was not there before: only then it is ours to remove."""
+    is_new = kubectl.get("customresourcedefinition", CRD) is None
+    known = record.save(dataclasses.replace(known, crd_is_ours=known.crd_is_ours or is_new))
+    kubectl.run("apply", "--filename", str(record.ROOT / "crds"))
+    kubectl.run("wait", "--for=condition=Established", f"crd/{CRD}", "--timeout=30s")
+    return known
+
+
+def _apply_sample() -> Sample:
+    applied = json.loads(
+        kubectl.run("apply", "--filename", str(SAMPLE), "--namespace=default", "--output=json")
+    )
+    return Sample(applied["metadata"]["namespace"], applied["metadata"]["name"])
+
+
+def _tell_what_next(console: Console, sample: Sample, ports: Ports, fetch: str) -> None:
+    resource = f"nginxoperator {sample.name}"
+    metrics = command_for(f"http://localhost:{ports.metrics}/metrics")
+    probe = command_for(f"http://localhost:{ports.probes}/readyz?verbose")
+    three = '{"spec":{"replicas":3}}'
+    hints = (
+        ("Follow the operator", ["tail -f .demo/operator.log"]),
+        ("Fetch the page", [fetch]),
+        (
+            "Change the resource",
+            [
+                f"bin/kubectl edit {resource}",
+                f"bin/kubectl patch {resource} --type=merge --patch='{three}'",
+                "bin/kubectl get pods",
+                f"bin/kubectl describe {resource}",
+            ],
+        ),
+        (
+            "Delete the Deployment: it comes back",
+            [f"bin/kubectl delete deployment {sample.name}", "bin/kubectl get deployments"],
+        ),
+        ("Edit a task: a saved role runs at once", ["${EDITOR:-vi} roles/nginx/tasks/main.yml"]),
+        ("Look at metrics and probes", [f"{metrics} | grep ^reconciles_total", probe]),
+        ("Start the operator afresh", ["make demo"]),
+        ("Stop", ["make demo-down"]),
+    )
+    console.rule("Try next", align="left")
+    for title, commands in hints:
+        console.print(f"{title}:", style="bold")
+        for command in commands:
+            console.print(f"    {command}", markup=False, soft_wrap=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))
