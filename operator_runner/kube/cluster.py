@@ -1,0 +1,82 @@
+"""The cluster as a reconcile sees it: read one object, write its finalizers and its status."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from operator_runner.errors import Invalid, NotFound
+from operator_runner.kube.api import FIELD_MANAGER, MERGE_PATCH, Api
+from operator_runner.kube.discovery import Discovery, Resource
+from operator_runner.kube.events import Announcement, Recorder
+from operator_runner.model import Json, ObjectRef
+
+
+class KubeCluster:
+    """Answers the `Cluster` port of reconcile; every read is live, every write has a precondition.
+
+    Each method raises NotFound if the kind is unknown, and any other ApiError.
+    """
+
+    def __init__(self, api: Api, discovery: Discovery) -> None:
+        """Use the given parts; nothing is sent yet."""
+        self._api = api
+        self._discovery = discovery
+        self._recorder = Recorder(api)
+
+    async def get(self, ref: ObjectRef) -> Json | None:
+        """Read the object; None if it does not exist."""
+        resource = await self._discovery.resource(ref.gvk)
+        try:
+            return await self._api.request("GET", resource.path(ref.namespace, ref.name))
+        except NotFound:
+            return None
+
+    async def set_finalizers(self, body: Json, finalizers: Sequence[str]) -> Json:
+        """Replace the finalizers if `body` is still the current version, else raise Conflict."""
+        ref = ObjectRef.of(body)
+        resource = await self._discovery.resource(ref.gvk)
+        metadata = _precondition(body) | {"finalizers": list(finalizers)}
+        return await self._patch(resource.path(ref.namespace, ref.name), {"metadata": metadata})
+
+    async def patch_status(self, body: Json, status: Json) -> Json:
+        """Merge `status` into the status subresource if `body` is current, else raise Conflict.
+
+        Raises Invalid if the status does not fit the CRD, or the CRD has no such subresource.
+        """
+        ref = ObjectRef.of(body)
+        resource = await self._discovery.resource(ref.gvk)
+        path = resource.path(ref.namespace, ref.name, "status")
+        try:
+            return await self._patch(path, {"metadata": _precondition(body), "status": status})
+        except NotFound as error:
+            raise _explained(error, resource) from error
+
+    async def emit(self, body: Json, notice: Announcement) -> None:
+        """Record a Kubernetes Event about the object; a failure to do so is only logged."""
+        await self._recorder.emit(body, notice)
+
+    async def _patch(self, path: str, patch: Json) -> Json:
+        return await self._api.request(
+            "PATCH",
+            path,
+            params={"fieldManager": FIELD_MANAGER},
+            body=patch,
+            content_type=MERGE_PATCH,
+        )
+
+
+def _precondition(body: Json) -> Json:
+    """Return what makes the API server answer 409 to a patch that was made from an old state."""
+    metadata = body["metadata"]
+    return {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]}
+
+
+def _explained(error: NotFound, resource: Resource) -> NotFound | Invalid:
+    """Tell a missing object from a CRD without status subresource: the API says 404 to both."""
+    if "status" in resource.subresources:
+        return error
+    return Invalid(
+        f"{resource.gvk} has no status subresource, so no conditions can be written; "
+        "add `subresources: {status: {}}` to the version in its CRD",
+        error.status,
+    )

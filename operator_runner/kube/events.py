@@ -1,0 +1,159 @@
+"""Kubernetes Events about a resource: what `kubectl describe` shows to its owner."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections import OrderedDict
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Protocol
+from uuid import uuid4
+
+import structlog
+
+from operator_runner.errors import ApiError, NotFound
+from operator_runner.kube.api import MERGE_PATCH, Api
+from operator_runner.model import Json
+
+CONTROLLER = "operator-runner"
+
+_NOTE_LIMIT = 1024
+"""Bytes; the API server refuses longer notes."""
+_SERIES_WINDOW = 600.0
+"""Seconds since the last equal Event within which another one is counted up."""
+_REMEMBERED = 4096
+"""Series that are remembered; the longest unused is forgotten first."""
+_TIMEOUT = 5.0
+"""Seconds that a reconcile waits for its Event at most."""
+
+_log = structlog.get_logger(__name__)
+
+
+class Announcement(Protocol):
+    """What is to be told: the attributes of reconcile's Notice."""
+
+    @property
+    def reason(self) -> str:
+        """In CamelCase."""
+
+    @property
+    def note(self) -> str:
+        """Text for people."""
+
+    @property
+    def warning(self) -> bool:
+        """True for type Warning, False for Normal."""
+
+    @property
+    def action(self) -> str:
+        """What was done or tried, in CamelCase."""
+
+
+@dataclass(slots=True)
+class _Series:
+    path: str
+    count: int
+    last: float
+
+
+class Recorder:
+    """Writes Events; equal ones within ten minutes become one Event with a count."""
+
+    def __init__(self, api: Api) -> None:
+        """Write through `api`, in the name of this host (in a Pod: the Pod's name)."""
+        self._api = api
+        self._instance = socket.gethostname()[:128] or CONTROLLER
+        self._series: OrderedDict[tuple[str, ...], _Series] = OrderedDict()
+        self._failing = False
+
+    async def emit(self, body: Json, notice: Announcement) -> None:
+        """Write the Event about the object `body`. Never raises an ApiError: failing is logged.
+
+        Only the first of several failures in a row is logged.
+        """
+        try:
+            await self._record(body, notice)
+        except ApiError as error:
+            if not self._failing:
+                _log.warning(
+                    "Kubernetes Events cannot be written", status=error.status, error=str(error)
+                )
+            self._failing = True
+        else:
+            self._failing = False
+
+    async def _record(self, body: Json, notice: Announcement) -> None:
+        key = (body["metadata"]["uid"], notice.reason, notice.note, notice.action)
+        now = time.monotonic()
+        series = self._series.get(key)
+        if series is not None and now - series.last < _SERIES_WINDOW:
+            series.last = now
+            series.count += 1
+            self._series.move_to_end(key)
+            if await self._count_up(series):
+                return
+        path = await self._create(body, notice)
+        self._series[key] = _Series(path, 1, now)
+        self._series.move_to_end(key)
+        while len(self._series) > _REMEMBERED:
+            self._series.popitem(last=False)
+
+    async def _count_up(self, series: _Series) -> bool:
+        """Return False if the Event is gone: they expire, and people delete them."""
+        counted = {"count": series.count, "lastObservedTime": _now()}
+        try:
+            await self._api.request(
+                "PATCH",
+                series.path,
+                body={"series": counted},
+                content_type=MERGE_PATCH,
+                timeout=_TIMEOUT,
+            )
+        except NotFound:
+            return False
+        return True
+
+    async def _create(self, body: Json, notice: Announcement) -> str:
+        metadata = body["metadata"]
+        # Events about cluster-scoped objects live in `default`, where kubectl looks for them.
+        namespace = metadata.get("namespace") or "default"
+        collection = f"/apis/events.k8s.io/v1/namespaces/{namespace}/events"
+        name = f"{metadata['name'][:200].rstrip('-.')}.{uuid4().hex[:16]}"
+        event = {
+            "apiVersion": "events.k8s.io/v1",
+            "kind": "Event",
+            "metadata": {"name": name, "namespace": namespace},
+            "eventTime": _now(),
+            "reportingController": CONTROLLER,
+            "reportingInstance": self._instance,
+            "type": "Warning" if notice.warning else "Normal",
+            "reason": notice.reason,
+            "action": notice.action,
+            "note": cut(notice.note, _NOTE_LIMIT),
+            "regarding": _regarding(body),
+        }
+        await self._api.request("POST", collection, body=event, timeout=_TIMEOUT)
+        return f"{collection}/{name}"
+
+
+def _regarding(body: Json) -> Json:
+    metadata = body["metadata"]
+    reference = {
+        key: metadata[key]
+        for key in ("namespace", "name", "uid", "resourceVersion")
+        if key in metadata
+    }
+    return {"apiVersion": body["apiVersion"], "kind": body["kind"], **reference}
+
+
+def cut(text: str, limit: int) -> str:
+    """Shorten to `limit` bytes of UTF-8 without splitting a character; `...` marks the cut."""
+    raw = text.encode(errors="replace")
+    if len(raw) <= limit:
+        return raw.decode()
+    return raw[: limit - 3].decode(errors="ignore") + "..."
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
