@@ -1,0 +1,298 @@
+"""What operator_sdk.util.k8s_status promises to roles, on a real API server."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from ansible.module_utils.testing import patch_module_args
+
+from tests.support.kubectl import Json, Kubectl
+from tests.support.operator import REPOSITORY
+
+API_VERSION = "test.example.com/v1"
+COLLECTIONS = REPOSITORY / "operator_runner" / "collections"
+STATUS_MODULE = "ansible_collections.operator_sdk.util.plugins.modules.k8s_status"
+
+Run = Callable[..., Json]
+
+
+def definition(kind: str, *, subresources: Json) -> Json:
+    """Return a CRD whose status takes anything."""
+    plural = f"{kind.lower()}s"
+    status = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    schema = {"type": "object", "properties": {"status": status}}
+    version = {
+        "name": "v1",
+        "served": True,
+        "storage": True,
+        "subresources": subresources,
+        "schema": {"openAPIV3Schema": schema},
+    }
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.test.example.com"},
+        "spec": {
+            "group": "test.example.com",
+            "scope": "Namespaced",
+            "names": {"kind": kind, "plural": plural},
+            "versions": [version],
+        },
+    }
+
+
+@pytest.fixture
+def widget(kubectl: Kubectl) -> str:
+    """Make a resource without a status; return its name."""
+    kubectl.apply(
+        definition("Widget", subresources={"status": {}}),
+        definition("Plain", subresources={}),
+    )
+    for kind in ("widgets", "plains"):
+        kubectl("wait", f"crd/{kind}.test.example.com", "--for=condition=Established")
+    for kind in ("Widget", "Plain"):
+        kubectl.apply({"apiVersion": API_VERSION, "kind": kind, "metadata": {"name": "one"}})
+    return "one"
+
+
+@pytest.fixture
+def module(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """Import the module as Ansible does."""
+    monkeypatch.syspath_prepend(str(COLLECTIONS))
+    return importlib.import_module(STATUS_MODULE)
+
+
+@pytest.fixture
+def run(
+    module: ModuleType,
+    widget: str,
+    control_plane: Path,
+    namespace: str,
+    capsys: pytest.CaptureFixture[str],
+) -> Run:
+    """Run the module with these options, as a task does; return what it reports."""
+
+    def call(**options: Any) -> Json:
+        given = {
+            "kubeconfig": str(control_plane),
+            "api_version": API_VERSION,
+            "kind": "Widget",
+            "name": widget,
+            "namespace": namespace,
+            **options,
+        }
+        with patch_module_args(given), pytest.raises(SystemExit):
+            module.main()
+        reported: Json = json.loads(capsys.readouterr().out)
+        return reported
+
+    return call
+
+
+@pytest.fixture
+def status(kubectl: Kubectl, widget: str) -> Callable[[], Json]:
+    """Read the status as the API server has it."""
+
+    def read() -> Json:
+        body = kubectl.get("widget", widget)
+        assert body is not None
+        found: Json = body.get("status", {})
+        return found
+
+    return read
+
+
+def condition(type_: str = "Ready", status: Any = "True", **more: Any) -> Json:
+    return {"type": type_, "status": status, "reason": "Because", "message": "so", **more}
+
+
+def test_it_sets_fields_and_leaves_others(run: Run, status: Callable[[], Json]) -> None:
+    """Fields are merged into the status, deeply."""
+    run(status={"size": 3, "at": {"zone": "a"}})
+    done = run(status={"at": {"rack": 7}})
+    assert done["changed"]
+    assert status() == {"size": 3, "at": {"zone": "a", "rack": 7}}
+    assert done["result"]["status"] == status()
+
+
+def test_null_removes_a_field(run: Run, status: Callable[[], Json]) -> None:
+    """A null takes a field away, once."""
+    run(status={"size": 3, "zone": "a"})
+    assert run(status={"size": None})["changed"]
+    assert status() == {"zone": "a"}
+    assert not run(status={"size": None})["changed"]
+
+
+def test_nothing_is_written_where_nothing_differs(run: Run, kubectl: Kubectl) -> None:
+    """Repeating a task reports no change and leaves the resource version alone."""
+    options = {"status": {"size": 3}, "conditions": [condition(observedGeneration=1)]}
+    assert run(**options)["changed"]
+    before = kubectl.get("widget", "one")
+    assert not run(**options)["changed"]
+    assert not run(**options, replace=True)["changed"]
+    assert kubectl.get("widget", "one") == before
+
+
+def test_conditions_are_merged_by_type(run: Run, status: Callable[[], Json]) -> None:
+    """A condition takes the place of the one of its type; those of others stay as they are."""
+    run(conditions=[condition("Running"), condition("Ready", "False")])
+    others = status()["conditions"][0]
+    run(conditions=[condition("Ready", "True", observedGeneration=4)])
+    assert status()["conditions"][0] == others
+    assert [c["type"] for c in status()["conditions"]] == ["Running", "Ready"]
+    assert status()["conditions"][1]["status"] == "True"
+    assert status()["conditions"][1]["observedGeneration"] == 4
+
+
+def test_conditions_inside_status_are_merged_too(run: Run, status: Callable[[], Json]) -> None:
+    """It makes no difference which of the two options carries the conditions."""
+    run(conditions=[condition("Running")])
+    run(status={"size": 1, "conditions": [condition("Ready")]})
+    assert [c["type"] for c in status()["conditions"]] == ["Running", "Ready"]
+
+
+def test_transition_time_moves_with_the_status_only(run: Run, status: Callable[[], Json]) -> None:
+    """A new message keeps lastTransitionTime, a new status renews it."""
+    long_ago = "2001-01-01T00:00:00Z"
+    run(conditions=[condition(lastTransitionTime=long_ago)])
+    run(conditions=[condition(message="other")])
+    assert status()["conditions"][0]["message"] == "other"
+    assert status()["conditions"][0]["lastTransitionTime"] == long_ago
+    run(conditions=[condition(status="False")])
+    assert status()["conditions"][0]["lastTransitionTime"] > long_ago
+
+
+def test_replace_sets_the_whole_status(run: Run, status: Callable[[], Json]) -> None:
+    """With replace, or its older name force, what is not given goes away."""
+    long_ago = "2001-01-01T00:00:00Z"
+    run(status={"size": 3}, conditions=[condition("Old"), condition(lastTransitionTime=long_ago)])
+    assert run(status={"zone": "a"}, conditions=[condition()], force=True)["changed"]
+    assert status() == {"zone": "a", "conditions": [condition(lastTransitionTime=long_ago)]}
+
+
+@pytest.mark.parametrize(("replace_lists", "left"), [(False, ["a", "b"]), (True, ["a"])])
+def test_replace_lists(
+    run: Run, status: Callable[[], Json], *, replace_lists: bool, left: list[str]
+) -> None:
+    """A list that holds what is given is left alone, unless it must be equal."""
+    run(status={"nodes": ["a", "b"]})
+    run(status={"nodes": ["a"]}, replace_lists=replace_lists)
+    assert status()["nodes"] == left
+
+
+def test_check_mode_writes_nothing(run: Run, status: Callable[[], Json]) -> None:
+    """In check mode the change is reported, not made."""
+    assert run(status={"size": 3}, _ansible_check_mode=True)["changed"]
+    assert status() == {}
+
+
+def test_a_boolean_status_is_the_word(run: Run, status: Callable[[], Json]) -> None:
+    """An unquoted True of YAML is taken for "True"."""
+    run(conditions=[condition(status=True)])
+    assert status()["conditions"][0]["status"] == "True"
+
+
+@pytest.mark.parametrize(
+    ("conditions", "complaint"),
+    [
+        ([condition(), {"status": "True"}], "conditions[1].type must be set"),
+        ([{"type": "Ready"}], "conditions[0].status must be set"),
+        ([condition(status="yes")], "conditions[0].status must be True, False or Unknown"),
+        ([condition(reason="two words")], "conditions[0].reason must be a single CamelCase word"),
+        ([condition(lastTransitionTime="now")], "conditions[0].lastTransitionTime must be an RFC"),
+        ([condition(colour="red")], "conditions[0].colour is not a field of a condition"),
+        ([condition(observedGeneration="new")], "conditions[0].observedGeneration must be a numb"),
+    ],
+)
+def test_faulty_conditions_are_refused(run: Run, conditions: list[Json], complaint: str) -> None:
+    """The error names the condition and its field."""
+    done = run(conditions=conditions)
+    assert done["failed"]
+    assert done["msg"].startswith("The specified conditions failed to validate: " + complaint)
+
+
+def test_conditions_twice_are_refused(run: Run) -> None:
+    """Conditions in both options are an error."""
+    done = run(status={"conditions": [condition()]}, conditions=[condition()])
+    assert done["msg"] == (
+        "You cannot specify conditions in both the 'status' and 'conditions' parameters"
+    )
+
+
+def test_unknown_kind(run: Run) -> None:
+    """A kind that the API server does not have is named."""
+    assert run(kind="Gadget", status={"size": 1})["msg"] == (
+        "Failed to find exact match for test.example.com/v1.Gadget by "
+        "[kind, name, singularName, shortNames]"
+    )
+
+
+def test_missing_resource(run: Run) -> None:
+    """The API server's message says which resource is missing."""
+    assert run(name="two", status={"size": 1})["msg"] == (
+        'Failed to retrieve requested object: widgets.test.example.com "two" not found'
+    )
+
+
+def test_kind_without_status_subresource(run: Run) -> None:
+    """The error says what the CRD lacks."""
+    message = run(kind="Plain", status={"size": 1})["msg"]
+    assert "test.example.com/v1.Plain does not support the status subresource" in message
+    assert "CustomResourceDefinition" in message
+
+
+def test_what_the_schema_refuses(run: Run, kubectl: Kubectl) -> None:
+    """A status that the schema forbids is an error with the API server's message."""
+    kubectl("apply", f"--filename={REPOSITORY / 'crds'}")
+    kubectl("wait", "crd/nginxoperators.operator.example.com", "--for=condition=Established")
+    nginx = {"apiVersion": "operator.example.com/v1alpha1", "kind": "NginxOperator"}
+    kubectl.apply({**nginx, "metadata": {"name": "web"}})
+    refused = run(
+        api_version=nginx["apiVersion"],
+        kind="NginxOperator",
+        name="web",
+        conditions=[{"type": "Ready", "status": "True"}],
+    )
+    assert "Failed to write the status" in refused["msg"]
+    assert "status.conditions[0].reason: Required value" in refused["msg"]
+
+
+def test_writers_at_the_same_time_lose_nothing(
+    run: Run,
+    module: ModuleType,
+    status: Callable[[], Json],
+    control_plane: Path,
+    namespace: str,
+) -> None:
+    """Six writers of one list of conditions: each condition is there in the end."""
+    run(conditions=[condition("First")])
+    types = [f"Type{n}" for n in range(6)]
+    barrier = threading.Barrier(len(types))
+
+    def write(type_: str) -> None:
+        client = module.get_api_client(kubeconfig=str(control_plane))
+        resource = module.find_resource(client, API_VERSION, "Widget")
+        barrier.wait()
+        params = {
+            "name": "one",
+            "namespace": namespace,
+            "status": None,
+            "conditions": [condition(type_)],
+            "replace": False,
+            "replace_lists": False,
+        }
+        module.write_status(resource, params, dry_run=False)
+
+    threads = [threading.Thread(target=write, args=(type_,)) for type_ in types]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert {c["type"] for c in status()["conditions"]} == {"First", *types}
