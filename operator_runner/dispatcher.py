@@ -10,7 +10,7 @@ import structlog
 
 from operator_runner.errors import ApiError
 from operator_runner.model import GVK, Cause, ObjectRef, Trigger
-from operator_runner.observe.metrics import Metrics, ReconcileResult
+from operator_runner.observe.metrics import Metrics, Result
 from operator_runner.reconcile.reconciler import (
     Failed,
     Gone,
@@ -71,7 +71,7 @@ class Dispatcher:
         self._metrics.queue_depth(gvk, self._queue.depth(gvk))
         self._metrics.reconcile_started(gvk)
         began = asyncio.get_running_loop().time()
-        result: ReconcileResult = "error"
+        result: Result = "error"
         try:
             verdict = await self._reconcile(key, item)
             result = self._settle(key, verdict)
@@ -94,7 +94,7 @@ class Dispatcher:
             _log.exception("Reconciliation failed: a mistake in operator-runner")
         return Failed()
 
-    def _settle(self, key: ObjectRef, verdict: Verdict) -> ReconcileResult:
+    def _settle(self, key: ObjectRef, verdict: Verdict) -> Result:
         """Put the key back as the verdict asks; return the result's name in metrics."""
         if isinstance(verdict, Failed):
             delay = self._queue.retry(key)

@@ -76,7 +76,7 @@ class PrimaryWatcher:
     def _registry(self, session: Session) -> kopf.OperatorRegistry:
         registry = kopf.OperatorRegistry()
 
-        @kopf.on.login(registry=registry)  # type: ignore[arg-type]
+        @kopf.on.login(registry=registry)
         async def login(**_: Any) -> kopf.AiohttpSession:
             return kopf.AiohttpSession(aiohttp_session=session.session(), server=session.server)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from operator_runner.kube.watching import MetadataEvent
+from operator_runner.kube.watching import EventType, MetadataEvent
 
 from operator_runner.model import GVK, Cause, Json, ObjectRef, Playbook, Watch
 from operator_runner.triggers.changes import Version, difference
@@ -49,7 +49,7 @@ class Stream:
             self.events.task_done()
 
     async def tell(self, type_: str, body: Json) -> None:
-        self.events.put_nowait(MetadataEvent(type_, {"metadata": body}))
+        self.events.put_nowait(MetadataEvent(EventType(type_), {"metadata": body}))
         await self.events.join()
 
 
