@@ -19,10 +19,10 @@ from operator_runner.observe.families import (
     RunFamilies,
 )
 
-ReconcileResult: TypeAlias = Literal["success", "error", "requeue", "requeue_after"]
+Result: TypeAlias = Literal["success", "error", "requeue", "requeue_after"]
 """How a reconcile ended, in controller-runtime's words."""
 
-_RESULTS: tuple[ReconcileResult, ...] = ("success", "error", "requeue", "requeue_after")
+_RESULTS: tuple[Result, ...] = ("success", "error", "requeue", "requeue_after")
 _OUTCOMES = ("succeeded", "failed")
 
 
@@ -93,7 +93,7 @@ class Metrics:
         watched.started.append(self._clock())
         self._controller.active.labels(watched.controller).inc()
 
-    def reconcile_finished(self, gvk: GVK, result: ReconcileResult, seconds: float) -> None:
+    def reconcile_finished(self, gvk: GVK, result: Result, seconds: float) -> None:
         """Note the end of the reconcile that began `seconds` ago."""
         watched = self._watched[gvk]
         # All reconciles of a kind look alike from here; the age tells which of them ended.
