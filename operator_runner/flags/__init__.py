@@ -1,0 +1,24 @@
+"""Flags and environment of `operator-runner run`, and the settings that they make.
+
+`options` declares the flags, `environment` reads the variables, `capacity` looks at the machine,
+`values` puts them together.
+"""
+
+from __future__ import annotations
+
+from operator_runner.flags.options import RunCommand, run_options
+from operator_runner.flags.values import (
+    LogSettings,
+    log_settings_from,
+    settings_from,
+    warnings_from,
+)
+
+__all__ = [
+    "LogSettings",
+    "RunCommand",
+    "log_settings_from",
+    "run_options",
+    "settings_from",
+    "warnings_from",
+]

@@ -1,0 +1,41 @@
+"""Readers of flag values as Go programs write them: booleans, durations, addresses.
+
+Each raises click.BadParameter, to which click adds the name of the flag.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import click
+
+from operator_runner.duration import parse_duration
+from operator_runner.settings import Address
+
+_TRUE = frozenset({"1", "t", "T", "true", "TRUE", "True"})
+_FALSE = frozenset({"0", "f", "F", "false", "FALSE", "False"})
+
+
+def go_bool(text: str) -> bool:
+    """Read a boolean in any of the ways of Go's strconv.ParseBool."""
+    if text not in _TRUE | _FALSE:
+        raise click.BadParameter(f"{text!r}; write the flag alone, or with =true or =false")
+    return text in _TRUE
+
+
+def go_duration(text: str) -> timedelta:
+    """Read `90s` or `1h30m`; a value below zero is kept, its meaning is the flag's."""
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        message = f"{error}; write a duration such as 30s, 10m or 1h30m"
+        raise click.BadParameter(message) from error
+
+
+def bind_address(text: str) -> str:
+    """Check `:8443`, `127.0.0.1:8443`, or `0` for off; it stays text, for None is `not given`."""
+    try:
+        Address.parse(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
+    return text

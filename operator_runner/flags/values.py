@@ -1,0 +1,195 @@
+"""From the values of flags and environment to `Settings`: precedence, and what fits together.
+
+A flag beats the environment, the environment a default. The variables for single kinds beat the
+flags for all kinds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Literal
+
+from operator_runner.errors import ConfigError
+from operator_runner.flags import environment
+from operator_runner.flags.capacity import cores, sustainable_runs
+from operator_runner.model import GVK, Watch
+from operator_runner.settings import (
+    Address,
+    AnsibleSettings,
+    Concurrency,
+    LeaderElection,
+    Settings,
+)
+
+_LOG_EVENTS = ("nothing", "tasks", "everything")
+_FOREVER = timedelta(days=365)
+_NONE = timedelta(0)
+
+Options = Mapping[str, Any]
+Environ = Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class LogSettings:
+    """How log lines are written; the values are those of the --zap flags."""
+
+    encoder: Literal["json", "console"] | None = None
+    """None: console on a terminal, else JSON."""
+    level: str = "info"
+    stacktrace_level: str = "error"
+    time_encoding: str = "iso8601"
+
+
+def log_settings_from(options: Options) -> LogSettings:
+    """Take the --zap flags; --zap-devel changes the defaults of the others."""
+    devel = options["zap_devel"]
+    return LogSettings(
+        encoder=options["zap_encoder"] or ("console" if devel else None),
+        level=options["zap_log_level"] or ("debug" if devel else "info"),
+        stacktrace_level=options["zap_stacktrace_level"] or ("warn" if devel else "error"),
+        time_encoding=options["zap_time_encoding"],
+    )
+
+
+def settings_from(options: Options, environ: Environ, watches: Sequence[Watch]) -> Settings:
+    """Return all settings; raises ConfigError for what does not fit together.
+
+    `options` are the keyword arguments that `run_options` gives. The watches tell for which
+    kinds there may be variables in the environment.
+    """
+    problems = [*_exclusions(options), *_leader_problems(options, environ)]
+    inventory = environ.get("ANSIBLE_INVENTORY") or None
+    if inventory is not None and not Path(inventory).exists():
+        problems.append(f"ANSIBLE_INVENTORY: {inventory} was not found; name a file or directory")
+    if problems:
+        raise ConfigError(*problems)
+    kinds = [watch.gvk for watch in watches]
+    metrics = options["metrics_bind_address"] or options["metrics_addr"] or ":8443"
+    grace = options["graceful_shutdown_timeout"]
+    return Settings(
+        watches_file=options["watches_file"],
+        namespaces=environment.namespaces(environ),
+        kubeconfig=options["kubeconfig"],
+        concurrency=_concurrency(options, environ, kinds),
+        ansible=_ansible(options, environ, kinds),
+        leader_election=_leader_election(options, environ),
+        metrics=Address.parse(metrics),
+        probes=Address.parse(options["health_probe_bind_address"]),
+        proxy=Address("127.0.0.1", options["proxy_port"]),
+        work_dir=options["work_dir"],
+        reconcile_period=max(options["reconcile_period"], _NONE),
+        inject_owner_ref=options["inject_owner_ref"],
+        # Below zero controller-runtime waits without end; a year is as good.
+        graceful_shutdown=grace if grace >= _NONE else _FOREVER,
+        reload=options["reload"],
+    )
+
+
+def warnings_from(options: Options, environ: Environ, watches: Sequence[Watch]) -> tuple[str, ...]:
+    """Return what was ignored, and what is old and has a new name."""
+    kinds = [watch.gvk for watch in watches]
+    warnings = [
+        *environment.concurrency(environ, kinds).warnings,
+        *environment.verbosity(environ, kinds).warnings,
+    ]
+    if options["metrics_addr"] is not None:
+        warnings.append("--metrics-addr is deprecated; use --metrics-bind-address")
+    if options["enable_leader_election"] is not None:
+        warnings.append("--enable-leader-election is deprecated; use --leader-elect")
+    if options["leader_elect_resource_lock"] is not None:
+        warnings.append("--leader-elect-resource-lock is ignored; the lock is a Lease")
+    if options["enable_http2"]:
+        warnings.append("--enable-http2 is ignored; the servers speak HTTP/1.1")
+    if "OPERATOR_NAME" in environ:
+        used = "ignored, for" if options["leader_election_id"] else "deprecated; use"
+        tail = " is set" if options["leader_election_id"] else ""
+        warnings.append(f"OPERATOR_NAME is {used} --leader-election-id{tail}")
+    if options["ansible_log_events"].lower() not in _LOG_EVENTS:
+        warnings.append(
+            f"--ansible-log-events={options['ansible_log_events']} is ignored;"
+            f" write one of {', '.join(_LOG_EVENTS)}"
+        )
+    asked = options["max_concurrent_reconciles"]
+    if asked is not None and asked < 1:
+        warnings.append(f"--max-concurrent-reconciles={asked} is ignored; write 1 or more")
+    return tuple(warnings)
+
+
+def _concurrency(options: Options, environ: Environ, kinds: Sequence[GVK]) -> Concurrency:
+    own = environment.concurrency(environ, kinds).values
+    asked = max(options["max_concurrent_reconciles"] or 0, 0)
+    wanted = max(asked, *own.values(), 0)
+    return Concurrency(
+        total=options["max_runs"] or sustainable_runs(Path("/"), wanted),
+        per_kind=asked or cores(),
+        kinds=own,
+    )
+
+
+def _ansible(options: Options, environ: Environ, kinds: Sequence[GVK]) -> AnsibleSettings:
+    events = options["ansible_log_events"].lower()
+    inventory = environ.get("ANSIBLE_INVENTORY")
+    timeout = options["run_timeout"]
+    return AnsibleSettings(
+        verbosity=options["ansible_verbosity"],
+        verbosity_of_kind=environment.verbosity(environ, kinds).values,
+        args=options["ansible_args"],
+        log_events=events if events in _LOG_EVENTS else "tasks",
+        skip_facts=environ.get("ANSIBLE_GATHERING") == "explicit",
+        inventory=Path(inventory) if inventory else None,
+        roles_path=options["ansible_roles_path"] or environ.get("ANSIBLE_ROLES_PATH", ""),
+        collections_path=(
+            options["ansible_collections_path"] or environ.get("ANSIBLE_COLLECTIONS_PATH", "")
+        ),
+        timeout=timeout if timeout > _NONE else None,
+    )
+
+
+def _leader_election(options: Options, environ: Environ) -> LeaderElection:
+    return LeaderElection(
+        enabled=bool(options["leader_elect"] or options["enable_leader_election"]),
+        lease_name=options["leader_election_id"] or environ.get("OPERATOR_NAME", ""),
+        namespace=options["leader_election_namespace"],
+        lease_duration=options["leader_elect_lease_duration"],
+        renew_deadline=options["leader_elect_renew_deadline"],
+    )
+
+
+def _exclusions(options: Options) -> list[str]:
+    problems = [
+        f"only one of --{new} and --{old} may be set; keep --{new}"
+        for new, old in (
+            ("leader-elect", "enable-leader-election"),
+            ("metrics-bind-address", "metrics-addr"),
+        )
+        if options[new.replace("-", "_")] is not None and options[old.replace("-", "_")] is not None
+    ]
+    if options["metrics_require_rbac"] and not options["metrics_secure"]:
+        problems.append(
+            "--metrics-secure flag is required when --metrics-require-rbac is present; add it"
+        )
+    elif options["metrics_secure"]:
+        # Never answer in the clear where encryption was asked for.
+        problems.append(
+            "--metrics-secure is not available in this version; leave it out, and keep others"
+            " from the port with --metrics-bind-address=127.0.0.1:8443 or a NetworkPolicy"
+        )
+    return problems
+
+
+def _leader_problems(options: Options, environ: Environ) -> list[str]:
+    election = _leader_election(options, environ)
+    if not election.enabled:
+        return []
+    problems = []
+    if not election.lease_name:
+        problems.append("--leader-elect needs a name for its Lease; add --leader-election-id")
+    if not _NONE < election.renew_deadline < election.lease_duration:
+        problems.append(
+            "--leader-elect-renew-deadline must be above 0s and below"
+            " --leader-elect-lease-duration; leave both out for 10s and 15s"
+        )
+    return problems
