@@ -76,7 +76,7 @@ def _term(match: re.Match[str], text: str) -> int:
     if unit not in _NANOSECONDS:
         raise ValueError(f"time: unknown unit {_quote(unit)} in duration {_quote(text)}")
     scale = _NANOSECONDS[unit]
-    parts = int(fraction or "0") * scale // int("1" + "0" * len(fraction))
+    parts = int(fraction or "0") * scale // int(10 ** len(fraction))
     return int(whole or "0") * scale + parts
 
 
