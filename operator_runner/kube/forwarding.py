@@ -1,0 +1,196 @@
+"""Carries one request of a run to the API server and its answer back, as streams."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from functools import partial
+
+import aiohttp
+import structlog
+from aiohttp import hdrs, web
+from multidict import CIMultiDict
+
+from operator_runner.kube import bodies, tunnel
+from operator_runner.kube.grants import Grant
+from operator_runner.kube.headers import request_headers, response_headers, upgrade_of
+from operator_runner.kube.ownership import can_be_owned, claim
+from operator_runner.kube.requestinfo import RequestInfo
+from operator_runner.kube.session import Connection
+from operator_runner.kube.statuses import Refusal
+from operator_runner.kube.witness import LARGEST, WRITES, Exchange, Witness
+
+_log = structlog.get_logger(__name__)
+
+_LONGEST_LINE = 64 * 1024
+"""Bytes: long Warning headers pass."""
+_AUTOMATIC = (hdrs.ACCEPT, hdrs.ACCEPT_ENCODING, hdrs.CONTENT_TYPE)
+"""Headers that aiohttp would make up where the client sent none."""
+_SWITCHING = 101
+_OK = range(200, 300)
+_APPLY = frozenset({"application/apply-patch+yaml", "application/apply-patch+cbor"})
+
+
+class Forwarder:
+    """Forwards requests with the operator's credentials; streams have no time limit."""
+
+    def __init__(self, connection: Connection, witness: Witness, *, inject: bool) -> None:
+        """`inject` says whether what runs create gets an owner."""
+        self._connection = connection
+        self._witness = witness
+        self._inject = inject
+
+    async def forward(self, request: web.BaseRequest, grant: Grant) -> web.StreamResponse:
+        """Return the answer, already sent. Raises Refusal if nothing has been sent yet."""
+        # Anything else (a full URL, an authority) could lead the credentials elsewhere.
+        if not request.raw_path.startswith("/"):
+            raise Refusal(400, f"{request.raw_path!r} is no path on the API server")
+        await _invite_body(request)
+        info = RequestInfo.parse(request.raw_path.partition("?")[0])
+        body = await self._body(request, grant, info)
+        exchange = _exchange(request, grant, info, body)
+        headers = request_headers(request.headers, readable=exchange is not None)
+        if isinstance(body, bytes):
+            headers[hdrs.CONTENT_LENGTH] = str(len(body))
+        if upgrade := upgrade_of(request.headers):
+            headers[hdrs.CONNECTION], headers[hdrs.UPGRADE] = "Upgrade", upgrade
+        return await self._send(request, headers, body, exchange)
+
+    async def _body(
+        self, request: web.BaseRequest, grant: Grant, info: RequestInfo | None
+    ) -> bytes | aiohttp.StreamReader | None:
+        """Return the body to send: read as a whole where it needs an owner or to be looked at."""
+        if not request.body_exists:
+            return None
+        kind = bodies.media_type(request.headers.get(hdrs.CONTENT_TYPE, ""))
+        gets_owner = self._inject and info is not None and _makes_owned(request.method, kind, info)
+        if gets_owner and (bodies.is_foreign(kind) or hdrs.CONTENT_ENCODING in request.headers):
+            raise Refusal(415, f"send JSON, YAML or protobuf, not compressed, in place of {kind}")
+        if gets_owner and info is not None:
+            return bodies.add_owner(kind, await _read(request), partial(claim, grant.owner, info))
+        if request.method == "DELETE":
+            return await _read(request)
+        return request.content
+
+    async def _send(
+        self,
+        request: web.BaseRequest,
+        headers: CIMultiDict[str],
+        body: bytes | aiohttp.StreamReader | None,
+        exchange: Exchange | None,
+    ) -> web.StreamResponse:
+        server = self._connection.server
+        try:
+            upstream = await self._connection.http.request(
+                request.method,
+                self._connection.url(request.raw_path),
+                headers=headers,
+                skip_auto_headers=_AUTOMATIC,
+                data=body,
+                allow_redirects=False,
+                auto_decompress=False,
+                max_line_size=_LONGEST_LINE,
+                max_field_size=_LONGEST_LINE,
+            )
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
+            reason = f"cannot reach the API server {server}: {error}"
+            raise Refusal(503, reason, retry_after=1) from error
+        except (aiohttp.ClientError, OSError) as error:
+            reason = str(error) or type(error).__name__
+            raise Refusal(502, f"no answer from the API server {server}: {reason}") from error
+        async with upstream:
+            if upstream.status == _SWITCHING:
+                return await tunnel.join(request, upstream)
+            return await self._answer(request, upstream, exchange)
+
+    async def _answer(
+        self,
+        request: web.BaseRequest,
+        upstream: aiohttp.ClientResponse,
+        exchange: Exchange | None,
+    ) -> web.StreamResponse:
+        response = web.StreamResponse(
+            status=upstream.status,
+            reason=upstream.reason,
+            headers=response_headers(upstream.headers),
+        )
+        await response.prepare(request)
+        chunks: AsyncIterator[bytes] = aiter(upstream.content.iter_any())
+        if exchange is not None and upstream.status in _OK:
+            chunks = self._witnessed(upstream, exchange, chunks)
+        try:
+            async for chunk in chunks:
+                await response.write(chunk)
+        except aiohttp.ClientPayloadError as error:
+            # Too late for a Status: only a cut connection tells the client that this is not all.
+            _log.warning(
+                "The API server ended an answer early", path=request.path, reason=str(error)
+            )
+            if request.transport is not None:
+                request.transport.close()
+        else:
+            await response.write_eof()
+        return response
+
+    async def _witnessed(
+        self,
+        upstream: aiohttp.ClientResponse,
+        exchange: Exchange,
+        chunks: AsyncIterator[bytes],
+    ) -> AsyncIterator[bytes]:
+        """Pass chunks on, but the last one only after the witness has looked at all of them."""
+        seen, held = bytearray(), b""
+        async for chunk in chunks:
+            if held:
+                yield held
+            held = chunk
+            if len(seen) <= LARGEST:
+                seen += chunk
+        if len(seen) <= LARGEST:
+            kind = upstream.headers.get(hdrs.CONTENT_TYPE, "")
+            await self._witness.look(exchange, kind, bytes(seen))
+        if held:
+            yield held
+
+
+def _exchange(
+    request: web.BaseRequest,
+    grant: Grant,
+    info: RequestInfo | None,
+    body: bytes | aiohttp.StreamReader | None,
+) -> Exchange | None:
+    """Return the exchange if its answer is to be looked at: a write, or a GET of one object."""
+    if info is None or info.watch or request.query.get("dryRun"):
+        return None
+    if request.method == "GET":
+        single = info.name and not info.subresource and not request.query.get("watch")
+        return Exchange(grant, "GET", info) if single else None
+    kind = bodies.media_type(request.headers.get(hdrs.CONTENT_TYPE, ""))
+    if request.method not in WRITES:
+        return None
+    if request.method == "DELETE" and isinstance(body, bytes) and bodies.is_dry_run(kind, body):
+        return None
+    return Exchange(grant, request.method, info)
+
+
+def _makes_owned(method: str, kind: str, info: RequestInfo) -> bool:
+    """Whether a request makes an object, or says all of it, so that an owner belongs to it.
+
+    Other patches say what shall change in an object that may be anybody's.
+    """
+    if not can_be_owned(info):
+        return False
+    return method in {"POST", "PUT"} or (method == "PATCH" and kind in _APPLY)
+
+
+async def _read(request: web.BaseRequest) -> bytes:
+    body = bytearray()
+    async for chunk in request.content.iter_any():
+        body += chunk
+        if len(body) > LARGEST:
+            raise Refusal(413, f"the body is larger than {LARGEST} bytes, as no object can be")
+    return bytes(body)
+
+
+async def _invite_body(request: web.BaseRequest) -> None:
+    if request.headers.get(hdrs.EXPECT, "").lower() == "100-continue" and request.transport:
+        request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")

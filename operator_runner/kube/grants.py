@@ -1,0 +1,92 @@
+"""Who may use the proxy: one random token for each run, void as soon as the run is over."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from asyncio import BaseTransport
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from weakref import WeakSet
+
+import yaml
+
+from operator_runner.kube.ownership import Owner
+from operator_runner.model import Watch
+
+_NAME = "operator-runner"
+"""Cluster, context and user of every kubeconfig. Clients key their caches by server and user,
+so these are the same for all runs, and all runs share one cache."""
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """The right of one run to use the proxy, and the connections that it opened with it."""
+
+    owner: Owner
+    watch: Watch
+    run_id: str
+    connections: WeakSet[BaseTransport] = field(default_factory=WeakSet, repr=False)
+
+
+class Grants:
+    """The tokens that are valid now."""
+
+    def __init__(self) -> None:
+        # By digest: how long a look-up takes tells nothing about the tokens.
+        self._grants: dict[bytes, Grant] = {}
+
+    @contextmanager
+    def issue(self, grant: Grant) -> Iterator[str]:
+        """Return a token that stands for `grant` inside the block.
+
+        Afterwards connections that were opened with it are closed.
+        """
+        token = secrets.token_urlsafe(32)
+        digest = _digest(token)
+        self._grants[digest] = grant
+        try:
+            yield token
+        finally:
+            del self._grants[digest]
+            for connection in list(grant.connections):
+                _abort(connection)
+
+    def find(self, authorization: str) -> Grant | None:
+        """Return the grant of an Authorization header with a valid bearer token, else None."""
+        scheme, _, token = authorization.partition(" ")
+        if scheme.lower() != "bearer":
+            return None
+        return self._grants.get(_digest(token.strip()))
+
+
+def kubeconfig(server: str, authority: Path, namespace: str, token: str) -> str:
+    """Return the text of a kubeconfig for `server`, whose certificate is signed by `authority`."""
+    content = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": _NAME,
+        "clusters": [
+            {"name": _NAME, "cluster": {"server": server, "certificate-authority": str(authority)}}
+        ],
+        "users": [{"name": _NAME, "user": {"token": token}}],
+        "contexts": [
+            {
+                "name": _NAME,
+                "context": {"cluster": _NAME, "user": _NAME, "namespace": namespace},
+            }
+        ],
+    }
+    return yaml.safe_dump(content, sort_keys=False)
+
+
+def _digest(token: str) -> bytes:
+    return hashlib.sha256(token.encode(errors="surrogatepass")).digest()
+
+
+def _abort(connection: BaseTransport) -> None:
+    # Not close(): that waits until the client has taken all that is still buffered.
+    abort = getattr(connection, "abort", connection.close)
+    abort()

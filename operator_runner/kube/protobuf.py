@@ -1,0 +1,162 @@
+r"""Kubernetes' protobuf bodies, as far as adding an owner to one needs. Pure.
+
+kubectl and helm create built-in kinds in this form. A body is the magic `k8s\0` and an
+envelope (runtime.Unknown) around the object, whose field 1 is its metadata whatever the
+kind. Field numbers: the `generated.proto` files of k8s.io/apimachinery, which never change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from operator_runner.kube.ownership import Claim
+from operator_runner.model import Json
+
+_MAGIC = b"k8s\x00"
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+_SEVEN_BITS = 0x7F
+_MORE = 0x80
+_LONGEST_VARINT = 64
+
+# runtime.Unknown, runtime.TypeMeta
+_TYPE_META, _RAW = 1, 2
+_API_VERSION, _KIND = 1, 2
+# Every kind; metav1.ObjectMeta
+_METADATA = 1
+_NAME, _UID, _ANNOTATIONS, _OWNER_REFERENCES = 1, 5, 12, 13
+# metav1.OwnerReference
+_OWNER = {"kind": 1, "name": 3, "uid": 4, "apiVersion": 5}
+# metav1.DeleteOptions
+_DRY_RUN = 5
+
+
+class _Field(NamedTuple):
+    number: int
+    value: bytes
+    """Content of a length-delimited field; empty for numbers."""
+    raw: bytes
+    """The whole field as it stands in the message."""
+
+
+def view(body: bytes) -> Json:
+    """Return apiVersion, kind and those parts of the metadata that ownership asks for.
+
+    Raises ValueError if `body` is no such message.
+    """
+    envelope = _first(_open(body))
+    kind = _first(envelope.get(_TYPE_META, b""))
+    fields = list(_fields(_first(envelope.get(_RAW, b"")).get(_METADATA, b"")))
+    texts = {
+        field.number: field.value.decode() for field in fields if field.number in {_NAME, _UID}
+    }
+    entries = [_first(field.value) for field in fields if field.number == _ANNOTATIONS]
+    owners = [_first(field.value) for field in fields if field.number == _OWNER_REFERENCES]
+    return {
+        "apiVersion": kind.get(_API_VERSION, b"").decode(),
+        "kind": kind.get(_KIND, b"").decode(),
+        "metadata": {
+            "name": texts.get(_NAME, ""),
+            "uid": texts.get(_UID, ""),
+            "annotations": {e.get(1, b"").decode(): e.get(2, b"").decode() for e in entries},
+            "ownerReferences": [{"uid": o.get(_OWNER["uid"], b"").decode()} for o in owners],
+        },
+    }
+
+
+def add(body: bytes, claim: Claim) -> bytes:
+    """Return the body with the claim in its metadata; all else is kept byte for byte."""
+    extra = b"".join(
+        _field(_ANNOTATIONS, _field(1, key.encode()) + _field(2, value.encode()))
+        for key, value in claim.annotations.items()
+    )
+    if claim.reference:
+        texts = ((_OWNER[key], value) for key, value in claim.reference.items())
+        extra += _field(_OWNER_REFERENCES, b"".join(_field(n, v.encode()) for n, v in texts))
+    return _MAGIC + _extend(_open(body), (_RAW, _METADATA), extra)
+
+
+def is_dry_run(body: bytes) -> bool:
+    """Whether DeleteOptions ask for a dry run. Raises ValueError for what is no such message."""
+    return _DRY_RUN in _first(_first(_open(body)).get(_RAW, b""))
+
+
+def _open(body: bytes) -> bytes:
+    if not body.startswith(_MAGIC):
+        raise ValueError("no protobuf body of Kubernetes")
+    return body[len(_MAGIC) :]
+
+
+def _extend(message: bytes, path: tuple[int, ...], extra: bytes) -> bytes:
+    """Append fields to the message that lies at the field numbers of `path`."""
+    if not path:
+        return message + extra
+    number, *rest = path
+    done, parts = False, []
+    for field in _fields(message):
+        if field.number == number and not done:
+            parts.append(_field(number, _extend(field.value, tuple(rest), extra)))
+            done = True
+        else:
+            parts.append(field.raw)
+    if not done:
+        parts.append(_field(number, _extend(b"", tuple(rest), extra)))
+    return b"".join(parts)
+
+
+def _first(message: bytes) -> dict[int, bytes]:
+    found: dict[int, bytes] = {}
+    for field in _fields(message):
+        found.setdefault(field.number, field.value)
+    return found
+
+
+def _fields(message: bytes) -> Iterator[_Field]:
+    position = 0
+    while position < len(message):
+        start = position
+        tag, position = _varint(message, position)
+        value = b""
+        match tag & 7:
+            case 0:  # _VARINT
+                _, position = _varint(message, position)
+            case 1:  # _FIXED64
+                position += 8
+            case 2:  # _BYTES
+                length, position = _varint(message, position)
+                value = message[position : position + length]
+                position += length
+            case 5:  # _FIXED32
+                position += 4
+            case other:
+                raise ValueError(f"unknown protobuf wire type {other}")
+        if position > len(message):
+            raise ValueError("truncated protobuf message")
+        yield _Field(tag >> 3, value, message[start:position])
+
+
+def _varint(message: bytes, position: int) -> tuple[int, int]:
+    """Return a number and the position behind it."""
+    value = 0
+    for shift in range(0, _LONGEST_VARINT, 7):
+        if position >= len(message):
+            break
+        byte = message[position]
+        position += 1
+        value |= (byte & _SEVEN_BITS) << shift
+        if byte < _MORE:
+            return value, position
+    raise ValueError("truncated protobuf number")
+
+
+def _field(number: int, value: bytes) -> bytes:
+    return _encoded(number << 3 | _BYTES) + _encoded(len(value)) + value
+
+
+def _encoded(value: int) -> bytes:
+    out = bytearray()
+    while value >= _MORE:
+        out.append(value & _SEVEN_BITS | _MORE)
+        value >>= 7
+    out.append(value)
+    return bytes(out)

@@ -1,0 +1,157 @@
+"""The proxy between plays and the API server: a loopback HTTPS server, one token for each run.
+
+Every client that a play uses (kubernetes.core, kubectl, helm, the Python client) finds it in
+the run's kubeconfig. See docs/proxy.md.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import structlog
+from aiohttp import hdrs, web
+
+from operator_runner.errors import ConfigError
+from operator_runner.kube.api import Api
+from operator_runner.kube.discovery import Discovery
+from operator_runner.kube.forwarding import Forwarder
+from operator_runner.kube.grants import Grant, Grants, kubeconfig
+from operator_runner.kube.ownership import Owner
+from operator_runner.kube.servingcert import server_context
+from operator_runner.kube.session import Connection
+from operator_runner.kube.statuses import Refusal
+from operator_runner.kube.witness import Observer, Witness
+from operator_runner.model import Json, Watch
+from operator_runner.settings import Address
+
+_log = structlog.get_logger(__name__)
+
+_LONGEST_LINE = 64 * 1024
+"""Bytes of a request line or header; label selectors can be long."""
+_SHUTDOWN = 1.0
+"""Seconds for answers under way at the end; by then all runs are over."""
+_LOOPBACK = "127.0.0.1"
+
+
+class Proxy:
+    """Lets runs talk to the API server with the operator's rights."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        address: Address,
+        observer: Observer,
+        *,
+        inject_owner_ref: bool = True,
+    ) -> None:
+        """Nothing is served yet; port 0 takes any free one."""
+        self._wanted = address
+        self._grants = Grants()
+        witness = Witness(observer, Discovery(Api(connection)))
+        self._forwarder = Forwarder(connection, witness, inject=inject_owner_ref)
+        self._runner: web.ServerRunner | None = None
+        self._folder: TemporaryDirectory[str] | None = None
+        self._port = 0
+
+    @property
+    def address(self) -> Address:
+        """Where the proxy listens, with the real port."""
+        return Address(self._host, self._port)
+
+    async def start(self) -> None:
+        """Listen. Raises ConfigError if the address cannot be had."""
+        self._folder = TemporaryDirectory(prefix="operator-runner-proxy-")
+        names = dict.fromkeys([self._host, _LOOPBACK, "::1", "localhost"])
+        server = web.Server(
+            self._handle,
+            # A client that hangs up ends what the API server does for it.
+            handler_cancellation=True,
+            auto_decompress=False,
+            access_log=None,
+            max_line_size=_LONGEST_LINE,
+            max_field_size=_LONGEST_LINE,
+        )
+        self._runner = web.ServerRunner(server, shutdown_timeout=_SHUTDOWN)
+        await self._runner.setup()
+        site = web.TCPSite(
+            self._runner,
+            self._host,
+            self._wanted.port,
+            ssl_context=server_context(self._authority, list(names)),
+        )
+        try:
+            await site.start()
+        except OSError as error:
+            await self.stop()
+            raise ConfigError(_why_not(self._wanted, error)) from error
+        self._port = int(self._runner.addresses[0][1])
+
+    async def stop(self) -> None:
+        """Close the server and its connections."""
+        if self._runner is not None:
+            await self._runner.cleanup()
+        if self._folder is not None:
+            self._folder.cleanup()
+
+    @contextmanager
+    def grant(self, owner: Json, watch: Watch, run_id: str) -> Iterator[str]:
+        """Return the text of a kubeconfig that is valid inside the block, for this run alone.
+
+        What the run creates through it is owned by `owner`; `proxy` must have been started.
+        """
+        grant = Grant(Owner.of(owner), watch, run_id)
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        with self._grants.issue(grant) as token:
+            yield kubeconfig(
+                f"https://{host}:{self._port}",
+                self._authority,
+                grant.owner.ref.namespace or "default",
+                token,
+            )
+
+    @property
+    def _host(self) -> str:
+        # Without a host, other servers listen everywhere; this one is for local clients only.
+        return self._wanted.host or _LOOPBACK
+
+    @property
+    def _authority(self) -> Path:
+        assert self._folder is not None, "the proxy has not been started"
+        return Path(self._folder.name) / "ca.crt"
+
+    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        try:
+            return await self._forwarder.forward(request, self._admit(request))
+        except Refusal as refusal:
+            _log.warning(
+                "A request to the proxy failed",
+                method=request.method,
+                path=request.path,
+                code=refusal.code,
+                reason=str(refusal),
+            )
+            return refusal.response()
+
+    def _admit(self, request: web.BaseRequest) -> Grant:
+        """Return the grant of the request's token, or raise Refusal."""
+        grant = self._grants.find(request.headers.get(hdrs.AUTHORIZATION, ""))
+        if grant is None:
+            raise Refusal(
+                401,
+                "no valid token; use the kubeconfig of the run, which a play finds in "
+                "KUBECONFIG and K8S_AUTH_KUBECONFIG and which is valid as long as the run",
+            )
+        if request.transport is not None:
+            grant.connections.add(request.transport)
+        return grant
+
+
+def _why_not(wanted: Address, error: OSError) -> str:
+    where = f"proxy: cannot listen on {wanted.host}:{wanted.port}"
+    if error.errno == errno.EADDRINUSE:
+        return f"{where}: another process does; choose a free port with --proxy-port"
+    return f"{where}: {error.strerror or error}; choose another port with --proxy-port"

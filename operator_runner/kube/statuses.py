@@ -1,0 +1,45 @@
+"""What the proxy itself has to say, as Status objects: clients show their message."""
+
+from __future__ import annotations
+
+import json
+
+from aiohttp import hdrs, web
+
+_REASONS = {
+    400: "BadRequest",
+    401: "Unauthorized",
+    413: "RequestEntityTooLarge",
+    415: "UnsupportedMediaType",
+    502: "InternalError",
+    503: "ServiceUnavailable",
+}
+
+
+class Refusal(Exception):
+    """A request that the proxy does not forward, or whose answer did not come."""
+
+    def __init__(self, code: int, message: str, *, retry_after: int | None = None) -> None:
+        """`retry_after`, in seconds, says that nothing was done and the client may try again."""
+        super().__init__(message)
+        self.code = code
+        self.retry_after = retry_after
+
+    def response(self) -> web.Response:
+        """Return the answer: a Status of the Kubernetes API."""
+        status = {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {},
+            "status": "Failure",
+            "message": f"operator-runner's proxy: {self}",
+            "reason": _REASONS[self.code],
+            "code": self.code,
+        }
+        headers = {} if self.retry_after is None else {hdrs.RETRY_AFTER: str(self.retry_after)}
+        return web.Response(
+            status=self.code,
+            body=json.dumps(status).encode(),
+            content_type="application/json",
+            headers=headers,
+        )

@@ -1,0 +1,126 @@
+"""What the answers to a run's requests tell: which objects it owns, and what it wrote."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import structlog
+
+from operator_runner.errors import ApiError
+from operator_runner.kube.bodies import media_type
+from operator_runner.kube.discovery import Discovery
+from operator_runner.kube.grants import Grant
+from operator_runner.kube.ownership import is_owned
+from operator_runner.kube.requestinfo import RequestInfo
+from operator_runner.model import GVK, Json, ObjectRef, Watch
+
+_log = structlog.get_logger(__name__)
+
+LARGEST = 4 * 1024 * 1024
+"""Bytes: no object is larger (etcd takes 1.5 MB), so longer bodies are not looked at."""
+
+WRITES = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+"""HTTP methods that write, and what the API calls them."""
+
+
+class Observer(Protocol):
+    """Wants to know what runs own and write; both methods must return at once."""
+
+    def observed(
+        self, owner: ObjectRef, dependent: ObjectRef, metadata: Json, watch: Watch
+    ) -> None:
+        """Take note of an object that belongs to `owner`, as it was at this moment."""
+
+    def wrote(
+        self, owner: ObjectRef, dependent: ObjectRef, resource_version: str, verb: str
+    ) -> None:
+        """Take note that a run of `owner` has written an object.
+
+        `verb` is create, update, patch or delete. `resource_version` is that of the write;
+        empty where the API server does not tell it, as for most deletions.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """A request of a run whose answer is to be looked at."""
+
+    grant: Grant
+    method: str
+    info: RequestInfo
+
+
+class Witness:
+    """Reads the answers and tells the observer."""
+
+    def __init__(self, observer: Observer, discovery: Discovery) -> None:
+        """`discovery` names kinds where only the resource of a path is known."""
+        self._observer = observer
+        self._discovery = discovery
+
+    async def look(self, exchange: Exchange, content_type: str, body: bytes) -> None:
+        """Look at the whole body of a successful answer. Never raises: the client gets its answer.
+
+        What is no object in JSON says nothing: tables, protobuf, the answers of other APIs.
+        """
+        answer = _decode(content_type, body)
+        if answer is None:
+            return
+        try:
+            await self._tell(exchange, answer)
+        except ApiError as error:
+            _log.warning(
+                "The kind of an object is unknown, so its change may run the role once more",
+                run_id=exchange.grant.run_id,
+                resource=exchange.info.resource,
+                reason=str(error),
+            )
+        except Exception:  # noqa: BLE001 whatever an answer looks like, the client gets it
+            _log.exception("The answer to a run was not understood", run_id=exchange.grant.run_id)
+
+    async def _tell(self, exchange: Exchange, answer: Json) -> None:
+        grant, info = exchange.grant, exchange.info
+        metadata = answer.get("metadata") or {}
+        dependent = await self._reference(exchange, answer)
+        if dependent is None or dependent.gvk in grant.watch.blacklist:
+            return
+        seen = not info.subresource and exchange.method != "DELETE"
+        if seen and is_owned(grant.owner, metadata):
+            self._observer.observed(grant.owner.ref, dependent, metadata, grant.watch)
+        if verb := WRITES.get(exchange.method):
+            version = metadata.get("resourceVersion") or ""
+            # Subresources such as eviction and token write nothing of the object itself.
+            if version or not info.subresource:
+                self._observer.wrote(grant.owner.ref, dependent, version, verb)
+
+    async def _reference(self, exchange: Exchange, answer: Json) -> ObjectRef | None:
+        """Return which object the exchange was about; None if about none.
+
+        A deletion is mostly answered with a Status, and `scale` with a Scale.
+        """
+        info = exchange.info
+        if answer.get("kind") == "Status" or info.subresource:
+            deleted = exchange.method == "DELETE" and not info.subresource
+            written = bool((answer.get("metadata") or {}).get("resourceVersion"))
+            if not info.name or not (deleted or written):
+                return None
+            resource = await self._discovery.resource_named(info.group, info.version, info.resource)
+            return ObjectRef(resource.gvk, info.namespace, info.name)
+        if not isinstance(answer.get("metadata"), dict) or "name" not in answer["metadata"]:
+            return None
+        gvk = GVK.of(answer["apiVersion"], answer["kind"])
+        if gvk.group == "meta.k8s.io":
+            return None  # a Table or PartialObjectMetadata: about an object, not the object
+        return ObjectRef(gvk, answer["metadata"].get("namespace") or "", answer["metadata"]["name"])
+
+
+def _decode(content_type: str, body: bytes) -> Json | None:
+    if media_type(content_type) != "application/json":
+        return None
+    try:
+        answer: Any = json.loads(body)
+    except ValueError:
+        return None
+    return answer if isinstance(answer, dict) else None
