@@ -38,6 +38,9 @@ demo-down: $(INSTALLED) ## End the demo; nothing of it stays
 
 ##@ Develop
 
+.PHONY: venv
+venv: $(INSTALLED) ## The virtual environment .venv with everything locked in requirements.lock
+
 .PHONY: test
 test: check prepare unit contract functional e2e ## Everything: check, then all tiers of tests
 	$(TITLE) "All of it passed"

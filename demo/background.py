@@ -31,12 +31,11 @@ class Ports:
 
     metrics: int
     probes: int
-    proxy: int
 
     @classmethod
     def free(cls) -> Ports:
-        """Ask the kernel for three; all are held until the last is known, so they differ."""
-        sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(3)]
+        """Ask the kernel for two; both are held until both are known, so they differ."""
+        sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(2)]
         ports = [one.getsockname()[1] for one in sockets]
         for one in sockets:
             one.close()
@@ -51,7 +50,7 @@ def start(kubeconfig: str | None, image: str | None, ports: Ports) -> Process:
         *("--watches-file", "watches.yaml", "--work-dir", str(record.WORK_DIR), "--reload"),
         f"--metrics-bind-address=127.0.0.1:{ports.metrics}",
         f"--health-probe-bind-address=127.0.0.1:{ports.probes}",
-        f"--proxy-port={ports.proxy}",
+        "--proxy-port=0",  # any free one
         "--zap-encoder=console",
     ]
     with record.LOG.open("w") as log:
@@ -121,6 +120,8 @@ def _environment(
 ) -> dict[str, str]:
     # make's own variables would reach every play.
     environment = {k: v for k, v in ours.items() if k not in {"MAKEFLAGS", "MAKELEVEL", "MFLAGS"}}
+    # As in config/manager: the role needs no facts, and gathering them takes a second.
+    environment["ANSIBLE_GATHERING"] = "explicit"
     if kubeconfig is not None:
         environment["KUBECONFIG"] = kubeconfig
     if image is not None:
