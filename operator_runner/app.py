@@ -1,0 +1,257 @@
+"""The composition root: builds the real parts, runs them, and ends them in order."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
+from contextlib import AsyncExitStack, contextmanager
+from typing import Any
+
+import structlog
+
+from operator_runner import __version__
+from operator_runner.dispatcher import Dispatcher
+from operator_runner.errors import ApiError
+from operator_runner.execution.cold import ColdLauncher
+from operator_runner.execution.executor import AnsibleExecutor
+from operator_runner.execution.rundir import RunDirs
+from operator_runner.kube.api import Api
+from operator_runner.kube.cluster import KubeCluster
+from operator_runner.kube.discovery import Discovery, Resource
+from operator_runner.kube.lease import Elector
+from operator_runner.kube.proxy import Proxy
+from operator_runner.kube.session import Connection, connect
+from operator_runner.kube.watching import MetadataEvent, watch_metadata
+from operator_runner.model import GVK, Cause, Json, ObjectRef, Watch
+from operator_runner.observe.metrics import Metrics
+from operator_runner.observe.probes import Health
+from operator_runner.observe.servers import serve_metrics, serve_probes
+from operator_runner.reconcile.reconciler import Parts, Reconciler
+from operator_runner.settings import Settings
+from operator_runner.triggers.dependents import Dependents
+from operator_runner.triggers.established import Established
+from operator_runner.triggers.primary import PrimaryWatcher
+from operator_runner.triggers.project import ProjectWatcher
+from operator_runner.watches.relevance import is_relevant
+from operator_runner.workqueue import WorkQueue
+
+_log = structlog.get_logger(__name__)
+_CRD_POLL = 2.0
+"""Seconds between two looks for a kind whose CRD is missing."""
+
+
+async def run(settings: Settings, watches: Sequence[Watch]) -> int:
+    """Run the operator until it is told to stop; return the exit status of the process.
+
+    0 after SIGTERM or SIGINT, 1 where leadership was lost or a part broke. Raises
+    ConfigError for credentials, ports and directories that cannot be used.
+    """
+    async with AsyncExitStack() as stack:
+        connection = await connect(settings.kubeconfig, user_agent=f"operator-runner/{__version__}")
+        stack.push_async_callback(connection.close)
+        operator = Operator(settings, watches, connection)
+        await operator.serve(stack)
+        return await operator.run()
+
+
+class OwnedAccess:
+    """Access through the proxy, with the events of what a run owns held back meanwhile."""
+
+    def __init__(self, proxy: Proxy, dependents: Dependents) -> None:
+        """Join the two, which do not know each other."""
+        self._proxy = proxy
+        self._dependents = dependents
+
+    @contextmanager
+    def grant(self, owner: Json, watch: Watch, run_id: str) -> Iterator[str]:
+        """See `reconcile.ports.Access`."""
+        with (
+            self._dependents.during(ObjectRef.of(owner)),
+            self._proxy.grant(owner, watch, run_id) as kubeconfig,
+        ):
+            yield kubeconfig
+
+
+class Operator:
+    """All parts of a running operator."""
+
+    def __init__(
+        self, settings: Settings, watches: Sequence[Watch], connection: Connection
+    ) -> None:
+        """Build the parts; nothing is started yet. Raises ConfigError for a bad work dir."""
+        self._settings = settings
+        self._watches = watches
+        self._connection = connection
+        self._stop = asyncio.Event()
+        self._leading = False
+        self._metrics = Metrics(__version__)
+        self._health = Health()
+        self._established = Established(str(watch.gvk) for watch in watches)
+        connection.on_watch(self._established.answered)
+        self._api = Api(connection)
+        self._discovery = Discovery(self._api)
+        self._queue = WorkQueue(settings.concurrency, settings.backoff)
+        self._dependents = Dependents(self._stream, self._enqueue, settings.namespaces)
+        self._proxy = Proxy(
+            connection,
+            settings.proxy,
+            self._dependents,
+            inject_owner_ref=settings.inject_owner_ref,
+        )
+        self._primary = PrimaryWatcher(watches, is_relevant, self._enqueue)
+        self._dispatcher = Dispatcher(self._queue, self._reconcilers(), self._metrics, self._gone)
+        self._elector = self._make_elector()
+
+    def _reconcilers(self) -> dict[GVK, Reconciler]:
+        settings = self._settings
+        parts = Parts(
+            cluster=KubeCluster(self._api, self._discovery),
+            access=OwnedAccess(self._proxy, self._dependents),
+            executor=AnsibleExecutor(
+                ColdLauncher(settings.ansible), RunDirs(settings.work_dir), settings.ansible
+            ),
+            relevant=is_relevant,
+        )
+        for watch in self._watches:
+            self._metrics.watching(watch.gvk, settings.concurrency.limit(watch.gvk))
+        return {
+            watch.gvk: Reconciler(watch, parts, settings.ansible, settings.reconcile_period)
+            for watch in self._watches
+        }
+
+    def _make_elector(self) -> Elector | None:
+        election = self._settings.leader_election
+        if not election.enabled:
+            return None
+        namespace = election.namespace or self._connection.namespace
+        return Elector(self._api, election, namespace)
+
+    async def serve(self, stack: AsyncExitStack) -> None:
+        """Open the ports; they are closed when `stack` is. Raises ConfigError."""
+        settings = self._settings
+        self._health.ready("watches", self._why_not_ready)
+        if settings.probes is not None:
+            probes = await serve_probes(
+                self._health,
+                settings.probes.host,
+                settings.probes.port,
+                "--health-probe-bind-address",
+            )
+            stack.push_async_callback(probes.stop)
+        if settings.metrics is not None:
+            metrics = await serve_metrics(
+                self._metrics,
+                settings.metrics.host,
+                settings.metrics.port,
+                "--metrics-bind-address",
+            )
+            stack.push_async_callback(metrics.stop)
+        await self._proxy.start()
+        stack.push_async_callback(self._proxy.stop)
+
+    async def run(self) -> int:
+        """Lead, work until something ends that, and shut down in order; return the exit status."""
+        self._take_signals()
+        if self._elector is not None:
+            _log.info("Waiting for leadership", lease=self._settings.leader_election.lease_name)
+            acquiring = asyncio.create_task(self._elector.acquire(), name="leader election")
+            if await self._until_one_ends([acquiring]) is None:
+                await _cancel([acquiring])
+                return 0
+        self._leading = True
+        self._metrics.leading(self._settings.leader_election.lease_name, True)
+        working = [asyncio.create_task(part, name=name) for name, part in self._parts()]
+        ended = await self._until_one_ends(working)
+        await self._shut_down(working, ended)
+        return 0 if ended is None else 1
+
+    def _parts(self) -> Iterator[tuple[str, Coroutine[Any, Any, None]]]:
+        """Everything that goes on while the operator works; none of it ends by itself."""
+        namespaces = self._settings.namespaces
+        yield "dispatcher", self._dispatcher.run()
+        yield "watching", self._primary.run(self._connection, namespaces, self._take_signals)
+        yield "discovery", self._learn_paths()
+        if self._elector is not None:
+            yield "leadership", self._elector.lost()
+        if self._settings.reload:
+            project = ProjectWatcher(self._watches, self._primary.known, self._enqueue)
+            yield "project", project.run()
+
+    async def _until_one_ends(
+        self, tasks: Sequence[asyncio.Task[None]]
+    ) -> asyncio.Task[None] | None:
+        """Wait for the first task to end, or for SIGTERM: then return None."""
+        stopping = asyncio.create_task(self._stop.wait())
+        done, _ = await asyncio.wait([*tasks, stopping], return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
+        return next((task for task in tasks if task in done), None)
+
+    async def _shut_down(
+        self, working: Sequence[asyncio.Task[None]], ended: asyncio.Task[None] | None
+    ) -> None:
+        """No new runs; running ones get their time, unless another replica may lead by now."""
+        lost = ended is not None and ended.get_name() == "leadership"
+        if ended is not None:
+            error = None if lost else ended.exception()
+            _log.error("Stopping: a part has ended", part=ended.get_name(), exc_info=error)
+        self._queue.close()
+        keep = {"leadership", "dispatcher"}
+        await _cancel([task for task in working if task.get_name() not in keep])
+        grace = 0.0 if lost else self._settings.graceful_shutdown.total_seconds()
+        await self._dispatcher.drain(grace)
+        await self._dependents.stop()
+        await _cancel(working)
+        if self._elector is not None:
+            await self._elector.release()
+
+    async def _learn_paths(self) -> None:
+        """Learn on which paths the watches will be seen; a missing CRD is waited for."""
+        for watch in self._watches:
+            resource = await self._find(watch.gvk)
+            namespaces = self._settings.namespaces if resource.namespaced else ()
+            self._established.need(str(watch.gvk), map(resource.path, namespaces or (None,)))
+        await asyncio.Event().wait()
+
+    async def _find(self, gvk: GVK) -> Resource:
+        complained = False
+        while True:
+            try:
+                return await self._discovery.resource(gvk)
+            except ApiError as error:
+                if not complained:
+                    _log.warning("Waiting for a kind to watch", gvk=str(gvk), reason=str(error))
+                complained = True
+            await asyncio.sleep(_CRD_POLL)
+
+    async def _stream(self, gvk: GVK, namespace: str | None) -> AsyncIterator[MetadataEvent]:
+        resource = await self._discovery.resource(gvk)
+        async for event in watch_metadata(self._api, resource, namespace):
+            yield event
+
+    def _enqueue(self, ref: ObjectRef, cause: Cause) -> None:
+        self._queue.add(ref, cause)
+        self._metrics.queue_added(ref.gvk)
+        self._metrics.queue_depth(ref.gvk, self._queue.depth(ref.gvk))
+
+    def _gone(self, ref: ObjectRef) -> None:
+        self._dependents.forget(ref)
+        self._metrics.resource_gone(ref)
+
+    def _why_not_ready(self) -> str | None:
+        if self._stop.is_set():
+            return "shutting down"
+        # A replica that waits for its turn does its duty; were it not ready, a rolling
+        # update would wait for it for ever, while the old leader still holds the lease.
+        return self._established.missing() if self._leading else None
+
+    def _take_signals(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stop.set)
+
+
+async def _cancel(tasks: Sequence[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
