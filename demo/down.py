@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import sys
 
@@ -27,6 +28,8 @@ def main() -> int:
         return 1
     shutil.rmtree(record.FOLDER, ignore_errors=True)
     record.KUBECTL.unlink(missing_ok=True)
+    with contextlib.suppress(OSError):  # somebody may have put more there
+        record.KUBECTL.parent.rmdir()
     console.print("The demo is down.")
     return 0
 
@@ -46,11 +49,9 @@ def _leave_users_cluster(console: Console, known: Record) -> None:
     """Delete the sample, and the CRD if the demo brought it; what is the user's stays."""
     if not record.KUBECTL.exists():
         return
-    if kubectl.get("customresourcedefinition", CRD) is not None:
+    if known.sample_is_ours and kubectl.get("customresourcedefinition", CRD) is not None:
         console.print("Deleting the sample resource and what it owns")
-        kubectl.run(
-            "delete", "--filename", str(SAMPLE), "--namespace=default", "--ignore-not-found"
-        )
+        kubectl.run("delete", f"--filename={SAMPLE}", "--namespace=default", "--ignore-not-found")
     if known.crd_is_ours:
         console.print("Deleting the CRD")
         kubectl.run("delete", "--ignore-not-found", "customresourcedefinition", CRD)

@@ -38,6 +38,8 @@ class Record:
     """Whether the cluster is the demo's own."""
     crd_is_ours: bool = False
     """Whether the demo brought the CRD, on a cluster that is not its own."""
+    sample_is_ours: bool = False
+    """Whether the demo made the sample resource; else it must not delete it."""
     operator: Process | None = None
 
 
@@ -48,7 +50,7 @@ def load() -> Record | None:
     except FileNotFoundError:
         return None
     operator = Process(**data["operator"]) if data["operator"] else None
-    return Record(data["local"], data["crd_is_ours"], operator)
+    return Record(**{**data, "operator": operator})
 
 
 def save(record: Record) -> Record:

@@ -15,7 +15,7 @@ from demo.errors import DemoError, TimedOut
 from demo.fetch import command_for, fetch
 from demo.target import Target
 
-_AVAILABLE_SECONDS = 120.0
+_AVAILABLE_SECONDS = 180.0  # a cluster of the user's has to fetch the image
 _HTTP_SECONDS = 30.0
 
 
@@ -40,14 +40,17 @@ def show_deployment(console: Console, sample: Sample) -> None:
         wanted = (deployment or {}).get("spec", {}).get("replicas")
         return deployment if wanted == status.get("availableReplicas", 0) else None
 
+    console.print(f"Waiting until Deployment {sample.name} is available ...", style="dim")
     try:
         deployment = kubectl.wait_for(
             f"Deployment {sample.name} is available", available, _AVAILABLE_SECONDS
         )
     except TimedOut as error:
-        pods = kubectl.run("describe", "pods", "--namespace", sample.namespace)
-        events = pods.rpartition("Events:")[2].strip()
-        raise DemoError(f"{error.problem}; the Pod's events:\n{events}") from None
+        raise DemoError(
+            f"{error.problem}; the latest events of namespace {sample.namespace}:\n"
+            + _latest_events(sample.namespace),
+            cure=f"see what its Pods wait for: bin/kubectl describe pods -n {sample.namespace}",
+        ) from None
     image = deployment["spec"]["template"]["spec"]["containers"][0]["image"]
     ready = deployment["status"].get("availableReplicas", 0)
     wanted = deployment["spec"]["replicas"]
@@ -80,6 +83,12 @@ def show_conditions(console: Console, sample: Sample) -> None:
         keys = ("type", "status", "reason", "message")
         table.add_row(*(str(condition.get(key, "")) for key in keys))
     console.print(table)
+
+
+def _latest_events(namespace: str) -> str:
+    columns = "custom-columns=OBJECT:.involvedObject.name,REASON:.reason,MESSAGE:.message"
+    text = kubectl.run("get", "events", f"--namespace={namespace}", f"--output={columns}")
+    return "\n".join(text.splitlines()[-8:])
 
 
 def _fetch(url: str) -> str | None:

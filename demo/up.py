@@ -48,11 +48,11 @@ def _up(console: Console, *, local: bool) -> None:
     console.rule("Operator", align="left")
     ports = Ports.free()
     process = background.start(here.kubeconfig, here.image, ports)
-    record.save(dataclasses.replace(known, operator=process))
+    known = record.save(dataclasses.replace(known, operator=process))
     background.wait_until_ready(process, ports)
     console.print(f"Ready, as process {process.pid}; log: .demo/operator.log")
     console.rule("Sample resource", align="left")
-    sample = _apply_sample()
+    sample = _apply_sample(known)
     if not follow_run(console, record.LOG, str(sample), process, _RUN_SECONDS):
         result.show_conditions(console, sample)
         cure = "repair the task that is named above; the operator runs a saved role at once"
@@ -92,11 +92,16 @@ def _bring_crd(known: Record) -> Record:
     return known
 
 
-def _apply_sample() -> Sample:
-    applied = json.loads(
-        kubectl.run("apply", "--filename", str(SAMPLE), "--namespace=default", "--output=json")
-    )
-    return Sample(applied["metadata"]["namespace"], applied["metadata"]["name"])
+def _apply_sample(known: Record) -> Sample:
+    """Apply the sample resource; one of the same name that somebody else made is not touched."""
+    there = f"--filename={SAMPLE}", "--namespace=default"
+    exists = kubectl.get(*there) is not None
+    if exists and not known.sample_is_ours:
+        cure = "delete or rename it: bin/kubectl get nginxoperators"
+        raise DemoError("The cluster has a resource of the sample's name already", cure=cure)
+    record.save(dataclasses.replace(known, sample_is_ours=True))
+    metadata = json.loads(kubectl.run("apply", *there, "--output=json"))["metadata"]
+    return Sample(metadata["namespace"], metadata["name"])
 
 
 def _tell_what_next(console: Console, sample: Sample, ports: Ports, fetch: str) -> None:
