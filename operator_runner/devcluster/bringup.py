@@ -12,13 +12,26 @@ from pathlib import Path
 
 from rich.console import Console
 
-from operator_runner.devcluster import binaries, control_plane, files, ports, process, supervision
+from operator_runner.devcluster import (
+    binaries,
+    control_plane,
+    files,
+    host,
+    image_packing,
+    links,
+    node,
+    ports,
+    process,
+    supervision,
+)
 from operator_runner.devcluster.control_plane import LOOPBACK, Credentials, Endpoint
 from operator_runner.devcluster.errors import ClusterError
 from operator_runner.devcluster.health import Prober
 from operator_runner.devcluster.locations import Home
 from operator_runner.devcluster.state import State, save
 
+# The link's address is the cluster's own, so the usual port is free there.
+_PORT = 6443
 # Services get addresses even where no node routes them.
 _UNROUTED_SERVICES = ipaddress.IPv4Network("10.185.0.0/24")
 
@@ -43,17 +56,57 @@ class Plan:
 def start(plan: Plan) -> None:
     """Start a cluster of which nothing is there yet; return when it is ready."""
     begin = time.monotonic()
+    state = _start_full(plan) if plan.full else _start_control_plane(plan)
+    _finish(plan, state)
+    plan.say(f"The cluster {plan.name!r} is up after {time.monotonic() - begin:.1f} s")
+
+
+def _start_control_plane(plan: Plan) -> State:
+    home = plan.home
     programs = binaries.find(binaries.CONTROL_PLANE, plan.environment, plan.console)
-    _make_folders(plan.home)
-    plan.say("Starting etcd, kube-apiserver and kube-controller-manager")
+    _make_folders(home)
     port = ports.require(LOOPBACK, plan.port) if plan.port else ports.free(LOOPBACK, 1)[0]
+    plan.say("Starting etcd, kube-apiserver and kube-controller-manager")
     endpoint = Endpoint(LOOPBACK, port, _UNROUTED_SERVICES, node=None)
-    credentials = control_plane.issue(plan.home, endpoint, plan.name)
-    state = save(plan.home, State(process.boot(), endpoint.url, slot=None))
-    state = _start_api(plan, state, programs, endpoint, credentials)
-    manager = control_plane.controller_manager(programs, plan.home, credentials)
-    state = supervision.start(plan.home, state, manager)
-    _finish(plan, state, begin)
+    credentials = control_plane.issue(home, endpoint, plan.name)
+    state = save(home, State(process.boot(), endpoint.url, slot=None))
+    state, etcd_url = _start_etcd(home, state, programs, credentials)
+    state = _start_api(home, state, programs, endpoint, credentials, etcd_url)
+    supervision.wait_until_well(home, state, "kube-apiserver")
+    manager = control_plane.controller_manager(programs, home, credentials)
+    return supervision.start(home, state, manager)
+
+
+def _start_full(plan: Plan) -> State:
+    home = plan.home
+    host.require_root()
+    if installed := host.require_packages(install=plan.install_packages):
+        plan.say(f"Installed {', '.join(installed)}")
+    wanted = (*binaries.CONTROL_PLANE, *binaries.NODE)
+    programs = binaries.find(wanted, plan.environment, plan.console)
+    host.require_visible(home.path, programs)
+    pause, pause_archive = image_packing.packed(image_packing.PAUSE_SPEC, plan.environment)
+    _make_folders(home)
+    plan.say("Starting the node and the control plane")
+    subnets = links.create(home.token)
+    port = ports.require(subnets.host, plan.port or _PORT)
+    endpoint = Endpoint(subnets.host, port, subnets.services, subnets.node)
+    credentials = control_plane.issue(home, endpoint, plan.name)
+    state = State(process.boot(), endpoint.url, subnets.slot)
+    # What takes long runs while the next step is prepared.
+    state, config = node.create(home, state, subnets, pause.tag)
+    state, etcd_url = _start_etcd(home, state, programs, credentials)
+    state = _start_api(home, state, programs, endpoint, credentials, etcd_url)
+    node.load_pause(home, state, pause_archive)
+    supervision.wait_until_well(home, state, "kube-apiserver")
+    for part in (
+        control_plane.controller_manager(programs, home, credentials),
+        control_plane.scheduler(programs, home, credentials),
+    ):
+        state = supervision.start(home, state, part)
+    state = node.join(home, state, config, programs)
+    node.wait_until_schedulable(home, state)
+    return state
 
 
 def resume(plan: Plan, state: State) -> None:
@@ -73,32 +126,38 @@ def resume(plan: Plan, state: State) -> None:
     plan.say(f"The cluster {plan.name!r} is up")
 
 
+def _start_etcd(
+    home: Home, state: State, programs: Path, credentials: Credentials
+) -> tuple[State, str]:
+    etcd, url = control_plane.etcd(programs, home, credentials)
+    return supervision.start(home, state, etcd), url
+
+
 def _start_api(
-    plan: Plan, state: State, programs: Path, endpoint: Endpoint, credentials: Credentials
+    home: Home,
+    state: State,
+    programs: Path,
+    endpoint: Endpoint,
+    credentials: Credentials,
+    etcd_url: str,
 ) -> State:
-    etcd, etcd_url = control_plane.etcd(programs, plan.home, credentials)
-    state = supervision.start(plan.home, state, etcd)
-    supervision.wait_until_well(plan.home, state, etcd.name)
+    supervision.wait_until_well(home, state, "etcd")
+    _write_kubectl(home, programs)
     server = control_plane.api_server(programs, endpoint, credentials, etcd_url)
-    state = supervision.start(plan.home, state, server)
-    _write_kubectl(plan.home, programs)
-    supervision.wait_until_well(plan.home, state, server.name)
-    return state
+    return supervision.start(home, state, server)
 
 
-def _finish(plan: Plan, state: State, begin: float) -> None:
+def _finish(plan: Plan, state: State) -> None:
     prober = Prober(plan.home)
     account = f"{state.server}/api/v1/namespaces/default/serviceaccounts/default"
+
+    def accounted() -> bool:
+        return prober.object_at(account) is not None
+
     # The controller manager makes it; Pods are refused before.
-    supervision.wait_until(
-        plan.home,
-        state,
-        lambda: prober.object_at(account) is not None,
-        "the default service account",
-    )
+    supervision.wait_until(plan.home, state, accounted, "the default service account")
     supervision.wait_until_well(plan.home, state)
     save(plan.home, dataclasses.replace(state, ready=True))
-    plan.say(f"The cluster {plan.name!r} is up after {time.monotonic() - begin:.1f} s")
 
 
 def _make_folders(home: Home) -> None:

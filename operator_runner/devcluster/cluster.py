@@ -122,7 +122,7 @@ class Cluster:
         environment = process.child_environment(
             {"KUBECONFIG": str(self.kubeconfig), "PATH": path, "CONTAINERD_NAMESPACE": "k8s.io"}
         )
-        enter = () if state.slot is None else entering(self._node(), folder=os.getcwd())
+        enter = () if state.slot is None else entering(self._node(), folder=str(Path.cwd()))
         return [*enter, *command], environment
 
     def exec(self, command: Sequence[str], *, input_: str | None = None) -> str:

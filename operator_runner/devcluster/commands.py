@@ -16,6 +16,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from operator_runner.devcluster import image_packing
 from operator_runner.devcluster.cluster import Cluster
 from operator_runner.devcluster.errors import ClusterError
 
@@ -82,6 +83,15 @@ def load(name: str, archives: tuple[Path, ...]) -> None:
         for archive in archives:
             for image in Cluster(name).load(archive):
                 click.echo(image)
+
+
+@cluster.command()
+@click.argument("spec", type=click.Path(path_type=Path))
+@click.argument("archive", type=click.Path(path_type=Path))
+def pack(spec: Path, archive: Path) -> None:
+    """Make an image ARCHIVE from Debian packages and files, as the YAML file SPEC says."""
+    with _errors():
+        click.echo(image_packing.pack(spec, archive, os.environ).tag)
 
 
 @cluster.command(

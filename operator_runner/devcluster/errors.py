@@ -1,4 +1,4 @@
-"""What can go wrong with a local cluster. Every error names the cure, and the log where there is one.
+"""What can go wrong with a local cluster: every error names the cure, and the log if any.
 
 ClusterError
 ├── RootNeeded        a full cluster makes namespaces, links and cgroups

@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+import fcntl
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from ipaddress import IPv4Network
 from pathlib import Path
 
+from operator_runner.devcluster.namespaces import entering
+from operator_runner.devcluster.network import Subnets, free_slot
+from operator_runner.devcluster.state import Node
 from operator_runner.devcluster.tools import run
+
+_LOCK = Path("/run/lock/operator-runner-clusters")
+_INSIDE = "eth0"
 
 
 def name_of(token: str) -> str:
@@ -17,7 +28,60 @@ def exists(token: str) -> bool:
     return Path("/sys/class/net", name_of(token)).exists()
 
 
+def routed_networks() -> set[IPv4Network]:
+    """Return every network that this machine has an address in or a route to.
+
+    Default routes are left out: they are what more specific routes are for.
+    """
+    routes = json.loads(run("ip", "-4", "-json", "route", "show", "table", "all"))
+    destinations = {route["dst"] for route in routes} - {"default"}
+    return {IPv4Network(destination) for destination in destinations}
+
+
+def create(token: str) -> Subnets:
+    """Make the link with this machine's address and routes; return the subnets it serves.
+
+    The other end stays here, down, until `connect`. Of several users of this machine one at a
+    time chooses a slot; the routes tell the next one that it is taken.
+    """
+    outside, peer = name_of(token), _peer_of(token)
+    with _one_at_a_time():
+        subnets = Subnets(free_slot(routed_networks()))
+        run("ip", "link", "add", outside, "type", "veth", "peer", "name", peer)
+        address = f"{subnets.host}/{subnets.link.prefixlen}"
+        run("ip", "address", "add", address, "dev", outside)
+        run("ip", "link", "set", outside, "up")
+        for network in (subnets.pods, subnets.services):
+            # onlink: the route may stand before the other end is up.
+            via = ("via", subnets.node, "dev", outside, "onlink")
+            run("ip", "route", "add", str(network), *via)
+    return subnets
+
+
+def connect(token: str, node: Node, subnets: Subnets) -> None:
+    """Move the other end into the node, and give the node its address and default route."""
+    run("ip", "link", "set", _peer_of(token), "netns", str(node.init.pid), "name", _INSIDE)
+    inside = (*entering(node), "ip")
+    address = f"{subnets.node}/{subnets.link.prefixlen}"
+    run(*inside, "link", "set", "lo", "up")
+    run(*inside, "address", "add", address, "dev", _INSIDE)
+    run(*inside, "link", "set", _INSIDE, "up")
+    run(*inside, "route", "add", "default", "via", subnets.host)
+
+
 def remove(token: str) -> None:
     """Remove the link, and with it its routes."""
     if exists(token):
         run("ip", "link", "delete", name_of(token))
+
+
+def _peer_of(token: str) -> str:
+    return f"opn-{token}"
+
+
+@contextmanager
+def _one_at_a_time() -> Iterator[None]:
+    _LOCK.parent.mkdir(exist_ok=True)
+    with _LOCK.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

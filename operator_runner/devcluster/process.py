@@ -56,7 +56,7 @@ def start(command: Sequence[str], *, mark: Path, log: Path) -> Process:
     try:
         pid = os.posix_spawn(
             shutil.which(command[0], path=tools.search_path()) or command[0],
-            command,
+            list(command),
             environment,
             file_actions=[
                 (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
@@ -157,7 +157,7 @@ def _signal(process: Process, number: signal.Signals) -> None:
 
 
 def _pids() -> list[int]:
-    return [int(name) for name in os.listdir(_PROC) if name.isdigit()]
+    return [int(entry.name) for entry in _PROC.iterdir() if entry.name.isdigit()]
 
 
 def _stat(pid: int) -> _Stat | None:

@@ -1,0 +1,85 @@
+"""What this machine must have before a node can be started on it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from operator_runner.devcluster import tools
+from operator_runner.devcluster.errors import ClusterError, PackagesMissing, RootNeeded
+from operator_runner.devcluster.node_config import CNI_PROGRAMS
+
+# Each program the node needs, and the Debian package that brings it.
+_PACKAGE_OF = {
+    "containerd": "containerd",
+    "ctr": "containerd",
+    "containerd-shim-runc-v2": "containerd",
+    "runc": "runc",
+    "iptables": "iptables",
+    "iptables-restore": "iptables",
+    "ip": "iproute2",
+    "mount": "mount",
+    "nsenter": "util-linux",
+    "unshare": "util-linux",
+    str(CNI_PROGRAMS / "ptp"): "containernetworking-plugins",
+    str(CNI_PROGRAMS / "host-local"): "containernetworking-plugins",
+    str(CNI_PROGRAMS / "portmap"): "containernetworking-plugins",
+}
+# The node mounts its own folders over these, so the cluster's files must lie elsewhere.
+_HIDDEN = tuple(
+    Path(place)
+    for place in (
+        "/run",
+        "/proc",
+        "/var/log",
+        "/var/lib/cni",
+        "/var/lib/kubelet",
+        "/var/lib/containerd",
+    )
+)
+
+
+def require_root() -> None:
+    """Raise RootNeeded unless this process may make namespaces, links and cgroups."""
+    if os.geteuid() != 0:
+        raise RootNeeded(
+            "only root can start a cluster with a node",
+            cure="Use sudo; or --control-plane-only, which gives the API without Pods.",
+        )
+
+
+def require_visible(*folders: Path) -> None:
+    """Raise ClusterError if one of `folders` lies where the node sees its own files instead."""
+    for folder in folders:
+        for hidden in _HIDDEN:
+            if folder.resolve().is_relative_to(hidden):
+                raise ClusterError(
+                    f"the node cannot see {folder}, because it has a {hidden} of its own",
+                    cure="Point XDG_STATE_HOME, XDG_CACHE_HOME or KUBEBUILDER_ASSETS elsewhere.",
+                )
+
+
+def missing_packages() -> list[str]:
+    """Return the Debian packages that have to be installed, sorted."""
+    return sorted({package for name, package in _PACKAGE_OF.items() if not tools.found(name)})
+
+
+def require_packages(*, install: bool) -> list[str]:
+    """Return the packages that were installed now; raise PackagesMissing if not to `install`."""
+    missing = missing_packages()
+    if not missing:
+        return []
+    command = f"apt-get install --yes --no-install-recommends {' '.join(missing)}"
+    if not install or not tools.found("apt-get"):
+        raise PackagesMissing(
+            f"these packages are needed and not installed: {', '.join(missing)}",
+            cure=f"Run `apt-get update && {command}`, or `cluster up --install-packages`.",
+        )
+    tools.run("apt-get", "update", "--quiet")
+    tools.run("env", "DEBIAN_FRONTEND=noninteractive", *command.split())
+    if still := missing_packages():
+        raise PackagesMissing(
+            f"{', '.join(missing)} were installed, but programs of {', '.join(still)} are missing",
+            cure=f"See what `dpkg --listfiles {still[0]}` says.",
+        )
+    return missing

@@ -1,0 +1,105 @@
+"""Make images from Debian packages, without a registry and without being root."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from operator_runner.devcluster import files, image_archive, image_spec, tools
+from operator_runner.devcluster.errors import ClusterError, ImageError
+from operator_runner.devcluster.image_archive import Layer
+from operator_runner.devcluster.image_spec import ImageSpec
+from operator_runner.devcluster.locations import cache_folder
+
+# Part of the cache key: raise it when the same specification gives another archive.
+_FORMAT = 1
+PAUSE_SPEC = Path(__file__).with_name("pause-image.yaml")
+
+
+def pack(source: Path, target: Path, environment: Mapping[str, str]) -> ImageSpec:
+    """Write the image that the file `source` describes to `target`; return what it describes.
+
+    An unchanged specification is served from the cache. Delete the cache folder's `images` to
+    get newer packages of Debian.
+    """
+    spec, cached = packed(source, environment)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    files.write(target, cached.read_bytes(), mode=0o644)
+    return spec
+
+
+def packed(source: Path, environment: Mapping[str, str]) -> tuple[ImageSpec, Path]:
+    """Return the image that `source` describes, and its archive in the cache."""
+    try:
+        text = source.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ImageError(f"{source} cannot be read: {error}") from error
+    spec = image_spec.parse(text, str(source))
+    folder = files.private_folder(cache_folder(environment) / "images")
+    debian = _command("dpkg", "--print-architecture").strip()
+    key = hashlib.sha256(f"{_FORMAT}\n{debian}\n{text}".encode()).hexdigest()[:16]
+    cached = folder / f"{key}.tar"
+    if not cached.exists():
+        _build(spec, debian, cached)
+    return spec, cached
+
+
+def _build(spec: ImageSpec, debian: str, target: Path) -> None:
+    layer = Layer()
+    labels = {"architecture": image_archive.architecture(debian)}
+    with tempfile.TemporaryDirectory() as folder:
+        for archive in _download(spec, Path(folder)):
+            fields = ("Package", "Version")
+            shown = _command("dpkg-deb", "--field", str(archive), *fields)
+            values = [line.partition(": ")[2] for line in shown.splitlines()]
+            labels[f"debian.{values[0]}"] = values[1]
+            layer.add_package(_tar_of(archive))
+    for extra in spec.extras:
+        layer.add(extra)
+    image_archive.write(spec, layer, labels, target)
+
+
+def _download(spec: ImageSpec, folder: Path) -> list[Path]:
+    """Download the packages of `spec` into `folder`; return them in the order of the list."""
+    found = []
+    for number, alternatives in enumerate(spec.packages):
+        place = folder / str(number)
+        place.mkdir()
+        name = _known(alternatives)
+        # Root, too, may download: the folder is open to nobody else.
+        _command("apt-get", "-o", "APT::Sandbox::User=root", "download", name, folder=place)
+        found += list(place.glob("*.deb"))
+    return found
+
+
+def _known(alternatives: tuple[str, ...]) -> str:
+    for name in alternatives:
+        if "Candidate: (none)" not in (shown := _command("apt-cache", "policy", name)) and shown:
+            return name
+    raise ImageError(
+        f"Debian has no package {' or '.join(alternatives)}",
+        cure="Run `apt-get update` (as root); the list of packages may be missing or old.",
+    )
+
+
+def _command(*command: str, folder: Path | None = None) -> str:
+    try:
+        return tools.run(*command, folder=folder)
+    except ClusterError as error:
+        raise ImageError(
+            f"packing failed: {error.problem}",
+            cure="Images are packed from Debian packages: this needs Debian or Ubuntu, "
+            "`apt-get update`, and a reachable package source.",
+        ) from error
+
+
+def _tar_of(archive: Path) -> bytes:
+    done = subprocess.run(
+        ["dpkg-deb", "--fsys-tarfile", str(archive)], capture_output=True, check=False
+    )
+    if done.returncode:
+        raise ImageError(f"{archive.name} cannot be unpacked: {done.stderr.decode()}")
+    return done.stdout

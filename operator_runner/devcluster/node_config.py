@@ -1,0 +1,137 @@
+"""The configuration files and command lines of the node's programs. Pure."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from operator_runner.devcluster import cgroups
+from operator_runner.devcluster.control_plane import NODE_NAME
+from operator_runner.devcluster.locations import Home
+from operator_runner.devcluster.network import Subnets
+from operator_runner.devcluster.state import Part
+
+CONTAINERD_SOCKET = "/run/containerd/containerd.sock"
+CNI_PROGRAMS = Path("/usr/lib/cni")
+_HEALTH = {"kubelet": 10248, "kube-proxy": 10256}
+
+
+@dataclass(frozen=True, slots=True)
+class NodeConfig:
+    """The files that the node's programs read: path and content."""
+
+    home: Home
+    subnets: Subnets
+    snapshotter: str
+    """`overlayfs`, or `native` where the file system below cannot carry overlays."""
+    pause_image: str
+
+    def files(self) -> dict[Path, str]:
+        """Return the content of every file by its path."""
+        return {
+            self.home.node / "containerd.toml": self._containerd(),
+            self.home.node / "cni" / "10-pods.conflist": json.dumps(self._cni(), indent=1),
+            self.home.node / "kubelet.json": json.dumps(self._kubelet(), indent=1),
+        }
+
+    def _containerd(self) -> str:
+        return f"""version = 2
+[grpc]
+  address = "{CONTAINERD_SOCKET}"
+[plugins."io.containerd.grpc.v1.cri"]
+  sandbox_image = "{self.pause_image}"
+  # Without CAP_SYS_RESOURCE no process may get a lower oom_score_adj than containerd's own.
+  restrict_oom_score_adj = true
+  # As the newer releases have it: port 80 needs no privilege inside of a Pod.
+  enable_unprivileged_ports = true
+  enable_unprivileged_icmp = true
+  [plugins."io.containerd.grpc.v1.cri".containerd]
+    snapshotter = "{self.snapshotter}"
+  [plugins."io.containerd.grpc.v1.cri".cni]
+    bin_dir = "{CNI_PROGRAMS}"
+    conf_dir = {json.dumps(str(self.home.node / "cni"))}
+"""
+
+    def _cni(self) -> dict[str, object]:
+        # ptp routes each Pod by a link of its own. On a bridge, traffic from Pod to Pod through a
+        # Service passes the firewall rules of the node only with the module br_netfilter, which
+        # would have to be loaded into this machine's kernel.
+        ipam = {
+            "type": "host-local",
+            "ranges": [[{"subnet": str(self.subnets.pods)}]],
+            "routes": [{"dst": "0.0.0.0/0"}],
+        }
+        plugins = [
+            {"type": "ptp", "ipam": ipam},
+            {"type": "portmap", "capabilities": {"portMappings": True}},
+        ]
+        return {"cniVersion": "1.0.0", "name": "pods", "plugins": plugins}
+
+    def _kubelet(self) -> dict[str, object]:
+        pki = self.home.pki
+        return {
+            "apiVersion": "kubelet.config.k8s.io/v1beta1",
+            "kind": "KubeletConfiguration",
+            "address": self.subnets.node,
+            "healthzBindAddress": self.subnets.node,
+            "healthzPort": _HEALTH["kubelet"],
+            "authentication": {
+                "anonymous": {"enabled": False},
+                "x509": {"clientCAFile": str(pki / "ca.crt")},
+            },
+            "tlsCertFile": str(pki / "kubelet-serving.crt"),
+            "tlsPrivateKeyFile": str(pki / "kubelet-serving.key"),
+            "cgroupDriver": "cgroupfs",
+            "cgroupRoot": f"/{cgroups.name_of(self.home.token)}",
+            "failCgroupV1": False,
+            "failSwapOn": False,
+            "containerRuntimeEndpoint": f"unix://{CONTAINERD_SOCKET}",
+            # A disk that is nearly full is this machine's matter: no Pod is evicted for it.
+            "evictionHard": {"memory.available": "100Mi"},
+            # Loaded images could not be pulled again, so they are never collected.
+            "imageGCHighThresholdPercent": 100,
+            "resolvConf": "",
+            "clusterDNS": [self.subnets.dns],
+            "clusterDomain": "cluster.local",
+        }
+
+
+def containerd(config: NodeConfig, init_pid: int) -> Part:
+    """Return containerd; its socket is reached through the node's root directory."""
+    command = ("containerd", f"--config={config.home.node / 'containerd.toml'}")
+    socket = f"unix:/proc/{init_pid}/root{CONTAINERD_SOCKET}"
+    return Part("containerd", command, socket, in_node=True)
+
+
+def kubelet(config: NodeConfig, programs: Path) -> Part:
+    """Return the kubelet."""
+    command = (
+        str(programs / "kubelet"),
+        f"--config={config.home.node / 'kubelet.json'}",
+        f"--kubeconfig={config.home.pki / 'kubelet.kubeconfig'}",
+        f"--hostname-override={NODE_NAME}",
+        f"--node-ip={config.subnets.node}",
+    )
+    return Part("kubelet", command, _health_url(config, "kubelet"), in_node=True)
+
+
+def kube_proxy(config: NodeConfig, programs: Path) -> Part:
+    """Return kube-proxy, which leaves the machine-wide limits of connection tracking alone."""
+    address = f"{config.subnets.node}:{_HEALTH['kube-proxy']}"
+    command = (
+        str(programs / "kube-proxy"),
+        f"--kubeconfig={config.home.pki / 'kube-proxy.kubeconfig'}",
+        f"--hostname-override={NODE_NAME}",
+        "--proxy-mode=iptables",
+        f"--cluster-cidr={config.subnets.pods}",
+        f"--healthz-bind-address={address}",
+        "--conntrack-max-per-core=0",
+        "--conntrack-tcp-timeout-established=0",
+        "--conntrack-tcp-timeout-close-wait=0",
+    )
+    return Part("kube-proxy", command, _health_url(config, "kube-proxy"), in_node=True)
+
+
+def _health_url(config: NodeConfig, part: str) -> str:
+    return f"http://{config.subnets.node}:{_HEALTH[part]}/healthz"
