@@ -50,11 +50,15 @@ def add_owner(kind: str, body: bytes, claim: Callable[[Json], Claim]) -> bytes:
     if kind == PROTOBUF:
         return _add_to_protobuf(body, claim)
     content = _decode(kind, body)
-    if not isinstance(content, dict) or not isinstance(content.get("metadata", {}), dict):
+    if not isinstance(content, dict) or not (wanted := claim(content)):
         return body
-    wanted = claim(content)
-    # JSON is YAML too, so the Content-Type stays true.
-    return _encode(content, wanted, body) if wanted else body
+    try:
+        _add(content, wanted)
+        # JSON is YAML too, so the Content-Type stays true.
+        return json.dumps(content, ensure_ascii=False).encode(errors="surrogatepass")
+    except (TypeError, ValueError):
+        # Metadata of a wrong shape; or a YAML set, binary or loop, which JSON cannot hold.
+        return body
 
 
 def is_dry_run(kind: str, body: bytes) -> bool:
@@ -91,14 +95,9 @@ def _decode(kind: str, body: bytes) -> Any:
         return None
 
 
-def _encode(content: Json, claim: Claim, body: bytes) -> bytes:
-    metadata = content.setdefault("metadata", {})
+def _add(content: Json, claim: Claim) -> None:
+    metadata = content["metadata"] = {**(content.get("metadata") or {})}
     if claim.reference:
         metadata["ownerReferences"] = [*(metadata.get("ownerReferences") or []), claim.reference]
     if claim.annotations:
         metadata["annotations"] = {**(metadata.get("annotations") or {}), **claim.annotations}
-    try:
-        return json.dumps(content, ensure_ascii=False).encode(errors="surrogatepass")
-    except (TypeError, ValueError):
-        # A YAML set, binary or loop: nothing that JSON can hold.
-        return body
