@@ -55,9 +55,12 @@ def parse(source: Expanded, report: Report) -> Item | None:
             report.warning(Place(1), "only the first YAML document is read; put all watches there")
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        line = source.source_line(mark.line) if mark else 1
+        number = mark.line if mark else 0
         text = ", ".join(filter(None, (error.context, error.problem)))
-        report.problem(Place(line), f"no valid YAML: {text}; see the line above too")
+        cure = "see the line above too"
+        if unset := _UNSET.findall("".join(source.text.splitlines()[number : number + 1])):
+            cure = f"set {', '.join(unset)} in the environment"
+        report.problem(Place(source.source_line(number)), f"no valid YAML: {text}; {cure}")
         return None
     except yaml.YAMLError as error:
         report.problem(Place(1), f"no valid YAML: {error}; write it as UTF-8 text")

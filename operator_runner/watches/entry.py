@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import timedelta
 from pathlib import Path
 
 from operator_runner.model import GVK, Finalizer, LabelSelector, Playbook, Watch
 from operator_runner.watches import expressions
 from operator_runner.watches.document import Item
-from operator_runner.watches.fields import Fields
+from operator_runner.watches.fields import Fields, maps
 from operator_runner.watches.lookup import Lookup, has_tasks
 from operator_runner.watches.report import Place, Report
 from operator_runner.watches.selector import is_qualified_name, read_selector
@@ -47,9 +47,11 @@ class EntryReader:
         self._lookup = lookup
         self._seen: dict[GVK, Place] = {}
 
-    def read(self, item: Item) -> Watch:
-        """Return the watch; it is of no use where a problem was reported."""
-        fields = Fields(item, self._report, _KEYS)
+    def read(self, items: Iterable[Item]) -> tuple[Watch, ...]:
+        """Return the watches; they are of no use where a problem was reported."""
+        return tuple(self._read(fields) for fields in maps(items, self._report, _KEYS))
+
+    def _read(self, fields: Fields) -> Watch:
         selector = fields.fields("selector", ("matchLabels", "matchExpressions"))
         return Watch(
             gvk=self._gvk(fields),
@@ -77,12 +79,14 @@ class EntryReader:
         gvk = _read_gvk(fields)
         for name, value in (("version", gvk.version), ("kind", gvk.kind)):
             if not value:
-                fields.problem(name, f"invalid GVK: {gvk}: {name} must not be empty; add `{name}:`")
+                wrong = f"invalid GVK: {_go_text(gvk)}: {name} must not be empty"
+                fields.problem(name, f"{wrong}; add `{name}:`")
                 return gvk
         if gvk in self._seen:
             line = self._seen[gvk].line
             fields.problem(
-                "kind", f"duplicate GVK: {gvk}; line {line} has it already, remove one of the two"
+                "kind",
+                f"duplicate GVK: {_go_text(gvk)}; line {line} has it already, remove one of them",
             )
         self._seen.setdefault(gvk, fields.where("kind"))
         return gvk
@@ -134,6 +138,11 @@ class EntryReader:
 
 def _read_gvk(fields: Fields) -> GVK:
     return GVK(fields.text("group"), fields.text("version"), fields.text("kind"))
+
+
+def _go_text(gvk: GVK) -> str:
+    # As in ansible-operator's messages, the slash stays even if the group is empty.
+    return f"{gvk.group}/{gvk.version}, Kind={gvk.kind}"
 
 
 def _blacklist(fields: Fields) -> frozenset[GVK]:

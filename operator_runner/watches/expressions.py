@@ -12,6 +12,7 @@ from jmespath import exceptions, functions
 from operator_runner.model import Json
 
 _FUNCTIONS = functions.Functions.FUNCTION_TABLE
+_ENDS_EARLY = "the expression ends too early"
 
 
 def check(expression: str) -> None:
@@ -24,13 +25,12 @@ def check(expression: str) -> None:
     except exceptions.EmptyExpressionError:
         raise ValueError("the expression is empty") from None
     except exceptions.IncompleteExpressionError:
-        raise ValueError(f"position {len(expression)}: the expression ends too early") from None
+        raise ValueError(f"position {len(expression)}: {_ENDS_EARLY}") from None
     except exceptions.LexerError as error:
         raise ValueError(f"position {error.lex_position}: {error.message}") from None
     except exceptions.ParseError as error:
-        raise ValueError(
-            f"position {error.lex_position}: unexpected {error.token_value!r}"
-        ) from None
+        token = f"unexpected {error.token_value!r}" if error.token_value else _ENDS_EARLY
+        raise ValueError(f"position {error.lex_position}: {token}") from None
     for call in _calls(parsed):
         _check_call(call["value"], len(call["children"]))
 

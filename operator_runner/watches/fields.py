@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -18,22 +18,27 @@ from operator_runner.watches.document import Item
 from operator_runner.watches.report import Place, Report
 
 
+def maps(items: Iterable[Item], report: Report, known: Sequence[str]) -> Iterator[Fields]:
+    """Yield the keys of each item that is a map, or null for an empty one; others are reported."""
+    for item in items:
+        if item.value is None or isinstance(item.value, Mapping):
+            yield Fields(item.value or {}, item.place, report, known)
+        else:
+            report.problem(item.place, _refusal(item, "a map of keys and values"))
+
+
 class Fields:
     """Read access to one map of the file."""
 
-    def __init__(self, item: Item, report: Report, known: Sequence[str]) -> None:
-        """Take the map; keys that are not among `known` become warnings.
-
-        A null is an empty map, anything else that is no map a problem.
-        """
-        self.place = item.place
+    def __init__(
+        self, items: Mapping[str, Item], place: Place, report: Report, known: Sequence[str]
+    ) -> None:
+        """Take a map and its place; keys that are not among `known` become warnings."""
+        self.place = place
         self.report = report
         self._items: dict[str, Item] = {}
-        if item.value is not None and not isinstance(item.value, Mapping):
-            self._refuse(item, "a map of keys and values")
-            return
         names = {name.lower(): name for name in known}
-        for key, child in (item.value or {}).items():
+        for key, child in items.items():
             name = names.get(key.lower())
             if name is None:
                 report.warning(child.place, _unknown(key, names))
@@ -126,9 +131,9 @@ class Fields:
         return mapping
 
     def fields(self, name: str, known: Sequence[str]) -> Fields | None:
-        """Return the map under a key; None if absent."""
+        """Return the map under a key; None if absent, or no map."""
         item = self.item(name)
-        return None if item is None else Fields(item, self.report, known)
+        return None if item is None else next(maps((item,), self.report, known), None)
 
     def items(self, name: str) -> tuple[Item, ...]:
         """Return the entries of a list."""
@@ -142,7 +147,7 @@ class Fields:
 
     def each(self, name: str, known: Sequence[str]) -> Iterator[Fields]:
         """Return the maps in a list."""
-        return (Fields(item, self.report, known) for item in self.items(name))
+        return maps(self.items(name), self.report, known)
 
     def _text(self, item: Item) -> str:
         value = item.value
@@ -154,7 +159,11 @@ class Fields:
         return value if isinstance(value, str) else json.dumps(value)
 
     def _refuse(self, item: Item, wanted: str) -> None:
-        self.report.problem(item.place, f"{_kind(item.value)} stands here; write {wanted}")
+        self.report.problem(item.place, _refusal(item, wanted))
+
+
+def _refusal(item: Item, wanted: str) -> str:
+    return f"{_kind(item.value)} stands here; write {wanted}"
 
 
 def _kind(value: Any) -> str:

@@ -38,7 +38,7 @@ def load(
     watches: tuple[Watch, ...] = ()
     match root.value if root is not None else None:
         case tuple() as items:
-            watches = tuple(reader.read(item) for item in items)
+            watches = reader.read(items)
         case None if not report.problems:
             report.warning(Place(1), "there is nothing to watch; add an entry for each kind")
         case None:
