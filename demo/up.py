@@ -45,6 +45,7 @@ def _up(console: Console, *, local: bool) -> None:
     known = _end_former_operator(Record(local=local))
     here = target.local(console) if local else target.current(console)
     known = _bring_crd(known)
+    _refuse_strangers(known)
     console.rule("Operator", align="left")
     ports = Ports.free()
     process = background.start(here.kubeconfig, here.image, ports)
@@ -92,15 +93,22 @@ def _bring_crd(known: Record) -> Record:
     return known
 
 
+def _refuse_strangers(known: Record) -> None:
+    """Stop where the user's cluster has such resources already: the operator would change them."""
+    if known.local or known.sample_is_ours:
+        return
+    there = kubectl.run("get", "nginxoperators", "--all-namespaces", "--output=name").split()
+    if there:
+        raise DemoError(
+            f"Your cluster has resources of this kind already: {', '.join(there)}",
+            cure="delete them, or take another cluster; the demo's operator would work on them",
+        )
+
+
 def _apply_sample(known: Record) -> Sample:
-    """Apply the sample resource; one of the same name that somebody else made is not touched."""
-    there = f"--filename={SAMPLE}", "--namespace=default"
-    exists = kubectl.get(*there) is not None
-    if exists and not known.sample_is_ours:
-        cure = "delete or rename it: bin/kubectl get nginxoperators"
-        raise DemoError("The cluster has a resource of the sample's name already", cure=cure)
     record.save(dataclasses.replace(known, sample_is_ours=True))
-    metadata = json.loads(kubectl.run("apply", *there, "--output=json"))["metadata"]
+    applied = kubectl.run("apply", f"--filename={SAMPLE}", "--namespace=default", "--output=json")
+    metadata = json.loads(applied)["metadata"]
     return Sample(metadata["namespace"], metadata["name"])
 
 
