@@ -67,7 +67,8 @@ def settings_from(options: Options, environ: Environ, watches: Sequence[Watch]) 
     if problems:
         raise ConfigError(*problems)
     kinds = [watch.gvk for watch in watches]
-    metrics = options["metrics_bind_address"] or options["metrics_addr"] or ":8443"
+    given = (options["metrics_bind_address"], options["metrics_addr"])
+    metrics = next((text for text in given if text is not None), ":8443")
     grace = options["graceful_shutdown_timeout"]
     return Settings(
         watches_file=options["watches_file"],
