@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from operator_runner.devcluster.cluster import Cluster
 from operator_runner.devcluster.errors import ClusterError
+from operator_runner.devcluster.image_packing import pack
 from operator_runner.devcluster.supervision import PartStatus
 
-__all__ = ["Cluster", "ClusterError", "PartStatus"]
+__all__ = ["Cluster", "ClusterError", "PartStatus", "pack"]

@@ -24,7 +24,7 @@ from operator_runner.devcluster import (
     process,
     supervision,
 )
-from operator_runner.devcluster.control_plane import LOOPBACK, Credentials, Endpoint
+from operator_runner.devcluster.control_plane import LOOPBACK, ControlPlane, Endpoint
 from operator_runner.devcluster.errors import ClusterError
 from operator_runner.devcluster.health import Prober
 from operator_runner.devcluster.locations import Home
@@ -68,13 +68,11 @@ def _start_control_plane(plan: Plan) -> State:
     port = ports.require(LOOPBACK, plan.port) if plan.port else ports.free(LOOPBACK, 1)[0]
     plan.say("Starting etcd, kube-apiserver and kube-controller-manager")
     endpoint = Endpoint(LOOPBACK, port, _UNROUTED_SERVICES, node=None)
-    credentials = control_plane.issue(home, endpoint, plan.name)
+    control = control_plane.prepare(programs, home, endpoint, plan.name)
     state = save(home, State(process.boot(), endpoint.url, slot=None))
-    state, etcd_url = _start_etcd(home, state, programs, credentials)
-    state = _start_api(home, state, programs, endpoint, credentials, etcd_url)
+    state = _start_api(state, control)
     supervision.wait_until_well(home, state, "kube-apiserver")
-    manager = control_plane.controller_manager(programs, home, credentials)
-    return supervision.start(home, state, manager)
+    return supervision.start(home, state, control.controller_manager())
 
 
 def _start_full(plan: Plan) -> State:
@@ -91,18 +89,14 @@ def _start_full(plan: Plan) -> State:
     subnets = links.create(home.token)
     port = ports.require(subnets.host, plan.port or _PORT)
     endpoint = Endpoint(subnets.host, port, subnets.services, subnets.node)
-    credentials = control_plane.issue(home, endpoint, plan.name)
+    control = control_plane.prepare(programs, home, endpoint, plan.name)
     state = State(process.boot(), endpoint.url, subnets.slot)
-    # What takes long runs while the next step is prepared.
+    # What takes long starts first, and runs while the next step is prepared.
     state, config = node.create(home, state, subnets, pause.tag)
-    state, etcd_url = _start_etcd(home, state, programs, credentials)
-    state = _start_api(home, state, programs, endpoint, credentials, etcd_url)
+    state = _start_api(state, control)
     node.load_pause(home, state, pause_archive)
     supervision.wait_until_well(home, state, "kube-apiserver")
-    for part in (
-        control_plane.controller_manager(programs, home, credentials),
-        control_plane.scheduler(programs, home, credentials),
-    ):
+    for part in (control.controller_manager(), control.scheduler()):
         state = supervision.start(home, state, part)
     state = node.join(home, state, config, programs)
     node.wait_until_schedulable(home, state)
@@ -126,25 +120,11 @@ def resume(plan: Plan, state: State) -> None:
     plan.say(f"The cluster {plan.name!r} is up")
 
 
-def _start_etcd(
-    home: Home, state: State, programs: Path, credentials: Credentials
-) -> tuple[State, str]:
-    etcd, url = control_plane.etcd(programs, home, credentials)
-    return supervision.start(home, state, etcd), url
-
-
-def _start_api(
-    home: Home,
-    state: State,
-    programs: Path,
-    endpoint: Endpoint,
-    credentials: Credentials,
-    etcd_url: str,
-) -> State:
-    supervision.wait_until_well(home, state, "etcd")
-    _write_kubectl(home, programs)
-    server = control_plane.api_server(programs, endpoint, credentials, etcd_url)
-    return supervision.start(home, state, server)
+def _start_api(state: State, control: ControlPlane) -> State:
+    state = supervision.start(control.home, state, control.etcd())
+    supervision.wait_until_well(control.home, state, "etcd")
+    _write_kubectl(control.home, control.programs)
+    return supervision.start(control.home, state, control.api_server())
 
 
 def _finish(plan: Plan, state: State) -> None:

@@ -5,7 +5,7 @@ All of them live as long as the cluster: every start makes new ones.
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import ipaddress
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,9 +18,9 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from operator_runner.devcluster import files
 
-_LIFE = datetime.timedelta(days=3650)
+_LIFE = dt.timedelta(days=3650)
 # Clocks of virtual machines step back now and then.
-_EARLY = datetime.timedelta(hours=1)
+_EARLY = dt.timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ def signing_key(path: Path) -> Path:
 def _unsigned(
     subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey
 ) -> x509.CertificateBuilder:
-    now = datetime.datetime.now(datetime.UTC)
+    now = dt.datetime.now(dt.UTC)
     return (
         x509.CertificateBuilder()
         .subject_name(subject)

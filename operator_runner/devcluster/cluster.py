@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 from rich.console import Console
 
@@ -101,7 +102,7 @@ class Cluster:
         with self._locked():
             cleanup.clean(self._home)
             cleanup.remove(self._home)
-        self._lock_file.unlink(missing_ok=True)
+            self._lock_file.unlink(missing_ok=True)
 
     def status(self) -> tuple[PartStatus, ...]:
         """Ask every part how it is; raise NotRunning if there is no cluster."""
@@ -209,6 +210,14 @@ class Cluster:
     def _locked(self) -> Iterator[None]:
         """Hold off other commands that change this cluster."""
         files.private_folder(self._home.path.parent)
-        with self._lock_file.open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            yield
+        while True:
+            with self._lock_file.open("w") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                if not _is_file_at(self._lock_file, lock):
+                    continue  # `down` has removed it while this command waited
+                yield
+                return
+
+
+def _is_file_at(path: Path, stream: IO[str]) -> bool:
+    return path.exists() and os.path.samestat(path.stat(), os.fstat(stream.fileno()))

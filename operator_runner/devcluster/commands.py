@@ -91,7 +91,7 @@ def load(name: str, archives: tuple[Path, ...]) -> None:
 def pack(spec: Path, archive: Path) -> None:
     """Make an image ARCHIVE from Debian packages and files, as the YAML file SPEC says."""
     with _errors():
-        click.echo(image_packing.pack(spec, archive, os.environ).tag)
+        click.echo(image_packing.pack(spec, archive).tag)
 
 
 @cluster.command(

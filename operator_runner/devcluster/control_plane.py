@@ -94,105 +94,119 @@ def issue(home: Home, endpoint: Endpoint, cluster: str) -> Credentials:
     return credentials
 
 
-def etcd(programs: Path, home: Home, credentials: Credentials) -> tuple[Part, str]:
-    """Return etcd, and the URL at which the API server finds it."""
-    client, peer, metrics = (f"{LOOPBACK}:{port}" for port in ports.free(LOOPBACK, 3))
-    own, trusted = credentials.etcd, credentials.etcd_authority.certificate
-    command = (
-        str(programs / "etcd"),
-        f"--data-dir={home.etcd}",
-        "--name=default",
-        f"--listen-client-urls=https://{client}",
-        f"--advertise-client-urls=https://{client}",
-        f"--listen-peer-urls=https://{peer}",
-        f"--initial-advertise-peer-urls=https://{peer}",
-        f"--initial-cluster=default=https://{peer}",
-        f"--listen-metrics-urls=http://{metrics}",
-        "--client-cert-auth",
-        f"--trusted-ca-file={trusted}",
-        f"--cert-file={own.certificate}",
-        f"--key-file={own.key}",
-        "--peer-client-cert-auth",
-        f"--peer-trusted-ca-file={trusted}",
-        f"--peer-cert-file={own.certificate}",
-        f"--peer-key-file={own.key}",
-        # The data need not survive a power failure: `cluster up` starts afresh then.
-        "--unsafe-no-fsync",
-        "--log-level=warn",
-    )
-    # /readyz instead of /health: it does not depend on a write of the moment.
-    return Part("etcd", command, f"http://{metrics}/readyz"), f"https://{client}"
+@dataclass(frozen=True, slots=True)
+class ControlPlane:
+    """The programs of one cluster's control plane."""
+
+    programs: Path
+    """Folder of the Kubernetes programs and etcd."""
+    home: Home
+    endpoint: Endpoint
+    credentials: Credentials
+    etcd_ports: tuple[int, int, int]
+    """Loopback ports for clients, peers and health checks."""
+
+    def etcd(self) -> Part:
+        """Return etcd."""
+        client, peer, metrics = (f"{LOOPBACK}:{port}" for port in self.etcd_ports)
+        own = self.credentials.etcd
+        trusted = self.credentials.etcd_authority.certificate
+        command = (
+            str(self.programs / "etcd"),
+            f"--data-dir={self.home.etcd}",
+            "--name=default",
+            f"--listen-client-urls=https://{client}",
+            f"--advertise-client-urls=https://{client}",
+            f"--listen-peer-urls=https://{peer}",
+            f"--initial-advertise-peer-urls=https://{peer}",
+            f"--initial-cluster=default=https://{peer}",
+            f"--listen-metrics-urls=http://{metrics}",
+            "--client-cert-auth",
+            f"--trusted-ca-file={trusted}",
+            f"--cert-file={own.certificate}",
+            f"--key-file={own.key}",
+            "--peer-client-cert-auth",
+            f"--peer-trusted-ca-file={trusted}",
+            f"--peer-cert-file={own.certificate}",
+            f"--peer-key-file={own.key}",
+            # The data need not survive a power failure: `cluster up` starts afresh then.
+            "--unsafe-no-fsync",
+            "--log-level=warn",
+        )
+        # /readyz instead of /health: it does not depend on a write of the moment.
+        return Part("etcd", command, f"http://{metrics}/readyz")
+
+    def api_server(self) -> Part:
+        """Return the API server."""
+        endpoint, credentials = self.endpoint, self.credentials
+        serving, kubelet = credentials.api_server, credentials.to_kubelet
+        command = [
+            str(self.programs / "kube-apiserver"),
+            f"--etcd-servers=https://{LOOPBACK}:{self.etcd_ports[0]}",
+            f"--etcd-cafile={credentials.etcd_authority.certificate}",
+            f"--etcd-certfile={credentials.etcd.certificate}",
+            f"--etcd-keyfile={credentials.etcd.key}",
+            f"--bind-address={endpoint.address}",
+            f"--advertise-address={endpoint.address}",
+            f"--secure-port={endpoint.port}",
+            f"--service-cluster-ip-range={endpoint.services}",
+            f"--client-ca-file={credentials.authority.certificate}",
+            f"--tls-cert-file={serving.certificate}",
+            f"--tls-private-key-file={serving.key}",
+            "--authorization-mode=Node,RBAC",
+            "--enable-admission-plugins=NodeRestriction",
+            f"--service-account-key-file={credentials.token_key}",
+            f"--service-account-signing-key-file={credentials.token_key}",
+            "--service-account-issuer=https://kubernetes.default.svc.cluster.local",
+            f"--kubelet-client-certificate={kubelet.certificate}",
+            f"--kubelet-client-key={kubelet.key}",
+            f"--kubelet-certificate-authority={credentials.authority.certificate}",
+            "--kubelet-preferred-address-types=InternalIP",
+            "--allow-privileged=true",
+            "--profiling=false",
+        ]
+        if endpoint.node is None:
+            # Endpoints must not be loopback addresses, and without Pods nobody asks for them.
+            command.append("--endpoint-reconciler-type=none")
+        return Part("kube-apiserver", tuple(command), f"{endpoint.url}/readyz")
+
+    def controller_manager(self) -> Part:
+        """Return the controller manager, with each controller under its own service account."""
+        authority = self.credentials.authority
+        return self._controller(
+            "kube-controller-manager",
+            "--use-service-account-credentials=true",
+            f"--service-account-private-key-file={self.credentials.token_key}",
+            f"--root-ca-file={authority.certificate}",
+            f"--cluster-signing-cert-file={authority.certificate}",
+            f"--cluster-signing-key-file={authority.key}",
+        )
+
+    def scheduler(self) -> Part:
+        """Return the scheduler."""
+        return self._controller("kube-scheduler")
+
+    def _controller(self, name: str, *own: str) -> Part:
+        config = self.home.pki / f"{name}.kubeconfig"
+        [port] = ports.free(LOOPBACK, 1)
+        command = (
+            str(self.programs / name),
+            f"--kubeconfig={config}",
+            f"--authentication-kubeconfig={config}",
+            f"--authorization-kubeconfig={config}",
+            f"--bind-address={LOOPBACK}",
+            f"--secure-port={port}",
+            f"--tls-cert-file={self.credentials.loopback.certificate}",
+            f"--tls-private-key-file={self.credentials.loopback.key}",
+            # One of each: an election would only delay the start.
+            "--leader-elect=false",
+            *own,
+        )
+        return Part(name, command, f"https://{LOOPBACK}:{port}/healthz")
 
 
-def api_server(programs: Path, endpoint: Endpoint, credentials: Credentials, etcd_url: str) -> Part:
-    """Return the API server."""
-    serving, kubelet = credentials.api_server, credentials.to_kubelet
-    command = [
-        str(programs / "kube-apiserver"),
-        f"--etcd-servers={etcd_url}",
-        f"--etcd-cafile={credentials.etcd_authority.certificate}",
-        f"--etcd-certfile={credentials.etcd.certificate}",
-        f"--etcd-keyfile={credentials.etcd.key}",
-        f"--bind-address={endpoint.address}",
-        f"--advertise-address={endpoint.address}",
-        f"--secure-port={endpoint.port}",
-        f"--service-cluster-ip-range={endpoint.services}",
-        f"--client-ca-file={credentials.authority.certificate}",
-        f"--tls-cert-file={serving.certificate}",
-        f"--tls-private-key-file={serving.key}",
-        "--authorization-mode=Node,RBAC",
-        "--enable-admission-plugins=NodeRestriction",
-        f"--service-account-key-file={credentials.token_key}",
-        f"--service-account-signing-key-file={credentials.token_key}",
-        "--service-account-issuer=https://kubernetes.default.svc.cluster.local",
-        f"--kubelet-client-certificate={kubelet.certificate}",
-        f"--kubelet-client-key={kubelet.key}",
-        f"--kubelet-certificate-authority={credentials.authority.certificate}",
-        "--kubelet-preferred-address-types=InternalIP",
-        "--allow-privileged=true",
-        "--profiling=false",
-    ]
-    if endpoint.node is None:
-        # Endpoints must not be loopback addresses, and without Pods nobody asks for them.
-        command.append("--endpoint-reconciler-type=none")
-    return Part("kube-apiserver", tuple(command), f"{endpoint.url}/readyz")
-
-
-def controller_manager(programs: Path, home: Home, credentials: Credentials) -> Part:
-    """Return the controller manager, with each controller under its own service account."""
-    authority = credentials.authority
-    return _controller(
-        "kube-controller-manager",
-        programs,
-        home,
-        credentials,
-        "--use-service-account-credentials=true",
-        f"--service-account-private-key-file={credentials.token_key}",
-        f"--root-ca-file={authority.certificate}",
-        f"--cluster-signing-cert-file={authority.certificate}",
-        f"--cluster-signing-key-file={authority.key}",
-    )
-
-
-def scheduler(programs: Path, home: Home, credentials: Credentials) -> Part:
-    """Return the scheduler."""
-    return _controller("kube-scheduler", programs, home, credentials)
-
-
-def _controller(name: str, programs: Path, home: Home, credentials: Credentials, *own: str) -> Part:
-    config = home.pki / f"{name}.kubeconfig"
-    [port] = ports.free(LOOPBACK, 1)
-    command = (
-        str(programs / name),
-        f"--kubeconfig={config}",
-        f"--authentication-kubeconfig={config}",
-        f"--authorization-kubeconfig={config}",
-        f"--bind-address={LOOPBACK}",
-        f"--secure-port={port}",
-        f"--tls-cert-file={credentials.loopback.certificate}",
-        f"--tls-private-key-file={credentials.loopback.key}",
-        # One of each: an election would only delay the start.
-        "--leader-elect=false",
-        *own,
-    )
-    return Part(name, command, f"https://{LOOPBACK}:{port}/healthz")
+def prepare(programs: Path, home: Home, endpoint: Endpoint, cluster: str) -> ControlPlane:
+    """Make credentials and choose ports for the control plane of the cluster called `cluster`."""
+    client, peer, metrics = ports.free(LOOPBACK, 3)
+    credentials = issue(home, endpoint, cluster)
+    return ControlPlane(programs, home, endpoint, credentials, (client, peer, metrics))

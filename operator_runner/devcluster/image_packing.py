@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import subprocess
 import tempfile
 from collections.abc import Mapping
@@ -19,7 +20,7 @@ _FORMAT = 1
 PAUSE_SPEC = Path(__file__).with_name("pause-image.yaml")
 
 
-def pack(source: Path, target: Path, environment: Mapping[str, str]) -> ImageSpec:
+def pack(source: Path, target: Path, environment: Mapping[str, str] = os.environ) -> ImageSpec:
     """Write the image that the file `source` describes to `target`; return what it describes.
 
     An unchanged specification is served from the cache. Delete the cache folder's `images` to
@@ -64,20 +65,31 @@ def _build(spec: ImageSpec, debian: str, target: Path) -> None:
 
 def _download(spec: ImageSpec, folder: Path) -> list[Path]:
     """Download the packages of `spec` into `folder`; return them in the order of the list."""
-    found = []
-    for number, alternatives in enumerate(spec.packages):
-        place = folder / str(number)
-        place.mkdir()
-        name = _known(alternatives)
-        # Root, too, may download: the folder is open to nobody else.
-        _command("apt-get", "-o", "APT::Sandbox::User=root", "download", name, folder=place)
-        found += list(place.glob("*.deb"))
-    return found
+    if not spec.packages:
+        return []
+    wanted = sorted({name for alternatives in spec.packages for name in alternatives})
+    known = available(_command("apt-cache", "policy", *wanted))
+    names = [_first_known(alternatives, known) for alternatives in spec.packages]
+    # Root, too, may download: the folder is open to nobody else.
+    _command("apt-get", "-o", "APT::Sandbox::User=root", "download", *names, folder=folder)
+    # Files are called NAME_VERSION_ARCHITECTURE.deb.
+    return [next(folder.glob(f"{name}_*.deb")) for name in names]
 
 
-def _known(alternatives: tuple[str, ...]) -> str:
+def available(policy: str) -> frozenset[str]:
+    """Return the packages that can be downloaded, from what `apt-cache policy` prints."""
+    found, name = set(), ""
+    for line in policy.splitlines():
+        if not line.startswith(" "):
+            name = line.rstrip(":")
+        elif line.startswith("  Candidate: ") and not line.endswith("(none)"):
+            found.add(name)
+    return frozenset(found)
+
+
+def _first_known(alternatives: tuple[str, ...], known: frozenset[str]) -> str:
     for name in alternatives:
-        if "Candidate: (none)" not in (shown := _command("apt-cache", "policy", name)) and shown:
+        if name in known:
             return name
     raise ImageError(
         f"Debian has no package {' or '.join(alternatives)}",

@@ -85,7 +85,8 @@ def home_of(name: str, environment: Mapping[str, str]) -> Home:
             f"{name!r} cannot name a cluster",
             cure="Use at most 40 lower-case letters, digits and inner dashes.",
         )
-    return Home(clusters_folder(environment) / name)
+    # Resolved, because programs are marked with it and names on the machine follow from it.
+    return Home(clusters_folder(environment).resolve() / name)
 
 
 def _base(environment: Mapping[str, str], variable: str, fallback: str) -> Path:

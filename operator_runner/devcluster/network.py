@@ -9,6 +9,8 @@ from ipaddress import IPv4Network
 from operator_runner.devcluster.errors import NoFreeSubnet
 
 SLOTS = 256
+# 10.184 for Pods, 10.185 for Services, 10.186 for links.
+_ALL = IPv4Network("10.184.0.0/14")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +58,13 @@ def free_slot(routed: Collection[IPv4Network]) -> int:
             own.overlaps(other) for own in (mine.pods, mine.services, mine.link) for other in routed
         ):
             return slot
-    others = ", ".join(sorted(str(network) for network in routed if network.prefixlen < 24))
+    blocking = sorted((network for network in routed if network.overlaps(_ALL)), key=_size)
     raise NoFreeSubnet(
-        "this machine routes all of 10.184.0.0/16, 10.185.0.0/16 or 10.186.0.0/16 elsewhere",
-        cure=f"Take down a cluster, or the VPN or route among these: {others}.",
+        f"every subnet for a cluster in {_ALL} overlaps with a network that this machine routes",
+        cure=f"The largest ones: {', '.join(str(network) for network in blocking[:5])}. "
+        "Take down a cluster or that VPN.",
     )
+
+
+def _size(network: IPv4Network) -> int:
+    return network.prefixlen

@@ -83,7 +83,7 @@ def overlays_work(folder: Path) -> bool:
 
 
 def mount(*arguments: str) -> None:
-    """Call mount(8)."""
+    """Run mount, and fail with it."""
     subprocess.run(["mount", *arguments], check=True)
 
 
