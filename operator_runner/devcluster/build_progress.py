@@ -143,4 +143,6 @@ def _lines(stream: IO[bytes]) -> Iterator[list[str]]:
             *whole, rest = (rest + chunk).split(b"\n")
             yield [line.decode(errors="replace") for line in whole]
             if not chunk:
+                if rest:
+                    yield [rest.decode(errors="replace")]
                 return
