@@ -12,7 +12,7 @@ from rich.console import Console
 
 from demo import kubectl, record
 from demo.errors import DemoError
-from operator_runner.devcluster import Cluster
+from operator_runner.devcluster import Cluster, pack
 
 IMAGE_FILE = record.ROOT / "demo" / "nginx-image.yaml"
 _RUNNER = str(Path(sys.executable).with_name("operator-runner"))
@@ -37,7 +37,7 @@ def local(console: Console) -> Target:
     _runner("cluster", "up", "--name", name, "--install-packages")
     cluster = Cluster(name)
     kubectl.write_wrapper(cluster.bin / "kubectl", None)
-    return Target(True, str(cluster.kubeconfig), _image(cluster))
+    return Target(True, str(cluster.kubeconfig), _image(console, cluster))
 
 
 def current(console: Console) -> Target:
@@ -50,20 +50,18 @@ def current(console: Console) -> Target:
     return Target(False, kubeconfig, None)
 
 
-def _image(cluster: Cluster) -> str:
-    """Pack nginx from Debian's packages, unless that was done, and load it into the node."""
-    archive = Path(_runner("cluster", "pack", str(IMAGE_FILE), capture=True).splitlines()[-1])
+def _image(console: Console, cluster: Cluster) -> str:
+    """Give the node an image of nginx, packed from Debian's packages the first time."""
+    console.print("Giving the node an image of nginx, made of Debian's packages", style="dim")
+    archive = record.FOLDER / "nginx.tar"
+    pack(IMAGE_FILE, archive)
     (name,) = cluster.load(archive)
+    archive.unlink()
     return name
 
 
-def _runner(*arguments: str, capture: bool = False) -> str:
+def _runner(*arguments: str) -> None:
     """Run operator-runner as the user would, its progress on the terminal."""
-    command = [_RUNNER, *arguments]
-    done = subprocess.run(
-        command, stdout=subprocess.PIPE if capture else None, text=True, check=False
-    )
-    if done.returncode:
+    if subprocess.run([_RUNNER, *arguments], check=False).returncode:
         # What went wrong, and the cure, stands on the terminal already.
         raise DemoError(f"operator-runner {' '.join(arguments)} failed, see above")
-    return done.stdout or ""
