@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import AsyncIterator
 from functools import partial
+from typing import Any
 
 import aiohttp
 import structlog
@@ -25,6 +27,8 @@ _LONGEST_LINE = 64 * 1024
 """Bytes: long Warning headers pass."""
 _AUTOMATIC = (hdrs.ACCEPT, hdrs.ACCEPT_ENCODING, hdrs.CONTENT_TYPE)
 """Headers that aiohttp would make up where the client sent none."""
+_ONE_PIECE = 1024 * 1024
+"""Bytes that are sent at once."""
 _SWITCHING = 101
 _OK = range(200, 300)
 _APPLY = frozenset({"application/apply-patch+yaml", "application/apply-patch+cbor"})
@@ -85,7 +89,7 @@ class Forwarder:
                 self._connection.url(request.raw_path),
                 headers=headers,
                 skip_auto_headers=_AUTOMATIC,
-                data=body,
+                data=_payload(body),
                 allow_redirects=False,
                 auto_decompress=False,
                 max_line_size=_LONGEST_LINE,
@@ -189,6 +193,13 @@ async def _read(request: web.BaseRequest) -> bytes:
         if len(body) > LARGEST:
             raise Refusal(413, f"the body is larger than {LARGEST} bytes, as no object can be")
     return bytes(body)
+
+
+def _payload(body: bytes | aiohttp.StreamReader | None) -> Any:
+    # aiohttp sends bytes in one piece, and warns of large ones, but a file in many.
+    if isinstance(body, bytes) and len(body) > _ONE_PIECE:
+        return io.BytesIO(body)
+    return body
 
 
 async def _invite_body(request: web.BaseRequest) -> None:

@@ -122,6 +122,20 @@ def owners(body: Json) -> list[str]:
     return [reference["name"] for reference in body["metadata"].get("ownerReferences", [])]
 
 
+def source(server: str) -> str:
+    """Return the operator's own kubeconfig for `server`, with the token `operator`."""
+    return json.dumps(
+        {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": "a",
+            "clusters": [{"name": "a", "cluster": {"server": server}}],
+            "users": [{"name": "a", "user": {"token": "operator"}}],
+            "contexts": [{"name": "a", "context": {"cluster": "a", "user": "a"}}],
+        }
+    )
+
+
 @asynccontextmanager
 async def proxied(connection: Connection, observer: Any, **options: Any) -> AsyncIterator[Proxy]:
     """Run a proxy on a free port."""
@@ -198,9 +212,9 @@ async def upstream(
             server = await asyncio.start_server(accept, "127.0.0.1", 0)
             stack.callback(server.close)
             port = server.sockets[0].getsockname()[1]
-            source = tmp_path / "upstream.kubeconfig"
-            source.write_text(_kubeconfig(f"http://127.0.0.1:{port}"))
-            opened = await connect(source, user_agent="operator-runner/test")
+            file = tmp_path / "upstream.kubeconfig"
+            file.write_text(source(f"http://127.0.0.1:{port}"))
+            opened = await connect(file, user_agent="operator-runner/test")
             stack.push_async_callback(opened.close)
             proxy = await stack.enter_async_context(proxied(opened, recorder))
             body = config_map("owner", "team")
@@ -210,16 +224,3 @@ async def upstream(
             return Run(kubeconfig, tmp_path)
 
         yield start
-
-
-def _kubeconfig(server: str) -> str:
-    return json.dumps(
-        {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "current-context": "a",
-            "clusters": [{"name": "a", "cluster": {"server": server}}],
-            "users": [{"name": "a", "user": {"token": "operator"}}],
-            "contexts": [{"name": "a", "context": {"cluster": "a", "user": "a"}}],
-        }
-    )

@@ -1,0 +1,80 @@
+"""The clients that plays use beside kubectl: kubernetes.core, the Python client, helm's way."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+from tests.support.kubectl import Json, Kubectl
+
+from .conftest import Recorder, Run, owners
+
+PYTHON = """
+from kubernetes import client, config, watch
+config.load_kube_config()
+core = client.CoreV1Api()
+namespace = config.list_kube_config_contexts()[1]["context"]["namespace"]
+body = client.V1ConfigMap(metadata=client.V1ObjectMeta(name="typed"), data={"a": "1"})
+made = core.create_namespaced_config_map(namespace, body)
+made.data["a"] = "2"
+core.replace_namespaced_config_map("typed", namespace, made)
+for event in watch.Watch().stream(core.list_namespaced_config_map, namespace):
+    if event["object"].metadata.name == "typed":
+        print(event["object"].metadata.owner_references[0].name, event["object"].data["a"])
+        break
+"""
+
+
+async def test_python_client(run: Run) -> None:
+    """Typed objects, which carry no kind, are owned; replace and watch work."""
+    status, out, err = await run.done(sys.executable, "-c", PYTHON)
+    assert (status, out.strip()) == (0, "owner 2"), err
+
+
+async def test_kubernetes_core(run: Run, recorder: Recorder, kubectl: Kubectl) -> None:
+    """The k8s module creates owned objects, changes nothing twice, replaces and deletes."""
+    definition = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "core", "namespace": kubectl.namespace},
+        "data": {"a": "1"},
+    }
+    task: Json = {"definition": definition}
+    steps = [
+        (task, True),
+        (task, False),
+        (task | {"apply": True, "server_side_apply": {"field_manager": "play"}}, None),
+        (task | {"force": True}, False),
+        (task | {"state": "absent"}, True),
+    ]
+    for arguments, changed in steps:
+        result = await _module(run, "kubernetes.core.k8s", arguments)
+        assert changed is None or result["changed"] is changed, arguments
+        if arguments.get("state") != "absent":
+            assert owners(result["result"]) == ["owner"], arguments
+    verbs = [verb for _, _, verb in recorder.written]
+    assert (verbs[0], verbs[-1]) == ("create", "delete")
+
+
+async def test_large_lists_by_pages(run: Run, kubectl: Kubectl) -> None:
+    """A list that comes in pages, as kubectl asks for it, comes to its end."""
+    objects = [
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": f"m{n}"}} for n in range(7)
+    ]
+    kubectl.apply(*objects)
+    found = await run.kubectl("get", "configmaps", "--chunk-size=2", "--output=name")
+    assert sum(line.startswith("configmap/m") for line in found.splitlines()) == 7
+    assert "NAME" in await run.kubectl("get", "configmaps", "--chunk-size=3")
+
+
+async def _module(run: Run, name: str, arguments: Json) -> Json:
+    """Run a module by `ansible localhost`, as a play's task would, and return its result."""
+    ansible = Path(sys.executable).parent / "ansible"
+    interpreter = f"ansible_python_interpreter={sys.executable}"
+    status, out, err = await run.done(
+        ansible, "localhost", "-e", interpreter, "-m", name, "-a", json.dumps(arguments)
+    )
+    assert status == 0, out + err
+    result: Json = json.loads(out[out.index("{") :])
+    return result
