@@ -22,7 +22,6 @@ from yaml import YAMLError
 
 from operator_runner.errors import ConfigError
 
-_NAMESPACE_FILE = Path(incluster_config.SERVICE_TOKEN_FILENAME).with_name("namespace")
 _RENEW_EVERY = 60.0
 """Seconds between two looks at a token file or a plugin's expiry; client-go's period."""
 
@@ -133,14 +132,15 @@ async def load(kubeconfig: Path | None) -> Credentials:
 
 
 def _from_service_account() -> Credentials:
+    mounted = Path(_in_cluster.SERVICE_TOKEN_FILENAME).parent
     configuration = Configuration(host="")
     try:
         _in_cluster.load_incluster_config(configuration)
-        namespace = _NAMESPACE_FILE.read_text().strip() if _NAMESPACE_FILE.exists() else "default"
+        namespace = (mounted / "namespace").read_text().strip()
         return Credentials(configuration, namespace)
     except (ConfigException, OSError) as error:
         raise ConfigError(
-            f"service account {_NAMESPACE_FILE.parent}: {error}; set "
+            f"service account {mounted}: {error}; set "
             "automountServiceAccountToken: true for the Pod, or set KUBECONFIG"
         ) from error
 

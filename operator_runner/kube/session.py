@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import socket
+import time
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,6 +26,9 @@ _TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=10)
 _KEEPALIVE = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 4, "TCP_USER_TIMEOUT": 30_000}
 """A silent watch on a connection whose peer vanished ends after 30 s (the last is in ms)."""
 
+_GOODBYE = 1.0
+"""Seconds that closing waits for the server's end of TLS connections at most."""
+
 
 class Connection:
     """An open connection to one API server; made by `connect`."""
@@ -35,8 +41,9 @@ class Connection:
         self._origin = URL(found.server).origin()
         self._user_agent = user_agent
         self._watchers: list[Callable[[str], None]] = []
+        self._sockets: weakref.WeakSet[socket.socket] = weakref.WeakSet()
         self._connector = aiohttp.TCPConnector(
-            limit=0, ssl=found.ssl_context, socket_factory=_open_socket
+            limit=0, ssl=found.ssl_context, socket_factory=self._open_socket
         )
         self.http = self.session()
 
@@ -70,9 +77,18 @@ class Connection:
         self._watchers.append(callback)
 
     async def close(self) -> None:
-        """Close the session and all connections."""
+        """Close the session and all connections; return when the sockets are closed."""
         await self.http.close()
         await self._connector.close()
+        # The connector does not wait for a watch that was left a moment ago: TLS says goodbye.
+        deadline = time.monotonic() + _GOODBYE
+        while any(sock.fileno() >= 0 for sock in self._sockets) and time.monotonic() < deadline:
+            await asyncio.sleep(0.01)
+
+    def _open_socket(self, address: Any) -> socket.socket:
+        sock = _open_socket(address)
+        self._sockets.add(sock)
+        return sock
 
     async def _authenticate(
         self, request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType

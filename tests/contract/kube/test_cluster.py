@@ -1,0 +1,128 @@
+"""The Cluster port on a real API server: preconditions, schemas, missing parts."""
+
+from __future__ import annotations
+
+import pytest
+
+from operator_runner.errors import Conflict, Invalid, NotFound
+from operator_runner.kube.api import Api
+from operator_runner.kube.cluster import KubeCluster
+from operator_runner.kube.discovery import Discovery
+from operator_runner.model import GVK, Json, ObjectRef
+from tests.contract.kube.crds import crd
+from tests.support.kubectl import Kubectl
+
+WIDGET = GVK("cluster.example.com", "v1", "Widget")
+PLAIN = GVK("cluster.example.com", "v1", "Plain")
+
+
+@pytest.fixture
+def cluster(api: Api, discovery: Discovery) -> KubeCluster:
+    """Give the cluster under test."""
+    return KubeCluster(api, discovery)
+
+
+@pytest.fixture
+def widget(kubectl: Kubectl) -> ObjectRef:
+    """Make a Widget; the kind Plain, whose CRD has no status subresource, is served too."""
+    kubectl.apply(crd(WIDGET), crd(PLAIN, status=False))
+    kubectl("wait", "crd", "--all", "--for=condition=Established")
+    _make(kubectl, WIDGET)
+    return ObjectRef(WIDGET, kubectl.namespace, "one")
+
+
+def _make(kubectl: Kubectl, gvk: GVK) -> None:
+    kubectl.apply({"apiVersion": gvk.api_version, "kind": gvk.kind, "metadata": {"name": "one"}})
+
+
+async def _read(cluster: KubeCluster, ref: ObjectRef) -> Json:
+    body = await cluster.get(ref)
+    assert body is not None
+    return body
+
+
+async def test_an_object_is_read_live(cluster: KubeCluster, widget: ObjectRef) -> None:
+    """What exists is given whole, what does not is None."""
+    body = await _read(cluster, widget)
+
+    assert ObjectRef.of(body) == widget
+    assert await cluster.get(ObjectRef(WIDGET, widget.namespace, "other")) is None
+
+
+async def test_an_unknown_kind_is_an_error(cluster: KubeCluster) -> None:
+    """A missing CRD is not the same as a missing object."""
+    with pytest.raises(NotFound, match="its CRD is missing"):
+        await cluster.get(ObjectRef(GVK("no.example.com", "v1", "None"), "default", "a"))
+
+
+async def test_finalizers_are_replaced(cluster: KubeCluster, widget: ObjectRef) -> None:
+    """The list is set as given, and can be emptied."""
+    body = await cluster.set_finalizers(await _read(cluster, widget), ["example.com/a"])
+    assert (await _read(cluster, widget))["metadata"]["finalizers"] == ["example.com/a"]
+
+    await cluster.set_finalizers(body, [])
+    assert "finalizers" not in (await _read(cluster, widget))["metadata"]
+
+
+async def test_writes_from_an_old_state_are_refused(
+    cluster: KubeCluster, widget: ObjectRef, kubectl: Kubectl
+) -> None:
+    """Whoever wrote in between is not overwritten."""
+    body = await _read(cluster, widget)
+    kubectl("annotate", "widget", widget.name, "a=b")
+
+    with pytest.raises(Conflict):
+        await cluster.set_finalizers(body, ["example.com/a"])
+    with pytest.raises(Conflict):
+        await cluster.patch_status(body, {"count": 1})
+
+    now = await _read(cluster, widget)
+    assert "finalizers" not in now["metadata"]
+    assert "status" not in now
+
+
+async def test_a_namesake_is_not_written(
+    cluster: KubeCluster, widget: ObjectRef, kubectl: Kubectl
+) -> None:
+    """An object that was deleted and made again is another one."""
+    body = await _read(cluster, widget)
+    kubectl("delete", "widget", widget.name)
+    _make(kubectl, WIDGET)
+
+    with pytest.raises(Conflict):
+        await cluster.patch_status(body, {"count": 1})
+
+
+async def test_status_is_merged(cluster: KubeCluster, widget: ObjectRef) -> None:
+    """Fields of others stay; the field manager says who wrote."""
+    body = await cluster.patch_status(await _read(cluster, widget), {"word": "theirs"})
+
+    body = await cluster.patch_status(body, {"count": 1})
+
+    now = await _read(cluster, widget)
+    assert now["status"] == {"word": "theirs", "count": 1}
+    assert now["metadata"]["resourceVersion"] == body["metadata"]["resourceVersion"]
+    assert now["metadata"]["managedFields"][-1]["manager"] == "operator-runner"
+
+
+async def test_a_status_that_does_not_fit_is_invalid(
+    cluster: KubeCluster, widget: ObjectRef
+) -> None:
+    """The error names the field of the status."""
+    with pytest.raises(Invalid, match=r"status\.count"):
+        await cluster.patch_status(await _read(cluster, widget), {"count": "many"})
+
+
+async def test_a_crd_without_status_is_told_from_a_missing_object(
+    cluster: KubeCluster, widget: ObjectRef, kubectl: Kubectl
+) -> None:
+    """The API server says 404 to both; the author needs to know which."""
+    _make(kubectl, PLAIN)
+    plain = await _read(cluster, ObjectRef(PLAIN, kubectl.namespace, "one"))
+    gone = await _read(cluster, widget)
+    kubectl("delete", "widget", widget.name)
+
+    with pytest.raises(Invalid, match="no status subresource"):
+        await cluster.patch_status(plain, {"count": 1})
+    with pytest.raises(NotFound):
+        await cluster.patch_status(gone, {"count": 1})

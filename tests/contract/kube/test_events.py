@@ -1,0 +1,115 @@
+"""Kubernetes Events as a user finds them afterwards."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+from aiohttp import web
+from structlog.testing import capture_logs
+
+from operator_runner.kube.api import Api
+from operator_runner.kube.events import Recorder
+from operator_runner.model import Json
+from tests.contract.kube.scripted import ScriptedServer, status
+from tests.support.kubectl import Kubectl
+
+
+@dataclass(frozen=True)
+class Notice:
+    """What a reconcile wants to be known."""
+
+    note: str
+    reason: str = "RunFailed"
+    warning: bool = True
+    action: str = "Reconcile"
+
+
+@pytest.fixture
+def subject(kubectl: Kubectl) -> Json:
+    """Make an object that Events can be about."""
+    kubectl("create", "configmap", "subject")
+    found = kubectl.get("configmap", "subject")
+    assert found is not None
+    return found
+
+
+def _events(kubectl: Kubectl) -> list[Json]:
+    listed = kubectl.list("events.v1.events.k8s.io")
+    return [event for event in listed if event["reportingController"] == "operator-runner"]
+
+
+async def test_an_event_is_shown_with_its_object(api: Api, subject: Json, kubectl: Kubectl) -> None:
+    """`kubectl describe` shows reason and note; type and action are set."""
+    await Recorder(api).emit(subject, Notice("task x: no"))
+
+    (event,) = _events(kubectl)
+    assert (event["type"], event["action"], event["note"]) == ("Warning", "Reconcile", "task x: no")
+    assert event["regarding"]["uid"] == subject["metadata"]["uid"]
+    assert event["reportingInstance"]
+    assert "task x: no" in kubectl("describe", "configmap", "subject")
+
+
+async def test_equal_events_are_counted(api: Api, subject: Json, kubectl: Kubectl) -> None:
+    """A note that comes again is one Event with a count; another note is another Event."""
+    recorder = Recorder(api)
+    for note in ("a", "a", "a", "b"):
+        await recorder.emit(subject, Notice(note))
+
+    counts = {event["note"]: event.get("series", {}).get("count") for event in _events(kubectl)}
+    assert counts == {"a": 3, "b": None}
+
+
+async def test_a_series_whose_event_is_gone_starts_anew(
+    api: Api, subject: Json, kubectl: Kubectl
+) -> None:
+    """Events expire on the API server; the next one is written all the same."""
+    recorder = Recorder(api)
+    await recorder.emit(subject, Notice("a"))
+    kubectl("delete", "events", "--all")
+
+    await recorder.emit(subject, Notice("a"))
+
+    (event,) = _events(kubectl)
+    assert "series" not in event
+
+
+async def test_a_long_note_is_cut(api: Api, subject: Json, kubectl: Kubectl) -> None:
+    """The API server takes 1024 bytes; characters stay whole."""
+    await Recorder(api).emit(subject, Notice("ä" * 2000))
+
+    (event,) = _events(kubectl)
+    assert event["note"] == "ä" * 510 + "..."
+
+
+async def test_events_of_cluster_scoped_objects_are_in_default(api: Api, kubectl: Kubectl) -> None:
+    """Events need a namespace; kubectl looks for these in `default`."""
+    about = kubectl.get("namespace", kubectl.namespace)
+    assert about is not None
+
+    await Recorder(api).emit(about, Notice("cluster-wide"))
+
+    selector = f"--field-selector=regarding.name={kubectl.namespace}"
+    found = kubectl("get", "events.v1.events.k8s.io", selector, "--namespace=default")
+    assert "cluster-wide" in found
+
+
+async def test_a_failure_is_logged_once_and_harms_nobody(
+    scripted: ScriptedServer, scripted_api: Api
+) -> None:
+    """A reconcile goes on without its Events; the next success arms the log again."""
+    allowed = False
+
+    async def answer(_: web.Request) -> web.Response:
+        return web.json_response({}) if allowed else status(403, "events is forbidden")
+
+    scripted.answer = answer
+    recorder = Recorder(scripted_api)
+    body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "uid": "1"}}
+
+    with capture_logs() as logs:
+        for allowed in (False, False, True, False):  # noqa: B007 read by the server
+            await recorder.emit(body, Notice("secret"))
+
+    assert [log["error"] for log in logs] == ["events is forbidden"] * 2
+    assert "secret" not in str(logs)
