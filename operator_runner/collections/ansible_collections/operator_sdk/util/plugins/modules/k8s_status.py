@@ -110,12 +110,13 @@ try:
     from kubernetes.dynamic.exceptions import (
         ConflictError,
         DynamicApiError,
+        ForbiddenError,
         ResourceNotFoundError,
         ResourceNotUniqueError,
     )
 except ImportError:
     # AnsibleK8SModule reports the missing library, with what to install, before any use.
-    ConflictError = DynamicApiError = Exception
+    ConflictError = DynamicApiError = ForbiddenError = Exception
     ResourceNotFoundError = ResourceNotUniqueError = Exception
 
 # Each attempt starts from a fresh read, so each conflict means that another writer got through.
@@ -153,12 +154,26 @@ def find_resource(client: Any, api_version: str, kind: str) -> Any:
 
 def read(resource: Any, params: dict[str, Any]) -> dict[str, Any]:
     """Return the resource as it is now."""
+    key = {"name": params["name"], "namespace": params["namespace"]}
     try:
-        found = resource.get(name=params["name"], namespace=params["namespace"])
+        found = resource.get(**key)
+    except ForbiddenError as error:
+        # Who may not read the resource may still be allowed to read and report its status.
+        found = _read_by_status(resource, key, error)
     except DynamicApiError as error:
         raise CoreException(f"Failed to retrieve requested object: {api_message(error)}") from error
     instance: dict[str, Any] = found.to_dict()
     return instance
+
+
+def _read_by_status(resource: Any, key: dict[str, str], refusal: Exception) -> Any:
+    try:
+        return resource.status.get(**key)
+    except ForbiddenError:
+        message = f"Failed to retrieve requested object: {api_message(refusal)}"
+        raise CoreException(message) from refusal
+    except DynamicApiError as error:
+        raise CoreException(f"Failed to retrieve requested object: {api_message(error)}") from error
 
 
 def wanted_status(params: dict[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]] | None]:

@@ -1,0 +1,506 @@
+"""The nginx role alone, run by ansible-playbook with the variables that a run gets."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from operator_runner.model import GVK, Playbook, Watch
+from operator_runner.reconcile.variables import extra_vars
+from tests.support.kubectl import Json, Kubectl
+from tests.support.operator import REPOSITORY
+from tests.support.waiting import eventually
+
+KIND = "nginxoperators.operator.example.com"
+ROLE = REPOSITORY / "roles" / "nginx"
+PLAY = [{"hosts": "localhost", "gather_facts": False, "roles": [str(ROLE)]}]
+WATCH = Watch(
+    gvk=GVK("operator.example.com", "v1alpha1", "NginxOperator"),
+    content=Playbook(role=ROLE),
+    mark_unsafe=True,
+)
+
+
+class Nginx:
+    """A namespace with resources, and the role to reconcile them."""
+
+    def __init__(self, kubectl: Kubectl, kubeconfig: Path, scratch: Path) -> None:
+        self.kubectl, self.kubeconfig, self.scratch = kubectl, kubeconfig, scratch
+
+    def resource(self, name: str = "web", **spec: Any) -> Json:
+        """Apply the resource with exactly this spec."""
+        self.kubectl.apply(
+            {
+                "apiVersion": "operator.example.com/v1alpha1",
+                "kind": "NginxOperator",
+                "metadata": {"name": name},
+                "spec": spec,
+            }
+        )
+        return self.live(KIND, name)
+
+    def live(self, kind: str, name: str = "web") -> Json:
+        """Return an object that must exist."""
+        found = self.kubectl.get(kind, name)
+        assert found is not None, f"no {kind} {name}"
+        return found
+
+    def reconcile(
+        self,
+        name: str = "web",
+        *,
+        body: Json | None = None,
+        environment: Mapping[str, str] | None = None,
+        times: int = 1,
+    ) -> subprocess.CompletedProcess[str]:
+        """Run the role over the resource; `body` is what the run knows of it."""
+        body = body or self.live(KIND, name)
+        variables = self.scratch / "extravars.json"
+        variables.write_text(json.dumps(extra_vars(body, WATCH, cleanup=False)))
+        play = self.scratch / "play.yml"
+        play.write_text(json.dumps(PLAY * times))
+        program = Path(sys.executable).parent / "ansible-playbook"
+        return subprocess.run(
+            [program, "-i", "localhost,", "-c", "local", "-e", f"@{variables}", play],
+            env=os.environ
+            | {
+                "K8S_AUTH_KUBECONFIG": str(self.kubeconfig),
+                "ANSIBLE_COLLECTIONS_PATH": str(REPOSITORY / "operator_runner" / "collections"),
+                "ANSIBLE_PYTHON_INTERPRETER": sys.executable,
+                "ANSIBLE_LOCALHOST_WARNING": "False",
+            }
+            | dict(environment or {}),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    def succeed(
+        self,
+        name: str = "web",
+        *,
+        environment: Mapping[str, str] | None = None,
+        times: int = 1,
+    ) -> int:
+        """Run the role, which must succeed; return how many tasks changed something."""
+        done = self.reconcile(name, environment=environment, times=times)
+        assert done.returncode == 0, done.stdout + done.stderr
+        changed = re.search(r"changed=(\d+)", done.stdout)
+        assert changed is not None, done.stdout
+        return int(changed[1])
+
+    def fail(self, environment: Mapping[str, str] | None = None) -> str:
+        """Run the role, which must fail; return what it printed."""
+        done = self.reconcile(environment=environment)
+        assert done.returncode != 0, done.stdout
+        return done.stdout
+
+    def degraded(self, name: str = "web") -> Json:
+        """Return the condition OperatorDegraded."""
+        conditions = self.live(KIND, name)["status"]["conditions"]
+        found = [c for c in conditions if c["type"] == "OperatorDegraded"]
+        assert len(found) == 1, conditions
+        condition: Json = found[0]
+        return condition
+
+    def allow(self, user: str, rules: Iterable[Json]) -> dict[str, str]:
+        """Let a user do this much in the namespace; return the environment to be that user."""
+        rbac = {"apiVersion": "rbac.authorization.k8s.io/v1", "metadata": {"name": user}}
+        ref = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": user}
+        self.kubectl.apply(
+            {**rbac, "kind": "Role", "rules": list(rules)},
+            {**rbac, "kind": "RoleBinding", "roleRef": ref, "subjects": [{**ref, "kind": "User"}]},
+        )
+        return {"K8S_AUTH_IMPERSONATE_USER": user}
+
+
+def rule(resource: str, *verbs: str) -> Json:
+    """Return a rule for one resource, `plural.group`."""
+    plural, _, group = resource.partition(".")
+    return {"apiGroups": [group], "resources": [plural], "verbs": list(verbs)}
+
+
+READ_RESOURCE = rule(KIND, "get")
+WRITE_STATUS = rule(f"nginxoperators/status.{KIND.partition('.')[2]}", "get", "patch")
+
+
+@pytest.fixture
+def nginx(control_plane: Path, kubectl: Kubectl, tmp_path: Path) -> Nginx:
+    """Give a namespace where the resource is known."""
+    kubectl("apply", f"--filename={REPOSITORY / 'crds'}")
+    kubectl("wait", f"crd/{KIND}", "--for=condition=Established")
+    return Nginx(kubectl, control_plane, tmp_path)
+
+
+def container(deployment: Json) -> Json:
+    """Return the only container."""
+    (only,) = deployment["spec"]["template"]["spec"]["containers"]
+    found: Json = only
+    return found
+
+
+def listens_on(deployment: Json) -> list[str]:
+    """Return the ports that the Pods' nginx.conf names."""
+    annotations = deployment["spec"]["template"]["metadata"]["annotations"]
+    return re.findall(r"listen (\d+);", annotations["operator.example.com/nginx.conf"])
+
+
+def test_an_empty_spec_gives_the_defaults(nginx: Nginx) -> None:
+    """One replica on port 8080 of the pinned image, behind a Service of the same name."""
+    nginx.resource()
+    nginx.succeed()
+    deployment, service = nginx.live("deployment"), nginx.live("service")
+    assert deployment["spec"]["replicas"] == 1
+    assert container(deployment)["ports"] == [
+        {"name": "nginx", "containerPort": 8080, "protocol": "TCP"}
+    ]
+    assert listens_on(deployment) == ["8080"]
+    assert re.fullmatch(r"nginx:\d+\.\d+\.\d+", container(deployment)["image"])
+    (port,) = service["spec"]["ports"]
+    assert (port["port"], port["targetPort"]) == (8080, "nginx")
+    labels = deployment["spec"]["template"]["metadata"]["labels"]
+    assert service["spec"]["selector"].items() <= labels.items()
+
+
+def test_success_is_reported(nginx: Nginx) -> None:
+    """The condition says that nothing is degraded, for this generation of the spec."""
+    generation = nginx.resource(replicas=2)["metadata"]["generation"]
+    nginx.succeed()
+    condition = nginx.degraded()
+    del condition["lastTransitionTime"]
+    assert condition == {
+        "type": "OperatorDegraded",
+        "status": "False",
+        "reason": "OperatorSucceeded",
+        "message": "operator successfully reconciling",
+        "observedGeneration": generation,
+    }
+
+
+def test_a_steady_resource_costs_no_write(nginx: Nginx) -> None:
+    """Over five runs no task changes anything, and every resource version stays."""
+
+    def versions() -> list[str]:
+        kinds = (KIND, "deployment", "service")
+        return [nginx.live(kind)["metadata"]["resourceVersion"] for kind in kinds]
+
+    def is_settled(deployment: Json) -> bool:
+        # Without a node the deployment controller ends here: one Pod, waiting to be scheduled.
+        reasons = {c["reason"] for c in deployment.get("status", {}).get("conditions", [])}
+        return {"MinimumReplicasUnavailable", "ReplicaSetUpdated"} <= reasons
+
+    nginx.resource(port=8081, forceRedploy="once")
+    nginx.succeed()
+    eventually(lambda: nginx.live("deployment"), is_settled)
+    before = versions()
+    assert nginx.succeed(times=5) == 0
+    assert versions() == before
+    annotations = nginx.live("deployment")["metadata"]["annotations"]
+    assert annotations["deployment.kubernetes.io/revision"] == "1"
+
+
+def test_fields_are_obeyed_and_unset_ones_return(nginx: Nginx) -> None:
+    """Port and replicas are as asked for, zero is not unset, and unset is the default again."""
+    nginx.resource(port=80, replicas=0)
+    nginx.succeed()
+    deployment = nginx.live("deployment")
+    assert deployment["spec"]["replicas"] == 0
+    assert container(deployment)["ports"][0]["containerPort"] == 80
+    assert listens_on(deployment) == ["80"]
+    assert nginx.live("service")["spec"]["ports"][0]["port"] == 80
+
+    nginx.resource()
+    nginx.succeed()
+    deployment = nginx.live("deployment")
+    assert deployment["spec"]["replicas"] == 1
+    assert container(deployment)["ports"][0]["containerPort"] == 8080
+    assert listens_on(deployment) == ["8080"]
+    assert nginx.live("service")["spec"]["ports"][0]["port"] == 8080
+
+
+def test_force_redploy_changes_the_pods_only(nginx: Nginx) -> None:
+    """Another text means another Pod template and nothing else; braces in it are just text."""
+    nginx.resource(forceRedploy="one")
+    nginx.succeed()
+    before = nginx.live("deployment")["spec"]
+    nginx.resource(forceRedploy="{{ lookup('env', 'HOME') }}")
+    nginx.succeed()
+    after = nginx.live("deployment")["spec"]
+    key = "operator.example.com/forceRedploy"
+    assert before["template"]["metadata"]["annotations"].pop(key) == "one"
+    assert after["template"]["metadata"]["annotations"].pop(key) == "{{ lookup('env', 'HOME') }}"
+    assert after == before
+
+
+EDITED: Json = {
+    "metadata": {
+        "labels": {"app.kubernetes.io/name": "other", "app.kubernetes.io/instance": None},
+    },
+    "spec": {
+        "replicas": 7,
+        "template": {
+            "metadata": {"labels": {"added": "yes"}, "annotations": {"added": "yes"}},
+            "spec": {"containers": [{"name": "nginx", "image": "evil:1"}]},
+        },
+    },
+}
+ADDED: Json = {
+    "spec": {
+        "minReadySeconds": 60,
+        "template": {
+            "spec": {
+                "nodeSelector": {"disk": "fast"},
+                "initContainers": [{"name": "init", "image": "evil:1"}],
+                "containers": [
+                    {"name": "sidecar", "image": "evil:1"},
+                    {
+                        "name": "nginx",
+                        "args": ["-v"],
+                        "env": [{"name": "ADDED", "value": "yes"}],
+                        "ports": [{"containerPort": 99}],
+                    },
+                ],
+            }
+        },
+    },
+}
+REMOVED: Json = {
+    "spec": {
+        "template": {
+            "metadata": {"annotations": {"operator.example.com/nginx.conf": "events {}"}},
+            "spec": {
+                "securityContext": None,
+                "containers": [
+                    {"name": "nginx", "command": None, "livenessProbe": None, "resources": None}
+                ],
+            },
+        },
+    },
+}
+
+
+def test_drift_of_the_deployment_is_repaired(nginx: Nginx) -> None:
+    """Whatever was edited, added or removed by hand in the Deployment is undone."""
+    nginx.resource()
+    nginx.succeed()
+    before = nginx.live("deployment")
+    for patch in (EDITED, ADDED, REMOVED):
+        text = json.dumps(patch)
+        nginx.kubectl("patch", "deployment", "web", "--type=strategic", f"--patch={text}")
+        assert nginx.live("deployment")["spec"] != before["spec"]
+        nginx.succeed()
+        after = nginx.live("deployment")
+        assert after["spec"] == before["spec"]
+        assert after["metadata"]["labels"] == before["metadata"]["labels"]
+
+
+def test_labels_and_annotations_of_others_stay(nginx: Nginx) -> None:
+    """What other tools note on the Deployment is theirs, and no reason for a write."""
+    nginx.resource()
+    nginx.succeed()
+    nginx.kubectl("label", "deployment", "web", "team=a")
+    nginx.kubectl("annotate", "deployment", "web", "note=b")
+    assert nginx.succeed() == 0
+    metadata = nginx.live("deployment")["metadata"]
+    assert metadata["labels"]["team"] == "a"
+    assert metadata["annotations"]["note"] == "b"
+
+
+def test_drift_of_the_service_is_repaired_and_its_address_stays(nginx: Nginx) -> None:
+    """Selector, type and ports return; the cluster IP that clients know is kept."""
+    nginx.resource()
+    nginx.succeed()
+    before = nginx.live("service")["spec"]
+    patch = {"type": "NodePort", "selector": {"added": "yes"}, "ports": [{"port": 1}]}
+    nginx.kubectl.merge("service", "web", {"spec": patch})
+    nginx.succeed()
+    assert nginx.live("service")["spec"] == before
+
+
+def test_what_was_deleted_comes_back(nginx: Nginx) -> None:
+    """A deleted Deployment is made again from the resource's settings."""
+    nginx.resource(replicas=3)
+    nginx.succeed()
+    nginx.kubectl("delete", "deployment,service", "web")
+    nginx.succeed()
+    assert nginx.live("deployment")["spec"]["replicas"] == 3
+    assert nginx.live("service")["spec"]["ports"]
+
+
+def test_two_resources_in_one_namespace(nginx: Nginx) -> None:
+    """Neither the Deployment nor the Service of one selects the Pods of the other."""
+    for name in ("one", "two"):
+        nginx.resource(name)
+        nginx.succeed(name)
+    labels = {n: nginx.live("deployment", n)["spec"]["template"]["metadata"]["labels"]
+              for n in ("one", "two")}  # fmt: skip
+    for name, other in (("one", "two"), ("two", "one")):
+        selectors = (
+            nginx.live("deployment", name)["spec"]["selector"]["matchLabels"],
+            nginx.live("service", name)["spec"]["selector"],
+        )
+        for selector in selectors:
+            assert selector.items() <= labels[name].items()
+            assert not selector.items() <= labels[other].items()
+
+
+def test_an_operand_of_an_older_version_is_upgraded(nginx: Nginx) -> None:
+    """A Deployment with another selector, image and command becomes today's, in place."""
+    labels = {"app": "nginx"}
+    old = {"name": "nginx", "image": "nginx:latest", "command": ["nginx"]}
+    nginx.resource()
+    nginx.kubectl.apply(
+        {
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": {"name": "web"},
+            "spec": {
+                "selector": {"matchLabels": labels},
+                "template": {"metadata": {"labels": labels}, "spec": {"containers": [old]}},
+            },
+        }
+    )
+    uid = nginx.live("deployment")["metadata"]["uid"]
+    nginx.succeed()
+    deployment = nginx.live("deployment")
+    assert deployment["metadata"]["uid"] == uid
+    assert container(deployment)["image"] != "nginx:latest"
+    assert container(deployment)["command"] != ["nginx"]
+    pod_labels = deployment["spec"]["template"]["metadata"]["labels"]
+    assert labels.items() <= pod_labels.items()
+    assert pod_labels["app.kubernetes.io/instance"] == "web"
+    assert nginx.live("service")["spec"]["selector"].items() <= pod_labels.items()
+
+
+def test_the_operators_environment_names_the_image(nginx: Nginx) -> None:
+    """RELATED_IMAGE_NGINX wins over the default."""
+    nginx.resource()
+    nginx.succeed(environment={"RELATED_IMAGE_NGINX": "mirror.example/nginx:2"})
+    assert container(nginx.live("deployment"))["image"] == "mirror.example/nginx:2"
+
+
+def test_the_pods_satisfy_the_restricted_standard(nginx: Nginx) -> None:
+    """Pods come up where the strictest Pod Security Standard is enforced."""
+    enforce = "pod-security.kubernetes.io/enforce=restricted"
+    nginx.kubectl("label", "namespace", nginx.kubectl.namespace, enforce)
+    nginx.resource(port=80)
+    nginx.succeed()
+    eventually(lambda: nginx.kubectl.list("pods"), told=lambda: nginx.kubectl("get", "events"))
+
+
+def test_the_shipped_rights_are_enough(nginx: Nginx) -> None:
+    """With the rules of config/rbac and no more, the role creates, repairs and reports."""
+    role = yaml.safe_load((REPOSITORY / "config" / "rbac" / "role.yaml").read_text())
+    operator = nginx.allow("operator", role["rules"])
+    nginx.resource()
+    nginx.succeed(environment=operator)
+    nginx.kubectl("set", "image", "deployment/web", "nginx=evil:1")
+    nginx.kubectl("delete", "service", "web")
+    assert nginx.succeed(environment=operator)
+    assert container(nginx.live("deployment"))["image"] != "evil:1"
+    assert nginx.degraded()["status"] == "False"
+
+
+def test_the_resource_cannot_be_read(nginx: Nginx) -> None:
+    """The condition gives OperatorResourceNotAvailable, if only the status can be written."""
+    nginx.resource()
+    nginx.fail(nginx.allow("blind", [WRITE_STATUS]))
+    condition = nginx.degraded()
+    assert (condition["status"], condition["reason"]) == ("True", "OperatorResourceNotAvailable")
+    assert condition["message"].startswith(
+        'unable to get operator custom resource: nginxoperators.operator.example.com "web" is '
+        'forbidden: User "blind" cannot get resource'
+    )
+    assert nginx.kubectl.get("deployment", "web") is None
+
+
+def test_the_deployment_cannot_be_read(nginx: Nginx) -> None:
+    """The condition gives OperandDeploymentNotAvailable, once and not at each attempt anew."""
+    generation = nginx.resource()["metadata"]["generation"]
+    reader = nginx.allow("reader", [READ_RESOURCE, WRITE_STATUS])
+    nginx.fail(reader)
+    condition = nginx.degraded()
+    assert (condition["status"], condition["reason"]) == ("True", "OperandDeploymentNotAvailable")
+    assert condition["observedGeneration"] == generation
+    assert condition["message"].startswith(
+        'unable to get operand deployment: deployments.apps "web" is forbidden: User "reader"'
+    )
+    before = nginx.live(KIND)
+    nginx.fail(reader)
+    assert nginx.live(KIND) == before
+
+
+def test_the_deployment_cannot_be_written(nginx: Nginx) -> None:
+    """The condition gives OperandDeploymentFailed, and goes once the cause is gone."""
+    nginx.resource()
+    looker = nginx.allow("looker", [READ_RESOURCE, WRITE_STATUS, rule("deployments.apps", "get")])
+    nginx.fail(looker)
+    condition = nginx.degraded()
+    assert (condition["status"], condition["reason"]) == ("True", "OperandDeploymentFailed")
+    assert condition["message"].startswith(
+        'unable to update operand deployment: deployments.apps is forbidden: User "looker"'
+    )
+    nginx.succeed()
+    assert nginx.degraded()["status"] == "False"
+
+
+def test_a_refused_port_leaves_the_running_operand_alone(nginx: Nginx) -> None:
+    """A port that cannot be is reported in the API server's words; nothing else changes."""
+    nginx.resource()
+    nginx.succeed()
+    before = [nginx.live(kind)["spec"] for kind in ("deployment", "service")]
+    nginx.resource(port=70000, replicas=3)
+    nginx.fail()
+    condition = nginx.degraded()
+    assert condition["reason"] == "OperandDeploymentFailed"
+    assert "Invalid value: 70000: must be between 1 and 65535" in condition["message"]
+    assert [nginx.live(kind)["spec"] for kind in ("deployment", "service")] == before
+
+
+def test_an_unwritable_status_hides_nothing(nginx: Nginx) -> None:
+    """Where the condition cannot be written either, the run's error tells of both."""
+    nginx.resource()
+    printed = nginx.fail(nginx.allow("stranger", []))
+    assert "unable to get operator custom resource: nginxoperators" in printed
+    assert "; unable to update status: Failed to retrieve requested object" in printed
+
+
+def test_a_resource_deleted_meanwhile_ends_quietly(nginx: Nginx) -> None:
+    """A run that comes too late succeeds and makes nothing."""
+    body = nginx.resource()
+    nginx.kubectl("delete", KIND, "web")
+    done = nginx.reconcile(body=body)
+    assert done.returncode == 0, done.stdout
+    assert nginx.kubectl.get("deployment", "web") is None
+
+
+@pytest.mark.parametrize(
+    ("spec", "complaint"),
+    [
+        ({"port": "http"}, "spec.port: Invalid value"),
+        ({"port": 2**31}, "integer with format int32 in spec.port"),
+        ({"replicas": 1.5}, "spec.replicas: Invalid value"),
+        ({"forceRedploy": 1}, "spec.forceRedploy: Invalid value"),
+        ({"forceRedeploy": "x"}, 'unknown field "spec.forceRedeploy"'),
+    ],
+)
+def test_a_bad_spec_is_refused_by_the_api_server(nginx: Nginx, spec: Json, complaint: str) -> None:
+    """The user who applies it is told which field is wrong."""
+    body = {
+        "apiVersion": "operator.example.com/v1alpha1",
+        "kind": "NginxOperator",
+        "metadata": {"name": "bad"},
+        "spec": spec,
+    }
+    done = nginx.kubectl.run("create", "--filename=-", input_=json.dumps(body))
+    assert done.returncode != 0
+    assert complaint in done.stderr
