@@ -78,6 +78,13 @@ class Operator:
         """End it as Kubernetes does; return the exit status."""
         return self._end(signal.SIGTERM, seconds)
 
+    def wait(self, seconds: float = 60) -> int:
+        """Wait until it ends by itself; return the exit status."""
+        assert self._process is not None
+        status = self._process.wait(timeout=seconds)
+        self._process = None
+        return status
+
     def kill(self) -> None:
         """End it without warning."""
         self._end(signal.SIGKILL, 10)
@@ -86,15 +93,13 @@ class Operator:
         if self._process is None:
             return 0
         self._process.send_signal(number)
-        status = self._process.wait(timeout=seconds)
-        self._process = None
-        return status
+        return self.wait(seconds)
 
     def probe(self, name: str) -> int:
         """Ask a probe; 0 if nobody answers."""
         return _fetch(f"http://127.0.0.1:{self._probe_port}/{name}")[0]
 
-    def metric(self, name: str, **labels: str) -> float:
+    def metric(self, name: str, /, **labels: str) -> float:
         """Return the sum of the samples of this name whose labels fit."""
         _, text = _fetch(f"http://127.0.0.1:{self._metrics_port}/metrics")
         return sum(

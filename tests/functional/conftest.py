@@ -1,0 +1,54 @@
+"""The whole operator against a real API server, with a project whose roles do little."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from operator_runner.devcluster import Cluster
+from tests.support.kubectl import Kubectl
+from tests.support.operator import Operator
+
+PROJECT = Path(__file__).parent / "project"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def echo_crd(control_plane_cluster: Cluster) -> None:
+    """Install the CRD of the project once."""
+    control_plane_cluster.exec(["kubectl", "apply", f"--filename={PROJECT / 'crd.yaml'}"])
+    control_plane_cluster.exec(
+        ["kubectl", "wait", "--for=condition=Established", "crd/echoes.test.example.com"]
+    )
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """Copy the project, for the test to edit."""
+    return Path(shutil.copytree(PROJECT, tmp_path / "project"))
+
+
+@pytest.fixture
+def make_operator(
+    control_plane: Path, kubectl: Kubectl, project: Path, tmp_path: Path
+) -> Iterator[Callable[[str], Operator]]:
+    """Give a maker of operators (by name) that watch the test's namespace."""
+    made: list[Operator] = []
+
+    def make(name: str) -> Operator:
+        scratch = tmp_path / name
+        scratch.mkdir()
+        made.append(Operator(project, control_plane, kubectl.namespace, scratch, {}))
+        return made[-1]
+
+    yield make
+    for operator in made:
+        operator.kill()
+
+
+@pytest.fixture
+def operator(make_operator: Callable[[str], Operator]) -> Operator:
+    """Give one operator; it is not started yet."""
+    return make_operator("operator")

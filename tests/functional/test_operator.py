@@ -1,0 +1,185 @@
+"""The operator's promises, whatever its roles do."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from operator_runner.devcluster import Cluster
+from tests.functional.conftest import PROJECT
+from tests.support.kubectl import Json, Kubectl
+from tests.support.operator import Operator
+from tests.support.waiting import eventually
+
+KIND = "echoes.test.example.com"
+ROLE = "roles/echo/tasks/main.yml"
+
+
+def echo(name: str = "a", labels: dict[str, str] | None = None, **spec: Any) -> Json:
+    return {
+        "apiVersion": "test.example.com/v1",
+        "kind": "Echo",
+        "metadata": {"name": name, "labels": labels or {}},
+        "spec": spec,
+    }
+
+
+def text_of(kubectl: Kubectl, name: str = "a") -> str | None:
+    found = kubectl.get("configmap", name)
+    return found["data"]["text"] if found else None
+
+
+def wait_for_text(kubectl: Kubectl, operator: Operator, text: str, name: str = "a") -> None:
+    eventually(lambda: text_of(kubectl, name), lambda now: now == text, told=operator.log)
+
+
+def wait_for_runs(operator: Operator, count: int) -> None:
+    """Wait until this many reconciles have ended."""
+    eventually(
+        lambda: operator.metric("reconciles_total"), lambda now: now >= count, told=operator.log
+    )
+
+
+def test_fields_and_vars_reach_the_role(kubectl: Kubectl, operator: Operator) -> None:
+    """Spec fields come in snake case, vars of the watch beside them."""
+    operator.start()
+    kubectl.apply(echo(sayThis="world"))
+    wait_for_text(kubectl, operator, "hello world")
+
+
+def test_the_clean_up_runs_before_the_resource_goes(
+    control_plane_cluster: Cluster, kubectl: Kubectl, operator: Operator
+) -> None:
+    """A deleted resource is held until its finalizer's role has run, and leaves no file behind."""
+    operator.start()
+    kubectl.apply(echo())
+    wait_for_text(kubectl, operator, "hello nothing")
+    kubectl("delete", KIND, "a")
+    assert kubectl.get(KIND, "a") is None
+    elsewhere = Kubectl(control_plane_cluster.bin / "kubectl", "default")
+    note = elsewhere.get("configmap", f"{kubectl.namespace}-a")
+    assert note is not None
+    assert note["data"]["text"] == "goodbye"
+    assert "ownerReferences" not in note["metadata"]
+    work = operator.scratch / "work"
+    eventually(lambda: [path for path in work.rglob("*") if path.name != ".lock"], lambda p: not p)
+
+
+def test_a_change_by_hand_is_undone_and_named(kubectl: Kubectl, operator: Operator) -> None:
+    """A kind without generation is watched as well; the cause stands in the log."""
+    operator.start()
+    kubectl.apply(echo())
+    wait_for_text(kubectl, operator, "hello nothing")
+    wait_for_runs(operator, 1)
+    kubectl.merge("configmap", "a", {"data": {"text": "changed"}})
+    wait_for_text(kubectl, operator, "hello nothing")
+    wait_for_runs(operator, 2)
+    assert f"ConfigMap {kubectl.namespace}/a changed" in operator.lines("Reconciled")[-1]["cause"]
+    kubectl("delete", "configmap", "a")
+    wait_for_text(kubectl, operator, "hello nothing")
+    wait_for_runs(operator, 3)
+    assert operator.metric("reconciles_total") == 3
+
+
+def test_edits_during_a_run_make_one_later_run(
+    kubectl: Kubectl, operator: Operator, project: Path
+) -> None:
+    """However many edits come while the role runs, it runs once more, with the newest."""
+    role = project / ROLE
+    role.write_text(role.read_text() + "- ansible.builtin.pause: {seconds: 4}\n")
+    operator.start()
+    kubectl.apply(echo(sayThis="0"))
+    wait_for_text(kubectl, operator, "hello 0")
+    for number in range(1, 4):
+        kubectl.merge(KIND, "a", {"spec": {"sayThis": str(number)}})
+    wait_for_text(kubectl, operator, "hello 3")
+    wait_for_runs(operator, 2)
+    assert operator.metric("reconciles_total") == 2
+
+
+def test_selector_and_when_choose(kubectl: Kubectl, operator: Operator, project: Path) -> None:
+    """Only what both choose is touched; a label that comes later counts at once."""
+    with (project / "watches.yaml").open("a") as watches:
+        watches.write("  selector: {matchLabels: {run: 'yes'}}\n  when: spec.enabled\n")
+    operator.start()
+    chosen = {"run": "yes"}
+    kubectl.apply(
+        echo("both", chosen, enabled=True), echo("no-label", enabled=True), echo("off", chosen)
+    )
+    wait_for_text(kubectl, operator, "hello nothing", "both")
+    kubectl("label", KIND, "no-label", "run=yes")
+    wait_for_text(kubectl, operator, "hello nothing", "no-label")
+    assert text_of(kubectl, "off") is None
+    untouched = kubectl.get(KIND, "off")
+    assert untouched is not None
+    assert "finalizers" not in untouched["metadata"]
+
+
+def test_one_of_two_replicas_leads(
+    kubectl: Kubectl, make_operator: Callable[[str], Operator]
+) -> None:
+    """The standby is ready and idle, and takes over when the leader dies without a word."""
+    flags = (
+        "--leader-elect",
+        "--leader-election-id=pair",
+        f"--leader-election-namespace={kubectl.namespace}",
+        "--leader-elect-lease-duration=4s",
+        "--leader-elect-renew-deadline=3s",
+    )
+    first = make_operator("first").start(*flags)
+    eventually(lambda: first.metric("leader_election_master_status", name="pair"), told=first.log)
+    second = make_operator("second").start(*flags)
+    kubectl.apply(echo())
+    wait_for_text(kubectl, first, "hello nothing")
+    assert second.metric("reconciles_total") == 0
+    assert second.probe("readyz") == 200
+    first.kill()
+    kubectl.merge(KIND, "a", {"spec": {"sayThis": "again"}})
+    wait_for_text(kubectl, second, "hello again")
+
+
+def test_not_ready_until_the_kind_is_watched(
+    control_plane_cluster: Cluster, kubectl: Kubectl, make_operator: Callable[[str], Operator]
+) -> None:
+    """Without the CRD the operator lives but is not ready; it goes on when the CRD comes."""
+    control_plane_cluster.exec(
+        ["kubectl", "delete", "crd", "echoes.test.example.com", "--ignore-not-found"]
+    )
+    operator = make_operator("early").start(wait=False)
+    eventually(lambda: operator.probe("healthz"), lambda code: code == 200, told=operator.log)
+    eventually(lambda: operator.lines("Waiting for a kind to watch"), told=operator.log)
+    assert operator.probe("readyz") == 500
+    control_plane_cluster.exec(["kubectl", "apply", f"--filename={PROJECT / 'crd.yaml'}"])
+    eventually(lambda: operator.probe("readyz"), lambda code: code == 200, told=operator.log)
+    kubectl.apply(echo())
+    wait_for_text(kubectl, operator, "hello nothing")
+
+
+def test_a_bad_watches_file_stops_the_start(operator: Operator, project: Path) -> None:
+    """Every problem is told with file, line and cure, and the exit status is 1."""
+    (project / "watches.yaml").write_text(
+        "- version: v1\n  kind: Echo\n  role: nowhere\n- kind: X\n"
+    )
+    operator.start(wait=False)
+    assert operator.wait() == 1
+    told = operator.log()
+    assert "watches.yaml:3" in told
+    assert "nowhere" in told
+    assert "version must not be empty" in told
+
+
+def test_private_files_are_private(kubectl: Kubectl, operator: Operator) -> None:
+    """Nobody else can read what a run reads or leaves, and its credentials go with it."""
+    operator.start()
+    kubectl.apply(echo())
+    wait_for_text(kubectl, operator, "hello nothing")
+    wait_for_runs(operator, 1)
+    work = operator.scratch / "work"
+    assert work.stat().st_mode & 0o077 == 0
+    private = work / "test.example.com" / "v1" / "Echo" / kubectl.namespace / "a"
+    assert private.stat().st_mode & 0o077 == 0
+    assert not (private / "env" / "kubeconfig").exists()
+    (command,) = private.glob("artifacts/*[!t]/command")
+    assert "env" not in json.loads(command.read_text())
