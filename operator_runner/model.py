@@ -33,8 +33,8 @@ class GVK:
         return cls(group, version, kind)
 
     def __str__(self) -> str:
-        """As ansible-operator writes it in logs and metric labels: `apps/v1, Kind=Deployment`."""
-        return f"{self.api_version}, Kind={self.kind}"
+        """As Go writes it in logs and metric labels: `apps/v1, Kind=Deployment`."""
+        return f"{self.group}/{self.version}, Kind={self.kind}"
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -117,13 +117,19 @@ class ColdLauncher:
             ),
         }
         if self._ansible.roles_path:
-            variables["ANSIBLE_ROLES_PATH"] = self._ansible.roles_path
+            variables["ANSIBLE_ROLES_PATH"] = _absolute(self._ansible.roles_path)
         if self._ansible.collections_path:
-            variables["ANSIBLE_COLLECTIONS_PATH"] = self._ansible.collections_path
+            variables["ANSIBLE_COLLECTIONS_PATH"] = _absolute(self._ansible.collections_path)
         return variables
 
 
 _COLLECTIONS = Path(__file__).parent.parent / "collections"
+
+
+def _absolute(paths: str) -> str:
+    """Anchor a list of paths where the operator was started: runs have directories of their own."""
+    parts = (Path(part).expanduser().absolute() for part in paths.split(os.pathsep) if part)
+    return os.pathsep.join(map(str, parts))
 
 
 def _role_play(role: str, *, gather_facts: bool) -> list[Json]:

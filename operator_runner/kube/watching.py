@@ -47,7 +47,7 @@ class EventType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class MetadataEvent:
-    """`body` has apiVersion, kind and metadata (without managedFields), and nothing else.
+    """`body` has apiVersion, kind and metadata, and nothing else.
 
     The body of a deletion that was noticed only afterwards has name, namespace, uid,
     resourceVersion and ownerReferences alone.
@@ -195,7 +195,7 @@ class _Follower:
                 yield MetadataEvent(EventType.MODIFIED, item)
 
     def _reduce(self, item: Json) -> Json:
-        metadata = {key: value for key, value in item["metadata"].items() if key != "managedFields"}
+        metadata = dict(item["metadata"])
         if _UNUSED in metadata.get("annotations", ()):
             annotations = metadata["annotations"]
             metadata["annotations"] = {k: v for k, v in annotations.items() if k != _UNUSED}
