@@ -62,6 +62,8 @@ def _image(console: Console, cluster: Cluster) -> str:
 
 def _runner(*arguments: str) -> None:
     """Run operator-runner as the user would, its progress on the terminal."""
-    if subprocess.run([_RUNNER, *arguments], check=False).returncode:
+    # Its progress and errors go to standard error; where the cluster is, bin/kubectl knows.
+    done = subprocess.run([_RUNNER, *arguments], stdout=subprocess.DEVNULL, check=False)
+    if done.returncode:
         # What went wrong, and the cure, stands on the terminal already.
         raise DemoError(f"operator-runner {' '.join(arguments)} failed, see above")
