@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,14 +19,15 @@ _END = {"Reconciled": True, "Reconciliation failed": False}
 
 
 def follow_run(console: Console, log: Path, subject: str, process: Process, seconds: float) -> bool:
-    """Print the lines about `subject` until its run has ended; say if it succeeded."""
+    """Print the records about `subject` until its run has ended; say if it succeeded."""
     mark = f" {subject}: "
-    for line in _lines(log, process, seconds):
-        _, found, message = line.partition(mark)
+    for record in _records(log, process, seconds):
+        first, *_ = record.split("\n")
+        _, found, message = first.partition(mark)
         if not found:
             continue
         ended = next((good for text, good in _END.items() if message.startswith(text)), None)
-        console.print(Text(line, style=_style(line, ended)), soft_wrap=True)
+        console.print(Text(record, style=_style(first, ended)), soft_wrap=True)
         if ended is not None:
             return ended
     raise DemoError(f"{subject} was not reconciled within {seconds:.0f} s", log=log)
@@ -37,17 +39,20 @@ def _style(line: str, ended: bool | None) -> str:
     return "red" if " failed" in line else "yellow" if "result=changed" in line else ""
 
 
-def _lines(log: Path, process: Process, seconds: float) -> Iterator[str]:
-    """Give complete lines, old ones and new ones, until `seconds` have passed."""
+def _records(log: Path, process: Process, seconds: float) -> Iterator[str]:
+    """Give complete records, old ones and new ones, until `seconds` have passed.
+
+    A record is a line, and the indented lines below it; the operator writes it at once.
+    """
     deadline = time.monotonic() + seconds
     with log.open(errors="replace") as stream:
         rest = ""
         while time.monotonic() < deadline:
             text = stream.read()
-            if not text:
-                if find(process) is None:
-                    raise DemoError("The operator has ended in the middle of the run", log=log)
+            if text:
+                complete, _, rest = (rest + text).rpartition("\n")
+                yield from re.split(r"\n(?=\S)", complete)
+            elif find(process) is None:
+                raise DemoError("The operator has ended in the middle of the run", log=log)
+            else:
                 time.sleep(_POLL)
-                continue
-            *complete, rest = (rest + text).split("\n")
-            yield from complete

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from datetime import datetime
 
 from structlog.dev import (
@@ -25,20 +26,23 @@ _OBJECT_KEYS = ("kind", "namespace", "name")
 
 
 def console_renderer(colors: bool) -> Processor:
-    """Return the last step of the pipeline: a record to one line of text (more for tracebacks)."""
+    """Return the last step of the pipeline: a record to a line, longer texts indented below it."""
     render = ConsoleRenderer(columns=_columns(colors), exception_formatter=plain_traceback)
 
-    def to_line(logger: WrappedLogger, method: str, event: EventDict) -> str:
-        return render(logger, method, _for_people(event))
+    def to_text(logger: WrappedLogger, method: str, event: EventDict) -> str:
+        shown = _for_people(event)
+        below = [_block(key, shown.pop(key)) for key in _longer_texts(shown)]
+        return "\n".join([render(logger, method, shown), *below])
 
-    return to_line
+    return to_text
 
 
 def _for_people(event: EventDict) -> EventDict:
-    """Join the object's keys into one, shorten the run id, drop what people do not look for."""
+    """Join the object's keys into one, shorten the run id, drop what tells a person nothing."""
     where = "/".join(str(event[key]) for key in ("namespace", "name") if event.get(key))
     shown: EventDict = {"ts": datetime.now().astimezone().strftime("%H:%M:%S.%f")[:-3]}
     shown.update({key: value for key, value in event.items() if key not in _OBJECT_KEYS})
+    shown = {key: value for key, value in shown.items() if value not in (None, "")}
     if "name" in event:
         shown["object"] = f"{event.get('kind', '')} {where}".strip()
     if "run_id" in event:
@@ -46,6 +50,16 @@ def _for_people(event: EventDict) -> EventDict:
     if str(shown.get("logger", "")).startswith("operator_runner"):
         del shown["logger"]
     return shown
+
+
+def _longer_texts(shown: EventDict) -> list[str]:
+    """Return the keys whose values have several lines; tracebacks are shown below already."""
+    ours = (key for key in shown if key not in {"event", "exception"})
+    return [key for key in ours if "\n" in str(shown[key])]
+
+
+def _block(key: str, value: object) -> str:
+    return textwrap.indent(f"{key}:\n{textwrap.indent(str(value).rstrip(), '  ')}", "    ")
 
 
 def _columns(colors: bool) -> list[Column]:

@@ -46,6 +46,14 @@ def test_a_run_is_shown_to_its_end(
     assert follow(log, this_process) == (expected, f"{task}\n{OURS}{last}\n")
 
 
+def test_the_reason_of_a_failure_is_shown_whole(tmp_path: Path, this_process: Process) -> None:
+    """Its further lines belong to the line above them."""
+    log = tmp_path / "operator.log"
+    failure = f"{OURS}Reconciliation failed cause=start\n    reason:\n      no such attribute"
+    log.write_text(f"{failure}\n{OURS}afterwards\n")
+    assert follow(log, this_process) == (False, f"{failure}\n")
+
+
 def test_a_run_that_never_comes_is_an_error_with_the_log(
     tmp_path: Path, this_process: Process
 ) -> None:

@@ -179,6 +179,17 @@ def test_the_console_shows_object_message_and_task_in_one_line() -> None:
     )
 
 
+def test_longer_texts_stand_below_their_line_on_the_console() -> None:
+    """The reason of a failure often has several lines; what is empty is not shown at all."""
+    stream = io.StringIO()
+    logs.configure("console", "info", stream=stream)
+    reason = "no such attribute\nOrigin: main.yml:3"
+    logs.get_logger("operator_runner.x").error("Failed", task="", path=None, reason=reason)
+    first, *rest = stream.getvalue().splitlines()
+    assert first.endswith(" error Failed")
+    assert rest == ["    reason:", "      no such attribute", "      Origin: main.yml:3"]
+
+
 def test_colours_are_for_terminals() -> None:
     """A terminal gets escape sequences."""
     stream = Terminal()
