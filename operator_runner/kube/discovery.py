@@ -15,7 +15,7 @@ from operator_runner.model import GVK, Json
 _AGGREGATED = (
     "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"
 )
-_REFRESH_EVERY = 5.0
+_REFRESH_EVERY = 2.0
 """Seconds: a group version whose kind is unknown is not asked for more often than this."""
 
 

@@ -82,7 +82,7 @@ class Connection:
         await self._connector.close()
         # The connector does not wait for a watch that was left a moment ago: TLS says goodbye.
         deadline = time.monotonic() + _GOODBYE
-        while any(sock.fileno() >= 0 for sock in self._sockets) and time.monotonic() < deadline:
+        while any(sock.fileno() >= 0 for sock in self._sockets) and time.monotonic() < deadline:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 
     def _open_socket(self, address: Any) -> socket.socket:

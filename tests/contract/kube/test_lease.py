@@ -1,0 +1,269 @@
+"""Leader election on a real API server: there is never more than one leader, and soon one."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+import yaml
+from structlog.testing import capture_logs
+
+from operator_runner.kube.api import Api
+from operator_runner.kube.lease import Elector
+from operator_runner.kube.session import Connection, connect
+from operator_runner.model import Json
+from operator_runner.settings import LeaderElection
+from tests.contract.kube.relay import Relay
+from tests.contract.kube.scripted import kubeconfig
+from tests.contract.kube.waiting import until
+from tests.support.kubectl import Kubectl
+
+ELECTION = LeaderElection(
+    enabled=True,
+    lease_name="leader",
+    lease_duration=timedelta(seconds=4),
+    renew_deadline=timedelta(seconds=2),
+)
+
+Contender = Callable[[Connection], Elector]
+
+
+@pytest.fixture
+async def contender(namespace: str) -> AsyncIterator[Contender]:
+    """Make electors of one election; those that still run are released in the end."""
+    made: list[Elector] = []
+
+    def make(connection: Connection) -> Elector:
+        made.append(Elector(Api(connection), ELECTION, namespace))
+        return made[-1]
+
+    yield make
+    for elector in made:
+        await elector.release()
+
+
+def _lease(kubectl: Kubectl) -> Json:
+    found = kubectl.get("lease", "leader")
+    assert found is not None
+    return dict(found["spec"])
+
+
+async def _soon(waited_for: Awaitable[None]) -> None:
+    await asyncio.wait_for(waited_for, 60)
+
+
+async def test_the_first_replica_leads_and_the_lease_says_so(
+    connection: Connection, contender: Contender, kubectl: Kubectl
+) -> None:
+    """The Lease names the holder in the format that other tools read."""
+    first = contender(connection)
+
+    await _soon(first.acquire())
+
+    spec = _lease(kubectl)
+    assert spec["holderIdentity"] == first.identity
+    assert (spec["leaseDurationSeconds"], spec["leaseTransitions"]) == (4, 0)
+    assert datetime.fromisoformat(spec["renewTime"]) >= datetime.fromisoformat(spec["acquireTime"])
+
+
+async def test_a_leader_stays_leader(
+    connection: Connection, contender: Contender, kubectl: Kubectl
+) -> None:
+    """The Lease is renewed beyond its duration, and nobody else gets it."""
+    first, second = contender(connection), contender(connection)
+    await _soon(first.acquire())
+    waiting = asyncio.create_task(second.acquire())
+    acquired = datetime.fromisoformat(_lease(kubectl)["acquireTime"])
+
+    async def outlived() -> bool:
+        renewed = datetime.fromisoformat(_lease(kubectl)["renewTime"])
+        return renewed - acquired > 2 * ELECTION.lease_duration
+
+    await until(outlived)
+
+    assert not waiting.done()
+    assert _lease(kubectl)["holderIdentity"] == first.identity
+    await _cancel(waiting)
+
+
+async def _cancel(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.wait([task])
+
+
+async def test_a_released_lease_is_taken_before_it_expires(
+    connection: Connection, contender: Contender, kubectl: Kubectl
+) -> None:
+    """A successor need not wait for the duration; the takeover is counted."""
+    first, second = contender(connection), contender(connection)
+    await _soon(first.acquire())
+    waiting = asyncio.create_task(second.acquire())
+    last = datetime.fromisoformat(_lease(kubectl)["renewTime"])
+
+    await first.release()
+    await _soon(waiting)
+
+    spec = _lease(kubectl)
+    assert (spec["holderIdentity"], spec["leaseTransitions"]) == (second.identity, 1)
+    assert datetime.fromisoformat(spec["acquireTime"]) - last < ELECTION.lease_duration
+
+
+async def test_a_release_after_losing_harms_no_successor(
+    connection: Connection, contender: Contender, kubectl: Kubectl
+) -> None:
+    """Only the holder's own Lease is given up."""
+    first, second = contender(connection), contender(connection)
+    await _soon(first.acquire())
+    await first.release()
+    await _soon(second.acquire())
+
+    await first.release()
+
+    assert _lease(kubectl)["holderIdentity"] == second.identity
+
+
+@pytest.fixture
+async def relay(control_plane: Path) -> AsyncIterator[Relay]:
+    """Put a relay in front of the control plane."""
+    host, port = _server(control_plane).split(":")
+    relay = Relay(host, int(port))
+    await relay.start()
+    yield relay
+    await relay.stop()
+
+
+def _config(file: Path) -> str:
+    return file.read_text()
+
+
+def _cluster(file: Path) -> Json:
+    return dict(yaml.safe_load(_config(file))["clusters"][0]["cluster"])
+
+
+def _server(file: Path) -> str:
+    """Return host and port of the API server."""
+    return str(_cluster(file)["server"]).removeprefix("https://")
+
+
+@pytest.fixture
+async def relayed(control_plane: Path, relay: Relay, tmp_path: Path) -> AsyncIterator[Connection]:
+    """Connect through the relay."""
+    file = tmp_path / "relayed.kubeconfig"
+    file.write_text(
+        _config(control_plane).replace(_server(control_plane), f"127.0.0.1:{relay.port}")
+    )
+    opened = await connect(file, user_agent="tests")
+    yield opened
+    await opened.close()
+
+
+async def test_a_leader_whose_api_hangs_knows_before_another_leads(
+    connection: Connection,
+    relayed: Connection,
+    relay: Relay,
+    contender: Contender,
+    kubectl: Kubectl,
+) -> None:
+    """Requests that never come back cost the leadership before the Lease expires for others."""
+    first, second = contender(relayed), contender(connection)
+    await _soon(first.acquire())
+    waiting = asyncio.create_task(second.acquire())
+    losing = asyncio.create_task(first.lost())
+
+    relay.freeze()
+    done, _ = await asyncio.wait([waiting, losing], timeout=60, return_when=asyncio.FIRST_COMPLETED)
+
+    assert done == {losing}
+    await _soon(waiting)
+    assert _lease(kubectl)["holderIdentity"] == second.identity
+    relay.thaw()
+
+
+async def test_a_short_outage_costs_nothing(
+    relayed: Connection, relay: Relay, contender: Contender, kubectl: Kubectl
+) -> None:
+    """A request that hangs for a moment does not end the leadership."""
+    first = contender(relayed)
+    await _soon(first.acquire())
+    losing = asyncio.create_task(first.lost())
+    before = _lease(kubectl)["renewTime"]
+
+    relay.freeze()
+    await relay.held()
+    relay.thaw()
+
+    async def renewed() -> bool:
+        return bool(_lease(kubectl)["renewTime"] > before)
+
+    await until(renewed)
+    assert not losing.done()
+    await _cancel(losing)
+
+
+async def test_a_stolen_lease_is_noticed(
+    connection: Connection, contender: Contender, kubectl: Kubectl
+) -> None:
+    """Whoever finds another holder in the Lease stops leading."""
+    first = contender(connection)
+    await _soon(first.acquire())
+
+    kubectl.merge("lease", "leader", {"spec": {"holderIdentity": "thief"}})
+
+    await _soon(first.lost())
+    assert _lease(kubectl)["holderIdentity"] == "thief"
+
+
+async def test_a_deleted_lease_is_made_again(
+    connection: Connection, contender: Contender, kubectl: Kubectl
+) -> None:
+    """Somebody's cleaning up does not stop the operator."""
+    first = contender(connection)
+    await _soon(first.acquire())
+    losing = asyncio.create_task(first.lost())
+
+    kubectl("delete", "lease", "leader")
+
+    async def again() -> bool:
+        found = kubectl.get("lease", "leader")
+        return found is not None and found["spec"]["holderIdentity"] == first.identity
+
+    await until(again)
+    assert not losing.done()
+    await _cancel(losing)
+
+
+@pytest.fixture
+async def poor(control_plane: Path, kubectl: Kubectl, tmp_path: Path) -> AsyncIterator[Connection]:
+    """Connect as a service account without any rights."""
+    cluster = _cluster(control_plane)
+    user = {"token": kubectl("create", "token", "default").strip()}
+    file = tmp_path / "poor.kubeconfig"
+    file.write_text(json.dumps(kubeconfig(cluster.pop("server"), user, **cluster)))
+    opened = await connect(file, user_agent="tests")
+    yield opened
+    await opened.close()
+
+
+async def test_missing_rights_are_told_and_waited_for(
+    poor: Connection, contender: Contender, kubectl: Kubectl
+) -> None:
+    """The log says what to grant; once it is granted, the replica leads."""
+    with capture_logs() as logs:
+        waiting = asyncio.create_task(contender(poor).acquire())
+
+        async def told() -> bool:
+            return any("leases.coordination.k8s.io" in log.get("grant", "") for log in logs)
+
+        await until(told)
+        assert not waiting.done()
+        verbs = "--verb=get,create,update"
+        kubectl("create", "role", "elect", verbs, "--resource=leases.coordination.k8s.io")
+        account = f"--serviceaccount={kubectl.namespace}:default"
+        kubectl("create", "rolebinding", "elect", "--role=elect", account)
+        await _soon(waiting)
+
+    assert _lease(kubectl)["holderIdentity"]

@@ -1,0 +1,117 @@
+"""Where credentials are looked for, and what is said about those that cannot be used."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from operator_runner.errors import ConfigError
+from operator_runner.kube.credentials import load
+
+
+@pytest.fixture(autouse=True)
+def nowhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """Take every place away where credentials are found; return the home directory."""
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    return tmp_path
+
+
+def _config(server: str, namespace: str | None = None) -> dict[str, Any]:
+    context = {"cluster": "c", "user": "u"} | ({"namespace": namespace} if namespace else {})
+    return {
+        "current-context": "x",
+        "contexts": [{"name": "x", "context": context}],
+        "clusters": [{"name": "c", "cluster": {"server": server}}],
+        "users": [{"name": "u", "user": {"token": "t"}}],
+    }
+
+
+def _write(file: Path, config: Any) -> Path:
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(config if isinstance(config, str) else json.dumps(config))
+    return file
+
+
+async def test_places_are_tried_in_kubectls_order(
+    nowhere: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The flag beats KUBECONFIG, which beats the file in the home directory."""
+    _write(nowhere / ".kube" / "config", _config("http://home", "n"))
+    found = await load(None)
+    assert (found.server, found.namespace) == ("http://home", "n")
+
+    monkeypatch.setenv("KUBECONFIG", str(_write(nowhere / "env", _config("http://env/"))))
+    found = await load(None)
+    assert (found.server, found.namespace) == ("http://env", "default")
+
+    found = await load(_write(nowhere / "flag", _config("http://flag")))
+    assert (found.server, await found.header()) == ("http://flag", "Bearer t")
+
+
+async def test_a_pod_without_token_is_told_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a Pod, a missing token is a matter of automountServiceAccountToken."""
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
+
+    with pytest.raises(ConfigError, match="automountServiceAccountToken"):
+        await load(None)
+
+
+async def test_no_credentials_at_all_say_what_to_give() -> None:
+    """The places that were tried are in the error."""
+    with pytest.raises(ConfigError, match="give --kubeconfig FILE or set KUBECONFIG"):
+        await load(None)
+
+
+@pytest.mark.parametrize("source", ["--kubeconfig", "KUBECONFIG"])
+async def test_a_file_that_does_not_exist_is_named(
+    source: str, nowhere: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing else is tried in place of what was asked for."""
+    _write(nowhere / ".kube" / "config", _config("http://home"))
+    monkeypatch.setenv("KUBECONFIG", "/absent")
+
+    with pytest.raises(ConfigError, match=f"{source}=/absent: no such file"):
+        await load(Path("/absent") if source == "--kubeconfig" else None)
+
+
+def _without(*keys: str) -> dict[str, Any]:
+    config = _config("https://there")
+    inner: Any = config
+    for key in keys[:-1]:
+        inner = inner[key] if isinstance(inner, dict) else inner[0][key]
+    (inner if isinstance(inner, dict) else inner[0]).pop(keys[-1])
+    return config
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        pytest.param("", "kubeconfig", id="empty"),
+        pytest.param("- a\n", "kubeconfig", id="a list"),
+        pytest.param("{", "flow", id="no YAML"),
+        pytest.param(_without("current-context"), "current-context", id="no context chosen"),
+        pytest.param(_without("contexts"), "contexts", id="no contexts"),
+        pytest.param(_without("clusters"), "clusters", id="no clusters"),
+        pytest.param(_without("clusters", "cluster", "server"), "no server", id="no server"),
+        pytest.param(
+            {**_config("https://a"), "current-context": "y"}, "name y", id="unknown context"
+        ),
+    ],
+)
+async def test_a_file_that_cannot_be_used_says_why(
+    nowhere: Path, config: dict[str, Any] | str, said: str
+) -> None:
+    """The error names the file, the trouble, and the command that shows what kubectl reads."""
+    file = _write(nowhere / "broken", config)
+
+    with pytest.raises(ConfigError, match=said) as caught:
+        await load(file)
+
+    assert str(file) in str(caught.value)
+    assert "kubectl config view" in str(caught.value)

@@ -1,0 +1,59 @@
+"""Cutting notes and splitting streams, for any text and any pieces."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from operator_runner.kube.discovery import Resource
+from operator_runner.kube.events import cut
+from operator_runner.kube.watching import split_lines
+from operator_runner.model import GVK
+
+
+@given(st.text(), st.integers(min_value=3, max_value=40))
+def test_a_cut_note_fits_and_begins_as_before(text: str, limit: int) -> None:
+    """The result is never too long, and whole if it can be."""
+    result = cut(text, limit)
+
+    assert len(result.encode()) <= limit
+    assert text.startswith(result.removesuffix("...")) or "?" in result
+    if len(text.encode(errors="replace")) <= limit:
+        assert result == text.encode(errors="replace").decode()
+
+
+@given(st.lists(st.binary(min_size=1).filter(lambda line: b"\n" not in line)), st.data())
+async def test_lines_are_the_same_however_the_stream_is_cut(
+    lines: list[bytes], data: st.DataObject
+) -> None:
+    """Chunks may end anywhere; an unfinished last line is dropped."""
+    whole = b"".join(line + b"\n" for line in lines) + b"unfinished"
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(whole)))))
+    edges = [0, *cuts, len(whole)]
+
+    async def chunks() -> AsyncIterator[bytes]:
+        for start, end in pairwise(edges):
+            yield whole[start:end]
+
+    assert [line async for line in split_lines(chunks())] == lines
+
+
+def test_a_name_cannot_leave_its_place_in_a_path() -> None:
+    """Names come from annotations too, which anybody may write."""
+    secret = Resource(GVK("", "v1", "Secret"), "secrets", namespaced=True)
+
+    path = secret.path("a", "../../b/secrets/c")
+
+    assert path == "/api/v1/namespaces/a/secrets/..%2F..%2Fb%2Fsecrets%2Fc"
+
+
+def test_a_namespace_is_left_out_where_a_kind_has_none() -> None:
+    """Collections of all namespaces and cluster-scoped kinds have none in their path."""
+    crd = Resource(GVK("apiextensions.k8s.io", "v1", "CRD"), "crds", namespaced=False)
+    pod = Resource(GVK("", "v1", "Pod"), "pods", namespaced=True)
+
+    assert crd.path("ignored", "a") == "/apis/apiextensions.k8s.io/v1/crds/a"
+    assert pod.path() == "/api/v1/pods"
