@@ -31,6 +31,8 @@ class Operator:
         namespace: str,
         scratch: Path,
         environment: dict[str, str],
+        *,
+        program: Path = Path(sys.executable).parent / "operator-runner",
     ) -> None:
         """Prepare; nothing is started. `namespace` is what the operator watches."""
         self.project, self.scratch = project, scratch
@@ -43,7 +45,7 @@ class Operator:
             **environment,
         }
         self._command = [
-            str(Path(sys.executable).parent / "operator-runner"),
+            str(program),
             "run",
             f"--watches-file={project / 'watches.yaml'}",
             f"--kubeconfig={kubeconfig}",

@@ -1,0 +1,80 @@
+"""The built wheel is all that a user needs."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from operator_runner.devcluster import Cluster
+from tests.support.kubectl import Kubectl
+from tests.support.operator import REPOSITORY, Operator
+from tests.support.waiting import eventually
+
+PROJECT = REPOSITORY / "tests" / "functional" / "project"
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build the wheel and install it, with what it asks for, into an empty environment."""
+    scratch = tmp_path_factory.mktemp("wheel")
+    pip = [sys.executable, "-m", "pip", "--quiet"]
+    options = ["--no-deps", "--no-build-isolation", f"--wheel-dir={scratch}"]
+    subprocess.run([*pip, "wheel", *options, str(REPOSITORY)], check=True)
+    (wheel,) = scratch.glob("*.whl")
+    subprocess.run([sys.executable, "-m", "venv", scratch / "venv"], check=True)
+    pip[0] = str(scratch / "venv" / "bin" / "python")
+    subprocess.run([*pip, "install", "--no-compile", str(wheel)], check=True)
+    return scratch / "venv"
+
+
+def test_the_pins_of_the_local_cluster_are_in_it(environment: Path) -> None:
+    """A user without a checkout can have a local cluster built."""
+    packages = environment / "lib"
+    (module,) = packages.glob(
+        "python*/site-packages/operator_runner/devcluster/controlplane/go.mod"
+    )
+    assert "k8s.io/kubernetes" in module.read_text()
+    assert (module.parent / "go.sum").is_file()
+
+
+def test_it_runs_a_project(
+    environment: Path, cluster: Cluster, kubectl: Kubectl, tmp_path: Path
+) -> None:
+    """Installed from the wheel, far from any checkout, the operator runs a role and reports it."""
+    project = Path(shutil.copytree(PROJECT, tmp_path / "project"))
+    # k8s_status comes from the collection that the package ships.
+    with (project / "roles/echo/tasks/main.yml").open("a") as role:
+        role.write(
+            "- operator_sdk.util.k8s_status:\n"
+            "    api_version: test.example.com/v1\n"
+            "    kind: Echo\n"
+            "    name: '{{ ansible_operator_meta.name }}'\n"
+            "    namespace: '{{ ansible_operator_meta.namespace }}'\n"
+            "    status: {said: hello}\n"
+        )
+    cluster.exec(["kubectl", "apply", f"--filename={project / 'crd.yaml'}"])
+    operator = Operator(
+        project,
+        cluster.kubeconfig,
+        kubectl.namespace,
+        tmp_path,
+        {},
+        program=environment / "bin" / "operator-runner",
+    )
+    operator.start()
+    try:
+        kubectl.apply(
+            {"apiVersion": "test.example.com/v1", "kind": "Echo", "metadata": {"name": "a"}}
+        )
+        eventually(
+            lambda: (kubectl.get("echo", "a") or {}).get("status", {}),
+            lambda status: status.get("said") == "hello",
+            told=operator.log,
+        )
+        assert kubectl.get("configmap", "a") is not None
+    finally:
+        operator.kill()
