@@ -72,15 +72,20 @@ async def watch_metadata(
     """
     follower = _Follower(api, resource, namespace, label_selector)
     delay = _Delay()
+    complained = False
     while True:
         started = time.monotonic()
         try:
             async for event in follower.once():
+                complained = False
                 yield event
         except ApiError as error:
-            if isinstance(error, Forbidden | NotFound) and not follower.synced:
+            refused = isinstance(error, Forbidden | NotFound)
+            if refused and not follower.synced:
                 raise
-            _log.debug("watch broke off", gvk=str(resource.gvk), reason=str(error))
+            log = _log.warning if refused and not complained else _log.debug
+            log("watch broke off; trying again", gvk=str(resource.gvk), reason=str(error))
+            complained = complained or refused
             await delay.wait(time.monotonic() - started)
         else:
             # Ended by the server after its time; but never spin if it ends at once.
