@@ -8,7 +8,7 @@ from http.client import HTTPException
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from demo import kubectl, record
 from demo.errors import DemoError, TimedOut
@@ -78,7 +78,8 @@ def show_http(console: Console, target: Target, sample: Sample) -> str:
 def show_conditions(console: Console, sample: Sample) -> None:
     """Print the conditions of the resource."""
     body = kubectl.get("nginxoperator", sample.name, "--namespace", sample.namespace) or {}
-    table = Table("condition", "status", "reason", "message", box=None, pad_edge=False)
+    message = Column("message", overflow="fold")
+    table = Table("condition", "status", "reason", message, box=None, pad_edge=False)
     for condition in body.get("status", {}).get("conditions", ()):
         keys = ("type", "status", "reason", "message")
         table.add_row(*(str(condition.get(key, "")) for key in keys))
