@@ -12,14 +12,22 @@ from typing import IO
 
 from rich.console import Console
 
-from operator_runner.devcluster import bringup, cleanup, files, images, process, supervision
+from operator_runner.devcluster import (
+    bringup,
+    cleanup,
+    files,
+    images,
+    namespaces,
+    process,
+    supervision,
+)
 from operator_runner.devcluster.errors import ClusterError, NotRunning
 from operator_runner.devcluster.locations import Home, home_of
-from operator_runner.devcluster.namespaces import entering
 from operator_runner.devcluster.state import Node, Part, State, load, save
 from operator_runner.devcluster.supervision import PartStatus
 
-_STOP_GRACE = 10.0
+# The API server would wait a minute for its clients to close their watches.
+_STOP_GRACE = 2.0
 
 
 class Cluster:
@@ -123,7 +131,9 @@ class Cluster:
         environment = process.child_environment(
             {"KUBECONFIG": str(self.kubeconfig), "PATH": path, "CONTAINERD_NAMESPACE": "k8s.io"}
         )
-        enter = () if state.slot is None else entering(self._node(), folder=str(Path.cwd()))
+        enter = (
+            () if state.slot is None else namespaces.entering(self._node(), folder=str(Path.cwd()))
+        )
         return [*enter, *command], environment
 
     def exec(self, command: Sequence[str], *, input_: str | None = None) -> str:
@@ -168,7 +178,7 @@ class Cluster:
         state = load(self._home)
         if state is None or not state.ready or state.boot != process.boot():
             return None
-        if state.node is not None and not process.alive(state.node.init):
+        if state.node is not None and not namespaces.exist(state.node):
             return None
         return state
 
@@ -188,7 +198,7 @@ class Cluster:
                 f"the cluster {self.name!r} has a control plane only, and no node",
                 cure="Take it down and start it without --control-plane-only.",
             )
-        if state.node is None or not process.alive(state.node.init):
+        if state.node is None or not namespaces.exist(state.node):
             raise NotRunning(
                 f"the node of the cluster {self.name!r} has ended; see {self._home.log_of('node')}",
                 cure="`operator-runner cluster up` starts the cluster afresh.",

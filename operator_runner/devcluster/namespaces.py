@@ -30,6 +30,14 @@ def create(argument: str, *, mark: Path, log: Path) -> Node:
     return Node(holder, _first_child(holder, "unshare", log))
 
 
+def exist(node: Node) -> bool:
+    """Tell whether programs can be started inside.
+
+    A first process that is ending has left its namespaces before the others in them end.
+    """
+    return process.alive(node.init) and Path(f"/proc/{node.init.pid}/ns/net").exists()
+
+
 def start(node: Node, command: Sequence[str], *, mark: Path, log: Path) -> Process:
     """Start `command` inside; return its process as this machine numbers it."""
     outer = process.start((*entering(node), *command), mark=mark, log=log)

@@ -34,7 +34,7 @@ def start(home: Home, state: State, part: Part) -> State:
     """Start `part`, record it, and return the new state."""
     log = home.log_of(part.name)
     if part.in_node:
-        if state.node is None or not process.alive(state.node.init):
+        if state.node is None or not namespaces.exist(state.node):
             raise NotRunning(
                 f"the node that {part.name} belongs to does not run",
                 cure="`operator-runner cluster down`, then `cluster up`, makes a new one.",

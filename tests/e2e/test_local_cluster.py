@@ -1,0 +1,198 @@
+"""The local cluster with its node: what it serves, and what it does to the machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from operator_runner.devcluster import Cluster
+from tests.support.kubectl import Kubectl
+from tests.support.machine import Traces, traces
+from tests.support.waiting import eventually
+
+_NOTHING = Traces(*(frozenset[str]() for _ in range(6)))
+_CONTROL_PLANE = {"etcd", "kube-apiserver", "kube-controller-manager"}
+_NODE = {"kube-scheduler", "containerd", "kubelet", "kube-proxy"}
+
+
+def _traces(cluster: Cluster) -> Traces:
+    return traces(cluster.home.path, cluster.home.token)
+
+
+def _command(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "operator_runner.devcluster", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def _pids(cluster: Cluster) -> dict[str, int]:
+    return {part.name: part.pid for part in cluster.status() if part.pid is not None}
+
+
+@pytest.fixture
+def second() -> Iterator[Cluster]:
+    """Start a cluster with a node, beside the one that all tests share."""
+    cluster = Cluster(f"test-{secrets.token_hex(4)}")
+    cluster.up()
+    yield cluster
+    cluster.down()
+
+
+def _web(image: str, text: str) -> list[dict[str, Any]]:
+    """Return a Pod that answers `text` at port 80, under any user id, and a Service before it."""
+    config = (
+        "pid /tmp/pid; error_log stderr notice; events {}"
+        " http { access_log off;"
+        " client_body_temp_path /tmp/a; proxy_temp_path /tmp/b; fastcgi_temp_path /tmp/c;"
+        " uwsgi_temp_path /tmp/d; scgi_temp_path /tmp/e;"
+        f" server {{ listen 80; location / {{ return 200 '{text}'; }} }} }}"
+    )
+    container = {
+        "name": "nginx",
+        "image": image,
+        "imagePullPolicy": "IfNotPresent",
+        "command": ["nginx", "-c", "/etc/nginx/test/nginx.conf", "-g", "daemon off;"],
+        "ports": [{"containerPort": 80}],
+        "readinessProbe": {"httpGet": {"path": "/", "port": 80}, "periodSeconds": 1},
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": 12345,
+            "readOnlyRootFilesystem": True,
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+        },
+        "volumeMounts": [
+            {"name": "tmp", "mountPath": "/tmp"},
+            {"name": "config", "mountPath": "/etc/nginx/test"},
+        ],
+    }
+    volumes = [{"name": "tmp", "emptyDir": {}}, {"name": "config", "configMap": {"name": "web"}}]
+    return [
+        {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": "web"},
+            "data": {"nginx.conf": config},
+        },
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": "web", "labels": {"app": "web"}},
+            "spec": {"containers": [container], "volumes": volumes},
+        },
+        {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": {"name": "web"},
+            "spec": {"selector": {"app": "web"}, "ports": [{"port": 8000, "targetPort": 80}]},
+        },
+    ]
+
+
+def _serve(kubectl: Kubectl, image: str, text: str) -> list[str]:
+    """Start the Pod; return its URL and the Service's once both answer."""
+    kubectl.apply(*_web(image, text))
+    kubectl("wait", "--for=condition=Ready", "pod/web", "--timeout=60s")
+    pod, service = kubectl.get("pod", "web"), kubectl.get("service", "web")
+    assert pod is not None
+    assert service is not None
+    urls = [f"http://{pod['status']['podIP']}/", f"http://{service['spec']['clusterIP']}:8000/"]
+    for url in urls:
+        eventually(partial(_fetch, url), text.__eq__, seconds=20)
+    return urls
+
+
+def _fetch(url: str) -> str | None:
+    try:
+        with urllib.request.urlopen(url, timeout=3) as response:
+            return str(response.read().decode())
+    except OSError:
+        return None
+
+
+def test_a_service_and_a_pod_answer(kubectl: Kubectl, nginx_image: str) -> None:
+    """From the ordinary shell: the Pod's address, and the Service's through kube-proxy."""
+    _serve(kubectl, nginx_image, "one")
+
+
+def test_pods_reach_services_and_the_api(kubectl: Kubectl, nginx_image: str) -> None:
+    """From inside of a Pod its own Service and the API server answer, and so do its logs."""
+    _, service = _serve(kubectl, nginx_image, "inside")
+    wget = ("exec", "web", "--", "busybox", "wget", "-q", "-O", "-")
+    assert kubectl(*wget, service) == "inside"
+    connect = "busybox nc -w 3 $KUBERNETES_SERVICE_HOST $KUBERNETES_SERVICE_PORT </dev/null"
+    kubectl("exec", "web", "--", "busybox", "sh", "-c", connect)
+    assert "start worker process" in kubectl("logs", "web")
+
+
+def test_two_clusters_do_not_disturb_each_other(
+    cluster: Cluster, second: Cluster, kubectl: Kubectl, nginx_image: str, tmp_path: Path
+) -> None:
+    """Both serve at the same time; when the second is gone the first serves as before."""
+    exported = tmp_path / "nginx.tar"
+    cluster.exec(["ctr", "images", "export", str(exported), nginx_image])
+    assert second.load(exported) == (nginx_image,)
+    first_urls = _serve(kubectl, nginx_image, "first")
+    second_urls = _serve(Kubectl(second.bin / "kubectl", "default"), nginx_image, "second")
+    assert not set(first_urls) & set(second_urls)
+    assert [_fetch(url) for url in first_urls + second_urls] == ["first"] * 2 + ["second"] * 2
+    assert _traces(second) != _NOTHING
+    before = _pids(cluster)
+    second.down()
+    assert _traces(second) == _NOTHING
+    assert [_fetch(url) for url in first_urls + second_urls] == ["first"] * 2 + [None] * 2
+    assert _pids(cluster) == before
+
+
+def test_a_node_comes_up_whole_and_goes_whole(second: Cluster, cluster: Cluster) -> None:
+    """All parts are well; a killed kubelet is told; the death of the node leaves no mount."""
+    parts = {part.name: part.trouble for part in second.status()}
+    assert parts == dict.fromkeys(_CONTROL_PLANE | _NODE)
+    seen = _traces(second)
+    assert seen.links
+    assert seen.routes
+    assert seen.mounts
+    assert seen.cgroups
+    assert not seen.firewall, "kube-proxy's rules belong into the node"
+    os.kill(_pids(second)["kubelet"], signal.SIGKILL)
+    eventually(lambda: "kubelet" not in _pids(second), seconds=10)
+    second.start_part("kubelet")
+    assert {part.name: part.trouble for part in second.status()} == parts
+    second.down()
+    assert _traces(second) == _NOTHING
+    assert cluster.exec(["kubectl", "get", "--raw", "/readyz"]) == "ok"
+
+
+def test_up_starts_afresh_when_the_node_was_killed(second: Cluster) -> None:
+    """What the dead node left behind does not hinder the next one."""
+    node = json.loads(second.home.state.read_text())["node"]
+    os.kill(node["init"]["pid"], signal.SIGKILL)
+    eventually(lambda: "kubelet" not in _pids(second), seconds=20)
+    second.up()
+    assert {part.name for part in second.status()} == _CONTROL_PLANE | _NODE
+    assert not [part for part in second.status() if part.trouble]
+
+
+def test_a_file_that_is_no_image_is_refused(cluster: Cluster, tmp_path: Path) -> None:
+    """The error of `load` names the file and what makes such archives."""
+    path = tmp_path / "picture.tar"
+    path.write_bytes(b"no archive")
+    shown = _command("load", "--name", cluster.name, str(path))
+    assert shown.returncode == 1
+    assert "picture.tar is no image archive" in shown.stderr
+    assert "cluster pack" in shown.stderr
+    assert _command("load", "--name", cluster.name, str(tmp_path / "none.tar")).returncode == 1

@@ -1,0 +1,232 @@
+"""The control plane without a node, as a user without root has it."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from operator_runner.devcluster import Cluster, ClusterError
+from operator_runner.devcluster.errors import NotRunning, PartDied, PortTaken
+from tests.support.machine import Traces, traces
+from tests.support.waiting import eventually
+
+_NOTHING = Traces(*(frozenset[str]() for _ in range(6)))
+_CONTROL_PLANE = {"etcd", "kube-apiserver", "kube-controller-manager"}
+_NODE = {"kube-scheduler", "containerd", "kubelet", "kube-proxy"}
+
+
+def _traces(cluster: Cluster) -> Traces:
+    return traces(cluster.home.path, cluster.home.token)
+
+
+def _command(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "operator_runner.devcluster", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def _pids(cluster: Cluster) -> dict[str, int]:
+    return {part.name: part.pid for part in cluster.status() if part.pid is not None}
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[Cluster]:
+    """Start a control plane that several tests share; each leaves it as it was."""
+    cluster = Cluster(f"test-{secrets.token_hex(4)}")
+    cluster.up(control_plane_only=True)
+    yield cluster
+    cluster.down()
+
+
+@pytest.fixture
+def control_plane() -> Iterator[Cluster]:
+    """Name a cluster of the test's own; the test starts it without a node."""
+    cluster = Cluster(f"test-{secrets.token_hex(4)}")
+    yield cluster
+    cluster.down()
+
+
+def test_a_control_plane_comes_up_whole_and_goes_whole(control_plane: Cluster) -> None:
+    """All parts are well, kubectl works without settings, and afterwards nothing is left."""
+    before = _traces(control_plane)
+    control_plane.up(control_plane_only=True)
+    parts = control_plane.status()
+    assert {part.name: part.trouble for part in parts} == dict.fromkeys(_CONTROL_PLANE)
+    answer = subprocess.run(
+        [
+            control_plane.bin / "kubectl",
+            "auth",
+            "whoami",
+            "-o",
+            "jsonpath={.status.userInfo.groups}",
+        ],
+        env={},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "system:masters" in answer.stdout
+    control_plane.down()
+    assert before == _traces(control_plane) == _NOTHING
+    assert not control_plane.home.path.exists()
+
+
+def test_the_files_of_a_cluster_are_private(running: Cluster) -> None:
+    """No other user of the machine reads the kubeconfig, the keys or the logs."""
+    home = running.home
+    assert running.kubeconfig.stat().st_mode & 0o777 == 0o600
+    for folder in (home.path, home.pki, home.logs, home.etcd):
+        assert folder.stat().st_mode & 0o777 == 0o700
+
+
+def test_up_again_changes_nothing(running: Cluster) -> None:
+    """A second `up` finds the cluster well: the same processes and the same kubeconfig."""
+    before = _pids(running), running.kubeconfig.read_text()
+    running.up(control_plane_only=True)
+    assert (_pids(running), running.kubeconfig.read_text()) == before
+
+
+def test_up_repairs_a_cluster_whose_part_was_killed(running: Cluster) -> None:
+    """`status` tells of the dead part and fails; `up` starts just that part, data intact."""
+    name = running.name
+    running.exec(["kubectl", "create", "configmap", "kept"])
+    before = _pids(running)
+    os.kill(before["kube-controller-manager"], signal.SIGKILL)
+
+    def told() -> bool:
+        shown = _command("status", "--name", name)
+        return shown.returncode == 1 and "ended by itself" in shown.stdout
+
+    eventually(told, seconds=10)
+    running.up(control_plane_only=True)
+    after = _pids(running)
+    assert after.keys() == before.keys()
+    changed = {part for part, pid in after.items() if pid != before[part]}
+    assert changed == {"kube-controller-manager"}
+    assert "kept" in running.exec(["kubectl", "get", "configmaps", "-o", "name"])
+    assert _command("status", "--name", name).returncode == 0
+
+
+def test_parts_stop_and_start(running: Cluster) -> None:
+    """A stopped API server does not answer; started again, it has what it had."""
+    running.exec(["kubectl", "create", "configmap", "stored"])
+    running.stop_part("kube-apiserver")
+    with pytest.raises(ClusterError, match="refused"):
+        running.exec(["kubectl", "get", "configmaps"])
+    running.start_part("kube-apiserver")
+    assert "stored" in running.exec(["kubectl", "get", "configmaps", "-o", "name"])
+    with pytest.raises(NotRunning, match=r"no part 'kubelet'[\s\S]*kube-apiserver"):
+        running.stop_part("kubelet")
+
+
+def test_a_taken_port_is_told_and_nothing_is_left(control_plane: Cluster) -> None:
+    """The error names port and cure, and no part of the cluster was started."""
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        with pytest.raises(PortTaken, match=rf"port {port} .*\n.*--port"):
+            control_plane.up(control_plane_only=True, port=port)
+    assert _traces(control_plane) == _NOTHING
+
+
+def test_a_part_that_dies_at_the_start_is_told_with_its_log(
+    control_plane: Cluster, tmp_path: Path
+) -> None:
+    """The error holds the last words of the part; its log stays, its processes do not."""
+    assets = tmp_path / "assets"
+    assets.mkdir()
+    for program in ("kube-apiserver", "kube-controller-manager", "kubectl"):
+        (assets / program).symlink_to("/bin/true")
+    (assets / "etcd").write_text("#!/bin/sh\necho etcd cannot go on >&2\nexit 7\n")
+    (assets / "etcd").chmod(0o700)
+    environment = {**os.environ, "KUBEBUILDER_ASSETS": str(assets)}
+    broken = Cluster(control_plane.name, environment=environment)
+    with pytest.raises(PartDied, match=r"etcd ended by itself.*etcd\.log:\n  etcd cannot go on"):
+        broken.up(control_plane_only=True)
+    assert broken.home.log_of("etcd").read_text() == "etcd cannot go on\n"
+    assert _traces(broken) == _NOTHING
+    with pytest.raises(NotRunning, match="no running cluster"):
+        broken.status()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_start_leaves_nothing(control_plane: Cluster, number: int) -> None:
+    """Whoever presses Ctrl-C while etcd or the API server start gets the machine back clean."""
+    arguments = ("up", "--name", control_plane.name, "--control-plane-only")
+    with subprocess.Popen(
+        [sys.executable, "-m", "operator_runner.devcluster", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as started:
+        eventually(control_plane.home.log_of("kube-apiserver").exists, seconds=30)
+        started.send_signal(number)
+        _, errors = started.communicate(timeout=30)
+    assert started.returncode == 130
+    assert "Interrupted" in errors
+    assert _traces(control_plane) == _NOTHING
+
+
+def test_down_needs_no_stored_state(control_plane: Cluster) -> None:
+    """Where a full disk cut the state short, `down` finds the processes; twice is no error."""
+    control_plane.up(control_plane_only=True)
+    control_plane.home.state.write_text("{")
+    control_plane.down()
+    assert _traces(control_plane) == _NOTHING
+    control_plane.down()
+
+
+def test_up_after_a_reboot_starts_afresh(control_plane: Cluster) -> None:
+    """A state of another boot is stale: its pids may be anybody's now, and are left alone."""
+    control_plane.up(control_plane_only=True)
+    control_plane.exec(["kubectl", "create", "configmap", "kept"])
+    state = control_plane.home.state
+    stored = json.loads(state.read_text())
+    with subprocess.Popen(["sleep", "60"]) as bystander:
+        process = {"pid": bystander.pid, "started": 1}
+        stored |= {"boot": "another", "processes": dict.fromkeys(stored["processes"], process)}
+        state.write_text(json.dumps(stored))
+        control_plane.up(control_plane_only=True)
+        assert bystander.poll() is None
+        bystander.kill()
+    assert "kept" not in control_plane.exec(["kubectl", "get", "configmaps", "-o", "name"])
+    assert _pids(control_plane).keys() == _CONTROL_PLANE
+
+
+def test_exec_runs_commands_with_the_settings_of_the_cluster(running: Cluster) -> None:
+    """Options belong to the command, and its exit code is passed on."""
+    run = ("exec", "--name", running.name)
+    shown = _command(*run, "kubectl", "get", "namespace", "default", "--output", "name")
+    assert shown.stdout == "namespace/default\n"
+    assert _command(*run, "sh", "-c", 'test -r "$KUBECONFIG"; exit $((7 + $?))').returncode == 7
+    missing = _command(*run, "no-such-program")
+    assert (missing.returncode, missing.stderr) == (1, "Error: no-such-program: no such program\n")
+
+
+def test_commands_without_a_cluster_name_the_cure() -> None:
+    """Each says that there is no cluster and how to start it; `down` has nothing to do."""
+    for command in (["status"], ["exec", "true"], ["stop", "etcd"], ["start", "etcd"]):
+        first, *rest = command
+        shown = _command(first, "--name", "none-such", *rest)
+        assert shown.returncode == 1
+        assert "cluster up --name none-such" in shown.stderr
+    assert _command("down", "--name", "none-such").returncode == 0
+
+
+def test_a_node_is_told_apart_from_a_control_plane(running: Cluster, tmp_path: Path) -> None:
+    """Images have nowhere to go without a node, and `up` does not turn one into the other."""
+    with pytest.raises(NotRunning, match="control plane only"):
+        running.load(tmp_path / "image.tar")
+    with pytest.raises(ClusterError, match=r"without a node\n.*cluster down"):
+        running.up()
