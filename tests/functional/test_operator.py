@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from operator_runner.devcluster import Cluster
-from tests.functional.conftest import PROJECT
 from tests.support.kubectl import Json, Kubectl
 from tests.support.operator import Operator
 from tests.support.waiting import eventually
@@ -140,20 +139,22 @@ def test_one_of_two_replicas_leads(
     wait_for_text(kubectl, second, "hello again")
 
 
-def test_not_ready_until_the_kind_is_watched(
-    control_plane_cluster: Cluster, kubectl: Kubectl, make_operator: Callable[[str], Operator]
-) -> None:
+def test_not_ready_until_the_kind_is_watched(operator: Operator, kubectl: Kubectl) -> None:
     """Without the CRD the operator lives but is not ready; it goes on when the CRD comes."""
-    control_plane_cluster.exec(
-        ["kubectl", "delete", "crd", "echoes.test.example.com", "--ignore-not-found"]
-    )
-    operator = make_operator("early").start(wait=False)
-    eventually(lambda: operator.probe("healthz"), lambda code: code == 200, told=operator.log)
+    for file in ("watches.yaml", "crd.yaml"):
+        text = (operator.project / file).read_text()
+        (operator.project / file).write_text(text.replace("test.example.com", "late.example.com"))
+    operator.start(wait=False)
     eventually(lambda: operator.lines("Waiting for a kind to watch"), told=operator.log)
+    assert operator.probe("healthz") == 200
     assert operator.probe("readyz") == 500
-    control_plane_cluster.exec(["kubectl", "apply", f"--filename={PROJECT / 'crd.yaml'}"])
+    kubectl("apply", f"--filename={operator.project / 'crd.yaml'}")
     eventually(lambda: operator.probe("readyz"), lambda code: code == 200, told=operator.log)
-    kubectl.apply(echo())
+    resource = echo() | {"apiVersion": "late.example.com/v1"}
+    eventually(
+        lambda: kubectl.run("apply", "--filename=-", input_=json.dumps(resource)).returncode,
+        lambda code: code == 0,
+    )
     wait_for_text(kubectl, operator, "hello nothing")
 
 
