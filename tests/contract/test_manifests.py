@@ -1,0 +1,85 @@
+"""The manifests that install the nginx operator, as a real API server takes them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any
+
+import yaml
+
+from tests.support.kubectl import Json, Kubectl
+from tests.support.operator import REPOSITORY
+
+CONFIG = REPOSITORY / "config"
+
+
+def rendered(kubectl: Kubectl, folder: str) -> dict[tuple[str, str], Json]:
+    """Return what kustomize makes of a folder, by kind and name."""
+    documents = yaml.safe_load_all(kubectl("kustomize", str(CONFIG / folder)))
+    return {(d["kind"], d["metadata"]["name"]): d for d in documents}
+
+
+def test_the_api_server_accepts_all_of_it(kubectl: Kubectl) -> None:
+    """Everything of config/default and config/samples passes strict server-side validation."""
+    kubectl = replace(kubectl, namespace="nginx-operator-system")
+    metadata = {"name": kubectl.namespace}
+    kubectl.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+    kubectl("apply", f"--filename={REPOSITORY / 'crds'}")
+    name = "crd/nginxoperators.operator.example.com"
+    kubectl("wait", name, "--for=condition=Established")
+    for folder in ("default", "samples"):
+        kubectl(
+            "apply", "--server-side", "--force-conflicts", "--dry-run=server", "--validate=strict",
+            f"--kustomize={CONFIG / folder}",
+        )  # fmt: skip
+
+
+def test_names_and_flags(kubectl: Kubectl) -> None:
+    """The objects have the names, the prefix and the arguments that users of the book know."""
+    objects = rendered(kubectl, "default")
+    assert set(objects) == {
+        ("Namespace", "nginx-operator-system"),
+        ("CustomResourceDefinition", "nginxoperators.operator.example.com"),
+        ("ServiceAccount", "nginx-operator-controller-manager"),
+        ("Role", "nginx-operator-leader-election-role"),
+        ("RoleBinding", "nginx-operator-leader-election-rolebinding"),
+        ("ClusterRole", "nginx-operator-manager-role"),
+        ("ClusterRoleBinding", "nginx-operator-manager-rolebinding"),
+        ("ClusterRole", "nginx-operator-nginxoperator-editor-role"),
+        ("ClusterRole", "nginx-operator-nginxoperator-viewer-role"),
+        ("Deployment", "nginx-operator-controller-manager"),
+    }
+    manager = objects["Deployment", "nginx-operator-controller-manager"]
+    (container,) = manager["spec"]["template"]["spec"]["containers"]
+    assert container["args"] == [
+        "--leader-elect",
+        "--leader-election-id=nginx-operator",
+        "--health-probe-bind-address=:8081",
+        "--metrics-bind-address=127.0.0.1:8080",
+    ]
+
+
+def test_no_right_is_a_wildcard(kubectl: Kubectl) -> None:
+    """Each rule names its groups, resources and verbs; the operator cannot delete its resource."""
+    objects = rendered(kubectl, "default")
+    rules: list[dict[str, Any]] = [
+        rule
+        for (kind, _), body in objects.items()
+        if "Role" in kind
+        for rule in body.get("rules", [])
+    ]
+    assert rules
+    assert not [rule for rule in rules if "*" in str(rule)]
+    own = objects["ClusterRole", "nginx-operator-manager-role"]["rules"]
+    assert not [rule for rule in own if "delete" in rule["verbs"]]
+
+
+def test_the_image_of_the_operand_is_named_once(kubectl: Kubectl) -> None:
+    """RELATED_IMAGE_NGINX of the manager is the default of the role, an exact version."""
+    manager = rendered(kubectl, "default")["Deployment", "nginx-operator-controller-manager"]
+    (container,) = manager["spec"]["template"]["spec"]["containers"]
+    (image,) = [e["value"] for e in container["env"] if e["name"] == "RELATED_IMAGE_NGINX"]
+    defaults = (REPOSITORY / "roles" / "nginx" / "defaults" / "main.yml").read_text()
+    assert f"or '{image}'" in defaults
+    assert re.fullmatch(r"nginx:\d+\.\d+\.\d+", image)
