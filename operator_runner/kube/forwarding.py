@@ -71,7 +71,9 @@ class Forwarder:
             raise Refusal(415, f"send JSON, YAML or protobuf, not compressed, in place of {kind}")
         if gets_owner and info is not None:
             return bodies.add_owner(kind, await _read(request), partial(claim, grant.owner, info))
-        if request.method == "DELETE":
+        length = request.content_length
+        if request.method == "DELETE" or (length is not None and length <= _ONE_PIECE):
+            # What is held can be sent again, should the operator's credentials have run out.
             return await _read(request)
         return request.content
 

@@ -50,8 +50,8 @@ async def join(request: web.BaseRequest, upstream: aiohttp.ClientResponse) -> we
         reason=upstream.reason,
         headers=response_headers(upstream.headers),
     )
-    for name in (hdrs.CONNECTION, hdrs.UPGRADE):
-        response.headers[name] = upstream.headers[name]
+    response.headers[hdrs.CONNECTION] = "Upgrade"
+    response.headers[hdrs.UPGRADE] = upstream.headers.get(hdrs.UPGRADE, "")
     response.force_close()
     # Before the client may send: from here on its bytes are no HTTP requests.
     request.protocol.set_parser(client)  # type: ignore[arg-type] # only feed_* are called
