@@ -6,6 +6,7 @@ import asyncio
 import signal
 from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
 from contextlib import AsyncExitStack, contextmanager
+from datetime import datetime
 from typing import Any
 
 import structlog
@@ -99,7 +100,7 @@ class Operator:
             self._dependents,
             inject_owner_ref=settings.inject_owner_ref,
         )
-        self._primary = PrimaryWatcher(watches, is_relevant, self._enqueue)
+        self._primary = PrimaryWatcher(watches, is_relevant, self._enqueue, self._met)
         self._dispatcher = Dispatcher(self._queue, self._reconcilers(), self._metrics, self._gone)
         self._elector = self._make_elector()
 
@@ -158,6 +159,8 @@ class Operator:
             acquiring = asyncio.create_task(self._elector.acquire(), name="leader election")
             if await self._until_one_ends([acquiring]) is None:
                 await _cancel([acquiring])
+                # A cancelled request may have won the Lease all the same.
+                await self._elector.release()
                 return 0
         self._leading = True
         self._metrics.leading(self._settings.leader_election.lease_name, True)
@@ -233,6 +236,10 @@ class Operator:
         self._queue.add(ref, cause)
         self._metrics.queue_added(ref.gvk)
         self._metrics.queue_depth(ref.gvk, self._queue.depth(ref.gvk))
+
+    def _met(self, ref: ObjectRef, body: Json) -> None:
+        created = datetime.fromisoformat(body["metadata"]["creationTimestamp"])
+        self._metrics.resource_seen(ref, created)
 
     def _gone(self, ref: ObjectRef) -> None:
         self._dependents.forget(ref)

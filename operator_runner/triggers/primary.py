@@ -35,11 +35,13 @@ class PrimaryWatcher:
         watches: Sequence[Watch],
         relevant: Callable[[Json, Watch], bool],
         enqueue: Callable[[ObjectRef, Cause], None],
+        met: Callable[[ObjectRef, Json], None],
     ) -> None:
-        """`enqueue` is called on the event loop for each event that matters."""
+        """`enqueue` is called for each event that matters, `met` once for each resource."""
         self._watches = watches
         self._relevant = relevant
         self._enqueue = enqueue
+        self._met = met
         self._seen: dict[ObjectRef, Seen] = {}
 
     def known(self, gvk: GVK) -> Iterable[ObjectRef]:
@@ -103,7 +105,10 @@ class PrimaryWatcher:
             self._enqueue(ref, Cause(Trigger.DELETION, "deleted"))
             return
         new = Seen.of(body, relevant=self._relevant(body, watch))
-        cause = judge(self._seen.get(ref), new, watch, listed=type_ is None)
+        old = self._seen.get(ref)
+        if old is None or old.uid != new.uid:
+            self._met(ref, body)
+        cause = judge(old, new, watch, listed=type_ is None)
         self._seen[ref] = new
         if cause is not None:
             self._enqueue(ref, cause)

@@ -63,10 +63,17 @@ def test_what_is_found_at_start_is_told_from_what_is_created() -> None:
 def test_a_deletion_is_told_and_the_resource_forgotten() -> None:
     """After DELETED the resource is asked for once more and a new one of its name is new."""
     told: list[tuple[ObjectRef, Cause]] = []
-    watcher = PrimaryWatcher([WATCH], lambda *_: True, lambda ref, cause: told.append((ref, cause)))
+    met: list[ObjectRef] = []
+    watcher = PrimaryWatcher(
+        [WATCH],
+        lambda *_: True,
+        lambda ref, cause: told.append((ref, cause)),
+        lambda ref, _: met.append(ref),
+    )
     body: Json = {"metadata": {"name": "a", "namespace": "n", "uid": "u", "generation": 1}}
     ref = ObjectRef(FOO, "n", "a")
     watcher.deliver(WATCH, None, body)
+    watcher.deliver(WATCH, "MODIFIED", body)
     assert list(watcher.known(FOO)) == [ref]
     watcher.deliver(WATCH, "DELETED", body)
     assert list(watcher.known(FOO)) == []
@@ -77,3 +84,4 @@ def test_a_deletion_is_told_and_the_resource_forgotten() -> None:
         Trigger.SPEC,
     ]
     assert {told_ref for told_ref, _ in told} == {ref}
+    assert met == [ref, ref]
