@@ -13,13 +13,12 @@ import structlog
 
 from operator_runner import __version__
 from operator_runner.dispatcher import Dispatcher
-from operator_runner.errors import ApiError
 from operator_runner.execution.cold import ColdLauncher
 from operator_runner.execution.executor import AnsibleExecutor
 from operator_runner.execution.rundir import RunDirs
 from operator_runner.kube.api import Api
 from operator_runner.kube.cluster import KubeCluster
-from operator_runner.kube.discovery import Discovery, Resource
+from operator_runner.kube.discovery import Discovery
 from operator_runner.kube.lease import Elector
 from operator_runner.kube.proxy import Proxy
 from operator_runner.kube.session import Connection, connect
@@ -32,14 +31,13 @@ from operator_runner.reconcile.reconciler import Parts, Reconciler
 from operator_runner.settings import Settings
 from operator_runner.triggers.dependents import Dependents
 from operator_runner.triggers.established import Established
+from operator_runner.triggers.kinds import Kinds
 from operator_runner.triggers.primary import PrimaryWatcher
 from operator_runner.triggers.project import ProjectWatcher
 from operator_runner.watches.relevance import is_relevant
 from operator_runner.workqueue import WorkQueue
 
 _log = structlog.get_logger(__name__)
-_CRD_POLL = 2.0
-"""Seconds between two looks for a kind whose CRD is missing."""
 
 
 async def run(settings: Settings, watches: Sequence[Watch]) -> int:
@@ -92,6 +90,7 @@ class Operator:
         connection.on_watch(self._established.answered)
         self._api = Api(connection)
         self._discovery = Discovery(self._api)
+        self._kinds = Kinds(self._discovery, watches, settings.namespaces, self._established)
         self._queue = WorkQueue(settings.concurrency, settings.backoff)
         self._dependents = Dependents(self._stream, self._enqueue, settings.namespaces)
         self._proxy = Proxy(
@@ -171,10 +170,9 @@ class Operator:
 
     def _parts(self) -> Iterator[tuple[str, Coroutine[Any, Any, None]]]:
         """Everything that goes on while the operator works; none of it ends by itself."""
-        namespaces = self._settings.namespaces
         yield "dispatcher", self._dispatcher.run()
-        yield "watching", self._primary.run(self._connection, namespaces, self._take_signals)
-        yield "discovery", self._learn_paths()
+        yield "discovery of kinds", self._kinds.run()
+        yield "watching", self._watch_primaries()
         if self._elector is not None:
             yield "leadership", self._elector.lost()
         if self._settings.reload:
@@ -208,24 +206,21 @@ class Operator:
         if self._elector is not None:
             await self._elector.release()
 
-    async def _learn_paths(self) -> None:
-        """Learn on which paths the watches will be seen; a missing CRD is waited for."""
-        for watch in self._watches:
-            resource = await self._find(watch.gvk)
-            namespaces = self._settings.namespaces if resource.namespaced else ()
-            self._established.need(str(watch.gvk), map(resource.path, namespaces or (None,)))
-        await asyncio.Event().wait()
-
-    async def _find(self, gvk: GVK) -> Resource:
-        complained = False
+    async def _watch_primaries(self) -> None:
+        """Watch the kinds that are there, and anew when one has come that was missing."""
+        await self._kinds.look()
+        namespaces = self._settings.namespaces
         while True:
+            watching = asyncio.create_task(
+                self._primary.run(self._connection, namespaces, self._take_signals)
+            )
+            coming = asyncio.create_task(self._kinds.come())
             try:
-                return await self._discovery.resource(gvk)
-            except ApiError as error:
-                if not complained:
-                    _log.warning("Waiting for a kind to watch", gvk=str(gvk), reason=str(error))
-                complained = True
-            await asyncio.sleep(_CRD_POLL)
+                await asyncio.wait([watching, coming], return_when=asyncio.FIRST_COMPLETED)
+                if watching.done():
+                    watching.result()
+            finally:
+                await _cancel([watching, coming])
 
     async def _stream(self, gvk: GVK, namespace: str | None) -> AsyncIterator[MetadataEvent]:
         resource = await self._discovery.resource(gvk)

@@ -117,6 +117,8 @@ class PrimaryWatcher:
 def _settings() -> kopf.OperatorSettings:
     settings = kopf.OperatorSettings()
     settings.posting.enabled = False
+    # Kinds that come later are looked for by kinds.py, with no right to list CRDs.
+    settings.scanning.disabled = True
     # The API server ends a watch after this many seconds, so that a dead connection
     # that nobody noticed cannot last; kopf goes on where it was.
     settings.watching.server_timeout = 300
