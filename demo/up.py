@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import sys
 import time
 
@@ -53,7 +52,7 @@ def _up(console: Console, *, local: bool) -> None:
     background.wait_until_ready(process, ports)
     console.print(f"Ready, as process {process.pid}; log: .demo/operator.log")
     console.rule("Sample resource", align="left")
-    sample = _apply_sample(known)
+    sample = _apply_sample(console, known)
     if not follow_run(console, record.LOG, str(sample), process, _RUN_SECONDS):
         result.show_conditions(console, sample)
         cure = "repair the task that is named above; the operator runs a saved role at once"
@@ -105,11 +104,18 @@ def _refuse_strangers(known: Record) -> None:
         )
 
 
-def _apply_sample(known: Record) -> Sample:
+def _apply_sample(console: Console, known: Record) -> Sample:
+    """Make the sample resource; one of an earlier `make demo` stays as the user left it."""
+    there = f"--filename={SAMPLE}", "--namespace=default"
     record.save(dataclasses.replace(known, sample_is_ours=True))
-    applied = kubectl.run("apply", f"--filename={SAMPLE}", "--namespace=default", "--output=json")
-    metadata = json.loads(applied)["metadata"]
-    return Sample(metadata["namespace"], metadata["name"])
+    body = kubectl.get(*there)
+    if body is None:
+        console.print(f"bin/kubectl apply -f {SAMPLE.relative_to(record.ROOT)}", style="dim")
+        kubectl.run("apply", *there)
+        body = kubectl.wait_for("The sample resource exists", lambda: kubectl.get(*there), 10)
+    else:
+        console.print("It is there already, and stays as it is", style="dim")
+    return Sample(body["metadata"]["namespace"], body["metadata"]["name"])
 
 
 def _tell_what_next(console: Console, sample: Sample, ports: Ports, fetch: str) -> None:
