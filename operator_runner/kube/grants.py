@@ -64,13 +64,17 @@ class Grants:
 
 def kubeconfig(server: str, authority: Path, namespace: str, token: str) -> str:
     """Return the text of a kubeconfig for `server`, whose certificate is signed by `authority`."""
+    cluster = {
+        "server": server,
+        "certificate-authority": str(authority),
+        # Or the Python client goes to loopback by the Pod's HTTPS_PROXY.
+        "proxy-url": "",
+    }
     content = {
         "apiVersion": "v1",
         "kind": "Config",
         "current-context": _NAME,
-        "clusters": [
-            {"name": _NAME, "cluster": {"server": server, "certificate-authority": str(authority)}}
-        ],
+        "clusters": [{"name": _NAME, "cluster": cluster}],
         "users": [{"name": _NAME, "user": {"token": token}}],
         "contexts": [
             {

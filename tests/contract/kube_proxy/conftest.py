@@ -59,6 +59,7 @@ class Run:
 
     kubeconfig: Path
     bin: Path
+    environment: dict[str, str] = field(default_factory=dict)
 
     async def start(self, *command: str | Path) -> asyncio.subprocess.Process:
         """Start a program."""
@@ -68,6 +69,7 @@ class Run:
             "KUBECONFIG": str(self.kubeconfig),
             "K8S_AUTH_KUBECONFIG": str(self.kubeconfig),
             "HOME": str(home),
+            **self.environment,
         }
         pipe = asyncio.subprocess.PIPE
         return await asyncio.create_subprocess_exec(

@@ -57,6 +57,16 @@ async def test_kubernetes_core(run: Run, recorder: Recorder, kubectl: Kubectl) -
     assert (verbs[0], verbs[-1]) == ("create", "delete")
 
 
+async def test_behind_a_web_proxy(run: Run) -> None:
+    """Loopback is reached directly where the Pod's environment has a proxy for the web."""
+    run.environment = dict.fromkeys(("HTTPS_PROXY", "https_proxy"), "http://127.0.0.1:1")
+    status, out, err = await run.done(sys.executable, "-c", PYTHON)
+    assert (status, out.strip()) == (0, "owner 2"), err
+    result = await _module(run, "kubernetes.core.k8s_info", {"kind": "ConfigMap"})
+    assert "typed" in [body["metadata"]["name"] for body in result["resources"]]
+    assert "configmap/typed" in await run.kubectl("get", "configmaps", "--output=name")
+
+
 async def test_large_lists_by_pages(run: Run, kubectl: Kubectl) -> None:
     """A list that comes in pages, as kubectl asks for it, comes to its end."""
     objects = [
