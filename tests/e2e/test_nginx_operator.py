@@ -192,9 +192,8 @@ def test_a_deleted_deployment_comes_back(world: World) -> None:
     assert second is not None
     assert second["metadata"]["uid"] != first["metadata"]["uid"]
     assert second["spec"] == first["spec"]
-    cause = world.operator.lines("Reconciled")[-1]["cause"]
-    assert "Deployment" in cause
-    assert "deleted" in cause
+    done = world.until(lambda: world.operator.lines("Reconciled"), lambda lines: len(lines) > 1)
+    assert f"Deployment {world.kubectl.namespace}/web deleted" in done[1]["cause"]
 
 
 def test_edits_by_hand_are_reverted(world: World) -> None:
