@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from operator_runner.kube.watching import EventType, MetadataEvent
 
+from operator_runner.kube.watching import EventType, MetadataEvent
 from operator_runner.model import GVK, Cause, Json, ObjectRef, Playbook, Watch
 from operator_runner.triggers.changes import Version, difference
 from operator_runner.triggers.dependents import Dependents
