@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from ipaddress import IPv4Network
 from pathlib import Path
 
+from operator_runner.devcluster.errors import ClusterError
 from operator_runner.devcluster.namespaces import entering
 from operator_runner.devcluster.network import Subnets, free_slot
 from operator_runner.devcluster.state import Node
@@ -21,11 +22,6 @@ _INSIDE = "eth0"
 def name_of(token: str) -> str:
     """Return the name of this machine's end of the link; interface names have 15 letters."""
     return f"opr-{token}"
-
-
-def exists(token: str) -> bool:
-    """Tell whether the link of the cluster with this token is there."""
-    return Path("/sys/class/net", name_of(token)).exists()
 
 
 def routed_networks() -> set[IPv4Network]:
@@ -71,8 +67,19 @@ def connect(token: str, node: Node, subnets: Subnets) -> None:
 
 def remove(token: str) -> None:
     """Remove the link, and with it its routes."""
-    if exists(token):
-        run("ip", "link", "delete", name_of(token))
+    for name in (name_of(token), _peer_of(token)):
+        if not _exists(name):
+            continue
+        try:
+            run("ip", "link", "delete", name)
+        except ClusterError:
+            # The kernel removes it by itself a moment after the node has ended.
+            if _exists(name):
+                raise
+
+
+def _exists(name: str) -> bool:
+    return Path("/sys/class/net", name).exists()
 
 
 def _peer_of(token: str) -> str:
