@@ -33,26 +33,21 @@ async def test_python_client(run: Run) -> None:
 
 
 async def test_kubernetes_core(run: Run, recorder: Recorder, kubectl: Kubectl) -> None:
-    """The k8s module creates owned objects, changes nothing twice, replaces and deletes."""
+    """The k8s module creates owned objects, changes nothing twice, applies and deletes."""
     definition = {
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": {"name": "core", "namespace": kubectl.namespace},
         "data": {"a": "1"},
     }
-    task: Json = {"definition": definition}
-    steps = [
-        (task, True),
-        (task, False),
-        (task | {"apply": True, "server_side_apply": {"field_manager": "play"}}, None),
-        (task | {"force": True}, False),
-        (task | {"state": "absent"}, True),
-    ]
-    for arguments, changed in steps:
-        result = await _module(run, "kubernetes.core.k8s", arguments)
-        assert changed is None or result["changed"] is changed, arguments
-        if arguments.get("state") != "absent":
-            assert owners(result["result"]) == ["owner"], arguments
+    applied: Json = {"apply": True, "server_side_apply": {"field_manager": "play"}}
+    tasks: list[Json] = [{}, {}, {"force": True}, applied, {"state": "absent"}]
+    results = await _play(
+        run, *({"kubernetes.core.k8s": {"definition": definition, **task}} for task in tasks)
+    )
+    created, repeated, replaced, _, deleted = (result["changed"] for result in results)
+    assert (created, repeated, replaced, deleted) == (True, False, False, True)
+    assert [owners(result["result"]) for result in results[:4]] == [["owner"]] * 4
     verbs = [verb for _, _, verb in recorder.written]
     assert (verbs[0], verbs[-1]) == ("create", "delete")
 
@@ -62,7 +57,7 @@ async def test_behind_a_web_proxy(run: Run) -> None:
     run.environment = dict.fromkeys(("HTTPS_PROXY", "https_proxy"), "http://127.0.0.1:1")
     status, out, err = await run.done(sys.executable, "-c", PYTHON)
     assert (status, out.strip()) == (0, "owner 2"), err
-    result = await _module(run, "kubernetes.core.k8s_info", {"kind": "ConfigMap"})
+    (result,) = await _play(run, {"kubernetes.core.k8s_info": {"kind": "ConfigMap"}})
     assert "typed" in [body["metadata"]["name"] for body in result["resources"]]
     assert "configmap/typed" in await run.kubectl("get", "configmaps", "--output=name")
 
@@ -78,13 +73,22 @@ async def test_large_lists_by_pages(run: Run, kubectl: Kubectl) -> None:
     assert "NAME" in await run.kubectl("get", "configmaps", "--chunk-size=3")
 
 
-async def _module(run: Run, name: str, arguments: Json) -> Json:
-    """Run a module by `ansible localhost`, as a play's task would, and return its result."""
-    ansible = Path(sys.executable).parent / "ansible"
-    interpreter = f"ansible_python_interpreter={sys.executable}"
-    status, out, err = await run.done(
-        ansible, "localhost", "-e", interpreter, "-m", name, "-a", json.dumps(arguments)
-    )
+async def _play(run: Run, *tasks: Json) -> list[Json]:
+    """Run tasks in a play, as a role would, and return their results."""
+    home = run.kubeconfig.parent
+    names = [f"result{number}" for number in range(len(tasks))]
+    keep = {"content": f"{{{{ [{', '.join(names)}] | to_json }}}}", "dest": str(home / "results")}
+    play = {
+        "hosts": "localhost",
+        "gather_facts": False,
+        "vars": {"ansible_python_interpreter": sys.executable},
+        "tasks": [
+            *(task | {"register": name} for task, name in zip(tasks, names, strict=True)),
+            {"ansible.builtin.copy": keep},
+        ],
+    }
+    (home / "play.yml").write_text(json.dumps([play]))
+    status, out, err = await run.done(Path(sys.executable).parent / "ansible-playbook", "play.yml")
     assert status == 0, out + err
-    result: Json = json.loads(out[out.index("{") :])
-    return result
+    results: list[Json] = json.loads((home / "results").read_text())
+    return results
