@@ -104,7 +104,7 @@ class Backlog:
         # 2**60 is far beyond any limit, and much beyond it floats overflow.
         delay = min(first * 2.0 ** min(entry.failures, 60), limit)
         entry.failures += 1
-        self.add_later(key, Cause(Trigger.RETRY, f"retry {entry.failures}"), now, delay)
+        self.add_later(key, Cause(Trigger.RETRY, f"attempt {entry.failures + 1}"), now, delay)
         return delay
 
     def forget(self, key: ObjectRef) -> None:

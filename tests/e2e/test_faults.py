@@ -81,7 +81,7 @@ def test_a_missing_module_is_told(kubectl: Kubectl, operator: Operator, project:
 def test_a_run_past_its_deadline_is_ended(
     kubectl: Kubectl, operator: Operator, project: Path
 ) -> None:
-    """The whole process tree ends, a daemon that the role started included, and the user is told."""
+    """The whole process tree ends, a daemon of the role included, and the user is told."""
     world = World(kubectl, operator)
     watches = project / "watches.yaml"
     watches.write_text(watches.read_text() + "  timeout: 5s\n")
