@@ -28,7 +28,6 @@ def test_a_syntax_error_is_told_and_its_repair_noticed(
         lambda: world.condition("Failure"), lambda condition: condition.get("status") == "True"
     )
     assert MAIN in failure["message"]
-    assert world.condition("Running")["status"] == "False"
     events = world.until(lambda: [e for e in kubectl.list("events") if e["type"] == "Warning"])
     assert MAIN in events[0]["message"]
     assert operator.metric("controller_runtime_reconcile_errors_total") >= 1
@@ -84,7 +83,7 @@ def test_a_run_past_its_deadline_is_ended(
     """The whole process tree ends, a daemon of the role included, and the user is told."""
     world = World(kubectl, operator)
     watches = project / "watches.yaml"
-    watches.write_text(watches.read_text() + "  timeout: 5s\n")
+    watches.write_text(watches.read_text() + "  timeout: 20s\n")
     (project / MAIN).write_text(
         "- name: Start a daemon\n"
         "  ansible.builtin.shell: setsid sleep 4321 </dev/null >/dev/null 2>&1 &\n"
