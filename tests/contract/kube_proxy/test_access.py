@@ -61,10 +61,15 @@ async def test_the_end_of_a_run(
         watch = await run.start(*run.command("get", "configmaps", "--watch", "--output=name"))
         assert watch.stdout is not None
         assert b"configmap/" in await watch.stdout.readline()
+        # The list has come; only an event shows that the watch is open.
+        await run.kubectl("create", "configmap", "event")
+        while await watch.stdout.readline() != b"configmap/event\n":
+            assert not watch.stdout.at_eof()
     async with asyncio.timeout(SECONDS):
-        await watch.communicate()
-    status, _, err = await run.done(*run.command("get", "--raw=/version"))
-    assert (status, "no valid token" in err) == (1, True)
+        _, err = await watch.communicate()
+    assert b"no valid token" not in err
+    status, _, told = await run.done(*run.command("get", "--raw=/version"))
+    assert (status, "no valid token" in told) == (1, True)
 
 
 async def test_runs_do_not_mix(
