@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shlex
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -72,6 +73,17 @@ def status(name: str) -> None:
         click.echo(f"KUBECONFIG={this.kubeconfig}")
         if any(part.trouble for part in parts):
             sys.exit(1)
+
+
+@cluster.command()
+@_named
+def env(name: str) -> None:
+    """Print what makes kubectl talk to the cluster: eval "$(operator-runner cluster env)"."""
+    with _errors():
+        this = Cluster(name)
+        this.status()
+        click.echo(f"export KUBECONFIG={shlex.quote(str(this.kubeconfig))}")
+        click.echo(f"export PATH={shlex.quote(str(this.bin))}:$PATH")
 
 
 @cluster.command()
