@@ -141,14 +141,20 @@ def _finish(plan: Plan, state: State) -> None:
 
 
 def _make_folders(home: Home) -> None:
-    for folder in (home.path, home.pki, home.logs, home.bin, home.etcd):
+    for folder in (home.path, home.pki, home.logs, home.bin, home.tools, home.etcd):
         files.private_folder(folder)
     for log in home.logs.iterdir():
         log.unlink()
 
 
 def _write_kubectl(home: Home, programs: Path) -> None:
-    """Write a `kubectl` that needs neither PATH nor KUBECONFIG to be set."""
+    """Write a `kubectl` that needs neither PATH nor KUBECONFIG to be set, and link the plain one.
+
+    The plain one is for PATH: a role that calls kubectl there has a KUBECONFIG of its own.
+    """
+    plain = home.tools / "kubectl"
+    plain.unlink(missing_ok=True)
+    plain.symlink_to(programs / "kubectl")
     script = (
         "#!/bin/sh\n"
         f"KUBECONFIG={shlex.quote(str(home.kubeconfig))}\n"

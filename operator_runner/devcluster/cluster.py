@@ -78,7 +78,7 @@ class Cluster:
         `control_plane_only` leaves out scheduler and node, and needs no root. `port` is the API
         server's (by default 6443 on an address of the cluster's own, or a free one of loopback).
         `install_packages` lets apt-get install what the node needs.
-        A start that fails or is interrupted leaves nothing behind but its logs.
+        A start that is interrupted leaves nothing behind, one that fails only its logs.
         """
         plan = bringup.Plan(
             name=self.name,
@@ -98,6 +98,9 @@ class Cluster:
             cleanup.forget(self._home)
             try:
                 bringup.start(plan)
+            except KeyboardInterrupt:
+                self._remove()
+                raise
             except BaseException:
                 cleanup.clean(self._home)
                 cleanup.forget(self._home)
@@ -108,9 +111,12 @@ class Cluster:
         if not self._home.path.parent.exists():
             return
         with self._locked():
-            cleanup.clean(self._home)
-            cleanup.remove(self._home)
-            self._lock_file.unlink(missing_ok=True)
+            self._remove()
+
+    def _remove(self) -> None:
+        cleanup.clean(self._home)
+        cleanup.remove(self._home)
+        self._lock_file.unlink(missing_ok=True)
 
     def status(self) -> tuple[PartStatus, ...]:
         """Ask every part how it is; raise NotRunning if there is no cluster."""
@@ -127,7 +133,7 @@ class Cluster:
         KUBECONFIG is set, and `kubectl` on PATH is the cluster's.
         """
         state = self._running()
-        path = os.pathsep.join([str(self.bin), os.environ.get("PATH", os.defpath)])
+        path = os.pathsep.join([str(self.home.tools), os.environ.get("PATH", os.defpath)])
         environment = process.child_environment(
             {"KUBECONFIG": str(self.kubeconfig), "PATH": path, "CONTAINERD_NAMESPACE": "k8s.io"}
         )

@@ -83,7 +83,7 @@ def env(name: str) -> None:
         this = Cluster(name)
         this.status()
         click.echo(f"export KUBECONFIG={shlex.quote(str(this.kubeconfig))}")
-        click.echo(f"export PATH={shlex.quote(str(this.bin))}:$PATH")
+        click.echo(f"export PATH={shlex.quote(str(this.home.tools))}:$PATH")
 
 
 @cluster.command()

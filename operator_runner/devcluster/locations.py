@@ -36,6 +36,11 @@ class Home:
         return self.path / "bin"
 
     @property
+    def tools(self) -> Path:
+        """Programs that go by KUBECONFIG, as those of other clusters do."""
+        return self.path / "tools"
+
+    @property
     def pki(self) -> Path:
         """Keys, certificates and the kubeconfigs of the parts (0700)."""
         return self.path / "pki"

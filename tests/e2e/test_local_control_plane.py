@@ -175,6 +175,7 @@ def test_an_interrupted_start_leaves_nothing(control_plane: Cluster, number: int
         _, errors = started.communicate(timeout=30)
     assert started.returncode == 130
     assert "Interrupted" in errors
+    assert not control_plane.home.path.exists()
     assert _traces(control_plane) == _NOTHING
 
 
