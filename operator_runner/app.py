@@ -92,25 +92,27 @@ class Operator:
         self._discovery = Discovery(self._api)
         self._kinds = Kinds(self._discovery, watches, settings.namespaces, self._established)
         self._queue = WorkQueue(settings.concurrency, settings.backoff)
+        rundirs = RunDirs(settings.work_dir)
         self._dependents = Dependents(self._stream, self._enqueue, settings.namespaces)
         self._proxy = Proxy(
             connection,
             settings.proxy,
             self._dependents,
+            rundirs.base,
             inject_owner_ref=settings.inject_owner_ref,
         )
         self._primary = PrimaryWatcher(watches, is_relevant, self._enqueue, self._met)
-        self._dispatcher = Dispatcher(self._queue, self._reconcilers(), self._metrics, self._gone)
+        self._dispatcher = Dispatcher(
+            self._queue, self._reconcilers(rundirs), self._metrics, self._gone
+        )
         self._elector = self._make_elector()
 
-    def _reconcilers(self) -> dict[GVK, Reconciler]:
+    def _reconcilers(self, rundirs: RunDirs) -> dict[GVK, Reconciler]:
         settings = self._settings
         parts = Parts(
             cluster=KubeCluster(self._api, self._discovery),
             access=OwnedAccess(self._proxy, self._dependents),
-            executor=AnsibleExecutor(
-                ColdLauncher(settings.ansible), RunDirs(settings.work_dir), settings.ansible
-            ),
+            executor=AnsibleExecutor(ColdLauncher(settings.ansible), rundirs, settings.ansible),
             relevant=is_relevant,
         )
         for watch in self._watches:

@@ -10,7 +10,7 @@ from typing import Any
 import click
 import structlog
 
-from operator_runner import __version__, app
+from operator_runner import __version__
 from operator_runner.devcluster.commands import cluster
 from operator_runner.errors import ConfigError
 from operator_runner.flags import (
@@ -54,6 +54,9 @@ main.add_command(cluster)
 
 
 def _run(options: dict[str, Any]) -> int:
+    # Here, for it takes a second to import, and the other commands do without.
+    from operator_runner import app  # noqa: PLC0415
+
     log = log_settings_from(options)
     logs.configure(
         log.encoder,

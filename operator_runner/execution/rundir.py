@@ -97,18 +97,20 @@ class RunDirs:
 
     def __init__(self, base: Path) -> None:
         """Take `base` (made if missing); a base of another user raises ConfigError."""
+        # Runs have working directories of their own, so nothing relative may reach them.
+        base = base.absolute()
         _make_private(base)
         if base.stat().st_uid != os.geteuid():
             raise ConfigError(
                 f"--work-dir {base} belongs to another user; name a directory of your own"
             )
-        self._base = base
+        self.base = base
         self._lock = _lock(base)
 
     def of(self, ref: ObjectRef) -> RunDir:
         """Return the dir of a resource, whether it exists or not."""
         gvk = ref.gvk
-        return RunDir(self._base / gvk.group / gvk.version / gvk.kind / ref.namespace / ref.name)
+        return RunDir(self.base / gvk.group / gvk.version / gvk.kind / ref.namespace / ref.name)
 
     def remove(self, ref: ObjectRef) -> None:
         """Remove the dir of a resource that is gone, and parents that became empty."""
@@ -116,7 +118,7 @@ class RunDirs:
         if path.exists():
             shutil.rmtree(path)
         for parent in path.parents:
-            if parent == self._base:
+            if parent == self.base:
                 break
             with contextlib.suppress(OSError):  # not empty, or never made
                 parent.rmdir()

@@ -10,7 +10,6 @@ import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import structlog
 from aiohttp import hdrs, web
@@ -45,16 +44,21 @@ class Proxy:
         connection: Connection,
         address: Address,
         observer: Observer,
+        folder: Path,
         *,
         inject_owner_ref: bool = True,
     ) -> None:
-        """Nothing is served yet; port 0 takes any free one."""
+        """Nothing is served yet; port 0 takes any free one.
+
+        `folder` takes the proxy's certificate, which kubeconfigs name. It is one for each
+        operator, and the same after a restart, so that clients' caches stay good.
+        """
         self._wanted = address
         self._grants = Grants()
         witness = Witness(observer, Discovery(Api(connection)))
         self._forwarder = Forwarder(connection, witness, inject=inject_owner_ref)
         self._runner: web.ServerRunner | None = None
-        self._folder: TemporaryDirectory[str] | None = None
+        self._authority = folder / "ca.crt"
         self._port = 0
 
     @property
@@ -64,7 +68,6 @@ class Proxy:
 
     async def start(self) -> None:
         """Listen. Raises ConfigError if the address cannot be had."""
-        self._folder = TemporaryDirectory(prefix="operator-runner-proxy-")
         names = dict.fromkeys([self._host, _LOOPBACK, "::1", "localhost"])
         server = web.Server(
             self._handle,
@@ -94,8 +97,7 @@ class Proxy:
         """Close the server and its connections."""
         if self._runner is not None:
             await self._runner.cleanup()
-        if self._folder is not None:
-            self._folder.cleanup()
+        self._authority.unlink(missing_ok=True)
 
     @contextmanager
     def grant(self, owner: Json, watch: Watch, run_id: str) -> Iterator[str]:
@@ -117,11 +119,6 @@ class Proxy:
     def _host(self) -> str:
         # Without a host, other servers listen everywhere; this one is for local clients only.
         return self._wanted.host or _LOOPBACK
-
-    @property
-    def _authority(self) -> Path:
-        assert self._folder is not None, "the proxy has not been started"
-        return Path(self._folder.name) / "ca.crt"
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         try:

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -140,13 +141,15 @@ def source(server: str) -> str:
 
 @asynccontextmanager
 async def proxied(connection: Connection, observer: Any, **options: Any) -> AsyncIterator[Proxy]:
-    """Run a proxy on a free port."""
-    proxy = Proxy(connection, Address("127.0.0.1", 0), observer, **options)
-    await proxy.start()
-    try:
-        yield proxy
-    finally:
-        await proxy.stop()
+    """Run a proxy on a free port; at its end no file of it is left."""
+    with TemporaryDirectory() as folder:
+        proxy = Proxy(connection, Address("127.0.0.1", 0), observer, Path(folder), **options)
+        await proxy.start()
+        try:
+            yield proxy
+        finally:
+            await proxy.stop()
+        assert not list(Path(folder).iterdir())  # noqa: ASYNC240 (a test may wait)
 
 
 @pytest.fixture

@@ -140,9 +140,11 @@ async def test_the_api_server_is_away(
     assert response.headers["Retry-After"] == "1"
 
 
-async def test_port_taken(proxy: Proxy, connection: Connection, recorder: Recorder) -> None:
+async def test_port_taken(
+    proxy: Proxy, connection: Connection, recorder: Recorder, tmp_path: Path
+) -> None:
     """A second proxy on the same port says which port and which flag."""
-    second = Proxy(connection, proxy.address, recorder)
+    second = Proxy(connection, proxy.address, recorder, tmp_path)
     with pytest.raises(ConfigError, match=rf"{proxy.address.port}.*--proxy-port"):
         await second.start()
 
@@ -168,11 +170,11 @@ async def test_nothing_stays_behind(connection: Connection, recorder: Recorder) 
 
 
 async def test_a_name_in_place_of_an_address(
-    connection: Connection, recorder: Recorder, run: Run, owner: Json
+    connection: Connection, recorder: Recorder, run: Run, owner: Json, tmp_path: Path
 ) -> None:
     """Listening on `localhost` or on no host at all gives kubeconfigs that work."""
     for host in ("localhost", ""):
-        proxy = Proxy(connection, Address(host, 0), recorder)
+        proxy = Proxy(connection, Address(host, 0), recorder, tmp_path)
         await proxy.start()
         with proxy.grant(owner, WATCH, "run-2") as text:
             run.kubeconfig.write_text(text)
