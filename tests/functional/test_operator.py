@@ -62,8 +62,8 @@ def test_the_clean_up_runs_before_the_resource_goes(
     assert note is not None
     assert note["data"]["text"] == "goodbye"
     assert "ownerReferences" not in note["metadata"]
-    work = operator.scratch / "work"
-    eventually(lambda: [path for path in work.rglob("*") if path.name != ".lock"], lambda p: not p)
+    kept = operator.scratch / "work" / "test.example.com"
+    eventually(kept.exists, lambda exists: not exists, told=operator.log)
 
 
 def test_a_change_by_hand_is_undone_and_named(kubectl: Kubectl, operator: Operator) -> None:
