@@ -18,6 +18,8 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 UV_VERSION := 0.13.8
 
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
 TITLE = @printf '\n\033[1m== %s\033[0m\n'
 
 ##@ Try it
