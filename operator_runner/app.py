@@ -93,7 +93,12 @@ class Operator:
         self._kinds = Kinds(self._discovery, watches, settings.namespaces, self._established)
         self._queue = WorkQueue(settings.concurrency, settings.backoff)
         rundirs = RunDirs(settings.work_dir)
-        self._dependents = Dependents(self._stream, self._enqueue, settings.namespaces)
+        self._dependents = Dependents(
+            self._stream,
+            self._enqueue,
+            settings.namespaces,
+            enabled=settings.inject_owner_ref,
+        )
         self._proxy = Proxy(
             connection,
             settings.proxy,
@@ -163,8 +168,8 @@ class Operator:
                 # A cancelled request may have won the Lease all the same.
                 await self._elector.release()
                 return 0
+            self._metrics.leading(self._settings.leader_election.lease_name, True)
         self._leading = True
-        self._metrics.leading(self._settings.leader_election.lease_name, True)
         working = [asyncio.create_task(part, name=name) for name, part in self._parts()]
         ended = await self._until_one_ends(working)
         await self._shut_down(working, ended)

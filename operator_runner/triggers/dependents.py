@@ -45,8 +45,14 @@ class Dependents:
         stream: Callable[[GVK, str | None], AsyncIterator[MetadataEvent]],
         enqueue: Callable[[ObjectRef, Cause], None],
         namespaces: Sequence[str],
+        *,
+        enabled: bool = True,
     ) -> None:
-        """`stream` watches a kind in a namespace (None: all); `namespaces` restricts it."""
+        """`stream` watches a kind in a namespace (None: all); `namespaces` restricts it.
+
+        Not `enabled`, nothing is watched: ansible-operator does so with --inject-owner-ref=false.
+        """
+        self._enabled = enabled
         self._stream = stream
         self._enqueue = enqueue
         self._namespaces: tuple[str | None, ...] = tuple(namespaces) or (None,)
@@ -60,7 +66,8 @@ class Dependents:
         self, owner: ObjectRef, dependent: ObjectRef, metadata: Json, watch: Watch
     ) -> None:
         """Take note of an object that belongs to `owner`, as a response to its run showed it."""
-        if not watch.watch_dependent_resources or dependent.gvk in watch.blacklist:
+        wanted = self._enabled and watch.watch_dependent_resources
+        if not wanted or dependent.gvk in watch.blacklist:
             return
         known = self._objects.setdefault(dependent, _Dependent())
         known.owners.add(owner)
