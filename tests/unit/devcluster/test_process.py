@@ -12,6 +12,7 @@ import pytest
 from operator_runner.devcluster import process
 from operator_runner.devcluster.errors import ClusterError
 from operator_runner.devcluster.process import Process
+from tests.support.waiting import eventually
 
 _STUBBORN = ("sh", "-c", "trap '' TERM; while :; do sleep 0.05; done")
 
@@ -36,7 +37,8 @@ def test_any_name_of_a_program_can_be_parsed(name: str) -> None:
 def test_a_started_program_is_alive_and_marked(sleeper: Process, tmp_path: Path) -> None:
     """It is found by the home of its cluster, without any stored state."""
     assert process.alive(sleeper)
-    assert sleeper in process.marked(tmp_path)
+    # Between fork and the end of exec a program does not show its environment yet.
+    eventually(lambda: process.marked(tmp_path), lambda found: sleeper in found)
     assert sleeper not in process.marked(tmp_path / "other")
 
 
