@@ -101,7 +101,7 @@ def status(kubectl: Kubectl, widget: str) -> Callable[[], Json]:
     """Read the status as the API server has it."""
 
     def read() -> Json:
-        body = kubectl.get("widget", widget)
+        body = kubectl.get("widgets.test.example.com", widget)
         assert body is not None
         found: Json = body.get("status", {})
         return found
@@ -134,10 +134,10 @@ def test_nothing_is_written_where_nothing_differs(run: Run, kubectl: Kubectl) ->
     """Repeating a task reports no change and leaves the resource version alone."""
     options = {"status": {"size": 3}, "conditions": [condition(observedGeneration=1)]}
     assert run(**options)["changed"]
-    before = kubectl.get("widget", "one")
+    before = kubectl.get("widgets.test.example.com", "one")
     assert not run(**options)["changed"]
     assert not run(**options, replace=True)["changed"]
-    assert kubectl.get("widget", "one") == before
+    assert kubectl.get("widgets.test.example.com", "one") == before
 
 
 def test_conditions_are_merged_by_type(run: Run, status: Callable[[], Json]) -> None:
