@@ -6,8 +6,6 @@ import json
 import os
 import secrets
 import signal
-import subprocess
-import sys
 import urllib.request
 from collections.abc import Iterator
 from functools import partial
@@ -17,30 +15,9 @@ from typing import Any
 import pytest
 
 from operator_runner.devcluster import Cluster
+from tests.support.clusters import CONTROL_PLANE, NODE, NOTHING, cluster_command, pids_of, traces_of
 from tests.support.kubectl import Kubectl
-from tests.support.machine import Traces, traces
 from tests.support.waiting import eventually
-
-_NOTHING = Traces(*(frozenset[str]() for _ in range(6)))
-_CONTROL_PLANE = {"etcd", "kube-apiserver", "kube-controller-manager"}
-_NODE = {"kube-scheduler", "containerd", "kubelet", "kube-proxy"}
-
-
-def _traces(cluster: Cluster) -> Traces:
-    return traces(cluster.home.path, cluster.home.token)
-
-
-def _command(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "operator_runner.devcluster", *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-
-def _pids(cluster: Cluster) -> dict[str, int]:
-    return {part.name: part.pid for part in cluster.status() if part.pid is not None}
 
 
 @pytest.fixture
@@ -150,30 +127,30 @@ def test_two_clusters_do_not_disturb_each_other(
     second_urls = _serve(Kubectl(second.bin / "kubectl", "default"), nginx_image, "second")
     assert not set(first_urls) & set(second_urls)
     assert [_fetch(url) for url in first_urls + second_urls] == ["first"] * 2 + ["second"] * 2
-    assert _traces(second) != _NOTHING
-    before = _pids(cluster)
+    assert traces_of(second) != NOTHING
+    before = pids_of(cluster)
     second.down()
-    assert _traces(second) == _NOTHING
+    assert traces_of(second) == NOTHING
     assert [_fetch(url) for url in first_urls + second_urls] == ["first"] * 2 + [None] * 2
-    assert _pids(cluster) == before
+    assert pids_of(cluster) == before
 
 
 def test_a_node_comes_up_whole_and_goes_whole(second: Cluster, cluster: Cluster) -> None:
     """All parts are well; a killed kubelet is told; the death of the node leaves no mount."""
     parts = {part.name: part.trouble for part in second.status()}
-    assert parts == dict.fromkeys(_CONTROL_PLANE | _NODE)
-    seen = _traces(second)
+    assert parts == dict.fromkeys(CONTROL_PLANE | NODE)
+    seen = traces_of(second)
     assert seen.links
     assert seen.routes
     assert seen.mounts
     assert seen.cgroups
     assert not seen.firewall, "kube-proxy's rules belong into the node"
-    os.kill(_pids(second)["kubelet"], signal.SIGKILL)
-    eventually(lambda: "kubelet" not in _pids(second), seconds=10)
+    os.kill(pids_of(second)["kubelet"], signal.SIGKILL)
+    eventually(lambda: "kubelet" not in pids_of(second), seconds=10)
     second.start_part("kubelet")
     assert {part.name: part.trouble for part in second.status()} == parts
     second.down()
-    assert _traces(second) == _NOTHING
+    assert traces_of(second) == NOTHING
     assert cluster.exec(["kubectl", "get", "--raw", "/readyz"]) == "ok"
 
 
@@ -181,9 +158,9 @@ def test_up_starts_afresh_when_the_node_was_killed(second: Cluster) -> None:
     """What the dead node left behind does not hinder the next one."""
     node = json.loads(second.home.state.read_text())["node"]
     os.kill(node["init"]["pid"], signal.SIGKILL)
-    eventually(lambda: "kubelet" not in _pids(second), seconds=20)
+    eventually(lambda: "kubelet" not in pids_of(second), seconds=20)
     second.up()
-    assert {part.name for part in second.status()} == _CONTROL_PLANE | _NODE
+    assert {part.name for part in second.status()} == CONTROL_PLANE | NODE
     assert not [part for part in second.status() if part.trouble]
 
 
@@ -191,8 +168,10 @@ def test_a_file_that_is_no_image_is_refused(cluster: Cluster, tmp_path: Path) ->
     """The error of `load` names the file and what makes such archives."""
     path = tmp_path / "picture.tar"
     path.write_bytes(b"no archive")
-    shown = _command("load", "--name", cluster.name, str(path))
+    shown = cluster_command("load", "--name", cluster.name, str(path))
     assert shown.returncode == 1
     assert "picture.tar is no image archive" in shown.stderr
     assert "cluster pack" in shown.stderr
-    assert _command("load", "--name", cluster.name, str(tmp_path / "none.tar")).returncode == 1
+    assert (
+        cluster_command("load", "--name", cluster.name, str(tmp_path / "none.tar")).returncode == 1
+    )

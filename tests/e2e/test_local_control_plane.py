@@ -16,29 +16,8 @@ import pytest
 
 from operator_runner.devcluster import Cluster, ClusterError
 from operator_runner.devcluster.errors import NotRunning, PartDied, PortTaken
-from tests.support.machine import Traces, traces
+from tests.support.clusters import CONTROL_PLANE, NOTHING, cluster_command, pids_of, traces_of
 from tests.support.waiting import eventually
-
-_NOTHING = Traces(*(frozenset[str]() for _ in range(6)))
-_CONTROL_PLANE = {"etcd", "kube-apiserver", "kube-controller-manager"}
-_NODE = {"kube-scheduler", "containerd", "kubelet", "kube-proxy"}
-
-
-def _traces(cluster: Cluster) -> Traces:
-    return traces(cluster.home.path, cluster.home.token)
-
-
-def _command(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "operator_runner.devcluster", *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-
-def _pids(cluster: Cluster) -> dict[str, int]:
-    return {part.name: part.pid for part in cluster.status() if part.pid is not None}
 
 
 @pytest.fixture(scope="module")
@@ -60,10 +39,10 @@ def control_plane() -> Iterator[Cluster]:
 
 def test_a_control_plane_comes_up_whole_and_goes_whole(control_plane: Cluster) -> None:
     """All parts are well, kubectl works without settings, and afterwards nothing is left."""
-    before = _traces(control_plane)
+    before = traces_of(control_plane)
     control_plane.up(control_plane_only=True)
     parts = control_plane.status()
-    assert {part.name: part.trouble for part in parts} == dict.fromkeys(_CONTROL_PLANE)
+    assert {part.name: part.trouble for part in parts} == dict.fromkeys(CONTROL_PLANE)
     answer = subprocess.run(
         [
             control_plane.bin / "kubectl",
@@ -79,7 +58,7 @@ def test_a_control_plane_comes_up_whole_and_goes_whole(control_plane: Cluster) -
     )
     assert "system:masters" in answer.stdout
     control_plane.down()
-    assert before == _traces(control_plane) == _NOTHING
+    assert before == traces_of(control_plane) == NOTHING
     assert not control_plane.home.path.exists()
 
 
@@ -93,30 +72,30 @@ def test_the_files_of_a_cluster_are_private(running: Cluster) -> None:
 
 def test_up_again_changes_nothing(running: Cluster) -> None:
     """A second `up` finds the cluster well: the same processes and the same kubeconfig."""
-    before = _pids(running), running.kubeconfig.read_text()
+    before = pids_of(running), running.kubeconfig.read_text()
     running.up(control_plane_only=True)
-    assert (_pids(running), running.kubeconfig.read_text()) == before
+    assert (pids_of(running), running.kubeconfig.read_text()) == before
 
 
 def test_up_repairs_a_cluster_whose_part_was_killed(running: Cluster) -> None:
     """`status` tells of the dead part and fails; `up` starts just that part, data intact."""
     name = running.name
     running.exec(["kubectl", "create", "configmap", "kept"])
-    before = _pids(running)
+    before = pids_of(running)
     os.kill(before["kube-controller-manager"], signal.SIGKILL)
 
     def told() -> bool:
-        shown = _command("status", "--name", name)
+        shown = cluster_command("status", "--name", name)
         return shown.returncode == 1 and "ended by itself" in shown.stdout
 
     eventually(told, seconds=10)
     running.up(control_plane_only=True)
-    after = _pids(running)
+    after = pids_of(running)
     assert after.keys() == before.keys()
     changed = {part for part, pid in after.items() if pid != before[part]}
     assert changed == {"kube-controller-manager"}
     assert "kept" in running.exec(["kubectl", "get", "configmaps", "-o", "name"])
-    assert _command("status", "--name", name).returncode == 0
+    assert cluster_command("status", "--name", name).returncode == 0
 
 
 def test_parts_stop_and_start(running: Cluster) -> None:
@@ -137,7 +116,7 @@ def test_a_taken_port_is_told_and_nothing_is_left(control_plane: Cluster) -> Non
         port = other.getsockname()[1]
         with pytest.raises(PortTaken, match=rf"port {port} .*\n.*--port"):
             control_plane.up(control_plane_only=True, port=port)
-    assert _traces(control_plane) == _NOTHING
+    assert traces_of(control_plane) == NOTHING
 
 
 def test_a_part_that_dies_at_the_start_is_told_with_its_log(
@@ -155,7 +134,7 @@ def test_a_part_that_dies_at_the_start_is_told_with_its_log(
     with pytest.raises(PartDied, match=r"etcd ended by itself.*etcd\.log:\n  etcd cannot go on"):
         broken.up(control_plane_only=True)
     assert broken.home.log_of("etcd").read_text() == "etcd cannot go on\n"
-    assert _traces(broken) == _NOTHING
+    assert traces_of(broken) == NOTHING
     with pytest.raises(NotRunning, match="no running cluster"):
         broken.status()
 
@@ -176,7 +155,7 @@ def test_an_interrupted_start_leaves_nothing(control_plane: Cluster, number: int
     assert started.returncode == 130
     assert "Interrupted" in errors
     assert not control_plane.home.path.exists()
-    assert _traces(control_plane) == _NOTHING
+    assert traces_of(control_plane) == NOTHING
 
 
 def test_down_needs_no_stored_state(control_plane: Cluster) -> None:
@@ -184,7 +163,7 @@ def test_down_needs_no_stored_state(control_plane: Cluster) -> None:
     control_plane.up(control_plane_only=True)
     control_plane.home.state.write_text("{")
     control_plane.down()
-    assert _traces(control_plane) == _NOTHING
+    assert traces_of(control_plane) == NOTHING
     control_plane.down()
 
 
@@ -202,16 +181,18 @@ def test_up_after_a_reboot_starts_afresh(control_plane: Cluster) -> None:
         assert bystander.poll() is None
         bystander.kill()
     assert "kept" not in control_plane.exec(["kubectl", "get", "configmaps", "-o", "name"])
-    assert _pids(control_plane).keys() == _CONTROL_PLANE
+    assert pids_of(control_plane).keys() == CONTROL_PLANE
 
 
 def test_exec_runs_commands_with_the_settings_of_the_cluster(running: Cluster) -> None:
     """Options belong to the command, and its exit code is passed on."""
     run = ("exec", "--name", running.name)
-    shown = _command(*run, "kubectl", "get", "namespace", "default", "--output", "name")
+    shown = cluster_command(*run, "kubectl", "get", "namespace", "default", "--output", "name")
     assert shown.stdout == "namespace/default\n"
-    assert _command(*run, "sh", "-c", 'test -r "$KUBECONFIG"; exit $((7 + $?))').returncode == 7
-    missing = _command(*run, "no-such-program")
+    assert (
+        cluster_command(*run, "sh", "-c", 'test -r "$KUBECONFIG"; exit $((7 + $?))').returncode == 7
+    )
+    missing = cluster_command(*run, "no-such-program")
     assert (missing.returncode, missing.stderr) == (1, "Error: no-such-program: no such program\n")
 
 
@@ -219,10 +200,10 @@ def test_commands_without_a_cluster_name_the_cure() -> None:
     """Each says that there is no cluster and how to start it; `down` has nothing to do."""
     for command in (["status"], ["exec", "true"], ["stop", "etcd"], ["start", "etcd"]):
         first, *rest = command
-        shown = _command(first, "--name", "none-such", *rest)
+        shown = cluster_command(first, "--name", "none-such", *rest)
         assert shown.returncode == 1
         assert "cluster up --name none-such" in shown.stderr
-    assert _command("down", "--name", "none-such").returncode == 0
+    assert cluster_command("down", "--name", "none-such").returncode == 0
 
 
 def test_a_node_is_told_apart_from_a_control_plane(running: Cluster, tmp_path: Path) -> None:
