@@ -104,7 +104,7 @@ def _failure(log: Path) -> BuildFailed:
     full = any(_NO_SPACE in line for line in lines)
     return BuildFailed(
         f"building Kubernetes failed; the last lines of {log}:{ending}",
-        cure="The disk is full. The build needs about 6 GB: free space, or point GOCACHE, "
+        cure="The disk is full. The build needs about 5 GB: free space, or point GOCACHE, "
         "GOMODCACHE and XDG_CACHE_HOME to a larger disk."
         if full
         else "Set the cause right and try again: what is compiled already is kept.",
