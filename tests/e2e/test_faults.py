@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import time
 from pathlib import Path
 
@@ -84,11 +85,12 @@ def test_a_run_past_its_deadline_is_ended(
     world = World(kubectl, operator)
     watches = project / "watches.yaml"
     watches.write_text(watches.read_text() + "  timeout: 20s\n")
+    daemon, task = _nap(), _nap()
     (project / MAIN).write_text(
         "- name: Start a daemon\n"
-        "  ansible.builtin.shell: setsid sleep 4321 </dev/null >/dev/null 2>&1 &\n"
+        f"  ansible.builtin.shell: setsid sleep {daemon} </dev/null >/dev/null 2>&1 &\n"
         "- name: Hang\n"
-        "  ansible.builtin.command: sleep 4322\n"
+        f"  ansible.builtin.command: sleep {task}\n"
     )
     operator.start()
     kubectl.apply(nginx())
@@ -99,7 +101,7 @@ def test_a_run_past_its_deadline_is_ended(
     assert "Hang" in failure["message"]
     assert operator.lines("Reconciliation failed")
     operator.terminate()
-    assert not _running("4321", "4322")
+    assert not _running(daemon, task)
 
 
 def test_sigkill_in_the_middle_of_a_run(
@@ -109,12 +111,13 @@ def test_sigkill_in_the_middle_of_a_run(
     world = World(kubectl, operator)
     main = project / MAIN
     good = main.read_text()
-    main.write_text(good + "\n- name: Take long\n  ansible.builtin.command: sleep 4323\n")
+    task = _nap()
+    main.write_text(good + f"\n- name: Take long\n  ansible.builtin.command: sleep {task}\n")
     operator.start()
     kubectl.apply(nginx())
-    world.until(lambda: _running("4323"))
+    world.until(lambda: _running(task))
     operator.kill()
-    world.until(lambda: not _running("4323"))
+    world.until(lambda: not _running(task))
     main.write_text(good)
     operator.start()
     world.wait_reconciled()
@@ -125,7 +128,8 @@ def test_sigterm_ends_runs_after_their_time(
     kubectl: Kubectl, operator: Operator, project: Path
 ) -> None:
     """A run that takes too long is ended, the exit is clean, and the lease is let go at once."""
-    (project / MAIN).write_text("- ansible.builtin.command: sleep 4324\n")
+    task = _nap()
+    (project / MAIN).write_text(f"- ansible.builtin.command: sleep {task}\n")
     world = World(kubectl, operator)
     flags = (
         "--graceful-shutdown-timeout=2s",
@@ -135,9 +139,9 @@ def test_sigterm_ends_runs_after_their_time(
     )
     operator.start(*flags, wait=False)
     kubectl.apply(nginx())
-    world.until(lambda: _running("4324"))
+    world.until(lambda: _running(task))
     assert operator.terminate() == 0
-    assert not _running("4324")
+    assert not _running(task)
     lease = kubectl.get("lease", "shutdown")
     assert lease is not None
     assert not lease["spec"].get("holderIdentity")
@@ -167,6 +171,11 @@ def test_the_api_server_away_for_a_while(
     kubectl("delete", "deployment", "web")
     world.wait_available(2)
     assert operator.pid == pid
+
+
+def _nap() -> str:
+    """Return a number of seconds by which a `sleep` of this test is known on the machine."""
+    return str(10_000_000 + secrets.randbelow(10_000_000))
 
 
 def _running(*words: str) -> list[str]:
