@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +11,11 @@ import pytest
 
 from operator_runner.devcluster import Cluster
 from tests.support.kubectl import Kubectl
+
+
+def pytest_configure() -> None:
+    """Take SIGINT as a terminal gives it: shells ignore it for what runs in the background."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
