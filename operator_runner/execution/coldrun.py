@@ -45,6 +45,8 @@ def _run(spec: dict[str, Any], events: TextIO) -> int:
         verbosity=spec["verbosity"],
         envvars=spec["envvars"],
         quiet=True,
+        # The parent writes the output itself, without what no_log hides.
+        settings={"suppress_output_file": True},
     )
     config.prepare()
 

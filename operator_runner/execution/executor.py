@@ -12,6 +12,7 @@ from typing import Protocol
 import structlog
 
 from operator_runner.errors import RunError
+from operator_runner.execution.censor import censored
 from operator_runner.execution.outcome import EventFold
 from operator_runner.execution.rundir import RunDir, RunDirs
 from operator_runner.model import Json, ObjectRef, RunEvent, RunOutcome, RunRequest
@@ -94,9 +95,12 @@ async def _consume(
     fold: EventFold,
     on_event: Callable[[RunEvent], None],
 ) -> None:
-    with rundir.event_log(run_id) as file:
-        async for raw in run.events():
-            file.write(json.dumps(raw) + "\n")
+    with rundir.artifact(run_id, "events.jsonl") as log, rundir.artifact(run_id, "stdout") as out:
+        async for uncensored in run.events():
+            raw = censored(uncensored)
+            log.write(json.dumps(raw) + "\n")
+            if raw.get("stdout"):
+                out.write(raw["stdout"] + "\n")
             event = RunEvent(
                 raw.get("event", ""), raw.get("event_data") or {}, raw.get("stdout") or ""
             )

@@ -56,10 +56,10 @@ class RunDir:
             latest.symlink_to(request.run_id)
         self._rotate(request.max_artifacts)
 
-    def event_log(self, run_id: str) -> TextIO:
-        """Open the one file that holds the events of a run, a JSON object a line."""
+    def artifact(self, run_id: str, name: str) -> TextIO:
+        """Open a file to keep something of a run in."""
         _make_private(self.artifacts(run_id))
-        return _open(self.artifacts(run_id) / "events.jsonl")
+        return _open(self.artifacts(run_id) / name)
 
     def output(self, run_id: str) -> str:
         """Return what the run printed, as far as it came."""

@@ -1,0 +1,127 @@
+"""The port to the cluster: the same cases on the fake of the unit tests and on the real API."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from operator_runner.devcluster import Cluster as LocalCluster
+from operator_runner.errors import Conflict, Invalid, NotFound
+from operator_runner.kube.api import Api
+from operator_runner.kube.cluster import KubeCluster
+from operator_runner.kube.discovery import Discovery
+from operator_runner.kube.session import connect
+from operator_runner.model import GVK, Json, ObjectRef
+from operator_runner.reconcile.ports import Cluster, Notice
+from tests.fakes.cluster import FakeCluster
+from tests.support.kubectl import Kubectl
+from tests.support.operator import REPOSITORY
+
+NGINX = GVK("operator.example.com", "v1alpha1", "NginxOperator")
+GOOD = {
+    "type": "Running",
+    "status": "True",
+    "reason": "Running",
+    "message": "",
+    "lastTransitionTime": "2026-01-02T03:04:05Z",
+}
+
+
+@pytest.fixture(params=["fake", "real"])
+async def cluster(
+    request: pytest.FixtureRequest, namespace: str, body: Json
+) -> AsyncIterator[Cluster]:
+    """Give a cluster that holds `body`."""
+    if request.param == "fake":
+        yield FakeCluster(body, strict_reasons=True)
+        return
+    local: LocalCluster = request.getfixturevalue("control_plane_cluster")
+    kubeconfig: Path = request.getfixturevalue("control_plane")
+    local.exec(["kubectl", "apply", f"--filename={REPOSITORY / 'crds'}"])
+    local.exec(["kubectl", "wait", "--for=condition=Established", "crd", "--all"])
+    wanted = copy.deepcopy(body)
+    del wanted["metadata"]["resourceVersion"]
+    Kubectl(local.bin / "kubectl", namespace).apply(wanted)
+    connection = await connect(kubeconfig, user_agent="test")
+    api = Api(connection)
+    yield KubeCluster(api, Discovery(api))
+    await connection.close()
+
+
+@pytest.fixture
+def body(namespace: str) -> Json:
+    """Give a resource of the nginx operator, whose CRD has a strict schema."""
+    return {
+        "apiVersion": NGINX.api_version,
+        "kind": NGINX.kind,
+        "metadata": {"name": "a", "namespace": namespace, "resourceVersion": "1"},
+        "spec": {"replicas": 1},
+    }
+
+
+@pytest.fixture
+def ref(namespace: str) -> ObjectRef:
+    """Give the reference of the resource."""
+    return ObjectRef(NGINX, namespace, "a")
+
+
+async def read(cluster: Cluster, ref: ObjectRef) -> Json:
+    found = await cluster.get(ref)
+    assert found is not None
+    return found
+
+
+async def test_what_does_not_exist_is_none(cluster: Cluster, ref: ObjectRef) -> None:
+    """A resource is found, and another name is not."""
+    assert (await read(cluster, ref))["spec"] == {"replicas": 1}
+    assert await cluster.get(ObjectRef(ref.gvk, ref.namespace, "b")) is None
+
+
+async def test_finalizers_are_written_from_the_newest_state_only(
+    cluster: Cluster, ref: ObjectRef
+) -> None:
+    """A write from an old reading is a Conflict and changes nothing."""
+    old = await read(cluster, ref)
+    new = await cluster.set_finalizers(old, ["example.com/a"])
+    assert new["metadata"]["finalizers"] == ["example.com/a"]
+    with pytest.raises(Conflict):
+        await cluster.set_finalizers(old, ["example.com/b"])
+    assert (await read(cluster, ref))["metadata"]["finalizers"] == ["example.com/a"]
+    await cluster.set_finalizers(new, [])
+
+
+async def test_a_status_is_written_from_the_newest_state_only(
+    cluster: Cluster, ref: ObjectRef
+) -> None:
+    """The status is written and comes back; a write from an old reading is a Conflict."""
+    old = await read(cluster, ref)
+    new = await cluster.patch_status(old, {"conditions": [GOOD]})
+    assert new["status"]["conditions"] == [GOOD]
+    with pytest.raises(Conflict):
+        await cluster.patch_status(old, {"conditions": []})
+    assert (await read(cluster, ref))["status"]["conditions"] == [GOOD]
+
+
+async def test_a_status_against_the_schema_is_invalid(cluster: Cluster, ref: ObjectRef) -> None:
+    """Empty reasons are refused by a CRD with the schema of metav1.Condition."""
+    body = await read(cluster, ref)
+    with pytest.raises(Invalid, match="reason"):
+        await cluster.patch_status(body, {"conditions": [GOOD | {"reason": ""}]})
+
+
+async def test_a_status_of_a_gone_resource(cluster: Cluster, ref: ObjectRef) -> None:
+    """Writing to what is gone is NotFound."""
+    body = await read(cluster, ref)
+    gone = body | {"metadata": body["metadata"] | {"name": "b"}}
+    with pytest.raises(NotFound):
+        await cluster.patch_status(gone, {"conditions": [GOOD]})
+
+
+async def test_an_event_is_no_write_to_the_resource(cluster: Cluster, ref: ObjectRef) -> None:
+    """An Event leaves the resourceVersion as it was."""
+    body = await read(cluster, ref)
+    await cluster.emit(body, Notice("Tried", "a note"))
+    assert (await read(cluster, ref))["metadata"] == body["metadata"]
