@@ -103,6 +103,7 @@ class Operator:
             connection,
             settings.proxy,
             self._dependents,
+            self._discovery,
             rundirs.base,
             inject_owner_ref=settings.inject_owner_ref,
         )

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from operator_runner.errors import RunError
 from operator_runner.execution.processes import end_tree
@@ -84,15 +84,13 @@ class ColdLauncher:
                 await end_tree(process, _GRACE)
 
     def _spec(self, request: RunRequest, rundir: RunDir) -> Json:
-        playbook: Any = str(request.content.path)
+        playbook = str(request.content.path)
         roles_path = None
         if request.content.role is not None:
             role = request.content.role
-            playbook = _role_play(role.name, gather_facts=not self._ansible.skip_facts)
+            play = _role_play(role.name, gather_facts=not self._ansible.skip_facts)
+            playbook = rundir.write_playbook(play)
             roles_path = str(role.parent)
-            project = rundir.path / "project" / "main.json"
-            project.write_text(json.dumps(playbook))
-            playbook = project.name
         return {
             "parent": os.getpid(),
             "private_data_dir": str(rundir.path),

@@ -45,6 +45,12 @@ class RunDir:
         _write(self.kubeconfig, request.kubeconfig)
         self._write_inventory(ansible.inventory)
 
+    def write_playbook(self, plays: list[Json]) -> str:
+        """Write a playbook of the run's own; return its name as ansible-runner takes it."""
+        playbook = self.path / "project" / "main.json"
+        _write(playbook, json.dumps(plays))
+        return playbook.name
+
     def close(self, request: RunRequest) -> None:
         """After the run: drop its credentials, point `latest` at it, remove old artifacts."""
         self.kubeconfig.unlink(missing_ok=True)

@@ -15,7 +15,6 @@ import structlog
 from aiohttp import hdrs, web
 
 from operator_runner.errors import ConfigError
-from operator_runner.kube.api import Api
 from operator_runner.kube.discovery import Discovery
 from operator_runner.kube.forwarding import Forwarder
 from operator_runner.kube.grants import Grant, Grants, kubeconfig
@@ -44,6 +43,7 @@ class Proxy:
         connection: Connection,
         address: Address,
         observer: Observer,
+        discovery: Discovery,
         folder: Path,
         *,
         inject_owner_ref: bool = True,
@@ -55,7 +55,7 @@ class Proxy:
         """
         self._wanted = address
         self._grants = Grants()
-        witness = Witness(observer, Discovery(Api(connection)))
+        witness = Witness(observer, discovery)
         self._forwarder = Forwarder(connection, witness, inject=inject_owner_ref)
         self._runner: web.ServerRunner | None = None
         self._authority = folder / "ca.crt"

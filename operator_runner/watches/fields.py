@@ -74,13 +74,7 @@ class Fields:
 
     def labels(self, name: str) -> dict[str, str]:
         """Return a map of text to text."""
-        item = self.item(name)
-        if item is None:
-            return {}
-        if not isinstance(item.value, Mapping):
-            self._refuse(item, "a map of keys and values")
-            return {}
-        return {key: self._text(child) for key, child in item.value.items()}
+        return {key: self._text(child) for key, child in self._map(name).items()}
 
     def flag(self, name: str, *, default: bool) -> bool:
         """Return a boolean."""
@@ -121,14 +115,7 @@ class Fields:
 
     def mapping(self, name: str) -> Json:
         """Return a map with anything in it, as decoded JSON."""
-        item = self.item(name)
-        if item is None:
-            return {}
-        if not isinstance(item.value, Mapping):
-            self._refuse(item, "a map of keys and values")
-            return {}
-        mapping: Json = item.plain()
-        return mapping
+        return {key: child.plain() for key, child in self._map(name).items()}
 
     def fields(self, name: str, known: Sequence[str]) -> Fields | None:
         """Return the map under a key; None if absent, or no map."""
@@ -148,6 +135,16 @@ class Fields:
     def each(self, name: str, known: Sequence[str]) -> Iterator[Fields]:
         """Return the maps in a list."""
         return maps(self.items(name), self.report, known)
+
+    def _map(self, name: str) -> Mapping[str, Item]:
+        """Return the entries of a map; none if it is absent or refused."""
+        item = self.item(name)
+        if item is None:
+            return {}
+        if not isinstance(item.value, Mapping):
+            self._refuse(item, "a map of keys and values")
+            return {}
+        return item.value
 
     def _text(self, item: Item) -> str:
         value = item.value

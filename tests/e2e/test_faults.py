@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import secrets
 import time
 from pathlib import Path
-
-import psutil
 
 from operator_runner.devcluster import Cluster
 from tests.e2e.test_nginx_operator import KIND, World, nginx
 from tests.support.kubectl import Kubectl
 from tests.support.operator import Operator
+from tests.support.sleepers import new_nap, sleepers
 
 MAIN = "roles/nginx/tasks/main.yml"
 
@@ -85,7 +83,7 @@ def test_a_run_past_its_deadline_is_ended(
     world = World(kubectl, operator)
     watches = project / "watches.yaml"
     watches.write_text(watches.read_text() + "  timeout: 20s\n")
-    daemon, task = _nap(), _nap()
+    daemon, task = new_nap(), new_nap()
     (project / MAIN).write_text(
         "- name: Start a daemon\n"
         f"  ansible.builtin.shell: setsid sleep {daemon} </dev/null >/dev/null 2>&1 &\n"
@@ -101,7 +99,7 @@ def test_a_run_past_its_deadline_is_ended(
     assert "Hang" in failure["message"]
     assert operator.lines("Reconciliation failed")
     operator.terminate()
-    assert not _running(daemon, task)
+    assert not sleepers(daemon, task)
 
 
 def test_sigkill_in_the_middle_of_a_run(
@@ -111,13 +109,13 @@ def test_sigkill_in_the_middle_of_a_run(
     world = World(kubectl, operator)
     main = project / MAIN
     good = main.read_text()
-    task = _nap()
+    task = new_nap()
     main.write_text(good + f"\n- name: Take long\n  ansible.builtin.command: sleep {task}\n")
     operator.start()
     kubectl.apply(nginx())
-    world.until(lambda: _running(task))
+    world.until(lambda: sleepers(task))
     operator.kill()
-    world.until(lambda: not _running(task))
+    world.until(lambda: not sleepers(task))
     main.write_text(good)
     operator.start()
     world.wait_reconciled()
@@ -128,7 +126,7 @@ def test_sigterm_ends_runs_after_their_time(
     kubectl: Kubectl, operator: Operator, project: Path
 ) -> None:
     """A run that takes too long is ended, the exit is clean, and the lease is let go at once."""
-    task = _nap()
+    task = new_nap()
     (project / MAIN).write_text(f"- ansible.builtin.command: sleep {task}\n")
     world = World(kubectl, operator)
     flags = (
@@ -139,9 +137,9 @@ def test_sigterm_ends_runs_after_their_time(
     )
     operator.start(*flags, wait=False)
     kubectl.apply(nginx())
-    world.until(lambda: _running(task))
+    world.until(lambda: sleepers(task))
     assert operator.terminate() == 0
-    assert not _running(task)
+    assert not sleepers(task)
     lease = kubectl.get("lease", "shutdown")
     assert lease is not None
     assert not lease["spec"].get("holderIdentity")
@@ -171,14 +169,3 @@ def test_the_api_server_away_for_a_while(
     kubectl("delete", "deployment", "web")
     world.wait_available(2)
     assert operator.pid == pid
-
-
-def _nap() -> str:
-    """Return a number of seconds by which a `sleep` of this test is known on the machine."""
-    return str(10_000_000 + secrets.randbelow(10_000_000))
-
-
-def _running(*words: str) -> list[str]:
-    """Return the command lines of `sleep` processes with one of these arguments."""
-    found = (process.info["cmdline"] or [] for process in psutil.process_iter(["cmdline"]))
-    return [" ".join(line) for line in found if line and line[0] == "sleep" and {*words} & {*line}]

@@ -9,7 +9,6 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
 from operator_runner.errors import ConfigError
@@ -25,6 +24,7 @@ from operator_runner.model import (
     RunRequest,
 )
 from operator_runner.settings import AnsibleSettings
+from tests.support.sleepers import new_nap, sleepers
 from tests.support.waiting import eventually
 
 REF = ObjectRef(GVK("example.com", "v1", "Foo"), "default", "a")
@@ -145,7 +145,7 @@ async def test_credentials_do_not_outlive_the_run(runs: Runs) -> None:
 
 async def test_a_deadline_ends_the_whole_tree(runs: Runs) -> None:
     """The task under way, and a daemon that left its session, end with the run."""
-    naps = [str(10_000_000 + secrets.randbelow(10_000_000)) for _ in range(2)]
+    naps = [new_nap() for _ in range(2)]
     tasks = f"""
 - shell: setsid sleep {naps[0]} >/dev/null 2>&1 </dev/null &
 - name: Hang
@@ -154,18 +154,18 @@ async def test_a_deadline_ends_the_whole_tree(runs: Runs) -> None:
     outcome = await runs(tasks, seconds=15)
     assert "deadline passed" in outcome.failures[0].message
     assert outcome.failures[0].task.endswith("Hang")
-    assert not _sleepers(naps)
+    assert not sleepers(*naps)
 
 
 async def test_a_cancelled_run_is_gone(runs: Runs) -> None:
     """Who cancels a run finds nothing of it when the cancellation has come through."""
-    nap = str(10_000_000 + secrets.randbelow(10_000_000))
+    nap = new_nap()
     running = asyncio.create_task(runs(f"- command: sleep {nap}\n"))
-    await asyncio.to_thread(eventually, lambda: _sleepers([nap]))
+    await asyncio.to_thread(eventually, lambda: sleepers(nap))
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
-    assert not _sleepers([nap])
+    assert not sleepers(nap)
 
 
 async def test_artifacts_are_bounded_and_vanish(runs: Runs) -> None:
@@ -196,8 +196,3 @@ def test_two_operators_do_not_share_a_work_dir(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="--work-dir"):
         RunDirs(tmp_path)
     assert first.base == tmp_path
-
-
-def _sleepers(naps: list[str]) -> list[list[str]]:
-    found = (process.info["cmdline"] or [] for process in psutil.process_iter(["cmdline"]))
-    return [line for line in found if line[:1] == ["sleep"] and {*line} & {*naps}]

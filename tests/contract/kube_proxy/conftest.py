@@ -16,6 +16,8 @@ import pytest
 import yaml
 
 from operator_runner.devcluster import Cluster
+from operator_runner.kube.api import Api
+from operator_runner.kube.discovery import Discovery
 from operator_runner.kube.proxy import Proxy
 from operator_runner.kube.session import Connection, connect
 from operator_runner.model import GVK, Json, ObjectRef, Playbook, Watch
@@ -143,7 +145,14 @@ def source(server: str) -> str:
 async def proxied(connection: Connection, observer: Any, **options: Any) -> AsyncIterator[Proxy]:
     """Run a proxy on a free port; at its end no file of it is left."""
     with TemporaryDirectory() as folder:
-        proxy = Proxy(connection, Address("127.0.0.1", 0), observer, Path(folder), **options)
+        proxy = Proxy(
+            connection,
+            Address("127.0.0.1", 0),
+            observer,
+            Discovery(Api(connection)),
+            Path(folder),
+            **options,
+        )
         await proxy.start()
         try:
             yield proxy

@@ -13,6 +13,8 @@ import pytest
 
 from operator_runner.devcluster import Cluster
 from operator_runner.errors import ConfigError
+from operator_runner.kube.api import Api
+from operator_runner.kube.discovery import Discovery
 from operator_runner.kube.proxy import Proxy
 from operator_runner.kube.session import Connection, connect
 from operator_runner.model import Json
@@ -144,7 +146,7 @@ async def test_port_taken(
     proxy: Proxy, connection: Connection, recorder: Recorder, tmp_path: Path
 ) -> None:
     """A second proxy on the same port says which port and which flag."""
-    second = Proxy(connection, proxy.address, recorder, tmp_path)
+    second = Proxy(connection, proxy.address, recorder, Discovery(Api(connection)), tmp_path)
     with pytest.raises(ConfigError, match=rf"{proxy.address.port}.*--proxy-port"):
         await second.start()
 
@@ -174,7 +176,7 @@ async def test_a_name_in_place_of_an_address(
 ) -> None:
     """Listening on `localhost` or on no host at all gives kubeconfigs that work."""
     for host in ("localhost", ""):
-        proxy = Proxy(connection, Address(host, 0), recorder, tmp_path)
+        proxy = Proxy(connection, Address(host, 0), recorder, Discovery(Api(connection)), tmp_path)
         await proxy.start()
         with proxy.grant(owner, WATCH, "run-2") as text:
             run.kubeconfig.write_text(text)
