@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import operator
 import os
 import secrets
 import signal
@@ -89,7 +90,7 @@ def _serve(kubectl: Kubectl, image: str, text: str) -> list[str]:
     assert service is not None
     urls = [f"http://{pod['status']['podIP']}/", f"http://{service['spec']['clusterIP']}:8000/"]
     for url in urls:
-        eventually(partial(_fetch, url), text.__eq__, seconds=20)
+        eventually(partial(_fetch, url), partial(operator.eq, text), seconds=20)
     return urls
 
 
