@@ -106,6 +106,7 @@ class Watch:
     `reconcile_period` is None where the file says nothing (the flag decides), zero where a
     flag or annotation turned periodic runs off. `when` is a JMESPath expression over the
     resource, `timeout` the time after which a run is ended; both are None unless asked for.
+    `supersede` lets a newer spec or a deletion end a run under way.
     """
 
     gvk: GVK
@@ -124,6 +125,7 @@ class Watch:
     mark_unsafe: bool = False
     when: str | None = None
     timeout: timedelta | None = None
+    supersede: bool = False
 
 
 class Trigger(enum.Enum):

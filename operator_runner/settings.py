@@ -6,8 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
+from typing import Literal, TypeAlias
 
 from operator_runner.model import GVK
+
+ExecutorName: TypeAlias = Literal["warm", "cold"]
+"""How runs are started: forked from a process that has everything loaded, or by ansible-runner."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +55,15 @@ class Concurrency:
     """How many runs may be under way at once."""
 
     total: int
-    """Over all kinds: each run needs about a core and 80 MB, however many kinds there are."""
+    """Over all kinds: each run needs memory and a core, however many kinds there are."""
     per_kind: int
     """Default share of one kind (--max-concurrent-reconciles)."""
     kinds: Mapping[GVK, int] = field(default_factory=dict)
     """MAX_CONCURRENT_RECONCILES_<KIND>_<GROUP>, for the kinds that have it."""
+    extra: int = 0
+    """Runs beyond the total, for kinds without one: so slow runs of one kind stop no other."""
+    run_memory: int = 0
+    """Bytes that must be free for a run to start beside others; 0: no look at the memory."""
 
     def limit(self, gvk: GVK) -> int:
         """Return how many resources of this kind may be reconciled at once."""
@@ -121,5 +129,6 @@ class Settings:
     graceful_shutdown: timedelta = timedelta(seconds=30)
     """How long running plays may go on after SIGTERM."""
     backoff: Backoff = Backoff()
+    executor: ExecutorName = "warm"
     reload: bool = False
     """Whether an edited role or playbook is run at once for every resource of its kind."""

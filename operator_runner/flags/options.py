@@ -114,10 +114,17 @@ _OPTIONS: tuple[Callable[..., Any], ...] = (
     _option(
         _RUNS,
         "--max-runs",
-        "Runs of all kinds at once; each needs about a core and 100 MB.",
+        "Runs of all kinds at once; each needs a core and 40 MB (100 MB with --executor=cold).",
         default=None,
         type=click.IntRange(min=1),
         show_default="by cores and memory",
+    ),
+    _option(
+        _RUNS,
+        "--executor",
+        "warm: runs are forked from a process that has everything loaded; cold: ansible-runner.",
+        default="warm",
+        type=click.Choice(["warm", "cold"]),
     ),
     _duration(_RUNS, "--run-timeout", "0s", "End a run after this time; 0s: never."),
     _duration(

@@ -14,7 +14,8 @@ from typing import Any, Literal
 
 from operator_runner.errors import ConfigError
 from operator_runner.flags import environment
-from operator_runner.flags.capacity import cores, sustainable_runs
+from operator_runner.flags.capacity import capacity, cores
+from operator_runner.machine import Machine
 from operator_runner.model import GVK, Watch
 from operator_runner.settings import (
     Address,
@@ -85,6 +86,7 @@ def settings_from(options: Options, environ: Environ, watches: Sequence[Watch]) 
         inject_owner_ref=options["inject_owner_ref"],
         # Below zero controller-runtime waits without end; a year is as good.
         graceful_shutdown=grace if grace >= _NONE else _FOREVER,
+        executor=options["executor"],
         reload=options["reload"],
     )
 
@@ -123,10 +125,15 @@ def _concurrency(options: Options, environ: Environ, kinds: Sequence[GVK]) -> Co
     own = environment.concurrency(environ, kinds).values
     asked = max(options["max_concurrent_reconciles"] or 0, 0)
     wanted = max(asked, *own.values(), 0)
+    fits = capacity(Machine(), options["executor"], wanted)
+    most = options["max_runs"]
     return Concurrency(
-        total=options["max_runs"] or sustainable_runs(Path("/"), wanted),
+        total=most or fits.runs,
         per_kind=asked or cores(),
         kinds=own,
+        # Who names a number means it.
+        extra=0 if most else fits.extra,
+        run_memory=fits.run_memory,
     )
 
 

@@ -33,6 +33,7 @@ _KEYS = (
     "finalizer",
     "when",
     "timeout",
+    "supersede",
 )
 _FINALIZER_KEYS = ("name", "role", "playbook", "vars")
 _DEFAULT_ARTIFACTS = 20
@@ -73,6 +74,7 @@ class EntryReader:
             mark_unsafe=fields.flag("markUnsafe", default=False),
             when=_when(fields),
             timeout=_timeout(fields),
+            supersede=fields.flag("supersede", default=False),
         )
 
     def _gvk(self, fields: Fields) -> GVK:

@@ -2,96 +2,59 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 
-from operator_runner.flags.capacity import cores, sustainable_runs
+from operator_runner.flags.capacity import capacity
+from operator_runner.machine import Machine
+from operator_runner.settings import ExecutorName
 
 MB = 1024**2
 
 
-def write(root: Path, files: dict[str, str]) -> Path:
-    for name, text in files.items():
-        path = root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text + "\n")
-    return root
-
-
-def v2(path: str, memory: str) -> dict[str, str]:
-    return {"proc/self/cgroup": f"0::{path}", f"sys/fs/cgroup{path}/memory.max": memory}
-
-
-def test_without_cgroups_the_cores_and_the_machine_decide(tmp_path: Path) -> None:
-    """One run for each core and at least two, if the machine's memory allows it."""
-    machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-
-    runs = sustainable_runs(tmp_path, 0)
-
-    assert runs == min(max(2, cores()), (machine - 150 * MB) // (100 * MB))
-
-
-@pytest.mark.parametrize(("memory", "runs"), [(768, 6), (350, 2), (256, 1), (64, 1)])
-def test_memory_limits_the_runs_that_are_wanted(tmp_path: Path, memory: int, runs: int) -> None:
-    """A container of 768 MB carries six runs, however many are asked for."""
-    root = write(tmp_path, v2("/", str(memory * MB)))
-
-    assert sustainable_runs(root, 1000) == runs
-
-
-def test_the_least_limit_of_all_parents_counts(tmp_path: Path) -> None:
-    """A process may be deep below the cgroup that limits it."""
-    files = {
-        **v2("/pod/container", "max"),
-        "sys/fs/cgroup/pod/memory.max": str(450 * MB),
-        "sys/fs/cgroup/memory.max": str(768 * MB),
-    }
-
-    assert sustainable_runs(write(tmp_path, files), 1000) == 3
-
-
-def test_limits_of_cgroup_v1_are_found_at_the_mount(tmp_path: Path) -> None:
-    """In a container the path listed is that of the host and cannot be seen."""
-    files = {
-        "proc/self/cgroup": "4:memory:/kubepods/pod1/abc\n3:cpu,cpuacct:/kubepods/pod1/abc",
-        "sys/fs/cgroup/memory/memory.limit_in_bytes": str(550 * MB),
-    }
-
-    assert sustainable_runs(write(tmp_path, files), 1000) == 4
+def container(root: Path, memory: int, cpu: str = "max 100000") -> Machine:
+    """Return a container with this limit of memory (MB) and this quota of CPU."""
+    below = root / "sys/fs/cgroup"
+    below.mkdir(parents=True)
+    (root / "proc/self").mkdir(parents=True)
+    (root / "proc/self/cgroup").write_text("0::/\n")
+    (below / "memory.max").write_text(f"{memory * MB}\n")
+    (below / "cpu.max").write_text(cpu + "\n")
+    return Machine(root)
 
 
 @pytest.mark.parametrize(
-    "quota",
+    ("executor", "memory", "runs"),
     [
-        {"proc/self/cgroup": "0::/", "sys/fs/cgroup/cpu.max": "50000 100000"},
-        {
-            "proc/self/cgroup": "3:cpu,cpuacct:/",
-            "sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us": "50000",
-            "sys/fs/cgroup/cpu,cpuacct/cpu.cfs_period_us": "100000",
-        },
+        ("warm", 768, 15),
+        ("warm", 350, 5),
+        ("warm", 64, 1),
+        ("cold", 768, 6),
+        ("cold", 350, 2),
+        ("cold", 64, 1),
     ],
 )
-def test_half_a_core_still_carries_two_runs(tmp_path: Path, quota: dict[str, str]) -> None:
-    """A share of a big machine does not count all of its cores."""
-    assert sustainable_runs(write(tmp_path, quota), 0) == 2
+def test_memory_limits_the_runs_that_are_wanted(
+    tmp_path: Path, executor: ExecutorName, memory: int, runs: int
+) -> None:
+    """A container of 768 MB carries 15 warm runs or 6 cold ones, however many are asked for."""
+    assert capacity(container(tmp_path, memory), executor, 1000).runs == runs
+
+
+def test_without_a_wish_the_cores_decide(tmp_path: Path) -> None:
+    """Half a core carries two runs: one slow run must not stop all others."""
+    assert capacity(container(tmp_path, 4096, "50000 100000"), "warm", 0).runs == 2
 
 
 def test_who_asks_for_more_than_the_cores_gets_it(tmp_path: Path) -> None:
     """A concurrency that was asked for is not cut down to the cores."""
-    files = {"proc/self/cgroup": "0::/", "sys/fs/cgroup/cpu.max": "50000 100000"}
-
-    assert sustainable_runs(write(tmp_path, files), 5) == 5
+    assert capacity(container(tmp_path, 4096, "50000 100000"), "warm", 5).runs == 5
 
 
-def test_no_quota_is_no_limit(tmp_path: Path) -> None:
-    """`max` and -1 are how cgroups say that."""
-    files = {
-        "proc/self/cgroup": "0::/\n1:cpu:/",
-        "sys/fs/cgroup/cpu.max": "max 100000",
-        "sys/fs/cgroup/cpu/cpu.cfs_quota_us": "-1",
-        "sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000",
-    }
-
-    assert sustainable_runs(write(tmp_path, files), 0) == sustainable_runs(tmp_path / "none", 0)
+@pytest.mark.parametrize(("memory", "extra"), [(4096, 2), (280, 1), (230, 0), (64, 0)])
+def test_idle_kinds_have_room_as_far_as_memory_goes(
+    tmp_path: Path, memory: int, extra: int
+) -> None:
+    """As many runs again for kinds without one, but never more than memory carries."""
+    assert capacity(container(tmp_path, memory, "50000 100000"), "warm", 0).extra == extra

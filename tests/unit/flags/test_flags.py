@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -59,7 +60,7 @@ def test_without_flags_everything_has_its_documented_default() -> None:
         watches_file=Path("watches.yaml"),
         namespaces=(),
         kubeconfig=None,
-        concurrency=Concurrency(total=made.concurrency.total, per_kind=cores(), kinds={}),
+        concurrency=replace(made.concurrency, per_kind=cores(), kinds={}),
         ansible=AnsibleSettings(),
         leader_election=LeaderElection(),
         metrics=Address("", 8443),
@@ -69,9 +70,11 @@ def test_without_flags_everything_has_its_documented_default() -> None:
         reconcile_period=timedelta(hours=10),
         inject_owner_ref=True,
         graceful_shutdown=timedelta(seconds=30),
+        executor="warm",
         reload=False,
     )
     assert made.concurrency.total >= 1
+    assert made.concurrency.run_memory == 40 * 1024**2
 
 
 def test_every_flag_reaches_its_setting() -> None:
@@ -81,6 +84,7 @@ def test_every_flag_reaches_its_setting() -> None:
         "--kubeconfig=/k",
         "--max-concurrent-reconciles=3",
         "--max-runs=4",
+        "--executor=cold",
         "--ansible-verbosity=0",
         "--ansible-args=--vault-password-file /p",
         "--ansible-log-events=Everything",
@@ -106,7 +110,7 @@ def test_every_flag_reaches_its_setting() -> None:
         watches_file=Path("w.yaml"),
         namespaces=(),
         kubeconfig=Path("/k"),
-        concurrency=Concurrency(total=4, per_kind=3, kinds={}),
+        concurrency=Concurrency(4, per_kind=3, kinds={}, extra=0, run_memory=100 * 1024**2),
         ansible=AnsibleSettings(
             verbosity=0,
             args="--vault-password-file /p",
@@ -125,6 +129,7 @@ def test_every_flag_reaches_its_setting() -> None:
         reconcile_period=timedelta(minutes=1),
         inject_owner_ref=False,
         graceful_shutdown=timedelta(seconds=5),
+        executor="cold",
         reload=True,
     )
 

@@ -49,6 +49,7 @@ def test_a_short_entry_takes_all_defaults(project: Path) -> None:
                 mark_unsafe=False,
                 when=None,
                 timeout=None,
+                supersede=False,
             ),
         ),
         (),
@@ -76,7 +77,8 @@ selector:
   matchExpressions: [{key: example.com/zone, operator: In, values: [a, b]}]
 finalizer: {name: example.com/cleanup, playbook: site.yml, vars: {state: absent}}
 when: metadata.annotations.paused != 'true'
-timeout: 90s""",
+timeout: 90s
+supersede: true""",
     )
 
     assert watch == Watch(
@@ -100,6 +102,7 @@ timeout: 90s""",
         mark_unsafe=True,
         when="metadata.annotations.paused != 'true'",
         timeout=timedelta(seconds=90),
+        supersede=True,
     )
 
 
