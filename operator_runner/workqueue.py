@@ -1,8 +1,8 @@
-"""Which resource is reconciled next: dedupe, delays, backoff, priorities and caps.
+"""Which resource is reconciled next, and when: dedupe, delays, backoff.
 
 The rules are client-go's workqueue: a key is never worked on twice at once, and whatever
-arrives for a key that is being worked on makes one later run. `Backlog` is the pure part;
-`WorkQueue` waits for it on the event loop.
+arrives for a key that is being worked on makes one later run. Priorities and caps are those of
+`turns`. `Backlog` is the pure part; `WorkQueue` waits for it on the event loop.
 """
 
 from __future__ import annotations
@@ -10,25 +10,16 @@ from __future__ import annotations
 import asyncio
 import heapq
 import itertools
-from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+
+import structlog
 
 from operator_runner.model import GVK, Cause, ObjectRef, Trigger
 from operator_runner.settings import Backoff, Concurrency
+from operator_runner.turns import Turns
 
-# Lower runs first. What a person just did comes before what the operator owes itself.
-_PRIORITY = {
-    Trigger.DELETION: 0,
-    Trigger.SPEC: 0,
-    Trigger.ANNOTATION: 0,
-    Trigger.DEPENDENT: 1,
-    Trigger.PROJECT: 1,
-    Trigger.REQUEUE: 1,
-    Trigger.RETRY: 2,
-    Trigger.PERIOD: 3,
-    Trigger.START: 4,
-}
+_log = structlog.get_logger(__name__)
 
 _MAX_CAUSES = 16
 """More causes than these are not told apart: the list is for people."""
@@ -49,17 +40,9 @@ class _Entry:
 
     causes: dict[Cause, None] = field(default_factory=dict)
     ready_since: float = 0.0
-    turn: int = 0
-    """Grows with each key that becomes ready, for those of the same moment."""
     later: tuple[float, Cause] | None = None
     failures: int = 0
     busy: bool = False
-
-    @property
-    def urgency(self) -> tuple[int, float, int]:
-        """Sorts the most urgent first: by kind of cause, then by time of waiting."""
-        priority = min(_PRIORITY[cause.trigger] for cause in self.causes)
-        return priority, self.ready_since, self.turn
 
 
 class Backlog:
@@ -67,22 +50,21 @@ class Backlog:
 
     def __init__(self, concurrency: Concurrency, backoff: Backoff) -> None:
         """Start empty, with the caps and delays given."""
-        self._concurrency = concurrency
         self._backoff = backoff
         self._entries: dict[ObjectRef, _Entry] = {}
-        self._ready: set[ObjectRef] = set()
+        self._turns = Turns(concurrency)
         self._timers: list[tuple[float, int, ObjectRef]] = []  # (due, sequence, key)
         self._sequence = itertools.count()
-        self._busy: Counter[GVK] = Counter()
 
     def add(self, key: ObjectRef, cause: Cause, now: float) -> None:
         """Ask for a reconcile of `key` as soon as its turn comes."""
         entry = self._entries.setdefault(key, _Entry())
         if not entry.causes:
-            entry.ready_since, entry.turn = now, next(self._sequence)
-            self._ready.add(key)
+            entry.ready_since = now
         if len(entry.causes) < _MAX_CAUSES:
             entry.causes[cause] = None
+        if not entry.busy:
+            self._turns.join(key, (cause,))
 
     def add_later(self, key: ObjectRef, cause: Cause, now: float, delay: float) -> None:
         """Ask for a reconcile in `delay` seconds, unless one comes before that anyway.
@@ -112,27 +94,32 @@ class Backlog:
         if key in self._entries:
             self._entries[key].failures = 0
 
-    def take(self, now: float) -> Item | None:
-        """Return the most urgent key that may run now and mark it as worked on, or None."""
+    def take(self, now: float, short: Callable[[], bool] = bool) -> Item | None:
+        """Return the key whose turn it is and mark it as worked on, or None.
+
+        `short` is asked whether there is no memory for a run beside those under way.
+        """
         self._ring(now)
-        if self._busy.total() >= self._concurrency.total:
+        key = self._turns.next()
+        if key is None or (self._turns.under_way and short()):
             return None
-        free = (key for key in self._ready if self._may_run(key))
-        key = min(free, key=lambda key: self._entries[key].urgency, default=None)
-        if key is None:
-            return None
-        self._ready.remove(key)
-        entry = self._entries[key]
-        item = Item(key, tuple(entry.causes), max(0.0, now - entry.ready_since))
-        entry.causes, entry.later, entry.busy = {}, None, True
-        self._busy[key.gvk] += 1
-        return item
+        self._turns.start(key)
+        return self._begin(key, now)
+
+    def take_again(self, key: ObjectRef, now: float) -> Item | None:
+        """Return what has arrived for a key that is worked on, for its next run; None if nothing.
+
+        The key goes on being worked on: its next run takes the place of the one that ended.
+        """
+        return self._begin(key, now) if self._entries[key].causes else None
 
     def done(self, key: ObjectRef) -> None:
         """Say that the work on a taken key has ended; what arrived meanwhile may run now."""
         entry = self._entries[key]
         entry.busy = False
-        self._busy[key.gvk] -= 1
+        self._turns.end(key)
+        if entry.causes:
+            self._turns.join(key, entry.causes)
         self._tidy(key)
 
     def drop(self, key: ObjectRef) -> None:
@@ -140,7 +127,7 @@ class Backlog:
         if key in self._entries:
             entry = self._entries[key]
             entry.causes, entry.later, entry.failures = {}, None, 0
-            self._ready.discard(key)
+            self._turns.leave(key)
             self._tidy(key)
 
     def next_due(self) -> float | None:
@@ -150,8 +137,14 @@ class Backlog:
         return self._timers[0][0] if self._timers else None
 
     def depth(self, gvk: GVK) -> int:
-        """Return how many keys of a kind are ready and wait for their turn."""
-        return sum(1 for key in self._ready if key.gvk == gvk)
+        """Return how many keys of a kind wait for their turn."""
+        return self._turns.depth(gvk)
+
+    def _begin(self, key: ObjectRef, now: float) -> Item:
+        entry = self._entries[key]
+        item = Item(key, tuple(entry.causes), max(0.0, now - entry.ready_since))
+        entry.causes, entry.later, entry.busy = {}, None, True
+        return item
 
     def _ring(self, now: float) -> None:
         while (due := self.next_due()) is not None and due <= now:
@@ -166,10 +159,6 @@ class Backlog:
         entry = self._entries.get(key)
         return entry is not None and entry.later is not None and entry.later[0] == due
 
-    def _may_run(self, key: ObjectRef) -> bool:
-        busy = self._busy[key.gvk]
-        return not self._entries[key].busy and busy < self._concurrency.limit(key.gvk)
-
     def _tidy(self, key: ObjectRef) -> None:
         entry = self._entries[key]
         if not (entry.busy or entry.causes or entry.later or entry.failures):
@@ -179,16 +168,31 @@ class Backlog:
 class WorkQueue:
     """The backlog on the event loop's clock. One loop only; not for threads."""
 
-    def __init__(self, concurrency: Concurrency, backoff: Backoff) -> None:
-        """Start empty, with the caps and delays given."""
+    def __init__(
+        self,
+        concurrency: Concurrency,
+        backoff: Backoff,
+        free_memory: Callable[[], int] | None = None,
+    ) -> None:
+        """Start empty. `free_memory` gives bytes; None: memory is not looked at."""
         self._backlog = Backlog(concurrency, backoff)
+        self._free_memory = free_memory
+        self._run_memory = concurrency.run_memory
+        self._short = False
         self._changed = asyncio.Event()
         self._closed = False
+        self._listeners: list[Callable[[ObjectRef, Cause], None]] = []
+
+    def listen(self, listener: Callable[[ObjectRef, Cause], None]) -> None:
+        """Have `listener` called with what is added while the queue gives out keys."""
+        self._listeners.append(listener)
 
     def add(self, key: ObjectRef, cause: Cause) -> None:
         """Ask for a reconcile of `key` as soon as its turn comes."""
         self._backlog.add(key, cause, _now())
         self._changed.set()
+        for listener in () if self._closed else self._listeners:
+            listener(key, cause)
 
     def add_later(self, key: ObjectRef, cause: Cause, delay: float) -> None:
         """Ask for a reconcile in `delay` seconds, unless one comes before that anyway."""
@@ -214,6 +218,13 @@ class WorkQueue:
         self._backlog.done(key)
         self._changed.set()
 
+    def take_again(self, key: ObjectRef) -> Item | None:
+        """Return what has arrived for a key that is worked on, for its next run at once.
+
+        None if nothing has, or the queue is closed: the work on the key is to end.
+        """
+        return None if self._closed else self._backlog.take_again(key, _now())
+
     def depth(self, gvk: GVK) -> int:
         """Return how many keys of a kind wait for their turn."""
         return self._backlog.depth(gvk)
@@ -229,7 +240,7 @@ class WorkQueue:
         One caller at a time: the dispatcher.
         """
         while not self._closed:
-            item = self._backlog.take(_now())
+            item = self._backlog.take(_now(), self._is_short)
             if item is not None:
                 return item
             self._changed.clear()
@@ -241,6 +252,18 @@ class WorkQueue:
             except TimeoutError:
                 continue
         return None
+
+    def _is_short(self) -> bool:
+        """Whether no further run fits into the memory that is free now; said once each time."""
+        free = self._free_memory() if self._free_memory is not None else self._run_memory
+        was, self._short = self._short, free < self._run_memory
+        if self._short and not was:
+            _log.warning(
+                "Short of memory: further runs wait until others have ended",
+                free_mb=free // 1024**2,
+                needed_mb=self._run_memory // 1024**2,
+            )
+        return self._short
 
 
 def describe(causes: Iterable[Cause]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 
 from hypothesis import given
@@ -111,11 +112,37 @@ def test_caps_hold_for_all_and_for_each_kind() -> None:
         queue.add(key(name), SPEC, 0)
     for name in "xyz":
         queue.add(key(name, BAR), SPEC, 1)
-    assert names(queue, 2, 4) == ["a", "b", "x", None]
+    assert names(queue, 2, 4) == ["a", "x", "b", None]
     queue.done(key("x", BAR))
     assert names(queue, 2, 2) == ["y", None]
     queue.done(key("a"))
     assert names(queue, 2, 2) == ["c", None]
+
+
+def test_the_next_run_of_a_key_can_take_the_place_of_the_one_that_ended() -> None:
+    """What arrived meanwhile is given out though all room is taken, and only once."""
+    queue = backlog(total=1)
+    queue.add(key("a"), SPEC, 0)
+    queue.add(key("b"), SPEC, 0)
+    assert names(queue, 0, 2) == ["a", None]
+    assert queue.take_again(key("a"), 1) is None
+    queue.add(key("a"), SPEC, 1)
+    again = queue.take_again(key("a"), 3)
+    assert again is not None
+    assert (again.causes, again.waited) == ((SPEC,), 2)
+    assert queue.take(3) is None
+    queue.done(key("a"))
+    assert names(queue, 4, 2) == ["b", None]
+
+
+def test_short_of_memory_runs_wait_but_one_goes_on() -> None:
+    """A run starts alone whatever the memory; beside others only if there is room for it."""
+    queue = backlog()
+    for name in "ab":
+        queue.add(key(name), SPEC, 0)
+    assert queue.take(0, lambda: True) is not None
+    assert queue.take(0, lambda: True) is None
+    assert queue.take(0, lambda: False) is not None
 
 
 def test_a_dropped_key_leaves_nothing_behind() -> None:
@@ -151,6 +178,35 @@ def test_nothing_added_is_ever_lost(steps: list[tuple[str, str]]) -> None:
     for name in busy:
         queue.done(key(name))
     assert {item.key.name for item in iter(lambda: queue.take(1000), None)} == wanted
+
+
+async def test_memory_is_looked_at_before_a_run_starts_beside_others() -> None:
+    """The end of a run lets the next one start, though memory is as short as before."""
+    queue = WorkQueue(Concurrency(4, 4, run_memory=100), Backoff(), lambda: 99)
+    queue.add(key("a"), SPEC)
+    queue.add(key("b"), SPEC)
+    first = await queue.take()
+    second = asyncio.create_task(queue.take())
+    await asyncio.sleep(0)
+    assert not second.done()
+    queue.done(key("a"))
+    assert first is not None
+    assert (item := await second) is not None
+    assert (first.key.name, item.key.name) == ("a", "b")
+
+
+async def test_who_listens_hears_of_every_event_until_the_end() -> None:
+    """A closed queue tells nothing, and nothing takes the place of a run that ended."""
+    queue = WorkQueue(Concurrency(4, 4), Backoff())
+    heard: list[tuple[ObjectRef, Cause]] = []
+    queue.listen(lambda key, cause: heard.append((key, cause)))
+    queue.add(key("a"), SPEC)
+    await queue.take()
+    queue.add(key("a"), SPEC)
+    queue.close()
+    queue.add(key("a"), SPEC)
+    assert heard == [(key("a"), SPEC)] * 2
+    assert queue.take_again(key("a")) is None
 
 
 async def test_taking_waits_for_the_next_key_and_ends_when_closed() -> None:
