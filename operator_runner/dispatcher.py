@@ -16,6 +16,7 @@ from operator_runner.reconcile.reconciler import (
     Gone,
     Reconciler,
     Succeeded,
+    Superseded,
     Verdict,
 )
 from operator_runner.workqueue import Item, WorkQueue, describe
@@ -42,6 +43,7 @@ class Dispatcher:
         self._metrics = metrics
         self._gone = gone
         self._running: set[asyncio.Task[None]] = set()
+        queue.listen(lambda key, cause: reconcilers[key.gvk].heard(key, cause))
 
     async def run(self) -> None:
         """Start a reconcile for each key, until the queue is closed."""
@@ -62,7 +64,18 @@ class Dispatcher:
             _log.warning("Ending reconciles that took too long", count=len(late))
             await asyncio.wait(late)
 
-    async def _work(self, item: Item) -> None:
+    async def _work(self, first: Item) -> None:
+        """Reconcile a key; what supersedes a run is run in its place, at once."""
+        item: Item | None = first
+        try:
+            while item is not None:
+                verdict = await self._turn(item)
+                superseded = isinstance(verdict, Superseded)
+                item = self._queue.take_again(first.key) if superseded else None
+        finally:
+            self._queue.done(first.key)
+
+    async def _turn(self, item: Item) -> Verdict:
         key, gvk = item.key, item.key.gvk
         structlog.contextvars.bind_contextvars(
             kind=gvk.kind, namespace=key.namespace, name=key.name, cause=describe(item.causes)
@@ -79,10 +92,12 @@ class Dispatcher:
             seconds = asyncio.get_running_loop().time() - began
             self._metrics.reconcile_finished(gvk, result, seconds)
             self._metrics.queue_worked(gvk, seconds)
-            self._queue.done(key)
+        trigger = item.causes[0].trigger
         if isinstance(verdict, Succeeded | Failed):
-            trigger = item.causes[0].trigger
             self._metrics.run_finished(gvk, trigger, isinstance(verdict, Succeeded), seconds)
+        if isinstance(verdict, Superseded):
+            self._metrics.run_superseded(gvk, trigger, seconds)
+        return verdict
 
     async def _reconcile(self, key: ObjectRef, item: Item) -> Verdict:
         try:
@@ -101,6 +116,8 @@ class Dispatcher:
             self._metrics.queue_retried(key.gvk)
             _log.info("Will retry", seconds=round(delay, 3))
             return "error"
+        if isinstance(verdict, Superseded):
+            return "requeue"
         self._queue.forget(key)
         if isinstance(verdict, Gone):
             self._queue.drop(key)

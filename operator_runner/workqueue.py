@@ -123,11 +123,16 @@ class Backlog:
         self._tidy(key)
 
     def drop(self, key: ObjectRef) -> None:
-        """Forget a key whose resource is gone; a run under way goes on."""
+        """Forget a key whose resource is gone.
+
+        What arrives during the run that finds it gone stays: it may have been made anew.
+        """
         if key in self._entries:
             entry = self._entries[key]
-            entry.causes, entry.later, entry.failures = {}, None, 0
-            self._turns.leave(key)
+            entry.later, entry.failures = None, 0
+            if not entry.busy:
+                entry.causes = {}
+                self._turns.leave(key)
             self._tidy(key)
 
     def next_due(self) -> float | None:

@@ -24,6 +24,7 @@ Result: TypeAlias = Literal["success", "error", "requeue", "requeue_after"]
 
 _RESULTS: tuple[Result, ...] = ("success", "error", "requeue", "requeue_after")
 _OUTCOMES = ("succeeded", "failed")
+_SUPERSEDED = "superseded"
 
 
 @dataclass(slots=True)
@@ -74,6 +75,7 @@ class Metrics:
         self._ansible.reconciles.labels(str(gvk))
         for outcome in _OUTCOMES:
             self._ansible.reconcile_result.labels(str(gvk), outcome).set(0)
+        for outcome in (*_OUTCOMES, _SUPERSEDED):
             self._runs.seconds.labels(*_of(gvk), outcome)
             for trigger in Trigger:
                 self._runs.total.labels(*_of(gvk), trigger.value, outcome)
@@ -115,6 +117,11 @@ class Metrics:
         self._ansible.reconciles.labels(str(gvk)).observe(seconds)
         for each in _OUTCOMES:
             self._ansible.reconcile_result.labels(str(gvk), each).set(each == outcome)
+
+    def run_superseded(self, gvk: GVK, trigger: Trigger, seconds: float) -> None:
+        """Note a play that was ended because its resource changed: it is no result of the kind."""
+        self._runs.total.labels(*_of(gvk), trigger.value, _SUPERSEDED).inc()
+        self._runs.seconds.labels(*_of(gvk), _SUPERSEDED).observe(seconds)
 
     def queue_added(self, gvk: GVK) -> None:
         """Count a key of this kind that is added to the workqueue, or added again."""

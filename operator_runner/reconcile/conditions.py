@@ -23,6 +23,12 @@ def started(conditions: Sequence[Json], now: datetime) -> list[Json]:
     return _put(result, _condition("Running", "True", "Running", "Running reconciliation"), now)
 
 
+def interrupted(conditions: Sequence[Json], why: str, now: datetime) -> list[Json]:
+    """Return the conditions of a resource whose run was ended, and that gets no other one."""
+    running = _condition("Running", "False", "Superseded", f"The run was ended: {why}")
+    return _put(list(conditions), running, now)
+
+
 def finished(conditions: Sequence[Json], outcome: RunOutcome, now: datetime) -> list[Json]:
     """Return the conditions of a resource whose run has ended."""
     if not outcome.successful:

@@ -28,6 +28,7 @@ from operator_runner.reconcile.playlog import PlayLog
 from operator_runner.reconcile.ports import Access, Cluster, Executor
 from operator_runner.reconcile.report import Reporter
 from operator_runner.reconcile.status import read_conditions
+from operator_runner.reconcile.superseding import Superseding
 from operator_runner.reconcile.variables import extra_vars
 from operator_runner.settings import AnsibleSettings
 
@@ -57,7 +58,12 @@ class Failed:
     """The play failed or could not be run; come back after a backoff."""
 
 
-Verdict: TypeAlias = Gone | Idle | Succeeded | Failed
+@dataclass(frozen=True, slots=True)
+class Superseded:
+    """The play was ended, for the resource has changed; come back at once."""
+
+
+Verdict: TypeAlias = Gone | Idle | Succeeded | Failed | Superseded
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,17 +98,28 @@ class Reconciler:
         self._ansible = ansible
         self._period = watch.reconcile_period if watch.reconcile_period is not None else period
         self._reporter = Reporter(watch, parts.cluster)
+        self._superseding = Superseding(watch, parts.cluster.get, parts.relevant)
         # Generation at the last successful run: how a steady resource is known.
         self._well: dict[ObjectRef, int] = {}
 
+    def heard(self, ref: ObjectRef, cause: Cause) -> None:
+        """Take note of an event that may end a run of the resource, where the watch wants that."""
+        self._superseding.heard(ref, cause)
+
     async def reconcile(self, ref: ObjectRef, causes: Sequence[Cause]) -> Verdict:
         """Bring the world to what the resource asks for. Raises ApiError; nothing is lost by it."""
+        with self._superseding.listening(ref):
+            return await self._reconcile(ref, causes)
+
+    async def _reconcile(self, ref: ObjectRef, causes: Sequence[Cause]) -> Verdict:
         body = await self._parts.cluster.get(ref)
         while body is not None:
             relevant = self._parts.relevant(body, self._watch)
             match decide(body, self._watch, relevant=relevant):
                 case Skip(reason):
                     _log.debug("Skipping reconciliation", reason=reason)
+                    if self._superseding.forget(ref):
+                        await self._reporter.interrupted(ref, body, reason)
                     return Idle()
                 case AddFinalizer(name):
                     finalizers = [*(body["metadata"].get("finalizers") or ()), name]
@@ -113,6 +130,7 @@ class Reconciler:
                         start = _Start(ref, body, run_id, cleanup)
                         return await self._run(start, causes)
         self._well.pop(ref, None)
+        self._superseding.forget(ref)
         await self._parts.executor.forget(ref)
         return Gone()
 
@@ -124,7 +142,14 @@ class Reconciler:
             return Failed()
         if not self._is_steady(ref, body, causes):
             body = await self._reporter.start(ref, body)
-        outcome = await self._play(replace(start, body=body), overrides)
+        play = self._play(replace(start, body=body), overrides)
+        if start.cleanup:
+            outcome = await play
+        elif (ended := await self._superseding.run(ref, body, play)) is not None:
+            outcome = ended
+        else:
+            self._well.pop(ref, None)
+            return Superseded()
         if not outcome.successful:
             self._well.pop(ref, None)
             await self._reporter.failure(ref, body, outcome)

@@ -31,6 +31,12 @@ class Reporter:
         written = await self._status.write(ref, lambda old: conditions.started(old, now), body)
         return written or body
 
+    async def interrupted(self, ref: ObjectRef, body: Json, why: str) -> None:
+        """Say that a run was ended and no other follows it, for this reason."""
+        if self._manage_status:
+            now = datetime.now(UTC)
+            await self._status.write(ref, lambda old: conditions.interrupted(old, why, now), body)
+
     async def success(self, ref: ObjectRef, before: Json, outcome: RunOutcome) -> Json | None:
         """Say that the play succeeded; return the resource as it is then, None if gone."""
         assert outcome.stats is not None

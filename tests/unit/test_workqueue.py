@@ -158,6 +158,17 @@ def test_a_dropped_key_leaves_nothing_behind() -> None:
     assert queue.retry(key("a"), 0) == 0.005
 
 
+def test_a_resource_made_anew_while_it_is_found_gone_is_not_lost() -> None:
+    """The creation that arrives during the run is given out after it."""
+    queue = backlog()
+    queue.add(key("a"), Cause(Trigger.DELETION), 0)
+    queue.take(0)
+    queue.add(key("a"), SPEC, 1)
+    queue.drop(key("a"))
+    queue.done(key("a"))
+    assert names(queue, 2, 2) == ["a", None]
+
+
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(["add", "take", "done"]))))
 def test_nothing_added_is_ever_lost(steps: list[tuple[str, str]]) -> None:
     """Whatever the order of events, each added key is given out after its last addition."""

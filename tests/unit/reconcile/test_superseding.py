@@ -1,0 +1,310 @@
+"""Which news end a run under way, and what becomes of the resource then."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from operator_runner.dispatcher import Dispatcher
+from operator_runner.model import (
+    GVK,
+    Cause,
+    Finalizer,
+    Json,
+    ObjectRef,
+    Playbook,
+    RunEvent,
+    RunOutcome,
+    RunRequest,
+    Trigger,
+    Watch,
+)
+from operator_runner.observe.metrics import Metrics
+from operator_runner.reconcile.reconciler import Parts, Reconciler
+from operator_runner.reconcile.superseding import why_superseded
+from operator_runner.settings import AnsibleSettings, Backoff, Concurrency
+from operator_runner.workqueue import WorkQueue
+from tests.fakes.cluster import FakeCluster
+from tests.fakes.executor import FakeAccess, success
+
+FOO = GVK("example.com", "v1", "Foo")
+REF = ObjectRef(FOO, "default", "a")
+MAIN, CLEANUP = Playbook(role=Path("/roles/foo")), Playbook(role=Path("/roles/cleanup"))
+PLAIN = Watch(FOO, MAIN, supersede=True)
+ANNOTATED = Watch(FOO, MAIN, supersede=True, watch_annotations_changes=True)
+HELD = Watch(FOO, MAIN, finalizer=Finalizer("example.com/f", CLEANUP), supersede=True)
+EDIT, DELETION = Cause(Trigger.SPEC, "edit"), Cause(Trigger.DELETION)
+
+
+def resource(spec: Any = 0, **metadata: Any) -> Json:
+    known = {"name": "a", "namespace": "default", "uid": "u", "resourceVersion": "1"}
+    return {
+        "apiVersion": FOO.api_version,
+        "kind": FOO.kind,
+        "metadata": known | {"generation": 1} | metadata,
+        "spec": {"size": spec},
+    }
+
+
+@pytest.mark.parametrize(
+    ("now", "why"),
+    [
+        (None, "deleted"),
+        (resource(uid="other"), "deleted"),
+        (resource(deletionTimestamp="now"), "being deleted"),
+        (resource(2, generation=2), "generation 1 to 2"),
+        (resource(resourceVersion="2", labels={"a": "b"}), ""),
+        (resource(resourceVersion="2", finalizers=["a/b"]), ""),
+        (resource(resourceVersion="2", annotations={"a": "b"}), ""),
+        (resource(resourceVersion="2") | {"status": {"phase": "new"}}, ""),
+    ],
+)
+def test_deletion_and_spec_count_and_nothing_else_does(now: Json | None, why: str) -> None:
+    """Writes into status, labels, annotations and finalizers end no run."""
+    assert why_superseded(resource(), now, PLAIN) == why
+
+
+def test_annotations_count_where_the_watch_runs_for_them() -> None:
+    """With watchAnnotationsChanges they are a wish as the spec is."""
+    assert why_superseded(resource(), resource(annotations={"a": "b"}), ANNOTATED) == "annotations"
+    assert why_superseded(resource(), resource(), ANNOTATED) == ""
+
+
+def test_kinds_without_generation_are_compared_by_what_they_hold() -> None:
+    """A ConfigMap with new data is a new wish; one with a new label is not."""
+    old = resource(1, generation=0)
+    assert why_superseded(old, resource(1, generation=0, resourceVersion="2"), PLAIN) == ""
+    edited = resource(2, generation=0, resourceVersion="2")
+    assert why_superseded(old, edited, PLAIN) == "resourceVersion 1 to 2"
+
+
+def test_a_resource_that_was_being_deleted_already_is_no_news() -> None:
+    """The run of a resource that somebody else's finalizer holds goes on."""
+    deleting = resource(deletionTimestamp="now")
+    assert why_superseded(deleting, deleting, PLAIN) == ""
+
+
+class HeldExecutor:
+    """Runs last until the test lets them end; two runs of one resource at once are an error."""
+
+    def __init__(self) -> None:
+        self.started: list[RunRequest] = []
+        self.ended: list[RunRequest] = []
+        self.go = asyncio.Event()
+        self._running: set[ObjectRef] = set()
+
+    async def run(self, request: RunRequest, on_event: Callable[[RunEvent], None]) -> RunOutcome:
+        """See the port."""
+        on_event(RunEvent("playbook_on_start", {}))
+        assert request.ref not in self._running
+        self._running.add(request.ref)
+        self.started.append(request)
+        try:
+            await self.go.wait()
+        except asyncio.CancelledError:
+            await asyncio.sleep(0)
+            self.ended.append(request)
+            raise
+        finally:
+            self._running.discard(request.ref)
+        return success()
+
+    async def forget(self, ref: ObjectRef) -> None:
+        """See the port."""
+
+    @property
+    def sizes(self) -> list[int]:
+        """What each run that was started found in the spec."""
+        return [request.extra_vars["size"] for request in self.started]
+
+
+class Case:
+    """Queue, dispatcher and reconciler of one watch, on fakes of cluster and executor."""
+
+    def __init__(self, watch: Watch, body: Json) -> None:
+        self.cluster, self.executor = FakeCluster(body), HeldExecutor()
+        self.chosen = True
+        parts = Parts(self.cluster, FakeAccess(), self.executor, lambda *_: self.chosen)
+        reconciler = Reconciler(watch, parts, AnsibleSettings(), timedelta(0))
+        self.queue = WorkQueue(Concurrency(2, 2), Backoff())
+        self.metrics = Metrics("1")
+        self.metrics.watching(FOO, 2)
+        self.gone: list[ObjectRef] = []
+        self.dispatcher = Dispatcher(self.queue, {FOO: reconciler}, self.metrics, self.gone.append)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Work inside the block; the first run is under way."""
+        working = asyncio.create_task(self.dispatcher.run())
+        self.queue.add(REF, Cause(Trigger.SPEC, "created"))
+        await self.until(lambda: len(self.executor.started) == 1)
+        try:
+            yield
+        finally:
+            self.queue.close()
+            self.executor.go.set()
+            await working
+            await self.dispatcher.drain(5)
+
+    async def until(self, holds: Callable[[], bool]) -> None:
+        async with asyncio.timeout(5):
+            while not holds():  # noqa: ASYNC110 (there is no event for a state of the world)
+                await asyncio.sleep(0)
+
+    def edit(self, size: int, cause: Cause = EDIT) -> None:
+        def change(body: Json) -> None:
+            body["spec"] = {"size": size}
+            body["metadata"]["generation"] += 1
+
+        self.cluster.edit(REF, change)
+        self.queue.add(REF, cause)
+
+    def count(self, outcome: str) -> int:
+        text = self.metrics.render()[0].decode()
+        runs = [line for line in text.splitlines() if line.startswith("operator_runner_runs_total")]
+        return sum(int(float(line.split()[-1])) for line in runs if f'"{outcome}"' in line)
+
+    async def conditions(self) -> dict[str, Json]:
+        body = await self.cluster.get(REF)
+        assert body is not None
+        return {condition["type"]: condition for condition in body["status"]["conditions"]}
+
+    async def settle(self) -> None:
+        """Let all runs end, and wait until nothing is to be done."""
+        self.executor.go.set()
+        await self.until(lambda: self.count("succeeded") == 1)
+
+
+async def test_an_edit_ends_the_run_and_the_newest_spec_runs_in_its_place() -> None:
+    """No failure, no Event and no backoff comes of it; the status ends as that of any run."""
+    case = Case(PLAIN, resource())
+    async with case.running():
+        case.edit(1)
+        await case.until(lambda: len(case.executor.started) == 2)
+        assert case.executor.ended == case.executor.started[:1]
+        assert (await case.conditions())["Running"]["status"] == "True"
+        await case.settle()
+    assert case.executor.sizes == [0, 1]
+    assert case.count("superseded") == 1
+    assert case.count("failed") == 0
+    assert [notice.reason for notice in case.cluster.notices] == ["Successful"]
+    found = await case.conditions()
+    assert found["Successful"]["status"] == "True"
+    assert found["Running"]["reason"] == "Successful"
+
+
+@pytest.mark.parametrize(
+    "cause",
+    [Cause(Trigger.DEPENDENT), Cause(Trigger.PERIOD), Cause(Trigger.RETRY), Cause(Trigger.PROJECT)],
+)
+async def test_what_nobody_asked_for_waits_for_the_end_of_the_run(cause: Cause) -> None:
+    """Dependents, resyncs, retries and edits of the project make one later run."""
+    case = Case(PLAIN, resource())
+    async with case.running():
+        case.queue.add(REF, cause)
+        case.queue.add(ObjectRef(FOO, "default", "gone"), EDIT)
+        await case.until(lambda: bool(case.gone))
+        await case.settle()
+        await case.until(lambda: len(case.executor.started) == 2)
+    assert case.executor.ended == []
+
+
+async def test_without_the_key_an_edit_waits() -> None:
+    """The key is off unless asked for."""
+    case = Case(Watch(FOO, MAIN), resource())
+    async with case.running():
+        case.edit(1)
+        case.queue.add(ObjectRef(FOO, "default", "gone"), EDIT)
+        await case.until(lambda: bool(case.gone))
+        assert len(case.executor.started) == 1
+        case.executor.go.set()
+        await case.until(lambda: case.count("succeeded") == 2)
+    assert case.executor.ended == []
+    assert case.executor.sizes == [0, 1]
+
+
+async def test_an_edit_every_moment_does_not_keep_a_resource_from_ever_being_done() -> None:
+    """After five runs that edits have ended in a row, the sixth goes to its end."""
+    case = Case(PLAIN, resource())
+    async with case.running():
+        for size in range(1, 6):
+            case.edit(size)
+            await case.until(lambda: case.executor.sizes[-1] == size)  # noqa: B023 (called here)
+        case.edit(6)
+        case.queue.add(ObjectRef(FOO, "default", "gone"), EDIT)
+        await case.until(lambda: bool(case.gone))
+        assert len(case.executor.started) == 6
+        case.executor.go.set()
+        await case.until(lambda: case.count("succeeded") == 2)
+    assert case.executor.sizes == [0, 1, 2, 3, 4, 5, 6]
+    assert case.count("superseded") == 5
+
+
+async def test_a_deletion_is_cleaned_up_at_once_and_the_clean_up_goes_to_its_end() -> None:
+    """The deletion ends the ordinary run; an edit during the clean-up ends nothing."""
+    case = Case(HELD, resource(finalizers=["example.com/f"]))
+    async with case.running():
+        case.cluster.delete(REF)
+        case.queue.add(REF, DELETION)
+        await case.until(lambda: len(case.executor.started) == 2)
+        assert case.executor.started[1].content == CLEANUP
+        case.edit(1)
+        case.queue.add(ObjectRef(FOO, "default", "gone"), EDIT)
+        await case.until(lambda: bool(case.gone))
+        assert len(case.executor.started) == 2
+        case.executor.go.set()
+        await case.until(lambda: REF in case.gone)
+    assert len(case.executor.ended) == 1
+    assert await case.cluster.get(REF) is None
+
+
+async def test_a_resource_that_is_gone_is_not_worked_on() -> None:
+    """Without a finalizer the run just ends."""
+    case = Case(PLAIN, resource())
+    async with case.running():
+        case.cluster.delete(REF)
+        case.queue.add(REF, DELETION)
+        await case.until(lambda: REF in case.gone)
+        assert case.executor.ended == case.executor.started
+    assert case.count("superseded") == 1
+
+
+async def test_the_status_is_not_left_running_where_no_run_follows() -> None:
+    """A deletion that another finalizer holds up ends the run, and the status says so."""
+    case = Case(PLAIN, resource(finalizers=["other.com/f"]))
+    async with case.running():
+        case.cluster.delete(REF)
+        case.queue.add(REF, DELETION)
+        await case.until(lambda: case.count("superseded") == 1)
+    running = (await case.conditions())["Running"]
+    assert (running["status"], running["reason"]) == ("False", "Superseded")
+
+
+async def test_an_edit_by_which_the_resource_is_chosen_no_more_ends_no_run() -> None:
+    """No run would follow, so the one under way tells how the resource stands."""
+    case = Case(PLAIN, resource())
+    async with case.running():
+        case.chosen = False
+        case.edit(1)
+        case.queue.add(ObjectRef(FOO, "default", "gone"), EDIT)
+        await case.until(lambda: bool(case.gone))
+        await case.settle()
+    assert case.executor.ended == []
+
+
+async def test_the_end_of_the_operator_ends_the_run_as_well() -> None:
+    """A run that may be superseded is no less under the operator's control."""
+    case = Case(PLAIN, resource())
+    working = asyncio.create_task(case.dispatcher.run())
+    case.queue.add(REF, EDIT)
+    await case.until(lambda: len(case.executor.started) == 1)
+    case.queue.close()
+    await working
+    await case.dispatcher.drain(0)
+    assert case.executor.ended == case.executor.started
