@@ -23,6 +23,7 @@ from operator_runner.kube.lease import Elector
 from operator_runner.kube.proxy import Proxy
 from operator_runner.kube.session import Connection, connect
 from operator_runner.kube.watching import MetadataEvent, watch_metadata
+from operator_runner.machine import Machine
 from operator_runner.model import GVK, Cause, Json, ObjectRef, Watch
 from operator_runner.observe.metrics import Metrics
 from operator_runner.observe.probes import Health
@@ -91,7 +92,8 @@ class Operator:
         self._api = Api(connection)
         self._discovery = Discovery(self._api)
         self._kinds = Kinds(self._discovery, watches, settings.namespaces, self._established)
-        self._queue = WorkQueue(settings.concurrency, settings.backoff)
+        memory = Machine().free_memory
+        self._queue = WorkQueue(settings.concurrency, settings.backoff, memory)
         rundirs = RunDirs(settings.work_dir)
         self._dependents = Dependents(
             self._stream,
