@@ -7,9 +7,12 @@ import contextlib
 import ctypes
 import os
 import signal
+from typing import NoReturn
 
 import psutil
 
+_PLAY_GRACE = 5.0
+"""Seconds that a play gets between SIGTERM and SIGKILL."""
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 
@@ -38,6 +41,13 @@ def end_descendants(pid: int, grace: float) -> None:
     psutil.wait_procs(gone, timeout=grace)
     while survivors := _signal_descendants(pid, signal.SIGKILL):
         psutil.wait_procs(survivors, timeout=1)
+
+
+def end_run() -> NoReturn:
+    """End this process, which supervises a play, and all of the play's processes."""
+    end_descendants(os.getpid(), _PLAY_GRACE)
+    # Nothing of the interrupted run is worth a clean exit.
+    os._exit(128 + signal.SIGTERM)
 
 
 async def end_tree(process: asyncio.subprocess.Process, grace: float) -> None:

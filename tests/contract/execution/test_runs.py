@@ -1,19 +1,20 @@
-"""Runs through the real ansible-runner and ansible-playbook, as the executor promises them."""
+"""Runs through the real ansible-runner and Ansible, as the executor promises them, both ways."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import secrets
+from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from operator_runner.errors import ConfigError
-from operator_runner.execution.cold import ColdLauncher
-from operator_runner.execution.executor import AnsibleExecutor
+from operator_runner.execution.executor import AnsibleExecutor, Launcher
+from operator_runner.execution.launchers import Kind, open_launcher
 from operator_runner.execution.rundir import RunDirs
 from operator_runner.model import (
     GVK,
@@ -33,12 +34,11 @@ REF = ObjectRef(GVK("example.com", "v1", "Foo"), "default", "a")
 class Runs:
     """An executor with a work dir of its own, and a role that the test writes."""
 
-    def __init__(self, scratch: Path, ansible: AnsibleSettings | None = None) -> None:
+    def __init__(self, scratch: Path, launcher: Launcher, settings: AnsibleSettings) -> None:
         self.role = scratch / "roles" / "tried"
         (self.role / "tasks").mkdir(parents=True)
-        settings = ansible or AnsibleSettings(skip_facts=True)
         self.rundirs = RunDirs(scratch / "work")
-        self.executor = AnsibleExecutor(ColdLauncher(settings), self.rundirs, settings)
+        self.executor = AnsibleExecutor(launcher, self.rundirs, settings)
         self.events: list[RunEvent] = []
 
     async def __call__(
@@ -63,9 +63,16 @@ class Runs:
         return sorted(path for path in folder.iterdir() if not path.is_symlink())
 
 
+@pytest.fixture(params=["cold", "warm"])
+def kind(request: pytest.FixtureRequest) -> Kind:
+    return cast(Kind, request.param)
+
+
 @pytest.fixture
-def runs(tmp_path: Path) -> Runs:
-    return Runs(tmp_path)
+async def runs(tmp_path: Path, kind: Kind) -> AsyncIterator[Runs]:
+    settings = AnsibleSettings(skip_facts=True)
+    async with open_launcher(kind, settings) as launcher:
+        yield Runs(tmp_path, launcher, settings)
 
 
 async def test_variables_reach_the_play_and_events_come_in_order(runs: Runs) -> None:
@@ -180,13 +187,15 @@ async def test_artifacts_are_bounded_and_vanish(runs: Runs) -> None:
     assert [path.name for path in runs.rundirs.base.iterdir()] == [".lock"]
 
 
-async def test_vault_and_further_arguments(tmp_path: Path) -> None:
+async def test_vault_and_further_arguments(tmp_path: Path, kind: Kind) -> None:
     """--ansible-args reach ansible-playbook, in the quotes that images pass on."""
     password = tmp_path / "password"
     password.write_text("open sesame")
     args = f"'--vault-password-file {password} -e more=extra'"
-    runs = Runs(tmp_path, AnsibleSettings(skip_facts=True, args=args))
-    outcome = await runs("- assert: {that: more == 'extra'}\n")
+    settings = AnsibleSettings(skip_facts=True, args=args)
+    async with open_launcher(kind, settings) as launcher:
+        runs = Runs(tmp_path, launcher, settings)
+        outcome = await runs("- assert: {that: more == 'extra'}\n")
     assert outcome.successful, outcome.failures
 
 

@@ -1,0 +1,37 @@
+"""Which launcher runs the plays: the one that is asked for, or the one that can."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Literal, TypeAlias
+
+import structlog
+
+from operator_runner.errors import RunError
+from operator_runner.execution.cold import ColdLauncher
+from operator_runner.execution.executor import Launcher
+from operator_runner.execution.warm.launcher import WarmLauncher
+from operator_runner.settings import AnsibleSettings
+
+_log = structlog.get_logger(__name__)
+
+Kind: TypeAlias = Literal["warm", "cold"]
+
+
+@asynccontextmanager
+async def open_launcher(kind: Kind, ansible: AnsibleSettings) -> AsyncIterator[Launcher]:
+    """Return a launcher that is ready; cold, with a warning, where warm cannot be had."""
+    if kind == "warm":
+        warm = WarmLauncher(ansible)
+        try:
+            await warm.open()
+        except (RunError, OSError) as error:
+            _log.warning("Running plays cold, each in new processes", reason=str(error))
+        else:
+            try:
+                yield warm
+            finally:
+                await warm.close()
+            return
+    yield ColdLauncher(ansible)

@@ -1,0 +1,62 @@
+"""One run by ansible-runner in this process; its events go out as JSON, an object a line.
+
+The last line is `{"exit_status": N}`, or `{"broken": reason}`. The programs of the cold and
+the warm launcher are two ways to get here.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from typing import Any, TextIO
+
+from ansible_runner.config.runner import RunnerConfig
+from ansible_runner.runner import Runner
+
+
+def config_of(spec: dict[str, Any]) -> RunnerConfig:
+    """Return ansible-runner's configuration of a run that `spec.run_spec` describes."""
+    config = RunnerConfig(
+        spec["private_data_dir"],
+        ident=spec["ident"],
+        playbook=spec["playbook"],
+        roles_path=spec["roles_path"],
+        verbosity=spec["verbosity"],
+        envvars=spec["envvars"],
+        quiet=True,
+    )
+    config.prepare()
+    # The operator writes the output itself, without what no_log hides. As one of `settings`
+    # this would be lost: ansible-runner drops them all where there is no file of them.
+    config.suppress_output_file = True
+    return config
+
+
+def run_environment(envvars: dict[str, str]) -> dict[str, str]:
+    """Return the environment that ansible-runner gives a run with these variables."""
+    with tempfile.TemporaryDirectory() as scratch:
+        spec = {"private_data_dir": scratch, "ident": "0", "playbook": "none", "roles_path": None}
+        config = config_of({**spec, "verbosity": 0, "envvars": envvars})
+    return dict(config.env)
+
+
+def play(spec: dict[str, Any], lines: TextIO) -> None:
+    """Run the play to its end and tell of it on `lines`."""
+
+    def keep(event: dict[str, Any]) -> bool:
+        say(lines, event)
+        # The operator keeps the events of a run in one file instead of one file each.
+        return False
+
+    runner = Runner(config_of(spec), event_handler=keep, remove_partials=True)
+    _, exit_status = runner.run()
+    if exit_status is None:
+        say(lines, {"broken": "ansible-playbook was killed by a signal"})
+    else:
+        say(lines, {"exit_status": exit_status})
+
+
+def say(lines: TextIO, line: dict[str, Any]) -> None:
+    """Write one object as one line, at once."""
+    lines.write(json.dumps(line) + "\n")
+    lines.flush()

@@ -1,0 +1,63 @@
+"""What a launcher tells the process that runs a play: the same for every launcher."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from operator_runner.execution.rundir import RunDir
+from operator_runner.model import Json, RunRequest
+from operator_runner.settings import AnsibleSettings
+
+_COLLECTIONS = Path(__file__).parent.parent / "collections"
+
+
+def run_spec(request: RunRequest, rundir: RunDir, ansible: AnsibleSettings) -> Json:
+    """Return the arguments of one run, as `runner.play` takes them; writes a role's playbook."""
+    playbook = str(request.content.path)
+    roles_path = None
+    if request.content.role is not None:
+        role = request.content.role
+        play = _role_play(role.name, gather_facts=not ansible.skip_facts)
+        playbook = rundir.write_playbook(play)
+        roles_path = str(role.parent)
+    return {
+        "private_data_dir": str(rundir.path),
+        "ident": request.run_id,
+        "playbook": playbook,
+        "roles_path": roles_path,
+        "verbosity": request.verbosity,
+        "envvars": {
+            **common_environment(ansible, os.environ),
+            "K8S_AUTH_KUBECONFIG": str(rundir.kubeconfig),
+            "KUBECONFIG": str(rundir.kubeconfig),
+        },
+    }
+
+
+def common_environment(ansible: AnsibleSettings, environ: Mapping[str, str]) -> dict[str, str]:
+    """Return what every run has on top of the operator's environment `environ`."""
+    tools = str(Path(sys.executable).parent)
+    variables = {
+        # ansible-playbook and its kin of this installation, activated or not.
+        "PATH": os.pathsep.join(filter(None, (tools, environ.get("PATH")))),
+        # Last in Ansible's search, so that a collection of the user's own wins.
+        "PYTHONPATH": os.pathsep.join(filter(None, (environ.get("PYTHONPATH"), str(_COLLECTIONS)))),
+    }
+    if ansible.roles_path:
+        variables["ANSIBLE_ROLES_PATH"] = _absolute(ansible.roles_path)
+    if ansible.collections_path:
+        variables["ANSIBLE_COLLECTIONS_PATH"] = _absolute(ansible.collections_path)
+    return variables
+
+
+def _absolute(paths: str) -> str:
+    """Anchor a list of paths where the operator was started: runs have directories of their own."""
+    parts = (Path(part).expanduser().absolute() for part in paths.split(os.pathsep) if part)
+    return os.pathsep.join(map(str, parts))
+
+
+def _role_play(role: str, *, gather_facts: bool) -> list[Json]:
+    return [{"hosts": "localhost", "gather_facts": gather_facts, "roles": [{"name": role}]}]

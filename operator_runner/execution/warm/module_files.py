@@ -1,0 +1,103 @@
+"""Which modules can run in a fork: found by ansible-core's own rules, judged by their source."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ansible import constants
+from ansible import module_utils as core
+from ansible.executor import module_common
+from ansible.plugins.loader import module_utils_loader
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleFile:
+    """A new-style Python module."""
+
+    name: str
+    """Dotted name to import it by."""
+    path: str
+    open_files: int
+    """Soft limit of open files that it is to have; 0 leaves it as it is."""
+    profile: str = "legacy"
+    """ansible-core's name for the encoding of arguments and result."""
+
+
+def find_module(action: Any, name: str, call: dict[str, Any]) -> ModuleFile | None:
+    """Return the module that the task means, if a fork of this process can run it.
+
+    `call` holds the arguments of ActionBase._execute_module.
+    """
+    found = action._shared_loader_obj.module_loader.find_plugin_with_context(
+        name, "", collection_list=action._task.collections
+    )
+    path = found.plugin_resolved_path if found.resolved else None
+    if not path or not path.endswith(".py"):
+        return None
+    task_vars = call.get("task_vars") or {}
+    interpreter = _interpreter(action, path, task_vars)
+    if interpreter is None or not _is_this_interpreter(interpreter):
+        return None
+    limit = constants.config.get_config_value("PYTHON_MODULE_RLIMIT_NOFILE", variables=task_vars)
+    if not isinstance(limit, int) or module_utils() is None:
+        return None
+    return ModuleFile(_dotted_name(path), path, limit)
+
+
+def module_utils() -> list[str] | None:
+    """Return the directories of `ansible.module_utils`; None if one hides what is loaded."""
+    ours = os.path.dirname(str(core.__file__))  # noqa: PTH120
+    others = [
+        folder
+        for folder in module_utils_loader._get_paths(subdirs=False)
+        if folder != ours and os.path.isdir(folder)  # noqa: PTH112
+    ]
+    for folder in others:
+        names = {entry.removesuffix(".py") for entry in os.listdir(folder)}  # noqa: PTH208
+        if any(f"{core.__name__}.{name}" in sys.modules for name in names):
+            return None
+    return [*others, ours]
+
+
+def _interpreter(action: Any, path: str, task_vars: dict[str, Any]) -> str | None:
+    """Return the interpreter that ansible-core would take, None for other kinds of modules."""
+    with open(path, "rb") as file:  # noqa: PTH123
+        source = file.read()
+    if module_common._is_binary(source) or module_common.REPLACER in source:
+        return None
+    if not module_common.NEW_STYLE_PYTHON_MODULE_RE.search(source):
+        return None
+    if constants.config.get_config_value("_MODULE_METADATA"):
+        return None
+    host = action._task.delegate_to
+    use_vars = task_vars["ansible_delegated_vars"][host] if host else task_vars
+    declared, args = module_common._extract_interpreter(source)
+    try:
+        _, interpreter = module_common._get_shebang(
+            declared or "/usr/bin/python", use_vars, action._templar, args
+        )
+    except module_common.InterpreterDiscoveryRequiredError:
+        return None
+    return None if args else str(interpreter)
+
+
+def _is_this_interpreter(path: str) -> bool:
+    here = sys.executable
+    # Links within one bin/ are one interpreter; a virtual environment's is not what it links to.
+    return path == here or (
+        os.path.dirname(path) == os.path.dirname(here)  # noqa: PTH120
+        and os.path.exists(path)  # noqa: PTH110
+        and os.path.samefile(path, here)  # noqa: PTH121
+    )
+
+
+def _dotted_name(path: str) -> str:
+    try:
+        return str(module_common._get_ansible_module_fqn(path))
+    except ValueError:
+        # ansible-core's own way out for modules of roles and of `library/`.
+        return f"ansible.legacy.{Path(path).stem}"

@@ -1,0 +1,170 @@
+"""Run Python modules for this host in a fork of the worker.
+
+ansible-core packs a module and all it imports into a file, starts a shell that starts an
+interpreter, and has that unpack, import and run it. All of it stands loaded in this process
+already: a fork of it, told to be on the module's side, does the same. Only what is certain to
+give the same goes this way: new-style Python modules for the local host, without become and
+async, for the interpreter that runs here.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import json
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from ansible.executor.module_common import _BuiltModule
+from ansible.module_utils.common.json import Direction, get_module_encoder
+from ansible.plugins.action import ActionBase
+from ansible.plugins.connection.local import Connection
+from ansible.plugins.shell.sh import ShellModule
+
+from operator_runner.execution.warm.forked_module import ForkedModule
+from operator_runner.execution.warm.module_files import ModuleFile, find_module, module_utils
+
+
+class Payload(bytes):
+    """What the action hands to the connection as the module: nothing to send, but to run."""
+
+    module: ForkedModule
+
+
+def install() -> None:
+    """Have this process and its forks run modules warm where that gives the same."""
+    _wrap(ActionBase, "_execute_module", _execute_module)
+    _wrap(ActionBase, "_is_pipelining_enabled", _is_pipelining_enabled)
+    _wrap(ActionBase, "_configure_module", _configure_module)
+    _wrap(ActionBase, "_make_tmp_path", _make_tmp_path)
+    _wrap(ActionBase, "_remove_tmp_path", _remove_tmp_path)
+    _wrap(Connection, "exec_command", _exec_command)
+
+
+def _wrap(owner: type, name: str, wrapper: Callable[..., Any]) -> None:
+    """Replace a method by `wrapper(original, self, ...)`."""
+    original = getattr(owner, name)
+
+    @functools.wraps(original)
+    def method(*args: Any, **kwargs: Any) -> Any:
+        return wrapper(original, *args, **kwargs)
+
+    setattr(owner, name, method)
+
+
+def _execute_module(original: Callable[..., Any], action: Any, *args: Any, **kwargs: Any) -> Any:
+    call = inspect.signature(original).bind(action, *args, **kwargs).arguments
+    outer = getattr(action, "_warm_module", None)
+    action._warm_module = _warm_module(action, call)
+    try:
+        return original(action, *args, **kwargs)
+    finally:
+        action._warm_module = outer
+
+
+def _warm_module(action: Any, call: dict[str, Any]) -> ModuleFile | None:
+    """Return the module if it can be run in a fork with the same result, else None."""
+    if not _is_here(action) or call.get("wrap_async") or action._task.async_val:
+        return None
+    return find_module(action, call.get("module_name") or action._task.action, call)
+
+
+def _is_here(action: Any) -> bool:
+    """Whether the task's host is this one, and its user the one of this process."""
+    connection = action._connection
+    return (
+        type(connection) is Connection
+        and type(connection._shell) is ShellModule
+        and connection.become is None
+    )
+
+
+def _is_pipelining_enabled(
+    original: Callable[..., Any], action: Any, *args: Any, **kwargs: Any
+) -> Any:
+    # Pipelining is what hands the module to the connection instead of writing a file.
+    return bool(getattr(action, "_warm_module", None)) or original(action, *args, **kwargs)
+
+
+def _configure_module(
+    original: Callable[..., Any],
+    action: Any,
+    module_name: str,
+    module_args: dict[str, Any],
+    task_vars: dict[str, Any],
+) -> Any:
+    module: ModuleFile | None = getattr(action, "_warm_module", None)
+    if module is None:
+        return original(
+            action, module_name=module_name, module_args=module_args, task_vars=task_vars
+        )
+    environment: dict[str, Any] = {}
+    action._compute_environment_string(environment)
+    encoder = get_module_encoder(module.profile, Direction.CONTROLLER_TO_MODULE)
+    payload = Payload(b"#")
+    payload.module = ForkedModule(
+        name=module.name,
+        path=module.path,
+        params=json.dumps({"ANSIBLE_MODULE_ARGS": module_args}, cls=encoder),
+        profile=module.profile,
+        environment={name: str(value) for name, value in environment.items()},
+        utils=tuple(module_utils() or ()),
+        open_files=module.open_files,
+    )
+    built = _BuiltModule(
+        b_module_data=payload,
+        module_style="new",
+        shebang=f"#!{sys.executable}",
+        serialization_profile=module.profile,
+    )
+    return built, module.path
+
+
+def _exec_command(
+    original: Callable[..., Any],
+    connection: Any,
+    cmd: str,
+    in_data: bytes | None = None,
+    sudoable: bool = True,
+) -> Any:
+    if not isinstance(in_data, Payload):
+        return original(connection, cmd, in_data=in_data, sudoable=sudoable)
+    connection._connect()
+    return in_data.module.run(connection.cwd)
+
+
+def _make_tmp_path(original: Callable[..., Any], action: Any, *args: Any, **kwargs: Any) -> Any:
+    """Make the directory for what a task transfers, which takes ansible-core three shells."""
+    top = action.get_shell_option("remote_tmp", default="~/.ansible/tmp")
+    if not _is_here(action) or not top.startswith(("/", "~/")):
+        return original(action, *args, **kwargs)
+    folder = os.path.join(  # noqa: PTH118
+        os.path.expanduser(top),  # noqa: PTH111
+        action._connection._shell._generate_temp_dir_name(),
+    )
+    umask = os.umask(0o077)
+    try:
+        os.makedirs(folder)  # noqa: PTH103
+    except OSError:
+        # It knows how to say what is wrong.
+        return original(action, *args, **kwargs)
+    finally:
+        os.umask(umask)
+    action._cleanup_remote_tmp = True
+    action._connection._shell.tmpdir = folder
+    return folder
+
+
+def _remove_tmp_path(
+    original: Callable[..., Any], action: Any, tmp_path: str | None, force: bool = False
+) -> Any:
+    path = tmp_path or action._connection._shell.tmpdir
+    if path and _is_here(action) and (force or action._should_remove_tmp_path(path)):
+        shutil.rmtree(path, ignore_errors=True)
+        if not os.path.lexists(path):
+            action._connection._shell.tmpdir = None
+            return None
+    return original(action, tmp_path, force=force)

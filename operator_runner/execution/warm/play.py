@@ -1,0 +1,93 @@
+"""Become ansible-playbook: what a new process would do, in a fork that has it all loaded."""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import os
+import random
+import signal
+import sys
+import traceback
+from typing import Any, NoReturn
+
+from ansible import cli, constants
+from ansible.cli.playbook import PlaybookCLI
+from ansible.config.manager import find_ini_config_file
+from ansible.utils.display import Display
+
+from operator_runner.execution.processes import die_with_parent
+from operator_runner.execution.warm import modules
+from operator_runner.execution.warm.processes import end_process, exit_status, open_streams
+
+_PER_RUN = {
+    "ANSIBLE_CACHE_PLUGIN_CONNECTION",
+    "ANSIBLE_LOCAL_TEMP",
+    "ANSIBLE_REMOTE_TEMP",
+    "ANSIBLE_ROLES_PATH",
+}
+"""Settings that may differ from run to run: nothing loaded before has taken them over."""
+_INHERITED_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
+
+
+def become_play(
+    command: list[str], cwd: str, environment: dict[str, str], preloaded: dict[str, str]
+) -> NoReturn:
+    """Run `ansible-playbook ARGUMENTS` to its end and exit with its status.
+
+    Where a setting is not as it was when everything was loaded, an ordinary ansible-playbook
+    takes this process over.
+    """
+    status = 250
+    try:
+        _be_a_new_process(cwd, environment)
+        if not _is_as_loaded(environment, preloaded):
+            os.execvpe(command[0], command, environment)  # noqa: S606 (no shell is wanted)
+        status = _play(command)
+    except BaseException:  # noqa: BLE001 (the last line of a process)
+        traceback.print_exc()
+    end_process(status)
+
+
+def _be_a_new_process(cwd: str, environment: dict[str, str]) -> None:
+    atexit._clear()
+    die_with_parent(os.getppid())
+    for number in _INHERITED_SIGNALS:
+        signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    os.chdir(cwd)
+    os.environ.clear()
+    os.environ.update(environment)
+    open_streams()
+    random.seed()
+    gc.set_threshold(20_000, 20, 20)
+
+
+def _is_as_loaded(environment: dict[str, str], preloaded: dict[str, str]) -> bool:
+    names = {name for name in (*environment, *preloaded) if name.startswith("ANSIBLE_")}
+    if any(environment.get(name) != preloaded.get(name) for name in names - _PER_RUN):
+        return False
+    return bool(find_ini_config_file() == constants.CONFIG_FILE)
+
+
+def _play(command: list[str]) -> int:
+    _read_settings_of_this_run()
+    Display()._set_column_width()
+    # Loaded and set up already; a second time would only warn.
+    cli.init_plugin_loader = lambda *_: None
+    modules.install()
+    sys.argv = command
+    try:
+        PlaybookCLI.cli_executor(command)
+    except SystemExit as ended:
+        return exit_status(ended.code)
+    return 0
+
+
+def _read_settings_of_this_run() -> None:
+    definitions: dict[str, Any] = constants.config.get_configuration_definitions()
+    for name, definition in definitions.items():
+        if _PER_RUN & {source["name"] for source in definition.get("env") or ()}:
+            value = constants.config.get_config_value(name, variables=vars(constants))
+            constants.set_constant(name, value)

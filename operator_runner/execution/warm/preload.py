@@ -1,0 +1,138 @@
+"""Load what runs need, once: ansible-core, its plugins, kubernetes.core and their imports."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib
+import os
+import pty
+import shutil
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+_LIBRARIES = (
+    "kubernetes.dynamic",
+    "requests",
+    "jsonpatch",
+    "jinja2",
+    "yaml",
+    "ansible.cli.playbook",
+    "ansible.executor.playbook_executor",
+    "ansible.executor.process.worker",
+    "ansible.executor.task_queue_manager",
+    "ansible.module_utils.urls",
+    "ansible.plugins.strategy.linear",
+    "operator_runner.execution.warm.supervisor",
+)
+_ACTIONS = (
+    *("assert", "command", "copy", "debug", "fail", "file", "include_tasks", "include_vars"),
+    *("normal", "set_fact", "shell", "stat", "template", "uri"),
+    *("kubernetes.core.k8s", "kubernetes.core.k8s_info"),
+)
+_PLUGINS = (
+    *("become", "cache", "callback", "connection", "filter", "inventory", "lookup", "shell"),
+    *("strategy", "test", "vars"),
+)
+_MODULES = (
+    *(f"ansible.modules.{name}" for name in ("command", "copy", "file", "stat", "uri")),
+    *(
+        f"ansible_collections.kubernetes.core.plugins.modules.{name}"
+        for name in ("k8s", "k8s_info")
+    ),
+    "ansible_collections.operator_sdk.util.plugins.modules.k8s_status",
+)
+
+
+def preload(environment: dict[str, str]) -> None:
+    """Import everything as a run with this environment would; there are no threads afterwards."""
+    with _as_a_run(environment):
+        for name in _LIBRARIES:
+            importlib.import_module(name)
+        _load_plugins()
+        for name in _MODULES:
+            _import_if_installed(name)
+        _forget_this_process()
+    gc.collect()
+    gc.freeze()
+    assert threading.active_count() == 1, "a library started a thread; forks would lose it"
+
+
+@contextlib.contextmanager
+def _as_a_run(environment: dict[str, str]) -> Iterator[None]:
+    """Be what a run is while modules look around: its environment, and a terminal as output."""
+    before = dict(os.environ)
+    terminal, output = pty.openpty()
+    kept = os.dup(1)
+    scratch = tempfile.mkdtemp(prefix="operator-runner-preload-")
+    os.environ.update(environment)
+    os.environ["ANSIBLE_LOCAL_TEMP"] = scratch
+    os.dup2(output, 1)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 1)
+        for descriptor in (terminal, output, kept):
+            os.close(descriptor)
+        os.environ.clear()
+        os.environ.update(before)
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _load_plugins() -> None:
+    from ansible.plugins import loader
+
+    loader.init_plugin_loader()
+    for kind in _PLUGINS:
+        _load_all(getattr(loader, f"{kind}_loader"))
+    for name in _ACTIONS:
+        loader.action_loader.get(name, class_only=True)
+
+
+def _load_all(loader: Any) -> None:
+    """Load ansible-core's own plugins; others may do things when loaded that are a run's."""
+    import ansible
+    from ansible.plugins.loader import PluginLoadContext, PluginLoader, PluginPathContext
+
+    own = Path(ansible.__file__).parent
+    for path in PluginLoader.all(loader, path_only=True):
+        if not Path(path).is_relative_to(own):
+            continue
+        name = Path(path).stem
+        context = PluginLoadContext(loader.type, loader.package)
+        context.resolve_legacy(name, {name: PluginPathContext(path, True)})
+        module = loader._load_module_source(
+            python_module_name=context._python_module_name, path=path
+        )
+        loader._module_cache[path] = module
+        loader._load_config_defs(name, module, path)
+
+
+def _import_if_installed(name: str) -> None:
+    try:
+        importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        # A project without kubernetes.core is a project all the same.
+        if not name.startswith(f"{error.name}."):
+            raise
+
+
+def _forget_this_process() -> None:
+    """Take back what a play would do for the first time: its warnings are its own."""
+    from ansible.utils.display import Display
+
+    display = Display()
+    for seen in ("_deprecations", "_warns", "_errors"):
+        getattr(display, seen).clear()
+
+
+def loaded_files() -> Iterator[Path]:
+    """Yield the source file of every module that is loaded."""
+    for module in tuple(sys.modules.values()):
+        path = getattr(module, "__file__", None)
+        if path:
+            yield Path(path)

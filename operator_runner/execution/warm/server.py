@@ -1,0 +1,137 @@
+"""The fork server: one thread that waits for runs and forks a supervisor for each.
+
+Started by `launcher.py` as `python -m operator_runner.execution.warm.server FD`, where FD is a
+socket. The operator sends a JSON object a message; a run's comes with the socket that its
+lines go to. When the operator's end closes, all runs end and so does the server.
+"""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import json
+import os
+import select
+import signal
+import socket
+import sys
+from typing import Any, NoReturn
+
+import psutil
+
+from operator_runner.execution.processes import adopt_orphans, die_with_parent
+from operator_runner.execution.runner import run_environment
+from operator_runner.execution.warm.freshness import Freshness
+from operator_runner.execution.warm.preload import loaded_files, preload
+
+_MESSAGE_LIMIT = 256 * 1024
+"""Bytes of one message; variables travel as files, so that a run's is a few kilobytes."""
+
+
+def main() -> None:
+    """Serve until the operator goes away."""
+    control = socket.socket(fileno=int(sys.argv[1]))
+    orders = json.loads(control.recv(_MESSAGE_LIMIT))
+    die_with_parent(orders["parent"])
+    adopt_orphans()
+    environment = run_environment(orders["envvars"])
+    preload(environment)
+    server = Server(control, environment, Freshness(loaded_files()))
+    control.send(b"ready")
+    server.serve()
+
+
+class Server:
+    """The runs that are under way, and the socket that orders them."""
+
+    def __init__(
+        self, control: socket.socket, environment: dict[str, str], freshness: Freshness
+    ) -> None:
+        """`environment` is the one that everything was loaded with."""
+        self._control = control
+        self._environment = environment
+        self._freshness = freshness
+        self._runs: set[int] = set()
+        self._strays: set[int] = set()
+
+    def serve(self) -> None:
+        """Fork as ordered and reap what ends, until the control socket closes."""
+        wake_reader, wake_writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.set_wakeup_fd(wake_writer)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGTERM, lambda *_: self._end())
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        while True:
+            watched: list[Any] = [self._control, wake_reader]
+            ready, _, _ = select.select(watched, [], [])
+            if wake_reader in ready:
+                with contextlib.suppress(BlockingIOError):
+                    os.read(wake_reader, 4096)
+                self._reap()
+            if self._control in ready and not self._take():
+                self._end()
+
+    def _take(self) -> bool:
+        message, ancillary, _, _ = self._control.recvmsg(
+            _MESSAGE_LIMIT, socket.CMSG_SPACE(array.array("i").itemsize)
+        )
+        if not message:
+            return False
+        (descriptor,) = array.array("i", ancillary[0][2])
+        with socket.socket(fileno=descriptor) as lines:
+            changed = self._freshness.changed()
+            if changed is not None:
+                lines.sendall(json.dumps({"stale": str(changed)}).encode() + b"\n")
+                return True
+            self._fork(json.loads(message), lines)
+        return True
+
+    def _fork(self, spec: dict[str, Any], lines: socket.socket) -> None:
+        pid = os.fork()
+        if pid:
+            self._runs.add(pid)
+            return
+        signal.set_wakeup_fd(-1)
+        for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, signal.SIG_DFL)
+        self._control.close()
+        # Not before: whatever imports ansible-core makes it read the settings.
+        from operator_runner.execution.warm.supervisor import supervise
+
+        supervise(spec, lines, self._environment)
+
+    def _reap(self) -> None:
+        """Take note of ended runs; what a run that was killed left behind is ended too."""
+        killed = False
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                pid = 0
+            if not pid:
+                break
+            if pid in self._runs:
+                self._runs.discard(pid)
+                killed = killed or os.WIFSIGNALED(status)
+            self._strays.discard(pid)
+        ours = {child.pid for child in psutil.Process().children()} - self._runs
+        if killed:
+            for pid in ours - self._strays:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+        else:
+            # Daemons of a run that ended well live on, as they do after ansible-playbook.
+            self._strays |= ours
+
+    def _end(self) -> NoReturn:
+        for pid in self._runs:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)
+        for pid in self._runs:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, 0)
+        os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,96 @@
+"""The fork server as the operator sees it: started, given runs, retired, stopped."""
+
+from __future__ import annotations
+
+import array
+import asyncio
+import json
+import os
+import socket
+import sys
+import tempfile
+from dataclasses import dataclass
+from typing import IO
+
+from operator_runner.errors import RunError
+from operator_runner.execution.spec import common_environment
+from operator_runner.settings import AnsibleSettings
+
+_PROGRAM = (sys.executable, "-m", "operator_runner.execution.warm.server")
+
+
+@dataclass(slots=True)
+class ForkServer:
+    """A fork server that is ready."""
+
+    _process: asyncio.subprocess.Process
+    _control: socket.socket
+    _runs: int = 0
+    _retired: bool = False
+
+    @property
+    def gone(self) -> bool:
+        """Whether it has ended."""
+        return self._process.returncode is not None
+
+    async def order(self, spec: bytes, lines: socket.socket) -> None:
+        """Have a run forked that writes to `lines`. Raises OSError if the server is gone."""
+        descriptors = array.array("i", [lines.fileno()])
+        rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, descriptors)
+        await asyncio.to_thread(self._control.sendmsg, [spec], [rights])
+
+    def began(self) -> None:
+        """Count a run in."""
+        self._runs += 1
+
+    def ended(self) -> None:
+        """Count a run out."""
+        self._runs -= 1
+        self._close_if_done()
+
+    def retire(self) -> None:
+        """Take no more runs; end with the last one."""
+        self._retired = True
+        self._close_if_done()
+
+    async def stop(self) -> None:
+        """End it and all its runs."""
+        self._control.close()
+        await self._process.wait()
+
+    def _close_if_done(self) -> None:
+        if self._retired and not self._runs:
+            self._control.close()
+
+
+async def start_server(ansible: AnsibleSettings) -> ForkServer:
+    """Start a fork server and wait until everything is loaded. Raises RunError with its reason."""
+    orders = {"parent": os.getpid(), "envvars": common_environment(ansible, os.environ)}
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with theirs, tempfile.TemporaryFile() as complaints:
+        process = await asyncio.create_subprocess_exec(
+            *_PROGRAM,
+            str(theirs.fileno()),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=complaints,
+            stderr=complaints,
+            pass_fds=[theirs.fileno()],
+            start_new_session=True,
+        )
+        theirs.close()
+        try:
+            await asyncio.to_thread(ours.send, json.dumps(orders).encode())
+            answer = await asyncio.to_thread(ours.recv, 64)
+        except BaseException:
+            ours.close()
+            raise
+        if not answer:
+            await process.wait()
+            raise RunError(f"the fork server could not load Ansible: {_last_line(complaints)}")
+    return ForkServer(process, ours)
+
+
+def _last_line(complaints: IO[bytes]) -> str:
+    complaints.seek(0)
+    text = complaints.read().decode(errors="replace").strip()
+    return text.splitlines()[-1] if text else "no reason given"

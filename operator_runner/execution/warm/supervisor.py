@@ -1,0 +1,135 @@
+"""A run's supervisor: ansible-runner in a fork, which starts the play as a further fork.
+
+It stays beside the play to read its terminal, to tell the operator of events, and to end the
+whole tree on SIGTERM or when the operator closes the run's socket.
+"""
+
+from __future__ import annotations
+
+import atexit
+import codecs
+import os
+import select
+import signal
+import socket
+import termios
+import traceback
+from types import SimpleNamespace
+from typing import Any, NoReturn
+
+from ansible_runner import runner as ansible_runner_module
+
+from operator_runner.execution.processes import adopt_orphans, die_with_parent, end_run
+from operator_runner.execution.runner import play as run_play
+from operator_runner.execution.runner import say
+from operator_runner.execution.warm.play import become_play
+
+_CHUNK = 64 * 1024
+
+
+def supervise(
+    spec: dict[str, Any], connection: socket.socket, environment: dict[str, str]
+) -> NoReturn:
+    """Run what `spec` describes, in a process just forked for it, and exit."""
+    server = os.getppid()
+    os.setsid()
+    atexit._clear()  # the server's own are not ours to run
+    adopt_orphans()
+    die_with_parent(server)
+    signal.signal(signal.SIGTERM, lambda *_: end_run())
+    lines = connection.makefile("w", encoding="utf-8")
+    say(lines, {"pid": os.getpid()})
+
+    def spawn(command: str, args: list[str], **how: Any) -> ForkedPlay:
+        return ForkedPlay([command, *args], how["cwd"], how["env"], environment, connection)
+
+    pexpect = ansible_runner_module.pexpect
+    ansible_runner_module.pexpect = SimpleNamespace(
+        spawn=spawn, EOF=pexpect.EOF, exceptions=pexpect.exceptions
+    )
+    try:
+        run_play(spec, lines)
+    except BaseException:  # noqa: BLE001 (the last line of a process)
+        say(lines, {"broken": traceback.format_exc()})
+        os._exit(1)
+    os._exit(0)
+
+
+class ForkedPlay:
+    """A play in a fork with a terminal, to ansible-runner what `pexpect.spawn` gives it."""
+
+    logfile_read: Any
+    """Takes what the play prints; set by ansible-runner."""
+
+    def __init__(
+        self,
+        command: list[str],
+        cwd: str,
+        environment: dict[str, str],
+        preloaded: dict[str, str],
+        operator: socket.socket,
+    ) -> None:
+        """Start the play. `preloaded` is the environment that everything was loaded with."""
+        self._operator = operator
+        self.exitstatus: int | None = None
+        self._ended = False
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._terminal, slave = os.openpty()
+        self.pid = os.fork()
+        if not self.pid:
+            os.close(self._terminal)
+            _use_terminal(slave)
+            become_play(command, cwd, environment, preloaded)
+        os.close(slave)
+        os.set_blocking(self._terminal, False)
+        self._process = os.pidfd_open(self.pid)
+
+    def isalive(self) -> bool:
+        """Return whether the play still has to be waited for."""
+        return not self._ended
+
+    def expect(self, patterns: object, **_options: object) -> int:
+        """Read to the end. There are no passwords to answer, so nothing else is expected."""
+        del patterns
+        watched: list[Any] = [self._terminal, self._process, self._operator]
+        while not self._ended:
+            ready, _, _ = select.select(watched, [], [])
+            if self._operator in ready:
+                end_run()
+            if self._terminal in ready and not self._read():
+                watched.remove(self._terminal)
+            if self._process in ready:
+                self._finish()
+        return 0
+
+    def close(self) -> None:
+        """Give the terminal back."""
+        os.close(self._terminal)
+        os.close(self._process)
+
+    def _read(self) -> bool:
+        """Pass on what has been printed; False if nothing more will come, or nothing now."""
+        try:
+            data = os.read(self._terminal, _CHUNK)
+        except OSError:
+            # Linux says EIO once no process has the terminal open, EAGAIN if it is quiet.
+            return False
+        self.logfile_read.write(self._decoder.decode(data))
+        return bool(data)
+
+    def _finish(self) -> None:
+        # A daemon of the play may hold the terminal for ever; what is there is all there is.
+        while self._read():
+            pass
+        _, status = os.waitpid(self.pid, 0)
+        self._ended = True
+        # None for a signal, as pexpect has it.
+        self.exitstatus = os.WEXITSTATUS(status) if os.WIFEXITED(status) else None
+
+
+def _use_terminal(slave: int) -> None:
+    settings = termios.tcgetattr(slave)
+    settings[3] &= ~termios.ECHO
+    termios.tcsetattr(slave, termios.TCSANOW, settings)
+    termios.tcsetwinsize(slave, (24, 80))
+    os.login_tty(slave)
