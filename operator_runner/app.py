@@ -13,8 +13,8 @@ import structlog
 
 from operator_runner import __version__
 from operator_runner.dispatcher import Dispatcher
-from operator_runner.execution.cold import ColdLauncher
-from operator_runner.execution.executor import AnsibleExecutor
+from operator_runner.execution.executor import AnsibleExecutor, Launcher
+from operator_runner.execution.launchers import open_launcher
 from operator_runner.execution.rundir import RunDirs
 from operator_runner.kube.api import Api
 from operator_runner.kube.cluster import KubeCluster
@@ -50,7 +50,10 @@ async def run(settings: Settings, watches: Sequence[Watch]) -> int:
     async with AsyncExitStack() as stack:
         connection = await connect(settings.kubeconfig, user_agent=f"operator-runner/{__version__}")
         stack.push_async_callback(connection.close)
-        operator = Operator(settings, watches, connection)
+        launcher = await stack.enter_async_context(
+            open_launcher(settings.executor, settings.ansible)
+        )
+        operator = Operator(settings, watches, connection, launcher)
         await operator.serve(stack)
         return await operator.run()
 
@@ -77,7 +80,11 @@ class Operator:
     """All parts of a running operator."""
 
     def __init__(
-        self, settings: Settings, watches: Sequence[Watch], connection: Connection
+        self,
+        settings: Settings,
+        watches: Sequence[Watch],
+        connection: Connection,
+        launcher: Launcher,
     ) -> None:
         """Build the parts; nothing is started yet. Raises ConfigError for a bad work dir."""
         self._settings = settings
@@ -111,16 +118,16 @@ class Operator:
         )
         self._primary = PrimaryWatcher(watches, is_relevant, self._enqueue, self._met)
         self._dispatcher = Dispatcher(
-            self._queue, self._reconcilers(rundirs), self._metrics, self._gone
+            self._queue, self._reconcilers(rundirs, launcher), self._metrics, self._gone
         )
         self._elector = self._make_elector()
 
-    def _reconcilers(self, rundirs: RunDirs) -> dict[GVK, Reconciler]:
+    def _reconcilers(self, rundirs: RunDirs, launcher: Launcher) -> dict[GVK, Reconciler]:
         settings = self._settings
         parts = Parts(
             cluster=KubeCluster(self._api, self._discovery),
             access=OwnedAccess(self._proxy, self._dependents),
-            executor=AnsibleExecutor(ColdLauncher(settings.ansible), rundirs, settings.ansible),
+            executor=AnsibleExecutor(launcher, rundirs, settings.ansible),
             relevant=is_relevant,
         )
         for watch in self._watches:

@@ -80,6 +80,7 @@ class Dispatcher:
         structlog.contextvars.bind_contextvars(
             kind=gvk.kind, namespace=key.namespace, name=key.name, cause=describe(item.causes)
         )
+        _log.debug("Reconciling", waited=round(item.waited, 3))
         self._metrics.queue_waited(gvk, item.waited)
         self._metrics.queue_depth(gvk, self._queue.depth(gvk))
         self._metrics.reconcile_started(gvk)

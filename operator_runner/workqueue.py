@@ -196,6 +196,8 @@ class WorkQueue:
         """Ask for a reconcile of `key` as soon as its turn comes."""
         self._backlog.add(key, cause, _now())
         self._changed.set()
+        place = {"kind": key.gvk.kind, "namespace": key.namespace, "name": key.name}
+        _log.debug("Queued", cause=str(cause), **place)
         for listener in () if self._closed else self._listeners:
             listener(key, cause)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Literal, TypeAlias
 
 import structlog
 
@@ -12,15 +11,13 @@ from operator_runner.errors import RunError
 from operator_runner.execution.cold import ColdLauncher
 from operator_runner.execution.executor import Launcher
 from operator_runner.execution.warm.launcher import WarmLauncher
-from operator_runner.settings import AnsibleSettings
+from operator_runner.settings import AnsibleSettings, ExecutorName
 
 _log = structlog.get_logger(__name__)
 
-Kind: TypeAlias = Literal["warm", "cold"]
-
 
 @asynccontextmanager
-async def open_launcher(kind: Kind, ansible: AnsibleSettings) -> AsyncIterator[Launcher]:
+async def open_launcher(kind: ExecutorName, ansible: AnsibleSettings) -> AsyncIterator[Launcher]:
     """Return a launcher that is ready; cold, with a warning, where warm cannot be had."""
     if kind == "warm":
         warm = WarmLauncher(ansible)

@@ -14,7 +14,7 @@ import pytest
 
 from operator_runner.errors import ConfigError
 from operator_runner.execution.executor import AnsibleExecutor, Launcher
-from operator_runner.execution.launchers import Kind, open_launcher
+from operator_runner.execution.launchers import open_launcher
 from operator_runner.execution.rundir import RunDirs
 from operator_runner.model import (
     GVK,
@@ -24,7 +24,7 @@ from operator_runner.model import (
     RunOutcome,
     RunRequest,
 )
-from operator_runner.settings import AnsibleSettings
+from operator_runner.settings import AnsibleSettings, ExecutorName
 from tests.support.sleepers import new_nap, sleepers
 from tests.support.waiting import eventually
 
@@ -64,12 +64,12 @@ class Runs:
 
 
 @pytest.fixture(params=["cold", "warm"])
-def kind(request: pytest.FixtureRequest) -> Kind:
-    return cast(Kind, request.param)
+def kind(request: pytest.FixtureRequest) -> ExecutorName:
+    return cast(ExecutorName, request.param)
 
 
 @pytest.fixture
-async def runs(tmp_path: Path, kind: Kind) -> AsyncIterator[Runs]:
+async def runs(tmp_path: Path, kind: ExecutorName) -> AsyncIterator[Runs]:
     settings = AnsibleSettings(skip_facts=True)
     async with open_launcher(kind, settings) as launcher:
         yield Runs(tmp_path, launcher, settings)
@@ -187,7 +187,7 @@ async def test_artifacts_are_bounded_and_vanish(runs: Runs) -> None:
     assert [path.name for path in runs.rundirs.base.iterdir()] == [".lock"]
 
 
-async def test_vault_and_further_arguments(tmp_path: Path, kind: Kind) -> None:
+async def test_vault_and_further_arguments(tmp_path: Path, kind: ExecutorName) -> None:
     """--ansible-args reach ansible-playbook, in the quotes that images pass on."""
     password = tmp_path / "password"
     password.write_text("open sesame")
