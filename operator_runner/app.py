@@ -129,6 +129,7 @@ class Operator:
             access=OwnedAccess(self._proxy, self._dependents),
             executor=AnsibleExecutor(launcher, rundirs, settings.ansible),
             relevant=is_relevant,
+            version=self._primary.version,
         )
         for watch in self._watches:
             self._metrics.watching(watch.gvk, settings.concurrency.limit(watch.gvk))

@@ -74,6 +74,8 @@ class Parts:
     access: Access
     executor: Executor
     relevant: Callable[[Json, Watch], bool]
+    version: Callable[[ObjectRef], str]
+    """Newest resourceVersion of a resource that events have told; saves reading it again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,17 +154,24 @@ class Reconciler:
             return Superseded()
         if not outcome.successful:
             self._well.pop(ref, None)
-            await self._reporter.failure(ref, body, outcome)
+            await self._reporter.failure(ref, body, outcome, self._current(ref, body))
             return Failed()
         if start.cleanup:
             await self._release(ref)
             return Idle()
-        await self._reporter.success(ref, body, outcome)
+        await self._reporter.success(ref, body, outcome, self._current(ref, body))
         self._well[ref] = _generation(body)
         if outcome.requeue_after is not None:
             return Succeeded(outcome.requeue_after, Trigger.REQUEUE)
         period = self._period if overrides.period is None else overrides.period
         return Succeeded(period or None, Trigger.PERIOD)
+
+    def _current(self, ref: ObjectRef, body: Json) -> Json | None:
+        """Return the resource if nobody has written it since `body` was read, as far as is known.
+
+        What is written with it has its resourceVersion as precondition all the same.
+        """
+        return body if self._parts.version(ref) == body["metadata"]["resourceVersion"] else None
 
     def _is_steady(self, ref: ObjectRef, body: Json, causes: Sequence[Cause]) -> bool:
         """Whether the run will most likely change nothing, so that its start is no news."""

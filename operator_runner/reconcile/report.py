@@ -37,24 +37,32 @@ class Reporter:
             now = datetime.now(UTC)
             await self._status.write(ref, lambda old: conditions.interrupted(old, why, now), body)
 
-    async def success(self, ref: ObjectRef, before: Json, outcome: RunOutcome) -> Json | None:
-        """Say that the play succeeded; return the resource as it is then, None if gone."""
+    async def success(
+        self, ref: ObjectRef, before: Json, outcome: RunOutcome, current: Json | None
+    ) -> Json | None:
+        """Say that the play succeeded; return the resource as it is then, None if gone.
+
+        `before` is the resource at the start of the run, `current` as it is now, None if it
+        has to be read.
+        """
         assert outcome.stats is not None
         stats = outcome.stats
         _log.info("Reconciled", ok=stats.ok, changed=stats.changed, skipped=stats.skipped)
-        after = await self._put_conditions(ref, outcome)
+        after = await self._put_conditions(ref, outcome, current)
         was_well = conditions.is_successful(read_conditions(before))
         if after is not None and (stats.changed or not was_well):
             note = f"Reconciled: {stats.ok} tasks ok, {stats.changed} changed"
             await self._cluster.emit(after, Notice("Successful", note))
         return after
 
-    async def failure(self, ref: ObjectRef, before: Json, outcome: RunOutcome) -> None:
-        """Say which task failed and why."""
+    async def failure(
+        self, ref: ObjectRef, before: Json, outcome: RunOutcome, current: Json | None
+    ) -> None:
+        """Say which task failed and why; see `success`."""
         first = outcome.failures[0]
         text = conditions.failure_text(outcome.failures)
         _log.error("Reconciliation failed", task=first.task, path=first.path, reason=first.message)
-        after = await self._put_conditions(ref, outcome)
+        after = await self._put_conditions(ref, outcome, current)
         await self._cluster.emit(after or before, Notice("Failed", text, warning=True))
 
     async def error(self, ref: ObjectRef, before: Json, message: str) -> None:
@@ -65,8 +73,12 @@ class Reporter:
             await self._status.write(ref, lambda old: conditions.failed(old, message, now), before)
         await self._cluster.emit(before, Notice("Failed", message, warning=True))
 
-    async def _put_conditions(self, ref: ObjectRef, outcome: RunOutcome) -> Json | None:
+    async def _put_conditions(
+        self, ref: ObjectRef, outcome: RunOutcome, current: Json | None
+    ) -> Json | None:
         if not self._manage_status:
-            return await self._cluster.get(ref)
+            return current or await self._cluster.get(ref)
         now = outcome.finished or datetime.now(UTC)
-        return await self._status.write(ref, lambda old: conditions.finished(old, outcome, now))
+        return await self._status.write(
+            ref, lambda old: conditions.finished(old, outcome, now), current
+        )

@@ -48,6 +48,11 @@ class PrimaryWatcher:
         """Return the resources of a kind that exist, as far as events have told."""
         return [ref for ref in self._seen if ref.gvk == gvk]
 
+    def version(self, ref: ObjectRef) -> str:
+        """Return the newest resourceVersion that events have told; empty if it is not known."""
+        seen = self._seen.get(ref)
+        return seen.resource_version if seen is not None else ""
+
     async def run(
         self, session: Session, namespaces: Sequence[str], started: Callable[[], None]
     ) -> None:

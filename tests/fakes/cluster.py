@@ -18,6 +18,7 @@ class FakeCluster:
         self._objects = {ObjectRef.of(body): copy.deepcopy(body) for body in bodies}
         self._strict = strict_reasons
         self.notices: list[Any] = []
+        self.reads = 0
         self.before_write: Callable[[], None] = lambda: None
 
     def edit(self, ref: ObjectRef, change: Callable[[Json], None]) -> None:
@@ -34,6 +35,7 @@ class FakeCluster:
 
     async def get(self, ref: ObjectRef) -> Json | None:
         """See the port."""
+        self.reads += 1
         return copy.deepcopy(self._objects.get(ref))
 
     async def set_finalizers(self, body: Json, finalizers: Sequence[str]) -> Json:

@@ -115,10 +115,10 @@ class Operator:
         """Return the whole log."""
         return self.log_file.read_text() if self.log_file.exists() else ""
 
-    def lines(self, message: str) -> list[dict[str, Any]]:
-        """Return the log lines with this message."""
+    def lines(self, *messages: str) -> list[dict[str, Any]]:
+        """Return the log lines with one of these messages, in order."""
         found = [json.loads(line) for line in self.log().splitlines() if line.startswith("{")]
-        return [line for line in found if line.get("msg") == message]
+        return [line for line in found if line.get("msg") in messages]
 
 
 def copy_project(target: Path) -> Path:

@@ -60,7 +60,8 @@ class Case:
     ) -> None:
         self.cluster, self.executor = cluster, FakeExecutor(*outcomes)
         self.access = FakeAccess()
-        parts = Parts(cluster, self.access, self.executor, lambda *_: relevant)
+        self.told = ""
+        parts = Parts(cluster, self.access, self.executor, lambda *_: relevant, lambda _: self.told)
         self.reconciler = Reconciler(watch, parts, AnsibleSettings(), timedelta(hours=10))
 
     async def conditions(self) -> dict[str, Json]:
@@ -95,6 +96,30 @@ async def test_a_steady_resource_costs_no_write() -> None:
         await case.reconciler.reconcile(REF, [Cause(trigger)])
     assert await case.version() == version
     assert len(case.cluster.notices) == 1
+
+
+async def test_a_steady_resource_is_read_once() -> None:
+    """Where events tell that nobody has written it, it is not read again after the run."""
+    case = Case(PLAIN, FakeCluster(resource()), success())
+    await case.reconciler.reconcile(REF, SPEC)
+    case.told = await case.version()
+    reads = case.cluster.reads
+    await case.reconciler.reconcile(REF, [Cause(Trigger.PERIOD)])
+    assert case.cluster.reads == reads + 1
+
+
+async def test_a_write_that_no_event_has_told_yet_is_not_overwritten() -> None:
+    """The role's own status, written a moment before, stands beside the conditions."""
+    cluster = FakeCluster(resource())
+    case = Case(PLAIN, cluster, success(), success(changed=1))
+    await case.reconciler.reconcile(REF, SPEC)
+    case.told = await case.version()
+    case.executor.during = lambda: cluster.edit(REF, lambda body: body["status"].update(url="x"))
+    await case.reconciler.reconcile(REF, [Cause(Trigger.PERIOD)])
+    body = await cluster.get(REF)
+    assert body is not None
+    assert body["status"]["url"] == "x"
+    assert (await case.conditions())["Running"]["ansibleResult"]["changed"] == 1
 
 
 async def test_a_restart_of_the_operator_costs_no_write_either() -> None:

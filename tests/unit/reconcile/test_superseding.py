@@ -130,13 +130,18 @@ class Case:
     def __init__(self, watch: Watch, body: Json) -> None:
         self.cluster, self.executor = FakeCluster(body), HeldExecutor()
         self.chosen = True
-        parts = Parts(self.cluster, FakeAccess(), self.executor, lambda *_: self.chosen)
+        parts = Parts(
+            self.cluster, FakeAccess(), self.executor, lambda *_: self.chosen, self.version
+        )
         reconciler = Reconciler(watch, parts, AnsibleSettings(), timedelta(0))
         self.queue = WorkQueue(Concurrency(2, 2), Backoff())
         self.metrics = Metrics("1")
         self.metrics.watching(FOO, 2)
         self.gone: list[ObjectRef] = []
         self.dispatcher = Dispatcher(self.queue, {FOO: reconciler}, self.metrics, self.gone.append)
+
+    def version(self, ref: ObjectRef) -> str:
+        return ""
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:

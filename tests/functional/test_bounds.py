@@ -1,0 +1,167 @@
+"""Who runs when, what ends a run before its time, and what a reconcile costs the API server."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.functional.test_operator import (
+    KIND,
+    ROLE,
+    echo,
+    wait_for_runs,
+    wait_for_text,
+)
+from tests.support.kubectl import Kubectl
+from tests.support.operator import Operator
+from tests.support.sleepers import new_nap, sleepers
+from tests.support.waiting import eventually
+
+HERD = 60
+CAP = 2
+
+
+def test_an_edit_overtakes_the_herd_after_a_restart(
+    kubectl: Kubectl, make_operator: Callable[[str], Operator], project: Path
+) -> None:
+    """Of all resources that wait since the start, the one that was edited runs next."""
+    (project / ROLE).write_text("- ansible.builtin.debug: {msg: done}\n")
+    names = [f"e{number:03}" for number in range(HERD)]
+    kubectl.apply(*(echo(name) for name in names))
+    first = make_operator("first").start(f"--max-runs={CAP}")
+    wait_for_runs(first, 1)
+    first.kill()
+    second = make_operator("second").start(f"--max-runs={CAP}", "--zap-log-level=debug")
+    wait_for_runs(second, 1)
+    begun = {line["name"] for line in second.lines("Reconciling")}
+    edited = next(name for name in reversed(names) if name not in begun)
+    kubectl.merge(KIND, edited, {"spec": {"sayThis": "now"}})
+    eventually(
+        lambda: [line for line in second.lines("Reconciled") if line["name"] == edited],
+        told=second.log,
+    )
+    assert len(second.lines("Reconciled")) < HERD
+    assert begun_between(second, edited) == []
+
+
+def begun_between(operator: Operator, edited: str) -> list[str]:
+    """Return the runs that began after the edit was seen and before the edited resource's own."""
+    log = operator.lines("Queued", "Reconciling")
+    queued = next(
+        place
+        for place, line in enumerate(log)
+        if line["msg"] == "Queued" and line["name"] == edited and line["cause"].startswith("spec")
+    )
+    begun = [line["name"] for line in log[queued:] if line["msg"] == "Reconciling"]
+    return begun[: begun.index(edited)]
+
+
+def slow_role(project: Path, nap: str) -> None:
+    """Have the role say what it was told, then sleep if it is told to."""
+    role = project / ROLE
+    role.write_text(
+        role.read_text()
+        + f"""
+- name: Sleep, with a daemon beside
+  ansible.builtin.shell: sleep {nap} & sleep {nap}
+  when: sleepy | default(false)
+"""
+    )
+    with (project / "watches.yaml").open("a") as watches:
+        watches.write("  supersede: true\n")
+
+
+def test_an_edit_ends_the_run_and_is_run_at_once(
+    kubectl: Kubectl, operator: Operator, project: Path
+) -> None:
+    """A run that would never end is ended with its daemons; nothing counts as a failure."""
+    nap = new_nap()
+    slow_role(project, nap)
+    operator.start()
+    kubectl.apply(echo(sayThis="first", sleepy=True))
+    eventually(lambda: sleepers(nap), lambda found: len(found) == 2, told=operator.log)
+    kubectl(
+        "patch", KIND, "a", "--subresource=status", "--type=merge", '--patch={"status": {"x": 1}}'
+    )
+    kubectl("label", KIND, "a", "b=c")
+    kubectl.merge(KIND, "a", {"spec": {"sayThis": "second", "sleepy": False}})
+    wait_for_text(kubectl, operator, "hello second")
+    assert sleepers(nap) == []
+    eventually(lambda: conditions(kubectl).get("Successful"), lambda now: now == "True")
+    assert conditions(kubectl)["Failure"] == "False"
+    assert [line["by"] for line in operator.lines("Run superseded")] == ["generation 1 to 2"]
+    assert operator.metric("operator_runner_runs_total", outcome="superseded") == 1
+    assert operator.metric("operator_runner_runs_total", outcome="failed") == 0
+    assert operator.metric("workqueue_retries_total") == 0
+
+
+def test_a_deletion_ends_the_run_and_cleans_up(
+    kubectl: Kubectl, operator: Operator, project: Path
+) -> None:
+    """Nobody has to wait for a run of what is not wanted any more."""
+    nap = new_nap()
+    slow_role(project, nap)
+    operator.start()
+    kubectl.apply(echo(sleepy=True))
+    eventually(lambda: sleepers(nap), lambda found: len(found) == 2, told=operator.log)
+    kubectl("delete", KIND, "a", "--timeout=60s")
+    assert sleepers(nap) == []
+    assert [line["by"] for line in operator.lines("Run superseded")] == ["being deleted"]
+
+
+def conditions(kubectl: Kubectl) -> dict[str, str]:
+    """Return the status of each condition of the resource."""
+    found = kubectl.get(KIND, "a") or {}
+    listed = found.get("status", {}).get("conditions", [])
+    return {condition["type"]: condition["status"] for condition in listed}
+
+
+def test_one_edit_is_one_reconcile(kubectl: Kubectl, operator: Operator) -> None:
+    """Neither the status nor what the role writes wakes the resource again."""
+    operator.start()
+    kubectl.apply(echo(sayThis="1"))
+    wait_for_runs(operator, 1)
+    for count in (2, 3):
+        kubectl.merge(KIND, "a", {"spec": {"sayThis": str(count)}})
+        wait_for_text(kubectl, operator, f"hello {count}")
+        wait_for_runs(operator, count)
+    # Events come in order: had one of the edits led to more, it had run before this one.
+    kubectl.apply(echo("later"))
+    wait_for_text(kubectl, operator, "hello nothing", "later")
+    wait_for_runs(operator, 4)
+    causes = [line["cause"] for line in operator.lines("Reconciled") if line["name"] == "a"]
+    assert causes == ["spec: created", "spec: generation 1 to 2", "spec: generation 2 to 3"]
+
+
+def requests(kubectl: Kubectl) -> Counter[str]:
+    """Return how often the API server was asked for what; watches are left out."""
+    families = text_string_to_metric_families(kubectl("get", "--raw=/metrics"))
+    asked: Counter[str] = Counter()
+    for sample in (sample for family in families for sample in family.samples):
+        labels = sample.labels
+        if sample.name == "apiserver_request_total" and labels["verb"] != "WATCH":
+            words = (labels[name] for name in ("verb", "group", "resource", "subresource"))
+            asked[" ".join(filter(None, words))] += int(sample.value)
+    return asked
+
+
+def test_a_steady_reconcile_costs_one_request(
+    kubectl: Kubectl, operator: Operator, project: Path
+) -> None:
+    """Besides what the role itself asks, the resource is read once, and nothing is written."""
+    with (project / "watches.yaml").open("a") as watches:
+        watches.write("  reconcilePeriod: 1s\n")
+    operator.start()
+    kubectl.apply(echo())
+    wait_for_runs(operator, 2)
+    before, done = requests(kubectl), operator.metric("reconciles_total")
+    wait_for_runs(operator, int(done) + 5)
+    operator.terminate()
+    asked, runs = requests(kubectl) - before, len(operator.lines("Reconciled")) - int(done)
+    assert runs >= 5
+    # One may have been under way between the questions to API server and operator.
+    assert abs(asked.pop("GET test.example.com echoes") - runs) <= 1
+    assert set(asked) <= {"GET configmaps", "PATCH configmaps", "GET openapi/v3"}
