@@ -131,7 +131,7 @@ class Case:
         self.cluster, self.executor = FakeCluster(body), HeldExecutor()
         self.chosen = True
         parts = Parts(
-            self.cluster, FakeAccess(), self.executor, lambda *_: self.chosen, self.version
+            self.cluster, FakeAccess(), self.executor, lambda *_: self.chosen, lambda _: ""
         )
         reconciler = Reconciler(watch, parts, AnsibleSettings(), timedelta(0))
         self.queue = WorkQueue(Concurrency(2, 2), Backoff())
@@ -139,9 +139,6 @@ class Case:
         self.metrics.watching(FOO, 2)
         self.gone: list[ObjectRef] = []
         self.dispatcher = Dispatcher(self.queue, {FOO: reconciler}, self.metrics, self.gone.append)
-
-    def version(self, ref: ObjectRef) -> str:
-        return ""
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
