@@ -167,11 +167,14 @@ class Reconciler:
         return Succeeded(period or None, Trigger.PERIOD)
 
     def _current(self, ref: ObjectRef, body: Json) -> Json | None:
-        """Return the resource if nobody has written it since `body` was read, as far as is known.
+        """Return the resource if events have told of no write since `body`, else None.
 
         What is written with it has its resourceVersion as precondition all the same.
         """
-        return body if self._parts.version(ref) == body["metadata"]["resourceVersion"] else None
+        told = self._parts.version(ref)
+        if not told or _is_newer(told, body["metadata"]["resourceVersion"]):
+            return None
+        return body
 
     def _is_steady(self, ref: ObjectRef, body: Json, causes: Sequence[Cause]) -> bool:
         """Whether the run will most likely change nothing, so that its start is no news."""
@@ -223,6 +226,17 @@ def _content(watch: Watch, *, cleanup: bool) -> Playbook:
     if cleanup and finalizer is not None and finalizer.content is not None:
         return finalizer.content
     return watch.content
+
+
+def _is_newer(version: str, other: str) -> bool:
+    """Whether one resourceVersion of an object is newer than the other, or might be.
+
+    Those of one kind compare as numbers since Kubernetes 1.35; where they are no numbers,
+    another one might be newer.
+    """
+    if version.isdigit() and other.isdigit():
+        return int(version) > int(other)
+    return version != other
 
 
 def _generation(body: Json) -> int:

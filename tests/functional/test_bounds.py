@@ -20,7 +20,7 @@ from tests.support.operator import Operator
 from tests.support.sleepers import new_nap, sleepers
 from tests.support.waiting import eventually
 
-HERD = 60
+HERD = 500
 CAP = 2
 
 
@@ -96,6 +96,14 @@ def test_an_edit_ends_the_run_and_is_run_at_once(
     assert operator.metric("operator_runner_runs_total", outcome="superseded") == 1
     assert operator.metric("operator_runner_runs_total", outcome="failed") == 0
     assert operator.metric("workqueue_retries_total") == 0
+    # Events come in order: had the run that was ended left one behind, it had run before this.
+    kubectl.apply(echo("later"))
+    eventually(
+        lambda: [line["name"] for line in operator.lines("Reconciled")],
+        lambda names: names[-1] == "later",
+        told=operator.log,
+    )
+    assert [line["name"] for line in operator.lines("Reconciled")] == ["a", "later"]
 
 
 def test_a_deletion_ends_the_run_and_cleans_up(
