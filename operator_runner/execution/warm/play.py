@@ -17,7 +17,7 @@ from ansible.config.manager import find_ini_config_file
 from ansible.utils.display import Display
 
 from operator_runner.execution.processes import die_with_parent
-from operator_runner.execution.warm import modules
+from operator_runner.execution.warm import modules, tasks
 from operator_runner.execution.warm.processes import end_process, exit_status, open_streams
 
 _PER_RUN = {
@@ -77,6 +77,7 @@ def _play(command: list[str]) -> int:
     # Loaded and set up already; a second time would only warn.
     cli.init_plugin_loader = lambda *_: None
     modules.install()
+    tasks.install()
     sys.argv = command
     try:
         PlaybookCLI.cli_executor(command)

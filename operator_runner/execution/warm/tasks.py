@@ -1,0 +1,113 @@
+"""Run tasks in the play's own process where a worker would only wait for a module.
+
+ansible-core forks a worker for each task and host, so that hosts go on side by side and a
+plugin can do no harm to the play. With one host there is nothing beside it, and actions of
+ansible-core and kubernetes.core do no harm: they template arguments and run a module, which
+is a fork of its own. Every other task gets its worker.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import ansible
+from ansible._internal import _task
+from ansible.executor.process import worker as workers
+from ansible.executor.task_executor import TaskExecutor
+from ansible.executor.task_result import _RawTaskResult
+from ansible.plugins import loader as loaders
+
+_CORE = Path(ansible.__file__).parent
+_TRUSTED_COLLECTIONS = ("ansible_collections/kubernetes/core/", "ansible_collections/operator_sdk/")
+_WITH_A_WORKER = {"pause"}
+"""Actions that speak with their worker."""
+
+
+def install() -> None:
+    """Have this process run tasks without workers where that gives the same."""
+    start = workers.WorkerProcess.start
+
+    @functools.wraps(start)
+    def start_or_run(worker: Any) -> None:
+        if _needs_no_worker(worker):
+            _run(worker)
+        else:
+            start(worker)
+
+    workers.WorkerProcess.start = start_or_run
+
+
+def _needs_no_worker(worker: Any) -> bool:
+    task = worker._task
+    return (
+        len(worker._variable_manager._inventory.hosts) <= 1
+        and not task.async_val
+        and not task.delegate_to
+        and _is_trusted(task)
+        and not _has_plugins_of_its_own()
+    )
+
+
+def _is_trusted(task: Any) -> bool:
+    """Whether the task's action is known to leave its process as it was."""
+    found = loaders.action_loader.find_plugin_with_context(
+        task.action, collection_list=task.collections
+    )
+    if not found.resolved:
+        return True  # the action `normal`, of ansible-core
+    path = Path(found.plugin_resolved_path)
+    if path.stem in _WITH_A_WORKER:
+        return False
+    return path.is_relative_to(_CORE) or any(name in str(path) for name in _TRUSTED_COLLECTIONS)
+
+
+def _has_plugins_of_its_own() -> bool:
+    """Whether templates may call plugins that came with a role, a playbook or a setting."""
+    for loader in (loaders.filter_loader, loaders.test_loader, loaders.lookup_loader):
+        for folder in loader._get_paths(subdirs=False):
+            if not folder.startswith(str(_CORE)) and os.path.isdir(folder):  # noqa: PTH112
+                return True
+    return False
+
+
+def _run(worker: Any) -> None:
+    """Do what the worker does, except for what makes it a process; see WorkerProcess._run."""
+    task = worker._task.copy(exclude_parent=True, exclude_tasks=True)
+    task._parent = worker._task._parent
+    with _process_as_it_was(), _task.TaskContext(task):
+        result = TaskExecutor(
+            worker._host,
+            task,
+            worker._task_vars,
+            worker._play_context,
+            worker._loader,
+            worker._shared_loader_obj,
+            worker._final_q,
+            worker._variable_manager,
+        ).run()
+    worker._final_q.send_task_result(
+        _RawTaskResult(
+            host=worker._host, task=task, return_data=result, task_fields=task.dump_attrs()
+        )
+    )
+
+
+@contextlib.contextmanager
+def _process_as_it_was() -> Iterator[None]:
+    """Undo what templates did to the process: a worker would have taken it with it."""
+    cwd, environment = os.getcwd(), dict(os.environ)  # noqa: PTH109
+    umask = os.umask(0)
+    os.umask(umask)
+    try:
+        yield
+    finally:
+        os.umask(umask)
+        os.chdir(cwd)
+        if dict(os.environ) != environment:
+            os.environ.clear()
+            os.environ.update(environment)
