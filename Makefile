@@ -89,6 +89,12 @@ prepare: $(INSTALLED) ## Build Kubernetes, install what the node needs: start a 
 	@$(BIN)/operator-runner cluster up --name prepare --install-packages
 	@$(BIN)/operator-runner cluster down --name prepare
 
+##@ Measure
+
+.PHONY: bench
+bench: $(INSTALLED) ## What a reconcile costs, beside what it costs elsewhere; ARGS=--quick: a first look
+	@$(BIN)/python -m bench $(ARGS)
+
 ##@ Package
 
 .PHONY: wheel

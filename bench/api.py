@@ -1,0 +1,180 @@
+"""The API server as the bench uses it; the only module that knows the Kubernetes client."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kubernetes import config
+from kubernetes.dynamic import DynamicClient
+from kubernetes.dynamic.exceptions import NotFoundError, ResourceNotFoundError
+from prometheus_client.parser import text_string_to_metric_families
+
+from bench.errors import BenchError
+
+Json = dict[str, Any]
+
+GROUP = "bench.example.com"
+_TIMEOUT = 30.0
+"""Seconds for one request."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of object."""
+
+    api_version: str
+    name: str
+
+
+THREE, EMPTY, WEB, PAUSE = (
+    Kind(f"{GROUP}/v1", name) for name in ("Three", "Empty", "Web", "Pause")
+)
+CONFIG_MAP = Kind("v1", "ConfigMap")
+DEPLOYMENT = Kind("apps/v1", "Deployment")
+_NAMESPACE = Kind("v1", "Namespace")
+_CRD = Kind("apiextensions.k8s.io/v1", "CustomResourceDefinition")
+
+
+class Api:
+    """Reads and writes objects."""
+
+    def __init__(self, kubeconfig: Path, cache: Path) -> None:
+        """Connect as the kubeconfig says; `cache` is a file for what the server offers."""
+        client = config.new_client_from_config(str(kubeconfig))  # type: ignore[no-untyped-call]
+        self._client = DynamicClient(client, cache_file=str(cache))  # type: ignore[no-untyped-call]
+
+    def install(self, kinds: tuple[Kind, ...]) -> None:
+        """Bring the CRDs of the bench's own kinds, and wait until they are served."""
+        for kind in kinds:
+            self._client.resources.get(api_version=_CRD.api_version, kind=_CRD.name).create(
+                body=_definition(kind)
+            )
+        deadline = time.monotonic() + _TIMEOUT
+        for kind in kinds:
+            while not self._is_served(kind):
+                if time.monotonic() > deadline:
+                    raise BenchError(f"the API server does not serve {kind.name}")
+                time.sleep(0.1)
+
+    def make_namespace(self, name: str) -> None:
+        """Make a namespace."""
+        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+        self._of(_NAMESPACE).create(body=body, _request_timeout=_TIMEOUT)
+
+    def create(self, kind: Kind, namespace: str, name: str, spec: Json) -> None:
+        """Create a resource of the bench."""
+        metadata = {"name": name, "namespace": namespace}
+        body = {
+            "apiVersion": kind.api_version,
+            "kind": kind.name,
+            "metadata": metadata,
+            "spec": spec,
+        }
+        self._of(kind).create(body=body, namespace=namespace, _request_timeout=_TIMEOUT)
+
+    def merge(self, kind: Kind, namespace: str, name: str, patch: Json) -> None:
+        """Merge a patch into an object."""
+        self._of(kind).patch(
+            body=patch,
+            name=name,
+            namespace=namespace,
+            content_type="application/merge-patch+json",
+            _request_timeout=_TIMEOUT,
+        )
+
+    def delete(self, kind: Kind, namespace: str, name: str) -> None:
+        """Delete an object; one that is gone already is no error."""
+        with contextlib.suppress(NotFoundError):
+            self._of(kind).delete(name=name, namespace=namespace, _request_timeout=_TIMEOUT)
+
+    def list(self, kind: Kind, namespace: str) -> list[Json]:
+        """Return the objects of a kind."""
+        found = self._of(kind).get(namespace=namespace, _request_timeout=_TIMEOUT)
+        return [item.to_dict() for item in found.items]
+
+    def watch(self, kind: Kind, namespace: str, seconds: float) -> Iterator[Json]:
+        """Yield the objects that are there, then each as it changes, for some seconds."""
+        stream = self._of(kind).watch(namespace=namespace, timeout=max(1, round(seconds)))
+        for event in stream:
+            if event["type"] != "DELETED":
+                yield event["raw_object"]
+
+    def until(
+        self,
+        kind: Kind,
+        namespace: str,
+        names: set[str],
+        done: Callable[[Json], bool],
+        seconds: float,
+    ) -> None:
+        """Wait until each of the objects has been `done`. Raises BenchError after `seconds`."""
+        left, deadline = set(names), time.monotonic() + seconds
+        while left and (rest := deadline - time.monotonic()) > 0:
+            for body in self.watch(kind, namespace, rest):
+                if done(body):
+                    left.discard(body["metadata"]["name"])
+                if not left:
+                    break
+        if left:
+            raise BenchError(
+                f"{len(left)} of {len(names)} {kind.name} not as wanted within {seconds:g} s: "
+                + ", ".join(sorted(left)[:5])
+            )
+
+    def requests(self) -> Counter[str]:
+        """Return how often each verb was used on each resource; watches are left out."""
+        text = self._client.request("get", "/metrics", serialize=False).data.decode()
+        asked: Counter[str] = Counter()
+        for family in text_string_to_metric_families(text):
+            for sample in family.samples:
+                if sample.name == "apiserver_request_total" and sample.labels["verb"] != "WATCH":
+                    words = [sample.labels[key] for key in ("verb", "group", "resource")]
+                    asked[" ".join(filter(None, words))] += int(sample.value)
+        return asked
+
+    def _of(self, kind: Kind) -> Any:
+        return self._client.resources.get(api_version=kind.api_version, kind=kind.name)
+
+    def _is_served(self, kind: Kind) -> bool:
+        try:
+            self._client.resources.invalidate_cache()
+            self._of(kind).get(namespace="default")
+        except (ResourceNotFoundError, NotFoundError):
+            return False
+        return True
+
+
+def is_successful(body: Json) -> bool:
+    """Whether the last run of a resource succeeded, by its conditions."""
+    conditions = body.get("status", {}).get("conditions", ())
+    return any(c["type"] == "Successful" and c["status"] == "True" for c in conditions)
+
+
+def _definition(kind: Kind) -> Json:
+    plural = f"{kind.name.lower()}s"
+    names = {
+        "kind": kind.name,
+        "plural": plural,
+        "singular": kind.name.lower(),
+        "listKind": f"{kind.name}List",
+    }
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    version = {
+        "name": "v1",
+        "served": True,
+        "storage": True,
+        "subresources": {"status": {}},
+        "schema": {"openAPIV3Schema": schema},
+    }
+    return {
+        "apiVersion": _CRD.api_version,
+        "kind": _CRD.name,
+        "metadata": {"name": f"{plural}.{GROUP}"},
+        "spec": {"group": GROUP, "scope": "Namespaced", "names": names, "versions": [version]},
+    }

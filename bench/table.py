@@ -1,0 +1,26 @@
+"""The table, on a terminal and in Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.table import Table
+
+from bench.figures import HEADINGS, Row, Verdict
+
+_STYLES = {Verdict.AIM: "bold green", Verdict.BAR: "green", Verdict.MISSED: "bold red"}
+
+
+def terminal_table(rows: Sequence[Row]) -> Table:
+    """Return the table for a terminal."""
+    table = Table(*HEADINGS, box=None, pad_edge=False)
+    for row in rows:
+        *cells, verdict = row.cells()
+        table.add_row(*cells, f"[{_STYLES[row.verdict]}]{verdict}")
+    return table
+
+
+def markdown_table(rows: Sequence[Row]) -> str:
+    """Return the table for a document."""
+    lines = [HEADINGS, tuple("---" for _ in HEADINGS), *(row.cells() for row in rows)]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)

@@ -1,0 +1,172 @@
+"""Where a bench takes place: a control plane of its own, and operators with homes of their own."""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import yaml
+
+from bench import accounting
+from bench.api import EMPTY, PAUSE, THREE, WEB, Api, Kind
+from bench.errors import BenchError
+from operator_runner.devcluster import Cluster
+from tests.support.operator import Operator
+
+PROJECT = Path(__file__).parent / "project"
+_QUIET_SECONDS = 60.0
+_LOG_LINES = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """How an operator is to run."""
+
+    executor: str
+    kind: Kind
+    flags: tuple[str, ...] = ()
+    artifacts: int = 20
+    """Runs of a resource whose artifacts are kept; 20 is the default of the contract."""
+
+
+class Site:
+    """An operator process, the namespace that it watches, and the folders that it fills."""
+
+    def __init__(self, api: Api, kubeconfig: Path, scratch: Path, setup: Setup) -> None:
+        """Prepare; nothing is started. `scratch` must exist."""
+        self.api, self.setup, self.scratch = api, setup, scratch
+        self.namespace = f"bench-{secrets.token_hex(4)}"
+        api.make_namespace(self.namespace)
+        home, temporary = scratch / "home", scratch / "tmp"
+        for folder in (home, temporary):
+            folder.mkdir()
+        self.folders = (scratch / "work", temporary, home)
+        environment = {"HOME": str(home), "TMPDIR": str(temporary)}
+        self.operator = Operator(
+            _project(scratch, setup), kubeconfig, self.namespace, scratch, environment
+        )
+        self._read, self._ended = 0, 0
+
+    def start(self) -> None:
+        """Start the operator and wait until it is ready."""
+        self.operator.start(f"--executor={self.setup.executor}", *self.setup.flags)
+
+    def ended(self) -> int:
+        """Return how many runs have ended well since the first start."""
+        with self.operator.log_file.open("rb") as log:
+            log.seek(self._read)
+            text = log.read()
+        whole = text.rfind(b"\n") + 1
+        self._read += whole
+        self._ended += text[:whole].count(b'"Reconciled"')
+        return self._ended
+
+    def wait_for_end(self, count: int, seconds: float = 60) -> None:
+        """Wait until this many runs have ended well."""
+        try:
+            wait_until(lambda: self.ended() >= count, f"{count} runs ended", seconds)
+        except BenchError as error:
+            last = "\n".join(self.operator.log().splitlines()[-_LOG_LINES:])
+            raise BenchError(f"{error}; the operator's log ends with\n{last}") from None
+
+    def wait_for_quiet(self) -> None:
+        """Wait until no run is there any more, not even as a process that has ended."""
+        wait_until(lambda: not self.runs(), "all runs are over", _QUIET_SECONDS)
+
+    def family(self) -> list[psutil.Process]:
+        """Return the operator and all its descendants."""
+        return accounting.family(self.operator.pid)
+
+    def resident(self) -> list[psutil.Process]:
+        """Return operator and fork server: what is there without any run."""
+        head = psutil.Process(self.operator.pid)
+        return [head, *self._servers(head)]
+
+    def runs(self) -> list[psutil.Process]:
+        """Return the head of each run's process tree."""
+        head = psutil.Process(self.operator.pid)
+        servers = self._servers(head)
+        cold = [child for child in head.children() if child not in servers]
+        return [*cold, *(run for server in servers for run in server.children())]
+
+    def cpu_seconds(self) -> float:
+        """Return the CPU time of operator, fork server and all runs so far."""
+        return accounting.cpu_seconds(self.operator.pid)
+
+    def files(self) -> int:
+        """Return the number of files in work dir, temporary folder and home."""
+        return accounting.files(self.folders)
+
+    def _servers(self, head: psutil.Process) -> list[psutil.Process]:
+        return [child for child in head.children() if "warm.server" in " ".join(child.cmdline())]
+
+
+class World:
+    """A control plane with the bench's kinds."""
+
+    def __init__(self, cluster: Cluster, scratch: Path) -> None:
+        """Take a cluster that is up, and a folder for everything that is written."""
+        self.cluster, self.scratch = cluster, scratch
+        self.api = Api(cluster.kubeconfig, scratch / "discovery.json")
+        self.api.install((THREE, EMPTY, WEB, PAUSE))
+
+    @contextmanager
+    def site(self, setup: Setup) -> Iterator[Site]:
+        """Give a running operator in a namespace of its own; it is ended with the block."""
+        scratch = self.scratch / secrets.token_hex(4)
+        scratch.mkdir()
+        site = Site(self.api, self.cluster.kubeconfig, scratch, setup)
+        try:
+            site.start()
+            yield site
+        finally:
+            site.operator.kill()
+
+
+@contextmanager
+def open_world() -> Iterator[World]:
+    """Start a control plane, and take it away with all files at the end."""
+    cluster = Cluster(f"bench-{secrets.token_hex(3)}")
+    cluster.up(control_plane_only=True)
+    try:
+        with tempfile.TemporaryDirectory(prefix="operator-runner-bench-") as scratch:
+            yield World(cluster, Path(scratch))
+    finally:
+        cluster.down()
+
+
+def wait_until(check: Callable[[], bool], what: str, seconds: float, every: float = 0.01) -> None:
+    """Look again and again until `check` holds. Raises BenchError after `seconds`."""
+    deadline = time.monotonic() + seconds
+    while not check():
+        if time.monotonic() > deadline:
+            raise BenchError(f"not within {seconds:g} s: {what}")
+        time.sleep(every)
+
+
+def _project(scratch: Path, setup: Setup) -> Path:
+    """Write an operator project with one of the bench's roles."""
+    project = scratch / "project"
+    role = setup.kind.name.lower()
+    shutil.copytree(PROJECT / "roles" / role, project / "roles" / role)
+    group, version = setup.kind.api_version.split("/")
+    watches: Sequence[dict[str, object]] = [
+        {
+            "group": group,
+            "version": version,
+            "kind": setup.kind.name,
+            "role": role,
+            # An annotation is how the bench asks for a run that has nothing to change.
+            "watchAnnotationsChanges": True,
+            "maxRunnerArtifacts": setup.artifacts,
+        }
+    ]
+    (project / "watches.yaml").write_text(yaml.safe_dump(watches))
+    return project
