@@ -9,12 +9,15 @@ from dataclasses import dataclass
 import click
 from rich.console import Console
 
-from bench import single
+from bench import herd, latency, single, thousand, traffic, weight
 from bench.errors import BenchError
 from bench.figures import Row, Verdict
 from bench.table import terminal_table
 from bench.world import World, open_world
 from operator_runner.devcluster.errors import ClusterError
+
+
+_WIDTH = 160
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +34,12 @@ QUICK = Effort(repetitions=3, resources=6, herd=60)
 
 GROUPS: Mapping[str, Callable[[World, Effort], Iterator[Row]]] = {
     "three": lambda world, effort: single.three_tasks(world, effort.repetitions),
+    "edit": lambda world, effort: latency.edit(world, effort.repetitions),
     "empty": lambda world, effort: single.empty_role(world, effort.repetitions),
+    "herd": lambda world, effort: herd.herd(world, effort.resources),
+    "memory": lambda world, _: weight.weight(world),
+    "thousand": lambda world, effort: thousand.thousand(world, effort.herd),
+    "requests": lambda world, _: traffic.traffic(world),
 }
 
 
@@ -43,6 +51,8 @@ GROUPS: Mapping[str, Callable[[World, Effort], Iterator[Row]]] = {
 def main(*, quick: bool, only: tuple[str, ...]) -> None:
     """Measure, print the table, and end with 1 if a bar is missed."""
     console = Console(highlight=False)
+    # In a file, lines may be as long as they are.
+    console = console if console.is_terminal else Console(highlight=False, width=_WIDTH)
     try:
         rows = _measure(console, QUICK if quick else Effort(), only or tuple(GROUPS))
     except (BenchError, ClusterError) as error:

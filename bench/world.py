@@ -17,7 +17,7 @@ import yaml
 from bench import accounting
 from bench.api import EMPTY, PAUSE, THREE, WEB, Api, Kind
 from bench.errors import BenchError
-from operator_runner.devcluster import Cluster
+from operator_runner.devcluster import Cluster, ports
 from tests.support.operator import Operator
 
 PROJECT = Path(__file__).parent / "project"
@@ -52,11 +52,14 @@ class Site:
         self.operator = Operator(
             _project(scratch, setup), kubeconfig, self.namespace, scratch, environment
         )
+        # A restarted operator has the same port again, as it has with the default one.
+        (self._port,) = ports.free("127.0.0.1", 1)
         self._read, self._ended = 0, 0
 
     def start(self) -> None:
         """Start the operator and wait until it is ready."""
-        self.operator.start(f"--executor={self.setup.executor}", *self.setup.flags)
+        executor, proxy = f"--executor={self.setup.executor}", f"--proxy-port={self._port}"
+        self.operator.start(executor, proxy, *self.setup.flags)
 
     def ended(self) -> int:
         """Return how many runs have ended well since the first start."""

@@ -1,0 +1,64 @@
+"""From the edit of a field of the spec to the changed Deployment, warm against cold."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Iterator
+from statistics import median
+
+from bench.api import DEPLOYMENT, WEB
+from bench.errors import BenchError
+from bench.figures import Goal, Row, ratio_row
+from bench.world import Setup, Site, World
+
+_LONGEST = 60.0
+_SETTLED = 1.0
+"""Seconds without a further run after which an edit is done with."""
+
+
+def edit(world: World, repetitions: int) -> Iterator[Row]:
+    """Edit a resource of a warm and one of a cold operator in turns."""
+    with world.site(Setup("warm", WEB)) as warm, world.site(Setup("cold", WEB)) as cold:
+        sites = (warm, cold)
+        for site in sites:
+            world.api.create(WEB, site.namespace, "a", {"size": 1})
+            site.wait_for_end(1)
+            _edit(site, 2)
+        pairs = [[_edit(site, 1 + step % 2) for site in sites] for step in range(repetitions)]
+    ours, other = (median(times) for times in zip(*pairs, strict=True))
+    work = "edit of a field to changed Deployment"
+    yield ratio_row(work, ours, other, Goal(bar=1 / 12, aim=1 / 25))
+
+
+def _edit(site: Site, size: int) -> float:
+    """Edit the resource; return the seconds until a watch has shown the changed Deployment."""
+    _settle(site)
+    seen: queue.SimpleQueue[tuple[float, int]] = queue.SimpleQueue()
+    threading.Thread(target=_follow, args=(site, size, seen), daemon=True).start()
+    seen.get(timeout=_LONGEST)  # the watch is open
+    begin = time.monotonic()
+    site.api.merge(WEB, site.namespace, "a", {"spec": {"size": size}})
+    while begin + _LONGEST > time.monotonic():
+        at, replicas = seen.get(timeout=_LONGEST)
+        if replicas == size:
+            return at - begin
+    raise BenchError(f"the Deployment has not got {size} replicas within {_LONGEST:g} s")
+
+
+def _follow(site: Site, size: int, seen: queue.SimpleQueue[tuple[float, int]]) -> None:
+    for body in site.api.watch(DEPLOYMENT, site.namespace, _LONGEST):
+        replicas = body["spec"]["replicas"]
+        seen.put((time.monotonic(), replicas))
+        if replicas == size:
+            return
+
+
+def _settle(site: Site) -> None:
+    """Wait until what an earlier edit has led to is over."""
+    ended, since = site.ended(), time.monotonic()
+    while time.monotonic() - since < _SETTLED:
+        time.sleep(_SETTLED / 10)
+        if site.runs() or site.ended() != ended:
+            ended, since = site.ended(), time.monotonic()

@@ -1,0 +1,52 @@
+"""Memory: operator and fork server without runs, and what each run in flight adds."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+from bench import accounting
+from bench.api import PAUSE, THREE
+from bench.figures import Goal, Row, mebibytes
+from bench.single import reconcile_steadily
+from bench.world import Setup, Site, World, wait_until
+
+_MB = 1024**2
+_RUNS = 2
+_STILL = 1.0
+"""Seconds without a new process after which a run is inside its task."""
+
+
+def weight(world: World) -> Iterator[Row]:
+    """Weigh an operator that has run something, then with runs that are inside a task.
+
+    What a run shares with the fork server counts there already: a run's own is what it adds to
+    the sum of all shares.
+    """
+    with world.site(Setup("warm", THREE)) as site:
+        world.api.create(THREE, site.namespace, "a", {"size": 1})
+        site.wait_for_end(1)
+        reconcile_steadily(site)
+        idle = accounting.memory(site.resident())
+        yield _row("memory: operator and fork server, idle", idle, 200, 140)
+    flags = (f"--max-runs={_RUNS}", f"--max-concurrent-reconciles={_RUNS}")
+    with world.site(Setup("warm", PAUSE, flags)) as site:
+        idle = accounting.memory(site.resident())
+        for place in range(_RUNS):
+            world.api.create(PAUSE, site.namespace, f"p{place}", {})
+        wait_until(lambda: _are_inside(site), f"{_RUNS} runs are inside a task", 60)
+        each = (accounting.memory(site.family()) - idle) / _RUNS
+        yield _row("memory: each run in flight", each, 40, 25)
+
+
+def _row(work: str, ours: float, bar: int, aim: int) -> Row:
+    return Row(work, mebibytes(ours), "", ours, Goal(bar * _MB, aim * _MB), mebibytes)
+
+
+def _are_inside(site: Site) -> bool:
+    """Whether all runs are there and no process comes or goes any more."""
+    before = {process.pid for process in site.family()}
+    if len(site.runs()) < _RUNS:
+        return False
+    time.sleep(_STILL)
+    return before == {process.pid for process in site.family()}
