@@ -76,6 +76,8 @@ def _interpreter(action: Any, path: str, task_vars: dict[str, Any]) -> str | Non
     host = action._task.delegate_to
     use_vars = task_vars["ansible_delegated_vars"][host] if host else task_vars
     declared, args = module_common._extract_interpreter(source)
+    if declared in {None, "/usr/bin/python"} and not args and _is_the_plays_own(use_vars):
+        return str(use_vars["ansible_playbook_python"])
     try:
         _, interpreter = module_common._get_shebang(
             declared or "/usr/bin/python", use_vars, action._templar, args
@@ -83,6 +85,12 @@ def _interpreter(action: Any, path: str, task_vars: dict[str, Any]) -> str | Non
     except module_common.InterpreterDiscoveryRequiredError:
         return None
     return None if args else str(interpreter)
+
+
+def _is_the_plays_own(task_vars: dict[str, Any]) -> bool:
+    """Whether the interpreter is what our inventory says; to render that takes milliseconds."""
+    setting = constants.config.get_config_value("INTERPRETER_PYTHON", variables=task_vars)
+    return str(setting).replace(" ", "") == "{{ansible_playbook_python}}"
 
 
 def _is_this_interpreter(path: str) -> bool:

@@ -1,4 +1,4 @@
-"""Run Python modules for this host in a fork of the worker.
+"""Run Python modules for this host in a fork of the run.
 
 ansible-core packs a module and all it imports into a file, starts a shell that starts an
 interpreter, and has that unpack, import and run it. All of it stands loaded in this process
@@ -14,8 +14,10 @@ import inspect
 import json
 import os
 import shutil
+import socket
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from ansible.executor.module_common import _BuiltModule
@@ -23,25 +25,26 @@ from ansible.module_utils.common.json import Direction, get_module_encoder
 from ansible.plugins.action import ActionBase
 from ansible.plugins.connection.local import Connection
 from ansible.plugins.shell.sh import ShellModule
+from ansible.utils.collection_loader import AnsibleCollectionConfig
 
-from operator_runner.execution.warm.forked_module import ForkedModule
+from operator_runner.execution.warm.module_calls import ModuleCall, call_module
 from operator_runner.execution.warm.module_files import ModuleFile, find_module, module_utils
 
 
 class Payload(bytes):
     """What the action hands to the connection as the module: nothing to send, but to run."""
 
-    module: ForkedModule
+    call: ModuleCall
 
 
-def install() -> None:
-    """Have this process and its forks run modules warm where that gives the same."""
+def install(requests: socket.socket) -> None:
+    """Have this process and its forks ask for modules there, where that gives the same."""
     _wrap(ActionBase, "_execute_module", _execute_module)
     _wrap(ActionBase, "_is_pipelining_enabled", _is_pipelining_enabled)
     _wrap(ActionBase, "_configure_module", _configure_module)
     _wrap(ActionBase, "_make_tmp_path", _make_tmp_path)
     _wrap(ActionBase, "_remove_tmp_path", _remove_tmp_path)
-    _wrap(Connection, "exec_command", _exec_command)
+    _wrap(Connection, "exec_command", functools.partial(_exec_command, requests))
 
 
 def _wrap(owner: type, name: str, wrapper: Callable[..., Any]) -> None:
@@ -105,14 +108,17 @@ def _configure_module(
     action._compute_environment_string(environment)
     encoder = get_module_encoder(module.profile, Direction.CONTROLLER_TO_MODULE)
     payload = Payload(b"#")
-    payload.module = ForkedModule(
+    payload.call = ModuleCall(
         name=module.name,
         path=module.path,
         params=json.dumps({"ANSIBLE_MODULE_ARGS": module_args}, cls=encoder),
         profile=module.profile,
-        environment={name: str(value) for name, value in environment.items()},
-        utils=tuple(module_utils() or ()),
+        utils=module_utils() or [],
+        playbook_paths=list(AnsibleCollectionConfig.playbook_paths),
         open_files=module.open_files,
+        environment={**os.environ, **{name: str(value) for name, value in environment.items()}},
+        cwd=os.getcwd(),  # noqa: PTH109
+        umask=_umask(),
     )
     built = _BuiltModule(
         b_module_data=payload,
@@ -124,16 +130,26 @@ def _configure_module(
 
 
 def _exec_command(
+    requests: socket.socket,
     original: Callable[..., Any],
     connection: Any,
-    cmd: str,
-    in_data: bytes | None = None,
-    sudoable: bool = True,
+    *args: Any,
+    **kwargs: Any,
 ) -> Any:
-    if not isinstance(in_data, Payload):
-        return original(connection, cmd, in_data=in_data, sudoable=sudoable)
+    payload = kwargs.get("in_data")
+    if not isinstance(payload, Payload):
+        return original(connection, *args, **kwargs)
     connection._connect()
-    return in_data.module.run(connection.cwd)
+    call = payload.call
+    if connection.cwd is not None:
+        call = replace(call, cwd=os.fsdecode(connection.cwd))
+    return call_module(requests, call)
+
+
+def _umask() -> int:
+    umask = os.umask(0)
+    os.umask(umask)
+    return umask
 
 
 def _make_tmp_path(original: Callable[..., Any], action: Any, *args: Any, **kwargs: Any) -> Any:
@@ -163,7 +179,10 @@ def _remove_tmp_path(
 ) -> Any:
     path = tmp_path or action._connection._shell.tmpdir
     if path and _is_here(action) and (force or action._should_remove_tmp_path(path)):
-        shutil.rmtree(path, ignore_errors=True)
+        try:
+            os.rmdir(path)  # noqa: PTH106 (nearly always there is nothing in it)
+        except OSError:
+            shutil.rmtree(path, ignore_errors=True)
         if not os.path.lexists(path):
             action._connection._shell.tmpdir = None
             return None

@@ -7,9 +7,10 @@ import gc
 import os
 import random
 import signal
+import socket
 import sys
 import traceback
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from ansible import cli, constants
 from ansible.cli.playbook import PlaybookCLI
@@ -27,23 +28,32 @@ _PER_RUN = {
     "ANSIBLE_ROLES_PATH",
 }
 """Settings that may differ from run to run: nothing loaded before has taken them over."""
+_SETTINGS_PER_RUN = tuple(
+    name
+    for name, definition in constants.config.get_configuration_definitions().items()
+    if _PER_RUN & {source["name"] for source in definition.get("env") or ()}
+)
 _INHERITED_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
 
 
 def become_play(
-    command: list[str], cwd: str, environment: dict[str, str], preloaded: dict[str, str]
+    command: list[str],
+    cwd: str,
+    environment: dict[str, str],
+    preloaded: dict[str, str],
+    requests: socket.socket,
 ) -> NoReturn:
     """Run `ansible-playbook ARGUMENTS` to its end and exit with its status.
 
-    Where a setting is not as it was when everything was loaded, an ordinary ansible-playbook
-    takes this process over.
+    `requests` is where modules are asked for. Where a setting is not as it was when everything
+    was loaded, an ordinary ansible-playbook takes this process over.
     """
     status = 250
     try:
         _be_a_new_process(cwd, environment)
         if not _is_as_loaded(environment, preloaded):
             os.execvpe(command[0], command, environment)  # noqa: S606 (no shell is wanted)
-        status = _play(command)
+        status = _play(command, requests)
     except BaseException:  # noqa: BLE001 (the last line of a process)
         traceback.print_exc()
     end_process(status)
@@ -71,12 +81,12 @@ def _is_as_loaded(environment: dict[str, str], preloaded: dict[str, str]) -> boo
     return bool(find_ini_config_file() == constants.CONFIG_FILE)
 
 
-def _play(command: list[str]) -> int:
+def _play(command: list[str], requests: socket.socket) -> int:
     _read_settings_of_this_run()
     Display()._set_column_width()
     # Loaded and set up already; a second time would only warn.
     cli.init_plugin_loader = lambda *_: None
-    modules.install()
+    modules.install(requests)
     tasks.install()
     sys.argv = command
     try:
@@ -87,8 +97,6 @@ def _play(command: list[str]) -> int:
 
 
 def _read_settings_of_this_run() -> None:
-    definitions: dict[str, Any] = constants.config.get_configuration_definitions()
-    for name, definition in definitions.items():
-        if _PER_RUN & {source["name"] for source in definition.get("env") or ()}:
-            value = constants.config.get_config_value(name, variables=vars(constants))
-            constants.set_constant(name, value)
+    for name in _SETTINGS_PER_RUN:
+        value = constants.config.get_config_value(name, variables=vars(constants))
+        constants.set_constant(name, value)

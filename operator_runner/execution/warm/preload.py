@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import functools
 import gc
 import importlib
 import os
@@ -14,8 +16,11 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+_HUGE_PAGE = 2 * 1024 * 1024
+_MADV_COLLAPSE = 25
 _LIBRARIES = (
     "kubernetes.dynamic",
     "requests",
@@ -58,9 +63,11 @@ def preload(environment: dict[str, str]) -> None:
         for name in _MODULES:
             _import_if_installed(name)
         _start_openssl()
+        _read_kubeconfigs_fast()
         _forget_this_process()
     gc.collect()
     gc.freeze()
+    _use_huge_pages()
     assert threading.active_count() == 1, "a library started a thread; forks would lose it"
 
 
@@ -123,6 +130,20 @@ def _import_if_installed(name: str) -> None:
             raise
 
 
+def _read_kubeconfigs_fast() -> None:
+    """Have the Kubernetes client read kubeconfigs with libyaml, in a tenth of the time.
+
+    Only there: a kubeconfig is plain data, which both parsers read alike.
+    """
+    import yaml
+    from kubernetes.config import kube_config
+
+    if yaml.__with_libyaml__:
+        load = functools.partial(yaml.load, Loader=yaml.CSafeLoader)
+        reader: Any = kube_config
+        reader.yaml = SimpleNamespace(**{**vars(yaml), "safe_load": load})
+
+
 def _start_openssl() -> None:
     """Have OpenSSL read its configuration and load its providers: 10 ms in every new process."""
     ssl.create_default_context()
@@ -135,6 +156,27 @@ def _forget_this_process() -> None:
     display = Display()
     for seen in ("_deprecations", "_warns", "_errors"):
         getattr(display, seen).clear()
+
+
+def _use_huge_pages() -> None:
+    """Have the kernel map the heap in pages of 2 MiB: a fork copies one entry for 512.
+
+    Source: madvise(2), MADV_COLLAPSE, since Linux 6.1; where it is missing nothing changes.
+    """
+    libc = ctypes.CDLL(None)
+    libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        addresses, access, *_, name = [
+            *line.split(maxsplit=5)[:2],
+            *line.split(maxsplit=5)[5:],
+            "",
+        ][:3]
+        if not access.startswith("rw") or name not in {"", "[heap]"}:
+            continue
+        start, end = (int(part, 16) for part in addresses.split("-"))
+        start, end = -(-start // _HUGE_PAGE) * _HUGE_PAGE, end // _HUGE_PAGE * _HUGE_PAGE
+        if start < end:
+            libc.madvise(start, end - start, _MADV_COLLAPSE)
 
 
 def loaded_files() -> Iterator[Path]:

@@ -22,6 +22,7 @@ from ansible_runner import runner as ansible_runner_module
 from operator_runner.execution.processes import adopt_orphans, die_with_parent, end_run
 from operator_runner.execution.runner import play as run_play
 from operator_runner.execution.runner import say
+from operator_runner.execution.warm.module_calls import ModuleForks
 from operator_runner.execution.warm.play import become_play
 
 _CHUNK = 64 * 1024
@@ -71,6 +72,7 @@ class ForkedPlay:
     ) -> None:
         """Start the play. `preloaded` is the environment that everything was loaded with."""
         self._operator = operator
+        self._modules = ModuleForks()
         self.exitstatus: int | None = None
         self._ended = False
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
@@ -79,7 +81,7 @@ class ForkedPlay:
         if not self.pid:
             os.close(self._terminal)
             _use_terminal(slave)
-            become_play(command, cwd, environment, preloaded)
+            become_play(command, cwd, environment, preloaded, self._modules.requests)
         os.close(slave)
         os.set_blocking(self._terminal, False)
         self._process = os.pidfd_open(self.pid)
@@ -93,7 +95,8 @@ class ForkedPlay:
         del patterns
         watched: list[Any] = [self._terminal, self._process, self._operator]
         while not self._ended:
-            ready, _, _ = select.select(watched, [], [])
+            ready, _, _ = select.select([*watched, *self._modules.watched()], [], [])
+            self._modules.handle(ready)
             if self._operator in ready:
                 end_run()
             if self._terminal in ready and not self._read():
