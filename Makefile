@@ -95,6 +95,10 @@ prepare: $(INSTALLED) ## Build Kubernetes, install what the node needs: start a 
 bench: $(INSTALLED) ## What a reconcile costs, beside what it costs elsewhere; ARGS=--quick: a first look
 	@$(BIN)/python -m bench $(ARGS)
 
+.PHONY: soak
+soak: $(INSTALLED) ## Half an hour of random edits and kills; ARGS='--minutes 5 --seed 1'
+	@$(BIN)/python -m bench.soak $(ARGS)
+
 ##@ Package
 
 .PHONY: wheel

@@ -16,7 +16,6 @@ from bench.table import terminal_table
 from bench.world import World, open_world
 from operator_runner.devcluster.errors import ClusterError
 
-
 _WIDTH = 160
 
 

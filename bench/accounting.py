@@ -17,6 +17,32 @@ def family(pid: int) -> list[psutil.Process]:
     return [head, *head.children(recursive=True)]
 
 
+def children(process: psutil.Process) -> list[psutil.Process]:
+    """Return the children of a process that may be gone, in which case it has none."""
+    try:
+        return process.children()
+    except psutil.NoSuchProcess:
+        return []
+
+
+def command_line(process: psutil.Process) -> str:
+    """Return the command line of a process; empty if it has ended."""
+    try:
+        return " ".join(process.cmdline())
+    except psutil.NoSuchProcess:
+        return ""
+
+
+def with_environment(name: str, value: str) -> list[psutil.Process]:
+    """Return the processes that were started with this in their environment."""
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if process.environ().get(name) == value:
+                found.append(process)
+    return found
+
+
 def cpu_seconds(pid: int) -> float:
     """Return user and system time of a process tree, with all of it that has been waited for.
 
@@ -48,5 +74,6 @@ def descriptors(processes: Iterable[psutil.Process]) -> int:
 
 
 def files(folders: Iterable[Path]) -> int:
-    """Return the number of files below these folders; the folders themselves do not count."""
-    return sum(len(names) for folder in folders for _, _, names in os.walk(folder))
+    """Return the number of files and folders below these; they themselves do not count."""
+    walks = (walk for folder in folders for walk in os.walk(folder))
+    return sum(len(folders) + len(names) for _, folders, names in walks)

@@ -20,7 +20,7 @@ class Verdict(StrEnum):
 class Goal:
     """What a value may be at most, and what it should be."""
 
-    bar: float
+    bar: float | None
     aim: float | None = None
 
 
@@ -54,20 +54,14 @@ class Row:
         goal = self.goal
         if goal.aim is not None and self.value <= goal.aim:
             return Verdict.AIM
-        return Verdict.BAR if self.value <= goal.bar else Verdict.MISSED
+        held = goal.bar is None or self.value <= goal.bar
+        return Verdict.BAR if held else Verdict.MISSED
 
     def cells(self) -> tuple[str, ...]:
         """Return the texts of the line: work, ours, other, result, bar, aim, verdict."""
-        goal = self.goal
-        return (
-            self.work,
-            self.ours,
-            self.other,
-            self.show(self.value),
-            self.show(goal.bar),
-            "" if goal.aim is None else self.show(goal.aim),
-            str(self.verdict),
-        )
+        limits = (self.goal.bar, self.goal.aim)
+        shown = ("" if limit is None else self.show(limit) for limit in limits)
+        return (self.work, self.ours, self.other, self.show(self.value), *shown, self.verdict)
 
 
 HEADINGS = ("work", "ours", "the other", "result", "bar", "aim", "verdict")

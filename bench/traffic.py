@@ -42,7 +42,7 @@ def traffic(world: World) -> Iterator[Row]:
         work = "API requests of a steady reconcile besides the role's"
         yield Row(work, told or "none", other, total, goal, number)
         edits = _reconciles_of_an_edit(site)
-        goal, other = Goal(bar=1), f"peer: {PEER_RECONCILES}"
+        goal, other = Goal(bar=1, aim=1), f"peer: {PEER_RECONCILES}"
         yield Row("reconciles caused by one edit", number(edits), other, edits, goal, number)
 
 

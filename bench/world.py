@@ -96,8 +96,12 @@ class Site:
         """Return the head of each run's process tree."""
         head = psutil.Process(self.operator.pid)
         servers = self._servers(head)
-        cold = [child for child in head.children() if child not in servers]
-        return [*cold, *(run for server in servers for run in server.children())]
+        cold = [child for child in accounting.children(head) if child not in servers]
+        return [*cold, *(run for server in servers for run in accounting.children(server))]
+
+    def processes(self) -> list[psutil.Process]:
+        """Return all processes that stem from an operator of this site, whoever their parent is."""
+        return accounting.with_environment("TMPDIR", str(self.folders[1]))
 
     def cpu_seconds(self) -> float:
         """Return the CPU time of operator, fork server and all runs so far."""
@@ -108,7 +112,8 @@ class Site:
         return accounting.files(self.folders)
 
     def _servers(self, head: psutil.Process) -> list[psutil.Process]:
-        return [child for child in head.children() if "warm.server" in " ".join(child.cmdline())]
+        children = accounting.children(head)
+        return [child for child in children if "warm.server" in accounting.command_line(child)]
 
 
 class World:

@@ -1,0 +1,50 @@
+"""What an operator without runs has taken: memory, files and descriptors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bench import accounting
+from bench.errors import BenchError
+from bench.figures import mebibytes
+from bench.world import Site
+
+NOISE = 0.05
+"""By so much memory may differ between two moments of the same kind."""
+_CONNECTIONS = 4
+"""Descriptors that come and go: kept-alive connections to the API server."""
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A look at operator and fork server, and the files of the resources that are there."""
+
+    memory: int
+    """Sum of the proportional set sizes in bytes."""
+    files: int
+    """Files and folders."""
+    descriptors: int
+
+    @classmethod
+    def by(cls, site: Site) -> Taken:
+        """Look at a site as soon as it has no runs."""
+        site.wait_for_quiet()
+        resident = site.resident()
+        return cls(accounting.memory(resident), site.files(), accounting.descriptors(resident))
+
+    def __str__(self) -> str:
+        return f"{mebibytes(self.memory)}, {self.files} files and folders, {self.descriptors} descriptors"
+
+    def require_flat(self, before: Taken) -> None:
+        """Raise BenchError if this is more than `before`."""
+        grown = [
+            name
+            for name, limit in (
+                ("memory", before.memory * (1 + NOISE)),
+                ("files", before.files),
+                ("descriptors", before.descriptors + _CONNECTIONS),
+            )
+            if getattr(self, name) > limit
+        ]
+        if grown:
+            raise BenchError(f"grown: {', '.join(grown)}; {before} became {self}")

@@ -1,0 +1,19 @@
+"""A minute of what `make soak` does for half an hour."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rich.console import Console
+
+from bench.soak import Plan, soak
+from bench.world import World
+from operator_runner.devcluster import Cluster
+
+
+def test_resources_stay_true_through_kills(control_plane_cluster: Cluster, tmp_path: Path) -> None:
+    """Runs, fork server and operator are killed under random edits; all is true and flat at last."""
+    world = World(control_plane_cluster, tmp_path)
+    plan = Plan(minutes=0.7, resources=10, seed=4, pause=0.5)
+    before, after = soak(world, plan, Console())
+    assert after.files <= before.files
