@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import click
 from rich.console import Console
 
-from bench import herd, latency, single, thousand, traffic, weight
+from bench import document, herd, latency, single, thousand, traffic, weight
 from bench.errors import BenchError
 from bench.figures import Row, Verdict
-from bench.table import terminal_table
+from bench.table import markdown_table, terminal_table
+from bench.where import Where, where
 from bench.world import World, open_world
 from operator_runner.devcluster.errors import ClusterError
 
 _WIDTH = 160
+_PICTURE = Path("build/bench/where.svg")
+_WHERE = "where"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,31 +49,62 @@ GROUPS: Mapping[str, Callable[[World, Effort], Iterator[Row]]] = {
 @click.command()
 @click.option("--quick", is_flag=True, help="Fewer repetitions and resources; a first look.")
 @click.option(
-    "--only", multiple=True, type=click.Choice(list(GROUPS)), help="Only these rows; repeatable."
+    "--only",
+    multiple=True,
+    type=click.Choice([*GROUPS, _WHERE]),
+    help="Only this part; can be given several times.",
 )
-def main(*, quick: bool, only: tuple[str, ...]) -> None:
+@click.option("--keep", is_flag=True, help="Write the results into docs/performance.md.")
+def main(*, quick: bool, only: tuple[str, ...], keep: bool) -> None:
     """Measure, print the table, and end with 1 if a bar is missed."""
     console = Console(highlight=False)
     # In a file, lines may be as long as they are.
     console = console if console.is_terminal else Console(highlight=False, width=_WIDTH)
+    begun = document.circumstances()
     try:
-        rows = _measure(console, QUICK if quick else Effort(), only or tuple(GROUPS))
+        rows, found = _measure(console, QUICK if quick else Effort(), only or (*GROUPS, _WHERE))
     except (BenchError, ClusterError) as error:
         console.print(f"The bench stops here: {error}", style="bold red", markup=False)
         sys.exit(1)
-    console.print(terminal_table(rows))
+    _show(console, rows, found)
+    if keep:
+        _keep(rows, found, begun)
     sys.exit(any(row.verdict is Verdict.MISSED for row in rows))
 
 
-def _measure(console: Console, effort: Effort, names: tuple[str, ...]) -> list[Row]:
+def _measure(
+    console: Console, effort: Effort, names: Sequence[str]
+) -> tuple[list[Row], Where | None]:
     rows: list[Row] = []
+    found = None
     with open_world() as world:
         for name in names:
             console.print(f"Measuring: {name} ...", style="dim")
+            if name == _WHERE:
+                found = where(world, effort.repetitions)
+                continue
             for row in GROUPS[name](world, effort):
                 rows.append(row)
                 console.print("  ".join(filter(None, row.cells())), style="dim", markup=False)
-    return rows
+    return rows, found
+
+
+def _show(console: Console, rows: Sequence[Row], found: Where | None) -> None:
+    if rows:
+        console.print(terminal_table(rows))
+    if found is not None:
+        _PICTURE.parent.mkdir(parents=True, exist_ok=True)
+        _PICTURE.write_text(found.picture)
+        console.print(f"\nWhere the time of an edit goes (picture: {_PICTURE}):")
+        console.print(found.text(), markup=False)
+
+
+def _keep(rows: Sequence[Row], found: Where | None, begun: str) -> None:
+    if rows:
+        document.write_part("table", f"Measured: {begun} at the begin.\n\n{markdown_table(rows)}")
+    if found is not None:
+        document.write_part("where", f"```\n{found.text()}\n```")
+        document.PICTURE.write_text(found.picture)
 
 
 if __name__ == "__main__":

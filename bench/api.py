@@ -33,6 +33,15 @@ class Kind:
     name: str
 
 
+@dataclass(frozen=True, slots=True)
+class Tls:
+    """Files of a client's certificates."""
+
+    authority: str
+    certificate: str
+    key: str
+
+
 THREE, EMPTY, WEB, PAUSE = (
     Kind(f"{GROUP}/v1", name) for name in ("Three", "Empty", "Web", "Pause")
 )
@@ -50,6 +59,17 @@ class Api:
         """Connect as the kubeconfig says; `cache` is a file for what the server offers."""
         client = config.new_client_from_config(str(kubeconfig))  # type: ignore[no-untyped-call]
         self._client = DynamicClient(client, cache_file=str(cache))  # type: ignore[no-untyped-call]
+
+    @property
+    def url(self) -> str:
+        """The API server's URL."""
+        return str(self._client.configuration.host)
+
+    @property
+    def tls(self) -> Tls:
+        """What a connection of one's own needs; the files go with this process."""
+        known = self._client.configuration
+        return Tls(known.ssl_ca_cert, known.cert_file, known.key_file)
 
     def install(self, kinds: tuple[Kind, ...]) -> None:
         """Bring the CRDs of the bench's own kinds, and wait until they are served."""

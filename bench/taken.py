@@ -33,7 +33,8 @@ class Taken:
         return cls(accounting.memory(resident), site.files(), accounting.descriptors(resident))
 
     def __str__(self) -> str:
-        return f"{mebibytes(self.memory)}, {self.files} files and folders, {self.descriptors} descriptors"
+        files = f"{self.files} files and folders"
+        return f"{mebibytes(self.memory)}, {files}, {self.descriptors} descriptors"
 
     def require_flat(self, before: Taken) -> None:
         """Raise BenchError if this is more than `before`."""

@@ -34,6 +34,8 @@ class Setup:
     flags: tuple[str, ...] = ()
     artifacts: int = 20
     """Runs of a resource whose artifacts are kept; 20 is the default of the contract."""
+    kubeconfig: Path | None = None
+    """How to reach the API server, if not straight."""
 
 
 class Site:
@@ -130,7 +132,8 @@ class World:
         """Give a running operator in a namespace of its own; it is ended with the block."""
         scratch = self.scratch / secrets.token_hex(4)
         scratch.mkdir()
-        site = Site(self.api, self.cluster.kubeconfig, scratch, setup)
+        kubeconfig = setup.kubeconfig or self.cluster.kubeconfig
+        site = Site(self.api, kubeconfig, scratch, setup)
         try:
             site.start()
             yield site

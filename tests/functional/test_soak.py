@@ -12,7 +12,7 @@ from operator_runner.devcluster import Cluster
 
 
 def test_resources_stay_true_through_kills(control_plane_cluster: Cluster, tmp_path: Path) -> None:
-    """Runs, fork server and operator are killed under random edits; all is true and flat at last."""
+    """Random edits and kills of runs, fork server and operator end with all true and flat."""
     world = World(control_plane_cluster, tmp_path)
     plan = Plan(minutes=0.7, resources=10, seed=4, pause=0.5)
     before, after = soak(world, plan, Console())

@@ -1,0 +1,107 @@
+"""One reconcile as spans of time, from what log, events, processes and requests tell. Pure."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from bench.births import Life
+from bench.recorder import Request
+
+LANES = ("operator", "play", "processes", "API")
+_ENDS = {"runner_on_ok", "runner_on_failed", "runner_on_skipped"}
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Something that took time. `begin` and `end` are milliseconds since the edit."""
+
+    lane: str
+    name: str
+    begin: float
+    end: float
+
+    @property
+    def length(self) -> float:
+        """Milliseconds."""
+        return self.end - self.begin
+
+
+@dataclass(frozen=True, slots=True)
+class Traces:
+    """What was seen of one reconcile that began with an edit. Times are seconds of the clock."""
+
+    edited: float
+    log: Sequence[dict[str, Any]]
+    """Lines of the operator's log, with `ts` and `msg`."""
+    events: Sequence[dict[str, Any]]
+    """ansible-runner's events."""
+    lives: Sequence[Life]
+    """Processes below the fork server."""
+    requests: Sequence[Request]
+
+    def spans(self) -> list[Span]:
+        """Return all spans; those of the lanes operator and play follow one another."""
+        supervisor = min(life.begin for life in self.lives if life.depth == 1)
+        over = max(life.end for life in self.lives if life.depth == 1)
+        tasks = list(self._tasks())
+        marks = [
+            ("the edit reaches the operator", self._logged("Queued")),
+            ("queue", self._logged("Reconciling")),
+            ("read, status, private data dir", supervisor),
+            ("run", over),
+            ("report", max(self._logged("Reconciled"), over)),
+        ]
+        times = [self.edited, *(at for _, at in marks)]
+        operator = [
+            self._span("operator", name, begin, end)
+            for (name, _), (begin, end) in zip(marks, itertools.pairwise(times), strict=True)
+        ]
+        first, last = tasks[0].begin, tasks[-1].end
+        start, stop = self._ms(supervisor), self._ms(over)
+        play = [
+            Span("play", "fork and set-up", start, first),
+            *_with_gaps(tasks),
+            Span("play", "end of play", last, stop),
+        ]
+        return [*operator, *play, *self._processes(), *self._requests()]
+
+    def _tasks(self) -> Iterable[Span]:
+        begin = 0.0
+        for event in self.events:
+            at = datetime.fromisoformat(event["created"]).timestamp()
+            if event["event"] == "playbook_on_task_start":
+                begin = at
+            elif event["event"] in _ENDS:
+                yield self._span("play", event["event_data"]["task"], begin, at)
+
+    def _processes(self) -> Iterable[Span]:
+        names = {1: "supervisor", 2: "play or module"}
+        for life in self.lives:
+            name = names.get(life.depth, "worker")
+            yield self._span("processes", name, life.begin, life.end)
+
+    def _requests(self) -> Iterable[Span]:
+        for request in self.requests:
+            if request.end > self.edited:
+                yield self._span("API", request.text, request.begin, request.end)
+
+    def _logged(self, message: str) -> float:
+        line = next(line for line in self.log if line["msg"] == message)
+        return datetime.fromisoformat(line["ts"]).timestamp()
+
+    def _span(self, lane: str, name: str, begin: float, end: float) -> Span:
+        return Span(lane, name, self._ms(begin), self._ms(end))
+
+    def _ms(self, at: float) -> float:
+        return (at - self.edited) * 1000
+
+
+def _with_gaps(tasks: Sequence[Span]) -> Iterable[Span]:
+    yield tasks[0]
+    for before, task in itertools.pairwise(tasks):
+        yield Span("play", "between tasks", before.end, task.begin)
+        yield task

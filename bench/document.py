@@ -1,0 +1,33 @@
+"""docs/performance.md: its measured parts are written by the bench and the soak themselves."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+
+DOCS = Path(__file__).parents[1] / "docs"
+PAGE = DOCS / "performance.md"
+PICTURE = DOCS / "performance.svg"
+
+
+def write_part(name: str, text: str, page: Path = PAGE) -> None:
+    """Replace what stands between the marks of a part. Raises ValueError if there are none."""
+    begin, end = f"<!-- {name} -->", f"<!-- end of {name} -->"
+    old = page.read_text()
+    pattern = re.compile(f"{re.escape(begin)}.*?{re.escape(end)}", re.DOTALL)
+    new, count = pattern.subn(lambda _: f"{begin}\n{text.strip()}\n{end}", old)
+    if count != 1:
+        raise ValueError(f"{page} needs the lines {begin} and {end} once each")
+    page.write_text(new)
+
+
+def circumstances() -> str:
+    """Say when and on what something was measured."""
+    load = ", ".join(f"{value:.1f}" for value in os.getloadavg())
+    return (
+        f"{datetime.now(UTC):%Y-%m-%d}, {os.cpu_count()} cores, Python "
+        f"{platform.python_version()}, load of the last 1, 5 and 15 minutes {load}"
+    )

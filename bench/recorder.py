@@ -1,0 +1,133 @@
+"""A relay before the API server that notes when each request began and ended."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+import ssl
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import aiohttp
+import yaml
+from aiohttp import web
+
+from bench.api import Api
+
+_HOP = {"host", "connection", "transfer-encoding", "content-length", "authorization"}
+_AUTOMATIC = ("Accept", "Accept-Encoding", "Content-Type")
+"""Headers that aiohttp would make up where the client sent none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request of the operator, or of a run through the operator's proxy. Times of the clock."""
+
+    text: str
+    """Verb and last part of the path: `PATCH configmaps`."""
+    begin: float
+    end: float
+
+
+class Recorder:
+    """Serves HTTP on loopback, for whoever knows its token."""
+
+    def __init__(self, api: Api) -> None:
+        """Nothing is served yet."""
+        self._server, self._tls = api.url, api.tls
+        self._token = secrets.token_hex(16)
+        self._port = 0
+        self.requests: list[Request] = []
+
+    @contextmanager
+    def serve(self, kubeconfig: Path) -> Iterator[None]:
+        """Serve inside the block; `kubeconfig` is written for it."""
+        loop, ready = asyncio.new_event_loop(), threading.Event()
+        over = asyncio.Event()
+        thread = threading.Thread(
+            target=loop.run_until_complete, args=(self._serve(ready, over),), daemon=True
+        )
+        thread.start()
+        ready.wait()
+        kubeconfig.touch(mode=0o600)
+        kubeconfig.write_text(self._kubeconfig())
+        try:
+            yield
+        finally:
+            loop.call_soon_threadsafe(over.set)
+            thread.join()
+            loop.close()
+
+    async def _serve(self, ready: threading.Event, over: asyncio.Event) -> None:
+        context = ssl.create_default_context(cafile=self._tls.authority)
+        context.load_cert_chain(self._tls.certificate, self._tls.key)
+        connector = aiohttp.TCPConnector(ssl=context, limit=0)
+        timeout = aiohttp.ClientTimeout(total=None)
+        async with aiohttp.ClientSession(
+            connector=connector, timeout=timeout, auto_decompress=False
+        ) as session:
+
+            async def handle(request: web.BaseRequest) -> web.StreamResponse:
+                return await self._relay(session, request)
+
+            runner = web.ServerRunner(web.Server(handle, access_log=None), shutdown_timeout=0.1)
+            await runner.setup()
+            await web.TCPSite(runner, "127.0.0.1", 0).start()
+            self._port = int(runner.addresses[0][1])
+            ready.set()
+            await over.wait()
+            await runner.cleanup()
+            relays = asyncio.all_tasks() - {asyncio.current_task()}
+            for relay in relays:
+                relay.cancel()
+            await asyncio.gather(*relays, return_exceptions=True)
+
+    async def _relay(
+        self, session: aiohttp.ClientSession, request: web.BaseRequest
+    ) -> web.StreamResponse:
+        if request.headers.get("Authorization") != f"Bearer {self._token}":
+            return web.Response(status=401)
+        begin = time.time()
+        headers = {name: text for name, text in request.headers.items() if name.lower() not in _HOP}
+        url = f"{self._server}{request.raw_path}"
+        body = await request.read()
+        async with session.request(
+            request.method, url, headers=headers, data=body or None, skip_auto_headers=_AUTOMATIC
+        ) as answer:
+            kept = {n: text for n, text in answer.headers.items() if n.lower() not in _HOP}
+            response = web.StreamResponse(status=answer.status, headers=kept)
+            # Whoever watches hangs up at the end.
+            with contextlib.suppress(ConnectionResetError):
+                await response.prepare(request)
+                async for chunk in answer.content.iter_any():
+                    await response.write(chunk)
+                await response.write_eof()
+        if "watch=" not in request.raw_path:
+            self.requests.append(Request(_text(request), begin, time.time()))
+        return response
+
+    def _kubeconfig(self) -> str:
+        cluster = {"server": f"http://127.0.0.1:{self._port}"}
+        return yaml.safe_dump(
+            {
+                "apiVersion": "v1",
+                "kind": "Config",
+                "current-context": "bench",
+                "clusters": [{"name": "bench", "cluster": cluster}],
+                "users": [{"name": "bench", "user": {"token": self._token}}],
+                "contexts": [{"name": "bench", "context": {"cluster": "bench", "user": "bench"}}],
+            }
+        )
+
+
+def _text(request: web.BaseRequest) -> str:
+    parts = request.path.strip("/").split("/")
+    if "namespaces" in parts:
+        parts = parts[parts.index("namespaces") + 2 :]
+    what = "/".join([parts[0], *parts[2:]]) if parts else "/"
+    return f"{request.method} {what}"
