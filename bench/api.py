@@ -74,8 +74,9 @@ class Api:
     def install(self, kinds: tuple[Kind, ...]) -> None:
         """Bring the CRDs of the bench's own kinds, and wait until they are served."""
         for kind in kinds:
-            self._client.resources.get(api_version=_CRD.api_version, kind=_CRD.name).create(
-                body=_definition(kind)
+            body = _definition(kind)
+            self._of(_CRD).server_side_apply(
+                body=body, name=body["metadata"]["name"], field_manager="bench"
             )
         deadline = time.monotonic() + _TIMEOUT
         for kind in kinds:

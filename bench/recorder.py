@@ -22,6 +22,7 @@ from bench.api import Api
 _HOP = {"host", "connection", "transfer-encoding", "content-length", "authorization"}
 _AUTOMATIC = ("Accept", "Accept-Encoding", "Content-Type")
 """Headers that aiohttp would make up where the client sent none."""
+_CLOSING = 0.3
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +83,12 @@ class Recorder:
             ready.set()
             await over.wait()
             await runner.cleanup()
-            relays = asyncio.all_tasks() - {asyncio.current_task()}
-            for relay in relays:
-                relay.cancel()
-            await asyncio.gather(*relays, return_exceptions=True)
+        relays = asyncio.all_tasks() - {asyncio.current_task()}
+        for relay in relays:
+            relay.cancel()
+        await asyncio.gather(*relays, return_exceptions=True)
+        # TLS connections take a moment to close, and nobody tells when they have.
+        await asyncio.sleep(_CLOSING)
 
     async def _relay(
         self, session: aiohttp.ClientSession, request: web.BaseRequest

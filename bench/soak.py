@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import click
 from rich.console import Console
 
-from bench import accounting, truth
+from bench import accounting, document, truth
 from bench.api import THREE
 from bench.errors import BenchError
 from bench.faults import Faults
@@ -32,7 +32,8 @@ _TOLD = 30.0
 _SPARED = 2 / 3
 """From this share of the time on the operator lives, so that its memory can be judged."""
 _WORK = {"edit": 75, "delete": 7, "recreate": 7}
-_FAULTS = {"kill run": 7, "kill fork server": 2, "kill operator": 1, "stall API server": 1}
+_OPERATOR = "kill operator"
+_FAULTS = {"kill run": 7, "kill fork server": 2, _OPERATOR: 1, "stall API server": 1}
 """How often each of them, of a hundred actions."""
 _DUE = 0.3
 """Share of the first actions that are faults which have not been yet."""
@@ -72,7 +73,7 @@ class Soak:
             "recreate": self._recreate,
             "kill run": lambda: self._edit() and faults.kill_run(),
             "kill fork server": faults.kill_fork_server,
-            "kill operator": faults.kill_operator,
+            _OPERATOR: faults.kill_operator,
             "stall API server": faults.stall_api,
         }
 
@@ -102,11 +103,12 @@ class Soak:
     def _trouble(self) -> None:
         begin = told = time.monotonic()
         length = self.plan.minutes * 60
-        # However short the time, each of them happens once.
+        # However short the time, each of them happens once; the last one here is the first.
         due = self._chance.sample(sorted(_FAULTS), len(_FAULTS))
+        due.sort(key=_OPERATOR.__eq__)
         while (passed := time.monotonic() - begin) < length:
             name = self._choose(due)
-            spared = name == "kill operator" and passed > length * _SPARED
+            spared = name == _OPERATOR and passed > length * _SPARED
             if not spared and self._actions[name]():
                 self.done[name] += 1
             if time.monotonic() - told > _TOLD:
@@ -176,31 +178,54 @@ class Soak:
         self.console.print(text if taken is None else f"{text}; {taken}", markup=False)
 
 
-def soak(world: World, plan: Plan, console: Console) -> tuple[Taken, Taken]:
-    """Run a soak; return what the operator took before and after. Raises BenchError."""
+@dataclass(frozen=True, slots=True)
+class Result:
+    """How a soak went that did not fail."""
+
+    done: Counter[str]
+    runs: int
+    """Runs that ended well."""
+    before: Taken
+    after: Taken
+
+    def table(self) -> str:
+        """Return what was done and what was found, in Markdown."""
+        rows = [(name, str(count)) for name, count in sorted(self.done.items())]
+        rows += [("runs that ended well", str(self.runs))]
+        rows += [("before", str(self.before)), ("after", str(self.after))]
+        return "\n".join(["| | |", "|---|---|", *(f"| {name} | {text} |" for name, text in rows)])
+
+
+def soak(world: World, plan: Plan, console: Console) -> Result:
+    """Run a soak. Raises BenchError if anything is untrue or grows."""
     with world.site(Setup("warm", THREE, artifacts=2)) as site:
-        return Soak(world, site, plan, console).run()
+        running = Soak(world, site, plan, console)
+        before, after = running.run()
+        return Result(running.done, site.ended(), before, after)
 
 
 @click.command()
 @click.option("--minutes", default=30.0, show_default=True, help="How long there is trouble.")
 @click.option("--resources", default=50, show_default=True)
 @click.option("--seed", default=None, type=int, help="What chance begins with; else another one.")
-def main(*, minutes: float, resources: int, seed: int | None) -> None:
+@click.option("--keep", is_flag=True, help="Write the result into docs/performance.md.")
+def main(*, minutes: float, resources: int, seed: int | None, keep: bool) -> None:
     """Edit, delete, create and kill at random; end with 1 unless all is true and flat at last."""
     console = Console(highlight=False, soft_wrap=True)
+    begun = document.circumstances()
     plan = Plan(minutes, resources, random.randrange(10**6) if seed is None else seed)  # noqa: S311
-    console.print(f"{plan.resources} resources, {plan.minutes:g} minutes, seed {plan.seed}")
+    told = f"{plan.resources} resources, {plan.minutes:g} minutes, seed {plan.seed}"
+    console.print(told)
     try:
         with open_world() as world:
-            before, after = soak(world, plan, console)
+            result = soak(world, plan, console)
     except (BenchError, ClusterError) as error:
         console.print(f"The soak failed: {error}", style="bold red", markup=False)
         sys.exit(1)
-    console.print(
-        "Every resource is Successful and true; no process is left behind; memory "
-        f"{mebibytes(before.memory)} before, {mebibytes(after.memory)} after"
-    )
+    console.print("Every resource is Successful and true, nothing has grown, nobody is left behind")
+    console.print(result.table(), markup=False)
+    if keep:
+        document.write_part("soak", f"{told}; {begun} at the begin.\n\n{result.table()}")
 
 
 if __name__ == "__main__":

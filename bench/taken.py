@@ -11,6 +11,7 @@ from bench.world import Site
 
 NOISE = 0.05
 """By so much memory may differ between two moments of the same kind."""
+_NAMED = 10
 _CONNECTIONS = 4
 """Descriptors that come and go: kept-alive connections to the API server."""
 
@@ -24,13 +25,20 @@ class Taken:
     files: int
     """Files and folders."""
     descriptors: int
+    temporary: frozenset[str]
+    """Names of what is outside the work dir: in the temporary folder and in the home."""
 
     @classmethod
     def by(cls, site: Site) -> Taken:
         """Look at a site as soon as it has no runs."""
         site.wait_for_quiet()
         resident = site.resident()
-        return cls(accounting.memory(resident), site.files(), accounting.descriptors(resident))
+        return cls(
+            accounting.memory(resident),
+            site.files(),
+            accounting.descriptors(resident),
+            frozenset(str(path) for folder in site.folders[1:] for path in folder.rglob("*")),
+        )
 
     def __str__(self) -> str:
         files = f"{self.files} files and folders"
@@ -48,4 +56,8 @@ class Taken:
             if getattr(self, name) > limit
         ]
         if grown:
-            raise BenchError(f"grown: {', '.join(grown)}; {before} became {self}")
+            new = sorted(self.temporary - before.temporary)[:_NAMED]
+            raise BenchError(
+                f"grown: {', '.join(grown)}; {before} became {self}; new outside the work dir: "
+                + (", ".join(new) or "nothing")
+            )

@@ -1,0 +1,37 @@
+"""The bench measures what it says, on little work; its figures are not judged here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bench import single, traffic
+from bench.where import where
+from bench.world import World
+from operator_runner.devcluster import Cluster
+
+
+@pytest.fixture
+def world(control_plane_cluster: Cluster, tmp_path: Path) -> World:
+    """Give the bench's kinds on the control plane of the tests."""
+    return World(control_plane_cluster, tmp_path)
+
+
+def test_a_reconcile_is_measured_beside_ansible_runner(world: World) -> None:
+    """Both sides took time, and ours took less."""
+    rows = list(single.three_tasks(world, 1))
+    assert [row.work.rpartition(": ")[2] for row in rows] == ["wall time", "CPU time"]
+    assert all(0 < row.value < 1 for row in rows)
+
+
+def test_an_edit_is_one_reconcile_and_one_request(world: World) -> None:
+    """The counts do not depend on the machine, so they are held to their bars."""
+    rows = list(traffic.traffic(world))
+    assert [row.value <= (row.goal.bar or 0) for row in rows] == [True, True]
+
+
+def test_it_is_told_where_the_time_goes(world: World) -> None:
+    """Every task and request of the role has its line."""
+    names = {name.strip() for name, _ in where(world, 1).table}
+    assert {"fork and set-up", "Write the ConfigMap", "PATCH configmaps"} <= names

@@ -1,0 +1,91 @@
+"""One reconcile as spans of time, and the picture of it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+from xml.etree import ElementTree as ET
+
+from bench.anatomy import Span, Traces
+from bench.births import Life
+from bench.picture import svg
+from bench.recorder import Request
+
+
+def at(milliseconds: float) -> float:
+    return 1000 + milliseconds / 1000
+
+
+def stamp(milliseconds: float) -> str:
+    return datetime.fromtimestamp(at(milliseconds), UTC).isoformat()
+
+
+def event(milliseconds: float, kind: str, task: str = "") -> dict[str, Any]:
+    return {"created": stamp(milliseconds), "event": kind, "event_data": {"task": task}}
+
+
+def traces() -> Traces:
+    log = [("Queued", 5), ("Reconciling", 6), ("Reconciled", 100)]
+    return Traces(
+        edited=at(0),
+        log=[{"msg": message, "ts": stamp(when)} for message, when in log],
+        events=[
+            event(40, "playbook_on_start"),
+            event(50, "playbook_on_task_start", "one"),
+            event(60, "runner_on_ok", "one"),
+            event(62, "playbook_on_task_start", "two"),
+            event(80, "runner_on_ok", "two"),
+        ],
+        lives=[Life(1, at(20), at(90)), Life(2, at(25), at(85))],
+        requests=[Request("GET threes", at(8), at(10)), Request("GET old", at(-9), at(-8))],
+    )
+
+
+def lane(name: str) -> list[tuple[str, int, int]]:
+    spans = [span for span in traces().spans() if span.lane == name]
+    return [(span.name, round(span.begin), round(span.end)) for span in spans]
+
+
+def test_what_the_operator_does_follows_without_gap() -> None:
+    """Every millisecond from the edit to the end belongs to somebody."""
+    assert lane("operator") == [
+        ("the edit reaches the operator", 0, 5),
+        ("queue", 5, 6),
+        ("read, status, private data dir", 6, 20),
+        ("run", 20, 90),
+        ("report", 90, 100),
+    ]
+
+
+def test_a_play_is_set_up_tasks_and_what_is_between() -> None:
+    """The time between two tasks is told as well."""
+    assert lane("play") == [
+        ("fork and set-up", 20, 50),
+        ("one", 50, 60),
+        ("between tasks", 60, 62),
+        ("two", 62, 80),
+        ("end of play", 80, 90),
+    ]
+
+
+def test_requests_before_the_edit_are_left_out() -> None:
+    """They belong to what was before."""
+    assert lane("API") == [("GET threes", 8, 10)]
+
+
+def test_the_picture_names_every_span() -> None:
+    """It is valid XML whatever tasks are called, and has a title to point at for each box."""
+    spans = [*traces().spans(), Span("play", "<& a task>", 0, 10)]
+    root = ET.fromstring(svg(spans, "An edit"))
+    titles = [title.text for title in root.iter("{http://www.w3.org/2000/svg}title")]
+    assert len(titles) == len(spans)
+    assert "<& a task>: 10.0 ms" in titles
+
+
+def test_boxes_of_a_lane_do_not_hide_each_other() -> None:
+    """What happens at the same time stands in rows of its own."""
+    spans = [Span("API", "a", 0, 10), Span("API", "b", 5, 15), Span("API", "c", 10, 20)]
+    root = ET.fromstring(svg(spans, "Three"))
+    boxes = root.findall("{http://www.w3.org/2000/svg}g/{http://www.w3.org/2000/svg}rect")
+    rows = [box.get("y") for box in boxes]
+    assert rows[0] == rows[2] != rows[1]

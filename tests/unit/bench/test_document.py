@@ -1,0 +1,33 @@
+"""The parts of docs/performance.md that are written by programs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bench.document import PAGE, write_part
+
+
+def test_a_part_is_replaced_and_the_rest_stays(tmp_path: Path) -> None:
+    r"""Whatever the text is: \1 is no reference to a group."""
+    page = tmp_path / "page.md"
+    page.write_text("before\n<!-- a -->\nold\n<!-- end of a -->\nafter\n")
+    for text in ("first", r"second \1"):
+        write_part("a", text, page)
+        assert page.read_text() == f"before\n<!-- a -->\n{text}\n<!-- end of a -->\nafter\n"
+
+
+def test_a_page_without_the_part_is_refused(tmp_path: Path) -> None:
+    """A result must not be lost silently."""
+    page = tmp_path / "page.md"
+    page.write_text("nothing")
+    with pytest.raises(ValueError, match="needs the lines"):
+        write_part("a", "text", page)
+
+
+@pytest.mark.parametrize("part", ["table", "where", "soak"])
+def test_the_page_has_all_parts(part: str) -> None:
+    """What bench and soak write has its place."""
+    text = PAGE.read_text()
+    assert text.count(f"<!-- {part} -->") == text.count(f"<!-- end of {part} -->") == 1
