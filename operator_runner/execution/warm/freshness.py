@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 
@@ -22,9 +23,58 @@ class Freshness:
         return None
 
 
+def preloaded_paths() -> Iterator[Path]:
+    """Yield whatever a new process could find otherwise than this one did.
+
+    The source of each loaded module; the directories that were searched for modules, plugins
+    and collections, since something that comes first in a search would be found instead; and
+    the places of settings.
+    """
+    for module in tuple(sys.modules.values()):
+        path = getattr(module, "__file__", None)
+        if path:
+            yield Path(path)
+    yield from map(Path, filter(None, sys.path))
+    yield from _places_of_settings()
+    yield from _places_of_plugins()
+    yield from _places_of_collections()
+
+
+def _places_of_settings() -> Iterator[Path]:
+    if "ANSIBLE_CONFIG" in os.environ:
+        yield Path(os.environ["ANSIBLE_CONFIG"])
+    yield Path("~/.ansible.cfg").expanduser()
+    yield Path("/etc/ansible/ansible.cfg")
+
+
+def _places_of_plugins() -> Iterator[Path]:
+    from ansible.plugins import loader as loaders
+
+    for _, loader in loaders.get_all_plugin_loaders():
+        yield from map(Path, loader._get_paths(subdirs=False))
+        loader._paths = None  # a play is to look for itself
+
+
+def _places_of_collections() -> Iterator[Path]:
+    from ansible import constants
+
+    loaded = {tuple(name.split(".")[1:3]) for name in sys.modules if _is_of_a_collection(name)}
+    for path in (*constants.COLLECTIONS_PATHS, *sys.path):
+        top = Path(path) / "ansible_collections"
+        yield top
+        for namespace, name in loaded:
+            yield top / namespace
+            yield top / namespace / name
+            yield top / namespace / name / "meta" / "runtime.yml"
+
+
+def _is_of_a_collection(name: str) -> bool:
+    return name.startswith("ansible_collections.") and name.count(".") > 1
+
+
 def _state(path: str) -> tuple[int, int, int] | None:
     try:
-        found = os.stat(path)  # noqa: PTH116 (a few thousand of these for each run)
+        found = os.stat(path)  # noqa: PTH116 (a thousand of these for each run)
     except OSError:
         return None
     return found.st_mtime_ns, found.st_size, found.st_ino

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import functools
 import os
 import sys
 from dataclasses import dataclass
@@ -12,6 +14,7 @@ from ansible import constants
 from ansible import module_utils as core
 from ansible.executor import module_common
 from ansible.plugins.loader import module_utils_loader
+from ansible.utils.collection_loader import AnsibleCollectionConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +46,11 @@ def find_module(action: Any, name: str, call: dict[str, Any]) -> ModuleFile | No
     if interpreter is None or not _is_this_interpreter(interpreter):
         return None
     limit = constants.config.get_config_value("PYTHON_MODULE_RLIMIT_NOFILE", variables=task_vars)
-    if not isinstance(limit, int) or module_utils() is None:
+    folders = module_utils()
+    if not isinstance(limit, int) or folders is None:
         return None
-    return ModuleFile(_dotted_name(path), path, limit)
+    module = ModuleFile(_dotted_name(path), path, limit)
+    return module if _finds_its_utils(module, tuple(folders)) else None
 
 
 def module_utils() -> list[str] | None:
@@ -101,6 +106,41 @@ def _is_this_interpreter(path: str) -> bool:
         and os.path.exists(path)  # noqa: PTH110
         and os.path.samefile(path, here)  # noqa: PTH121
     )
+
+
+@functools.cache
+def _finds_its_utils(module: ModuleFile, folders: tuple[str, ...]) -> bool:
+    """Whether all support code is there that the module imports.
+
+    Where some is missing, or the module is no Python, ansible-core says so before it runs it.
+    """
+    if module.name in sys.modules or module.name.startswith("ansible.modules."):
+        return True
+    try:
+        tree = ast.parse(Path(module.path).read_bytes())
+    except SyntaxError:
+        return False
+    finder = module_common.ModuleDepFinder(module.name, tree)
+    needed = set(finder.submodules) - set(finder.optional_imports)
+    return all(_is_there(parts, folders) for parts in needed)
+
+
+def _is_there(parts: tuple[str, ...], folders: tuple[str, ...]) -> bool:
+    if parts[:2] == ("ansible", "module_utils"):
+        roots = [Path(folder) for folder in folders]
+        parts = parts[2:]
+    else:
+        roots = [
+            Path(path) for path in AnsibleCollectionConfig.collection_finder._n_collection_paths
+        ]
+    # The last part may be a name in the module before it.
+    return any(
+        _is_module(root.joinpath(*some)) for root in roots for some in (parts, parts[:-1]) if some
+    )
+
+
+def _is_module(path: Path) -> bool:
+    return path.with_name(f"{path.name}.py").is_file() or (path / "__init__.py").is_file()
 
 
 def _dotted_name(path: str) -> str:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import atexit
 import gc
+import importlib.machinery
 import os
 import resource
 import signal
 import sys
 import traceback
-from types import ModuleType
+from pathlib import Path
+from types import CodeType, ModuleType
 from typing import NoReturn
 
+import ansible
 import ansible.module_utils
 from ansible.module_utils import _internal
 from ansible.module_utils._internal import _traceback
@@ -44,7 +47,10 @@ def _start_afresh(out: int, err: int) -> None:
     for number in (signal.SIGTERM, signal.SIGCHLD):
         signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    nothing = os.open(os.devnull, os.O_RDONLY)
+    # As ansible-runner has it for all that it starts.
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    nothing, other_end = os.pipe()
+    os.close(other_end)
     for stream, descriptor in enumerate((nothing, out, err)):
         os.dup2(descriptor, stream)
     os.closerange(3, os.sysconf("SC_OPEN_MAX"))
@@ -65,12 +71,41 @@ def _settle(call: ModuleCall) -> None:
     sys.path = [entry for entry in sys.path if entry not in {"", ".", folder}]
     package, _, _ = call.name.rpartition(".")
     if package == "ansible.legacy":
-        # Where ansible-core packs modules that have no name of their own.
-        legacy = ModuleType(package)
-        legacy.__path__ = [folder]
-        sys.modules[package] = legacy
+        sys.modules[package] = ModuleType(package)
+        sys.modules[package].__path__ = []
+        sys.meta_path.insert(0, _NamelessModule(call))
     AnsibleCollectionConfig.playbook_paths = call.playbook_paths
     _take_the_modules_side(call.utils)
+
+
+class _NamelessModule(importlib.machinery.SourceFileLoader):
+    """Finds a module that has no name of its own, of a role or a `library/`.
+
+    ansible-core packs it as `ansible/legacy/NAME.py`, and knows deprecations of such modules
+    by that path.
+    """
+
+    def __init__(self, call: ModuleCall) -> None:
+        packed = Path(ansible.__file__).parent / "legacy" / Path(call.path).name
+        super().__init__(call.name, str(packed))
+        self._source = call.path
+
+    def find_spec(
+        self, fullname: str, path: object = None, target: object = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        """Find the one module; see importlib.abc.MetaPathFinder."""
+        del path, target
+        if fullname != self.name:
+            return None
+        return importlib.machinery.ModuleSpec(fullname, self, origin=self.path)
+
+    def get_code(self, fullname: str) -> CodeType:
+        """See importlib.abc.InspectLoader."""
+        return compile(self.get_data(self.path), self.get_filename(fullname), "exec")
+
+    def get_data(self, path: str) -> bytes:
+        """See importlib.abc.ResourceLoader."""
+        return super().get_data(self._source if path == self.path else path)
 
 
 def _take_the_modules_side(utils: list[str]) -> None:

@@ -114,7 +114,8 @@ def _configure_module(
         params=json.dumps({"ANSIBLE_MODULE_ARGS": module_args}, cls=encoder),
         profile=module.profile,
         utils=module_utils() or [],
-        playbook_paths=list(AnsibleCollectionConfig.playbook_paths),
+        # Without the `collections` that setting them puts behind each.
+        playbook_paths=[os.path.dirname(path) for path in AnsibleCollectionConfig.playbook_paths],  # noqa: PTH120
         open_files=module.open_files,
         environment={**os.environ, **{name: str(value) for name, value in environment.items()}},
         cwd=os.getcwd(),  # noqa: PTH109
@@ -170,8 +171,8 @@ def _make_tmp_path(original: Callable[..., Any], action: Any, *args: Any, **kwar
     finally:
         os.umask(umask)
     action._cleanup_remote_tmp = True
-    action._connection._shell.tmpdir = folder
-    return folder
+    action._connection._shell.tmpdir = folder + "/"
+    return action._connection._shell.tmpdir
 
 
 def _remove_tmp_path(

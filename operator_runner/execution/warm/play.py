@@ -6,6 +6,7 @@ import atexit
 import gc
 import os
 import random
+import shutil
 import signal
 import socket
 import sys
@@ -83,14 +84,16 @@ def _is_as_loaded(environment: dict[str, str], preloaded: dict[str, str]) -> boo
 
 def _play(command: list[str], requests: socket.socket) -> int:
     _read_settings_of_this_run()
-    Display()._set_column_width()
+    # Made when it was loaded, for other streams; what it has said already was not of this play.
+    Display().__init__()
     # Loaded and set up already; a second time would only warn.
     cli.init_plugin_loader = lambda *_: None
     modules.install(requests)
     tasks.install()
-    sys.argv = command
+    # The whole path, as a shell passes it on.
+    sys.argv = [shutil.which(command[0]) or command[0], *command[1:]]
     try:
-        PlaybookCLI.cli_executor(command)
+        PlaybookCLI.cli_executor(sys.argv)
     except SystemExit as ended:
         return exit_status(ended.code)
     return 0

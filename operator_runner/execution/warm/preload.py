@@ -11,7 +11,6 @@ import os
 import pty
 import shutil
 import ssl
-import sys
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -64,7 +63,6 @@ def preload(environment: dict[str, str]) -> None:
             _import_if_installed(name)
         _start_openssl()
         _read_kubeconfigs_fast()
-        _forget_this_process()
     gc.collect()
     gc.freeze()
     _use_huge_pages()
@@ -119,6 +117,9 @@ def _load_all(loader: Any) -> None:
         )
         loader._module_cache[path] = module
         loader._load_config_defs(name, module, path)
+    # A play is to look for directories itself; that of variables also takes these as a sign
+    # that it has looked for all of its plugins.
+    loader._paths = None
 
 
 def _import_if_installed(name: str) -> None:
@@ -149,15 +150,6 @@ def _start_openssl() -> None:
     ssl.create_default_context()
 
 
-def _forget_this_process() -> None:
-    """Take back what a play would do for the first time: its warnings are its own."""
-    from ansible.utils.display import Display
-
-    display = Display()
-    for seen in ("_deprecations", "_warns", "_errors"):
-        getattr(display, seen).clear()
-
-
 def _use_huge_pages() -> None:
     """Have the kernel map the heap in pages of 2 MiB: a fork copies one entry for 512.
 
@@ -177,11 +169,3 @@ def _use_huge_pages() -> None:
         start, end = -(-start // _HUGE_PAGE) * _HUGE_PAGE, end // _HUGE_PAGE * _HUGE_PAGE
         if start < end:
             libc.madvise(start, end - start, _MADV_COLLAPSE)
-
-
-def loaded_files() -> Iterator[Path]:
-    """Yield the source file of every module that is loaded."""
-    for module in tuple(sys.modules.values()):
-        path = getattr(module, "__file__", None)
-        if path:
-            yield Path(path)

@@ -3,18 +3,58 @@
 from __future__ import annotations
 
 import atexit
+import io
 import os
 import sys
 import threading
 import traceback
-from typing import NoReturn
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """What the interpreter chose for a stream when it started this program."""
+
+    encoding: str
+    errors: str | None
+    write_through: bool
+
+
+def _choice(stream: Any) -> _Choice:
+    return _Choice(stream.encoding, stream.errors, stream.write_through)
+
+
+# Looked at before any library is loaded: ansible-core changes them.
+_CHOSEN = tuple(map(_choice, (sys.__stdin__, sys.__stdout__, sys.__stderr__)))
 
 
 def open_streams() -> None:
-    """Make Python's standard streams anew over descriptors 0, 1 and 2."""
-    sys.stdin = open(0, closefd=False)  # noqa: SIM115
-    sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115
-    sys.stderr = open(2, "w", closefd=False, errors="backslashreplace")  # noqa: SIM115
+    """Make Python's standard streams anew over descriptors 0, 1 and 2, as an interpreter does.
+
+    Encoding and errors are those that the interpreter chose when it started.
+    """
+    sys.stdin = _stream(0, "<stdin>", "r")
+    sys.stdout = _stream(1, "<stdout>", "w")
+    sys.stderr = _stream(2, "<stderr>", "w")
+
+
+def _stream(number: int, name: str, mode: str) -> io.TextIOWrapper:
+    chosen = _CHOSEN[number]
+    unbuffered = chosen.write_through and mode == "w"
+    raw = io.FileIO(number, mode, closefd=False)
+    raw.name = name
+    binary = raw if unbuffered else (io.BufferedReader if mode == "r" else io.BufferedWriter)(raw)
+    stream = io.TextIOWrapper(
+        binary,
+        encoding=chosen.encoding,
+        errors=chosen.errors,
+        newline="\n" if mode == "w" else None,
+        line_buffering=not unbuffered and (number == 2 or raw.isatty()),  # noqa: PLR2004
+        write_through=chosen.write_through,
+    )
+    stream.mode = mode  # type: ignore[misc]
+    return stream
 
 
 def exit_status(code: object) -> int:
@@ -28,13 +68,18 @@ def exit_status(code: object) -> int:
 
 
 def end_process(status: int) -> NoReturn:
-    """Exit as an interpreter does: threads joined, exit functions run, output flushed."""
+    """Exit as an interpreter does: output flushed, threads joined, exit functions run."""
     try:
+        _flush()
         threading._shutdown()  # type: ignore[attr-defined]
         atexit._run_exitfuncs()
-        for stream in (sys.stdout, sys.stderr):
-            stream.flush()
+        _flush()
     except BaseException:  # noqa: BLE001 (nobody is left to tell)
         traceback.print_exc()
         status = status or 120
     os._exit(status)
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()

@@ -21,8 +21,9 @@ import psutil
 
 from operator_runner.execution.processes import adopt_orphans, die_with_parent
 from operator_runner.execution.runner import run_environment
-from operator_runner.execution.warm.freshness import Freshness
-from operator_runner.execution.warm.preload import loaded_files, preload
+from operator_runner.execution.warm.freshness import Freshness, preloaded_paths
+from operator_runner.execution.warm.preload import preload
+from operator_runner.execution.warm.processes import open_streams
 
 _MESSAGE_LIMIT = 256 * 1024
 """Bytes of one message; variables travel as files, so that a run's is a few kilobytes."""
@@ -36,7 +37,8 @@ def main() -> None:
     adopt_orphans()
     environment = run_environment(orders["envvars"])
     preload(environment)
-    server = Server(control, environment, Freshness(loaded_files()))
+    open_streams()
+    server = Server(control, environment, Freshness(preloaded_paths()))
     control.send(b"ready")
     server.serve()
 

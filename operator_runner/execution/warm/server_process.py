@@ -65,7 +65,8 @@ class ForkServer:
 
 async def start_server(ansible: AnsibleSettings) -> ForkServer:
     """Start a fork server and wait until everything is loaded. Raises RunError with its reason."""
-    orders = {"parent": os.getpid(), "envvars": common_environment(ansible, os.environ)}
+    environment = common_environment(ansible, os.environ)
+    orders = {"parent": os.getpid(), "envvars": environment}
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs, tempfile.TemporaryFile() as complaints:
         process = await asyncio.create_subprocess_exec(
@@ -75,6 +76,7 @@ async def start_server(ansible: AnsibleSettings) -> ForkServer:
             stdout=complaints,
             stderr=complaints,
             pass_fds=[theirs.fileno()],
+            env={**os.environ, **environment},
             start_new_session=True,
         )
         theirs.close()

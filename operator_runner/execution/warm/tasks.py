@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,9 +22,17 @@ from ansible.executor.process import worker as workers
 from ansible.executor.task_executor import TaskExecutor
 from ansible.executor.task_result import _RawTaskResult
 from ansible.plugins import loader as loaders
+from ansible.utils import multiprocessing
+from ansible.utils.collection_loader import AnsibleCollectionConfig
+from ansible.utils.display import Display
 
 _CORE = Path(ansible.__file__).parent
 _TRUSTED_COLLECTIONS = ("ansible_collections/kubernetes/core/", "ansible_collections/operator_sdk/")
+_KNOWN_NAMESPACES = {
+    *("amazon", "ansible", "awx", "azure", "cloud", "community", "containers", "google"),
+    *("kubernetes", "openshift", "operator_sdk", "redhat"),
+}
+"""Namespaces of collections whose plugins for templates are functions without memory."""
 _WITH_A_WORKER = {"pause"}
 """Actions that speak with their worker."""
 
@@ -40,6 +49,35 @@ def install() -> None:
             start(worker)
 
     workers.WorkerProcess.start = start_or_run
+    Display._final_q = property(lambda _: _voice.queue, _voice.set)
+    context = multiprocessing.context
+    in_a_process = context.parent_process
+    context.parent_process = lambda: _voice.queue or in_a_process()
+
+
+class _Voice(threading.local):
+    """The queue that this thread speaks through instead of displaying, as a worker does.
+
+    What a task has to say is displayed by the thread that handles results, in its order.
+    """
+
+    queue: Any = None
+
+    def set(self, _display: Display, queue: Any) -> None:
+        """Take the place of the attribute of Display that workers set."""
+        self.queue = queue
+
+    @contextlib.contextmanager
+    def through(self, queue: Any) -> Iterator[None]:
+        """Speak through the queue meanwhile."""
+        self.queue = queue
+        try:
+            yield
+        finally:
+            self.queue = None
+
+
+_voice = _Voice()
 
 
 def _needs_no_worker(worker: Any) -> bool:
@@ -67,19 +105,34 @@ def _is_trusted(task: Any) -> bool:
 
 
 def _has_plugins_of_its_own() -> bool:
-    """Whether templates may call plugins that came with a role, a playbook or a setting."""
+    """Whether templates may call plugins of a role, a playbook, a setting, or a project."""
     for loader in (loaders.filter_loader, loaders.test_loader, loaders.lookup_loader):
         for folder in loader._get_paths(subdirs=False):
             if not folder.startswith(str(_CORE)) and os.path.isdir(folder):  # noqa: PTH112
                 return True
-    return False
+    finder = AnsibleCollectionConfig.collection_finder
+    return any(_has_collections_of_its_own(path) for path in finder._n_collection_paths)
+
+
+@functools.cache
+def _has_collections_of_its_own(folder: str) -> bool:
+    """Whether there are collections with plugins for templates, of namespaces that nobody knows."""
+    if Path(folder, "ansible_collections", "ansible_release.py").exists():
+        return False  # the distribution `ansible`
+    return any(
+        namespace not in _KNOWN_NAMESPACES
+        for kind in ("filter", "lookup", "test")
+        for namespace in (
+            path.parts[-4] for path in Path(folder).glob(f"ansible_collections/*/*/plugins/{kind}")
+        )
+    )
 
 
 def _run(worker: Any) -> None:
     """Do what the worker does, except for what makes it a process; see WorkerProcess._run."""
     task = worker._task.copy(exclude_parent=True, exclude_tasks=True)
     task._parent = worker._task._parent
-    with _process_as_it_was(), _task.TaskContext(task):
+    with _process_as_it_was(), _voice.through(worker._final_q), _task.TaskContext(task):
         result = TaskExecutor(
             worker._host,
             task,
