@@ -37,6 +37,11 @@ class ColdRun:
         """See `executor.LaunchedRun`."""
         return self._lines.events()
 
+    @property
+    def left_processes(self) -> bool:
+        """See `executor.LaunchedRun`."""
+        return self._lines.left_processes
+
     async def wait(self) -> int:
         """Return the exit status of ansible-playbook. Raises RunError if it never ran."""
         status = await self._process.wait()

@@ -30,6 +30,10 @@ class LaunchedRun(Protocol):
     async def wait(self) -> int:
         """Return the exit status of ansible-playbook. Raises RunError if it never ran."""
 
+    @property
+    def left_processes(self) -> bool:
+        """Whether the play went to its end and has processes that go on (async tasks)."""
+
 
 class Launcher(Protocol):
     """Starts runs."""
@@ -53,13 +57,15 @@ class AnsibleExecutor:
         """Run to the end, or to the deadline; see the port."""
         rundir = self._rundirs.of(request.ref)
         fold = EventFold()
+        left_processes = False
         try:
             await asyncio.to_thread(rundir.prepare, request, self._ansible)
-            return await self._run(request, rundir, fold, on_event)
+            outcome, left_processes = await self._run(request, rundir, fold, on_event)
         except (RunError, OSError) as error:
             return fold.broken(datetime.now(UTC), f"Unable to run reconciliation: {error}")
         finally:
-            await asyncio.to_thread(_close, rundir, request)
+            await asyncio.to_thread(_close, rundir, request, left_processes)
+        return outcome
 
     async def forget(self, ref: ObjectRef) -> None:
         """Remove the private data dir and the artifacts of a resource that is gone."""
@@ -71,7 +77,8 @@ class AnsibleExecutor:
         rundir: RunDir,
         fold: EventFold,
         on_event: Callable[[RunEvent], None],
-    ) -> RunOutcome:
+    ) -> tuple[RunOutcome, bool]:
+        """Return how it ended, and whether it left processes behind that go on."""
         seconds = request.timeout.total_seconds() if request.timeout else None
         try:
             async with (
@@ -83,9 +90,9 @@ class AnsibleExecutor:
         except TimeoutError:
             if not deadline.expired():
                 raise
-            return fold.broken(datetime.now(UTC), _deadline_text(request))
+            return fold.broken(datetime.now(UTC), _deadline_text(request)), False
         output = await asyncio.to_thread(rundir.output, request.run_id)
-        return fold.outcome(datetime.now(UTC), status, output)
+        return fold.outcome(datetime.now(UTC), status, output), run.left_processes
 
 
 async def _consume(
@@ -108,9 +115,9 @@ async def _consume(
             on_event(event)
 
 
-def _close(rundir: RunDir, request: RunRequest) -> None:
+def _close(rundir: RunDir, request: RunRequest, left_processes: bool) -> None:
     try:
-        rundir.close(request)
+        rundir.close(request, left_processes=left_processes)
     except OSError as error:
         # The run itself is judged already; a full disk must not change its outcome.
         _log.warning("Could not tidy up after a run", path=str(rundir.path), error=str(error))
@@ -119,4 +126,5 @@ def _close(rundir: RunDir, request: RunRequest) -> None:
 def _deadline_text(request: RunRequest) -> str:
     assert request.timeout is not None
     seconds = request.timeout.total_seconds()
-    return f"deadline passed: the run was ended after {seconds:g} s (key timeout of the watch)"
+    source = "key timeout of the watch, or flag --run-timeout"
+    return f"deadline passed: the run was ended after {seconds:g} s ({source})"

@@ -21,6 +21,8 @@ class RunLines:
     stream: asyncio.StreamReader
     exit_status: int | None = None
     """How ansible-playbook ended; None if that was never told."""
+    left_processes: bool = False
+    """Whether the play has processes that go on after its end."""
 
     async def events(self) -> AsyncIterator[Json]:
         """Yield ansible-runner's events as they happen, until the run has ended.
@@ -33,5 +35,6 @@ class RunLines:
                 raise RunError(f"ansible-runner could not run the play: {said['broken']}")
             if "exit_status" in said:
                 self.exit_status = said["exit_status"]
+                self.left_processes = said["left_processes"]
             else:
                 yield said

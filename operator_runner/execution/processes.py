@@ -43,6 +43,16 @@ def end_descendants(pid: int, grace: float) -> None:
         psutil.wait_procs(survivors, timeout=1)
 
 
+def has_children() -> bool:
+    """Whether this process has a living child; dead ones are reaped."""
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        return False
+    return True
+
+
 def end_run() -> NoReturn:
     """End this process, which supervises a play, and all of the play's processes."""
     end_descendants(os.getpid(), _PLAY_GRACE)

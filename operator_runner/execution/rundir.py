@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TextIO
 
 from operator_runner.errors import ConfigError
+from operator_runner.execution.scratch import OWN_NAMES, Scratch
 from operator_runner.model import Json, ObjectRef, RunRequest
 from operator_runner.settings import AnsibleSettings
 
@@ -25,6 +26,7 @@ class RunDir:
     """The private data dir of one resource."""
 
     path: Path
+    scratch: Scratch
 
     @property
     def kubeconfig(self) -> Path:
@@ -37,6 +39,7 @@ class RunDir:
 
     def prepare(self, request: RunRequest, ansible: AnsibleSettings) -> None:
         """Write everything that the run reads. Raises OSError."""
+        self.scratch.open(request.run_id)
         for part in ("env", "inventory", "project", "artifacts"):
             _make_private(self.path / part)
         env = self.path / "env"
@@ -51,9 +54,15 @@ class RunDir:
         _write(playbook, json.dumps(plays))
         return playbook.name
 
-    def close(self, request: RunRequest) -> None:
-        """After the run: drop its credentials, point `latest` at it, remove old artifacts."""
+    def close(self, request: RunRequest, *, left_processes: bool) -> None:
+        """After the run: drop its credentials, point `latest` at it, remove old artifacts.
+
+        A run that left processes behind on purpose leaves them their temporary directory, as
+        long as its artifacts are kept.
+        """
         self.kubeconfig.unlink(missing_ok=True)
+        if not left_processes:
+            self.scratch.close(request.run_id)
         artifacts = self.artifacts(request.run_id)
         _drop_environment(artifacts / "command")
         if artifacts.is_dir():
@@ -81,6 +90,7 @@ class RunDir:
         runs = [entry for entry in (self.path / "artifacts").iterdir() if not entry.is_symlink()]
         runs.sort(key=lambda entry: entry.stat().st_mtime_ns, reverse=True)
         for old in runs[keep:]:
+            self.scratch.close(old.name)
             shutil.rmtree(old)
 
     def _write_inventory(self, source: Path | None) -> None:
@@ -112,17 +122,27 @@ class RunDirs:
             )
         self.base = base
         self._lock = _lock(base)
+        self._scratch = Scratch(base)
+        self._scratch.clear()
 
     def of(self, ref: ObjectRef) -> RunDir:
         """Return the dir of a resource, whether it exists or not."""
         gvk = ref.gvk
-        return RunDir(self.base / gvk.group / gvk.version / gvk.kind / ref.namespace / ref.name)
+        path = self.base / gvk.group / gvk.version / gvk.kind / ref.namespace / ref.name
+        return RunDir(path, self._scratch)
 
     def remove(self, ref: ObjectRef) -> None:
         """Remove the dir of a resource that is gone, and parents that became empty."""
         path = self.of(ref).path
+        for run in path.glob("artifacts/*"):
+            self._scratch.close(run.name)
         if path.exists():
             shutil.rmtree(path)
+        self._remove_empty_parents(path)
+        if not any(entry.is_dir() for entry in self.base.iterdir() if entry.name not in OWN_NAMES):
+            self._scratch.forget()
+
+    def _remove_empty_parents(self, path: Path) -> None:
         for parent in path.parents:
             if parent == self.base:
                 break

@@ -1,7 +1,7 @@
 """One run by ansible-runner in this process; its events go out as JSON, an object a line.
 
-The last line is `{"exit_status": N}`, or `{"broken": reason}`. The programs of the cold and
-the warm launcher are two ways to get here.
+The last line is `{"exit_status": N, "left_processes": BOOL}`, or `{"broken": reason}`. The
+programs of the cold and the warm launcher are two ways to get here.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from typing import Any, TextIO
 
 from ansible_runner.config.runner import RunnerConfig
 from ansible_runner.runner import Runner
+
+from operator_runner.execution.processes import has_children
 
 
 def config_of(spec: dict[str, Any]) -> RunnerConfig:
@@ -53,7 +55,7 @@ def play(spec: dict[str, Any], lines: TextIO) -> None:
     if exit_status is None:
         say(lines, {"broken": "ansible-playbook was killed by a signal"})
     else:
-        say(lines, {"exit_status": exit_status})
+        say(lines, {"exit_status": exit_status, "left_processes": has_children()})
 
 
 def say(lines: TextIO, line: dict[str, Any]) -> None:

@@ -16,6 +16,7 @@ _COLLECTIONS = Path(__file__).parent.parent / "collections"
 
 def run_spec(request: RunRequest, rundir: RunDir, ansible: AnsibleSettings) -> Json:
     """Return the arguments of one run, as `runner.play` takes them; writes a role's playbook."""
+    scratch = str(rundir.scratch.of(request.run_id))
     playbook = str(request.content.path)
     roles_path = None
     if request.content.role is not None:
@@ -31,6 +32,8 @@ def run_spec(request: RunRequest, rundir: RunDir, ansible: AnsibleSettings) -> J
         "verbosity": request.verbosity,
         "envvars": {
             **common_environment(ansible, os.environ),
+            "TMPDIR": scratch,
+            "ANSIBLE_LOCAL_TEMP": os.environ.get("ANSIBLE_LOCAL_TEMP", scratch),
             "K8S_AUTH_KUBECONFIG": str(rundir.kubeconfig),
             "KUBECONFIG": str(rundir.kubeconfig),
         },

@@ -39,6 +39,11 @@ class WarmRun:
         """See `executor.LaunchedRun`."""
         return self._lines.events()
 
+    @property
+    def left_processes(self) -> bool:
+        """See `executor.LaunchedRun`."""
+        return self._lines.left_processes
+
     async def wait(self) -> int:
         """Return the exit status of ansible-playbook. Raises RunError if it never ran."""
         if self._lines.exit_status is None:

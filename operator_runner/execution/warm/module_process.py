@@ -22,7 +22,12 @@ from ansible.module_utils._internal._ansiballz import _loader
 from ansible.utils.collection_loader import AnsibleCollectionConfig
 
 from operator_runner.execution.warm.module_calls import ModuleCall
-from operator_runner.execution.warm.processes import end_process, exit_status, open_streams
+from operator_runner.execution.warm.processes import (
+    end_process,
+    exit_status,
+    open_streams,
+    use_environment,
+)
 
 
 def become_module(call: ModuleCall, out: int, err: int) -> NoReturn:
@@ -61,8 +66,7 @@ def _settle(call: ModuleCall) -> None:
     """Find itself where the task has it run."""
     os.chdir(call.cwd)
     os.umask(call.umask)
-    os.environ.clear()
-    os.environ.update(call.environment, PWD=call.cwd)
+    use_environment({**call.environment, "PWD": call.cwd})
     if call.open_files:
         _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, call.open_files), hard))

@@ -20,6 +20,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from ansible import constants
 from ansible.executor.module_common import _BuiltModule
 from ansible.module_utils.common.json import Direction, get_module_encoder
 from ansible.plugins.action import ActionBase
@@ -29,6 +30,9 @@ from ansible.utils.collection_loader import AnsibleCollectionConfig
 
 from operator_runner.execution.warm.module_calls import ModuleCall, call_module
 from operator_runner.execution.warm.module_files import ModuleFile, find_module, module_utils
+
+_READ_AT_START = ("GCONV_", "GLIBC_", "LANG", "LC_", "LD_", "MALLOC_", "OPENSSL_", "PYTHON")
+"""Names of variables that an interpreter, or a library in it, reads when it starts."""
 
 
 class Payload(bytes):
@@ -72,7 +76,16 @@ def _warm_module(action: Any, call: dict[str, Any]) -> ModuleFile | None:
     """Return the module if it can be run in a fork with the same result, else None."""
     if not _is_here(action) or call.get("wrap_async") or action._task.async_val:
         return None
+    if any(name.startswith(_READ_AT_START) for name in _environment(action)):
+        return None
     return find_module(action, call.get("module_name") or action._task.action, call)
+
+
+def _environment(action: Any) -> dict[str, str]:
+    """Return what the task adds to the environment."""
+    environment: dict[str, Any] = {}
+    action._compute_environment_string(environment)
+    return {name: str(value) for name, value in environment.items()}
 
 
 def _is_here(action: Any) -> bool:
@@ -104,8 +117,6 @@ def _configure_module(
         return original(
             action, module_name=module_name, module_args=module_args, task_vars=task_vars
         )
-    environment: dict[str, Any] = {}
-    action._compute_environment_string(environment)
     encoder = get_module_encoder(module.profile, Direction.CONTROLLER_TO_MODULE)
     payload = Payload(b"#")
     payload.call = ModuleCall(
@@ -117,7 +128,7 @@ def _configure_module(
         # Without the `collections` that setting them puts behind each.
         playbook_paths=[os.path.dirname(path) for path in AnsibleCollectionConfig.playbook_paths],  # noqa: PTH120
         open_files=module.open_files,
-        environment={**os.environ, **{name: str(value) for name, value in environment.items()}},
+        environment={**os.environ, **_environment(action)},
         cwd=os.getcwd(),  # noqa: PTH109
         umask=_umask(),
     )
@@ -155,13 +166,11 @@ def _umask() -> int:
 
 def _make_tmp_path(original: Callable[..., Any], action: Any, *args: Any, **kwargs: Any) -> Any:
     """Make the directory for what a task transfers, which takes ansible-core three shells."""
-    top = action.get_shell_option("remote_tmp", default="~/.ansible/tmp")
-    if not _is_here(action) or not top.startswith(("/", "~/")):
+    if not _is_here(action) or action._task.async_val:
+        # What goes on after the play needs a place that stays.
         return original(action, *args, **kwargs)
-    folder = os.path.join(  # noqa: PTH118
-        os.path.expanduser(top),  # noqa: PTH111
-        action._connection._shell._generate_temp_dir_name(),
-    )
+    name = action._connection._shell._generate_temp_dir_name()
+    folder = os.path.join(constants.DEFAULT_LOCAL_TMP, name)  # noqa: PTH118
     umask = os.umask(0o077)
     try:
         os.makedirs(folder)  # noqa: PTH103

@@ -20,7 +20,12 @@ from ansible.utils.display import Display
 
 from operator_runner.execution.processes import die_with_parent
 from operator_runner.execution.warm import modules, tasks
-from operator_runner.execution.warm.processes import end_process, exit_status, open_streams
+from operator_runner.execution.warm.processes import (
+    end_process,
+    exit_status,
+    open_streams,
+    use_environment,
+)
 
 _PER_RUN = {
     "ANSIBLE_CACHE_PLUGIN_CONNECTION",
@@ -68,8 +73,7 @@ def _be_a_new_process(cwd: str, environment: dict[str, str]) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     os.chdir(cwd)
-    os.environ.clear()
-    os.environ.update(environment)
+    use_environment(environment)
     open_streams()
     random.seed()
     gc.set_threshold(20_000, 20, 20)

@@ -6,7 +6,9 @@ import atexit
 import io
 import os
 import sys
+import tempfile
 import threading
+import time
 import traceback
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -55,6 +57,14 @@ def _stream(number: int, name: str, mode: str) -> io.TextIOWrapper:
     )
     stream.mode = mode  # type: ignore[misc]
     return stream
+
+
+def use_environment(environment: dict[str, str]) -> None:
+    """Have this environment, and nothing that was derived from another one."""
+    os.environ.clear()
+    os.environ.update(environment)
+    tempfile.tempdir = None
+    time.tzset()
 
 
 def exit_status(code: object) -> int:
