@@ -32,6 +32,7 @@ _TOLD = 30.0
 _SPARED = 2 / 3
 """From this share of the time on the operator lives, so that its memory can be judged."""
 _WORK = {"edit": 75, "delete": 7, "recreate": 7}
+_MISTAKE = "a mistake in operator-runner"
 _OPERATOR = "kill operator"
 _FAULTS = {"kill run": 7, "kill fork server": 2, _OPERATOR: 1, "stall API server": 1}
 """How often each of them, of a hundred actions."""
@@ -61,6 +62,8 @@ class Soak:
     done: Counter[str] = field(default_factory=Counter)
     _wanted: dict[str, int] = field(default_factory=dict)
     _sizes: int = 0
+    _told: int = 0
+    """Mistakes of the operator that have been told."""
     _chance: random.Random = field(init=False)
     _actions: dict[str, Callable[[], bool]] = field(init=False)
 
@@ -166,16 +169,21 @@ class Soak:
         strays = set(self.site.processes()) - set(self.site.resident())
         if strays:
             raise BenchError(f"processes were left behind: {sorted(map(str, strays))}")
-        mistakes = self.site.operator.log().count("a mistake in operator-runner")
-        if mistakes:
-            raise BenchError(f"{mistakes} reconciles failed by a mistake in operator-runner")
+        if mistakes := self._mistakes():
+            raise BenchError(f"{len(mistakes)} mistakes; the first: {mistakes[0]}")
         after.require_flat(before)
+
+    def _mistakes(self) -> list[str]:
+        return [line for line in self.site.operator.log().splitlines() if _MISTAKE in line]
 
     def _tell(self, when: str, taken: Taken | None = None) -> None:
         done = ", ".join(f"{count} {name}" for name, count in self.done.items())
         memory = mebibytes(accounting.memory(self.site.resident()))
         text = f"{when}: {self.site.ended()} runs ended well, {memory}; {done or 'nothing yet'}"
         self.console.print(text if taken is None else f"{text}; {taken}", markup=False)
+        for line in self._mistakes()[self._told :]:
+            self.console.print(line, markup=False)
+            self._told += 1
 
 
 @dataclass(frozen=True, slots=True)
