@@ -119,7 +119,7 @@ lock: $(INSTALLED) ## Renew requirements.lock from pyproject.toml
 clean: ## Remove what was built or cached here; the user's cache stays
 	@if [ -e .demo ]; then echo 'The demo is up: run make demo-down first'; exit 1; fi
 	@rm -rf $(VENV) build dist bin .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
-	@find operator_runner tests demo -name __pycache__ -type d -prune -exec rm -rf {} +
+	@find operator_runner tests demo bench -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # .venv is made once; it is brought up to date when the lock or the project's settings change.
 $(INSTALLED): requirements.lock pyproject.toml

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -45,6 +45,8 @@ class Tls:
 THREE, EMPTY, WEB, PAUSE = (
     Kind(f"{GROUP}/v1", name) for name in ("Three", "Empty", "Web", "Pause")
 )
+NGINX = Kind("operator.example.com/v1alpha1", "NginxOperator")
+"""The project's own."""
 CONFIG_MAP = Kind("v1", "ConfigMap")
 SERVICE = Kind("v1", "Service")
 DEPLOYMENT = Kind("apps/v1", "Deployment")
@@ -71,15 +73,15 @@ class Api:
         known = self._client.configuration
         return Tls(known.ssl_ca_cert, known.cert_file, known.key_file)
 
-    def install(self, kinds: tuple[Kind, ...]) -> None:
-        """Bring the CRDs of the bench's own kinds, and wait until they are served."""
-        for kind in kinds:
-            body = _definition(kind)
+    def install(self, definitions: Sequence[Json]) -> None:
+        """Bring CRDs, and wait until their kinds are served."""
+        for body in definitions:
             self._of(_CRD).server_side_apply(
                 body=body, name=body["metadata"]["name"], field_manager="bench"
             )
         deadline = time.monotonic() + _TIMEOUT
-        for kind in kinds:
+        for body in definitions:
+            kind = _kind_of(body)
             while not self._is_served(kind):
                 if time.monotonic() > deadline:
                     raise BenchError(f"the API server does not serve {kind.name}")
@@ -181,7 +183,13 @@ def is_successful(body: Json) -> bool:
     return any(c["type"] == "Successful" and c["status"] == "True" for c in conditions)
 
 
-def _definition(kind: Kind) -> Json:
+def _kind_of(definition: Json) -> Kind:
+    spec = definition["spec"]
+    return Kind(f"{spec['group']}/{spec['versions'][0]['name']}", spec["names"]["kind"])
+
+
+def definition(kind: Kind) -> Json:
+    """Return the CRD of a kind of the bench, which takes any fields."""
     plural = f"{kind.name.lower()}s"
     names = {
         "kind": kind.name,

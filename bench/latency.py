@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 from statistics import median
 
-from bench.api import DEPLOYMENT, WEB
+from bench.api import DEPLOYMENT, NGINX, WEB, Kind
 from bench.errors import BenchError
 from bench.figures import Goal, Row, ratio_row
 from bench.world import Setup, Site, World
@@ -19,39 +19,46 @@ _SETTLED = 1.0
 
 
 def edit(world: World, repetitions: int) -> Iterator[Row]:
+    """Edit the replicas of the project's own operator, and of a role that begins with them."""
+    goal = Goal(bar=1 / 12, aim=1 / 25)
+    yield _compare(world, repetitions, NGINX, "edit to changed Deployment, nginx operator", goal)
+    goal = Goal(bar=None, aim=1 / 12)
+    yield _compare(world, repetitions, WEB, "edit to changed Deployment, first task", goal)
+
+
+def _compare(world: World, repetitions: int, kind: Kind, work: str, goal: Goal) -> Row:
     """Edit a resource of a warm and one of a cold operator in turns."""
-    with world.site(Setup("warm", WEB)) as warm, world.site(Setup("cold", WEB)) as cold:
+    with world.site(Setup("warm", kind)) as warm, world.site(Setup("cold", kind)) as cold:
         sites = (warm, cold)
         for site in sites:
-            world.api.create(WEB, site.namespace, "a", {"size": 1})
+            world.api.create(kind, site.namespace, "a", {"replicas": 1})
             site.wait_for_end(1)
             _edit(site, 2)
         pairs = [[_edit(site, 1 + step % 2) for site in sites] for step in range(repetitions)]
     ours, other = (median(times) for times in zip(*pairs, strict=True))
-    work = "edit of a field to changed Deployment"
-    yield ratio_row(work, ours, other, Goal(bar=1 / 12, aim=1 / 25))
+    return ratio_row(work, ours, other, goal)
 
 
-def _edit(site: Site, size: int) -> float:
+def _edit(site: Site, wanted: int) -> float:
     """Edit the resource; return the seconds until a watch has shown the changed Deployment."""
     _settle(site)
     seen: queue.SimpleQueue[tuple[float, int]] = queue.SimpleQueue()
-    threading.Thread(target=_follow, args=(site, size, seen), daemon=True).start()
+    threading.Thread(target=_follow, args=(site, wanted, seen), daemon=True).start()
     seen.get(timeout=_LONGEST)  # the watch is open
     begin = time.monotonic()
-    site.api.merge(WEB, site.namespace, "a", {"spec": {"size": size}})
+    site.api.merge(site.setup.kind, site.namespace, "a", {"spec": {"replicas": wanted}})
     while begin + _LONGEST > time.monotonic():
         at, replicas = seen.get(timeout=_LONGEST)
-        if replicas == size:
+        if replicas == wanted:
             return at - begin
-    raise BenchError(f"the Deployment has not got {size} replicas within {_LONGEST:g} s")
+    raise BenchError(f"the Deployment has not got {wanted} replicas within {_LONGEST:g} s")
 
 
-def _follow(site: Site, size: int, seen: queue.SimpleQueue[tuple[float, int]]) -> None:
+def _follow(site: Site, wanted: int, seen: queue.SimpleQueue[tuple[float, int]]) -> None:
     for body in site.api.watch(DEPLOYMENT, site.namespace, _LONGEST):
         replicas = body["spec"]["replicas"]
         seen.put((time.monotonic(), replicas))
-        if replicas == size:
+        if replicas == wanted:
             return
 
 

@@ -15,10 +15,10 @@ import psutil
 import yaml
 
 from bench import accounting
-from bench.api import EMPTY, PAUSE, THREE, WEB, Api, Kind
+from bench.api import EMPTY, NGINX, PAUSE, THREE, WEB, Api, Kind, definition
 from bench.errors import BenchError
 from operator_runner.devcluster import Cluster, ports
-from tests.support.operator import Operator
+from tests.support.operator import REPOSITORY, Operator, copy_project
 
 PROJECT = Path(__file__).parent / "project"
 _QUIET_SECONDS = 60.0
@@ -125,7 +125,9 @@ class World:
         """Take a cluster that is up, and a folder for everything that is written."""
         self.cluster, self.scratch = cluster, scratch
         self.api = Api(cluster.kubeconfig, scratch / "discovery.json")
-        self.api.install((THREE, EMPTY, WEB, PAUSE))
+        own = [definition(kind) for kind in (THREE, EMPTY, WEB, PAUSE)]
+        nginx = [yaml.safe_load(path.read_text()) for path in REPOSITORY.glob("crds/*_*.yaml")]
+        self.api.install([*own, *nginx])
 
     @contextmanager
     def site(self, setup: Setup) -> Iterator[Site]:
@@ -163,8 +165,10 @@ def wait_until(check: Callable[[], bool], what: str, seconds: float, every: floa
 
 
 def _project(scratch: Path, setup: Setup) -> Path:
-    """Write an operator project with one of the bench's roles."""
+    """Write an operator project with one of the bench's roles, or take this repository's."""
     project = scratch / "project"
+    if setup.kind == NGINX:
+        return copy_project(project)
     role = setup.kind.name.lower()
     shutil.copytree(PROJECT / "roles" / role, project / "roles" / role)
     group, version = setup.kind.api_version.split("/")
