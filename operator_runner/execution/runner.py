@@ -7,13 +7,14 @@ programs of the cold and the warm launcher are two ways to get here.
 from __future__ import annotations
 
 import json
+import os
 import tempfile
 from typing import Any, TextIO
 
 from ansible_runner.config.runner import RunnerConfig
 from ansible_runner.runner import Runner
 
-from operator_runner.execution.processes import has_children
+from operator_runner.execution.processes import end_descendants, has_children
 
 
 def config_of(spec: dict[str, Any]) -> RunnerConfig:
@@ -53,6 +54,8 @@ def play(spec: dict[str, Any], lines: TextIO) -> None:
     runner = Runner(config_of(spec), event_handler=keep, remove_partials=True)
     _, exit_status = runner.run()
     if exit_status is None:
+        # What it started would go on, and nobody would ever look for it.
+        end_descendants(os.getpid(), 0.0)
         say(lines, {"broken": "ansible-playbook was killed by a signal"})
     else:
         say(lines, {"exit_status": exit_status, "left_processes": has_children()})

@@ -63,7 +63,10 @@ class WarmLauncher:
     async def open(self) -> None:
         """Have a server ready. Raises RunError if this platform or installation has no way."""
         async with self._starting:
-            if self._server is None or self._server.gone:
+            if self._server is not None and self._server.gone:
+                await self._server.stop()
+                self._server = None
+            if self._server is None:
                 self._server = await start_server(self._ansible)
 
     async def close(self) -> None:

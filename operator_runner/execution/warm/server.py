@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 
 import psutil
 
-from operator_runner.execution.processes import adopt_orphans, die_with_parent
+from operator_runner.execution.processes import adopt_orphans, die_with_parent, end_descendants
 from operator_runner.execution.runner import run_environment
 from operator_runner.execution.warm.freshness import Freshness, preloaded_paths
 from operator_runner.execution.warm.preload import preload
@@ -116,14 +116,25 @@ class Server:
                 self._runs.discard(pid)
                 killed = killed or os.WIFSIGNALED(status)
             self._strays.discard(pid)
-        ours = {child.pid for child in psutil.Process().children()} - self._runs
         if killed:
-            for pid in ours - self._strays:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+            self._end_orphans()
         else:
             # Daemons of a run that ended well live on, as they do after ansible-playbook.
-            self._strays |= ours
+            self._strays |= {child.pid for child in self._orphans()}
+
+    def _orphans(self) -> list[psutil.Process]:
+        """Return the processes that came to us when the run that they were of had ended."""
+        known = self._runs | self._strays
+        return [child for child in psutil.Process().children() if child.pid not in known]
+
+    def _end_orphans(self) -> None:
+        """End what a killed run left, down to what comes to us as its parents end."""
+        while orphans := self._orphans():
+            for orphan in orphans:
+                end_descendants(orphan.pid, 0.0)
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    orphan.kill()
+            psutil.wait_procs(orphans, timeout=1)
 
     def _end(self) -> NoReturn:
         for pid in self._runs:

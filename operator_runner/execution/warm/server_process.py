@@ -87,6 +87,7 @@ async def start_server(ansible: AnsibleSettings) -> ForkServer:
             ours.close()
             raise
         if not answer:
+            ours.close()
             await process.wait()
             raise RunError(f"the fork server could not load Ansible: {_last_line(complaints)}")
     return ForkServer(process, ours)

@@ -1,0 +1,188 @@
+"""What the warm launcher promises beyond runs: its processes end, and what it loaded is current."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import signal
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import ansible_collections.kubernetes.core
+import psutil
+import pytest
+import structlog.testing
+
+from operator_runner.execution.cold import ColdLauncher
+from operator_runner.execution.executor import AnsibleExecutor
+from operator_runner.execution.launchers import open_launcher
+from operator_runner.execution.rundir import RunDirs
+from operator_runner.execution.warm.launcher import WarmLauncher
+from operator_runner.model import GVK, ObjectRef, Playbook, RunOutcome, RunRequest
+from operator_runner.settings import AnsibleSettings
+from tests.support.sleepers import new_nap, sleepers
+from tests.support.waiting import eventually
+
+SETTINGS = AnsibleSettings(skip_facts=True)
+
+
+class Runs:
+    """A warm launcher with an executor over it, and roles that the test writes."""
+
+    def __init__(self, scratch: Path, launcher: Any) -> None:
+        self.scratch = scratch
+        self.launcher = launcher
+        self.executor = AnsibleExecutor(launcher, RunDirs(scratch / "work"), SETTINGS)
+
+    async def __call__(self, tasks: str, name: str = "a") -> RunOutcome:
+        role = self.scratch / "roles" / name
+        (role / "tasks").mkdir(parents=True, exist_ok=True)
+        (role / "tasks" / "main.yml").write_text(tasks)
+        request = RunRequest(
+            run_id=secrets.token_hex(4),
+            ref=ObjectRef(GVK("example.com", "v1", "Foo"), "default", name),
+            content=Playbook(role=role),
+            extra_vars={},
+            kubeconfig="the token",
+            verbosity=0,
+            max_artifacts=3,
+            timeout=None,
+        )
+        return await self.executor.run(request, lambda _: None)
+
+    def servers(self) -> list[psutil.Process]:
+        """Return the fork servers of this process; their forks have other parents."""
+        return [child for child in psutil.Process().children() if _is_server(child)]
+
+
+@pytest.fixture
+async def runs(tmp_path: Path) -> AsyncIterator[Runs]:
+    async with open_launcher("warm", SETTINGS) as launcher:
+        assert isinstance(launcher, WarmLauncher)
+        yield Runs(tmp_path, launcher)
+
+
+def _is_server(process: psutil.Process) -> bool:
+    try:
+        return "operator_runner.execution.warm.server" in process.cmdline()
+    except psutil.NoSuchProcess:
+        return False
+
+
+async def _killed_while_asleep(runs: Runs, victim: Callable[[], psutil.Process]) -> RunOutcome:
+    """Kill a process while a task sleeps; return how the run ended, with nothing left of it."""
+    naps = [new_nap() for _ in range(2)]
+    tasks = f"""
+- shell: setsid sleep {naps[0]} >/dev/null 2>&1 </dev/null &
+- command: sleep {naps[1]}
+"""
+    running = asyncio.create_task(runs(tasks))
+    await asyncio.to_thread(eventually, lambda: len(sleepers(*naps)) == 2)
+    victim().kill()
+    outcome = await running
+    await asyncio.to_thread(eventually, lambda: not sleepers(*naps), seconds=20)
+    return outcome
+
+
+async def test_a_killed_server_takes_its_runs_along(runs: Runs) -> None:
+    """The run is a failure that says so, its daemon ends, and the next run has a new server."""
+    before = runs.servers()[0].pid
+    outcome = await _killed_while_asleep(runs, lambda: runs.servers()[0])
+    assert "killed" in outcome.failures[0].message
+    assert (await runs("- debug:\n")).successful
+    assert [server.pid for server in runs.servers()] != [before]
+
+
+async def test_a_killed_run_leaves_nothing(runs: Runs) -> None:
+    """Where a run's own supervisor dies, the server ends what that has left."""
+    server = runs.servers()[0]
+    outcome = await _killed_while_asleep(runs, lambda: server.children()[0])
+    assert "killed" in outcome.failures[0].message
+    assert runs.servers() == [server]
+    assert (await runs("- debug:\n")).successful
+
+
+async def test_a_killed_play_is_told(runs: Runs) -> None:
+    """Where the play's process dies alone, its supervisor says so and ends the rest."""
+    server = runs.servers()[0]
+    outcome = await _killed_while_asleep(runs, lambda: server.children()[0].children()[0])
+    assert "killed by a signal" in outcome.failures[0].message
+
+
+async def test_everything_ends_with_the_operator(tmp_path: Path) -> None:
+    """SIGKILL of the process that holds the launcher leaves neither server nor run."""
+    nap = new_nap()
+    operator = os.fork()
+    if not operator:
+        # A process of its own, as the operator is; pytest's must not go on in it.
+        os.execv(
+            psutil.Process().exe(),
+            [psutil.Process().cmdline()[0], "-c", _HOLDER, str(tmp_path), f"sleep {nap}"],
+        )
+    try:
+        await asyncio.to_thread(eventually, lambda: sleepers(nap), seconds=60)
+        family = psutil.Process(operator).children(recursive=True)
+        assert len(family) > 2
+    finally:
+        os.kill(operator, signal.SIGKILL)
+        await asyncio.to_thread(os.waitpid, operator, 0)
+    await asyncio.to_thread(eventually, lambda: not sleepers(nap), seconds=20)
+    _, alive = await asyncio.to_thread(psutil.wait_procs, family, 10)
+    assert not alive
+
+
+async def test_a_changed_file_leads_to_a_new_server(runs: Runs, tmp_path: Path) -> None:
+    """A run that is under way goes to its end meanwhile, and the old server goes after it."""
+    old = runs.servers()[0]
+    loaded = f"{ansible_collections.kubernetes.core.__path__[0]}/plugins/modules/k8s_info.py"
+    gate = tmp_path / "gate"
+    waiting = asyncio.create_task(runs(f"- wait_for: {{path: {gate}}}\n", "waiting"))
+    await asyncio.to_thread(eventually, old.children)
+    kept = os.stat(loaded)  # noqa: PTH116
+    try:
+        os.utime(loaded, ns=(kept.st_atime_ns, time.time_ns()))
+        assert (await runs("- debug:\n")).successful
+        assert {old.pid} < {server.pid for server in runs.servers()}
+        gate.touch()
+        assert (await waiting).successful
+        await asyncio.to_thread(eventually, lambda: len(runs.servers()) == 1)
+        assert runs.servers()[0].pid != old.pid
+    finally:
+        os.utime(loaded, ns=(kept.st_atime_ns, kept.st_mtime_ns))
+
+
+async def test_many_runs_at_once(runs: Runs) -> None:
+    """They do not mix: each ends with its own result, and no process is left."""
+    tasks = "- command: echo {n}\n  register: said\n- assert: {{that: said.stdout == '{n}'}}\n"
+    outcomes = await asyncio.gather(*(runs(tasks.format(n=n), f"r{n}") for n in range(6)))
+    assert all(outcome.successful for outcome in outcomes)
+    (server,) = runs.servers()
+    await asyncio.to_thread(eventually, lambda: not server.children())
+
+
+async def test_without_a_server_plays_run_cold(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where Ansible cannot be loaded, it is said once, with the reason, and all goes on."""
+    monkeypatch.setenv("ANSIBLE_FORKS", "not a number")
+    with structlog.testing.capture_logs() as logs:
+        async with open_launcher("warm", SETTINGS) as launcher:
+            assert isinstance(launcher, ColdLauncher)
+    assert len(logs) == 1
+    assert "cold" in logs[0]["event"]
+    assert "DEFAULT_FORKS" in logs[0]["reason"] or "not a number" in logs[0]["reason"]
+
+
+_HOLDER = """
+import asyncio, sys
+from pathlib import Path
+from operator_runner.execution.launchers import open_launcher
+from tests.contract.execution.test_warm import SETTINGS, Runs
+
+async def main():
+    async with open_launcher("warm", SETTINGS) as launcher:
+        await Runs(Path(sys.argv[1]), launcher)(f"- command: {sys.argv[2]}\\n")
+
+asyncio.run(main())
+"""
