@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,17 +13,21 @@ from tests.contract.execution.launchers.launching import Both, Launchers
 
 
 @pytest.fixture(scope="session", autouse=True)
-def same_hashes() -> Iterator[None]:
-    """Have sets in one order in all processes, so that what prints one can be compared."""
+def steady_environment() -> Iterator[None]:
+    """Give both launchers one environment, in which sets have one order in all processes."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONHASHSEED", "0")
+        for name in ("COLUMNS", "LINES"):
+            patch.delenv(name, raising=False)
+            # pytest imports readline, whose C library sets them behind the back of os.environ.
+            os.unsetenv(name)
         yield
 
 
 @pytest.fixture(scope="session")
-def launchers(same_hashes: None) -> Iterator[Launchers]:
+def launchers(steady_environment: None) -> Iterator[Launchers]:
     """Share the launchers: a fork server takes seconds to start."""
-    del same_hashes  # they inherit it
+    del steady_environment  # they inherit it
     with Launchers(AnsibleSettings(skip_facts=True)) as opened:
         yield opened
 

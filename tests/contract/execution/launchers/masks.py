@@ -45,9 +45,13 @@ _PATTERNS = [
         (r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?(\+00:00|Z)?", "<time>"),
         (r"\w{3}, \d\d \w{3} \d{4} \d\d:\d\d:\d\d GMT", "<time>"),
         (r"\b\d:\d\d:\d\d\.\d{6}\b", "<delta>"),
-        # made for a module by its action, or by the module for itself where that did not
+        # Made for a module by its action, or by the module for itself where that did not; a cold
+        # run has it in the user's remote_tmp, a warm one in its own temporary directory.
+        (
+            r"(?:~|(?<![\w.-])/)[\w./-]*/ansible-(?:tmp-\d+\.\d+-\d+-\d+|moduletmp-\d+\.\d+-\w+)",
+            "<tmp>/ansible-tmp-<id>",
+        ),
         (r"ansible-tmp-\d+\.\d+-\d+-\d+", "ansible-tmp-<id>"),
-        (r"ansible-moduletmp-\d+\.\d+-\w+", "ansible-tmp-<id>"),
         (r"ansible-local-\w+", "ansible-local-<id>"),
         (r"pipe:\[\d+\]", "pipe:[<id>]"),
         # Python's tempfile

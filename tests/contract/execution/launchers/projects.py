@@ -18,6 +18,17 @@ REF = ObjectRef(GVK("example.com", "v1", "Foo"), "default", "tried")
 _RUN = "run"
 
 
+_IMPORTS = """#!/usr/bin/python
+import json, os, signal, sys, time
+from ansible.module_utils.basic import AnsibleModule
+"""
+
+
+def library(**modules: str) -> dict[str, str]:
+    """Return the files of modules of the role, given their code after the usual imports."""
+    return {f"roles/tried/library/{name}.py": _IMPORTS + code for name, code in modules.items()}
+
+
 @dataclass(frozen=True)
 class Project:
     """A project and how to run it: with `tasks` the role roles/tried, else the `playbook`.
