@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import secrets
 import shutil
+import signal
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -146,6 +148,8 @@ class World:
 @contextmanager
 def open_world() -> Iterator[World]:
     """Start a control plane, and take it away with all files at the end."""
+    # SIGTERM is to take everything away as well as Ctrl-C.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     cluster = Cluster(f"bench-{secrets.token_hex(3)}")
     cluster.up(control_plane_only=True)
     try:
