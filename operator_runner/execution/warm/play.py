@@ -39,6 +39,9 @@ _SETTINGS_PER_RUN = tuple(
     for name, definition in constants.config.get_configuration_definitions().items()
     if _PER_RUN & {source["name"] for source in definition.get("env") or ()}
 )
+_COMMAND_LINE = PlaybookCLI(["ansible-playbook"])
+_COMMAND_LINE.init_parser()
+"""Knows the options; to list them for the parser takes longer than to parse."""
 _INHERITED_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
 
 
@@ -92,6 +95,7 @@ def _play(command: list[str], requests: socket.socket) -> int:
     Display().__init__()
     # Loaded and set up already; a second time would only warn.
     cli.init_plugin_loader = lambda *_: None
+    PlaybookCLI.init_parser = _take_parser
     modules.install(requests)
     tasks.install()
     # The whole path, as a shell passes it on.
@@ -101,6 +105,10 @@ def _play(command: list[str], requests: socket.socket) -> int:
     except SystemExit as ended:
         return exit_status(ended.code)
     return 0
+
+
+def _take_parser(command_line: PlaybookCLI) -> None:
+    command_line.parser = _COMMAND_LINE.parser
 
 
 def _read_settings_of_this_run() -> None:
