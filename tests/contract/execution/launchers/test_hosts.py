@@ -80,6 +80,7 @@ def test_delegation(both: Both) -> None:
       set_fact: {given: '{{ inventory_hostname }}'}
       delegate_to: db1
       delegate_facts: true
+      when: inventory_hostname == 'web2'
     - name: Once
       command: echo once
       run_once: true
