@@ -14,7 +14,8 @@ from operator_runner.model import Json, RunEvent, RunOutcome, Stats, TaskFailure
 _HOST = "localhost"
 _REQUEUE_ACTIONS = {"operator_sdk.util.requeue_after", "requeue_after"}
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
-_ERROR_START = re.compile(r"^(\[ERROR\]: |ERROR! )")
+_ERROR_START = re.compile(r"^(\[ERROR\]: |ERROR! |ansible-playbook: error: )")
+_NOTHING_SAID = (None, "", "Unknown error.")
 _MAX_REASON = 2000
 
 
@@ -87,7 +88,8 @@ def reason_from_output(output: str) -> str:
     starts = [number for number, line in enumerate(lines) if _ERROR_START.match(line)]
     if not starts:
         return "\n".join(lines[-10:])[-_MAX_REASON:]
-    text = "\n".join(lines[starts[0] :])
+    # Errors of tasks that were ignored may stand before the one that ended it all.
+    text = "\n".join(lines[starts[-1] :])
     return _ERROR_START.sub("", text)[:_MAX_REASON].rstrip()
 
 
@@ -100,8 +102,9 @@ def _message(result: Any) -> str:
         for item in result.get("results") or ()
         if isinstance(item, dict) and item.get("failed")
     ]
-    words = ("msg", "reason", "module_stderr", "censored")
-    own = next((result[word] for word in words if result.get(word)), None)
+    words = ("msg", "message", "reason", "module_stderr", "censored")
+    said = (result[word] for word in words if result.get(word) not in _NOTHING_SAID)
+    own = next(said, result.get("msg"))
     if parts:
         return "\n".join(dict.fromkeys(parts))
     return str(own or "unknown playbook failure")

@@ -23,7 +23,8 @@ def run_spec(request: RunRequest, rundir: RunDir, ansible: AnsibleSettings) -> J
         role = request.content.role
         play = _role_play(role.name, gather_facts=not ansible.skip_facts)
         playbook = rundir.write_playbook(play)
-        roles_path = str(role.parent)
+        # The variable that this becomes replaces the one of the environment.
+        roles_path = os.pathsep.join(filter(None, (str(role.parent), _roles_path(ansible))))
     return {
         "private_data_dir": str(rundir.path),
         "ident": request.run_id,
@@ -49,11 +50,16 @@ def common_environment(ansible: AnsibleSettings, environ: Mapping[str, str]) -> 
         # Last in Ansible's search, so that a collection of the user's own wins.
         "PYTHONPATH": os.pathsep.join(filter(None, (environ.get("PYTHONPATH"), str(_COLLECTIONS)))),
     }
-    if ansible.roles_path:
-        variables["ANSIBLE_ROLES_PATH"] = _absolute(ansible.roles_path)
+    if _roles_path(ansible):
+        variables["ANSIBLE_ROLES_PATH"] = _roles_path(ansible)
     if ansible.collections_path:
         variables["ANSIBLE_COLLECTIONS_PATH"] = _absolute(ansible.collections_path)
     return variables
+
+
+def _roles_path(ansible: AnsibleSettings) -> str:
+    """Return where roles are looked for: the flag beats the variable."""
+    return _absolute(ansible.roles_path or os.environ.get("ANSIBLE_ROLES_PATH", ""))
 
 
 def _absolute(paths: str) -> str:
