@@ -11,8 +11,8 @@ from bench.world import Setup, Site, World, wait_until
 
 PEER_FILES, PEER_FILES_AFTER = 4471, 6221
 """What ansible-operator leaves behind after 40 resources, and after their deletion."""
-FILES_EACH = 25
-"""Files and folders of a resource after its first run."""
+FILES_EACH = 12
+"""Files of a resource after its first run."""
 _LONGEST = 1200.0
 _TWO = ("--max-concurrent-reconciles=2", "--max-runs=2")
 
@@ -56,7 +56,7 @@ def _bring(site: Site, count: int) -> Cost:
 def _files(site: Site, count: int, before: int) -> Iterator[Row]:
     left = site.files() - before
     bar = Goal(bar=FILES_EACH * count)
-    text = f"files and folders of {count} resources"
+    text = f"files of {count} resources"
     yield Row(text, str(left), f"{PEER_FILES} for 40", left, bar, number)
     for name in names(count):
         site.api.delete(site.setup.kind, site.namespace, name)

@@ -35,7 +35,7 @@ class Taken:
         resident = site.resident()
         return cls(
             accounting.memory(resident),
-            site.files(),
+            accounting.files_and_folders(site.folders),
             accounting.descriptors(resident),
             frozenset(str(path) for folder in site.folders[1:] for path in folder.rglob("*")),
         )
