@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import gc
+import json
 import os
 import random
 import shutil
@@ -11,7 +12,7 @@ import signal
 import socket
 import sys
 import traceback
-from typing import NoReturn
+from typing import BinaryIO, NoReturn
 
 from ansible import cli, constants
 from ansible.cli.playbook import PlaybookCLI
@@ -45,38 +46,38 @@ _COMMAND_LINE.init_parser()
 _INHERITED_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
 
 
-def become_play(
-    command: list[str],
-    cwd: str,
-    environment: dict[str, str],
-    preloaded: dict[str, str],
-    requests: socket.socket,
-) -> NoReturn:
+def become_play(orders: BinaryIO, preloaded: dict[str, str], requests: socket.socket) -> NoReturn:
     """Run `ansible-playbook ARGUMENTS` to its end and exit with its status.
 
-    `requests` is where modules are asked for. Where a setting is not as it was when everything
-    was loaded, an ordinary ansible-playbook takes this process over.
+    `orders` gives command, working directory and environment as a JSON object, once there is
+    a run; `requests` is where modules are asked for. Where a setting is not as it was when
+    everything was loaded, an ordinary ansible-playbook takes this process over.
     """
     status = 250
     try:
-        _be_a_new_process(cwd, environment)
+        _be_a_new_process()
+        _prepare(requests)
+        run = json.loads(orders.read() or b"null")
+        if run is None:
+            os._exit(0)  # no run has come of it
+        command, environment = run["command"], run["environment"]
+        os.chdir(run["cwd"])
+        use_environment(environment)
         if not _is_as_loaded(environment, preloaded):
             os.execvpe(command[0], command, environment)  # noqa: S606 (no shell is wanted)
-        status = _play(command, requests)
+        status = _play(command)
     except BaseException:  # noqa: BLE001 (the last line of a process)
         traceback.print_exc()
     end_process(status)
 
 
-def _be_a_new_process(cwd: str, environment: dict[str, str]) -> None:
+def _be_a_new_process() -> None:
     atexit._clear()
     die_with_parent(os.getppid())
     for number in _INHERITED_SIGNALS:
         signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    os.chdir(cwd)
-    use_environment(environment)
     open_streams()
     random.seed()
     gc.set_threshold(20_000, 20, 20)
@@ -89,8 +90,8 @@ def _is_as_loaded(environment: dict[str, str], preloaded: dict[str, str]) -> boo
     return bool(find_ini_config_file() == constants.CONFIG_FILE)
 
 
-def _play(command: list[str], requests: socket.socket) -> int:
-    _read_settings_of_this_run()
+def _prepare(requests: socket.socket) -> None:
+    """Do what does not depend on the run."""
     # Made when it was loaded, for other streams; what it has said already was not of this play.
     Display().__init__()
     # Loaded and set up already; a second time would only warn.
@@ -98,6 +99,10 @@ def _play(command: list[str], requests: socket.socket) -> int:
     PlaybookCLI.init_parser = _take_parser
     modules.install(requests)
     tasks.install()
+
+
+def _play(command: list[str]) -> int:
+    _read_settings_of_this_run()
     # The whole path, as a shell passes it on.
     sys.argv = [shutil.which(command[0]) or command[0], *command[1:]]
     try:

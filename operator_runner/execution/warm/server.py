@@ -7,7 +7,6 @@ lines go to. When the operator's end closes, all runs end and so does the server
 
 from __future__ import annotations
 
-import array
 import contextlib
 import json
 import os
@@ -22,17 +21,18 @@ import psutil
 from operator_runner.execution.processes import adopt_orphans, die_with_parent, end_descendants
 from operator_runner.execution.runner import run_environment
 from operator_runner.execution.warm.freshness import Freshness, preloaded_paths
+from operator_runner.execution.warm.messages import MESSAGE_LIMIT, receive, send
 from operator_runner.execution.warm.preload import preload
 from operator_runner.execution.warm.processes import open_streams
 
-_MESSAGE_LIMIT = 256 * 1024
-"""Bytes of one message; variables travel as files, so that a run's is a few kilobytes."""
+_PAUSE = 0.1
+"""Seconds without a run after which the next one's processes are forked beforehand."""
 
 
 def main() -> None:
     """Serve until the operator goes away."""
     control = socket.socket(fileno=int(sys.argv[1]))
-    orders = json.loads(control.recv(_MESSAGE_LIMIT))
+    orders = json.loads(control.recv(MESSAGE_LIMIT))
     die_with_parent(orders["parent"])
     adopt_orphans()
     environment = run_environment(orders["envvars"])
@@ -54,6 +54,7 @@ class Server:
         self._environment = environment
         self._freshness = freshness
         self._runs: set[int] = set()
+        self._spare: socket.socket | None = None
         self._strays: set[int] = set()
 
     def serve(self) -> None:
@@ -65,7 +66,10 @@ class Server:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         while True:
             watched: list[Any] = [self._control, wake_reader]
-            ready, _, _ = select.select(watched, [], [])
+            idle = self._spare is None and not self._runs
+            ready, _, _ = select.select(watched, [], [], _PAUSE if idle else None)
+            if not ready:
+                self._spare = self._fork()
             if wake_reader in ready:
                 with contextlib.suppress(BlockingIOError):
                     os.read(wake_reader, 4096)
@@ -74,25 +78,39 @@ class Server:
                 self._end()
 
     def _take(self) -> bool:
-        message, ancillary, _, _ = self._control.recvmsg(
-            _MESSAGE_LIMIT, socket.CMSG_SPACE(array.array("i").itemsize)
-        )
-        if not message:
+        """Have a supervisor do the next run; False if there will be none any more."""
+        message, operator = receive(self._control)
+        if operator is None:
             return False
-        (descriptor,) = array.array("i", ancillary[0][2])
-        with socket.socket(fileno=descriptor) as lines:
+        with operator:
             changed = self._freshness.changed()
             if changed is not None:
-                lines.sendall(json.dumps({"stale": str(changed)}).encode() + b"\n")
-                return True
-            self._fork(json.loads(message), lines)
+                operator.sendall(json.dumps({"stale": changed}).encode() + b"\n")
+            else:
+                self._hand_over(message, operator)
         return True
 
-    def _fork(self, spec: dict[str, Any], lines: socket.socket) -> None:
+    def _hand_over(self, message: bytes, operator: socket.socket) -> None:
+        supervisor, self._spare = self._spare, None
+        if supervisor is not None:
+            with contextlib.closing(supervisor), contextlib.suppress(OSError):
+                send(supervisor, message, operator)
+                return
+        with self._fork() as supervisor:
+            send(supervisor, message, operator)
+
+    def _fork(self) -> socket.socket:
+        """Fork a supervisor with its play; return where it waits for a run."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         pid = os.fork()
-        if pid:
-            self._runs.add(pid)
-            return
+        if not pid:
+            ours.close()
+            self._become_supervisor(theirs)
+        theirs.close()
+        self._runs.add(pid)
+        return ours
+
+    def _become_supervisor(self, orders: socket.socket) -> NoReturn:
         signal.set_wakeup_fd(-1)
         for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT):
             signal.signal(number, signal.SIG_DFL)
@@ -100,7 +118,7 @@ class Server:
         # Not before: whatever imports ansible-core makes it read the settings.
         from operator_runner.execution.warm.supervisor import supervise
 
-        supervise(spec, lines, self._environment)
+        supervise(orders, self._environment)
 
     def _reap(self) -> None:
         """Take note of ended runs; what a run that was killed left behind is ended too."""

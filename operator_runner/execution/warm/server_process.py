@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import array
 import asyncio
 import json
 import os
@@ -14,6 +13,7 @@ from typing import IO
 
 from operator_runner.errors import RunError
 from operator_runner.execution.spec import common_environment
+from operator_runner.execution.warm.messages import send
 from operator_runner.settings import AnsibleSettings
 
 _PROGRAM = (sys.executable, "-m", "operator_runner.execution.warm.server")
@@ -35,9 +35,7 @@ class ForkServer:
 
     async def order(self, spec: bytes, lines: socket.socket) -> None:
         """Have a run forked that writes to `lines`. Raises OSError if the server is gone."""
-        descriptors = array.array("i", [lines.fileno()])
-        rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, descriptors)
-        await asyncio.to_thread(self._control.sendmsg, [spec], [rights])
+        await asyncio.to_thread(send, self._control, spec, lines)
 
     def began(self) -> None:
         """Count a run in."""

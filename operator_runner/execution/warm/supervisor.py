@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import codecs
+import json
 import os
 import select
 import signal
@@ -22,27 +23,39 @@ from ansible_runner import runner as ansible_runner_module
 from operator_runner.execution.processes import adopt_orphans, die_with_parent, end_run
 from operator_runner.execution.runner import play as run_play
 from operator_runner.execution.runner import say
+from operator_runner.execution.warm.messages import receive
 from operator_runner.execution.warm.module_calls import ModuleForks
 from operator_runner.execution.warm.play import become_play
 
 _CHUNK = 64 * 1024
 
 
-def supervise(
-    spec: dict[str, Any], connection: socket.socket, environment: dict[str, str]
-) -> NoReturn:
-    """Run what `spec` describes, in a process just forked for it, and exit."""
+def supervise(orders: socket.socket, environment: dict[str, str]) -> NoReturn:
+    """Run what `orders` gives, in a process just forked for it, and exit.
+
+    There comes one message, once there is a run: what `spec.run_spec` describes as JSON, and
+    the socket to the operator. `environment` is the one that everything was loaded with.
+    """
     server = os.getppid()
     os.setsid()
     atexit._clear()  # the server's own are not ours to run
     adopt_orphans()
     die_with_parent(server)
     signal.signal(signal.SIGTERM, lambda *_: end_run())
-    lines = connection.makefile("w", encoding="utf-8")
+    play = ForkedPlay(environment)
+    message, operator = receive(orders)
+    if operator is None:
+        os._exit(0)  # no run has come of it
+    _supervise(json.loads(message), operator, play)
+
+
+def _supervise(spec: dict[str, Any], operator: socket.socket, play: ForkedPlay) -> NoReturn:
+    lines = operator.makefile("w", encoding="utf-8")
     say(lines, {"pid": os.getpid()})
 
     def spawn(command: str, args: list[str], **how: Any) -> ForkedPlay:
-        return ForkedPlay([command, *args], how["cwd"], how["env"], environment, connection)
+        play.begin([command, *args], how["cwd"], how["env"], operator)
+        return play
 
     pexpect = ansible_runner_module.pexpect
     ansible_runner_module.pexpect = SimpleNamespace(
@@ -61,30 +74,38 @@ class ForkedPlay:
 
     logfile_read: Any
     """Takes what the play prints; set by ansible-runner."""
+    _operator: socket.socket
 
-    def __init__(
-        self,
-        command: list[str],
-        cwd: str,
-        environment: dict[str, str],
-        preloaded: dict[str, str],
-        operator: socket.socket,
-    ) -> None:
-        """Start the play. `preloaded` is the environment that everything was loaded with."""
-        self._operator = operator
+    def __init__(self, preloaded: dict[str, str]) -> None:
+        """Fork the process of the play, which waits for `begin`.
+
+        `preloaded` is the environment that everything was loaded with.
+        """
         self._modules = ModuleForks()
         self.exitstatus: int | None = None
         self._ended = False
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._terminal, slave = os.openpty()
+        reader, self._orders = os.pipe()
         self.pid = os.fork()
         if not self.pid:
             os.close(self._terminal)
+            os.close(self._orders)
             _use_terminal(slave)
-            become_play(command, cwd, environment, preloaded, self._modules.requests)
+            become_play(os.fdopen(reader, "rb"), preloaded, self._modules.requests)
         os.close(slave)
+        os.close(reader)
         os.set_blocking(self._terminal, False)
         self._process = os.pidfd_open(self.pid)
+
+    def begin(
+        self, command: list[str], cwd: str, environment: dict[str, str], operator: socket.socket
+    ) -> None:
+        """Let the play run this; all ends when `operator` closes."""
+        self._operator = operator
+        run = {"command": command, "cwd": cwd, "environment": environment}
+        with os.fdopen(self._orders, "wb") as orders:
+            orders.write(json.dumps(run).encode())
 
     def isalive(self) -> bool:
         """Return whether the play still has to be waited for."""
