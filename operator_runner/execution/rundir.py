@@ -187,6 +187,10 @@ def _drop_environment(command: Path) -> None:
         content: Json = json.loads(command.read_text())
     except FileNotFoundError:
         return
+    except ValueError:
+        # A run that was killed while it wrote has left half of it.
+        command.unlink()
+        return
     content.pop("env", None)
     _write(command, json.dumps(content))
 
