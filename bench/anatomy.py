@@ -35,6 +35,8 @@ class Traces:
     """What was seen of one reconcile that began with an edit. Times are seconds of the clock."""
 
     edited: float
+    prepared: float
+    """When the private data dir was ready."""
     log: Sequence[dict[str, Any]]
     """Lines of the operator's log, with `ts` and `msg`."""
     events: Sequence[dict[str, Any]]
@@ -45,13 +47,13 @@ class Traces:
 
     def spans(self) -> list[Span]:
         """Return all spans; those of the lanes operator and play follow one another."""
-        supervisor = min(life.begin for life in self.lives if life.depth == 1)
-        over = max(life.end for life in self.lives if life.depth == 1)
         tasks = list(self._tasks())
+        # The one for the next run may be there already before it, or soon after.
+        over = min(life.end for life in self._heads(tasks))
         marks = [
             ("the edit reaches the operator", self._logged("Queued")),
             ("queue", self._logged("Reconciling")),
-            ("read, status, private data dir", supervisor),
+            ("read, status, private data dir", self.prepared),
             ("run", over),
             ("report", max(self._logged("Reconciled"), over)),
         ]
@@ -61,13 +63,18 @@ class Traces:
             for (name, _), (begin, end) in zip(marks, itertools.pairwise(times), strict=True)
         ]
         first, last = tasks[0].begin, tasks[-1].end
-        start, stop = self._ms(supervisor), self._ms(over)
+        start, stop = self._ms(self.prepared), self._ms(over)
         play = [
             Span("play", "fork and set-up", start, first),
             *_with_gaps(tasks),
             Span("play", "end of play", last, stop),
         ]
-        return [*operator, *play, *self._processes(), *self._requests()]
+        return [*operator, *play, *self._processes(over), *self._requests()]
+
+    def _heads(self, tasks: Sequence[Span]) -> list[Life]:
+        """Return the lives of what could be the run's supervisor."""
+        lives = (life for life in self.lives if life.depth == 1)
+        return [life for life in lives if self._ms(life.end) >= tasks[-1].end]
 
     def _tasks(self) -> Iterable[Span]:
         begin = 0.0
@@ -78,11 +85,13 @@ class Traces:
             elif event["event"] in _ENDS:
                 yield self._span("play", event["event_data"]["task"], begin, at)
 
-    def _processes(self) -> Iterable[Span]:
+    def _processes(self, over: float) -> Iterable[Span]:
         names = {1: "supervisor", 2: "play or module"}
         for life in self.lives:
             name = names.get(life.depth, "worker")
-            yield self._span("processes", name, life.begin, life.end)
+            begin = max(life.begin, self.prepared)
+            if begin < over:
+                yield self._span("processes", name, begin, min(life.end, over))
 
     def _requests(self) -> Iterable[Span]:
         for request in self.requests:

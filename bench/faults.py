@@ -15,6 +15,7 @@ from operator_runner.devcluster import Cluster
 
 _STALL = 3.0
 """Seconds for which the API server answers nobody."""
+_LENGTH = 0.5
 _APPEAR = 3.0
 """Seconds to wait for a run that can be killed."""
 _VANISH = 30.0
@@ -30,6 +31,8 @@ class Faults:
 
     def kill_run(self) -> bool:
         """Kill a process of a run: its supervisor, the play, or a module."""
+        # Anywhere in the run, not at its very beginning each time.
+        time.sleep(self._chance.uniform(0, _LENGTH))
         deadline = time.monotonic() + _APPEAR
         while time.monotonic() < deadline:
             with contextlib.suppress(psutil.NoSuchProcess):
@@ -41,7 +44,7 @@ class Faults:
 
     def kill_fork_server(self) -> bool:
         """Kill the fork server, runs or not."""
-        servers = self._site.resident()[1:]
+        servers = self._site.fork_servers()
         for server in servers:
             server.kill()
         return bool(servers)

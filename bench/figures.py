@@ -13,6 +13,7 @@ class Verdict(StrEnum):
 
     AIM = "aim reached"
     BAR = "bar held"
+    SHORT = "short of the aim"
     MISSED = "MISSED"
 
 
@@ -54,8 +55,9 @@ class Row:
         goal = self.goal
         if goal.aim is not None and self.value <= goal.aim:
             return Verdict.AIM
-        held = goal.bar is None or self.value <= goal.bar
-        return Verdict.BAR if held else Verdict.MISSED
+        if goal.bar is None:
+            return Verdict.SHORT
+        return Verdict.BAR if self.value <= goal.bar else Verdict.MISSED
 
     def cells(self) -> tuple[str, ...]:
         """Return the texts of the line: work, ours, other, result, bar, aim, verdict."""

@@ -67,5 +67,5 @@ def _settle(site: Site) -> None:
     ended, since = site.ended(), time.monotonic()
     while time.monotonic() - since < _SETTLED:
         time.sleep(_SETTLED / 10)
-        if site.runs() or site.ended() != ended:
+        if site.is_busy() or site.ended() != ended:
             ended, since = site.ended(), time.monotonic()

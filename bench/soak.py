@@ -166,7 +166,7 @@ class Soak:
             raise BenchError(f"{error}: {'; '.join(found[:10])}") from None
 
     def _judge(self, before: Taken, after: Taken) -> None:
-        strays = set(self.site.processes()) - set(self.site.resident())
+        strays = set(self.site.processes()) - set(self.site.family())
         if strays:
             raise BenchError(f"processes were left behind: {sorted(map(str, strays))}")
         if mistakes := self._mistakes():
@@ -178,7 +178,7 @@ class Soak:
 
     def _tell(self, when: str, taken: Taken | None = None) -> None:
         done = ", ".join(f"{count} {name}" for name, count in self.done.items())
-        memory = mebibytes(accounting.memory(self.site.resident()))
+        memory = mebibytes(accounting.memory(self.site.family()))
         text = f"{when}: {self.site.ended()} runs ended well, {memory}; {done or 'nothing yet'}"
         self.console.print(text if taken is None else f"{text}; {taken}", markup=False)
         for line in self._mistakes()[self._told :]:

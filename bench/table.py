@@ -8,7 +8,12 @@ from rich.table import Table
 
 from bench.figures import HEADINGS, Row, Verdict
 
-_STYLES = {Verdict.AIM: "bold green", Verdict.BAR: "green", Verdict.MISSED: "bold red"}
+_STYLES = {
+    Verdict.AIM: "bold green",
+    Verdict.BAR: "green",
+    Verdict.SHORT: "yellow",
+    Verdict.MISSED: "bold red",
+}
 
 
 def terminal_table(rows: Sequence[Row]) -> Table:

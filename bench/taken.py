@@ -32,11 +32,11 @@ class Taken:
     def by(cls, site: Site) -> Taken:
         """Look at a site as soon as it has no runs."""
         site.wait_for_quiet()
-        resident = site.resident()
+        family = site.family()
         return cls(
-            accounting.memory(resident),
+            accounting.memory(family),
             accounting.files_and_folders(site.folders),
-            accounting.descriptors(resident),
+            accounting.descriptors(family),
             frozenset(str(path) for folder in site.folders[1:] for path in folder.rglob("*")),
         )
 

@@ -12,7 +12,9 @@ from bench.single import reconcile_steadily
 from bench.world import Setup, Site, World, wait_until
 
 _MB = 1024**2
-_RUNS = 2
+_RUNS = 3
+_PROCESSES = 3
+"""Of a run at least: supervisor, play, module."""
 _STILL = 1.0
 """Seconds without a new process after which a run is inside its task."""
 
@@ -27,26 +29,32 @@ def weight(world: World) -> Iterator[Row]:
         world.api.create(THREE, site.namespace, "a", {"size": 1})
         site.wait_for_end(1)
         reconcile_steadily(site)
-        idle = accounting.memory(site.resident())
+        idle = accounting.memory(site.family())
         yield _row("memory: operator and fork server, idle", idle, 200, 140)
     flags = (f"--max-runs={_RUNS}", f"--max-concurrent-reconciles={_RUNS}")
     with world.site(Setup("warm", PAUSE, flags)) as site:
-        idle = accounting.memory(site.resident())
-        for place in range(_RUNS):
-            world.api.create(PAUSE, site.namespace, f"p{place}", {})
-        wait_until(lambda: _are_inside(site), f"{_RUNS} runs are inside a task", 60)
-        each = (accounting.memory(site.family()) - idle) / _RUNS
+        # One is there for the first run before it begins, so the others tell what a run adds.
+        first = _with_runs(site, 1)
+        each = (_with_runs(site, _RUNS) - first) / (_RUNS - 1)
         yield _row("memory: each run in flight", each, 40, 25)
+
+
+def _with_runs(site: Site, count: int) -> int:
+    """Return the memory of everything while so many runs are inside their task."""
+    for place in range(len(site.api.list(PAUSE, site.namespace)), count):
+        site.api.create(PAUSE, site.namespace, f"p{place}", {})
+    wait_until(lambda: _are_inside(site, count), f"{count} runs are inside a task", 60)
+    return accounting.memory(site.family())
 
 
 def _row(work: str, ours: float, bar: int, aim: int) -> Row:
     return Row(work, mebibytes(ours), "", ours, Goal(bar * _MB, aim * _MB), mebibytes)
 
 
-def _are_inside(site: Site) -> bool:
-    """Whether all runs are there and no process comes or goes any more."""
-    before = {process.pid for process in site.family()}
-    if len(site.runs()) < _RUNS:
+def _are_inside(site: Site, count: int) -> bool:
+    """Whether all runs are there, each with a module, and no process comes or goes any more."""
+    before = site.family()
+    if len(site.runs()) != count or len(before) < 2 + _PROCESSES * count:
         return False
     time.sleep(_STILL)
-    return before == {process.pid for process in site.family()}
+    return set(before) == set(site.family())

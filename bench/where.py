@@ -54,14 +54,18 @@ def _edit(site: Site, recorder: Recorder, size: int) -> Traces:
     time.sleep(0.5)
     ended, lines = site.ended(), len(site.operator.log().splitlines())
     recorder.requests.clear()
-    with descendants(site.resident()[1].pid) as lives:
+    with descendants(site.fork_servers()[0].pid) as lives:
         edited = time.time()
         site.api.merge(THREE, site.namespace, "a", {"spec": {"size": size}})
         site.wait_for_end(ended + 1)
         site.wait_for_quiet()
         time.sleep(0.1)
     log = [json.loads(line) for line in site.operator.log().splitlines()[lines:]]
-    return Traces(edited, log, _events(site), list(lives.values()), list(recorder.requests))
+    (playbook,) = site.folders[0].rglob("project/main.json")
+    prepared = playbook.stat().st_mtime
+    return Traces(
+        edited, prepared, log, _events(site), list(lives.values()), list(recorder.requests)
+    )
 
 
 def _events(site: Site) -> list[dict[str, object]]:

@@ -24,6 +24,8 @@ from tests.support.operator import REPOSITORY, Operator, copy_project
 
 PROJECT = Path(__file__).parent / "project"
 _QUIET_SECONDS = 60.0
+_STILL = 0.3
+"""Seconds without a new process; more than the fork server waits until it prepares for a run."""
 _LOG_LINES = 12
 
 
@@ -83,21 +85,33 @@ class Site:
             last = "\n".join(self.operator.log().splitlines()[-_LOG_LINES:])
             raise BenchError(f"{error}; the operator's log ends with\n{last}") from None
 
+    def is_busy(self) -> bool:
+        """Whether any resource is being reconciled."""
+        return self.operator.metric("controller_runtime_active_workers") > 0
+
     def wait_for_quiet(self) -> None:
-        """Wait until no run is there any more, not even as a process that has ended."""
-        wait_until(lambda: not self.runs(), "all runs are over", _QUIET_SECONDS)
+        """Wait until nothing runs and no process comes or goes any more."""
+
+        def quiet() -> bool:
+            before = set(self.family())
+            time.sleep(_STILL)
+            return before == set(self.family()) and not self.is_busy()
+
+        wait_until(quiet, "all runs are over", _QUIET_SECONDS)
 
     def family(self) -> list[psutil.Process]:
-        """Return the operator and all its descendants."""
+        """Return the operator and all its descendants.
+
+        In quiet moments that is the fork server, and what it keeps ready for the next run.
+        """
         return accounting.family(self.operator.pid)
 
-    def resident(self) -> list[psutil.Process]:
-        """Return operator and fork server: what is there without any run."""
-        head = psutil.Process(self.operator.pid)
-        return [head, *self._servers(head)]
+    def fork_servers(self) -> list[psutil.Process]:
+        """Return the fork server, and those before it that have runs left."""
+        return self._servers(psutil.Process(self.operator.pid))
 
     def runs(self) -> list[psutil.Process]:
-        """Return the head of each run's process tree."""
+        """Return the head of each run's process tree; one may be for the next run."""
         head = psutil.Process(self.operator.pid)
         servers = self._servers(head)
         cold = [child for child in accounting.children(head) if child not in servers]

@@ -28,6 +28,7 @@ def traces() -> Traces:
     log = [("Queued", 5), ("Reconciling", 6), ("Reconciled", 100)]
     return Traces(
         edited=at(0),
+        prepared=at(20),
         log=[{"msg": message, "ts": stamp(when)} for message, when in log],
         events=[
             event(40, "playbook_on_start"),
@@ -36,7 +37,7 @@ def traces() -> Traces:
             event(62, "playbook_on_task_start", "two"),
             event(80, "runner_on_ok", "two"),
         ],
-        lives=[Life(1, at(20), at(90)), Life(2, at(25), at(85))],
+        lives=[Life(1, at(-50), at(90)), Life(2, at(-40), at(85)), Life(1, at(95), at(200))],
         requests=[Request("GET threes", at(8), at(10)), Request("GET old", at(-9), at(-8))],
     )
 

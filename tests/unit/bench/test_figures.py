@@ -20,7 +20,7 @@ def test_a_share_is_judged_by_aim_and_bar(ours: float, verdict: Verdict) -> None
 
 def test_a_row_without_bar_cannot_be_missed() -> None:
     """An aim alone is no obligation."""
-    assert Row("work", "", "", 500, Goal(bar=None, aim=120), number).verdict is Verdict.BAR
+    assert Row("work", "", "", 500, Goal(bar=None, aim=120), number).verdict is Verdict.SHORT
 
 
 def test_a_bar_that_is_the_limit_is_held() -> None:
