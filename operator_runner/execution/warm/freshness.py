@@ -14,12 +14,17 @@ class Freshness:
     def __init__(self, paths: Iterable[Path]) -> None:
         """Take note of the paths as they are now; one that is missing may come."""
         self._seen = {str(path): _state(str(path)) for path in paths}
+        self._names = {path: names for path in self._seen if (names := _names(path)) is not None}
 
     def changed(self) -> str | None:
         """Return a path that is not as it was, or None."""
-        for path, state in self._seen.items():
-            if _state(path) != state:
+        for path, before in self._seen.items():
+            now = _state(path)
+            if now == before:
+                continue
+            if path not in self._names or _names(path) != self._names[path]:
                 return path
+            self._seen[path] = now
         return None
 
 
@@ -51,7 +56,8 @@ def _places_of_plugins() -> Iterator[Path]:
     from ansible.plugins import loader as loaders
 
     for _, loader in loaders.get_all_plugin_loaders():
-        yield from map(Path, loader._get_paths(subdirs=False))
+        folders = map(Path, loader._get_paths(subdirs=False))
+        yield from (folder for folder in folders if folder.name != "__pycache__")
         loader._paths = None  # a play is to look for itself
 
 
@@ -78,3 +84,11 @@ def _state(path: str) -> tuple[int, int, int] | None:
     except OSError:
         return None
     return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+def _names(path: str) -> frozenset[str] | None:
+    """Return what is in a directory, except for bytecode, which interpreters write there."""
+    try:
+        return frozenset(os.listdir(path)) - {"__pycache__"}  # noqa: PTH208
+    except OSError:
+        return None

@@ -66,6 +66,9 @@ def _execute_module(original: Callable[..., Any], action: Any, *args: Any, **kwa
     call = inspect.signature(original).bind(action, *args, **kwargs).arguments
     outer = getattr(action, "_warm_module", None)
     action._warm_module = _warm_module(action, call)
+    if action._warm_module is not None and action._connection._shell.tmpdir is None:
+        # Pipelining would do without; modules find one where files are transferred.
+        action._make_tmp_path()
     try:
         return original(action, *args, **kwargs)
     finally:

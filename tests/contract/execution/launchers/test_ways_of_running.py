@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -20,7 +21,7 @@ module.exit_json(uid=os.geteuid(), python=sys.executable, name=os.environ.get("N
 LIBRARY = {"roles/tried/library/who.py": WHO}
 
 
-def test_async(both: Both) -> None:
+def test_async(both: Both, tmp_path: Path) -> None:
     """Tasks in the background: waited for, looked after later, failing, taking too long."""
     tasks = """
 - name: Waited
@@ -61,7 +62,9 @@ def test_async(both: Both) -> None:
   async_status: {jid: '12.34'}
   ignore_errors: true
 """
-    record = both(Project(tasks, LIBRARY))
+    # Else ansible-core looks below HOME on one side, below the user's home on the other.
+    variables = {"ansible_async_dir": str(tmp_path / "jobs")}
+    record = both(Project(tasks, LIBRARY, variables=variables))
     assert record.outcome.successful
     assert record.result("Said")["msg"] == "ab"
     assert "no_such" in record.result("Failing")["msg"]
