@@ -32,8 +32,10 @@ SETTINGS = AnsibleSettings(skip_facts=True)
 class Runs:
     """A warm launcher with an executor over it, and roles that the test writes."""
 
-    def __init__(self, scratch: Path, launcher: Any) -> None:
+    def __init__(self, scratch: Path, launcher: Any, others: frozenset[int] = frozenset()) -> None:
         self.scratch = scratch
+        self.others = others
+        """Fork servers of other tests, which are children of this process as well."""
         self.launcher = launcher
         self.executor = AnsibleExecutor(launcher, RunDirs(scratch / "work"), SETTINGS)
 
@@ -55,14 +57,16 @@ class Runs:
 
     def servers(self) -> list[psutil.Process]:
         """Return the fork servers of this process; their forks have other parents."""
-        return [child for child in psutil.Process().children() if _is_server(child)]
+        found = [child for child in psutil.Process().children() if _is_server(child)]
+        return [server for server in found if server.pid not in self.others]
 
 
 @pytest.fixture
 async def runs(tmp_path: Path) -> AsyncIterator[Runs]:
+    others = frozenset(child.pid for child in psutil.Process().children())
     async with open_launcher("warm", SETTINGS) as launcher:
         assert isinstance(launcher, WarmLauncher)
-        yield Runs(tmp_path, launcher)
+        yield Runs(tmp_path, launcher, others)
 
 
 def _is_server(process: psutil.Process) -> bool:
