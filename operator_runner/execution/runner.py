@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from typing import Any, TextIO
 
 from ansible_runner.config.runner import RunnerConfig
@@ -35,11 +34,13 @@ def config_of(spec: dict[str, Any]) -> RunnerConfig:
     return config
 
 
-def run_environment(envvars: dict[str, str]) -> dict[str, str]:
-    """Return the environment that ansible-runner gives a run with these variables."""
-    with tempfile.TemporaryDirectory() as scratch:
-        spec = {"private_data_dir": scratch, "ident": "0", "playbook": "none", "roles_path": None}
-        config = config_of({**spec, "verbosity": 0, "envvars": envvars})
+def run_environment(envvars: dict[str, str], scratch: str) -> dict[str, str]:
+    """Return the environment that ansible-runner gives a run with these variables.
+
+    `scratch` is a directory to try it in.
+    """
+    spec = {"private_data_dir": scratch, "ident": "0", "playbook": "none", "roles_path": None}
+    config = config_of({**spec, "verbosity": 0, "envvars": envvars})
     return dict(config.env)
 
 

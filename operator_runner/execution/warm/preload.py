@@ -9,9 +9,7 @@ import gc
 import importlib
 import os
 import pty
-import shutil
 import ssl
-import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -53,9 +51,12 @@ _MODULES = (
 )
 
 
-def preload(environment: dict[str, str]) -> None:
-    """Import everything as a run with this environment would; there are no threads afterwards."""
-    with _as_a_run(environment):
+def preload(environment: dict[str, str], scratch: str) -> None:
+    """Import everything as a run with this environment would; there are no threads afterwards.
+
+    `scratch` is a directory for what is written meanwhile; it can go when this returns.
+    """
+    with _as_a_run(environment, scratch):
         for name in _LIBRARIES:
             importlib.import_module(name)
         _load_plugins()
@@ -70,12 +71,11 @@ def preload(environment: dict[str, str]) -> None:
 
 
 @contextlib.contextmanager
-def _as_a_run(environment: dict[str, str]) -> Iterator[None]:
+def _as_a_run(environment: dict[str, str], scratch: str) -> Iterator[None]:
     """Be what a run is while modules look around: its environment, and a terminal as output."""
     before = dict(os.environ)
     terminal, output = pty.openpty()
     kept = os.dup(1)
-    scratch = tempfile.mkdtemp(prefix="operator-runner-preload-")
     os.environ.update(environment)
     os.environ["ANSIBLE_LOCAL_TEMP"] = scratch
     os.dup2(output, 1)
@@ -87,7 +87,6 @@ def _as_a_run(environment: dict[str, str]) -> Iterator[None]:
             os.close(descriptor)
         os.environ.clear()
         os.environ.update(before)
-        shutil.rmtree(scratch, ignore_errors=True)
 
 
 def _load_plugins() -> None:

@@ -65,8 +65,10 @@ async def start_server(ansible: AnsibleSettings) -> ForkServer:
     """Start a fork server and wait until everything is loaded. Raises RunError with its reason."""
     environment = common_environment(ansible, os.environ)
     orders = {"parent": os.getpid(), "envvars": environment}
+    # Ours, so that it goes even if the server is killed while it loads.
+    scratch = tempfile.TemporaryDirectory(prefix="operator-runner-")
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    with theirs, tempfile.TemporaryFile() as complaints:
+    with theirs, scratch, tempfile.TemporaryFile() as complaints:
         process = await asyncio.create_subprocess_exec(
             *_PROGRAM,
             str(theirs.fileno()),
@@ -79,7 +81,9 @@ async def start_server(ansible: AnsibleSettings) -> ForkServer:
         )
         theirs.close()
         try:
-            await asyncio.to_thread(ours.send, json.dumps(orders).encode())
+            await asyncio.to_thread(
+                ours.send, json.dumps({**orders, "scratch": scratch.name}).encode()
+            )
             answer = await asyncio.to_thread(ours.recv, 64)
         except BaseException:
             ours.close()
