@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 
 from operator_runner.execution.rundir import RunDir
@@ -32,7 +31,7 @@ def run_spec(request: RunRequest, rundir: RunDir, ansible: AnsibleSettings) -> J
         "roles_path": roles_path,
         "verbosity": request.verbosity,
         "envvars": {
-            **common_environment(ansible, os.environ),
+            **common_environment(ansible),
             "TMPDIR": scratch,
             "ANSIBLE_LOCAL_TEMP": os.environ.get("ANSIBLE_LOCAL_TEMP", scratch),
             "K8S_AUTH_KUBECONFIG": str(rundir.kubeconfig),
@@ -41,14 +40,16 @@ def run_spec(request: RunRequest, rundir: RunDir, ansible: AnsibleSettings) -> J
     }
 
 
-def common_environment(ansible: AnsibleSettings, environ: Mapping[str, str]) -> dict[str, str]:
-    """Return what every run has on top of the operator's environment `environ`."""
+def common_environment(ansible: AnsibleSettings) -> dict[str, str]:
+    """Return what every run has on top of the operator's environment."""
     tools = str(Path(sys.executable).parent)
     variables = {
         # ansible-playbook and its kin of this installation, activated or not.
-        "PATH": os.pathsep.join(filter(None, (tools, environ.get("PATH")))),
+        "PATH": os.pathsep.join(filter(None, (tools, os.environ.get("PATH")))),
         # Last in Ansible's search, so that a collection of the user's own wins.
-        "PYTHONPATH": os.pathsep.join(filter(None, (environ.get("PYTHONPATH"), str(_COLLECTIONS)))),
+        "PYTHONPATH": os.pathsep.join(
+            filter(None, (os.environ.get("PYTHONPATH"), str(_COLLECTIONS)))
+        ),
     }
     if _roles_path(ansible):
         variables["ANSIBLE_ROLES_PATH"] = _roles_path(ansible)

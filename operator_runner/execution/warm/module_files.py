@@ -6,7 +6,8 @@ import ast
 import functools
 import os
 import sys
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,34 +27,36 @@ class ModuleFile:
     path: str
     open_files: int
     """Soft limit of open files that it is to have; 0 leaves it as it is."""
+    utils: tuple[str, ...]
+    """Directories of `ansible.module_utils`, in the order of the search."""
+    environment: Mapping[str, str] = field(compare=False)
+    """What the task adds to the environment."""
     profile: str = "legacy"
     """ansible-core's name for the encoding of arguments and result."""
 
 
-def find_module(action: Any, name: str, call: dict[str, Any]) -> ModuleFile | None:
-    """Return the module that the task means, if a fork of this process can run it.
-
-    `call` holds the arguments of ActionBase._execute_module.
-    """
+def find_module(
+    action: Any, name: str, task_vars: dict[str, Any], environment: Mapping[str, str]
+) -> ModuleFile | None:
+    """Return the module that the task means, if a fork of this process can run it."""
     found = action._shared_loader_obj.module_loader.find_plugin_with_context(
         name, "", collection_list=action._task.collections
     )
     path = found.plugin_resolved_path if found.resolved else None
     if not path or not path.endswith(".py"):
         return None
-    task_vars = call.get("task_vars") or {}
     interpreter = _interpreter(action, path, task_vars)
     if interpreter is None or not _is_this_interpreter(interpreter):
         return None
     limit = constants.config.get_config_value("PYTHON_MODULE_RLIMIT_NOFILE", variables=task_vars)
-    folders = module_utils()
+    folders = _module_utils()
     if not isinstance(limit, int) or folders is None:
         return None
-    module = ModuleFile(_dotted_name(path), path, limit)
-    return module if _finds_its_utils(module, tuple(folders)) else None
+    module = ModuleFile(_dotted_name(path), path, limit, folders, environment)
+    return module if _finds_its_utils(module) else None
 
 
-def module_utils() -> list[str] | None:
+def _module_utils() -> tuple[str, ...] | None:
     """Return the directories of `ansible.module_utils`; None if one hides what is loaded."""
     ours = os.path.dirname(str(core.__file__))  # noqa: PTH120
     others = [
@@ -65,7 +68,7 @@ def module_utils() -> list[str] | None:
         names = {entry.removesuffix(".py") for entry in os.listdir(folder)}  # noqa: PTH208
         if any(f"{core.__name__}.{name}" in sys.modules for name in names):
             return None
-    return [*others, ours]
+    return (*others, ours)
 
 
 def _interpreter(action: Any, path: str, task_vars: dict[str, Any]) -> str | None:
@@ -109,7 +112,7 @@ def _is_this_interpreter(path: str) -> bool:
 
 
 @functools.cache
-def _finds_its_utils(module: ModuleFile, folders: tuple[str, ...]) -> bool:
+def _finds_its_utils(module: ModuleFile) -> bool:
     """Whether all support code is there that the module imports.
 
     Where some is missing, or the module is no Python, ansible-core says so before it runs it.
@@ -122,7 +125,7 @@ def _finds_its_utils(module: ModuleFile, folders: tuple[str, ...]) -> bool:
         return False
     finder = module_common.ModuleDepFinder(module.name, tree)
     needed = set(finder.submodules) - set(finder.optional_imports)
-    return all(_is_there(parts, folders) for parts in needed)
+    return all(_is_there(parts, module.utils) for parts in needed)
 
 
 def _is_there(parts: tuple[str, ...], folders: tuple[str, ...]) -> bool:

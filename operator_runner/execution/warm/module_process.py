@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import gc
 import importlib.machinery
 import os
@@ -23,9 +22,9 @@ from ansible.utils.collection_loader import AnsibleCollectionConfig
 
 from operator_runner.execution.warm.module_calls import ModuleCall
 from operator_runner.execution.warm.processes import (
+    begin_process,
     end_process,
     exit_status,
-    open_streams,
     use_environment,
 )
 
@@ -46,20 +45,14 @@ def become_module(call: ModuleCall, out: int, err: int) -> NoReturn:
 
 
 def _start_afresh(out: int, err: int) -> None:
-    """Have what a program starts with: streams, signal handlers, no exit functions of others."""
-    atexit._clear()
+    """Begin as a program whose input is at its end, and whose output goes there."""
     gc.freeze()
-    for number in (signal.SIGTERM, signal.SIGCHLD):
-        signal.signal(number, signal.SIG_DFL)
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    # As ansible-runner has it for all that it starts.
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     nothing, other_end = os.pipe()
     os.close(other_end)
     for stream, descriptor in enumerate((nothing, out, err)):
         os.dup2(descriptor, stream)
     os.closerange(3, os.sysconf("SC_OPEN_MAX"))
-    open_streams()
+    begin_process()
 
 
 def _settle(call: ModuleCall) -> None:

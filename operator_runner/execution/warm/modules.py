@@ -29,7 +29,7 @@ from ansible.plugins.shell.sh import ShellModule
 from ansible.utils.collection_loader import AnsibleCollectionConfig
 
 from operator_runner.execution.warm.module_calls import ModuleCall, call_module
-from operator_runner.execution.warm.module_files import ModuleFile, find_module, module_utils
+from operator_runner.execution.warm.module_files import ModuleFile, find_module
 
 _READ_AT_START = ("GCONV_", "GLIBC_", "LANG", "LC_", "LD_", "MALLOC_", "OPENSSL_", "PYTHON")
 """Names of variables that an interpreter, or a library in it, reads when it starts."""
@@ -79,9 +79,11 @@ def _warm_module(action: Any, call: dict[str, Any]) -> ModuleFile | None:
     """Return the module if it can be run in a fork with the same result, else None."""
     if not _is_here(action) or call.get("wrap_async") or action._task.async_val:
         return None
-    if any(name.startswith(_READ_AT_START) for name in _environment(action)):
+    environment = _environment(action)
+    if any(name.startswith(_READ_AT_START) for name in environment):
         return None
-    return find_module(action, call.get("module_name") or action._task.action, call)
+    name = call.get("module_name") or action._task.action
+    return find_module(action, name, call.get("task_vars") or {}, environment)
 
 
 def _environment(action: Any) -> dict[str, str]:
@@ -127,11 +129,11 @@ def _configure_module(
         path=module.path,
         params=json.dumps({"ANSIBLE_MODULE_ARGS": module_args}, cls=encoder),
         profile=module.profile,
-        utils=module_utils() or [],
+        utils=list(module.utils),
         # Without the `collections` that setting them puts behind each.
         playbook_paths=[os.path.dirname(path) for path in AnsibleCollectionConfig.playbook_paths],  # noqa: PTH120
         open_files=module.open_files,
-        environment={**os.environ, **_environment(action)},
+        environment={**os.environ, **module.environment},
         cwd=os.getcwd(),  # noqa: PTH109
         umask=_umask(),
     )

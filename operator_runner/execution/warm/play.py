@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import atexit
 import gc
 import json
 import os
 import random
 import shutil
-import signal
 import socket
 import sys
 import traceback
@@ -22,9 +20,9 @@ from ansible.utils.display import Display
 from operator_runner.execution.processes import die_with_parent
 from operator_runner.execution.warm import modules, tasks
 from operator_runner.execution.warm.processes import (
+    begin_process,
     end_process,
     exit_status,
-    open_streams,
     use_environment,
 )
 
@@ -43,7 +41,6 @@ _SETTINGS_PER_RUN = tuple(
 _COMMAND_LINE = PlaybookCLI(["ansible-playbook"])
 _COMMAND_LINE.init_parser()
 """Knows the options; to list them for the parser takes longer than to parse."""
-_INHERITED_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
 
 
 def become_play(orders: BinaryIO, preloaded: dict[str, str], requests: socket.socket) -> NoReturn:
@@ -72,13 +69,8 @@ def become_play(orders: BinaryIO, preloaded: dict[str, str], requests: socket.so
 
 
 def _be_a_new_process() -> None:
-    atexit._clear()
+    begin_process()
     die_with_parent(os.getppid())
-    for number in _INHERITED_SIGNALS:
-        signal.signal(number, signal.SIG_DFL)
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    open_streams()
     random.seed()
     gc.set_threshold(20_000, 20, 20)
 

@@ -157,12 +157,8 @@ def _use_huge_pages() -> None:
     libc = ctypes.CDLL(None)
     libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
     for line in Path("/proc/self/maps").read_text().splitlines():
-        addresses, access, *_, name = [
-            *line.split(maxsplit=5)[:2],
-            *line.split(maxsplit=5)[5:],
-            "",
-        ][:3]
-        if not access.startswith("rw") or name not in {"", "[heap]"}:
+        addresses, access, _offset, _device, _inode, *name = line.split(maxsplit=5)
+        if not access.startswith("rw") or name not in ([], ["[heap]"]):
             continue
         start, end = (int(part, 16) for part in addresses.split("-"))
         start, end = -(-start // _HUGE_PAGE) * _HUGE_PAGE, end // _HUGE_PAGE * _HUGE_PAGE

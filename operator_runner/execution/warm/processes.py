@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import io
 import os
+import signal
 import sys
 import tempfile
 import threading
@@ -29,6 +30,19 @@ def _choice(stream: Any) -> _Choice:
 
 # Looked at before any library is loaded: ansible-core changes them.
 _CHOSEN = tuple(map(_choice, (sys.__stdin__, sys.__stdout__, sys.__stderr__)))
+
+
+def begin_process() -> None:
+    """Have what a program starts with: streams, signal handlers, no exit functions of others.
+
+    SIGHUP is ignored, as ansible-runner has it for all that it starts.
+    """
+    atexit._clear()
+    for number in (signal.SIGTERM, signal.SIGCHLD):
+        signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    open_streams()
 
 
 def open_streams() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import socket
@@ -63,8 +64,7 @@ class ForkServer:
 
 async def start_server(ansible: AnsibleSettings) -> ForkServer:
     """Start a fork server and wait until everything is loaded. Raises RunError with its reason."""
-    environment = common_environment(ansible, os.environ)
-    orders = {"parent": os.getpid(), "envvars": environment}
+    environment = common_environment(ansible)
     # Ours, so that it goes even if the server is killed while it loads.
     scratch = tempfile.TemporaryDirectory(prefix="operator-runner-")
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -80,18 +80,14 @@ async def start_server(ansible: AnsibleSettings) -> ForkServer:
             start_new_session=True,
         )
         theirs.close()
-        try:
-            await asyncio.to_thread(
-                ours.send, json.dumps({**orders, "scratch": scratch.name}).encode()
-            )
-            answer = await asyncio.to_thread(ours.recv, 64)
-        except BaseException:
-            ours.close()
-            raise
-        if not answer:
-            ours.close()
-            await process.wait()
-            raise RunError(f"the fork server could not load Ansible: {_last_line(complaints)}")
+        orders = {"parent": os.getpid(), "envvars": environment, "scratch": scratch.name}
+        with contextlib.ExitStack() as undo:
+            undo.callback(ours.close)
+            await asyncio.to_thread(ours.send, json.dumps(orders).encode())
+            if not await asyncio.to_thread(ours.recv, 64):
+                await process.wait()
+                raise RunError(f"the fork server could not load Ansible: {_last_line(complaints)}")
+            undo.pop_all()
     return ForkServer(process, ours)
 
 
