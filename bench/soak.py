@@ -178,8 +178,10 @@ class Soak:
 
     def _tell(self, when: str, taken: Taken | None = None) -> None:
         done = ", ".join(f"{count} {name}" for name, count in self.done.items())
-        memory = mebibytes(accounting.memory(self.site.family()))
-        text = f"{when}: {self.site.ended()} runs ended well, {memory}; {done or 'nothing yet'}"
+        family = self.site.family()
+        operator, total = (mebibytes(accounting.memory(part)) for part in (family[:1], family))
+        ended = f"{self.site.ended()} runs ended well"
+        text = f"{when}: {ended}, {total}, the operator {operator}; {done or 'nothing yet'}"
         self.console.print(text if taken is None else f"{text}; {taken}", markup=False)
         for line in self._mistakes()[self._told :]:
             self.console.print(line, markup=False)

@@ -7,6 +7,8 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from operator_runner.execution.warm.plugins import DISPLAY
+
 
 class Freshness:
     """The state of files and directories when they were read."""
@@ -39,6 +41,7 @@ def preloaded_paths() -> Iterator[Path]:
         path = getattr(module, "__file__", None)
         if path:
             yield Path(path)
+    yield Path(DISPLAY)
     yield from map(Path, filter(None, sys.path))
     yield from _places_of_settings()
     yield from _places_of_plugins()

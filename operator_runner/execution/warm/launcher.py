@@ -8,6 +8,7 @@ import json
 import os
 import signal
 import socket
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -77,8 +78,9 @@ class WarmLauncher:
     @asynccontextmanager
     async def start(self, request: RunRequest, rundir: RunDir) -> AsyncIterator[WarmRun]:
         """Start a run; leaving the block ends whatever of it is still there."""
-        spec = json.dumps(run_spec(request, rundir, self._ansible)).encode()
-        forking = asyncio.create_task(self._fork(spec))
+        spec = run_spec(request, rundir, self._ansible)
+        asked = json.dumps({**spec, "asked": time.monotonic()}).encode()
+        forking = asyncio.create_task(self._fork(asked))
         try:
             fork = await asyncio.shield(forking)
         except asyncio.CancelledError:

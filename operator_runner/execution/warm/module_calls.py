@@ -57,18 +57,27 @@ def call_module(requests: socket.socket, call: ModuleCall) -> tuple[int, bytes, 
         for descriptor in theirs:
             os.close(descriptor)
     stdout, stderr, status = _read_all(out[0], err[0], ended[0])
-    if len(status) != _STATUS.size:
+    if len(status) < _STATUS.size:
         return _KILLED, stdout, stderr
-    return _as_a_shell_tells_it(_STATUS.unpack(status)[0], stdout, stderr)
+    return _as_a_shell_tells_it(_STATUS.unpack_from(status)[0], stdout, stderr)
 
 
 class ModuleForks:
-    """The supervisor's side: forks modules as asked, and tells how they ended."""
+    """The supervisor's side: has processes run the modules asked for, and tells how they ended.
+
+    One process waits for the next module while none runs, with the start of a program behind it.
+    """
 
     def __init__(self) -> None:
         """Open the socket; `requests` is the end for the play."""
         self._socket, self.requests = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._spare: _Waiting | None = None
         self._running: dict[int, tuple[int, int]] = {}  # pidfd -> pid, where to tell its end
+
+    def prepare(self) -> None:
+        """Fork the next module's process beforehand."""
+        if self._spare is None:
+            self._spare = _fork()
 
     def watched(self) -> list[int]:
         """Return the descriptors to wait for."""
@@ -82,20 +91,29 @@ class ModuleForks:
             elif descriptor == self._socket.fileno():
                 self._take()
 
+    def close(self) -> None:
+        """There will be no further module."""
+        spare, self._spare = self._spare, None
+        if spare is not None:
+            spare.orders.close()
+            os.waitpid(spare.pid, 0)
+
     def _take(self) -> None:
         _, rights, _, _ = self._socket.recvmsg(16, socket.CMSG_SPACE(4 * 4))
         if not rights:
             return
-        message, out, err, ended = array.array("i", rights[0][2])
-        pid = os.fork()
-        if not pid:
-            # ansible-core reads its settings when it is imported, so not before it is loaded.
-            from operator_runner.execution.warm.module_process import become_module
-
-            become_module(_read_call(message), out, err)
+        given = array.array("i", rights[0][2])
+        message, out, err, ended = given
+        pid = self._start(given)
         for descriptor in (message, out, err):
             os.close(descriptor)
         self._running[os.pidfd_open(pid)] = pid, ended
+
+    def _start(self, given: array.array[int]) -> int:
+        process, self._spare = self._spare or _fork(), None
+        while not process.run(given):
+            process = _fork()
+        return process.pid
 
     def _finish(self, process: int) -> None:
         pid, ended = self._running.pop(process)
@@ -104,12 +122,70 @@ class ModuleForks:
             os.write(ended, _STATUS.pack(status))
         os.close(ended)
         os.close(process)
+        if not self._running:
+            self.prepare()
 
 
-def _read_call(message: int) -> ModuleCall:
-    with open(message, "rb") as file:
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """A process that waits for its module."""
+
+    pid: int
+    orders: socket.socket
+
+    def run(self, descriptors: array.array[int]) -> bool:
+        """Have it run a module; False if it has been killed meanwhile."""
+        with self.orders:
+            try:
+                rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, descriptors)]
+                self.orders.sendmsg([b"module"], rights)
+            except OSError:
+                os.waitpid(self.pid, 0)
+                return False
+        return True
+
+
+def _fork() -> _Waiting:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    pid = os.fork()
+    if not pid:
+        # ansible-core reads its settings when it is imported, so not before it is loaded.
+        from operator_runner.execution.warm.module_process import become_module
+
+        become_module(theirs)
+    theirs.close()
+    return _Waiting(pid, ours)
+
+
+@dataclass(frozen=True, slots=True)
+class GivenModule:
+    """A module call as it reaches its process, with the descriptors that its ends go to."""
+
+    call: ModuleCall
+    out: int
+    err: int
+    ended: int
+
+    def tell_end(self, status: int) -> None:
+        """Say with which status it exits, and nothing more; the exit itself takes a while."""
+        for stream in (1, 2):
+            with contextlib.suppress(OSError):
+                os.close(stream)  # unless the module did
+        with contextlib.suppress(BrokenPipeError):
+            # As waitpid has it.
+            os.write(self.ended, _STATUS.pack(status << 8))
+
+
+def receive_module(orders: socket.socket) -> GivenModule | None:
+    """Return the module that the process is to run; None if there will be none."""
+    _, rights, _, _ = orders.recvmsg(16, socket.CMSG_SPACE(4 * 4))
+    if not rights:
+        return None
+    message, out, err, ended = array.array("i", rights[0][2])
+    os.set_inheritable(ended, False)
+    with os.fdopen(message, "rb") as file:
         file.seek(0)
-        return ModuleCall(**json.load(file))
+        return GivenModule(ModuleCall(**json.load(file)), out, err, ended)
 
 
 def _as_a_shell_tells_it(status: int, stdout: bytes, stderr: bytes) -> tuple[int, bytes, bytes]:
@@ -120,17 +196,17 @@ def _as_a_shell_tells_it(status: int, stdout: bytes, stderr: bytes) -> tuple[int
     return 128 + number, stdout, stderr + f"{signal.strsignal(number)}{dumped}\n".encode()
 
 
-def _read_all(*readers: int) -> list[bytes]:
-    found: dict[int, list[bytes]] = {reader: [] for reader in readers}
+def _read_all(out: int, err: int, ended: int) -> list[bytes]:
+    """Read output to its end, and how the module ended, which may be told twice."""
+    found: dict[int, list[bytes]] = {out: [], err: [], ended: []}
     with selectors.DefaultSelector() as selector:
-        for reader in readers:
+        for reader in found:
             selector.register(reader, selectors.EVENT_READ)
         while selector.get_map():
             for key, _ in selector.select():
                 data = os.read(key.fd, _CHUNK)
-                if data:
-                    found[key.fd].append(data)
-                else:
+                found[key.fd].append(data)
+                if not data or key.fd == ended:
                     selector.unregister(key.fd)
                     os.close(key.fd)
     return [b"".join(parts) for parts in found.values()]

@@ -7,6 +7,7 @@ import importlib.machinery
 import os
 import resource
 import signal
+import socket
 import sys
 import traceback
 from pathlib import Path
@@ -20,43 +21,55 @@ from ansible.module_utils._internal import _traceback
 from ansible.module_utils._internal._ansiballz import _loader
 from ansible.utils.collection_loader import AnsibleCollectionConfig
 
-from operator_runner.execution.warm.module_calls import ModuleCall
+from operator_runner.execution.warm.module_calls import GivenModule, ModuleCall, receive_module
 from operator_runner.execution.warm.processes import (
     begin_process,
-    end_process,
     exit_status,
+    finish_process,
     use_environment,
 )
 
 
-def become_module(call: ModuleCall, out: int, err: int) -> NoReturn:
-    """Run the module with these descriptors as standard output and error, and exit."""
-    status = 1
+def become_module(orders: socket.socket) -> NoReturn:
+    """Run the module that `orders` brings, and exit; without one if it closes before."""
+    _start_afresh(orders)
+    with orders:
+        given = receive_module(orders)
+    if given is None:
+        os._exit(0)
+    status, process = 1, os.getpid()
     try:
-        _start_afresh(out, err)
-        _settle(call)
-        status = _run(call)
+        _settle(given)
+        status = _run(given.call)
     except KeyboardInterrupt:
         traceback.print_exc()
         status = 128 + signal.SIGINT
     except BaseException:  # noqa: BLE001 (the last line of a process)
         traceback.print_exc()
-    end_process(status)
+    status = finish_process(status)
+    if os.getpid() == process:  # what the module forked may come here as well
+        given.tell_end(status)
+    os._exit(status)
 
 
-def _start_afresh(out: int, err: int) -> None:
-    """Begin as a program whose input is at its end, and whose output goes there."""
+def _start_afresh(orders: socket.socket) -> None:
+    """Begin as a program, with `orders` as its only descriptor beside the standard ones."""
     gc.freeze()
-    nothing, other_end = os.pipe()
-    os.close(other_end)
-    for stream, descriptor in enumerate((nothing, out, err)):
+    # No output for now; and once it has one, its input is at its end.
+    nothing, nowhere = os.pipe()
+    for stream, descriptor in enumerate((nothing, nowhere, nowhere)):
         os.dup2(descriptor, stream)
-    os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+    os.closerange(3, orders.fileno())
+    os.closerange(orders.fileno() + 1, os.sysconf("SC_OPEN_MAX"))
     begin_process()
 
 
-def _settle(call: ModuleCall) -> None:
+def _settle(given: GivenModule) -> None:
     """Find itself where the task has it run."""
+    for stream, descriptor in ((1, given.out), (2, given.err)):
+        os.dup2(descriptor, stream)
+        os.close(descriptor)
+    call = given.call
     os.chdir(call.cwd)
     os.umask(call.umask)
     use_environment({**call.environment, "PWD": call.cwd})

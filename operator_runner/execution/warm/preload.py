@@ -16,6 +16,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from operator_runner.execution.warm.plugins import load_plugins
+
 _HUGE_PAGE = 2 * 1024 * 1024
 _MADV_COLLAPSE = 25
 _LIBRARIES = (
@@ -31,15 +33,6 @@ _LIBRARIES = (
     "ansible.module_utils.urls",
     "ansible.plugins.strategy.linear",
     "operator_runner.execution.warm.supervisor",
-)
-_ACTIONS = (
-    *("assert", "command", "copy", "debug", "fail", "file", "include_tasks", "include_vars"),
-    *("normal", "set_fact", "shell", "stat", "template", "uri"),
-    *("kubernetes.core.k8s", "kubernetes.core.k8s_info"),
-)
-_PLUGINS = (
-    *("become", "cache", "callback", "connection", "filter", "inventory", "lookup", "shell"),
-    *("strategy", "test", "vars"),
 )
 _MODULES = (
     *(f"ansible.modules.{name}" for name in ("command", "copy", "file", "stat", "uri")),
@@ -59,7 +52,8 @@ def preload(environment: dict[str, str], scratch: str) -> None:
     with _as_a_run(environment, scratch):
         for name in _LIBRARIES:
             importlib.import_module(name)
-        _load_plugins()
+        load_plugins()
+        _share_texts()
         for name in _MODULES:
             _import_if_installed(name)
         _start_openssl()
@@ -89,38 +83,6 @@ def _as_a_run(environment: dict[str, str], scratch: str) -> Iterator[None]:
         os.environ.update(before)
 
 
-def _load_plugins() -> None:
-    from ansible.plugins import loader
-
-    loader.init_plugin_loader()
-    for kind in _PLUGINS:
-        _load_all(getattr(loader, f"{kind}_loader"))
-    for name in _ACTIONS:
-        loader.action_loader.get(name, class_only=True)
-
-
-def _load_all(loader: Any) -> None:
-    """Load ansible-core's own plugins; others may do things when loaded that are a run's."""
-    import ansible
-    from ansible.plugins.loader import PluginLoadContext, PluginLoader, PluginPathContext
-
-    own = Path(ansible.__file__).parent
-    for path in PluginLoader.all(loader, path_only=True):
-        if not Path(path).is_relative_to(own):
-            continue
-        name = Path(path).stem
-        context = PluginLoadContext(loader.type, loader.package)
-        context.resolve_legacy(name, {name: PluginPathContext(path, True)})
-        module = loader._load_module_source(
-            python_module_name=context._python_module_name, path=path
-        )
-        loader._module_cache[path] = module
-        loader._load_config_defs(name, module, path)
-    # A play is to look for directories itself; that of variables also takes these as a sign
-    # that it has looked for all of its plugins.
-    loader._paths = None
-
-
 def _import_if_installed(name: str) -> None:
     try:
         importlib.import_module(name)
@@ -142,6 +104,17 @@ def _read_kubeconfigs_fast() -> None:
         load = functools.partial(yaml.load, Loader=yaml.CSafeLoader)
         reader: Any = kube_config
         reader.yaml = SimpleNamespace(**{**vars(yaml), "safe_load": load})
+
+
+def _share_texts() -> None:
+    """Let copies of what is read from YAML share its texts, as copies of plain texts do.
+
+    ansible-core copies the data of each file before it uses it.
+    """
+    from ansible.module_utils._internal import _datatag
+
+    text: Any = _datatag._AnsibleTaggedStr
+    text.__deepcopy__ = lambda self, _copied: self
 
 
 def _start_openssl() -> None:

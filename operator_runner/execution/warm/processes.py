@@ -92,7 +92,15 @@ def exit_status(code: object) -> int:
 
 
 def end_process(status: int) -> NoReturn:
-    """Exit as an interpreter does: output flushed, threads joined, exit functions run."""
+    """Exit as an interpreter does."""
+    os._exit(finish_process(status))
+
+
+def finish_process(status: int) -> int:
+    """Do what an interpreter does before it exits; return the status to exit with.
+
+    Output is flushed, threads are joined, exit functions run.
+    """
     try:
         _flush()
         threading._shutdown()  # type: ignore[attr-defined]
@@ -101,7 +109,7 @@ def end_process(status: int) -> NoReturn:
     except BaseException:  # noqa: BLE001 (nobody is left to tell)
         traceback.print_exc()
         status = status or 120
-    os._exit(status)
+    return status
 
 
 def _flush() -> None:

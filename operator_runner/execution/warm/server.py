@@ -38,7 +38,7 @@ def main() -> None:
     environment = run_environment(orders["envvars"], orders["scratch"])
     preload(environment, orders["scratch"])
     open_streams()
-    server = Server(control, environment, Freshness(preloaded_paths()))
+    server = Server(control, environment, Freshness(preloaded_paths()), orders["started"])
     control.send(b"ready")
     server.serve()
 
@@ -47,12 +47,17 @@ class Server:
     """The runs that are under way, and the socket that orders them."""
 
     def __init__(
-        self, control: socket.socket, environment: dict[str, str], freshness: Freshness
+        self,
+        control: socket.socket,
+        environment: dict[str, str],
+        freshness: Freshness,
+        started: float,
     ) -> None:
-        """`environment` is the one that everything was loaded with."""
+        """`environment` is the one that everything was loaded with, from `started` on."""
         self._control = control
         self._environment = environment
         self._freshness = freshness
+        self._started = started
         self._runs: set[int] = set()
         self._spare: socket.socket | None = None
         self._strays: set[int] = set()
@@ -83,7 +88,10 @@ class Server:
         if operator is None:
             return False
         with operator:
-            changed = self._freshness.changed()
+            # What was asked for before we began to load finds nothing older than itself, so
+            # that files which change all the time do not put it off for ever.
+            is_fresh = json.loads(message)["asked"] <= self._started
+            changed = None if is_fresh else self._freshness.changed()
             if changed is not None:
                 operator.sendall(json.dumps({"stale": changed}).encode() + b"\n")
             else:

@@ -9,15 +9,18 @@ import os
 import socket
 import sys
 import tempfile
+import time
 from dataclasses import dataclass
 from typing import IO
 
 from operator_runner.errors import RunError
 from operator_runner.execution.spec import common_environment
 from operator_runner.execution.warm.messages import send
+from operator_runner.model import Json
 from operator_runner.settings import AnsibleSettings
 
-_PROGRAM = (sys.executable, "-m", "operator_runner.execution.warm.server")
+# -P: modules are not looked for in the working directory, as ansible-playbook does not either.
+_PROGRAM = (sys.executable, "-P", "-m", "operator_runner.execution.warm.server")
 
 
 @dataclass(slots=True)
@@ -65,6 +68,11 @@ class ForkServer:
 async def start_server(ansible: AnsibleSettings) -> ForkServer:
     """Start a fork server and wait until everything is loaded. Raises RunError with its reason."""
     environment = common_environment(ansible)
+    orders: Json = {
+        "parent": os.getpid(),
+        "envvars": environment,
+        "started": time.monotonic(),
+    }
     # Ours, so that it goes even if the server is killed while it loads.
     scratch = tempfile.TemporaryDirectory(prefix="operator-runner-")
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -80,7 +88,7 @@ async def start_server(ansible: AnsibleSettings) -> ForkServer:
             start_new_session=True,
         )
         theirs.close()
-        orders = {"parent": os.getpid(), "envvars": environment, "scratch": scratch.name}
+        orders["scratch"] = scratch.name
         with contextlib.ExitStack() as undo:
             undo.callback(ours.close)
             await asyncio.to_thread(ours.send, json.dumps(orders).encode())

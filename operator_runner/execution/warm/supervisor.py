@@ -97,6 +97,7 @@ class ForkedPlay:
         os.close(reader)
         os.set_blocking(self._terminal, False)
         self._process = os.pidfd_open(self.pid)
+        self._modules.prepare()
 
     def begin(
         self, command: list[str], cwd: str, environment: dict[str, str], operator: socket.socket
@@ -145,6 +146,7 @@ class ForkedPlay:
         # A daemon of the play may hold the terminal for ever; what is there is all there is.
         while self._read():
             pass
+        self._modules.close()
         _, status = os.waitpid(self.pid, 0)
         self._ended = True
         # None for a signal, as pexpect has it.

@@ -6,6 +6,7 @@ import asyncio
 import os
 import secrets
 import signal
+import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -168,14 +169,49 @@ async def test_a_changed_file_leads_to_a_new_server(runs: Runs, tmp_path: Path) 
         os.utime(loaded, ns=(kept.st_atime_ns, kept.st_mtime_ns))
 
 
+async def test_files_that_change_all_the_time_do_not_put_a_run_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that was started for a run does it, whatever has changed meanwhile."""
+    searched = tmp_path / "lib"
+    searched.mkdir()
+    monkeypatch.setenv("PYTHONPATH", str(searched))
+    stop = threading.Event()
+
+    def change() -> None:
+        while not stop.wait(0.01):
+            (searched / secrets.token_hex(4)).touch()
+
+    changing = asyncio.create_task(asyncio.to_thread(change))
+    try:
+        async with open_launcher("warm", SETTINGS) as launcher, asyncio.timeout(60):
+            runs = Runs(tmp_path, launcher)
+            for _ in range(2):
+                assert (await runs("- debug:\n")).successful
+    finally:
+        stop.set()
+        await changing
+
+
 async def test_many_runs_at_once(runs: Runs) -> None:
     """They do not mix: each ends with its own result, and no process is left."""
     tasks = "- command: echo {n}\n  register: said\n- assert: {{that: said.stdout == '{n}'}}\n"
     outcomes = await asyncio.gather(*(runs(tasks.format(n=n), f"r{n}") for n in range(6)))
     assert all(outcome.successful for outcome in outcomes)
     (server,) = runs.servers()
-    # One supervisor and its play wait for the next run.
-    await asyncio.to_thread(eventually, lambda: len(server.children(recursive=True)) <= 2)
+    # A supervisor, its play and its first module wait for the next run.
+    await asyncio.to_thread(eventually, lambda: len(server.children(recursive=True)) <= 3)
+
+
+async def test_the_process_of_the_next_module_may_be_killed(runs: Runs) -> None:
+    """It waits for its module before there is a run; another one takes its place."""
+    (server,) = runs.servers()
+    await asyncio.to_thread(eventually, lambda: len(server.children(recursive=True)) == 3)
+    (supervisor,) = server.children()
+    _play, module = sorted(supervisor.children(), key=lambda process: process.pid)
+    module.kill()
+    outcome = await runs("- command: 'true'\n- stat: {path: /}\n")
+    assert outcome.successful, outcome.failures
 
 
 async def test_without_a_server_plays_run_cold(monkeypatch: pytest.MonkeyPatch) -> None:

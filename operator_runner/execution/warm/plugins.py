@@ -1,0 +1,95 @@
+"""Plugins of ansible-core that are loaded before a run, and what a run is spared by that."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import importlib.machinery
+import os
+from pathlib import Path
+from types import CodeType, SimpleNamespace
+from typing import Any
+
+import ansible_runner
+
+_ACTIONS = (
+    *("assert", "command", "copy", "debug", "fail", "file", "include_tasks", "include_vars"),
+    *("normal", "set_fact", "shell", "stat", "template", "uri"),
+    *("kubernetes.core.k8s", "kubernetes.core.k8s_info"),
+)
+_PLUGINS = (
+    *("become", "cache", "callback", "connection", "filter", "inventory", "lookup", "shell"),
+    *("strategy", "test", "vars"),
+)
+DISPLAY = os.path.realpath(
+    Path(ansible_runner.__file__).parent / "display_callback" / "callback" / "awx_display.py"
+)
+"""ansible-runner's callback plugin: changes how ansible-core displays when it is imported."""
+
+
+def load_plugins() -> None:
+    """Import ansible-core's plugins and what they say of their settings."""
+    from ansible.plugins import loader
+
+    loader.init_plugin_loader()
+    for kind in _PLUGINS:
+        _load_all(getattr(loader, f"{kind}_loader"))
+    for name in _ACTIONS:
+        loader.action_loader.get(name, class_only=True)
+    _compile(loader.callback_loader, DISPLAY)
+
+
+def _load_all(loader: Any) -> None:
+    """Load ansible-core's own plugins; others may do things when loaded that are a run's."""
+    import ansible
+    from ansible.plugins.loader import PluginLoadContext, PluginLoader, PluginPathContext
+
+    own = Path(ansible.__file__).parent
+    for path in PluginLoader.all(loader, path_only=True):
+        if not Path(path).is_relative_to(own):
+            continue
+        name = Path(path).stem
+        context = PluginLoadContext(loader.type, loader.package)
+        context.resolve_legacy(name, {name: PluginPathContext(path, True)})
+        module = loader._load_module_source(
+            python_module_name=context._python_module_name, path=path
+        )
+        loader._module_cache[path] = module
+        _load_settings(loader, name, module, path)
+    # A play is to look for directories itself; that of variables also takes these as a sign
+    # that it has looked for all of its plugins.
+    loader._paths = None
+
+
+def _load_settings(loader: Any, name: str, module: Any, path: str) -> None:
+    """Read the settings that the plugin documents, and note it where there are none.
+
+    ansible-core takes a plugin without settings for one whose documentation it has not read.
+    """
+    from ansible import constants
+    from ansible.plugins.loader import get_plugin_class
+
+    loader._load_config_defs(name, module, path)
+    kind = get_plugin_class(loader.class_name)
+    if not constants.config.has_configuration_definition(kind, name):
+        constants.config.initialize_plugin_configuration_definitions(kind, name, {})
+
+
+def _compile(loader: Any, path: str) -> None:
+    """Do all for a plugin but import it, which is for a play to do."""
+    source = Path(path).read_bytes()
+    code = compile(source, path, "exec", dont_inherit=True)
+    documentation = next(
+        ast.literal_eval(statement.value)
+        for statement in ast.parse(source).body
+        if isinstance(statement, ast.Assign)
+        and ast.unparse(statement.targets[0]) == "DOCUMENTATION"
+    )
+    _load_settings(loader, Path(path).stem, SimpleNamespace(DOCUMENTATION=documentation), path)
+    get_code = importlib.machinery.SourceFileLoader.get_code
+
+    @functools.wraps(get_code)
+    def known_or_read(self: Any, fullname: str) -> CodeType | None:
+        return code if self.path == path else get_code(self, fullname)
+
+    importlib.machinery.SourceFileLoader.get_code = known_or_read  # type: ignore[method-assign]
