@@ -1,13 +1,15 @@
 """watches.yaml, which says what runs for which kind of resource, as immutable values.
 
 Stages, a module each: `expand` the environment in the text, read the YAML `document`, the
-typed `fields` of a map, one `entry`, the whole file (`loader`).
+typed `fields` of a map, one `entry`, the whole file (`loader`). `keys` lists what may stand in
+an entry, for the loader and for the `schema` of editors.
 """
 
 from __future__ import annotations
 
 from operator_runner.watches.loader import Loaded, load
 from operator_runner.watches.relevance import is_relevant
+from operator_runner.watches.schema import schema
 from operator_runner.watches.selector import match_labels
 
-__all__ = ["Loaded", "is_relevant", "load", "match_labels"]
+__all__ = ["Loaded", "is_relevant", "load", "match_labels", "schema"]

@@ -10,33 +10,10 @@ from operator_runner.model import GVK, Finalizer, LabelSelector, Playbook, Watch
 from operator_runner.watches import expressions
 from operator_runner.watches.document import Item
 from operator_runner.watches.fields import Fields, maps
+from operator_runner.watches.keys import ENTRY_KEYS
 from operator_runner.watches.lookup import Lookup, has_tasks
 from operator_runner.watches.report import Place, Report
 from operator_runner.watches.selector import is_qualified_name, read_selector
-
-_GVK_KEYS = ("group", "version", "kind")
-_KEYS = (
-    *_GVK_KEYS,
-    "role",
-    "playbook",
-    "vars",
-    "maxRunnerArtifacts",
-    "reconcilePeriod",
-    "manageStatus",
-    "watchDependentResources",
-    "watchClusterScopedResources",
-    "snakeCaseParameters",
-    "watchAnnotationsChanges",
-    "markUnsafe",
-    "blacklist",
-    "selector",
-    "finalizer",
-    "when",
-    "timeout",
-    "supersede",
-)
-_FINALIZER_KEYS = ("name", "role", "playbook", "vars")
-_DEFAULT_ARTIFACTS = 20
 
 
 class EntryReader:
@@ -50,10 +27,10 @@ class EntryReader:
 
     def read(self, items: Iterable[Item]) -> tuple[Watch, ...]:
         """Return the watches; they are of no use where a problem was reported."""
-        return tuple(self._read(fields) for fields in maps(items, self._report, _KEYS))
+        return tuple(self._read(fields) for fields in maps(items, self._report, ENTRY_KEYS))
 
     def _read(self, fields: Fields) -> Watch:
-        selector = fields.fields("selector", ("matchLabels", "matchExpressions"))
+        selector = fields.fields("selector")
         return Watch(
             gvk=self._gvk(fields),
             content=self._content(fields, self._report.problem) or Playbook(),
@@ -61,20 +38,17 @@ class EntryReader:
             finalizer=self._finalizer(fields),
             selector=LabelSelector() if selector is None else read_selector(selector),
             blacklist=_blacklist(fields),
-            # 0 is the file's way to say nothing; to keep all there is the annotation.
-            max_runner_artifacts=fields.integer("maxRunnerArtifacts") or _DEFAULT_ARTIFACTS,
+            max_runner_artifacts=fields.integer("maxRunnerArtifacts"),
             reconcile_period=_period(fields),
-            manage_status=fields.flag("manageStatus", default=True),
-            watch_dependent_resources=fields.flag("watchDependentResources", default=True),
-            watch_cluster_scoped_resources=fields.flag(
-                "watchClusterScopedResources", default=False
-            ),
-            watch_annotations_changes=fields.flag("watchAnnotationsChanges", default=False),
-            snake_case_parameters=fields.flag("snakeCaseParameters", default=True),
-            mark_unsafe=fields.flag("markUnsafe", default=False),
+            manage_status=fields.flag("manageStatus"),
+            watch_dependent_resources=fields.flag("watchDependentResources"),
+            watch_cluster_scoped_resources=fields.flag("watchClusterScopedResources"),
+            watch_annotations_changes=fields.flag("watchAnnotationsChanges"),
+            snake_case_parameters=fields.flag("snakeCaseParameters"),
+            mark_unsafe=fields.flag("markUnsafe"),
             when=_when(fields),
             timeout=_timeout(fields),
-            supersede=fields.flag("supersede", default=False),
+            supersede=fields.flag("supersede"),
         )
 
     def _gvk(self, fields: Fields) -> GVK:
@@ -94,7 +68,7 @@ class EntryReader:
         return gvk
 
     def _finalizer(self, fields: Fields) -> Finalizer | None:
-        inner = fields.fields("finalizer", _FINALIZER_KEYS)
+        inner = fields.fields("finalizer")
         if inner is None:
             return None
         name = inner.text("name")
@@ -148,7 +122,7 @@ def _go_text(gvk: GVK) -> str:
 
 
 def _blacklist(fields: Fields) -> frozenset[GVK]:
-    entries = list(fields.each("blacklist", _GVK_KEYS))
+    entries = list(fields.each("blacklist"))
     for entry in entries:
         for name in ("version", "kind"):
             if not entry.text(name):

@@ -15,10 +15,11 @@ from typing import Any
 from operator_runner.duration import parse_duration
 from operator_runner.model import Json
 from operator_runner.watches.document import Item
+from operator_runner.watches.keys import Key, Shape
 from operator_runner.watches.report import Place, Report
 
 
-def maps(items: Iterable[Item], report: Report, known: Sequence[str]) -> Iterator[Fields]:
+def maps(items: Iterable[Item], report: Report, known: Sequence[Key]) -> Iterator[Fields]:
     """Yield the keys of each item that is a map, or null for an empty one; others are reported."""
     for item in items:
         if item.value is None or isinstance(item.value, Mapping):
@@ -31,13 +32,14 @@ class Fields:
     """Read access to one map of the file."""
 
     def __init__(
-        self, items: Mapping[str, Item], place: Place, report: Report, known: Sequence[str]
+        self, items: Mapping[str, Item], place: Place, report: Report, known: Sequence[Key]
     ) -> None:
         """Take a map and its place; keys that are not among `known` become warnings."""
         self.place = place
         self.report = report
+        self._known = {key.name: key for key in known}
         self._items: dict[str, Item] = {}
-        names = {name.lower(): name for name in known}
+        names = {name.lower(): name for name in self._known}
         for key, child in items.items():
             name = names.get(key.lower())
             if name is None:
@@ -65,20 +67,21 @@ class Fields:
 
     def text(self, name: str) -> str:
         """Return text, empty if absent."""
-        item = self.item(name)
+        item = self._shaped(name, Shape.TEXT)
         return "" if item is None else self._text(item)
 
     def texts(self, name: str) -> tuple[str, ...]:
         """Return a list of texts."""
-        return tuple(self._text(item) for item in self.items(name))
+        return tuple(self._text(item) for item in self._items_of(name, Shape.TEXTS))
 
     def labels(self, name: str) -> dict[str, str]:
         """Return a map of text to text."""
-        return {key: self._text(child) for key, child in self._map(name).items()}
+        return {key: self._text(child) for key, child in self._map(name, Shape.LABELS).items()}
 
-    def flag(self, name: str, *, default: bool) -> bool:
-        """Return a boolean."""
-        item = self.item(name)
+    def flag(self, name: str) -> bool:
+        """Return a boolean, its default if absent."""
+        default = bool(self._known[name].default)
+        item = self._shaped(name, Shape.FLAG)
         if item is None:
             return default
         if not isinstance(item.value, bool):
@@ -87,21 +90,22 @@ class Fields:
         return item.value
 
     def integer(self, name: str) -> int:
-        """Return a whole number, 0 if absent."""
-        item = self.item(name)
+        """Return a whole number; its default if absent or 0, the file's way to say nothing."""
+        default = int(self._known[name].default or 0)
+        item = self._shaped(name, Shape.NUMBER)
         if item is None:
-            return 0
+            return default
         value = item.value
         if isinstance(value, float) and value.is_integer():
-            return int(value)
+            value = int(value)
         if not isinstance(value, int) or isinstance(value, bool):
             self._refuse(item, "a whole number, without quotes")
-            return 0
-        return value
+            return default
+        return value or default
 
     def duration(self, name: str) -> timedelta | None:
         """Return a Go duration."""
-        item = self.item(name)
+        item = self._shaped(name, Shape.DURATION)
         if item is None:
             return None
         if not isinstance(item.value, str):
@@ -115,16 +119,26 @@ class Fields:
 
     def mapping(self, name: str) -> Json:
         """Return a map with anything in it, as decoded JSON."""
-        return {key: child.plain() for key, child in self._map(name).items()}
+        return {key: child.plain() for key, child in self._map(name, Shape.ANYTHING).items()}
 
-    def fields(self, name: str, known: Sequence[str]) -> Fields | None:
+    def fields(self, name: str) -> Fields | None:
         """Return the map under a key; None if absent, or no map."""
-        item = self.item(name)
+        item = self._shaped(name, Shape.MAP)
+        known = self._known[name].keys
         return None if item is None else next(maps((item,), self.report, known), None)
 
-    def items(self, name: str) -> tuple[Item, ...]:
-        """Return the entries of a list."""
-        item = self.item(name)
+    def each(self, name: str) -> Iterator[Fields]:
+        """Return the maps in a list."""
+        return maps(self._items_of(name, Shape.MAPS), self.report, self._known[name].keys)
+
+    def _shaped(self, name: str, shape: Shape) -> Item | None:
+        """Return the value of a key, which is listed with this shape."""
+        assert self._known[name].shape is shape, name
+        return self.item(name)
+
+    def _items_of(self, name: str, shape: Shape) -> tuple[Item, ...]:
+        """Return the entries of a list; none if it is absent or refused."""
+        item = self._shaped(name, shape)
         if item is None:
             return ()
         if not isinstance(item.value, tuple):
@@ -132,13 +146,9 @@ class Fields:
             return ()
         return item.value
 
-    def each(self, name: str, known: Sequence[str]) -> Iterator[Fields]:
-        """Return the maps in a list."""
-        return maps(self.items(name), self.report, known)
-
-    def _map(self, name: str) -> Mapping[str, Item]:
+    def _map(self, name: str, shape: Shape) -> Mapping[str, Item]:
         """Return the entries of a map; none if it is absent or refused."""
-        item = self.item(name)
+        item = self._shaped(name, shape)
         if item is None:
             return {}
         if not isinstance(item.value, Mapping):

@@ -8,12 +8,13 @@ from collections.abc import Mapping
 from operator_runner.model import LabelSelector, Requirement
 from operator_runner.watches.fields import Fields
 
-_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
+WITH_VALUES = ("In", "NotIn")
+OPERATORS = (*WITH_VALUES, "Exists", "DoesNotExist")
 _PART = r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 _DOMAIN_LABEL = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
-_DOMAIN = re.compile(rf"(?=.{{1,253}}$){_DOMAIN_LABEL}(?:\.{_DOMAIN_LABEL})*")
-_NAME = re.compile(_PART)
-_LABEL_VALUE = re.compile(rf"(?:{_PART})?")
+_DOMAIN = rf"(?=.{{1,253}}/){_DOMAIN_LABEL}(?:\.{_DOMAIN_LABEL})*"
+QUALIFIED_NAME_PATTERN = rf"(?:{_DOMAIN}/)?{_PART}"
+LABEL_VALUE_PATTERN = rf"(?:{_PART})?"
 
 _CURE = "; see the label syntax of Kubernetes"
 
@@ -28,10 +29,7 @@ def match_labels(selector: LabelSelector, labels: Mapping[str, str]) -> bool:
 
 def is_qualified_name(text: str) -> bool:
     """Tell whether text is `name` or `domain/name`, as label keys and finalizers must be."""
-    domain, slash, name = text.rpartition("/")
-    if slash and not _DOMAIN.fullmatch(domain):
-        return False
-    return _NAME.fullmatch(name) is not None
+    return re.fullmatch(QUALIFIED_NAME_PATTERN, text) is not None
 
 
 def read_selector(fields: Fields) -> LabelSelector:
@@ -40,10 +38,7 @@ def read_selector(fields: Fields) -> LabelSelector:
     for key, value in labels.items():
         _check_key(fields, "matchLabels", key)
         _check_value(fields, "matchLabels", value)
-    requirements = (
-        _read_requirement(expression)
-        for expression in fields.each("matchExpressions", ("key", "operator", "values"))
-    )
+    requirements = (_read_requirement(expression) for expression in fields.each("matchExpressions"))
     return LabelSelector(labels, tuple(requirements))
 
 
@@ -68,13 +63,13 @@ def _read_requirement(fields: Fields) -> Requirement:
     _check_key(fields, "key", requirement.key)
     for value in requirement.values:
         _check_value(fields, "values", value)
-    if requirement.operator not in _OPERATORS:
+    if requirement.operator not in OPERATORS:
         fields.problem(
             "operator",
             f'"{requirement.operator}" is not a valid label selector operator;'
-            f" write one of {', '.join(_OPERATORS)}",
+            f" write one of {', '.join(OPERATORS)}",
         )
-    elif requirement.operator in {"In", "NotIn"}:
+    elif requirement.operator in WITH_VALUES:
         if not requirement.values:
             fields.problem("values", "for 'in', 'notin' operators, values set can't be empty")
     elif requirement.values:
@@ -88,5 +83,5 @@ def _check_key(fields: Fields, name: str, key: str) -> None:
 
 
 def _check_value(fields: Fields, name: str, value: str) -> None:
-    if not _LABEL_VALUE.fullmatch(value):
+    if not re.fullmatch(LABEL_VALUE_PATTERN, value):
         fields.problem(name, f'"{value}" is no label value{_CURE}')

@@ -1,0 +1,132 @@
+"""The keys of watches.yaml: the one list, for the loader and for the JSON schema."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+
+class Shape(enum.Enum):
+    """What kind of value a key has. null is as good as absent for all of them."""
+
+    TEXT = enum.auto()
+    FLAG = enum.auto()
+    NUMBER = enum.auto()
+    """A whole number."""
+    DURATION = enum.auto()
+    """Text as Go writes durations."""
+    ANYTHING = enum.auto()
+    """A map with anything in it."""
+    LABELS = enum.auto()
+    """A map of text to text."""
+    TEXTS = enum.auto()
+    """A list of text."""
+    MAP = enum.auto()
+    """A map with keys of its own."""
+    MAPS = enum.auto()
+    """A list of such maps."""
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A key: name as documented, shape of its value, and a line about it for an editor."""
+
+    name: str
+    shape: Shape
+    about: str = ""
+    default: bool | int | None = None
+    """What an absent flag or number means."""
+    keys: tuple[Key, ...] = ()
+    """The keys of a MAP, or of each of the MAPS."""
+
+
+_GROUP = Key("group", Shape.TEXT, "API group; empty is the core group.")
+_VERSION = Key("version", Shape.TEXT, "API version, such as v1alpha1.")
+_KIND = Key("kind", Shape.TEXT, "Kind in CamelCase.")
+_ROLE = Key("role", Shape.TEXT, "Role to run: a name, a path or namespace.collection.role.")
+_PLAYBOOK = Key("playbook", Shape.TEXT, "Playbook to run; it wins over a role.")
+_VARS = Key("vars", Shape.ANYTHING, "Extra vars; they win over the fields of the spec.")
+
+_SELECTOR = (
+    Key("matchLabels", Shape.LABELS, "Labels that a resource must have."),
+    Key(
+        "matchExpressions",
+        Shape.MAPS,
+        "What must be true of the labels of a resource.",
+        keys=(
+            Key("key", Shape.TEXT, "Key of a label."),
+            Key("operator", Shape.TEXT, "How the label is compared with the values."),
+            Key("values", Shape.TEXTS, "Values for In and NotIn."),
+        ),
+    ),
+)
+_FINALIZER = (
+    Key("name", Shape.TEXT, "Name of the finalizer, such as example.com/cleanup."),
+    _ROLE,
+    _PLAYBOOK,
+    Key("vars", Shape.ANYTHING, "Extra vars of the clean-up; they win over those of the watch."),
+)
+
+ENTRY_KEYS = (
+    _GROUP,
+    _VERSION,
+    _KIND,
+    _ROLE,
+    _PLAYBOOK,
+    _VARS,
+    # To keep the artifacts of all runs there is the annotation.
+    Key(
+        "maxRunnerArtifacts",
+        Shape.NUMBER,
+        "Runs of one resource whose artifacts are kept; 0 means the default.",
+        default=20,
+    ),
+    Key("reconcilePeriod", Shape.DURATION, "Also run this often; 0s leaves it to the flag."),
+    Key("manageStatus", Shape.FLAG, "Write conditions into the status.", default=True),
+    Key(
+        "watchDependentResources",
+        Shape.FLAG,
+        "Run again when something that the role made changes.",
+        default=True,
+    ),
+    Key(
+        "watchClusterScopedResources",
+        Shape.FLAG,
+        "Watch what the role made outside namespaces too.",
+        default=False,
+    ),
+    Key(
+        "snakeCaseParameters",
+        Shape.FLAG,
+        "Fields of the spec are extra vars in snake case.",
+        default=True,
+    ),
+    Key(
+        "watchAnnotationsChanges",
+        Shape.FLAG,
+        "Run when an annotation of the resource changes.",
+        default=False,
+    ),
+    Key(
+        "markUnsafe",
+        Shape.FLAG,
+        "Text of the resource is never taken for a template.",
+        default=False,
+    ),
+    Key(
+        "blacklist",
+        Shape.MAPS,
+        "Kinds that are made but not watched.",
+        keys=(_GROUP, _VERSION, _KIND),
+    ),
+    Key("selector", Shape.MAP, "Labels of the resources that are reconciled.", keys=_SELECTOR),
+    Key("finalizer", Shape.MAP, "What runs before a resource goes.", keys=_FINALIZER),
+    Key("when", Shape.TEXT, "JMESPath over the resource: reconcile only where it is true."),
+    Key("timeout", Shape.DURATION, "A run that takes longer is ended and is a failure."),
+    Key(
+        "supersede",
+        Shape.FLAG,
+        "An edit or a deletion ends the run under way and is run at once.",
+        default=False,
+    ),
+)

@@ -1,0 +1,127 @@
+"""The JSON schema of watches.yaml, for editors. Pure.
+
+It says what the loader says, as far as a schema can: what a file refers to, the limits of numbers,
+duplicates and JMESPath are beyond it. In one way it is stricter: keys are those of the
+documentation, letter by letter, so that an editor completes them and marks what is mistyped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from operator_runner.duration import DURATION_PATTERN
+from operator_runner.model import Json
+from operator_runner.watches.keys import ENTRY_KEYS, Key, Shape
+from operator_runner.watches.selector import (
+    LABEL_VALUE_PATTERN,
+    OPERATORS,
+    QUALIFIED_NAME_PATTERN,
+    WITH_VALUES,
+)
+
+# Before the file is YAML the environment is put in, so any value may be a variable for now.
+_VARIABLE = {"type": "string", "pattern": r"\$"}
+_TEXT: Json = {"type": ["string", "number", "boolean", "null"]}
+_FILLED: Json = {"type": ["string", "number", "boolean"], "minLength": 1}
+
+
+def schema() -> Json:
+    """Return the schema, of draft 7, which editors know."""
+    return {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "title": "watches.yaml of operator-runner",
+        "type": ["array", "null"],
+        "items": _entry(),
+    }
+
+
+def _entry() -> Json:
+    entry = _map(ENTRY_KEYS, nullable=False)
+    properties = entry["properties"]
+    for name in ("version", "kind"):
+        properties[name] |= _FILLED
+    # A timeout of zero, or below, would end every run.
+    properties["timeout"]["not"] = {"type": "string", "pattern": r"^-|^[^1-9$]*$"}
+    properties["finalizer"] = properties["finalizer"] | _finalizer(properties["finalizer"])
+    expression = properties["selector"]["properties"]["matchExpressions"]["items"]
+    expression |= _requirement(expression)
+    return entry | {"required": ["version", "kind"], "anyOf": [_has("role"), _has("playbook")]}
+
+
+def _finalizer(read: Json) -> Json:
+    read["properties"]["name"] |= _FILLED | _pattern(QUALIFIED_NAME_PATTERN)
+    some = {"type": ["object", "string"], "minProperties": 1}
+    has_vars = {"required": ["vars"], "properties": {"vars": some}}
+    return {"required": ["name"], "anyOf": [_has("role"), _has("playbook"), has_vars]}
+
+
+def _requirement(read: Json) -> Json:
+    properties = read["properties"]
+    properties["key"] |= _FILLED | _pattern(QUALIFIED_NAME_PATTERN)
+    properties["operator"] = {
+        "description": properties["operator"]["description"],
+        "anyOf": [{"enum": list(OPERATORS)}, _VARIABLE],
+    }
+    compares = {"required": ["operator"], "properties": {"operator": {"enum": list(WITH_VALUES)}}}
+    bare = [operator for operator in OPERATORS if operator not in WITH_VALUES]
+    exists = {"required": ["operator"], "properties": {"operator": {"enum": bare}}}
+    wants = {"type": ["array", "string"], "minItems": 1}
+    return {
+        "type": "object",
+        "required": ["key", "operator"],
+        "allOf": [
+            {"if": compares, "then": {"required": ["values"], "properties": {"values": wants}}},
+            {"if": exists, "then": {"properties": {"values": {"maxItems": 0}}}},
+        ],
+    }
+
+
+def _has(name: str) -> Json:
+    return {"required": [name], "properties": {name: _FILLED}}
+
+
+def _map(keys: Sequence[Key], *, nullable: bool = True) -> Json:
+    return {
+        "type": ["object", "null"] if nullable else "object",
+        "properties": {key.name: _described(key) for key in keys},
+        "additionalProperties": False,
+    }
+
+
+def _described(key: Key) -> Json:
+    described = {"description": key.about} if key.about else {}
+    if key.default is not None:
+        described["default"] = key.default
+    return described | _value(key)
+
+
+def _value(key: Key) -> Json:
+    match key.shape:
+        case Shape.LABELS:
+            names, values = _pattern(QUALIFIED_NAME_PATTERN), _TEXT | _pattern(LABEL_VALUE_PATTERN)
+            return {
+                "type": ["object", "null"],
+                "propertyNames": names,
+                "additionalProperties": values,
+            }
+        case Shape.TEXTS:
+            return {"type": ["array", "null"], "items": _TEXT | _pattern(LABEL_VALUE_PATTERN)}
+        case Shape.MAP:
+            return _map(key.keys)
+        case Shape.MAPS:
+            return {"type": ["array", "null"], "items": _map(key.keys)}
+        case _:
+            return _SIMPLE[key.shape]
+
+
+def _pattern(expression: str) -> Json:
+    return {"pattern": rf"^(?:{expression})$|\$"}
+
+
+_SIMPLE: dict[Shape, Json] = {
+    Shape.TEXT: _TEXT,
+    Shape.FLAG: {"anyOf": [{"type": ["boolean", "null"]}, _VARIABLE]},
+    Shape.NUMBER: {"anyOf": [{"type": ["integer", "null"]}, _VARIABLE]},
+    Shape.DURATION: {"type": ["string", "null"], **_pattern(DURATION_PATTERN)},
+    Shape.ANYTHING: {"type": ["object", "string", "null"], "pattern": _VARIABLE["pattern"]},
+}
