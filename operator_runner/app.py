@@ -21,6 +21,7 @@ from operator_runner.kube.cluster import KubeCluster
 from operator_runner.kube.discovery import Discovery
 from operator_runner.kube.lease import Elector
 from operator_runner.kube.proxy import Proxy
+from operator_runner.kube.reviews import protection_of
 from operator_runner.kube.session import Connection, connect
 from operator_runner.kube.watching import MetadataEvent, watch_metadata
 from operator_runner.machine import Machine
@@ -115,6 +116,7 @@ class Operator:
             self._discovery,
             rundirs.base,
             inject_owner_ref=settings.inject_owner_ref,
+            anonymous=watches if settings.proxy_allow_anonymous else None,
         )
         self._primary = PrimaryWatcher(watches, is_relevant, self._enqueue, self._met)
         self._dispatcher = Dispatcher(
@@ -163,6 +165,11 @@ class Operator:
                 settings.metrics.host,
                 settings.metrics.port,
                 "--metrics-bind-address",
+                protection_of(
+                    self._api,
+                    secure=settings.metrics_secure,
+                    require_rbac=settings.metrics_require_rbac,
+                ),
             )
             stack.push_async_callback(metrics.stop)
         await self._proxy.start()

@@ -130,5 +130,11 @@ class Settings:
     """How long running plays may go on after SIGTERM."""
     backoff: Backoff = Backoff()
     executor: ExecutorName = "warm"
+    metrics_secure: bool = False
+    """Whether metrics are served over TLS."""
+    metrics_require_rbac: bool = False
+    """Whether the API is asked who may read metrics; only with TLS."""
+    proxy_allow_anonymous: bool = False
+    """Whether programs without a run's token may use the proxy, by plain HTTP."""
     reload: bool = False
     """Whether an edited role or playbook is run at once for every resource of its kind."""

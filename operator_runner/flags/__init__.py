@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from operator_runner.flags.options import RunCommand, run_options
+from operator_runner.flags.options import RunCommand, lookup_options, run_options
 from operator_runner.flags.values import (
     LogSettings,
     log_settings_from,
@@ -18,6 +18,7 @@ __all__ = [
     "LogSettings",
     "RunCommand",
     "log_settings_from",
+    "lookup_options",
     "run_options",
     "settings_from",
     "warnings_from",

@@ -45,6 +45,13 @@ def run_options(command: _Command) -> _Command:
     return command
 
 
+def lookup_options(command: _Command) -> _Command:
+    """Give a command the flags that say where roles and collections are found."""
+    for add in reversed(_LOOKUP):
+        command = add(command)
+    return command
+
+
 def _option(section: str, name: str, text: str, **settings: Any) -> Callable[..., Any]:
     settings.setdefault("show_default", bool(settings["default"]))
     return click.option(name, cls=_Option, section=section, help=text, **settings)
@@ -67,14 +74,7 @@ def _deprecated(name: str, **settings: Any) -> Callable[..., Any]:
 _PROJECT, _RUNS, _LEADER = "Project", "Runs", "Leader election"
 _SERVE, _LOGS = "Servers", "Logs"
 
-_OPTIONS: tuple[Callable[..., Any], ...] = (
-    _option(
-        _PROJECT,
-        "--watches-file",
-        "Which role or playbook serves which kind.",
-        default="./watches.yaml",
-        type=click.Path(path_type=Path),
-    ),
+_LOOKUP: tuple[Callable[..., Any], ...] = (
     _option(
         _PROJECT,
         "--ansible-roles-path",
@@ -87,6 +87,17 @@ _OPTIONS: tuple[Callable[..., Any], ...] = (
         "Where to look for collections; beats ANSIBLE_COLLECTIONS_PATH.",
         default="",
     ),
+)
+
+_OPTIONS: tuple[Callable[..., Any], ...] = (
+    _option(
+        _PROJECT,
+        "--watches-file",
+        "Which role or playbook serves which kind.",
+        default="./watches.yaml",
+        type=click.Path(path_type=Path),
+    ),
+    *_LOOKUP,
     _bool(
         _PROJECT,
         "--reload",
@@ -181,13 +192,12 @@ _OPTIONS: tuple[Callable[..., Any], ...] = (
         metavar="ADDRESS",
         show_default=":8443",
     ),
-    _bool(_SERVE, "--metrics-secure", "Serve metrics over TLS.", default="false", hidden=True),
+    _bool(_SERVE, "--metrics-secure", "Serve metrics over TLS.", default="false"),
     _bool(
         _SERVE,
         "--metrics-require-rbac",
         "Ask the API who may read metrics; needs --metrics-secure.",
         default="false",
-        hidden=True,
     ),
     _option(
         _SERVE,
@@ -204,6 +214,12 @@ _OPTIONS: tuple[Callable[..., Any], ...] = (
         default=8888,
         type=click.IntRange(0, 65535),
         metavar="PORT",
+    ),
+    _bool(
+        _SERVE,
+        "--proxy-allow-anonymous",
+        "Let programs without a run's token use the proxy, by plain HTTP.",
+        default="false",
     ),
     _bool(_SERVE, "--enable-http2", "Accepted and without effect.", default="false", hidden=True),
     _option(

@@ -87,6 +87,9 @@ def settings_from(options: Options, environ: Environ, watches: Sequence[Watch]) 
         # Below zero controller-runtime waits without end; a year is as good.
         graceful_shutdown=grace if grace >= _NONE else _FOREVER,
         executor=options["executor"],
+        metrics_secure=options["metrics_secure"],
+        metrics_require_rbac=options["metrics_require_rbac"],
+        proxy_allow_anonymous=options["proxy_allow_anonymous"],
         reload=options["reload"],
     )
 
@@ -176,15 +179,7 @@ def _exclusions(options: Options) -> list[str]:
         if options[new.replace("-", "_")] is not None and options[old.replace("-", "_")] is not None
     ]
     if options["metrics_require_rbac"] and not options["metrics_secure"]:
-        problems.append(
-            "--metrics-secure flag is required when --metrics-require-rbac is present; add it"
-        )
-    elif options["metrics_secure"]:
-        # Never answer in the clear where encryption was asked for.
-        problems.append(
-            "--metrics-secure is not available in this version; leave it out, and keep others"
-            " from the port with --metrics-bind-address=127.0.0.1:8443 or a NetworkPolicy"
-        )
+        problems.append("--metrics-secure flag is required when --metrics-require-rbac is present")
     return problems
 
 

@@ -43,8 +43,11 @@ class Forwarder:
         self._witness = witness
         self._inject = inject
 
-    async def forward(self, request: web.BaseRequest, grant: Grant) -> web.StreamResponse:
-        """Return the answer, already sent. Raises Refusal if nothing has been sent yet."""
+    async def forward(self, request: web.BaseRequest, grant: Grant | None) -> web.StreamResponse:
+        """Return the answer, already sent. Raises Refusal if nothing has been sent yet.
+
+        Without a grant the request is nobody's: it makes nothing owned.
+        """
         # Anything else (a full URL, an authority) could lead the credentials elsewhere.
         if not request.raw_path.startswith("/"):
             raise Refusal(400, f"{request.raw_path!r} is no path on the API server")
@@ -60,16 +63,16 @@ class Forwarder:
         return await self._send(request, headers, body, exchange)
 
     async def _body(
-        self, request: web.BaseRequest, grant: Grant, info: RequestInfo | None
+        self, request: web.BaseRequest, grant: Grant | None, info: RequestInfo | None
     ) -> bytes | aiohttp.StreamReader | None:
         """Return the body to send: read as a whole where it needs an owner or to be looked at."""
         if not request.body_exists:
             return None
         kind = bodies.media_type(request.headers.get(hdrs.CONTENT_TYPE, ""))
-        gets_owner = self._inject and info is not None and _makes_owned(request.method, kind, info)
-        if gets_owner and (bodies.is_foreign(kind) or hdrs.CONTENT_ENCODING in request.headers):
-            raise Refusal(415, f"send JSON, YAML or protobuf, not compressed, in place of {kind}")
-        if gets_owner and info is not None:
+        if self._inject and grant and info and _makes_owned(request.method, kind, info):
+            if bodies.is_foreign(kind) or hdrs.CONTENT_ENCODING in request.headers:
+                reason = f"send JSON, YAML or protobuf, not compressed, in place of {kind}"
+                raise Refusal(415, reason)
             return bodies.add_owner(kind, await _read(request), partial(claim, grant.owner, info))
         length = request.content_length
         if request.method == "DELETE" or (length is not None and length <= _ONE_PIECE):
@@ -160,12 +163,12 @@ class Forwarder:
 
 def _exchange(
     request: web.BaseRequest,
-    grant: Grant,
+    grant: Grant | None,
     info: RequestInfo | None,
     body: bytes | aiohttp.StreamReader | None,
 ) -> Exchange | None:
     """Return the exchange if its answer is to be looked at: a write, or a GET of one object."""
-    if info is None or info.watch or request.query.get("dryRun"):
+    if grant is None or info is None or info.watch or request.query.get("dryRun"):
         return None
     if request.method == "GET":
         single = info.name and not info.subresource and not request.query.get("watch")

@@ -23,7 +23,10 @@ so these are the same for all runs, and all runs share one cache."""
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """The right of one run to use the proxy, and the connections that it opened with it."""
+    """The right of one run to use the proxy, and the connections that it opened with it.
+
+    `run_id` is empty for a program that names an owner without being its run.
+    """
 
     owner: Owner
     watch: Watch

@@ -1,13 +1,14 @@
 """The proxy between plays and the API server: a loopback HTTPS server, one token for each run.
 
 Every client that a play uses (kubernetes.core, kubectl, helm, the Python client) finds it in
-the run's kubeconfig. See docs/proxy.md.
+the run's kubeconfig. Programs beside the runs are let in by plain HTTP, if at all: see
+`anonymous.py`. See docs/proxy.md.
 """
 
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -15,9 +16,11 @@ import structlog
 from aiohttp import hdrs, web
 
 from operator_runner.errors import ConfigError
+from operator_runner.kube.anonymous import claimed_owner
 from operator_runner.kube.discovery import Discovery
 from operator_runner.kube.forwarding import Forwarder
 from operator_runner.kube.grants import Grant, Grants, kubeconfig
+from operator_runner.kube.listener import Listener
 from operator_runner.kube.ownership import Owner
 from operator_runner.kube.servingcert import server_context
 from operator_runner.kube.session import Connection
@@ -33,6 +36,11 @@ _LONGEST_LINE = 64 * 1024
 _SHUTDOWN = 1.0
 """Seconds for answers under way at the end; by then all runs are over."""
 _LOOPBACK = "127.0.0.1"
+_UNKNOWN = (
+    "no valid token; use the kubeconfig of the run, which a play finds in "
+    "KUBECONFIG and K8S_AUTH_KUBECONFIG and which is valid as long as the run. Other programs "
+    "of the Pod are let in by http:// if the operator has the flag --proxy-allow-anonymous"
+)
 
 
 class Proxy:
@@ -47,17 +55,22 @@ class Proxy:
         folder: Path,
         *,
         inject_owner_ref: bool = True,
+        anonymous: Sequence[Watch] | None = None,
     ) -> None:
         """Nothing is served yet; port 0 takes any free one.
 
         `folder` takes the proxy's certificate, which kubeconfigs name. It is one for each
         operator, and the same after a restart, so that clients' caches stay good.
+        `anonymous` lets everybody in by plain HTTP, to act for resources of these watches;
+        None: nobody.
         """
         self._wanted = address
         self._grants = Grants()
         witness = Witness(observer, discovery)
         self._forwarder = Forwarder(connection, witness, inject=inject_owner_ref)
+        self._anonymous = anonymous
         self._runner: web.ServerRunner | None = None
+        self._listener: Listener | None = None
         self._authority = folder / "ca.crt"
         self._port = 0
 
@@ -80,21 +93,23 @@ class Proxy:
         )
         self._runner = web.ServerRunner(server, shutdown_timeout=_SHUTDOWN)
         await self._runner.setup()
-        site = web.TCPSite(
-            self._runner,
-            self._host,
-            self._wanted.port,
-            ssl_context=server_context(self._authority, list(names)),
-        )
+        self._listener = Listener(server, server_context(self._authority, list(names)))
         try:
-            await site.start()
+            self._port = self._listener.open(self._host, self._wanted.port)
         except OSError as error:
             await self.stop()
             raise ConfigError(_why_not(self._wanted, error)) from error
-        self._port = int(self._runner.addresses[0][1])
+        if self._anonymous is not None:
+            _log.warning(
+                "Anybody in the Pod's network namespace has the operator's rights",
+                flag="--proxy-allow-anonymous",
+                port=self._port,
+            )
 
     async def stop(self) -> None:
         """Close the server and its connections."""
+        if self._listener is not None:
+            await self._listener.close()
         if self._runner is not None:
             await self._runner.cleanup()
         self._authority.unlink(missing_ok=True)
@@ -133,18 +148,17 @@ class Proxy:
             )
             return refusal.response()
 
-    def _admit(self, request: web.BaseRequest) -> Grant:
-        """Return the grant of the request's token, or raise Refusal."""
-        grant = self._grants.find(request.headers.get(hdrs.AUTHORIZATION, ""))
-        if grant is None:
-            raise Refusal(
-                401,
-                "no valid token; use the kubeconfig of the run, which a play finds in "
-                "KUBECONFIG and K8S_AUTH_KUBECONFIG and which is valid as long as the run",
-            )
-        if request.transport is not None:
-            grant.connections.add(request.transport)
-        return grant
+    def _admit(self, request: web.BaseRequest) -> Grant | None:
+        """Return the grant of the request; None: passes without an owner. Raises Refusal."""
+        authorization = request.headers.get(hdrs.AUTHORIZATION, "")
+        grant = self._grants.find(authorization)
+        if grant is not None:
+            if request.transport is not None:
+                grant.connections.add(request.transport)
+            return grant
+        if self._anonymous is None or request.secure:
+            raise Refusal(401, _UNKNOWN)
+        return claimed_owner(authorization, self._anonymous)
 
 
 def _why_not(wanted: Address, error: OSError) -> str:

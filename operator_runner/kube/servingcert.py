@@ -1,7 +1,8 @@
-"""The certificate that the proxy shows to its clients: made at each start, for loopback only.
+"""The certificates that the operator's own servers show: made at each start, signed by themselves.
 
-TLS is what makes kubectl and helm send the run's token at all: client-go ignores the user of
-a kubeconfig whose server is plain HTTP. The private key never outlives `server_context`.
+For the proxy, TLS is what makes kubectl and helm send the run's token at all: client-go ignores
+the user of a kubeconfig whose server is plain HTTP. For metrics it keeps scrapers' tokens off the
+network. The private key never outlives the function that makes it.
 """
 
 from __future__ import annotations
@@ -24,13 +25,22 @@ _EARLY = dt.timedelta(hours=1)
 """Clocks of virtual machines step back now and then."""
 
 
-def server_context(certificate: Path, names: Sequence[str]) -> ssl.SSLContext:
+def unverified_context(name: str, names: Sequence[str]) -> ssl.SSLContext:
+    """Return a TLS context whose certificate nobody gets a copy of, as controller-runtime's."""
+    with tempfile.TemporaryDirectory() as folder:
+        return server_context(Path(folder) / "tls.crt", names, name)
+
+
+def server_context(
+    certificate: Path, names: Sequence[str], name: str = "operator-runner proxy"
+) -> ssl.SSLContext:
     """Return a TLS context for DNS names and IP addresses; write its certificate as PEM.
 
-    The certificate signs itself, so the file is the authority that clients have to trust.
+    `name` is for people who look at the certificate. It signs itself, so the file is the
+    authority that clients have to trust.
     """
     key = ec.generate_private_key(ec.SECP256R1())
-    pem = _self_signed(key, names).public_bytes(serialization.Encoding.PEM)
+    pem = _self_signed(key, name, names).public_bytes(serialization.Encoding.PEM)
     certificate.write_bytes(pem)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     private = key.private_bytes(
@@ -49,9 +59,11 @@ def server_context(certificate: Path, names: Sequence[str]) -> ssl.SSLContext:
     return context
 
 
-def _self_signed(key: ec.EllipticCurvePrivateKey, names: Sequence[str]) -> x509.Certificate:
+def _self_signed(
+    key: ec.EllipticCurvePrivateKey, name: str, names: Sequence[str]
+) -> x509.Certificate:
     now = dt.datetime.now(dt.UTC)
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "operator-runner proxy")])
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     identifier = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
     return (
         x509.CertificateBuilder()

@@ -89,7 +89,8 @@ class Witness:
         seen = not info.subresource and exchange.method != "DELETE"
         if seen and is_owned(grant.owner, metadata):
             self._observer.observed(grant.owner.ref, dependent, metadata, grant.watch)
-        if verb := WRITES.get(exchange.method):
+        # What others write in the owner's name is no run's work: the role shall see to it.
+        if (verb := WRITES.get(exchange.method)) and grant.run_id:
             version = metadata.get("resourceVersion") or ""
             # Subresources such as eviction and token write nothing of the object itself.
             if version or not info.subresource:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import socket
+import ssl
 from collections.abc import Awaitable, Callable, Collection
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from aiohttp import web
 
 from operator_runner.errors import ConfigError
+from operator_runner.observe.authorization import Reviews, require_permission
 from operator_runner.observe.metrics import Metrics
 from operator_runner.observe.probes import Health, Report
 
@@ -30,16 +33,28 @@ class Server:
         await self._runner.cleanup()
 
 
-async def serve_metrics(metrics: Metrics, host: str, port: int, flag: str) -> Server:
+@dataclass(frozen=True, slots=True)
+class Protection:
+    """How /metrics is guarded: not at all, by TLS, or by TLS and the API server's word."""
+
+    context: ssl.SSLContext | None = None
+    reviews: Reviews | None = None
+
+
+async def serve_metrics(
+    metrics: Metrics, host: str, port: int, flag: str, protection: Protection | None = None
+) -> Server:
     """Answer GET /metrics. `flag` names the setting in errors; raises ConfigError as `serve`."""
 
     async def answer(request: web.Request) -> web.Response:
         body, content_type = metrics.render(request.headers.get("Accept", ""))
         return web.Response(body=body, headers={"Content-Type": content_type})
 
-    app = web.Application()
+    protection = protection or Protection()
+    reviews = protection.reviews
+    app = web.Application(middlewares=[] if reviews is None else [require_permission(reviews)])
     app.router.add_get("/metrics", answer)
-    return await serve(app, host, port, flag)
+    return await serve(app, host, port, flag, protection.context)
 
 
 async def serve_probes(health: Health, host: str, port: int, flag: str) -> Server:
@@ -53,15 +68,19 @@ async def serve_probes(health: Health, host: str, port: int, flag: str) -> Serve
     return await serve(app, host, port, flag)
 
 
-async def serve(app: web.Application, host: str, port: int, flag: str) -> Server:
+async def serve(
+    app: web.Application, host: str, port: int, flag: str, context: ssl.SSLContext | None = None
+) -> Server:
     """Listen on `host` (empty: every interface) and `port` (0: any free one).
+
+    With a TLS `context` only HTTPS is spoken.
 
     Raises ConfigError, with `flag` and the cure in it, if the address cannot be had.
     """
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=_SHUTDOWN_SECONDS)
     await runner.setup()
     try:
-        await web.TCPSite(runner, host or None, port).start()
+        await web.TCPSite(runner, host or None, port, ssl_context=context).start()
     except OSError as error:
         await runner.cleanup()
         raise ConfigError(

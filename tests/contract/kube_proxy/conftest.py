@@ -142,12 +142,14 @@ def source(server: str) -> str:
 
 
 @asynccontextmanager
-async def proxied(connection: Connection, observer: Any, **options: Any) -> AsyncIterator[Proxy]:
-    """Run a proxy on a free port; at its end no file of it is left."""
+async def proxied(
+    connection: Connection, observer: Any, *, port: int = 0, **options: Any
+) -> AsyncIterator[Proxy]:
+    """Run a proxy, on a free port by default; at its end no file of it is left."""
     with TemporaryDirectory() as folder:
         proxy = Proxy(
             connection,
-            Address("127.0.0.1", 0),
+            Address("127.0.0.1", port),
             observer,
             Discovery(Api(connection)),
             Path(folder),
