@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import sys
-from typing import Any
+from pathlib import Path
+from typing import Any, NoReturn
 
 import click
 import structlog
@@ -16,18 +18,19 @@ from operator_runner.errors import ConfigError
 from operator_runner.flags import (
     RunCommand,
     log_settings_from,
+    lookup_options,
     run_options,
     settings_from,
     warnings_from,
 )
 from operator_runner.observe import logs
-from operator_runner.watches import load
+from operator_runner.watches import Loaded, load, schema, summarize
 
 _log = structlog.get_logger(__name__)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, prog_name="operator-runner")
+@click.version_option(__version__)
 def main() -> None:
     """Kubernetes operators written as Ansible roles."""
 
@@ -39,15 +42,32 @@ def run(**options: Any) -> None:
     try:
         sys.exit(_run(options))
     except ConfigError as error:
-        for problem in error.problems:
-            click.echo(f"Error: {problem}", err=True)
-        sys.exit(1)
+        _refuse(error)
 
 
 @main.command()
-def version() -> None:
+@click.argument("file", default="./watches.yaml", type=click.Path(path_type=Path))
+@lookup_options
+def validate(file: Path, **options: Any) -> None:
+    """Check a watches file as `run` does and show what it says."""
+    loaded = _load(file, options)
+    _warn(loaded.warnings)
+    click.echo(f"{file}: valid, kinds: {len(loaded.watches)}")
+    for line in summarize(loaded.watches):
+        click.echo(f"  {line}")
+
+
+@main.command("schema")
+def print_schema() -> None:
+    """Print the JSON schema of watches.yaml, for editors."""
+    click.echo(json.dumps(schema(), indent=2))
+
+
+@main.command()
+@click.pass_context
+def version(context: click.Context) -> None:
     """Print the version."""
-    click.echo(f"operator-runner {__version__}")
+    click.echo(f"{context.find_root().info_name} {__version__}")
 
 
 main.add_command(cluster)
@@ -64,13 +84,35 @@ def _run(options: dict[str, Any]) -> int:
         stacktrace_level=log.stacktrace_level,
         time_encoding=log.time_encoding,
     )
-    loaded = load(
-        options["watches_file"],
-        os.environ,
-        roles_path=options["ansible_roles_path"],
-        collections_path=options["ansible_collections_path"],
-    )
+    loaded = _load(options["watches_file"], options)
     settings = settings_from(options, os.environ, loaded.watches)
     for warning in (*loaded.warnings, *warnings_from(options, os.environ, loaded.watches)):
         _log.warning("Configuration", warning=warning)
     return asyncio.run(app.run(settings, loaded.watches))
+
+
+def _load(file: Path, options: dict[str, Any]) -> Loaded:
+    """Read the watches; what is wrong with them is told, and ends the process."""
+    try:
+        return load(
+            file,
+            os.environ,
+            roles_path=options["ansible_roles_path"],
+            collections_path=options["ansible_collections_path"],
+        )
+    except ConfigError as error:
+        _refuse(error, "Failed to load watches.")
+
+
+def _refuse(error: ConfigError, summary: str = "") -> NoReturn:
+    _warn(error.warnings)
+    for problem in error.problems:
+        click.echo(f"Error: {problem}", err=True)
+    if summary:
+        click.echo(summary, err=True)
+    sys.exit(1)
+
+
+def _warn(warnings: tuple[str, ...]) -> None:
+    for warning in warnings:
+        click.echo(f"Warning: {warning}", err=True)

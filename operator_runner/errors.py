@@ -13,18 +13,24 @@ OperatorRunnerError
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 class OperatorRunnerError(Exception):
     """Base of all errors that this package raises on purpose; its text is meant for people."""
 
 
 class ConfigError(OperatorRunnerError):
-    """One or more mistakes in files, flags or environment; `problems` has a line for each."""
+    """One or more mistakes in files, flags or environment; `problems` has a line for each.
 
-    def __init__(self, *problems: str) -> None:
+    `warnings` are lines about what is odd in the same file, and may well be the cause.
+    """
+
+    def __init__(self, *problems: str, warnings: Sequence[str] = ()) -> None:
         """Keep each problem apart, so that all of them can be shown at once."""
         super().__init__("\n".join(problems))
         self.problems = problems
+        self.warnings = tuple(warnings)
 
 
 class ApiError(OperatorRunnerError):

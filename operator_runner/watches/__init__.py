@@ -11,5 +11,6 @@ from operator_runner.watches.loader import Loaded, load
 from operator_runner.watches.relevance import is_relevant
 from operator_runner.watches.schema import schema
 from operator_runner.watches.selector import match_labels
+from operator_runner.watches.summary import summarize
 
-__all__ = ["Loaded", "is_relevant", "load", "match_labels", "schema"]
+__all__ = ["Loaded", "is_relevant", "load", "match_labels", "schema", "summarize"]

@@ -26,7 +26,7 @@ class Loaded:
 def load(
     path: Path, environ: Mapping[str, str], *, roles_path: str = "", collections_path: str = ""
 ) -> Loaded:
-    """Read a watches file; raises ConfigError with every problem in it.
+    """Read a watches file; raises ConfigError with every problem and every warning in it.
 
     Roles and playbooks are sought from the working directory on; `roles_path` and
     `collections_path` (of the flags) replace ANSIBLE_ROLES_PATH and ANSIBLE_COLLECTIONS_PATH.
@@ -48,7 +48,7 @@ def load(
                 Place(1), "watches are a list; begin each with a dash, as in `- version: v1`"
             )
     if report.problems:
-        raise ConfigError(*report.problems)
+        raise ConfigError(*report.problems, warnings=report.warnings)
     return Loaded(watches, tuple(report.warnings))
 
 
@@ -57,7 +57,8 @@ def _read(path: Path) -> str:
         return path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise ConfigError(
-            f"{path}: there is no such file; name the watches file with --watches-file"
+            f"{path}: there is no such file; start in the project's directory, or name the file"
+            " (run takes it as --watches-file)"
         ) from None
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: cannot be read: {error}") from error

@@ -40,10 +40,24 @@ def test_problems_of_all_entries_come_at_once(project: Path) -> None:
     assert paths == ["[0].kind", "[1].version", "[1]", "[2]"]
 
 
+def test_warnings_come_with_the_problems(project: Path) -> None:
+    """A mistyped key is often the cause of what is missing."""
+    path = project / "watches.yaml"
+    path.write_text("- {version: v1, kind: Web, rol: web}\n")
+
+    with pytest.raises(ConfigError) as caught:
+        load(path, {})
+
+    assert len(caught.value.problems) == 1
+    assert caught.value.warnings == (
+        f"{path}:1: [0].rol: unknown key, ignored; did you mean role?",
+    )
+
+
 def test_a_missing_file_names_the_flag(tmp_path: Path) -> None:
     """The error of a wrong path says how to give another."""
     path = tmp_path / "none.yaml"
-    with pytest.raises(ConfigError, match="there is no such file; name the watches file with"):
+    with pytest.raises(ConfigError, match=r"there is no such file; .* --watches-file"):
         load(path, {})
 
 

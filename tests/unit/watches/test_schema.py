@@ -50,12 +50,13 @@ FINALIZERS = (
     {"name": "a" * 64, "role": "web"},
     {"name": "a/b/c", "role": "web"},
 )
-REQUIREMENTS = (
+LISTS: tuple[Any, ...] = (None, [], ["x"], ["x", 1, True], ["a b"], "x", [[]])
+REQUIREMENTS: tuple[Any, ...] = (
     *({"operator": "Exists"}, {"key": "a"}, {"key": "", "operator": "Exists"}, None),
     *(
         {"key": "a/b", "operator": operator, "values": values}
         for operator in ("In", "NotIn", "Exists", "DoesNotExist", "Is", "", None)
-        for values in (None, [], ["x"], ["x", 1, True], ["a b"], "x", [[]])
+        for values in LISTS
     ),
 )
 
@@ -84,7 +85,8 @@ def documents() -> Iterator[list[Any]]:
     yield from ([{**BASE, "finalizer": finalizer}] for finalizer in FINALIZERS)
     for requirement in REQUIREMENTS:
         yield [{**BASE, "selector": {"matchExpressions": [requirement]}}]
-    yield from ([BASE, more] for more in (None, [], "x", {}, {**BASE, "version": "v2", "x": 1}))
+    others: tuple[Any, ...] = (None, [], "x", {}, {**BASE, "version": "v2", "x": 1})
+    yield from ([BASE, other] for other in others)
 
 
 def test_the_schema_is_one(project: Path) -> None:

@@ -1,0 +1,132 @@
+"""The commands that need no cluster."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from operator_runner import __version__
+from operator_runner.cli import main
+from operator_runner.watches import schema
+
+GOOD = """\
+- version: v1
+  group: shop.example.com
+  kind: Web
+  role: web
+  finalizer: {name: shop.example.com/web, vars: {state: absent}}
+- version: v1
+  kind: Backup
+  playbook: site.yml
+  finalizer: {name: shop.example.com/backup, role: web}
+"""
+BAD = """\
+- {version: v1, role: web}
+- {version: v1, kind: Web, rol: web}
+- {version: v1, kind: Shop, role: none, reconcilePeriod: 1d}
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the working directory, with the role `web` and the playbook `site.yml` in it."""
+    (tmp_path / "roles" / "web" / "tasks").mkdir(parents=True)
+    (tmp_path / "roles" / "web" / "tasks" / "main.yml").write_text("[]\n")
+    (tmp_path / "site.yml").write_text("[]\n")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def call(*args: str) -> Result:
+    return CliRunner().invoke(main, args)
+
+
+def test_validate_shows_what_each_kind_resolves_to(project: Path) -> None:
+    """When all is well there is a line for each kind, with paths as they were found."""
+    (project / "watches.yaml").write_text(GOOD)
+    role = project / "roles" / "web"
+
+    result = call("validate")
+
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert result.stdout == (
+        "watches.yaml: valid, kinds: 2\n"
+        f"  shop.example.com/v1, Kind=Web: role {role};"
+        " finalizer shop.example.com/web: the same with state\n"
+        f"  /v1, Kind=Backup: playbook {project}/site.yml;"
+        f" finalizer shop.example.com/backup: role {role}\n"
+    )
+
+
+def test_validate_reports_everything_as_run_does(project: Path) -> None:
+    """Both give the same lines, every problem at once, and the same exit status."""
+    (project / "bad.yaml").write_text(BAD)
+
+    validated = call("validate", "bad.yaml")
+    run = call("run", "--watches-file=bad.yaml")
+
+    assert (validated.exit_code, run.exit_code) == (1, 1)
+    assert validated.stderr == run.stderr
+    starts = [line.split(":")[:4] for line in validated.stderr.splitlines()]
+    assert [":".join(start) for start in starts] == [
+        "Warning: bad.yaml:2: [1].rol",
+        "Error: bad.yaml:1: [0].kind",
+        "Error: bad.yaml:2: [1]",
+        "Error: bad.yaml:3: [2].role",
+        "Error: bad.yaml:3: [2].reconcilePeriod",
+        "Failed to load watches.",
+    ]
+
+
+def test_validate_shows_warnings_of_a_good_file(project: Path) -> None:
+    """What stops nothing is told, and the exit status stays 0."""
+    (project / "watches.yaml").write_text(GOOD + "  maxWorkers: 4\n")
+
+    result = call("validate")
+
+    assert result.exit_code == 0
+    assert "Warning: watches.yaml:10: [1].maxWorkers: unknown key, ignored" in result.stderr
+
+
+def test_validate_seeks_roles_as_run_does(project: Path) -> None:
+    """Its flags for roles and collections are those of run."""
+    role = project / "collections/ansible_collections/a/b/roles/c"
+    (role / "tasks").mkdir(parents=True)
+    (role / "tasks" / "main.yml").write_text("[]\n")
+    (project / "shared" / "db").mkdir(parents=True)
+    (project / "watches.yaml").write_text(
+        "- {version: v1, kind: C, role: a.b.c}\n- {version: v1, kind: D, role: db}\n"
+    )
+
+    result = call(
+        "validate", "--ansible-roles-path=shared", "--ansible-collections-path=collections"
+    )
+
+    assert result.exit_code == 0
+    assert f"Kind=C: role {role}\n" in result.stdout
+    assert f"Kind=D: role {project}/shared/db\n" in result.stdout
+
+
+def test_the_schema_is_printed_as_json() -> None:
+    """An editor can read what the command prints."""
+    assert json.loads(call("schema").stdout) == schema()
+
+
+@pytest.mark.parametrize("program", ["operator-runner", "ansible-operator"])
+def test_both_programs_say_their_own_name(program: str, tmp_path: Path) -> None:
+    """Entry points and arguments of ansible-operator's images work under either name."""
+    path = Path(sys.executable).parent / program
+
+    def told(*args: str) -> str:
+        return subprocess.check_output([path, *args], cwd=tmp_path, text=True)
+
+    assert told("version") == f"{program} {__version__}\n"
+    assert told("--version") == f"{program}, version {__version__}\n"
+    assert told("run", "--watches-file=./watches.yaml", "--help").startswith(
+        f"Usage: {program} run [OPTIONS]"
+    )
