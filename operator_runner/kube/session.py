@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from urllib.parse import urlsplit
 
 import aiohttp
 from aiohttp import hdrs
@@ -26,6 +27,9 @@ _TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=10)
 _KEEPALIVE = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 4, "TCP_USER_TIMEOUT": 30_000}
 """A silent watch on a connection whose peer vanished ends after 30 s (the last is in ms)."""
 
+Answered = Callable[[int | None, str, str], None]
+"""Takes the status (None: no answer), the method and the host of a request."""
+
 _GOODBYE = 1.0
 """Seconds that closing waits for the server's end of TLS connections at most."""
 
@@ -39,8 +43,10 @@ class Connection:
         self.namespace = found.namespace
         self._credentials = found
         self._origin = URL(found.server).origin()
+        self._parts = urlsplit(found.server)
         self._user_agent = user_agent
         self._watchers: list[Callable[[str], None]] = []
+        self._counters: list[Answered] = []
         self._sockets: weakref.WeakSet[socket.socket] = weakref.WeakSet()
         self._connector = aiohttp.TCPConnector(
             limit=0, ssl=found.ssl_context, socket_factory=self._open_socket
@@ -75,6 +81,10 @@ class Connection:
     def on_watch(self, callback: Callable[[str], None]) -> None:
         """Call `callback` with the path of every watch that is answered 200, whoever asked."""
         self._watchers.append(callback)
+
+    def on_answer(self, callback: Answered) -> None:
+        """Call `callback` for every request to the API server, whoever asked."""
+        self._counters.append(callback)
 
     async def close(self) -> None:
         """Close the session and all connections; return when the sockets are closed."""
@@ -118,15 +128,28 @@ class Connection:
             _context: SimpleNamespace,
             end: aiohttp.TraceRequestEndParams,
         ) -> None:
-            watching = end.url.query.get("watch") in {"true", "1"}
-            if watching and end.response.status == 200:  # noqa: PLR2004
-                path = end.url.path.removeprefix(URL(self.server).path.rstrip("/"))
-                for callback in self._watchers:
-                    callback(path)
+            self._answered(end.url, end.response.status, end.method)
+
+        async def failed(
+            _session: aiohttp.ClientSession,
+            _context: SimpleNamespace,
+            failure: aiohttp.TraceRequestExceptionParams,
+        ) -> None:
+            self._answered(failure.url, None, failure.method)
 
         trace = aiohttp.TraceConfig()
         trace.on_request_end.append(ended)
+        trace.on_request_exception.append(failed)
         return trace
+
+    def _answered(self, url: URL, status: int | None, method: str) -> None:
+        for count in self._counters:
+            # As client-go has it: the port stays, even if it is the usual one.
+            count(status, method, self._parts.netloc.rpartition("@")[2])
+        if status == 200 and url.query.get("watch") in {"true", "1"}:  # noqa: PLR2004
+            path = url.path.removeprefix(self._parts.path)
+            for callback in self._watchers:
+                callback(path)
 
 
 async def connect(kubeconfig: Path | None, *, user_agent: str) -> Connection:

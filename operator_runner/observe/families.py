@@ -20,6 +20,9 @@ _RECONCILE = (
 )
 _QUEUE = tuple(10.0**exponent for exponent in range(-8, 4))
 
+_QUEUE_LABELS = ("name", "controller")
+"""controller-runtime gives both the same value."""
+
 _OBJECT = ("group", "version", "kind")
 
 
@@ -105,44 +108,48 @@ class QueueFamilies:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.depth = Gauge(
-            "workqueue_depth", "Number of keys that wait for a worker", ("name",), registry=registry
+            "workqueue_depth",
+            "Number of keys that wait for a worker",
+            # controller-runtime leaves `priority` empty for a queue that is not sorted by numbers.
+            (*_QUEUE_LABELS, "priority"),
+            registry=registry,
         )
         self.adds = Counter(
             "workqueue_adds_total",
             "Total number of adds handled by the workqueue",
-            ("name",),
+            _QUEUE_LABELS,
             registry=registry,
         )
         self.waited = Histogram(
             "workqueue_queue_duration_seconds",
             "Seconds that a key was due in the workqueue before a worker took it",
-            ("name",),
+            _QUEUE_LABELS,
             buckets=_QUEUE,
             registry=registry,
         )
         self.worked = Histogram(
             "workqueue_work_duration_seconds",
             "Seconds that a worker held a key",
-            ("name",),
+            _QUEUE_LABELS,
             buckets=_QUEUE,
             registry=registry,
         )
         self.retries = Counter(
             "workqueue_retries_total",
             "Total number of retries handled by the workqueue",
-            ("name",),
+            _QUEUE_LABELS,
             registry=registry,
         )
         self.unfinished = Gauge(
             "workqueue_unfinished_work_seconds",
             "Sum of the ages of all reconciliations under way; a steady rise shows a stuck one",
-            ("name",),
+            _QUEUE_LABELS,
             registry=registry,
         )
         self.longest = Gauge(
             "workqueue_longest_running_processor_seconds",
             "Age of the oldest reconciliation under way",
-            ("name",),
+            _QUEUE_LABELS,
             registry=registry,
         )
 

@@ -12,6 +12,7 @@ from prometheus_client import CollectorRegistry, GCCollector, Metric, ProcessCol
 from prometheus_client.exposition import choose_encoder
 
 from operator_runner.model import GVK, ObjectRef, Trigger
+from operator_runner.observe.api_requests import ApiRequests
 from operator_runner.observe.families import (
     AnsibleFamilies,
     ControllerFamilies,
@@ -51,6 +52,7 @@ class Metrics:
         self._controller = ControllerFamilies(self._registry)
         self._queue = QueueFamilies(self._registry)
         self._runs = RunFamilies(self._registry)
+        self.api_requests = ApiRequests(self._registry)
         self._watched: dict[GVK, _Watched] = {}
         ProcessCollector(registry=self._registry)
         GCCollector(registry=self._registry)
@@ -66,12 +68,13 @@ class Metrics:
         self._controller.time.labels(name)
         for result in _RESULTS:
             self._controller.total.labels(name, result)
-        for of_queue in (self._queue.depth, self._queue.unfinished, self._queue.longest):
-            of_queue.labels(name).set(0)
+        self._queue.depth.labels(name, name, "").set(0)
+        for of_queue in (self._queue.unfinished, self._queue.longest):
+            of_queue.labels(name, name).set(0)
         for count in (self._queue.adds, self._queue.retries):
-            count.labels(name)
+            count.labels(name, name)
         for duration in (self._queue.waited, self._queue.worked):
-            duration.labels(name)
+            duration.labels(name, name)
         self._ansible.reconciles.labels(str(gvk))
         for outcome in _OUTCOMES:
             self._ansible.reconcile_result.labels(str(gvk), outcome).set(0)
@@ -125,23 +128,23 @@ class Metrics:
 
     def queue_added(self, gvk: GVK) -> None:
         """Count a key of this kind that is added to the workqueue, or added again."""
-        self._queue.adds.labels(self._watched[gvk].controller).inc()
+        self._queue.adds.labels(*self._queue_of(gvk)).inc()
 
     def queue_depth(self, gvk: GVK, depth: int) -> None:
         """Note how many keys of this kind wait now for a worker."""
-        self._queue.depth.labels(self._watched[gvk].controller).set(depth)
+        self._queue.depth.labels(*self._queue_of(gvk), "").set(depth)
 
     def queue_waited(self, gvk: GVK, seconds: float) -> None:
         """Note that a worker takes a key, `seconds` after it became due."""
-        self._queue.waited.labels(self._watched[gvk].controller).observe(seconds)
+        self._queue.waited.labels(*self._queue_of(gvk)).observe(seconds)
 
     def queue_worked(self, gvk: GVK, seconds: float) -> None:
         """Note that a worker is done with a key that it held for `seconds`."""
-        self._queue.worked.labels(self._watched[gvk].controller).observe(seconds)
+        self._queue.worked.labels(*self._queue_of(gvk)).observe(seconds)
 
     def queue_retried(self, gvk: GVK) -> None:
         """Count a key that is put back with a backoff delay."""
-        self._queue.retries.labels(self._watched[gvk].controller).inc()
+        self._queue.retries.labels(*self._queue_of(gvk)).inc()
 
     def leading(self, name: str, leads: bool) -> None:
         """Note whether this process holds the Lease `name` now."""
@@ -157,8 +160,13 @@ class Metrics:
         now = self._clock()
         for watched in self._watched.values():
             ages = [now - start for start in watched.started]
-            self._queue.unfinished.labels(watched.controller).set(sum(ages))
-            self._queue.longest.labels(watched.controller).set(max(ages, default=0))
+            name = watched.controller
+            self._queue.unfinished.labels(name, name).set(sum(ages))
+            self._queue.longest.labels(name, name).set(max(ages, default=0))
+
+    def _queue_of(self, gvk: GVK) -> tuple[str, str]:
+        name = self._watched[gvk].controller
+        return name, name
 
     def _controller_name(self, gvk: GVK) -> str:
         """Name the controller as ansible-operator does; it refuses same kinds of two groups."""

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
-from aiohttp import web
+from aiohttp import ClientTimeout, web
 from kubernetes.aio.config import incluster_config
 
 from operator_runner.errors import ConfigError, Forbidden, NotFound, Unavailable
@@ -18,6 +18,8 @@ from operator_runner.kube.api import Api
 from operator_runner.kube.session import Connection, connect
 from tests.contract.kube.scripted import ScriptedServer, kubeconfig, status
 from tests.support.kubectl import Kubectl
+
+_AT_ONCE = ClientTimeout(total=1e-9)
 
 
 async def test_a_client_certificate_opens_the_api(connection: Connection, namespace: str) -> None:
@@ -61,6 +63,23 @@ async def test_established_watches_are_told(connection: Connection, namespace: s
         await session.get(pods.replace("pods", "nothings"), params={"watch": "true"})
         async with session.get(pods, params={"watch": "true"}):
             assert told == [pods]
+
+
+async def test_all_answers_are_told(control_plane: Path, namespace: str) -> None:
+    """Each request is reported with status, method and host, whichever session it was made on."""
+    told: list[tuple[int | None, str, str]] = []
+    connection = await connect(control_plane, user_agent="tests")
+    connection.on_answer(lambda *answer: told.append(answer))
+    try:
+        await Api(connection).request("GET", f"/api/v1/namespaces/{namespace}")
+        async with connection.session() as session:
+            await session.post("/api/v1/nothings", json={})
+            with pytest.raises(TimeoutError):
+                await session.get("/api/v1/pods", params={"watch": "1"}, timeout=_AT_ONCE)
+    finally:
+        await connection.close()
+    host = connection.server.removeprefix("https://")
+    assert told == [(200, "GET", host), (404, "POST", host), (None, "GET", host)]
 
 
 @pytest.mark.parametrize("name", ["localhost", "elsewhere.example.com"])
