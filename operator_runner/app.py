@@ -97,6 +97,7 @@ class Operator:
         self._health = Health()
         self._established = Established(str(watch.gvk) for watch in watches)
         connection.on_watch(self._established.answered)
+        connection.on_answer(self._metrics.api_requests.count)
         self._api = Api(connection)
         self._discovery = Discovery(self._api)
         self._kinds = Kinds(self._discovery, watches, settings.namespaces, self._established)
