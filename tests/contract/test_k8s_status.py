@@ -42,7 +42,7 @@ def definition(kind: str, *, subresources: Json) -> Json:
         "spec": {
             "group": "test.example.com",
             "scope": "Namespaced",
-            "names": {"kind": kind, "plural": plural},
+            "names": {"kind": kind, "plural": plural, "shortNames": [kind.lower()[:3]]},
             "versions": [version],
         },
     }
@@ -200,22 +200,100 @@ def test_a_boolean_status_is_the_word(run: Run, status: Callable[[], Json]) -> N
 
 
 @pytest.mark.parametrize(
-    ("conditions", "complaint"),
+    ("conditions", "complaint", "at"),
     [
-        ([condition(), {"status": "True"}], "conditions[1].type must be set"),
-        ([{"type": "Ready"}], "conditions[0].status must be set"),
-        ([condition(status="yes")], "conditions[0].status must be True, False or Unknown"),
-        ([condition(reason="two words")], "conditions[0].reason must be a single CamelCase word"),
-        ([condition(lastTransitionTime="now")], "conditions[0].lastTransitionTime must be an RFC"),
-        ([condition(colour="red")], "conditions[0].colour is not a field of a condition"),
-        ([condition(observedGeneration="new")], "conditions[0].observedGeneration must be a numb"),
+        (
+            [condition(), condition(reason="two words")],
+            "Condition 'reason' must be a single, CamelCase word",
+            "conditions[1].reason: 'two words'",
+        ),
+        *(
+            (
+                [condition(**{field: "26/03/2021 2:00PM"})],
+                f"'{field}' must be an RFC3339 compliant datetime string",
+                f"conditions[0].{field}: '26/03/2021 2:00PM'",
+            )
+            for field in ("lastTransitionTime", "lastHeartbeatTime")
+        ),
+        (
+            [condition(observedGeneration=-1)],
+            "Condition 'observedGeneration' must be a number from 0 up",
+            "conditions[0].observedGeneration",
+        ),
     ],
 )
-def test_faulty_conditions_are_refused(run: Run, conditions: list[Json], complaint: str) -> None:
-    """The error names the condition and its field."""
+def test_faulty_conditions_are_refused(
+    run: Run, conditions: list[Json], complaint: str, at: str
+) -> None:
+    """The error says what is wrong, and in which field of which condition."""
     done = run(conditions=conditions)
     assert done["failed"]
-    assert done["msg"].startswith("The specified conditions failed to validate: " + complaint)
+    assert done["msg"] == "The specified conditions failed to validate"
+    assert done["error"] == complaint
+    assert done["at"] == at
+
+
+@pytest.mark.parametrize(
+    ("conditions", "complaint"),
+    [
+        ([condition(), {"status": "True"}], "missing required arguments: type found in conditions"),
+        ([{"type": "Ready"}], "missing required arguments: status found in conditions"),
+        (
+            [condition(status="yes")],
+            "value of status must be one of: True, False, Unknown, got: yes found in conditions",
+        ),
+        ([condition(colour="red")], "conditions.colour"),
+        ([condition(observedGeneration="new")], "argument 'observedGeneration' is of type str"),
+    ],
+)
+def test_what_no_condition_has_is_refused(run: Run, conditions: list[Json], complaint: str) -> None:
+    """Missing, unknown and mistyped fields are named in Ansible's own words."""
+    done = run(conditions=conditions)
+    assert done["failed"]
+    assert complaint in done["msg"]
+
+
+def test_all_fields_of_a_condition_are_written(run: Run, status: Callable[[], Json]) -> None:
+    """Times with a space, as `date --rfc-3339` writes them, reach the API as it wants them."""
+    given = condition(
+        observedGeneration="3",
+        lastHeartbeatTime="2021-03-26 14:00:01+00:00",
+        lastTransitionTime="2021-03-26T14:00:00.5Z",
+    )
+    run(conditions=[given])
+    written = {"observedGeneration": 3, "lastHeartbeatTime": "2021-03-26T14:00:01+00:00"}
+    assert status()["conditions"] == [given | written]
+
+
+def test_the_present_time_alone_is_no_change(run: Run, status: Callable[[], Json]) -> None:
+    """A role that gives the time of each run as lastTransitionTime writes once."""
+    run(conditions=[condition(lastTransitionTime="2001-01-01T00:00:00Z")])
+    assert not run(conditions=[condition(lastTransitionTime="2002-01-01T00:00:00Z")])["changed"]
+    assert status()["conditions"][0]["lastTransitionTime"] == "2001-01-01T00:00:00Z"
+
+
+def test_conditions_inside_status_are_not_checked(run: Run, status: Callable[[], Json]) -> None:
+    """What existing roles write there goes through, fields of their own and all."""
+    odd = {"type": "Odd", "reason": "two words", "colour": "red"}
+    run(status={"conditions": [odd]})
+    assert odd.items() <= status()["conditions"][0].items()
+    run(status={"conditions": None})
+    assert status() == {}
+
+
+def test_nothing_asked_for_is_no_change(run: Run, status: Callable[[], Json]) -> None:
+    """Without status and conditions nothing is written; with replace everything goes."""
+    run(status={"size": 3}, conditions=[condition()])
+    assert not run()["changed"]
+    assert not run(status={}, conditions=[])["changed"]
+    assert run(replace=True)["changed"]
+    assert status() == {}
+
+
+@pytest.mark.parametrize("name", ["Widget", "widgets", "widget", "wid"])
+def test_any_name_of_the_kind_will_do(run: Run, name: str) -> None:
+    """Kind, plural, singular and short names are all found."""
+    assert run(kind=name, status={"size": 1})["result"]["status"]["size"] == 1
 
 
 def test_conditions_twice_are_refused(run: Run) -> None:
@@ -235,17 +313,20 @@ def test_unknown_kind(run: Run) -> None:
 
 
 def test_missing_resource(run: Run) -> None:
-    """The API server's message says which resource is missing."""
-    assert run(name="two", status={"size": 1})["msg"] == (
-        'Failed to retrieve requested object: widgets.test.example.com "two" not found'
-    )
+    """The API server's answer says which resource is missing."""
+    done = run(name="two", status={"size": 1})
+    assert done["msg"] == "Failed to retrieve requested object"
+    assert done["error"]["status"] == 404
+    assert done["error"]["reason"] == "Not Found"
+    assert done["error"]["message"] == 'widgets.test.example.com "two" not found'
 
 
 def test_kind_without_status_subresource(run: Run) -> None:
     """The error says what the CRD lacks."""
-    message = run(kind="Plain", status={"size": 1})["msg"]
-    assert "test.example.com/v1.Plain does not support the status subresource" in message
-    assert "CustomResourceDefinition" in message
+    done = run(kind="Plain", status={"size": 1})
+    message = "Resource test.example.com/v1.Plain does not support the status subresource"
+    assert done["msg"] == message
+    assert "CustomResourceDefinition" in done["error"]
 
 
 def test_what_the_schema_refuses(run: Run, kubectl: Kubectl) -> None:
@@ -260,7 +341,8 @@ def test_what_the_schema_refuses(run: Run, kubectl: Kubectl) -> None:
         name="web",
         conditions=[{"type": "Ready", "status": "True"}],
     )
-    assert "Failed to write the status" in refused["msg"]
+    assert refused["msg"].startswith("Failed to replace status: ")
+    assert refused["error"]["status"] == 422
     assert "status.conditions[0].reason: Required value" in refused["msg"]
 
 
@@ -278,7 +360,7 @@ def test_writers_at_the_same_time_lose_nothing(
 
     def write(type_: str) -> None:
         client = module.get_api_client(kubeconfig=str(control_plane))
-        resource = module.find_resource(client, API_VERSION, "Widget")
+        resource = module.find_with_status(client, API_VERSION, "Widget")
         barrier.wait()
         params = {
             "name": "one",

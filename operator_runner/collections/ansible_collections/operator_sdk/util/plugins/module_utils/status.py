@@ -5,62 +5,54 @@ from __future__ import annotations
 import re
 from typing import Any
 
-CONDITION_FIELDS = frozenset(
-    {
-        "type",
-        "status",
-        "reason",
-        "message",
-        "observedGeneration",
-        "lastHeartbeatTime",
-        "lastTransitionTime",
-    }
-)
-CONDITION_STATUSES = ("True", "False", "Unknown")
-
 # The pattern that metav1.Condition prescribes for a reason.
 _REASON = re.compile(r"[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?")
-_RFC3339 = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d)?(\.\d+)?([+-]\d\d:\d\d|Z)")
+# RFC 3339 allows a space for the T, and `date --rfc-3339` writes one.
+_TIME = re.compile(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d(?::\d\d)?(?:\.\d+)?(?:[+-]\d\d:\d\d|Z))")
+
+
+class BadConditionError(ValueError):
+    """A field of a condition is not as the API wants it; `at` says where: conditions[0].reason."""
+
+    def __init__(self, text: str, at: str) -> None:
+        super().__init__(text)
+        self.at = at
 
 
 def checked_conditions(conditions: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the conditions as the API wants them; ValueError names the first faulty field.
+    """Return the conditions as the API wants them; fields without a value are left out.
 
-    YAML reads an unquoted `status: True` as a boolean; it is taken for the word that was meant.
-    Fields without a value are left out.
+    Raises BadConditionError for the first faulty field. What the argument spec says of fields is
+    taken for granted.
     """
     return [_checked(condition, f"conditions[{i}]") for i, condition in enumerate(conditions)]
 
 
 def _checked(condition: dict[str, Any], path: str) -> dict[str, Any]:
     given = {field: value for field, value in condition.items() if value is not None}
-    if isinstance(given.get("status"), bool):
-        given["status"] = str(given["status"])
-    unknown = sorted(set(given) - CONDITION_FIELDS)
-    if unknown:
-        known = ", ".join(sorted(CONDITION_FIELDS))
-        raise ValueError(f"{path}.{unknown[0]} is not a field of a condition; these are: {known}")
-    for field in ("type", "status"):
-        if not given.get(field):
-            raise ValueError(f"{path}.{field} must be set")
-    if given["status"] not in CONDITION_STATUSES:
-        raise ValueError(f"{path}.status must be True, False or Unknown, not {given['status']!r}")
     reason = given.get("reason")
-    if reason and not _REASON.fullmatch(str(reason)):
-        raise ValueError(f"{path}.reason must be a single CamelCase word, not {reason!r}")
+    if reason and not _REASON.fullmatch(reason):
+        text = "Condition 'reason' must be a single, CamelCase word"
+        raise BadConditionError(text, f"{path}.reason: {reason!r}")
     for field in ("lastHeartbeatTime", "lastTransitionTime"):
-        if field in given and not _RFC3339.fullmatch(str(given[field])):
-            raise ValueError(f"{path}.{field} must be an RFC 3339 time, not {given[field]!r}")
-    if "observedGeneration" in given:
-        given["observedGeneration"] = _generation(given["observedGeneration"], path)
+        if not given.get(field):
+            continue
+        time = _TIME.fullmatch(given[field])
+        if time is None:
+            text = f"'{field}' must be an RFC3339 compliant datetime string"
+            raise BadConditionError(text, f"{path}.{field}: {given[field]!r}")
+        given[field] = f"{time[1]}T{time[2]}"
+    if given.get("observedGeneration", 0) < 0:
+        text = "Condition 'observedGeneration' must be a number from 0 up"
+        raise BadConditionError(text, f"{path}.observedGeneration")
     return given
 
 
-def _generation(value: Any, path: str) -> int:
-    # A template that is not a lone expression gives text.
-    if isinstance(value, bool) or not str(value).isdecimal():
-        raise ValueError(f"{path}.observedGeneration must be a number from 0 up, not {value!r}")
-    return int(value)
+def are_conditions(value: Any) -> bool:
+    """Tell whether each item of the list has a type, so that it can be merged by that."""
+    return isinstance(value, list) and all(
+        isinstance(item, dict) and item.get("type") for item in value
+    )
 
 
 def merge_conditions(
@@ -68,14 +60,15 @@ def merge_conditions(
 ) -> list[dict[str, Any]]:
     """Return `old` with each given condition in the place of the one of its type, or added last.
 
-    A condition that already says what is given stays as it is, with all its fields.
+    A condition that already says what is given stays as it is, with all its fields: also where
+    another lastTransitionTime is given, for a role gives the present time at each run.
     """
     merged = list(old)
     for condition in given:
         place = next((i for i, c in enumerate(merged) if c.get("type") == condition["type"]), None)
         if place is None:
             merged.append({"lastTransitionTime": now, **condition})
-        elif not contains(merged[place], condition):
+        elif not contains(merged[place], _without_time(condition)):
             merged[place] = _since(merged[place], condition, now)
     return merged
 
@@ -88,9 +81,14 @@ def replace_conditions(
     return [_since(by_type.get(condition["type"], {}), condition, now) for condition in given]
 
 
+def _without_time(condition: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in condition.items() if key != "lastTransitionTime"}
+
+
 def _since(old: dict[str, Any], condition: dict[str, Any], now: str) -> dict[str, Any]:
     """Return the condition with lastTransitionTime: as given, else kept while the status is."""
-    kept = old.get("lastTransitionTime") if old.get("status") == condition["status"] else None
+    same = old.get("status") == condition.get("status")
+    kept = old.get("lastTransitionTime") if same else None
     return {"lastTransitionTime": kept or now, **condition}
 
 

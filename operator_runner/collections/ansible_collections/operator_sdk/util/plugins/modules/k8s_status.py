@@ -36,12 +36,36 @@ options:
   conditions:
     description:
       - Conditions to set in C(status.conditions), merged with those that are there by C(type).
-      - Fields of each are C(type) and C(status) ("True", "False" or "Unknown"), both required,
-        and C(reason) (one CamelCase word), C(message), C(observedGeneration),
-        C(lastHeartbeatTime), C(lastTransitionTime) (RFC 3339 times).
-      - Where C(lastTransitionTime) is not given it is kept while C(status) stays the same.
+      - Those in C(status) are merged in the same way, and not checked.
     type: list
     elements: dict
+    suboptions:
+      type:
+        description: What the condition is about.
+        type: str
+        required: true
+      status:
+        description: Whether it is the case.
+        type: str
+        choices: ["True", "False", "Unknown"]
+        required: true
+      reason:
+        description: Why, in one CamelCase word.
+        type: str
+      message:
+        description: Why, for people.
+        type: str
+      observedGeneration:
+        description: C(metadata.generation) of the resource that the condition speaks of.
+        type: int
+      lastHeartbeatTime:
+        description: When it was looked at last, an RFC 3339 time.
+        type: str
+      lastTransitionTime:
+        description:
+          - Since when it has this C(status), an RFC 3339 time. Where it is not given it is kept
+            while C(status) stays the same. It alone makes no change.
+        type: str
   replace:
     description: Set the whole status, so that fields and conditions which are not given go away.
     type: bool
@@ -58,6 +82,10 @@ extends_documentation_fragment:
 requirements:
   - python >= 3.11
   - kubernetes >= 24.2.0
+attributes:
+  check_mode:
+    description: Nothing is written in check mode.
+    support: full
 """
 
 EXAMPLES = """
@@ -88,9 +116,19 @@ result:
   description: The resource, as it was written or, when nothing was to be written, as it is.
   returned: success
   type: dict
+error:
+  description:
+    - What is wrong. A text for faulty options; for an answer of the API server a dict with
+      C(status), C(reason), C(body) and C(message).
+  returned: failure
+  type: raw
+at:
+  description: Path and value of the faulty option.
+  returned: if a condition is faulty
+  type: str
+  sample: "conditions[0].reason: 'two words'"
 """
 
-import json
 from copy import deepcopy
 from datetime import UTC, datetime
 from typing import Any
@@ -99,98 +137,53 @@ from ansible_collections.kubernetes.core.plugins.module_utils.args_common import
 from ansible_collections.kubernetes.core.plugins.module_utils.k8s.client import get_api_client
 from ansible_collections.kubernetes.core.plugins.module_utils.k8s.core import AnsibleK8SModule
 from ansible_collections.kubernetes.core.plugins.module_utils.k8s.exceptions import CoreException
+from ansible_collections.operator_sdk.util.plugins.module_utils.api import (
+    ConflictError,
+    DynamicApiError,
+    TaskError,
+    api_error,
+    api_message,
+    find_with_status,
+    read,
+)
 from ansible_collections.operator_sdk.util.plugins.module_utils.status import (
+    BadConditionError,
+    are_conditions,
     checked_conditions,
     contains,
     merge_conditions,
     replace_conditions,
 )
 
-try:
-    from kubernetes.dynamic.exceptions import (
-        ConflictError,
-        DynamicApiError,
-        ForbiddenError,
-        ResourceNotFoundError,
-        ResourceNotUniqueError,
-    )
-except ImportError:
-    # AnsibleK8SModule reports the missing library, with what to install, before any use.
-    ConflictError = DynamicApiError = ForbiddenError = Exception
-    ResourceNotFoundError = ResourceNotUniqueError = Exception
-
 # Each attempt starts from a fresh read, so each conflict means that another writer got through.
 ATTEMPTS = 10
-
-
-def api_message(error: Any) -> str:
-    """Return what the API server says about the error, without headers and braces."""
-    try:
-        return str(json.loads(error.body)["message"])
-    except (AttributeError, KeyError, TypeError, ValueError):
-        return str(error)
-
-
-def find_resource(client: Any, api_version: str, kind: str) -> Any:
-    """Return the client's resource; CoreException if there is none or it has no status."""
-    try:
-        resource = client.resource(kind, api_version)
-        if "status" not in resource.subresources:
-            # What was discovered may be older than the definition of the kind.
-            client.resources.invalidate_cache()
-            resource = client.resource(kind, api_version)
-    except (ResourceNotFoundError, ResourceNotUniqueError) as error:
-        raise CoreException(
-            f"Failed to find exact match for {api_version}.{kind} by "
-            "[kind, name, singularName, shortNames]"
-        ) from error
-    if "status" not in resource.subresources:
-        raise CoreException(
-            f"Resource {api_version}.{kind} does not support the status subresource; "
-            "add `subresources: {status: {}}` to this version in its CustomResourceDefinition"
-        )
-    return resource
-
-
-def read(resource: Any, params: dict[str, Any]) -> dict[str, Any]:
-    """Return the resource as it is now."""
-    key = {"name": params["name"], "namespace": params["namespace"]}
-    try:
-        found = resource.get(**key)
-    except ForbiddenError as error:
-        # Who may not read the resource may still be allowed to read and report its status.
-        found = _read_by_status(resource, key, error)
-    except DynamicApiError as error:
-        raise CoreException(f"Failed to retrieve requested object: {api_message(error)}") from error
-    instance: dict[str, Any] = found.to_dict()
-    return instance
-
-
-def _read_by_status(resource: Any, key: dict[str, str], refusal: Exception) -> Any:
-    try:
-        return resource.status.get(**key)
-    except ForbiddenError:
-        message = f"Failed to retrieve requested object: {api_message(refusal)}"
-        raise CoreException(message) from refusal
-    except DynamicApiError as error:
-        raise CoreException(f"Failed to retrieve requested object: {api_message(error)}") from error
+TIMES = ("lastHeartbeatTime", "lastTransitionTime")
+CONDITION = {
+    "type": {"type": "str", "required": True},
+    "status": {"type": "str", "required": True, "choices": ["True", "False", "Unknown"]},
+    "observedGeneration": {"type": "int"},
+    **{name: {"type": "str"} for name in ("reason", "message", *TIMES)},
+}
 
 
 def wanted_status(params: dict[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]] | None]:
     """Return the fields and the conditions that are asked for; None if no conditions are."""
     fields = dict(params["status"] or {})
-    inside = fields.pop("conditions", None)
-    if inside is not None and params["conditions"] is not None:
-        raise CoreException(
+    try:
+        given = checked_conditions(params["conditions"] or [])
+    except BadConditionError as error:
+        message = "The specified conditions failed to validate"
+        raise TaskError(message, error=str(error), at=error.at) from error
+    if given and fields.get("conditions"):
+        raise TaskError(
             "You cannot specify conditions in both the 'status' and 'conditions' parameters"
         )
-    given = inside if params["conditions"] is None else params["conditions"]
-    if given is None:
-        return fields, None
-    try:
-        return fields, checked_conditions(given)
-    except (ValueError, AttributeError, TypeError) as error:
-        raise CoreException(f"The specified conditions failed to validate: {error}") from error
+    if given:
+        fields.pop("conditions", None)
+        return fields, given
+    if are_conditions(fields.get("conditions")):
+        return fields, fields.pop("conditions")
+    return fields, None
 
 
 def replaced(resource: Any, instance: dict[str, Any], params: dict[str, Any], now: str) -> Any:
@@ -236,7 +229,7 @@ def write_status(resource: Any, params: dict[str, Any], *, dry_run: bool) -> dic
     """Bring the status to what is asked for; return the module's result."""
     plan = replaced if params["replace"] else merged
     for _ in range(ATTEMPTS):
-        instance = read(resource, params)
+        instance = read(resource, params["name"], params["namespace"])
         write = plan(resource, instance, params, f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}")
         if write is None or dry_run:
             return {"changed": write is not None, "result": instance}
@@ -245,9 +238,10 @@ def write_status(resource: Any, params: dict[str, Any], *, dry_run: bool) -> dic
         except ConflictError:
             continue
         except DynamicApiError as error:
-            raise CoreException(f"Failed to write the status: {api_message(error)}") from error
-    raise CoreException(
-        f"Failed to write the status: the resource changed under each of {ATTEMPTS} attempts; "
+            message = f"Failed to replace status: {api_message(error)}"
+            raise TaskError(message, error=api_error(error)) from error
+    raise TaskError(
+        f"Failed to replace status: the resource changed under each of {ATTEMPTS} attempts; "
         "look for another controller that writes it without end"
     )
 
@@ -262,7 +256,7 @@ def main() -> None:
             "name": {"type": "str", "required": True},
             "namespace": {"type": "str"},
             "status": {"type": "dict"},
-            "conditions": {"type": "list", "elements": "dict"},
+            "conditions": {"type": "list", "elements": "dict", "options": CONDITION},
             "replace": {"type": "bool", "default": False, "aliases": ["force"]},
             "replace_lists": {"type": "bool", "default": False},
         },
@@ -271,8 +265,11 @@ def main() -> None:
     params = module.params
     try:
         wanted_status(params)
-        resource = find_resource(get_api_client(module), params["api_version"], params["kind"])
+        client = get_api_client(module)
+        resource = find_with_status(client, params["api_version"], params["kind"])
         result = write_status(resource, params, dry_run=module.check_mode)
+    except TaskError as error:
+        module.fail_json(msg=str(error), **error.details)
     except CoreException as error:
         module.fail_from_exception(error)
     module.exit_json(**result)
