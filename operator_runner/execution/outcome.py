@@ -8,11 +8,13 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
+from operator_runner.duration import parse_duration
 from operator_runner.model import Json, RunEvent, RunOutcome, Stats, TaskFailure
 
 # The contract reads the recap of this host alone; ansible-operator's inventory has no other.
 _HOST = "localhost"
 _REQUEUE_ACTIONS = {"operator_sdk.util.requeue_after", "requeue_after"}
+_REQUEUE_EVENTS = {"runner_on_ok", "runner_item_on_ok"}
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 _ERROR_START = re.compile(r"^(\[ERROR\]: |ERROR! |ansible-playbook: error: )")
 _NOTHING_SAID = (None, "", "Unknown error.")
@@ -28,6 +30,7 @@ class EventFold:
     _recap: Json | None = None
     _failed: dict[str, list[TaskFailure]] = field(default_factory=dict)
     _requeue_after: timedelta | None = None
+    _unreadable: TaskFailure | None = None
 
     def feed(self, event: RunEvent) -> None:
         """Take the next event in."""
@@ -53,6 +56,8 @@ class EventFold:
         if exit_status != 0 and not failures:
             reason = reason_from_output(output) or f"ansible-playbook ended with {exit_status}"
             failures = (TaskFailure(self.task, reason),)
+        if self._unreadable is not None:
+            failures = (*failures, self._unreadable)
         return RunOutcome(_stats(self._recap), failures, self._requeue_after, now)
 
     def broken(self, now: datetime, reason: str) -> RunOutcome:
@@ -68,11 +73,21 @@ class EventFold:
         self._failed.setdefault(str(event.data.get("host") or _HOST), []).append(failure)
 
     def _note_requeue(self, event: RunEvent) -> None:
+        # The first one counts, as in ansible-operator, which stops listening there.
+        if self._requeue_after is not None or event.kind not in _REQUEUE_EVENTS:
+            return
         if event.data.get("task_action") not in _REQUEUE_ACTIONS:
             return
         period = (event.data.get("res") or {}).get("period")
-        if isinstance(period, int | float) and event.kind == "runner_on_ok":
-            self._requeue_after = timedelta(seconds=period)
+        if period is None:
+            return
+        try:
+            # Zero means the ordinary period: a resource must not be run without a pause.
+            self._requeue_after = parse_duration(str(period)) or None
+        except ValueError as error:
+            reason = f"requeue_after: {error}; write hours, minutes and seconds, such as 1h30m"
+            place = str(event.data.get("task_path") or "")
+            self._unreadable = TaskFailure(str(event.data.get("task") or ""), reason, place)
 
     def _final_failures(self, recap: Json) -> Iterator[TaskFailure]:
         # Whether a failure was rescued stands in the recap alone: a host's failures that
@@ -104,10 +119,18 @@ def _message(result: Any) -> str:
     ]
     words = ("msg", "message", "reason", "module_stderr", "censored")
     said = (result[word] for word in words if result.get(word) not in _NOTHING_SAID)
-    own = next(said, result.get("msg"))
+    own = str(next(said, result.get("msg")) or "unknown playbook failure")
     if parts:
         return "\n".join(dict.fromkeys(parts))
-    return str(own or "unknown playbook failure")
+    detail = _detail(result.get("error"))
+    return own if detail in own else f"{own}: {detail}"
+
+
+def _detail(error: Any) -> str:
+    """Return what Kubernetes modules tell beside their message: a text, or the API's answer."""
+    if isinstance(error, dict):
+        error = error.get("message") or error.get("reason")
+    return error if isinstance(error, str) else ""
 
 
 def _stats(recap: Json) -> Stats:

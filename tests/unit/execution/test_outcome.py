@@ -114,16 +114,63 @@ def test_an_ended_run_names_the_task_that_was_under_way() -> None:
     assert outcome.failures == (TaskFailure("wait for it", "deadline passed"),)
 
 
-def test_the_last_requeue_after_counts_and_the_play_goes_on() -> None:
-    """requeue_after is read from the module's result; later tasks still decide the outcome."""
-    events = (
-        task("r", task_action="operator_sdk.util.requeue_after", res={"period": 90}),
-        task("after"),
-        recap(ok=2),
-    )
-    outcome = fold(*events).outcome(NOW, 0, "")
+def requeue(period: Any, kind: str = "runner_on_ok", action: str = "") -> RunEvent:
+    action = action or "operator_sdk.util.requeue_after"
+    return task("come back", kind, task_action=action, res={"period": period}, task_path="r.yml:3")
+
+
+def test_the_first_requeue_after_counts_and_the_play_goes_on() -> None:
+    """The period is a Go duration; later tasks still decide the outcome."""
+    outcome = fold(requeue("1h30m"), requeue("5s"), task("after"), recap(ok=3)).outcome(NOW, 0, "")
     assert outcome.successful
-    assert outcome.requeue_after == timedelta(seconds=90)
+    assert outcome.requeue_after == timedelta(minutes=90)
+
+
+def test_requeue_after_by_its_short_name_and_in_a_loop() -> None:
+    """With `collections:` the action has no namespace; a loop tells in its items."""
+    for event in (requeue("5s", action="requeue_after"), requeue("5s", "runner_item_on_ok")):
+        assert fold(event, recap(ok=1)).outcome(NOW, 0, "").requeue_after == timedelta(seconds=5)
+
+
+def test_what_did_not_run_requeues_nothing() -> None:
+    """Neither a failed task, nor one that was skipped, nor another module with a period counts."""
+    events = (
+        requeue("5s", "runner_on_failed", "requeue_after"),
+        requeue("5s", "runner_on_skipped"),
+        requeue("5s", action="my.own.module"),
+        task("no_log", task_action="requeue_after", res={"censored": "hidden"}),
+        recap(ok=1, rescued=1),
+    )
+    assert fold(*events).outcome(NOW, 0, "").requeue_after is None
+
+
+def test_zero_leaves_the_ordinary_period() -> None:
+    """A period of zero must not run the resource without a pause."""
+    assert fold(requeue("0s"), recap(ok=1)).outcome(NOW, 0, "").requeue_after is None
+
+
+def test_an_unreadable_period_fails_the_run() -> None:
+    """A collection of the user's own may let it through; the reason names task and cure."""
+    outcome = fold(requeue("30"), recap(ok=1)).outcome(NOW, 0, "")
+    text = (
+        'requeue_after: time: missing unit in duration "30"; '
+        "write hours, minutes and seconds, such as 1h30m"
+    )
+    assert outcome.failures == (TaskFailure("come back", text, "r.yml:3"),)
+
+
+def test_what_a_module_adds_to_its_message_is_told() -> None:
+    """Kubernetes modules give the API's answer in `error`: a text, a dict or a number."""
+    for error, told in (
+        ("no such field", "Bad: no such field"),
+        ({"status": 404, "message": "not found"}, "Bad: not found"),
+        ({"status": 404, "reason": "Not Found"}, "Bad: Not Found"),
+        ("Bad", "Bad"),
+        (409, "Bad"),
+    ):
+        result = {"msg": "Bad", "error": error}
+        events = (task("a", "runner_on_failed", res=result), recap(failures=1))
+        assert fold(*events).outcome(NOW, 2, "").failures[0].message == told
 
 
 def test_output_without_a_marked_error_gives_its_last_lines() -> None:
