@@ -24,6 +24,7 @@ from operator_runner.flags import (
     warnings_from,
 )
 from operator_runner.observe import logs
+from operator_runner.scaffold import create, init
 from operator_runner.watches import Loaded, load, schema, summarize
 
 _log = structlog.get_logger(__name__)
@@ -71,6 +72,8 @@ def version(context: click.Context) -> None:
 
 
 main.add_command(cluster)
+main.add_command(init)
+main.add_command(create)
 
 
 def _run(options: dict[str, Any]) -> int:

@@ -1,0 +1,44 @@
+"""The template trees of the package: their paths are those of the project, their texts Jinja.
+
+A path has `{kind}` where a name goes, a text `[[ kind ]]`: `{{ }}` is Ansible's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+
+import jinja2
+
+_SUFFIX = ".j2"
+_JINJA = jinja2.Environment(
+    block_start_string="[%",
+    block_end_string="%]",
+    variable_start_string="[[",
+    variable_end_string="]]",
+    comment_start_string="[#",
+    comment_end_string="#]",
+    trim_blocks=True,
+    keep_trailing_newline=True,
+    undefined=jinja2.StrictUndefined,
+    autoescape=False,  # noqa: S701 - YAML and Markdown of names that are checked, no HTML
+)
+
+
+def tree(name: str, values: Mapping[str, str | bool]) -> dict[str, str]:
+    """Return the text of each file of a template tree, by its path in the project."""
+    root = files(__package__) / "templates" / name
+    return {
+        path.removesuffix(_SUFFIX).format(**values): _JINJA.from_string(text).render(values)
+        for path, text in _walk(root, "")
+    }
+
+
+def _walk(folder: Traversable, prefix: str) -> Iterator[tuple[str, str]]:
+    for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
+        path = prefix + entry.name
+        if entry.is_dir():
+            yield from _walk(entry, path + "/")
+        elif path.endswith(_SUFFIX):
+            yield path, entry.read_text(encoding="utf-8")
