@@ -26,6 +26,7 @@ from operator_runner.kube.session import Connection, connect
 from operator_runner.kube.watching import MetadataEvent, watch_metadata
 from operator_runner.machine import Machine
 from operator_runner.model import GVK, Cause, Json, ObjectRef, Watch
+from operator_runner.observe.commit import commit
 from operator_runner.observe.metrics import Metrics
 from operator_runner.observe.probes import Health
 from operator_runner.observe.servers import serve_metrics, serve_probes
@@ -93,7 +94,7 @@ class Operator:
         self._connection = connection
         self._stop = asyncio.Event()
         self._leading = False
-        self._metrics = Metrics(__version__)
+        self._metrics = Metrics(__version__, commit())
         self._health = Health()
         self._established = Established(str(watch.gvk) for watch in watches)
         connection.on_watch(self._established.answered)

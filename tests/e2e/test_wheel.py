@@ -41,6 +41,14 @@ def test_the_pins_of_the_local_cluster_are_in_it(environment: Path) -> None:
     assert (module.parent / "go.sum").is_file()
 
 
+def test_its_commit_is_in_it(environment: Path) -> None:
+    """The metric of the build names the commit that the wheel was made from."""
+    head = ["git", "-C", str(REPOSITORY), "rev-parse", "HEAD"]
+    (file,) = environment.glob("lib/python*/site-packages/operator_runner/_commit")
+    expected = subprocess.run(head, capture_output=True, text=True, check=True).stdout
+    assert file.read_text() == expected
+
+
 def test_it_runs_a_project(
     environment: Path, cluster: Cluster, kubectl: Kubectl, tmp_path: Path
 ) -> None:
