@@ -50,6 +50,7 @@ def start(kubeconfig: str | None, image: str | None, ports: Ports) -> Process:
         *("--watches-file", "watches.yaml", "--work-dir", str(record.WORK_DIR), "--reload"),
         f"--metrics-bind-address=127.0.0.1:{ports.metrics}",
         f"--health-probe-bind-address=127.0.0.1:{ports.probes}",
+        "--user-metrics-bind-address=0",  # its role sends none
         "--proxy-port=0",  # any free one
         "--zap-encoder=console",
     ]

@@ -29,7 +29,7 @@ from operator_runner.model import GVK, Cause, Json, ObjectRef, Watch
 from operator_runner.observe.commit import commit
 from operator_runner.observe.metrics import Metrics
 from operator_runner.observe.probes import Health
-from operator_runner.observe.servers import serve_metrics, serve_probes
+from operator_runner.observe.servers import serve_metrics, serve_probes, serve_user_metrics
 from operator_runner.reconcile.reconciler import Parts, Reconciler
 from operator_runner.settings import Settings
 from operator_runner.triggers.dependents import Dependents
@@ -180,6 +180,10 @@ class Operator:
     async def run(self) -> int:
         """Lead, work until something ends that, and shut down in order; return the exit status."""
         self._take_signals()
+        if (users := settings.user_metrics) is not None:
+            taker = await serve_user_metrics(self._metrics.user, users.host, users.port)
+            if taker is not None:
+                stack.push_async_callback(taker.stop)
         if self._elector is not None:
             _log.info("Waiting for leadership", lease=self._settings.leader_election.lease_name)
             acquiring = asyncio.create_task(self._elector.acquire(), name="leader election")

@@ -104,6 +104,8 @@ class AnsibleSettings:
     def verbosity_for(self, gvk: GVK) -> int:
         """Return the number of v for this kind."""
         return self.verbosity_of_kind.get(gvk, self.verbosity)
+    metric_address: str = ""
+    """URL that osdk_metric sends to; empty: its own default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +128,8 @@ class Settings:
     reconcile_period: timedelta = timedelta(hours=10)
     """Time between two periodic runs where the watch says nothing; zero: none."""
     inject_owner_ref: bool = True
+    user_metrics: Address | None
+    """Where roles send their own metrics (osdk_metric)."""
     graceful_shutdown: timedelta = timedelta(seconds=30)
     """How long running plays may go on after SIGTERM."""
     backoff: Backoff = Backoff()

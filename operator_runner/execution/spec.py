@@ -55,6 +55,8 @@ def common_environment(ansible: AnsibleSettings) -> dict[str, str]:
         variables["ANSIBLE_ROLES_PATH"] = _roles_path(ansible)
     if ansible.collections_path:
         variables["ANSIBLE_COLLECTIONS_PATH"] = _absolute(ansible.collections_path)
+    if ansible.metric_address:
+        variables["OSDK_METRIC_ADDRESS"] = ansible.metric_address
     return variables
 
 

@@ -201,6 +201,14 @@ _OPTIONS: tuple[Callable[..., Any], ...] = (
     ),
     _option(
         _SERVE,
+        "--user-metrics-bind-address",
+        "Where roles send metrics of their own (osdk_metric); 0: nowhere.",
+        default="localhost:5050",
+        type=bind_address,
+        metavar="ADDRESS",
+    ),
+    _option(
+        _SERVE,
         "--health-probe-bind-address",
         "Where /healthz and /readyz are served; 0: nowhere.",
         default=":6789",

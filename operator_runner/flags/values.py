@@ -82,6 +82,7 @@ def settings_from(options: Options, environ: Environ, watches: Sequence[Watch]) 
         probes=Address.parse(options["health_probe_bind_address"]),
         proxy=Address("127.0.0.1", options["proxy_port"]),
         work_dir=options["work_dir"],
+        user_metrics=Address.parse(options["user_metrics_bind_address"]),
         reconcile_period=max(options["reconcile_period"], _NONE),
         inject_owner_ref=options["inject_owner_ref"],
         # Below zero controller-runtime waits without end; a year is as good.
@@ -165,8 +166,18 @@ def _leader_election(options: Options, environ: Environ) -> LeaderElection:
         lease_name=options["leader_election_id"] or environ.get("OPERATOR_NAME", ""),
         namespace=options["leader_election_namespace"],
         lease_duration=options["leader_elect_lease_duration"],
+        metric_address=_metric_address(options["user_metrics_bind_address"]),
         renew_deadline=options["leader_elect_renew_deadline"],
     )
+
+
+def _metric_address(bind: str) -> str:
+    """Return the URL by which a run reaches the address; roles know that of the default."""
+    address = Address.parse(bind)
+    if address is None or not address.port or bind == "localhost:5050":
+        return ""
+    host = "localhost" if address.host in {"", "0.0.0.0", "::"} else address.host  # noqa: S104
+    return f"http://{f'[{host}]' if ':' in host else host}:{address.port}/metrics"
 
 
 def _exclusions(options: Options) -> list[str]:

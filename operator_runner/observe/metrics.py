@@ -19,6 +19,7 @@ from operator_runner.observe.families import (
     QueueFamilies,
     RunFamilies,
 )
+from operator_runner.observe.usermetrics import UserMetrics
 
 Result: TypeAlias = Literal["success", "error", "requeue", "requeue_after"]
 """How a reconcile ended, in controller-runtime's words."""
@@ -70,6 +71,8 @@ class Metrics:
             self._controller.total.labels(name, result)
         self._queue.depth.labels(name, name, "").set(0)
         for of_queue in (self._queue.unfinished, self._queue.longest):
+        # Last, so that no name of the operator's own can be taken.
+        self.user = UserMetrics(self._registry)
             of_queue.labels(name, name).set(0)
         for count in (self._queue.adds, self._queue.retries):
             count.labels(name, name)
@@ -154,7 +157,9 @@ class Metrics:
         """Return all series, as text or as OpenMetrics where `accept` wants it, and their type."""
         self._measure_work_under_way()
         encode, content_type = choose_encoder(accept)
-        return encode(_WithoutCreated(self._registry)), content_type
+        body = encode(_WithoutCreated(self._registry))
+        is_openmetrics = content_type.startswith("application/openmetrics-text")
+        return body if is_openmetrics else self.user.typed(body), content_type
 
     def _measure_work_under_way(self) -> None:
         now = self._clock()

@@ -8,12 +8,16 @@ from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 from typing import TypeAlias
 
+import structlog
 from aiohttp import web
 
 from operator_runner.errors import ConfigError
 from operator_runner.observe.authorization import Reviews, require_permission
 from operator_runner.observe.metrics import Metrics
 from operator_runner.observe.probes import Health, Report
+from operator_runner.observe.usermetrics import UserMetricError, UserMetrics
+
+_log = structlog.get_logger(__name__)
 
 _Probe: TypeAlias = Callable[[str | None, Collection[str]], Report]
 
@@ -57,6 +61,32 @@ async def serve_metrics(
     return await serve(app, host, port, flag, protection.context)
 
 
+async def serve_user_metrics(user: UserMetrics, host: str, port: int) -> Server | None:
+    """Answer POST /metrics of roles (osdk_metric): 200, or 400 with the reason.
+
+    Whoever reaches the address can make metrics, so it is to be on loopback. Where it cannot be
+    had (another operator on this machine) there is a warning and no server: most roles send none.
+    """
+
+    async def answer(request: web.Request) -> web.Response:
+        if request.method != "POST":
+            return web.Response(status=405, text="Method not allowed\n", headers={"Allow": "POST"})
+        try:
+            user.apply(await request.read())
+        except UserMetricError as error:
+            _log.info("Refused a metric of a role", reason=str(error))
+            return web.Response(status=400, text=f"{error}\n")
+        return web.Response()
+
+    app = web.Application()
+    app.router.add_route("*", "/metrics", answer)
+    try:
+        return await serve(app, host, port, "--user-metrics-bind-address")
+    except ConfigError as error:
+        _log.warning("Roles cannot send metrics", reason=str(error))
+        return None
+
+
 async def serve_probes(health: Health, host: str, port: int, flag: str) -> Server:
     """Answer /healthz, /readyz and one path below them for each check. Errors as `serve`."""
     app = web.Application()
@@ -80,12 +110,13 @@ async def serve(
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=_SHUTDOWN_SECONDS)
     await runner.setup()
     try:
-        await web.TCPSite(runner, host or None, port, ssl_context=context).start()
+        await web.TCPSite(runner, _host(host), port, ssl_context=context).start()
     except OSError as error:
         await runner.cleanup()
+        elsewhere = f"{flag}={host}:{_elsewhere(port)}"
         raise ConfigError(
             f"{flag}={host}:{port}: cannot listen there ({_reason(error)}); "
-            f"end what uses the address or give another one, such as {flag}=:{_elsewhere(port)}"
+            f"end what uses the address or give another one, such as {elsewhere}"
         ) from error
     return Server(runner, runner.addresses[0][1])
 
@@ -102,6 +133,11 @@ def _probe_handler(probe: _Probe) -> Callable[[web.Request], Awaitable[web.Respo
         return web.Response(status=200 if report.passed else 500, text=text, headers=headers)
 
     return answer
+
+
+def _host(host: str) -> str | None:
+    # As Go does: of a name the IPv4 address. Where IPv6 is off, ::1 has a name all the same.
+    return "127.0.0.1" if host == "localhost" else host or None
 
 
 def _reason(error: OSError) -> str:

@@ -52,6 +52,7 @@ class Operator:
             f"--work-dir={scratch / 'work'}",
             f"--metrics-bind-address=127.0.0.1:{self._metrics_port}",
             f"--health-probe-bind-address=127.0.0.1:{self._probe_port}",
+            f"--user-metrics-bind-address=127.0.0.1:{_free_port()}",
             "--proxy-port=0",
             "--zap-encoder=json",
         ]

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 
 import aiohttp
 import pytest
+import structlog
 from prometheus_client.openmetrics.parser import (
     text_string_to_metric_families as parse_openmetrics,
 )
@@ -15,7 +16,7 @@ from operator_runner.errors import ConfigError
 from operator_runner.model import GVK
 from operator_runner.observe.metrics import Metrics
 from operator_runner.observe.probes import Health
-from operator_runner.observe.servers import Server, serve_metrics, serve_probes
+from operator_runner.observe.servers import Server, serve_metrics, serve_probes, serve_user_metrics
 
 LOOPBACK = "127.0.0.1"
 
@@ -102,7 +103,7 @@ async def test_a_port_in_use_is_an_error_with_its_cure(metrics_server: Server) -
         await serve_metrics(Metrics("1"), LOOPBACK, port, "--metrics-bind-address")
     text = str(caught.value)
     assert text.startswith(f"--metrics-bind-address={LOOPBACK}:{port}: cannot listen there (")
-    assert "give another one, such as --metrics-bind-address=:" in text
+    assert f"give another one, such as --metrics-bind-address={LOOPBACK}:" in text
 
 
 async def test_a_stopped_server_gives_its_port_back() -> None:
@@ -112,3 +113,43 @@ async def test_a_stopped_server_gives_its_port_back() -> None:
     second = await serve_probes(Health(), LOOPBACK, first.port, "--health-probe-bind-address")
     assert (await get(second, "/healthz"))[0] == 200
     await second.stop()
+
+
+async def test_roles_send_metrics_and_are_told_what_is_wrong() -> None:
+    """POST /metrics makes a metric that GET /metrics of the other server shows."""
+    metrics = Metrics("1")
+    taker = await serve_user_metrics(metrics.user, "localhost", 0)
+    assert taker is not None
+    url = f"http://{LOOPBACK}:{taker.port}"
+    good, bad = ({"name": name, "gauge": {"set": 4}} for name in ("nodes", "no name"))
+    answers = []
+    try:
+        async with aiohttp.ClientSession() as session:
+            for request in (
+                session.post(f"{url}/metrics", json=good),
+                session.post(f"{url}/metrics", json=bad),
+                session.post(f"{url}/metrics", data="{"),
+                session.get(f"{url}/metrics"),
+                session.post(f"{url}/other", json=good),
+            ):
+                async with request as answer:
+                    answers.append((answer.status, await answer.text()))
+    finally:
+        await taker.stop()
+    assert [status for status, _ in answers] == [200, 400, 400, 405, 404]
+    assert answers[1][1].startswith("name: 'no name' is no name of a metric; ")
+    assert "the body is no JSON: " in answers[2][1]
+    assert answers[0][1] == ""
+    assert answers[3][1] == "Method not allowed\n"
+    assert b"\nnodes 4.0\n" in metrics.render()[0]
+
+
+async def test_a_taken_port_for_user_metrics_stops_nothing(metrics_server: Server) -> None:
+    """Another operator on this machine has it: a warning with the cure, and no server."""
+    with structlog.testing.capture_logs() as logs:
+        port = metrics_server.port
+        assert await serve_user_metrics(Metrics("1").user, LOOPBACK, port) is None
+    (line,) = logs
+    assert line["log_level"] == "warning"
+    assert f"--user-metrics-bind-address={LOOPBACK}:{port}: cannot listen" in line["reason"]
+    assert "give another one, such as --user-metrics-bind-address=127.0.0.1:" in line["reason"]

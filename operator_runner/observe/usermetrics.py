@@ -1,0 +1,241 @@
+"""Metrics that roles make: what `operator_sdk.util.osdk_metric` sends, applied to a registry.
+
+Format, texts and precedence are ansible-operator's (its internal/ansible/metrics). A request is
+one JSON object: name, description, and one of counter, gauge, histogram and summary.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metric, Summary
+from prometheus_client.registry import Collector
+
+_OPERATIONS: Mapping[str, Mapping[str, type]] = {
+    "counter": {"increment": bool, "add": float},
+    "gauge": {
+        "set": float,
+        "increment": bool,
+        "decrement": bool,
+        "add": float,
+        "subtract": float,
+        "set_to_current_time": bool,
+    },
+    "histogram": {"observe": float},
+    "summary": {"observe": float},
+}
+_FAMILY = {
+    "counter": "counter",
+    "gauge": "gauge",
+    # Go's client has one interface for both, so either request fits either metric.
+    "histogram": "histogram or summary",
+    "summary": "histogram or summary",
+}
+_LARGEST = 1e308
+_NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
+# Those of Go's client, on which alerts of existing projects count.
+_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+
+
+class UserMetricError(ValueError):
+    """A request is not as it should be; the text names the field."""
+
+
+@dataclass(frozen=True, slots=True)
+class UserMetric:
+    """One request: which metric, and what is to be done with it."""
+
+    name: str
+    description: str
+    kind: str
+    """counter, gauge, histogram or summary."""
+    operations: Mapping[str, Any]
+    """By name, those that are given: numbers and true or false."""
+
+
+class ExactCounter(Collector):
+    """A counter that is exported under its own name; prometheus_client's own add `_total`."""
+
+    def __init__(self, name: str, description: str, registry: CollectorRegistry) -> None:
+        self._name, self._description, self._value = name, description, 0.0
+        registry.register(self)
+
+    def inc(self, amount: float = 1) -> None:
+        """Add `amount`."""
+        self._value += amount
+
+    def collect(self) -> Iterable[Metric]:
+        """Return the family; its type is `unknown`, since OpenMetrics asks for `_total` as well."""
+        metric = Metric(self._name, self._description, "unknown")
+        metric.add_sample(self._name, {}, self._value)
+        return [metric]
+
+    def describe(self) -> Iterable[Metric]:
+        """Tell the registry which name is taken."""
+        return self.collect()
+
+
+_Series: TypeAlias = Counter | ExactCounter | Gauge | Histogram | Summary
+
+
+class UserMetrics:
+    """The metrics that roles have made so far, on the registry of the operator's own.
+
+    `clock` gives seconds since 1970. Threads may share it.
+    """
+
+    def __init__(self, registry: CollectorRegistry, clock: Callable[[], float] = time.time) -> None:
+        self._registry = registry
+        self._clock = clock
+        self._made: dict[str, tuple[str, _Series]] = {}
+        self._lock = threading.Lock()
+
+    def apply(self, body: bytes) -> None:
+        """Make or change the metric that a request asks for. Raises UserMetricError."""
+        request = parse(body)
+        with self._lock:
+            family, series = self._ensure(request)
+            if family != _FAMILY[request.kind]:
+                raise UserMetricError(
+                    f"cannot change metric type of {request.name}, which is a {family}"
+                )
+            _operate(series, request, self._clock)
+
+    def typed(self, text: bytes) -> bytes:
+        """Call counters what they are in Prometheus' text format, which needs no `_total`."""
+        for name, (_, series) in list(self._made.items()):
+            if isinstance(series, ExactCounter):
+                text = text.replace(
+                    f"\n# TYPE {name} untyped\n".encode(), f"\n# TYPE {name} counter\n".encode()
+                )
+        return text
+
+    def _ensure(self, request: UserMetric) -> tuple[str, _Series]:
+        if request.name not in self._made:
+            problem = UserMetricError(
+                f"name: {request.name} is taken by another metric of the operator,"
+                " or by a part of one such as _count or _sum; choose another name"
+            )
+            if request.name in self._names():
+                raise problem
+            try:
+                series = _make(request, self._registry)
+            except ValueError as error:
+                raise problem from error
+            self._made[request.name] = _FAMILY[request.kind], series
+        return self._made[request.name]
+
+    def _names(self) -> set[str]:
+        """Return what is exported; the registry knows no names of the process's own metrics."""
+        families = list(self._registry.collect())
+        samples = {sample.name for family in families for sample in family.samples}
+        return samples | {family.name for family in families}
+
+
+def parse(body: bytes) -> UserMetric:
+    """Read a request; raises UserMetricError. Fields that nobody knows are ignored."""
+    try:
+        request = json.loads(body)
+    except ValueError as error:
+        raise UserMetricError(f"the body is no JSON: {error}") from error
+    if not isinstance(request, dict):
+        raise UserMetricError('the body must be a JSON object, such as {"name": "x", "gauge": {}}')
+    given = {
+        kind: _operations(kind, request[kind])
+        for kind in _OPERATIONS
+        if request.get(kind) is not None
+    }
+    name, description = (_text(request, field) for field in ("name", "description"))
+    if len(given) > 1:
+        raise UserMetricError("only one metric can be processed at a time")
+    if not given:
+        raise UserMetricError("a request should contain at least one metric")
+    if not _NAME.fullmatch(name):
+        raise UserMetricError(
+            f"name: {name!r} is no name of a metric; write letters, digits and underscores,"
+            " and begin with no digit"
+        )
+    ((kind, operations),) = given.items()
+    if operations.get("add", 0) < 0 and kind == "counter" and not operations.get("increment"):
+        raise UserMetricError("counter metrics cannot decrease in value")
+    return UserMetric(name, description, kind, operations)
+
+
+def _text(request: Mapping[str, Any], field: str) -> str:
+    value = request.get(field)
+    if value is not None and not isinstance(value, str):
+        raise UserMetricError(f"{field} must be text, not {value!r}")
+    return value or ""
+
+
+def _operations(kind: str, given: Any) -> Mapping[str, Any]:
+    """Return the operations that are asked for; null means that one is not."""
+    if not isinstance(given, dict):
+        raise UserMetricError(f"{kind} must be an object, not {given!r}")
+    return {
+        name: _value(f"{kind}.{name}", given[name], type_)
+        for name, type_ in _OPERATIONS[kind].items()
+        if given.get(name) is not None
+    }
+
+
+def _value(path: str, value: Any, type_: type) -> bool | float:
+    if type_ is bool:
+        if not isinstance(value, bool):
+            raise UserMetricError(f"{path} must be true or false, not {value!r}")
+        return value
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    # JSON has neither NaN nor infinity, but Python reads both, and numbers of any size.
+    if not number or not abs(value) <= _LARGEST:
+        raise UserMetricError(f"{path} must be a finite number, not {value!r}")
+    return float(value)
+
+
+def _make(request: UserMetric, registry: CollectorRegistry) -> _Series:
+    """Make an empty metric; raises ValueError for a name that is taken."""
+    name, description = request.name, request.description
+    match request.kind:
+        case "counter" if name.endswith("_total"):
+            return Counter(name, description, registry=registry)
+        case "counter":
+            return ExactCounter(name, description, registry)
+        case "gauge":
+            return Gauge(name, description, registry=registry)
+        case "histogram":
+            return Histogram(name, description, registry=registry, buckets=_BUCKETS)
+        case _:
+            return Summary(name, description, registry=registry)
+
+
+def _operate(series: _Series, request: UserMetric, clock: Callable[[], float]) -> None:
+    """Do the first operation that is asked for, in ansible-operator's order; there may be none."""
+    asked = request.operations
+    match series:
+        case Counter() | ExactCounter():
+            series.inc(1 if asked.get("increment") else asked.get("add", 0))
+        case Histogram() | Summary():
+            if "observe" in asked:
+                series.observe(asked["observe"])
+        case Gauge():
+            _operate_gauge(series, asked, clock)
+
+
+def _operate_gauge(gauge: Gauge, asked: Mapping[str, Any], clock: Callable[[], float]) -> None:
+    if asked.get("increment"):
+        gauge.inc()
+    elif asked.get("decrement"):
+        gauge.dec()
+    elif asked.get("add"):
+        gauge.inc(asked["add"])
+    elif asked.get("subtract"):
+        gauge.dec(asked["subtract"])
+    elif "set" in asked:
+        gauge.set(asked["set"])
+    elif asked.get("set_to_current_time"):
+        gauge.set(clock())
