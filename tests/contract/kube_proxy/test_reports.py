@@ -63,6 +63,19 @@ async def test_owned_objects_are_seen_again(
     assert recorder.seen == [(owner, ObjectRef(OWNER_GVK, namespace, "mine"))]
 
 
+async def test_annotated_objects_are_seen_again(
+    run: Run, recorder: Recorder, namespace: str
+) -> None:
+    """So does reading one that is annotated with its owner, whose kind is of the core group."""
+    name = f"{namespace}-far"
+    await run.kubectl("create", "namespace", name)
+    recorder.seen.clear()
+    await run.get("namespace", name)
+    owner = ObjectRef(OWNER_GVK, namespace, "owner")
+    assert recorder.seen == [(owner, ObjectRef(GVK("", "v1", "Namespace"), "", name))]
+    await run.kubectl("delete", "namespace", name, "--wait=false")
+
+
 async def test_blacklisted_kinds(run: Run, recorder: Recorder) -> None:
     """Kinds of the watch's blacklist get an owner but are not told of."""
     await run.kubectl("create", "secret", "generic", "s")
