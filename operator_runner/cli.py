@@ -88,7 +88,7 @@ def _run(options: dict[str, Any]) -> int:
         time_encoding=log.time_encoding,
     )
     loaded = _load(options["watches_file"], options)
-    settings = settings_from(options, os.environ, loaded.watches)
+    settings = settings_from(options, os.environ, loaded.watches, terminal=sys.stderr.isatty())
     for warning in (*loaded.warnings, *warnings_from(options, os.environ, loaded.watches)):
         _log.warning("Configuration", warning=warning)
     return asyncio.run(app.run(settings, loaded.watches))

@@ -90,6 +90,12 @@ class AnsibleSettings:
     """Further arguments for ansible-playbook (--ansible-args)."""
     log_events: str = "tasks"
     """Which events of a play are logged: nothing, tasks or everything."""
+    framed: bool = True
+    """Whether the output of tasks stands on stdout between log lines; not on a terminal."""
+    raw_output: bool = False
+    """Whether the output of runs as it is replaces the events (ANSIBLE_VERBOSITY above 0)."""
+    debug_logs: bool = False
+    """Whether the whole output of a run is printed after it (ANSIBLE_DEBUG_LOGS)."""
     skip_facts: bool = False
     """Whether role runs gather no facts (ANSIBLE_GATHERING=explicit)."""
     inventory: Path | None = None
@@ -98,14 +104,14 @@ class AnsibleSettings:
     """--ansible-roles-path, beats ANSIBLE_ROLES_PATH."""
     collections_path: str = ""
     """--ansible-collections-path, beats ANSIBLE_COLLECTIONS_PATH."""
+    metric_address: str = ""
+    """URL that osdk_metric sends to; empty: its own default."""
     timeout: timedelta | None = None
     """Default deadline of a run, where the watch has none; None: no deadline."""
 
     def verbosity_for(self, gvk: GVK) -> int:
         """Return the number of v for this kind."""
         return self.verbosity_of_kind.get(gvk, self.verbosity)
-    metric_address: str = ""
-    """URL that osdk_metric sends to; empty: its own default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,14 +128,14 @@ class Settings:
     leader_election: LeaderElection
     metrics: Address | None
     probes: Address | None
+    user_metrics: Address | None
+    """Where roles send their own metrics (osdk_metric)."""
     proxy: Address
     work_dir: Path
     """Where private data dirs and artifacts live, 0700."""
     reconcile_period: timedelta = timedelta(hours=10)
     """Time between two periodic runs where the watch says nothing; zero: none."""
     inject_owner_ref: bool = True
-    user_metrics: Address | None
-    """Where roles send their own metrics (osdk_metric)."""
     graceful_shutdown: timedelta = timedelta(seconds=30)
     """How long running plays may go on after SIGTERM."""
     backoff: Backoff = Backoff()

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from operator_runner.flags.types import GO_FALSE, GO_TRUE
 from operator_runner.model import GVK
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)
@@ -42,6 +43,25 @@ def concurrency(environ: Mapping[str, str], kinds: Sequence[GVK]) -> PerKind:
 def verbosity(environ: Mapping[str, str], kinds: Sequence[GVK]) -> PerKind:
     """Read ANSIBLE_VERBOSITY_<KIND>_<GROUP>, 0 to 7."""
     return _read(environ, {gvk: _name("ANSIBLE_VERBOSITY", gvk) for gvk in kinds}, range(8))
+
+
+def raw_output(environ: Mapping[str, str]) -> bool:
+    """Tell whether ANSIBLE_VERBOSITY is above 0: then runs are told by their own output."""
+    text = environ.get("ANSIBLE_VERBOSITY", "")
+    return _INTEGER.fullmatch(text) is not None and int(text) > 0
+
+
+def debug_logs(environ: Mapping[str, str]) -> bool:
+    """Read ANSIBLE_DEBUG_LOGS, a boolean as Go writes it; anything else is false."""
+    return environ.get("ANSIBLE_DEBUG_LOGS") in GO_TRUE
+
+
+def log_warnings(environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Return what is wrong about the variables that concern the log."""
+    text = environ.get("ANSIBLE_DEBUG_LOGS")
+    if not text or text in GO_TRUE | GO_FALSE:
+        return ()
+    return (f"ANSIBLE_DEBUG_LOGS={text} is ignored; write true or false",)
 
 
 def _name(prefix: str, gvk: GVK) -> str:

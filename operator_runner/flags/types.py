@@ -12,15 +12,15 @@ import click
 from operator_runner.duration import parse_duration
 from operator_runner.settings import Address
 
-_TRUE = frozenset({"1", "t", "T", "true", "TRUE", "True"})
-_FALSE = frozenset({"0", "f", "F", "false", "FALSE", "False"})
+GO_TRUE = frozenset({"1", "t", "T", "true", "TRUE", "True"})
+GO_FALSE = frozenset({"0", "f", "F", "false", "FALSE", "False"})
 
 
 def go_bool(text: str) -> bool:
     """Read a boolean in any of the ways of Go's strconv.ParseBool."""
-    if text not in _TRUE | _FALSE:
+    if text not in GO_TRUE | GO_FALSE:
         raise click.BadParameter(f"{text!r}; write the flag alone, or with =true or =false")
-    return text in _TRUE
+    return text in GO_TRUE
 
 
 def go_duration(text: str) -> timedelta:

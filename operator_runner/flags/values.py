@@ -55,11 +55,13 @@ def log_settings_from(options: Options) -> LogSettings:
     )
 
 
-def settings_from(options: Options, environ: Environ, watches: Sequence[Watch]) -> Settings:
+def settings_from(
+    options: Options, environ: Environ, watches: Sequence[Watch], *, terminal: bool = False
+) -> Settings:
     """Return all settings; raises ConfigError for what does not fit together.
 
     `options` are the keyword arguments that `run_options` gives. The watches tell for which
-    kinds there may be variables in the environment.
+    kinds there may be variables in the environment. `terminal` is whether a person reads along.
     """
     problems = [*_exclusions(options), *_leader_problems(options, environ)]
     inventory = environ.get("ANSIBLE_INVENTORY") or None
@@ -76,13 +78,13 @@ def settings_from(options: Options, environ: Environ, watches: Sequence[Watch]) 
         namespaces=environment.namespaces(environ),
         kubeconfig=options["kubeconfig"],
         concurrency=_concurrency(options, environ, kinds),
-        ansible=_ansible(options, environ, kinds),
+        ansible=_ansible(options, environ, kinds, terminal=terminal),
         leader_election=_leader_election(options, environ),
         metrics=Address.parse(metrics),
         probes=Address.parse(options["health_probe_bind_address"]),
+        user_metrics=Address.parse(options["user_metrics_bind_address"]),
         proxy=Address("127.0.0.1", options["proxy_port"]),
         work_dir=options["work_dir"],
-        user_metrics=Address.parse(options["user_metrics_bind_address"]),
         reconcile_period=max(options["reconcile_period"], _NONE),
         inject_owner_ref=options["inject_owner_ref"],
         # Below zero controller-runtime waits without end; a year is as good.
@@ -101,6 +103,7 @@ def warnings_from(options: Options, environ: Environ, watches: Sequence[Watch]) 
     warnings = [
         *environment.concurrency(environ, kinds).warnings,
         *environment.verbosity(environ, kinds).warnings,
+        *environment.log_warnings(environ),
     ]
     if options["metrics_addr"] is not None:
         warnings.append("--metrics-addr is deprecated; use --metrics-bind-address")
@@ -141,7 +144,10 @@ def _concurrency(options: Options, environ: Environ, kinds: Sequence[GVK]) -> Co
     )
 
 
-def _ansible(options: Options, environ: Environ, kinds: Sequence[GVK]) -> AnsibleSettings:
+def _ansible(
+    options: Options, environ: Environ, kinds: Sequence[GVK], *, terminal: bool
+) -> AnsibleSettings:
+    encoder = log_settings_from(options).encoder or ("console" if terminal else "json")
     events = options["ansible_log_events"].lower()
     inventory = environ.get("ANSIBLE_INVENTORY")
     timeout = options["run_timeout"]
@@ -150,24 +156,18 @@ def _ansible(options: Options, environ: Environ, kinds: Sequence[GVK]) -> Ansibl
         verbosity_of_kind=environment.verbosity(environ, kinds).values,
         args=options["ansible_args"],
         log_events=events if events in _LOG_EVENTS else "tasks",
+        # A person at a terminal has a line for each task instead.
+        framed=encoder == "json",
+        raw_output=environment.raw_output(environ),
+        debug_logs=environment.debug_logs(environ),
         skip_facts=environ.get("ANSIBLE_GATHERING") == "explicit",
         inventory=Path(inventory) if inventory else None,
         roles_path=options["ansible_roles_path"] or environ.get("ANSIBLE_ROLES_PATH", ""),
         collections_path=(
             options["ansible_collections_path"] or environ.get("ANSIBLE_COLLECTIONS_PATH", "")
         ),
-        timeout=timeout if timeout > _NONE else None,
-    )
-
-
-def _leader_election(options: Options, environ: Environ) -> LeaderElection:
-    return LeaderElection(
-        enabled=bool(options["leader_elect"] or options["enable_leader_election"]),
-        lease_name=options["leader_election_id"] or environ.get("OPERATOR_NAME", ""),
-        namespace=options["leader_election_namespace"],
-        lease_duration=options["leader_elect_lease_duration"],
         metric_address=_metric_address(options["user_metrics_bind_address"]),
-        renew_deadline=options["leader_elect_renew_deadline"],
+        timeout=timeout if timeout > _NONE else None,
     )
 
 
@@ -178,6 +178,16 @@ def _metric_address(bind: str) -> str:
         return ""
     host = "localhost" if address.host in {"", "0.0.0.0", "::"} else address.host  # noqa: S104
     return f"http://{f'[{host}]' if ':' in host else host}:{address.port}/metrics"
+
+
+def _leader_election(options: Options, environ: Environ) -> LeaderElection:
+    return LeaderElection(
+        enabled=bool(options["leader_elect"] or options["enable_leader_election"]),
+        lease_name=options["leader_election_id"] or environ.get("OPERATOR_NAME", ""),
+        namespace=options["leader_election_namespace"],
+        lease_duration=options["leader_elect_lease_duration"],
+        renew_deadline=options["leader_elect_renew_deadline"],
+    )
 
 
 def _exclusions(options: Options) -> list[str]:

@@ -163,7 +163,8 @@ class Fields:
         if isinstance(value, (tuple, Mapping)):
             self._refuse(item, "text")
             return ""
-        return value if isinstance(value, str) else json.dumps(value)
+        # 1.0 is 1, as Go writes it.
+        return value if isinstance(value, str) else json.dumps(value).removesuffix(".0")
 
     def _refuse(self, item: Item, wanted: str) -> None:
         self.report.problem(item.place, _refusal(item, wanted))

@@ -33,7 +33,7 @@ class Key:
 
     name: str
     shape: Shape
-    about: str = ""
+    about: str
     default: bool | int | None = None
     """What an absent flag or number means."""
     keys: tuple[Key, ...] = ()

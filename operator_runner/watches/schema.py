@@ -89,7 +89,7 @@ def _map(keys: Sequence[Key], *, nullable: bool = True) -> Json:
 
 
 def _described(key: Key) -> Json:
-    described = {"description": key.about} if key.about else {}
+    described: Json = {"description": key.about}
     if key.default is not None:
         described["default"] = key.default
     return described | _value(key)

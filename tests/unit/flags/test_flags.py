@@ -151,6 +151,8 @@ def test_every_variable_reaches_its_setting(tmp_path: Path) -> None:
             "WATCH_NAMESPACE": " a, b,,a ",
             "MAX_CONCURRENT_RECONCILES_WEB_SHOP_MY-EXAMPLE_COM": "7",
             "ANSIBLE_VERBOSITY_WEB_SHOP_MY-EXAMPLE_COM": "0",
+            "ANSIBLE_VERBOSITY": "1",
+            "ANSIBLE_DEBUG_LOGS": "TRUE",
             "ANSIBLE_GATHERING": "explicit",
             "ANSIBLE_INVENTORY": str(tmp_path),
             "ANSIBLE_ROLES_PATH": "/r",
@@ -162,6 +164,8 @@ def test_every_variable_reaches_its_setting(tmp_path: Path) -> None:
     assert made.namespaces == ("a", "b")
     assert made.concurrency.limit(WEB) == 7
     assert made.ansible.verbosity_for(WEB) == 0
+    assert made.ansible.raw_output
+    assert made.ansible.debug_logs
     assert made.ansible.skip_facts
     assert made.ansible.inventory == tmp_path
     assert made.ansible.roles_path == "/r"
@@ -212,6 +216,53 @@ def test_the_verbosity_of_a_kind_is_0_to_7(text: str, verbosity: int) -> None:
     environ = {"ANSIBLE_VERBOSITY_WEB_SHOP_MY-EXAMPLE_COM": text}
 
     assert settings("--ansible-verbosity=4", **environ).ansible.verbosity_for(WEB) == verbosity
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "on"),
+    [
+        ("ANSIBLE_VERBOSITY", "4", True),
+        ("ANSIBLE_VERBOSITY", "0", False),
+        ("ANSIBLE_VERBOSITY", "-1", False),
+        ("ANSIBLE_VERBOSITY", "much", False),
+        ("ANSIBLE_DEBUG_LOGS", "true", True),
+        ("ANSIBLE_DEBUG_LOGS", "T", True),
+        ("ANSIBLE_DEBUG_LOGS", "1", True),
+        ("ANSIBLE_DEBUG_LOGS", "false", False),
+        ("ANSIBLE_DEBUG_LOGS", "yes", False),
+        ("ANSIBLE_DEBUG_LOGS", "", False),
+        ("ANSIBLE_GATHERING", "explicit", True),
+        ("ANSIBLE_GATHERING", "implicit", False),
+    ],
+)
+def test_variables_that_turn_something_on(name: str, value: str, on: bool) -> None:
+    """A number above 0, a boolean of Go, and one word; all else leaves it off."""
+    made = settings(**{name: value}).ansible
+
+    assert {
+        "ANSIBLE_VERBOSITY": made.raw_output,
+        "ANSIBLE_DEBUG_LOGS": made.debug_logs,
+        "ANSIBLE_GATHERING": made.skip_facts,
+    }[name] is on
+
+
+@pytest.mark.parametrize(
+    ("args", "terminal", "framed"),
+    [
+        ((), False, True),
+        ((), True, False),
+        (("--zap-encoder=json",), True, True),
+        (("--zap-encoder=console",), False, False),
+        (("--zap-devel",), False, False),
+    ],
+)
+def test_output_of_tasks_stands_in_json_logs(
+    args: tuple[str, ...], terminal: bool, framed: bool
+) -> None:
+    """Where people read along, a line for each task is all."""
+    made = settings_from(options(*args), {}, WATCHES, terminal=terminal)
+
+    assert made.ansible.framed is framed
 
 
 @pytest.mark.parametrize(
@@ -338,6 +389,7 @@ def test_all_problems_come_at_once() -> None:
         (("--leader-election-id=y",), {"OPERATOR_NAME": "x"}, "OPERATOR_NAME is ignored, for"),
         ((), {"WORKER_WEB_SHOP_MY-EXAMPLE_COM": "1"}, "use MAX_CONCURRENT_RECONCILES_WEB_SHOP_MY"),
         ((), {"ANSIBLE_VERBOSITY_WEB_SHOP_MY-EXAMPLE_COM": "8"}, "a whole number from 0 to 7"),
+        ((), {"ANSIBLE_DEBUG_LOGS": "yes"}, "ANSIBLE_DEBUG_LOGS=yes is ignored; write true or"),
     ],
 )
 def test_what_is_old_or_ignored_is_said(
@@ -351,9 +403,21 @@ def test_what_is_old_or_ignored_is_said(
 
 def test_ordinary_flags_give_no_warning() -> None:
     """A scaffolded project starts in silence."""
-    parsed = options("--leader-elect", "--leader-election-id=web")
+    parsed = options(
+        "--leader-elect",
+        "--leader-election-id=web",
+        "--health-probe-bind-address=:6789",
+        "--metrics-require-rbac",
+        "--metrics-secure",
+        "--metrics-bind-address=:8443",
+        "--watches-file=./watches.yaml",
+    )
+    environ = {"WATCH_NAMESPACE": "", "ANSIBLE_GATHERING": "explicit", "ANSIBLE_DEBUG_LOGS": "TRUE"}
 
-    assert warnings_from(parsed, {"WATCH_NAMESPACE": ""}, WATCHES) == ()
+    made = settings_from(parsed, environ, WATCHES)
+
+    assert warnings_from(parsed, environ, WATCHES) == ()
+    assert (made.metrics_secure, made.metrics_require_rbac) == (True, True)
 
 
 @pytest.mark.parametrize(

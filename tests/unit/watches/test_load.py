@@ -143,12 +143,33 @@ def test_numbers_and_booleans_serve_as_text(project: Path) -> None:
     """An unquoted number is a version, and an unquoted boolean a label's value."""
     loaded = read(
         project,
-        "- {version: 1, kind: Web, role: web, selector: {matchLabels: {on: yes, size: 3}}}",
+        "- {version: 1, kind: Web, role: web, selector: {matchLabels: {on: yes, size: 3.0}}}",
     )
 
     (watch,) = loaded.watches
     assert watch.gvk.version == "1"
     assert watch.selector.match_labels == {"true": "true", "size": "3"}
+
+
+def test_one_kind_may_be_in_several_groups_and_versions(project: Path) -> None:
+    """Each is a watch of its own, also where kind and version are the same."""
+    loaded = read(
+        project,
+        """\
+- {group: a.example.com, version: v1, kind: Web, role: web}
+- {group: b.example.com, version: v1, kind: Web, role: web}
+- {group: a.example.com, version: v2, kind: Web, role: web}
+- {version: v1, kind: Secret, role: web}
+""",
+    )
+
+    assert loaded.warnings == ()
+    assert [watch.gvk for watch in loaded.watches] == [
+        GVK("a.example.com", "v1", "Web"),
+        GVK("b.example.com", "v1", "Web"),
+        GVK("a.example.com", "v2", "Web"),
+        GVK("", "v1", "Secret"),
+    ]
 
 
 def test_the_environment_may_bring_whole_lines(project: Path) -> None:

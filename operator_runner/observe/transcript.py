@@ -1,0 +1,26 @@
+"""The output of plays on stdout, as it is: the one place that writes text beside the log lines."""
+
+from __future__ import annotations
+
+import re
+
+import structlog
+
+from operator_runner.observe.redaction import redact
+
+_log = structlog.get_logger(__name__)
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def write(text: str) -> None:
+    """Write text, and a line break, at once; colours and what looks like a secret are taken out.
+
+    Where nobody reads stdout any more, the run goes on and the log tells why.
+    """
+    plain = _COLOUR.sub("", text).replace("\r\n", "\n")
+    # What a module printed need not be valid text.
+    printable = str(redact(plain)).encode("utf-8", "replace").decode()
+    try:
+        print(printable, flush=True)  # noqa: T201
+    except OSError as error:
+        _log.warning("Could not write the output of a play", error=str(error))

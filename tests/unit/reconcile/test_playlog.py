@@ -1,0 +1,201 @@
+"""What a run tells in the log and on stdout, in each mode."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import structlog.testing
+
+from operator_runner.model import GVK, ObjectRef, RunEvent, RunOutcome, Stats, TaskFailure
+from operator_runner.reconcile.playlog import PlayLog
+from operator_runner.settings import AnsibleSettings
+
+REF = ObjectRef(GVK("shop.example.com", "v1", "Web"), "ns", "a")
+TASKS = AnsibleSettings()
+TERMINAL = replace(TASKS, framed=False)
+WELL = RunOutcome(Stats(ok=2))
+RULE = "-------------------------------------------------------------------------------"
+OPENING = "\n--------------------------- Ansible Task StdOut -------------------------------\n"
+
+EVENTS = (
+    RunEvent("playbook_on_play_start", {"name": "localhost"}, "\r\nPLAY [localhost] ***"),
+    RunEvent(
+        "playbook_on_task_start",
+        {"name": "web : Make it", "task": "Make it", "task_action": "copy"},
+        "\r\nTASK [web : Make it] ***\r\ntask path: /r/main.yml:1",
+    ),
+    RunEvent(
+        "runner_on_ok",
+        {"task": "Make it", "task_action": "copy", "res": {"changed": True}, "duration": 0.5},
+        "changed: [localhost]",
+    ),
+    RunEvent(
+        "playbook_on_task_start",
+        {"name": "web : Say it", "task": "Say it", "task_action": "ansible.builtin.debug"},
+        "\r\nTASK [web : Say it] ***",
+    ),
+    RunEvent(
+        "runner_on_ok",
+        {"task": "Say it", "task_action": "debug", "task_args": "", "res": {"msg": "hello"}},
+        'ok: [localhost] => {"msg": "hello"}',
+    ),
+    RunEvent("runner_item_on_ok", {"task": "Each", "task_action": "copy"}, "ok: (item=1)"),
+    RunEvent(
+        "runner_on_failed",
+        {"task": "Break", "task_action": "fail", "task_path": "/r/main.yml:9", "res": {}},
+        "\x1b[0;31mfatal: [localhost]: FAILED!\x1b[0m",
+    ),
+    RunEvent("playbook_on_stats", {"ok": {}}, "\r\nPLAY RECAP ***\r\nlocalhost : failed=1"),
+)
+STATS = f"""
+----- {"Ansible Task Status Event StdOut (shop.example.com/v1, Kind=Web, a/ns)":>70} -----
+
+
+PLAY RECAP ***
+localhost : failed=1
+
+----------
+"""
+
+
+def told(
+    ansible: AnsibleSettings, *, raw: bool = False, outcome: RunOutcome = WELL
+) -> list[dict[str, Any]]:
+    """Return the log lines of a run; what it prints is on stdout."""
+    with structlog.testing.capture_logs() as lines:
+        play_log = PlayLog(REF, "run", ansible, raw=raw)
+        for event in EVENTS:
+            play_log(event)
+        play_log.end(outcome)
+    return [dict(line) for line in lines]
+
+
+def test_tasks_are_framed_as_existing_projects_know_it(capsys: pytest.CaptureFixture[str]) -> None:
+    """Starts, debug output, items and failures stand in frames, the recap in a block, in order."""
+    told(TASKS)
+
+    def frame(text: str) -> str:
+        return f"{OPENING}{text}\n\n{RULE}\n"
+
+    stars = "******************************** "
+    assert capsys.readouterr().out == (
+        frame("\nTASK [web : Make it] ***\ntask path: /r/main.yml:1")
+        + frame(f'\n TASK [Say it] {stars}\nok: [localhost] => {{"msg": "hello"}}')
+        + frame(f"\n TASK [Each] {stars}\nok: (item=1)")
+        + frame(f"\n TASK [Break] {stars}\nfatal: [localhost]: FAILED!")
+        + STATS
+    )
+
+
+def test_lines_have_the_messages_and_keys_of_ansible_operator() -> None:
+    """Whoever searches the logs of existing projects finds what is sought."""
+    lines = told(TASKS)
+
+    assert [(line["event"], line["log_level"]) for line in lines] == [
+        ("[playbook task start]", "info"),
+        ("[playbook task]", "info"),
+        ("[playbook debug]", "info"),
+        ("[playbook task failed]", "warning"),
+        ("Ansible-runner exited successfully", "info"),
+    ]
+    start, _, debug, failed, _ = lines
+    assert start["EventData.Name"] == "web : Make it"
+    assert (start["gvk"], start["job"]) == ("shop.example.com/v1, Kind=Web", "run")
+    assert start["event_type"] == "playbook_on_task_start"
+    assert debug["EventData.TaskArgs"] == ""
+    assert failed["EventData.Task"] == "Break"
+    assert failed["EventData.FailedTaskPath"] == "/r/main.yml:9"
+
+
+def test_a_failed_run_does_not_exit_successfully() -> None:
+    """The line is there only for runs that went well."""
+    lines = told(TASKS, outcome=RunOutcome(None, (TaskFailure("Break", "no"),)))
+
+    assert all("exited successfully" not in line["event"] for line in lines)
+
+
+def test_raw_output_replaces_frames(capsys: pytest.CaptureFixture[str]) -> None:
+    """With a verbosity asked for, there is what ansible-playbook prints, and the block."""
+    lines = told(TASKS, raw=True)
+
+    raw = "".join(f"{event.stdout}\n" for event in EVENTS[:-1]).replace("\r", "")
+    raw = raw.replace("\x1b[0;31m", "").replace("\x1b[0m", "")
+    assert capsys.readouterr().out == raw + STATS
+    assert [line["event"] for line in lines] == ["Ansible-runner exited successfully"]
+
+
+def test_a_terminal_shows_a_line_for_each_task(capsys: pytest.CaptureFixture[str]) -> None:
+    """People read along: no frames, no blocks."""
+    lines = told(TERMINAL)
+
+    assert capsys.readouterr().out == ""
+    shown = [line["event"] for line in lines if line["log_level"] != "debug"]
+    assert shown == ["[playbook task]", "[playbook debug]", "[playbook task failed]"]
+    assert all("EventData.Name" not in line and "job" not in line for line in lines)
+
+
+def test_a_terminal_shows_raw_output_where_asked(capsys: pytest.CaptureFixture[str]) -> None:
+    """The recap is part of it there."""
+    told(TERMINAL, raw=True)
+
+    out = capsys.readouterr().out
+    assert out.startswith("\nPLAY [localhost] ***\n")
+    assert out.endswith("localhost : failed=1\n")
+
+
+def test_nothing_leaves_the_recap(capsys: pytest.CaptureFixture[str]) -> None:
+    """The block with the recap is always there, as in ansible-operator."""
+    lines = told(replace(TASKS, log_events="nothing"), raw=True)
+
+    assert capsys.readouterr().out == STATS
+    assert [line["event"] for line in lines] == ["Ansible-runner exited successfully"]
+
+
+def test_everything_has_all_events_with_their_data(capsys: pytest.CaptureFixture[str]) -> None:
+    """Each event is a line with its data, and a frame with its output."""
+    lines = told(replace(TASKS, log_events="everything"), raw=True)
+
+    events = [line for line in lines if line["event"] == "[playbook event]"]
+    assert [line["event_type"] for line in events] == [event.kind for event in EVENTS]
+    assert [line["EventData"] for line in events] == [event.data for event in EVENTS]
+    out = capsys.readouterr().out
+    assert out.count(OPENING) == len(EVENTS)
+    assert out.endswith(STATS)
+
+
+@pytest.mark.parametrize("log_events", ["nothing", "tasks", "everything"])
+def test_debug_logs_add_the_whole_output(
+    capsys: pytest.CaptureFixture[str], log_events: str
+) -> None:
+    """ANSIBLE_DEBUG_LOGS prints all of it after the run, whatever else is told."""
+    told(replace(TASKS, debug_logs=True, log_events=log_events))
+
+    out = capsys.readouterr().out
+    title = f"----- {'Ansible Debug Result (shop.example.com/v1, Kind=Web, a/ns)':>70} -----"
+    _, _, block = out.partition(title)
+    assert block.startswith("\n\n\nPLAY [localhost] ***\n\nTASK [web : Make it] ***\n")
+    assert block.endswith("localhost : failed=1\n\n----------\n")
+    assert "\nchanged: [localhost]\n" in block
+
+
+def test_secrets_do_not_reach_stdout(capsys: pytest.CaptureFixture[str]) -> None:
+    """The output goes through the same redaction as the log."""
+    event = RunEvent("runner_item_on_ok", {"task": "x"}, "Authorization: Bearer abcdefghijklmnop")
+
+    PlayLog(REF, "run", TASKS, raw=False)(event)
+    PlayLog(REF, "run", TASKS, raw=True)(event)
+
+    out = capsys.readouterr().out
+    assert out.count("Bearer [redacted]") == 2
+    assert "abcdefghijklmnop" not in out
+
+
+def test_output_that_is_no_text_ends_no_run(capsys: pytest.CaptureFixture[str]) -> None:
+    """A module may print any bytes; Ansible hands them on as lone surrogates."""
+    event = RunEvent("runner_item_on_ok", {"task": "x"}, "b\udcffd")
+
+    PlayLog(REF, "run", TASKS, raw=True)(event)
+
+    assert capsys.readouterr().out == "b?d\n"
