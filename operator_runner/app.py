@@ -24,6 +24,7 @@ from operator_runner.kube.proxy import Proxy
 from operator_runner.kube.reviews import protection_of
 from operator_runner.kube.session import Connection, connect
 from operator_runner.kube.watching import MetadataEvent, watch_metadata
+from operator_runner.loops import LoopBreaker
 from operator_runner.machine import Machine
 from operator_runner.model import GVK, Cause, Json, ObjectRef, Watch
 from operator_runner.observe.commit import commit
@@ -122,7 +123,11 @@ class Operator:
         )
         self._primary = PrimaryWatcher(watches, is_relevant, self._enqueue, self._met)
         self._dispatcher = Dispatcher(
-            self._queue, self._reconcilers(rundirs, launcher), self._metrics, self._gone
+            self._queue,
+            self._reconcilers(rundirs, launcher),
+            self._metrics,
+            LoopBreaker(self._dependents.writes.is_echo),
+            self._gone,
         )
         self._elector = self._make_elector()
 
@@ -134,6 +139,7 @@ class Operator:
             executor=AnsibleExecutor(launcher, rundirs, settings.ansible),
             relevant=is_relevant,
             version=self._primary.version,
+            task_ended=self._metrics.task_finished,
         )
         for watch in self._watches:
             self._metrics.watching(watch.gvk, settings.concurrency.limit(watch.gvk))
@@ -174,16 +180,16 @@ class Operator:
                 ),
             )
             stack.push_async_callback(metrics.stop)
+        if (users := settings.user_metrics) is not None:
+            taker = await serve_user_metrics(self._metrics.user, users.host, users.port)
+            if taker is not None:
+                stack.push_async_callback(taker.stop)
         await self._proxy.start()
         stack.push_async_callback(self._proxy.stop)
 
     async def run(self) -> int:
         """Lead, work until something ends that, and shut down in order; return the exit status."""
         self._take_signals()
-        if (users := settings.user_metrics) is not None:
-            taker = await serve_user_metrics(self._metrics.user, users.host, users.port)
-            if taker is not None:
-                stack.push_async_callback(taker.stop)
         if self._elector is not None:
             _log.info("Waiting for leadership", lease=self._settings.leader_election.lease_name)
             acquiring = asyncio.create_task(self._elector.acquire(), name="leader election")

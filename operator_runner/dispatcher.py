@@ -9,8 +9,9 @@ from collections.abc import Callable, Mapping
 import structlog
 
 from operator_runner.errors import ApiError
-from operator_runner.model import GVK, Cause, ObjectRef, Trigger
-from operator_runner.observe.metrics import Metrics, Result
+from operator_runner.loops import LoopBreaker
+from operator_runner.model import GVK, Cause, ObjectRef, Trigger, describe
+from operator_runner.observe.metrics import Metrics, Outcome, Result, RunTimes
 from operator_runner.reconcile.reconciler import (
     Failed,
     Gone,
@@ -19,10 +20,16 @@ from operator_runner.reconcile.reconciler import (
     Superseded,
     Verdict,
 )
-from operator_runner.workqueue import Item, WorkQueue, describe
+from operator_runner.workqueue import Item, WorkQueue
 
 _log = structlog.get_logger(__name__)
 
+_OUTCOMES: Mapping[type[Verdict], Outcome] = {
+    Succeeded: "succeeded",
+    Failed: "failed",
+    Superseded: "superseded",
+}
+"""The verdicts of which there was a run, in the words of metrics."""
 _JITTER = 0.1
 """Share of a period by which resyncs are spread, so that resources do not stay in step."""
 
@@ -35,10 +42,12 @@ class Dispatcher:
         queue: WorkQueue,
         reconcilers: Mapping[GVK, Reconciler],
         metrics: Metrics,
+        breaker: LoopBreaker,
         gone: Callable[[ObjectRef], None],
     ) -> None:
         """`gone` is told of each resource that does not exist any more."""
         self._queue = queue
+        self._breaker = breaker
         self._reconcilers = reconcilers
         self._metrics = metrics
         self._gone = gone
@@ -68,6 +77,8 @@ class Dispatcher:
         """Reconcile a key; what supersedes a run is run in its place, at once."""
         item: Item | None = first
         try:
+            if await self._hold(first):
+                return
             while item is not None:
                 verdict = await self._turn(item)
                 superseded = isinstance(verdict, Superseded)
@@ -75,12 +86,27 @@ class Dispatcher:
         finally:
             self._queue.done(first.key)
 
+    async def _hold(self, item: Item) -> bool:
+        """Whether the key waits, for it keeps triggering itself; it is put back then."""
+        now = asyncio.get_running_loop().time()
+        hold = self._breaker.check(item.key, item.causes, now - item.waited, now)
+        if hold is None:
+            return False
+        self._queue.hold(item, hold.seconds)
+        if hold.first:
+            _bind(item)
+            _log.warning("Reconcile loop: slowing down", seconds=round(hold.seconds), row=hold.row)
+            self._metrics.run_slowed(item.key.gvk)
+            try:
+                await self._reconcilers[item.key.gvk].looping(item.key, hold.echoes)
+            except ApiError as error:
+                _log.warning("Cannot tell the resource of its loop", reason=str(error))
+        return True
+
     async def _turn(self, item: Item) -> Verdict:
         key, gvk = item.key, item.key.gvk
-        structlog.contextvars.bind_contextvars(
-            kind=gvk.kind, namespace=key.namespace, name=key.name, cause=describe(item.causes)
-        )
-        _log.debug("Reconciling", waited=round(item.waited, 3))
+        _bind(item)
+        _log.info("Reconciling", waited=round(item.waited, 3))
         self._metrics.queue_waited(gvk, item.waited)
         self._metrics.queue_depth(gvk, self._queue.depth(gvk))
         self._metrics.reconcile_started(gvk)
@@ -93,11 +119,13 @@ class Dispatcher:
             seconds = asyncio.get_running_loop().time() - began
             self._metrics.reconcile_finished(gvk, result, seconds)
             self._metrics.queue_worked(gvk, seconds)
-        trigger = item.causes[0].trigger
-        if isinstance(verdict, Succeeded | Failed):
-            self._metrics.run_finished(gvk, trigger, isinstance(verdict, Succeeded), seconds)
-        if isinstance(verdict, Superseded):
-            self._metrics.run_superseded(gvk, trigger, seconds)
+            self._breaker.ended(key, asyncio.get_running_loop().time())
+        outcome = _OUTCOMES.get(type(verdict))
+        if outcome is not None:
+            times = RunTimes(item.waited, seconds)
+            self._metrics.run_finished(gvk, item.causes, outcome, times)
+        if isinstance(verdict, Gone):
+            self._breaker.forget(key)
         return verdict
 
     async def _reconcile(self, key: ObjectRef, item: Item) -> Verdict:
@@ -130,6 +158,14 @@ class Dispatcher:
             )
             return "requeue_after"
         return "success"
+
+
+def _bind(item: Item) -> None:
+    """Put the resource and all causes on each line that is logged from here on."""
+    key = item.key
+    structlog.contextvars.bind_contextvars(
+        kind=key.gvk.kind, namespace=key.namespace, name=key.name, cause=describe(item.causes)
+    )
 
 
 def _spread(seconds: float, trigger: Trigger) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -144,14 +144,25 @@ class Trigger(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """One reason for a reconcile, with a detail for people: a field, an object, a count."""
+    """One reason for a reconcile, with a detail for people: a field, an object, a count.
+
+    `about` is the object that an event was about. `mark` tells the state of the resource that
+    an event showed, so that an edit by its own role can be told from one by somebody else.
+    """
 
     trigger: Trigger
     detail: str = ""
+    about: ObjectRef | None = None
+    mark: str = field(default="", repr=False)
 
     def __str__(self) -> str:
         """`dependent: Deployment default/web deleted`."""
         return f"{self.trigger.value}: {self.detail}" if self.detail else self.trigger.value
+
+
+def describe(causes: Iterable[Cause]) -> str:
+    """Write causes for people: `spec: spec.size; dependent: Deployment default/web deleted`."""
+    return "; ".join(dict.fromkeys(str(cause) for cause in causes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +171,7 @@ class RunRequest:
 
     `timeout` is None for no deadline. `verbosity` is the number of v in -vvv (0..7).
     `max_artifacts` counts runs whose artifacts are kept for this resource (0 keeps all).
+    `causes` are all that led to the run.
     """
 
     run_id: str
@@ -170,6 +182,7 @@ class RunRequest:
     verbosity: int
     max_artifacts: int
     timeout: timedelta | None
+    causes: tuple[Cause, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import structlog
@@ -22,7 +22,7 @@ from operator_runner.turns import Turns
 _log = structlog.get_logger(__name__)
 
 _MAX_CAUSES = 16
-"""More causes than these are not told apart: the list is for people."""
+"""More causes than these are not told apart, for the list is for people; but every trigger is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +39,8 @@ class _Entry:
     """What is known of one key; ready while it has causes, waiting while it has `later`."""
 
     causes: dict[Cause, None] = field(default_factory=dict)
+    held: dict[Cause, None] = field(default_factory=dict)
+    """Causes that were put off: the next run has them, whatever leads to it."""
     ready_since: float = 0.0
     later: tuple[float, Cause] | None = None
     failures: int = 0
@@ -61,7 +63,7 @@ class Backlog:
         entry = self._entries.setdefault(key, _Entry())
         if not entry.causes:
             entry.ready_since = now
-        if len(entry.causes) < _MAX_CAUSES:
+        if len(entry.causes) < _MAX_CAUSES or all(c.trigger != cause.trigger for c in entry.causes):
             entry.causes[cause] = None
         if not entry.busy:
             self._turns.join(key, (cause,))
@@ -78,6 +80,14 @@ class Backlog:
             return
         entry.later = (due, cause)
         heapq.heappush(self._timers, (due, next(self._sequence), key))
+
+    def hold(self, item: Item, now: float, delay: float) -> None:
+        """Put a key that was taken off for `delay` seconds; what arrives meanwhile takes it anew.
+
+        The work on the key goes on until `done`.
+        """
+        self._entries[item.key].held.update(dict.fromkeys(item.causes))
+        self.add_later(item.key, item.causes[0], now, delay)
 
     def retry(self, key: ObjectRef, now: float) -> float:
         """Ask for a reconcile after a failure; return the delay in seconds."""
@@ -131,7 +141,7 @@ class Backlog:
             entry = self._entries[key]
             entry.later, entry.failures = None, 0
             if not entry.busy:
-                entry.causes = {}
+                entry.causes, entry.held = {}, {}
                 self._turns.leave(key)
             self._tidy(key)
 
@@ -147,8 +157,9 @@ class Backlog:
 
     def _begin(self, key: ObjectRef, now: float) -> Item:
         entry = self._entries[key]
-        item = Item(key, tuple(entry.causes), max(0.0, now - entry.ready_since))
-        entry.causes, entry.later, entry.busy = {}, None, True
+        causes = tuple(entry.held | entry.causes)
+        item = Item(key, causes, max(0.0, now - entry.ready_since))
+        entry.causes, entry.held, entry.later, entry.busy = {}, {}, None, True
         return item
 
     def _ring(self, now: float) -> None:
@@ -204,6 +215,11 @@ class WorkQueue:
     def add_later(self, key: ObjectRef, cause: Cause, delay: float) -> None:
         """Ask for a reconcile in `delay` seconds, unless one comes before that anyway."""
         self._backlog.add_later(key, cause, _now(), delay)
+        self._changed.set()
+
+    def hold(self, item: Item, delay: float) -> None:
+        """Put a key that was taken off for `delay` seconds; see `Backlog.hold`."""
+        self._backlog.hold(item, _now(), delay)
         self._changed.set()
 
     def retry(self, key: ObjectRef) -> float:
@@ -271,11 +287,6 @@ class WorkQueue:
                 needed_mb=self._run_memory // 1024**2,
             )
         return self._short
-
-
-def describe(causes: Iterable[Cause]) -> str:
-    """Write causes for people: `spec: generation 3; dependent: Deployment default/web deleted`."""
-    return "; ".join(str(cause) for cause in causes)
 
 
 def _now() -> float:

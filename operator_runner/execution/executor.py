@@ -12,6 +12,7 @@ from typing import Protocol
 import structlog
 
 from operator_runner.errors import RunError
+from operator_runner.execution import history
 from operator_runner.execution.censor import censored
 from operator_runner.execution.outcome import EventFold
 from operator_runner.execution.rundir import RunDir, RunDirs
@@ -57,13 +58,16 @@ class AnsibleExecutor:
         """Run to the end, or to the deadline; see the port."""
         rundir = self._rundirs.of(request.ref)
         fold = EventFold()
+        started = datetime.now(UTC)
+        outcome: RunOutcome | None = None
         left_processes = False
         try:
             await asyncio.to_thread(rundir.prepare, request, self._ansible)
             outcome, left_processes = await self._run(request, rundir, fold, on_event)
         except (RunError, OSError) as error:
-            return fold.broken(datetime.now(UTC), f"Unable to run reconciliation: {error}")
+            outcome = fold.broken(datetime.now(UTC), f"Unable to run reconciliation: {error}")
         finally:
+            await asyncio.to_thread(history.leave, rundir, request, started, outcome)
             await asyncio.to_thread(_close, rundir, request, left_processes)
         return outcome
 

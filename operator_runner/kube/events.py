@@ -17,6 +17,8 @@ from operator_runner.kube.api import MERGE_PATCH, Api
 from operator_runner.model import Json
 
 CONTROLLER = "operator-runner"
+WHY, SECONDS = f"{CONTROLLER}/why", f"{CONTROLLER}/seconds"
+"""Annotations of an Event: what led to the run it tells of, and how long that run took."""
 
 _NOTE_LIMIT = 1024
 """Bytes; the API server refuses longer notes."""
@@ -48,6 +50,14 @@ class Announcement(Protocol):
     @property
     def action(self) -> str:
         """What was done or tried, in CamelCase."""
+
+    @property
+    def why(self) -> str:
+        """What led to it; empty if there is nothing to tell."""
+
+    @property
+    def seconds(self) -> float | None:
+        """How long it took, None if that is not known."""
 
 
 @dataclass(slots=True)
@@ -84,7 +94,7 @@ class Recorder:
             self._failing = False
 
     async def _record(self, body: Json, notice: Announcement) -> None:
-        key = (body["metadata"]["uid"], notice.reason, notice.note, notice.action)
+        key = (body["metadata"]["uid"], notice.reason, notice.note, notice.action, notice.why)
         now = time.monotonic()
         series = self._series.get(key)
         if series is not None and now - series.last < _SERIES_WINDOW:
@@ -123,18 +133,35 @@ class Recorder:
         event = {
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",
-            "metadata": {"name": name, "namespace": namespace},
+            "metadata": {
+                "name": name,
+                "namespace": namespace,
+                "annotations": _annotations(notice),
+            },
             "eventTime": _now(),
             "reportingController": CONTROLLER,
             "reportingInstance": self._instance,
             "type": "Warning" if notice.warning else "Normal",
             "reason": notice.reason,
             "action": notice.action,
-            "note": cut(notice.note, _NOTE_LIMIT),
+            "note": _note(notice),
             "regarding": _regarding(body),
         }
         await self._api.request("POST", collection, body=event, timeout=_TIMEOUT)
         return f"{collection}/{name}"
+
+
+def _note(notice: Announcement) -> str:
+    """Add what led to it; a long note is cut before that, for both are to be read."""
+    tail = cut(f" (why: {notice.why})", _NOTE_LIMIT // 2) if notice.why else ""
+    return cut(notice.note, _NOTE_LIMIT - len(tail.encode())) + tail
+
+
+def _annotations(notice: Announcement) -> dict[str, str]:
+    annotations = {WHY: notice.why} if notice.why else {}
+    if notice.seconds is not None:
+        annotations[SECONDS] = f"{notice.seconds:.3f}"
+    return annotations
 
 
 def _regarding(body: Json) -> Json:

@@ -42,6 +42,9 @@ class Observer(Protocol):
         empty where the API server does not tell it, as for most deletions.
         """
 
+    def edited_itself(self, owner: ObjectRef, metadata: Json) -> None:
+        """Take note that a run wrote the resource that it works for, other than its status."""
+
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
@@ -95,6 +98,8 @@ class Witness:
             # Subresources such as eviction and token write nothing of the object itself.
             if version or not info.subresource:
                 self._observer.wrote(grant.owner.ref, dependent, version, verb)
+            if dependent == grant.owner.ref and seen:
+                self._observer.edited_itself(dependent, metadata)
 
     async def _reference(self, exchange: Exchange, answer: Json) -> ObjectRef | None:
         """Return which object the exchange was about; None if about none.

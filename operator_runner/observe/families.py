@@ -8,7 +8,7 @@ contract and whose series goes with the object.
 
 from __future__ import annotations
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Summary
 
 # ansible-operator has prometheus' default buckets, which end at 10 s; plays take longer.
 _DEFAULT = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10)
@@ -164,10 +164,35 @@ class RunFamilies:
             (*_OBJECT, "trigger", "outcome"),
             registry=registry,
         )
+        self.causes = Counter(
+            "operator_runner_run_causes_total",
+            "Kinds of causes that were coalesced into runs; a run counts once for each of its own",
+            (*_OBJECT, "trigger", "outcome"),
+            registry=registry,
+        )
         self.seconds = Histogram(
             "operator_runner_run_seconds",
-            "Seconds from the start to the end of a run, by outcome",
-            (*_OBJECT, "outcome"),
+            "Seconds from the start to the end of a run, by the first cause and the outcome",
+            (*_OBJECT, "trigger", "outcome"),
             buckets=_PLAY,
+            registry=registry,
+        )
+        self.waited = Histogram(
+            "operator_runner_queue_seconds",
+            "Seconds from when a run was due to its start, by the first cause and the outcome",
+            (*_OBJECT, "trigger", "outcome"),
+            buckets=_PLAY,
+            registry=registry,
+        )
+        self.task = Summary(
+            "operator_runner_task_seconds",
+            "Seconds that tasks took, by name and action; names beyond a hundred count as `other`",
+            (*_OBJECT, "task", "action"),
+            registry=registry,
+        )
+        self.slowed = Counter(
+            "operator_runner_loops_slowed_total",
+            "Runs that were held back, for the resource keeps triggering itself",
+            _OBJECT,
             registry=registry,
         )

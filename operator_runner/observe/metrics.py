@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal, TypeAlias
@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 from prometheus_client import CollectorRegistry, GCCollector, Metric, ProcessCollector
 from prometheus_client.exposition import choose_encoder
 
-from operator_runner.model import GVK, ObjectRef, Trigger
+from operator_runner.model import GVK, Cause, ObjectRef, Trigger
 from operator_runner.observe.api_requests import ApiRequests
 from operator_runner.observe.families import (
     AnsibleFamilies,
@@ -23,10 +23,15 @@ from operator_runner.observe.usermetrics import UserMetrics
 
 Result: TypeAlias = Literal["success", "error", "requeue", "requeue_after"]
 """How a reconcile ended, in controller-runtime's words."""
+Outcome: TypeAlias = Literal["succeeded", "failed", "superseded"]
+"""How a run ended."""
 
 _RESULTS: tuple[Result, ...] = ("success", "error", "requeue", "requeue_after")
-_OUTCOMES = ("succeeded", "failed")
-_SUPERSEDED = "superseded"
+_OUTCOMES: tuple[Outcome, ...] = ("succeeded", "failed")
+_SUPERSEDED: Outcome = "superseded"
+_TASKS = 100
+"""Task names of one kind that have series of their own: names may be templates."""
+_OTHER = "other"
 
 
 @dataclass(slots=True)
@@ -35,6 +40,15 @@ class _Watched:
 
     controller: str
     started: list[float] = field(default_factory=list)
+    tasks: set[tuple[str, str]] = field(default_factory=set)
+
+
+@dataclass(frozen=True, slots=True)
+class RunTimes:
+    """Seconds that a run waited for its turn, and that it took from its start to its end."""
+
+    waited: float
+    ran: float
 
 
 class Metrics:
@@ -57,6 +71,8 @@ class Metrics:
         self._watched: dict[GVK, _Watched] = {}
         ProcessCollector(registry=self._registry)
         GCCollector(registry=self._registry)
+        # Last, so that no name of the operator's own can be taken.
+        self.user = UserMetrics(self._registry)
         self._ansible.build_info.labels(commit, version).set(1)
 
     def watching(self, gvk: GVK, max_concurrent: int) -> None:
@@ -71,8 +87,6 @@ class Metrics:
             self._controller.total.labels(name, result)
         self._queue.depth.labels(name, name, "").set(0)
         for of_queue in (self._queue.unfinished, self._queue.longest):
-        # Last, so that no name of the operator's own can be taken.
-        self.user = UserMetrics(self._registry)
             of_queue.labels(name, name).set(0)
         for count in (self._queue.adds, self._queue.retries):
             count.labels(name, name)
@@ -81,10 +95,11 @@ class Metrics:
         self._ansible.reconciles.labels(str(gvk))
         for outcome in _OUTCOMES:
             self._ansible.reconcile_result.labels(str(gvk), outcome).set(0)
+        self._runs.slowed.labels(*_of(gvk))
         for outcome in (*_OUTCOMES, _SUPERSEDED):
-            self._runs.seconds.labels(*_of(gvk), outcome)
             for trigger in Trigger:
                 self._runs.total.labels(*_of(gvk), trigger.value, outcome)
+                self._runs.causes.labels(*_of(gvk), trigger.value, outcome)
 
     def resource_seen(self, ref: ObjectRef, created: datetime) -> None:
         """Note a watched resource; `created` is its creationTimestamp."""
@@ -115,19 +130,37 @@ class Metrics:
         if result == "error":
             self._controller.errors.labels(watched.controller).inc()
 
-    def run_finished(self, gvk: GVK, trigger: Trigger, successful: bool, seconds: float) -> None:
-        """Note the end of a play; `trigger` is the first cause of its reconcile."""
-        outcome = "succeeded" if successful else "failed"
-        self._runs.total.labels(*_of(gvk), trigger.value, outcome).inc()
-        self._runs.seconds.labels(*_of(gvk), outcome).observe(seconds)
-        self._ansible.reconciles.labels(str(gvk)).observe(seconds)
+    def run_finished(
+        self, gvk: GVK, causes: Sequence[Cause], outcome: Outcome, times: RunTimes
+    ) -> None:
+        """Note the end of a play that these causes led to, one at least.
+
+        One that was superseded is no result of the kind.
+        """
+        first = (*_of(gvk), causes[0].trigger.value, outcome)
+        self._runs.total.labels(*first).inc()
+        self._runs.seconds.labels(*first).observe(times.ran)
+        self._runs.waited.labels(*first).observe(times.waited)
+        for trigger in {cause.trigger for cause in causes}:
+            self._runs.causes.labels(*_of(gvk), trigger.value, outcome).inc()
+        if outcome == _SUPERSEDED:
+            return
+        self._ansible.reconciles.labels(str(gvk)).observe(times.ran)
         for each in _OUTCOMES:
             self._ansible.reconcile_result.labels(str(gvk), each).set(each == outcome)
 
-    def run_superseded(self, gvk: GVK, trigger: Trigger, seconds: float) -> None:
-        """Note a play that was ended because its resource changed: it is no result of the kind."""
-        self._runs.total.labels(*_of(gvk), trigger.value, _SUPERSEDED).inc()
-        self._runs.seconds.labels(*_of(gvk), _SUPERSEDED).observe(seconds)
+    def task_finished(self, gvk: GVK, name: str, action: str, seconds: float) -> None:
+        """Note the end of a task of a play."""
+        known = self._watched[gvk].tasks
+        if (name, action) not in known and len(known) >= _TASKS:
+            name = action = _OTHER
+        else:
+            known.add((name, action))
+        self._runs.task.labels(*_of(gvk), name, action).observe(seconds)
+
+    def run_slowed(self, gvk: GVK) -> None:
+        """Note that a run is held back, for its resource keeps triggering itself."""
+        self._runs.slowed.labels(*_of(gvk)).inc()
 
     def queue_added(self, gvk: GVK) -> None:
         """Count a key of this kind that is added to the workqueue, or added again."""

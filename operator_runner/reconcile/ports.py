@@ -12,12 +12,17 @@ from operator_runner.model import Json, ObjectRef, RunEvent, RunOutcome, RunRequ
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """A Kubernetes Event to be: `reason` in CamelCase, `note` for people, at most 1024 bytes."""
+    """A Kubernetes Event to be: `reason` in CamelCase, `note` for people, at most 1024 bytes.
+
+    `why` tells what led to it, and `seconds` how long it took.
+    """
 
     reason: str
     note: str
     warning: bool = False
     action: str = "Reconcile"
+    why: str = ""
+    seconds: float | None = None
 
 
 class Cluster(Protocol):

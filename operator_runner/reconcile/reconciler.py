@@ -5,17 +5,19 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TypeAlias
 
 import structlog
 
 from operator_runner.errors import Conflict, NotFound
 from operator_runner.model import (
+    GVK,
     Cause,
     Json,
     ObjectRef,
     Playbook,
+    RunEvent,
     RunOutcome,
     RunRequest,
     Trigger,
@@ -24,9 +26,9 @@ from operator_runner.model import (
 from operator_runner.reconcile.annotations import Overrides, read_overrides
 from operator_runner.reconcile.conditions import is_successful
 from operator_runner.reconcile.decide import AddFinalizer, Run, Skip, decide
-from operator_runner.reconcile.playlog import PlayLog
+from operator_runner.reconcile.playlog import PlayLog, task_time
 from operator_runner.reconcile.ports import Access, Cluster, Executor
-from operator_runner.reconcile.report import Reporter
+from operator_runner.reconcile.report import Reporter, Told
 from operator_runner.reconcile.status import read_conditions
 from operator_runner.reconcile.superseding import Superseding
 from operator_runner.reconcile.variables import extra_vars
@@ -76,6 +78,8 @@ class Parts:
     relevant: Callable[[Json, Watch], bool]
     version: Callable[[ObjectRef], str]
     """Newest resourceVersion of a resource that events have told; saves reading it again."""
+    task_ended: Callable[[GVK, str, str, float], None]
+    """Is told the name, the action and the seconds of each task of a play that ran."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +90,7 @@ class _Start:
     body: Json
     run_id: str
     cleanup: bool
+    causes: tuple[Cause, ...]
 
 
 class Reconciler:
@@ -129,21 +134,26 @@ class Reconciler:
                 case Run(cleanup):
                     run_id = secrets.token_hex(8)
                     with structlog.contextvars.bound_contextvars(run_id=run_id):
-                        start = _Start(ref, body, run_id, cleanup)
-                        return await self._run(start, causes)
+                        return await self._run(_Start(ref, body, run_id, cleanup, tuple(causes)))
         self._well.pop(ref, None)
         self._superseding.forget(ref)
         await self._parts.executor.forget(ref)
         return Gone()
 
-    async def _run(self, start: _Start, causes: Sequence[Cause]) -> Verdict:
+    async def looping(self, ref: ObjectRef, echoes: Sequence[Cause]) -> None:
+        """Say that the resource keeps triggering itself, by these causes. Raises ApiError."""
+        await self._reporter.loop(ref, echoes)
+
+    async def _run(self, start: _Start) -> Verdict:
         ref, body = start.ref, start.body
+        began = datetime.now(UTC)
         overrides = read_overrides(body)
         if overrides.error:
-            await self._reporter.error(ref, body, overrides.error)
+            await self._reporter.error(Told(ref, body, start.causes, began), overrides.error)
             return Failed()
-        if not self._is_steady(ref, body, causes):
+        if not self._is_steady(ref, body, start.causes):
             body = await self._reporter.start(ref, body)
+        told = Told(ref, body, start.causes, began)
         play = self._play(replace(start, body=body), overrides)
         if start.cleanup:
             outcome = await play
@@ -154,12 +164,12 @@ class Reconciler:
             return Superseded()
         if not outcome.successful:
             self._well.pop(ref, None)
-            await self._reporter.failure(ref, body, outcome, self._current(ref, body))
+            await self._reporter.failure(told, outcome, self._current(ref, body))
             return Failed()
         if start.cleanup:
             await self._release(ref)
             return Idle()
-        await self._reporter.success(ref, body, outcome, self._current(ref, body))
+        await self._reporter.success(told, outcome, self._current(ref, body))
         self._well[ref] = _generation(body)
         if outcome.requeue_after is not None:
             return Succeeded(outcome.requeue_after, Trigger.REQUEUE)
@@ -200,8 +210,19 @@ class Reconciler:
                 verbosity=verbosity if overrides.verbosity is None else overrides.verbosity,
                 max_artifacts=artifacts if overrides.artifacts is None else overrides.artifacts,
                 timeout=watch.timeout or ansible.timeout,
+                causes=start.causes,
             )
-            return await self._parts.executor.run(request, PlayLog(ansible.log_events))
+            raw = ansible.raw_output or (overrides.verbosity or 0) > 0
+            playlog = PlayLog(start.ref, start.run_id, ansible, raw=raw)
+
+            def follow(event: RunEvent) -> None:
+                playlog(event)
+                if (took := task_time(event)) is not None:
+                    self._parts.task_ended(watch.gvk, *took)
+
+            outcome = await self._parts.executor.run(request, follow)
+            playlog.end(outcome)
+            return outcome
 
     async def _release(self, ref: ObjectRef) -> None:
         """Take our finalizer off, now that the clean-up is done."""

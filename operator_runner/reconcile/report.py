@@ -2,16 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 import structlog
 
-from operator_runner.model import Json, ObjectRef, RunOutcome, Watch
+from operator_runner.model import Cause, Json, ObjectRef, RunOutcome, Trigger, Watch, describe
 from operator_runner.reconcile import conditions
 from operator_runner.reconcile.ports import Cluster, Notice
 from operator_runner.reconcile.status import StatusWriter, read_conditions
 
 _log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A run that is told of: of which resource, as it was before, why, and since when."""
+
+    ref: ObjectRef
+    before: Json
+    causes: Sequence[Cause]
+    began: datetime
+
+    def notice(self, reason: str, note: str, *, warning: bool = False) -> Notice:
+        """Make the Event of the run's end."""
+        seconds = (datetime.now(UTC) - self.began).total_seconds()
+        return Notice(reason, note, warning, why=_why(self.causes), seconds=seconds)
 
 
 class Reporter:
@@ -37,41 +54,45 @@ class Reporter:
             now = datetime.now(UTC)
             await self._status.write(ref, lambda old: conditions.interrupted(old, why, now), body)
 
-    async def success(
-        self, ref: ObjectRef, before: Json, outcome: RunOutcome, current: Json | None
-    ) -> Json | None:
+    async def success(self, run: Told, outcome: RunOutcome, current: Json | None) -> Json | None:
         """Say that the play succeeded; return the resource as it is then, None if gone.
 
-        `before` is the resource at the start of the run, `current` as it is now, None if it
-        has to be read.
+        `current` is the resource as it is now, None if it has to be read.
         """
         assert outcome.stats is not None
         stats = outcome.stats
         _log.info("Reconciled", ok=stats.ok, changed=stats.changed, skipped=stats.skipped)
-        after = await self._put_conditions(ref, outcome, current)
-        was_well = conditions.is_successful(read_conditions(before))
+        after = await self._put_conditions(run.ref, outcome, current)
+        was_well = conditions.is_successful(read_conditions(run.before))
         if after is not None and (stats.changed or not was_well):
             note = f"Reconciled: {stats.ok} tasks ok, {stats.changed} changed"
-            await self._cluster.emit(after, Notice("Successful", note))
+            await self._cluster.emit(after, run.notice("Successful", note))
         return after
 
-    async def failure(
-        self, ref: ObjectRef, before: Json, outcome: RunOutcome, current: Json | None
-    ) -> None:
+    async def failure(self, run: Told, outcome: RunOutcome, current: Json | None) -> None:
         """Say which task failed and why; see `success`."""
         first = outcome.failures[0]
         text = conditions.failure_text(outcome.failures)
         _log.error("Reconciliation failed", task=first.task, path=first.path, reason=first.message)
-        after = await self._put_conditions(ref, outcome, current)
-        await self._cluster.emit(after or before, Notice("Failed", text, warning=True))
+        after = await self._put_conditions(run.ref, outcome, current)
+        await self._cluster.emit(after or run.before, run.notice("Failed", text, warning=True))
 
-    async def error(self, ref: ObjectRef, before: Json, message: str) -> None:
+    async def error(self, run: Told, message: str) -> None:
         """Say why the play could not be run at all."""
         _log.error("Reconciliation failed", reason=message)
         if self._manage_status:
             now = datetime.now(UTC)
-            await self._status.write(ref, lambda old: conditions.failed(old, message, now), before)
-        await self._cluster.emit(before, Notice("Failed", message, warning=True))
+            await self._status.write(
+                run.ref, lambda old: conditions.failed(old, message, now), run.before
+            )
+        await self._cluster.emit(run.before, run.notice("Failed", message, warning=True))
+
+    async def loop(self, ref: ObjectRef, echoes: Sequence[Cause]) -> None:
+        """Say what a resource that keeps triggering itself is woken by."""
+        body = await self._cluster.get(ref)
+        if body is not None:
+            note = loop_text(echoes)
+            await self._cluster.emit(body, Notice("ReconcileLoop", note, warning=True))
 
     async def _put_conditions(
         self, ref: ObjectRef, outcome: RunOutcome, current: Json | None
@@ -82,3 +103,22 @@ class Reporter:
         return await self._status.write(
             ref, lambda old: conditions.finished(old, outcome, now), current
         )
+
+
+def _why(causes: Sequence[Cause]) -> str:
+    """Describe causes so that equal runs read alike: Events that do are counted up as one."""
+    return describe(
+        replace(cause, detail="") if cause.trigger is Trigger.RETRY else cause for cause in causes
+    )
+
+
+def loop_text(echoes: Sequence[Cause]) -> str:
+    """Say which objects and fields are written again and again, and what to do about it."""
+    changes = "; ".join(dict.fromkeys(cause.detail for cause in echoes))
+    if any(cause.trigger is Trigger.DEPENDENT for cause in echoes):
+        cure = (
+            "another writer undoes what the role writes: let one of the two leave the field alone"
+        )
+    else:
+        cure = "the role edits the very resource it is run for: write results to the status instead"
+    return f"Slowed down, for each run leads to the next one: {changes}; {cure}"

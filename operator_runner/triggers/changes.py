@@ -1,16 +1,26 @@
-"""Whether an owned object changed in what a role could have asked for. Pure.
+"""Whether an owned object changed in what a role could have asked for, and in what. Pure.
 
 Only metadata is watched, so the question is answered from it: `generation` counts the
-changes of a spec, and for kinds without one `managedFields` tells a write of the status
-from all others. Source: Kubernetes API convention on generation and on field management.
+changes of a spec, labels and annotations are there to compare, and for kinds without a
+generation `managedFields` tells a write of the status from all others. `managedFields` also
+tells who wrote and which fields are that writer's. Source: Kubernetes API conventions on
+generation and on field management.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from operator_runner.model import Json
+from operator_runner.triggers.paths import changed_paths, managed_paths, shown
+
+_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+_COMPARED = ("labels", "annotations", "ownerReferences", "finalizers")
+"""Metadata that a role may have set; what else there is in it the API server keeps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,20 +33,25 @@ class Version:
     deleting: bool
     fields: str
     """Who manages which fields except those of the status, as one text."""
-    status_fields: str
-    """The same of the status."""
+    status_last: bool
+    """Whether the last write was one of the status."""
+    metadata: str
+    """Labels, annotations, owners and finalizers, each value as a digest, as one text."""
 
     @classmethod
     def of(cls, metadata: Json) -> Version:
         """Take from an object's metadata what tells one version from another."""
         managed = metadata.get("managedFields") or []
+        of_status = [entry for entry in managed if entry.get("subresource") == "status"]
+        others = [entry for entry in managed if entry.get("subresource") != "status"]
         return cls(
             uid=metadata.get("uid", ""),
             resource_version=metadata.get("resourceVersion", ""),
             generation=metadata.get("generation") or 0,
             deleting=bool(metadata.get("deletionTimestamp")),
-            fields=_text([entry for entry in managed if entry.get("subresource") != "status"]),
-            status_fields=_text([e for e in managed if e.get("subresource") == "status"]),
+            fields=_text(others),
+            status_last=_latest(of_status) > _latest(others),
+            metadata=_text({key: _digests(metadata.get(key) or {}) for key in _COMPARED}),
         )
 
     def is_older_than(self, other: Version) -> bool:
@@ -52,21 +67,79 @@ class Version:
 
 
 def difference(old: Version, new: Version) -> str:
-    """Say what happened between two versions, or return an empty text if nothing that matters."""
+    """Say what happened between two versions, or return an empty text if nothing that matters.
+
+    `changed by kubectl-edit (spec.replicas)`: the fields are those that the writer came to
+    manage with this change, or all that it manages if it came to no new ones.
+    """
     if old.uid != new.uid:
         return "replaced"
     if new.deleting and not old.deleting:
         return "being deleted"
+    return _described(old, new) if _is_changed(old, new) else ""
+
+
+def _is_changed(old: Version, new: Version) -> bool:
     if old.generation != new.generation:
-        return f"changed (generation {old.generation} to {new.generation})"
-    if old.fields != new.fields:
-        return "changed"
-    if new.generation or old.resource_version == new.resource_version:
-        return ""
+        return True
+    if old.fields == new.fields and new.status_last:
+        # Controllers may write annotations with the status, as that of Deployments does.
+        return False
+    if new.generation or old.metadata != new.metadata:
+        # All but metadata and status is counted by the generation.
+        return old.metadata != new.metadata
     # Times of managedFields have whole seconds: a second write by the same manager within
     # one of them leaves no other trace than the resourceVersion.
-    return "" if old.status_fields != new.status_fields else "changed"
+    return old.resource_version != new.resource_version
 
 
-def _text(entries: list[Json]) -> str:
-    return json.dumps(entries, sort_keys=True)
+def _described(old: Version, new: Version) -> str:
+    """Tell who changed which fields, as far as metadata says it."""
+    before, after = _by_manager(old.fields), _by_manager(new.fields)
+    writers = [manager for manager, entry in after.items() if entry != before.get(manager)]
+    if old.metadata != new.metadata and old.generation == new.generation:
+        paths = list(changed_paths(json.loads(old.metadata), json.loads(new.metadata), "metadata"))
+    else:
+        paths = _fields(writers, before, after)
+    by = ", ".join(dict.fromkeys(name for name, _ in writers))
+    told = f"changed by {by}" if by else "changed"
+    return f"{told} ({shown(paths)})" if paths else told
+
+
+_Entries = Mapping[tuple[str, str], Json]
+
+
+def _fields(writers: list[tuple[str, str]], before: _Entries, after: _Entries) -> list[str]:
+    gained, all_ = [], []
+    for writer in writers:
+        had = set(managed_paths((before.get(writer) or {}).get("fieldsV1") or {}))
+        has = list(managed_paths(after[writer].get("fieldsV1") or {}))
+        gained += [path for path in has if path not in had]
+        all_ += has
+    paths = gained or all_
+    # What people mean is rather in the object than in its metadata.
+    return sorted(paths, key=lambda path: path.startswith("metadata."))
+
+
+def _by_manager(fields: str) -> dict[tuple[str, str], Json]:
+    entries = json.loads(fields)
+    return {(entry.get("manager", ""), entry.get("operation", "")): entry for entry in entries}
+
+
+def _latest(entries: list[Json]) -> str:
+    return max((entry.get("time") or "" for entry in entries), default="")
+
+
+def _digests(values: Any) -> Any:
+    """Keep keys, and of values only whether they are the same: annotations may hold anything."""
+    if isinstance(values, dict):
+        return {key: _digest(value) for key, value in values.items() if key != _LAST_APPLIED}
+    return sorted(_digest(value) for value in values)
+
+
+def _digest(value: Any) -> str:
+    return hashlib.sha256(_text(value).encode()).hexdigest()[:16]
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, sort_keys=True)

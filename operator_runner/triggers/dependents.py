@@ -18,6 +18,7 @@ from operator_runner.errors import ApiError, Forbidden
 from operator_runner.kube.watching import MetadataEvent
 from operator_runner.model import GVK, Cause, Json, ObjectRef, Trigger, Watch
 from operator_runner.triggers.changes import Version, difference
+from operator_runner.triggers.ownwrites import OwnWrites
 
 _log = structlog.get_logger(__name__)
 
@@ -35,6 +36,15 @@ class _Dependent:
     version: Version | None = None
     own_writes: OrderedDict[str, None] = field(default_factory=OrderedDict)
     deleted_by_run: bool = False
+    answered: str = ""
+    """resourceVersion of the last answer to a run that showed the object."""
+    fresh: bool = False
+    """Whether neither an answer before the last one nor an event had shown this version."""
+
+    def has_shown(self, resource_version: str) -> bool:
+        """Whether this resourceVersion is none that a write has just made."""
+        told = self.version.resource_version if self.version is not None else ""
+        return resource_version in {self.answered, told}
 
 
 class Dependents:
@@ -59,6 +69,7 @@ class Dependents:
         self._objects: dict[ObjectRef, _Dependent] = {}
         self._watching: dict[GVK, list[asyncio.Task[None]]] = {}
         self._running: dict[ObjectRef, list[tuple[ObjectRef, MetadataEvent]]] = {}
+        self.writes = OwnWrites()
 
     # What the proxy tells ------------------------------------------------------------
 
@@ -71,6 +82,8 @@ class Dependents:
             return
         known = self._objects.setdefault(dependent, _Dependent())
         known.owners.add(owner)
+        answered = metadata.get("resourceVersion", "")
+        known.fresh, known.answered = not known.has_shown(answered), answered
         if known.version is None:
             # Later sightings are no reason to forget a change that the role may not have met.
             known.version = Version.of(metadata)
@@ -92,14 +105,22 @@ class Dependents:
         if verb == "delete":
             known.deleted_by_run = True
             return
+        if known.fresh or not known.has_shown(resource_version):
+            self.writes.wrote(owner, dependent)
+        known.fresh, known.answered = False, resource_version
         known.own_writes[resource_version] = None
         while len(known.own_writes) > _OWN_WRITES:
             known.own_writes.popitem(last=False)
+
+    def edited_itself(self, owner: ObjectRef, metadata: Json) -> None:
+        """Take note that a run wrote the very resource that it works for."""
+        self.writes.edited(owner, metadata)
 
     @contextmanager
     def during(self, owner: ObjectRef) -> Iterator[None]:
         """Hold back events for an owner while it runs: its own writes are known only then."""
         self._running[owner] = []
+        self.writes.begin(owner)
         try:
             yield
         finally:
@@ -108,6 +129,7 @@ class Dependents:
 
     def forget(self, owner: ObjectRef) -> None:
         """Drop what belongs to an owner that is gone."""
+        self.writes.forget(owner)
         for ref, known in list(self._objects.items()):
             known.owners.discard(owner)
             if not known.owners:
@@ -162,7 +184,7 @@ class Dependents:
         what = self._news(known, event) if known is not None else ""
         if known is not None and what:
             for owner in known.owners:
-                self._enqueue(owner, Cause(Trigger.DEPENDENT, f"{ref} {what}"))
+                self._enqueue(owner, Cause(Trigger.DEPENDENT, f"{ref} {what}", ref))
 
     def _news(self, known: _Dependent, event: MetadataEvent) -> str:
         """Return what happened to an owned object that its owner did not do itself."""

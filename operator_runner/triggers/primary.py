@@ -15,6 +15,7 @@ import aiohttp
 import kopf
 
 from operator_runner.model import GVK, Cause, Json, ObjectRef, Trigger, Watch
+from operator_runner.triggers.lastseen import LastSeen
 from operator_runner.triggers.predicate import Seen, judge
 
 
@@ -25,6 +26,9 @@ class Session(Protocol):
 
     def session(self) -> aiohttp.ClientSession:
         """Return a session that kopf may close."""
+
+
+_IDENTITY: Any = "operator-runner"
 
 
 class PrimaryWatcher:
@@ -42,7 +46,7 @@ class PrimaryWatcher:
         self._relevant = relevant
         self._enqueue = enqueue
         self._met = met
-        self._seen: dict[ObjectRef, Seen] = {}
+        self._seen = LastSeen()
 
     def known(self, gvk: GVK) -> Iterable[ObjectRef]:
         """Return the resources of a kind that exist, as far as events have told."""
@@ -65,6 +69,9 @@ class PrimaryWatcher:
             registry=self._registry(session),
             settings=_settings(),
             standalone=True,
+            # For peers, of which there are none; kopf would ask for the name of the user, whom
+            # a container may not know.
+            identity=_IDENTITY,
             clusterwide=not namespaces,
             namespaces=list(namespaces),
         )
@@ -106,7 +113,7 @@ class PrimaryWatcher:
         metadata = body["metadata"]
         ref = ObjectRef(watch.gvk, metadata.get("namespace") or "", metadata["name"])
         if type_ == "DELETED":
-            self._seen.pop(ref, None)
+            self._seen.drop(ref)
             self._enqueue(ref, Cause(Trigger.DELETION, "deleted"))
             return
         new = Seen.of(body, relevant=self._relevant(body, watch))
@@ -114,7 +121,7 @@ class PrimaryWatcher:
         if old is None or old.uid != new.uid:
             self._met(ref, body)
         cause = judge(old, new, watch, listed=type_ is None)
-        self._seen[ref] = new
+        self._seen.put(ref, new)
         if cause is not None:
             self._enqueue(ref, cause)
 

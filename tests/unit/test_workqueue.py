@@ -8,9 +8,9 @@ from datetime import timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operator_runner.model import GVK, Cause, ObjectRef, Trigger
+from operator_runner.model import GVK, Cause, ObjectRef, Trigger, describe
 from operator_runner.settings import Backoff, Concurrency
-from operator_runner.workqueue import Backlog, WorkQueue, describe
+from operator_runner.workqueue import Backlog, WorkQueue
 
 FOO = GVK("example.com", "v1", "Foo")
 BAR = GVK("example.com", "v1", "Bar")
@@ -235,4 +235,36 @@ async def test_taking_waits_for_the_next_key_and_ends_when_closed() -> None:
 
 def test_causes_are_described_for_people() -> None:
     """Causes are joined in the order in which they came."""
-    assert describe([SPEC, Cause(Trigger.START)]) == "spec: created; start"
+    assert describe([SPEC, Cause(Trigger.START), SPEC]) == "spec: created; start"
+
+
+def test_a_key_that_is_held_back_comes_later_with_its_causes() -> None:
+    """Putting off loses no cause, and what arrives meanwhile takes the key at once."""
+    queue = backlog()
+    echo = Cause(Trigger.DEPENDENT, "x")
+    for now, cause in ((0, echo), (1, SPEC)):
+        queue.add(key("a"), cause, now)
+        item = queue.take(now)
+        assert item is not None
+        assert item.causes[-1] == cause
+        queue.hold(item, now, 10 - now)
+        queue.done(key("a"))
+        assert queue.take(now) is None
+    assert queue.next_due() == 10
+    item = queue.take(10)
+    assert item is not None
+    assert item.causes == (echo, SPEC)
+    queue.done(key("a"))
+    assert queue.next_due() is None
+
+
+def test_no_trigger_is_lost_among_many_causes() -> None:
+    """However many objects changed, an edit of the spec is told too."""
+    queue = backlog()
+    for number in range(50):
+        queue.add(key("a"), Cause(Trigger.DEPENDENT, str(number)), 0)
+    queue.add(key("a"), SPEC, 0)
+    item = queue.take(0)
+    assert item is not None
+    assert len(item.causes) == 17
+    assert item.causes[-1] == SPEC

@@ -23,6 +23,8 @@ class Notice:
     reason: str = "RunFailed"
     warning: bool = True
     action: str = "Reconcile"
+    why: str = ""
+    seconds: float | None = None
 
 
 @pytest.fixture
@@ -80,6 +82,18 @@ async def test_a_long_note_is_cut(api: Api, subject: Json, kubectl: Kubectl) -> 
 
     (event,) = _events(kubectl)
     assert event["note"] == "ä" * 510 + "..."
+
+
+async def test_an_event_tells_why(api: Api, subject: Json, kubectl: Kubectl) -> None:
+    """What led to a run is in the note, also of a long one, and with its time in annotations."""
+    await Recorder(api).emit(subject, Notice("x" * 2000, why="spec: spec.size", seconds=1.5))
+
+    (event,) = _events(kubectl)
+    assert event["note"].endswith("x... (why: spec: spec.size)")
+    assert event["metadata"]["annotations"] == {
+        "operator-runner/why": "spec: spec.size",
+        "operator-runner/seconds": "1.500",
+    }
 
 
 async def test_events_of_cluster_scoped_objects_are_in_default(api: Api, kubectl: Kubectl) -> None:

@@ -39,6 +39,7 @@ class Recorder:
 
     seen: list[tuple[ObjectRef, ObjectRef]] = field(default_factory=list)
     written: list[tuple[ObjectRef, str, str]] = field(default_factory=list)
+    edited: list[tuple[ObjectRef, str]] = field(default_factory=list)
 
     def observed(
         self, owner: ObjectRef, dependent: ObjectRef, metadata: Json, watch: Watch
@@ -54,6 +55,10 @@ class Recorder:
         """Keep the object, the version and the verb."""
         assert owner.gvk == OWNER_GVK
         self.written.append((dependent, resource_version, verb))
+
+    def edited_itself(self, owner: ObjectRef, metadata: Json) -> None:
+        """Keep the owner among what was written, with its version."""
+        self.edited.append((owner, metadata["resourceVersion"]))
 
 
 @dataclass

@@ -6,11 +6,12 @@ from datetime import UTC, datetime
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from operator_runner.model import GVK, ObjectRef, Trigger
-from operator_runner.observe.metrics import Metrics
+from operator_runner.model import GVK, Cause, ObjectRef, Trigger
+from operator_runner.observe.metrics import Metrics, Outcome, RunTimes
 
 FOO = GVK("cache.example.com", "v1alpha1", "Foo")
 FOO_LABELS = {"group": "cache.example.com", "version": "v1alpha1", "kind": "Foo"}
+SPEC = Cause(Trigger.SPEC, "created")
 CONTROLLER = {"controller": "foo-v1alpha1-controller"}
 QUEUE = {"name": "foo-v1alpha1-controller", **CONTROLLER}
 
@@ -113,8 +114,9 @@ def test_the_result_gauge_is_one_for_the_last_result_only() -> None:
     metrics = watching()
     gvk = "cache.example.com/v1alpha1, Kind=Foo"
     states = []
-    for successful in (False, False, True):
-        metrics.run_finished(FOO, Trigger.SPEC, successful, 2)
+    outcomes: tuple[Outcome, ...] = ("failed", "failed", "succeeded")
+    for outcome in outcomes:
+        metrics.run_finished(FOO, [SPEC], outcome, RunTimes(0, 2))
         states.append(
             tuple(
                 value(metrics, "ansible_operator_reconcile_result", {"GVK": gvk, "result": result})
@@ -127,13 +129,40 @@ def test_the_result_gauge_is_one_for_the_last_result_only() -> None:
 def test_a_run_is_counted_by_cause_and_outcome_and_timed() -> None:
     """The histogram holds the real duration of the play."""
     metrics = watching()
-    metrics.run_finished(FOO, Trigger.DEPENDENT, True, 42)
+    causes = [Cause(Trigger.DEPENDENT, "x"), Cause(Trigger.DEPENDENT, "y"), SPEC]
+    metrics.run_finished(FOO, causes, "succeeded", RunTimes(7, 42))
     run = {**FOO_LABELS, "trigger": "dependent", "outcome": "succeeded"}
     gvk = {"GVK": "cache.example.com/v1alpha1, Kind=Foo"}
     assert value(metrics, "operator_runner_runs_total", run) == 1
+    assert value(metrics, "operator_runner_run_seconds_sum", run) == 42
+    assert value(metrics, "operator_runner_queue_seconds_sum", run) == 7
+    for trigger, count in (("dependent", 1), ("spec", 1), ("period", 0)):
+        labels = {**run, "trigger": trigger}
+        assert value(metrics, "operator_runner_run_causes_total", labels) == count
     assert value(metrics, "ansible_operator_reconciles_sum", gvk) == 42
     assert value(metrics, "ansible_operator_reconciles_bucket", {**gvk, "le": "30.0"}) == 0
     assert value(metrics, "ansible_operator_reconciles_bucket", {**gvk, "le": "60.0"}) == 1
+
+
+def test_tasks_are_timed_by_name_and_their_number_is_bounded() -> None:
+    """Names may be templates; what is beyond the first hundred shares one series."""
+    metrics = watching()
+    for number in range(250):
+        metrics.task_finished(FOO, f"Make {number}", "debug", 0.5)
+        metrics.task_finished(FOO, "Make 7", "debug", 0.5)
+    series = {key for key in samples(metrics) if key[0] == "operator_runner_task_seconds_count"}
+    assert len(series) == 101
+    labels = {**FOO_LABELS, "task": "Make 7", "action": "debug"}
+    assert value(metrics, "operator_runner_task_seconds_sum", labels) == 125.5
+    other = {**FOO_LABELS, "task": "other", "action": "other"}
+    assert value(metrics, "operator_runner_task_seconds_count", other) == 150
+
+
+def test_loops_that_are_slowed_down_are_counted() -> None:
+    """One for each run that is held back."""
+    metrics = watching()
+    metrics.run_slowed(FOO)
+    assert value(metrics, "operator_runner_loops_slowed_total", FOO_LABELS) == 1
 
 
 def test_a_resource_has_its_series_as_long_as_it_exists() -> None:

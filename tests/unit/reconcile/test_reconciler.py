@@ -61,7 +61,15 @@ class Case:
         self.cluster, self.executor = cluster, FakeExecutor(*outcomes)
         self.access = FakeAccess()
         self.told = ""
-        parts = Parts(cluster, self.access, self.executor, lambda *_: relevant, lambda _: self.told)
+        self.times: list[tuple[str, str, float]] = []
+        parts = Parts(
+            cluster,
+            self.access,
+            self.executor,
+            lambda *_: relevant,
+            lambda _: self.told,
+            lambda _, *took: self.times.append(took),
+        )
         self.reconciler = Reconciler(watch, parts, AnsibleSettings(), timedelta(hours=10))
 
     async def conditions(self) -> dict[str, Json]:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from operator_runner.dispatcher import Dispatcher
+from operator_runner.loops import LoopBreaker
 from operator_runner.model import (
     GVK,
     Cause,
@@ -29,6 +30,7 @@ from operator_runner.observe.metrics import Metrics
 from operator_runner.reconcile.reconciler import Parts, Reconciler
 from operator_runner.reconcile.superseding import why_superseded
 from operator_runner.settings import AnsibleSettings, Backoff, Concurrency
+from operator_runner.triggers.ownwrites import OwnWrites
 from operator_runner.workqueue import WorkQueue
 from tests.fakes.cluster import FakeCluster
 from tests.fakes.executor import FakeAccess, success
@@ -130,15 +132,23 @@ class Case:
     def __init__(self, watch: Watch, body: Json) -> None:
         self.cluster, self.executor = FakeCluster(body), HeldExecutor()
         self.chosen = True
+        self.metrics = Metrics("1")
+        self.metrics.watching(FOO, 2)
         parts = Parts(
-            self.cluster, FakeAccess(), self.executor, lambda *_: self.chosen, lambda _: ""
+            self.cluster,
+            FakeAccess(),
+            self.executor,
+            lambda *_: self.chosen,
+            lambda _: "",
+            self.metrics.task_finished,
         )
         reconciler = Reconciler(watch, parts, AnsibleSettings(), timedelta(0))
         self.queue = WorkQueue(Concurrency(2, 2), Backoff())
-        self.metrics = Metrics("1")
-        self.metrics.watching(FOO, 2)
         self.gone: list[ObjectRef] = []
-        self.dispatcher = Dispatcher(self.queue, {FOO: reconciler}, self.metrics, self.gone.append)
+        breaker = LoopBreaker(OwnWrites().is_echo)
+        self.dispatcher = Dispatcher(
+            self.queue, {FOO: reconciler}, self.metrics, breaker, self.gone.append
+        )
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:

@@ -81,7 +81,7 @@ async def test_an_edit_by_others_wakes_the_owner_and_is_named() -> None:
         await stream.tell("MODIFIED", metadata(11, generation=2))
         await stream.tell("DELETED", metadata(12, generation=2))
         assert woken == [
-            "dependent: Deployment default/child changed (generation 1 to 2)",
+            "dependent: Deployment default/child changed",
             "dependent: Deployment default/child deleted",
         ]
 
@@ -166,8 +166,8 @@ async def test_strangers_and_the_forgotten_wake_nobody() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "word"),
     [
-        ([], [manager("kubectl", "t1")], "changed"),
-        ([manager("kubectl", "t1")], [manager("kubectl", "t2")], "changed"),
+        ([], [manager("kubectl", "t1")], "changed by kubectl"),
+        ([manager("kubectl", "t1")], [manager("kubectl", "t2")], "changed by kubectl"),
         ([manager("lb", "t1", "status")], [manager("lb", "t2", "status")], ""),
         ([manager("kubectl", "t1")], [manager("kubectl", "t1")], "changed"),
     ],

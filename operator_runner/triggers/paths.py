@@ -1,0 +1,68 @@
+"""Which fields of an object differ, as paths such as `spec.ports[0].port`. Pure.
+
+Paths alone are told, never values: a spec may hold what nobody should read in a log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+_SHOWN = 4
+"""Paths that are told; the others are counted."""
+
+
+def changed_paths(old: Any, new: Any, path: str = "") -> Iterator[str]:
+    """Yield the path of each field that differs, in the order of the documents.
+
+    A field that came or went is told as a whole; lists are compared by index, and one whose
+    length differs beyond the common part is told with the first index that differs.
+    """
+    if isinstance(old, dict) and isinstance(new, dict):
+        for key in {**old, **new}:
+            inner = f"{path}.{key}" if path else str(key)
+            if (key in old) != (key in new):
+                yield inner
+            else:
+                yield from changed_paths(old[key], new[key], inner)
+    elif isinstance(old, list) and isinstance(new, list):
+        for index, (before, after) in enumerate(zip(old, new, strict=False)):
+            yield from changed_paths(before, after, f"{path}[{index}]")
+        if len(old) != len(new):
+            yield f"{path}[{min(len(old), len(new))}]"
+    elif old != new or type(old) is not type(new):
+        yield path
+
+
+def managed_paths(fields: Any, path: str = "") -> Iterator[str]:
+    """Yield the leaves of a `fieldsV1` of `managedFields`: what one manager has set.
+
+    Keys of lists of objects are shown (`containers[name=web]`), values of plain lists are not.
+    Source: Kubernetes' structured-merge-diff, which marks fields with `f:`, keys with `k:`,
+    values with `v:` and the object itself with `.`.
+    """
+    inner = {key: value for key, value in fields.items() if key != "."}
+    if not inner and path:
+        yield path
+    for key, value in inner.items():
+        mark, _, name = key.partition(":")
+        if mark == "f":
+            step = f"{path}.{name}" if path else name
+        elif mark == "k":
+            step = f"{path}[{_keys(name)}]"
+        else:
+            step = f"{path}[]"
+        yield from managed_paths(value, step)
+
+
+def shown(paths: Sequence[str]) -> str:
+    """Write paths for people: the first few, and how many more there are."""
+    distinct = list(dict.fromkeys(paths))
+    more = len(distinct) - _SHOWN
+    text = ", ".join(distinct[:_SHOWN])
+    return f"{text} and {more} more" if more > 0 else text
+
+
+def _keys(text: str) -> str:
+    """Turn `{"name":"web"}` into `name=web`."""
+    return text.strip("{}").replace('"', "").replace(":", "=")
