@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import re
+import shutil
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import click
 import yaml
 
+from operator_runner.flags import RunCommand, run_options, settings_from
+from operator_runner.settings import Address
 from tests.support.kubectl import Json, Kubectl
 from tests.support.operator import REPOSITORY
 
@@ -58,6 +63,41 @@ def test_names_and_flags(kubectl: Kubectl) -> None:
         "--health-probe-bind-address=:8081",
         "--metrics-bind-address=127.0.0.1:8080",
     ]
+
+
+def test_protected_metrics(kubectl: Kubectl, tmp_path: Path) -> None:
+    """With the component config/metrics the manager asks the API who reads, and may ask that."""
+    config = Path(shutil.copytree(CONFIG, tmp_path / "config"))
+    shutil.copytree(REPOSITORY / "crds", tmp_path / "crds")
+    with (config / "default" / "kustomization.yaml").open("a") as kustomization:
+        kustomization.write("components: [../metrics]\n")
+    documents = list(yaml.safe_load_all(kubectl("kustomize", str(config / "default"))))
+    objects = {(d["kind"], d["metadata"]["name"]): d for d in documents}
+    manager = objects["Deployment", "nginx-operator-controller-manager"]
+    args = manager["spec"]["template"]["spec"]["containers"][0]["args"]
+    made = settings_from(_options(*args), {}, ())
+    assert made.metrics == Address("", 8443)
+    assert (made.metrics_secure, made.metrics_require_rbac) == (True, True)
+    binding = objects["ClusterRoleBinding", "nginx-operator-metrics-auth-rolebinding"]
+    assert binding["roleRef"]["name"] == "nginx-operator-metrics-auth-role"
+    assert binding["subjects"][0]["name"] == "nginx-operator-controller-manager"
+    rules = objects["ClusterRole", "nginx-operator-metrics-auth-role"]["rules"]
+    assert [rule["resources"] for rule in rules] == [["tokenreviews"], ["subjectaccessreviews"]]
+    assert ("ClusterRole", "nginx-operator-metrics-reader") in objects
+    # Without the Namespace: a dry run does not make it for what comes after.
+    rest = [d for d in documents if d["kind"].startswith("Cluster")]
+    kubectl("apply", "--dry-run=server", "--filename=-", input_=yaml.safe_dump_all(rest))
+
+
+def _options(*args: str) -> dict[str, Any]:
+    @click.command(cls=RunCommand)
+    @run_options
+    def run(**options: Any) -> dict[str, Any]:
+        return options
+
+    parsed = run.main(list(args), standalone_mode=False)
+    assert isinstance(parsed, dict)
+    return parsed
 
 
 def test_no_right_is_a_wildcard(kubectl: Kubectl) -> None:
