@@ -102,6 +102,7 @@ def _load(file: Path, options: dict[str, Any]) -> Loaded:
             os.environ,
             roles_path=options["ansible_roles_path"],
             collections_path=options["ansible_collections_path"],
+            mark_unsafe=options.get("mark_unsafe", False),
         )
     except ConfigError as error:
         _refuse(error, "Failed to load watches.")

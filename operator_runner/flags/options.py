@@ -100,6 +100,12 @@ _OPTIONS: tuple[Callable[..., Any], ...] = (
     *_LOOKUP,
     _bool(
         _PROJECT,
+        "--mark-unsafe",
+        "Text of resources is no template, unless a watch has markUnsafe: false.",
+        default="false",
+    ),
+    _bool(
+        _PROJECT,
         "--reload",
         "Run an edited role or playbook at once for every resource of its kind.",
         default="false",

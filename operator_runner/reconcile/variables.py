@@ -9,6 +9,7 @@ A Memcached of the group cache.example.com with the spec {sizeLimit: 3} gives:
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from operator_runner.model import GVK, Json, Watch
@@ -42,6 +43,23 @@ def extra_vars(body: Json, watch: Watch, *, cleanup: bool) -> Json:
     if cleanup and watch.finalizer is not None:
         variables.update(watch.finalizer.vars)
     return variables
+
+
+def templated_fields(body: Json) -> Iterator[str]:
+    """Yield the paths of texts in the spec that Ansible evaluates as templates if not marked."""
+    return _templated(body.get("spec"), "spec")
+
+
+def _templated(value: Any, path: str) -> Iterator[str]:
+    match value:
+        case str() if "{{" in value or "{%" in value:
+            yield path
+        case list():
+            for index, item in enumerate(value):
+                yield from _templated(item, f"{path}[{index}]")
+        case dict():
+            for key, item in value.items():
+                yield from _templated(item, f"{path}.{key}")
 
 
 def _object_name(gvk: GVK) -> str:

@@ -19,10 +19,11 @@ from operator_runner.watches.selector import is_qualified_name, read_selector
 class EntryReader:
     """Reads the entries of one file, one after the other, and remembers their kinds."""
 
-    def __init__(self, report: Report, lookup: Lookup) -> None:
-        """Take where to report, and where roles and playbooks are sought."""
+    def __init__(self, report: Report, lookup: Lookup, *, mark_unsafe: bool) -> None:
+        """Take where to report, where roles and playbooks are sought, and a default."""
         self._report = report
         self._lookup = lookup
+        self._mark_unsafe = mark_unsafe
         self._seen: dict[GVK, Place] = {}
 
     def read(self, items: Iterable[Item]) -> tuple[Watch, ...]:
@@ -45,7 +46,7 @@ class EntryReader:
             watch_cluster_scoped_resources=fields.flag("watchClusterScopedResources"),
             watch_annotations_changes=fields.flag("watchAnnotationsChanges"),
             snake_case_parameters=fields.flag("snakeCaseParameters"),
-            mark_unsafe=fields.flag("markUnsafe"),
+            mark_unsafe=fields.flag("markUnsafe", self._mark_unsafe),
             when=_when(fields),
             timeout=_timeout(fields),
             supersede=fields.flag("supersede"),

@@ -78,9 +78,10 @@ class Fields:
         """Return a map of text to text."""
         return {key: self._text(child) for key, child in self._map(name, Shape.LABELS).items()}
 
-    def flag(self, name: str) -> bool:
-        """Return a boolean, its default if absent."""
-        default = bool(self._known[name].default)
+    def flag(self, name: str, default: bool | None = None) -> bool:
+        """Return a boolean; if absent, `default`, else that of the key."""
+        if default is None:
+            default = bool(self._known[name].default)
         item = self._shaped(name, Shape.FLAG)
         if item is None:
             return default

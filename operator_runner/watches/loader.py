@@ -24,17 +24,24 @@ class Loaded:
 
 
 def load(
-    path: Path, environ: Mapping[str, str], *, roles_path: str = "", collections_path: str = ""
+    path: Path,
+    environ: Mapping[str, str],
+    *,
+    roles_path: str = "",
+    collections_path: str = "",
+    mark_unsafe: bool = False,
 ) -> Loaded:
     """Read a watches file; raises ConfigError with every problem and every warning in it.
 
     Roles and playbooks are sought from the working directory on; `roles_path` and
     `collections_path` (of the flags) replace ANSIBLE_ROLES_PATH and ANSIBLE_COLLECTIONS_PATH.
+    `mark_unsafe` is what watches without markUnsafe have.
     """
     report = Report(str(path))
     source = expand(_read(path), environ)
     root = parse(source, report)
-    reader = EntryReader(report, Lookup.of(environ, roles_path, collections_path))
+    lookup = Lookup.of(environ, roles_path, collections_path)
+    reader = EntryReader(report, lookup, mark_unsafe=mark_unsafe)
     watches: tuple[Watch, ...] = ()
     match root.value if root is not None else None:
         case tuple() as items:

@@ -34,12 +34,14 @@ class FakeExecutor:
         self._outcomes = list(outcomes) or [success()]
         self.requests: list[RunRequest] = []
         self.forgotten: list[ObjectRef] = []
+        self.events = [RunEvent("playbook_on_task_start", {"task": "a"})]
         self.during: Callable[[], None] = lambda: None
 
     async def run(self, request: RunRequest, on_event: Callable[[RunEvent], None]) -> RunOutcome:
         """See the port."""
         self.requests.append(request)
-        on_event(RunEvent("playbook_on_task_start", {"task": "a"}))
+        for event in self.events:
+            on_event(event)
         self.during()
         return self._outcomes.pop(0) if len(self._outcomes) > 1 else self._outcomes[0]
 

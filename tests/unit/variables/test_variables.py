@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from operator_runner.model import GVK, Finalizer, Json, Playbook, Watch
-from operator_runner.reconcile.variables import extra_vars
+from operator_runner.reconcile.variables import extra_vars, templated_fields
 
 WATCH = Watch(GVK("cache.my-example.com", "v1", "MemCached"), Playbook(role=Path("/roles/web")))
 OBJECT = "_cache_my_example_com_memcached"
@@ -100,6 +100,14 @@ def test_marked_unsafe_no_text_of_the_user_is_a_template() -> None:
     assert variables[OBJECT]["spec"]["textKey"] == text
     assert variables["ansible_operator_meta"] == {"namespace": "shop", "name": "sample"}
     assert variables["meta"] == "{{ ansible_operator_meta }}"
+
+
+def test_text_that_is_a_template_is_named_by_its_path() -> None:
+    """Only the spec counts, and only what Ansible would evaluate."""
+    spec = {"a": "{{ x }}", "b": [{"c": "{% if x %}"}, "{ x }", 1], "d": {"{{ key }}": "x"}}
+
+    assert list(templated_fields(body(spec))) == ["spec.a", "spec.b[0].c"]
+    assert list(templated_fields({"metadata": {"name": "{{ x }}"}})) == []
 
 
 def test_empty_keys_do_not_stop_a_resource() -> None:

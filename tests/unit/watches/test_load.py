@@ -129,6 +129,22 @@ def test_zero_artifacts_mean_the_default(project: Path, text: str, kept: int) ->
     assert read_one(project, f"maxRunnerArtifacts: {text}").max_runner_artifacts == kept
 
 
+@pytest.mark.parametrize(
+    ("more", "flag", "marked"),
+    [("", True, True), ("", False, False), ("  markUnsafe: false\n", True, False)],
+)
+def test_a_watch_that_says_nothing_takes_mark_unsafe_from_the_flag(
+    project: Path, more: str, flag: bool, marked: bool
+) -> None:
+    """--mark-unsafe holds for all watches but those that say otherwise."""
+    path = project / "watches.yaml"
+    path.write_text(HEAD + more)
+
+    (watch,) = load(path, {}, mark_unsafe=flag).watches
+
+    assert watch.mark_unsafe is marked
+
+
 def test_keys_match_whatever_their_case(project: Path) -> None:
     """Keys are those of a Go struct, which JSON matches without case."""
     text = "- Version: v1\n  KIND: Web\n  Role: web\n  managestatus: false\n"
