@@ -31,10 +31,11 @@ from operator_runner.reconcile.ports import Access, Cluster, Executor
 from operator_runner.reconcile.report import Reporter, Told
 from operator_runner.reconcile.status import read_conditions
 from operator_runner.reconcile.superseding import Superseding
-from operator_runner.reconcile.variables import extra_vars
+from operator_runner.reconcile.variables import extra_vars, templated_fields
 from operator_runner.settings import AnsibleSettings
 
 _log = structlog.get_logger(__name__)
+_TEMPLATES = "Text of the resource is evaluated as a template"
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +201,8 @@ class Reconciler:
         watch, ansible = self._watch, self._ansible
         verbosity = ansible.verbosity_for(start.ref.gvk)
         artifacts = watch.max_runner_artifacts
+        if not watch.mark_unsafe and (fields := list(templated_fields(start.body))):
+            _log.warning(_TEMPLATES, fields=fields, cure="markUnsafe: true, or --mark-unsafe")
         with self._parts.access.grant(start.body, watch, start.run_id) as kubeconfig:
             request = RunRequest(
                 run_id=start.run_id,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog.testing
 
 from operator_runner.model import (
     GVK,
@@ -15,6 +17,7 @@ from operator_runner.model import (
     Json,
     ObjectRef,
     Playbook,
+    RunEvent,
     RunOutcome,
     Stats,
     Trigger,
@@ -37,9 +40,11 @@ REF = ObjectRef(FOO, "default", "a")
 MAIN, CLEANUP = Playbook(role=Path("/roles/foo")), Playbook(role=Path("/roles/cleanup"))
 PLAIN = Watch(FOO, MAIN)
 HELD = Watch(FOO, MAIN, finalizer=Finalizer("example.com/f", CLEANUP, {"state": "absent"}))
+PLAIN_SETTINGS = AnsibleSettings()
 START = [Cause(Trigger.START)]
 SPEC = [Cause(Trigger.SPEC)]
 PERIOD = "ansible.sdk.operatorframework.io/reconcile-period"
+VERBOSITY = "ansible.sdk.operatorframework.io/verbosity"
 
 
 def resource(**metadata: Any) -> Json:
@@ -56,7 +61,12 @@ class Case:
     """A reconciler with its fakes."""
 
     def __init__(
-        self, watch: Watch, cluster: FakeCluster, *outcomes: RunOutcome, relevant: bool = True
+        self,
+        watch: Watch,
+        cluster: FakeCluster,
+        *outcomes: RunOutcome,
+        relevant: bool = True,
+        ansible: AnsibleSettings = PLAIN_SETTINGS,
     ) -> None:
         self.cluster, self.executor = cluster, FakeExecutor(*outcomes)
         self.access = FakeAccess()
@@ -70,7 +80,7 @@ class Case:
             lambda _: self.told,
             lambda _, *took: self.times.append(took),
         )
-        self.reconciler = Reconciler(watch, parts, AnsibleSettings(), timedelta(hours=10))
+        self.reconciler = Reconciler(watch, parts, ansible, timedelta(hours=10))
 
     async def conditions(self) -> dict[str, Json]:
         body = await self.cluster.get(REF)
@@ -253,3 +263,33 @@ async def test_requeue_after_beats_the_period() -> None:
     case = Case(PLAIN, FakeCluster(resource()), outcome)
     verdict = await case.reconciler.reconcile(REF, SPEC)
     assert verdict == Succeeded(timedelta(seconds=7), Trigger.REQUEUE)
+
+
+@pytest.mark.parametrize(
+    ("annotation", "variable", "raw"),
+    [("4", False, True), ("0", False, False), ("x", False, False), (None, True, True)],
+)
+async def test_a_verbosity_asked_for_shows_the_output_of_the_run(
+    annotation: str | None, variable: bool, raw: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The annotation of the resource, or ANSIBLE_VERBOSITY, decides for each run."""
+    annotations = {} if annotation is None else {VERBOSITY: annotation}
+    settings = AnsibleSettings(raw_output=variable)
+    case = Case(PLAIN, FakeCluster(resource(annotations=annotations)), ansible=settings)
+    case.executor.events = [RunEvent("playbook_on_play_start", {}, "PLAY [localhost]")]
+    await case.reconciler.reconcile(REF, SPEC)
+    assert ("PLAY [localhost]" in capsys.readouterr().out) is raw
+
+
+@pytest.mark.parametrize(
+    ("marked", "text", "told"), [(False, "{{ x }}", 1), (True, "{{ x }}", 0), (False, "x", 0)]
+)
+async def test_text_that_is_evaluated_is_told(marked: bool, text: str, told: int) -> None:
+    """Who writes a resource could run templates; the log names the fields and the cure."""
+    body = resource()
+    body["spec"]["title"] = text
+    case = Case(replace(PLAIN, mark_unsafe=marked), FakeCluster(body))
+    with structlog.testing.capture_logs() as lines:
+        await case.reconciler.reconcile(REF, SPEC)
+    warnings = [line for line in lines if "evaluated as a template" in line["event"]]
+    assert [warning["fields"] for warning in warnings] == [["spec.title"]] * told
