@@ -67,7 +67,7 @@ def _places_of_plugins() -> Iterator[Path]:
 def _places_of_collections() -> Iterator[Path]:
     from ansible import constants
 
-    loaded = {tuple(name.split(".")[1:3]) for name in sys.modules if _is_of_a_collection(name)}
+    loaded = loaded_collections()
     for path in (*constants.COLLECTIONS_PATHS, *sys.path):
         top = Path(path) / "ansible_collections"
         yield top
@@ -75,6 +75,11 @@ def _places_of_collections() -> Iterator[Path]:
             yield top / namespace
             yield top / namespace / name
             yield top / namespace / name / "meta" / "runtime.yml"
+
+
+def loaded_collections() -> set[tuple[str, ...]]:
+    """Return namespace and name of each collection of which anything is loaded."""
+    return {tuple(name.split(".")[1:3]) for name in sys.modules if _is_of_a_collection(name)}
 
 
 def _is_of_a_collection(name: str) -> bool:

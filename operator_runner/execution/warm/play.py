@@ -10,6 +10,7 @@ import shutil
 import socket
 import sys
 import traceback
+from pathlib import Path
 from typing import BinaryIO, NoReturn
 
 from ansible import cli, constants
@@ -19,6 +20,7 @@ from ansible.utils.display import Display
 
 from operator_runner.execution.processes import die_with_parent
 from operator_runner.execution.warm import modules, tasks
+from operator_runner.execution.warm.freshness import loaded_collections
 from operator_runner.execution.warm.processes import (
     begin_process,
     end_process,
@@ -48,7 +50,8 @@ def become_play(orders: BinaryIO, preloaded: dict[str, str], requests: socket.so
 
     `orders` gives command, working directory and environment as a JSON object, once there is
     a run; `requests` is where modules are asked for. Where a setting is not as it was when
-    everything was loaded, an ordinary ansible-playbook takes this process over.
+    everything was loaded, or a collection beside the playbook comes before one that was, an
+    ordinary ansible-playbook takes this process over.
     """
     status = 250
     try:
@@ -60,7 +63,7 @@ def become_play(orders: BinaryIO, preloaded: dict[str, str], requests: socket.so
         command, environment = run["command"], run["environment"]
         os.chdir(run["cwd"])
         use_environment(environment)
-        if not _is_as_loaded(environment, preloaded):
+        if not _is_as_loaded(environment, preloaded) or _hides_what_is_loaded(command[-1]):
             os.execvpe(command[0], command, environment)  # noqa: S606 (no shell is wanted)
         status = _play(command)
     except BaseException:  # noqa: BLE001 (the last line of a process)
@@ -80,6 +83,14 @@ def _is_as_loaded(environment: dict[str, str], preloaded: dict[str, str]) -> boo
     if any(environment.get(name) != preloaded.get(name) for name in names - _PER_RUN):
         return False
     return bool(find_ini_config_file() == constants.CONFIG_FILE)
+
+
+def _hides_what_is_loaded(playbook: str) -> bool:
+    """Whether a collection beside the playbook takes the place of one that is loaded."""
+    beside = Path(playbook).parent / "collections" / "ansible_collections"
+    return beside.is_dir() and any(
+        beside.joinpath(*collection).is_dir() for collection in loaded_collections()
+    )
 
 
 def _prepare(requests: socket.socket) -> None:

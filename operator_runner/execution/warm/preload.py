@@ -87,8 +87,8 @@ def _import_if_installed(name: str) -> None:
     try:
         importlib.import_module(name)
     except ModuleNotFoundError as error:
-        # A project without kubernetes.core is a project all the same.
-        if not name.startswith(f"{error.name}."):
+        # A project without kubernetes.core, or with a part of a collection, is one all the same.
+        if error.name != name and not name.startswith(f"{error.name}."):
             raise
 
 

@@ -43,6 +43,8 @@ _PATTERNS = [
     (re.compile(pattern), mask)
     for pattern, mask in (
         (r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?(\+00:00|Z)?", "<time>"),
+        # of the whole run, in why.json
+        (r'(?<="seconds": )[\d.]+', '"<seconds>"'),
         (r"\w{3}, \d\d \w{3} \d{4} \d\d:\d\d:\d\d GMT", "<time>"),
         (r"\b\d:\d\d:\d\d\.\d{6}\b", "<delta>"),
         # Made for a module by its action, or by the module for itself where that did not; a cold

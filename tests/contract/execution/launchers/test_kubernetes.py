@@ -180,6 +180,31 @@ def test_modules_of_the_runner(in_cluster: InCluster) -> None:
     name: '{{ own }}'
     status: {phase: Active}
   ignore_errors: true
+- name: Account
+  kubernetes.core.k8s:
+    definition:
+      {apiVersion: v1, kind: ServiceAccount, metadata: {name: told, namespace: '{{ own }}'}}
+- name: Event
+  operator_sdk.util.k8s_event: &event
+    name: told
+    namespace: '{{ own }}'
+    type: Warning
+    reason: Tried
+    message: it was tried
+    reportingComponent: example.com/tests
+    source: {component: tests}
+    involvedObject:
+      {apiVersion: v1, kind: ServiceAccount, name: told, namespace: '{{ own }}'}
+- name: Again
+  operator_sdk.util.k8s_event: *event
+- name: Would delete
+  operator_sdk.util.k8s_event:
+    {state: absent, name: told, namespace: '{{ own }}', reason: Tried, message: x}
+  check_mode: true
+- name: No such status
+  operator_sdk.util.k8s_status:
+    {kind: ServiceAccount, name: told, namespace: '{{ own }}', status: {size: 3}}
+  ignore_errors: true
 - name: Cluster
   kubernetes.core.k8s_cluster_info:
   no_log: true
@@ -188,4 +213,9 @@ def test_modules_of_the_runner(in_cluster: InCluster) -> None:
     {kind: Service, name: kubernetes, namespace: default}
 """
     record = in_cluster(tasks)
+    assert record.outcome.successful, record.outcome.failures
+    assert record.result("Event")["result"]["count"] == 1
+    assert record.result("Again")["result"]["count"] == 2
+    assert record.result("Would delete")["changed"] is True
+    assert record.kinds(task="No such status")[-1] == "runner_on_failed"
     assert len(record.result("Services")["resources"]) == 1
