@@ -70,21 +70,24 @@ class Listener:
             self._spawn(self._begin(connection), "first byte of a connection")
 
     async def _begin(self, connection: socket.socket) -> None:
-        loop = asyncio.get_running_loop()
+        handed_over = False
         try:
             async with asyncio.timeout(_SILENCE):
                 first = await _first_byte(connection)
             if not first:
-                raise ConnectionResetError
+                return
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             context = self._context if first == _TLS_HANDSHAKE else None
+            loop = asyncio.get_running_loop()
+            # From here on the socket is the event loop's to close, failed handshakes included.
+            handed_over = True
             await loop.connect_accepted_socket(self._protocol, connection, ssl=context)
-        except OSError:
+        except OSError as error:
             # TimeoutError and ssl.SSLError included: a client that left or speaks neither.
-            connection.close()
-        except asyncio.CancelledError:
-            connection.close()
-            raise
+            _log.debug("A connection did not begin", reason=str(error) or type(error).__name__)
+        finally:
+            if not handed_over:
+                connection.close()
 
 
 async def _first_byte(connection: socket.socket) -> bytes:
