@@ -106,7 +106,8 @@ class Watch:
     `reconcile_period` is None where the file says nothing (the flag decides), zero where a
     flag or annotation turned periodic runs off. `when` is a JMESPath expression over the
     resource, `timeout` the time after which a run is ended; both are None unless asked for.
-    `supersede` lets a newer spec or a deletion end a run under way.
+    `supersede` lets a newer spec or a deletion end a run under way, `kstatus` adds the
+    conditions that other tools know.
     """
 
     gvk: GVK
@@ -126,6 +127,7 @@ class Watch:
     when: str | None = None
     timeout: timedelta | None = None
     supersede: bool = False
+    kstatus: bool = False
 
 
 class Trigger(enum.Enum):

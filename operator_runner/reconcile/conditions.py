@@ -20,13 +20,15 @@ _MAX_MESSAGE = 32768
 def started(conditions: Sequence[Json], now: datetime) -> list[Json]:
     """Return the conditions of a resource whose run begins."""
     result = _turn_false(list(conditions), "Successful", now)
-    return _put(result, _condition("Running", "True", "Running", "Running reconciliation"), now)
+    return put_condition(
+        result, _condition("Running", "True", "Running", "Running reconciliation"), now
+    )
 
 
 def interrupted(conditions: Sequence[Json], why: str, now: datetime) -> list[Json]:
     """Return the conditions of a resource whose run was ended, and that gets no other one."""
     running = _condition("Running", "False", "Superseded", f"The run was ended: {why}")
-    return _put(list(conditions), running, now)
+    return put_condition(list(conditions), running, now)
 
 
 def finished(conditions: Sequence[Json], outcome: RunOutcome, now: datetime) -> list[Json]:
@@ -39,9 +41,9 @@ def finished(conditions: Sequence[Json], outcome: RunOutcome, now: datetime) -> 
     running = _condition("Running", "True", "Successful", "Awaiting next reconciliation")
     running["ansibleResult"] = _recap(outcome)
     successful = _condition("Successful", "True", "Successful", "Last reconciliation succeeded")
-    result = _put(list(conditions), running, now, always=news)
-    result = _put(result, _condition("Failure", "False", "", ""), now)
-    return _put(result, successful, now)
+    result = put_condition(list(conditions), running, now, always=news)
+    result = put_condition(result, _condition("Failure", "False", "", ""), now)
+    return put_condition(result, successful, now)
 
 
 def failed(
@@ -52,8 +54,8 @@ def failed(
     if recap is not None:
         failure["ansibleResult"] = recap
     result = _turn_false(list(conditions), "Running", now)
-    result = _put(result, _condition("Successful", "False", "", ""), now)
-    return _put(result, failure, now, always=True)
+    result = put_condition(result, _condition("Successful", "False", "", ""), now)
+    return put_condition(result, failure, now, always=True)
 
 
 def with_reasons(conditions: Sequence[Json]) -> list[Json]:
@@ -109,11 +111,13 @@ def _turn_false(conditions: list[Json], type_: str, now: datetime) -> list[Json]
     """Set a condition to False with its reason and message kept; an absent one stays absent."""
     for condition in conditions:
         if condition.get("type") == type_:
-            return _put(conditions, {**condition, "status": "False"}, now)
+            return put_condition(conditions, {**condition, "status": "False"}, now)
     return conditions
 
 
-def _put(conditions: list[Json], new: Json, now: datetime, *, always: bool = False) -> list[Json]:
+def put_condition(
+    conditions: list[Json], new: Json, now: datetime, *, always: bool = False
+) -> list[Json]:
     """Replace the condition of the same type, or add it; a change puts it last."""
     old = next((c for c in conditions if c.get("type") == new["type"]), None)
     if old is not None and not always and _says_the_same(old, new):
@@ -127,7 +131,8 @@ def _put(conditions: list[Json], new: Json, now: datetime, *, always: bool = Fal
 def _says_the_same(old: Json, new: Json) -> bool:
     def gist(condition: Json) -> tuple[Any, ...]:
         reason = condition.get("reason") or ""
-        return condition.get("status"), condition.get("message") or "", reason
+        generation = condition.get("observedGeneration")
+        return condition.get("status"), condition.get("message") or "", reason, generation
 
     # A reason that stands in for an empty one says nothing either.
     stand_in = {**new, "reason": f"Not{new['type']}"} if not new["reason"] else new

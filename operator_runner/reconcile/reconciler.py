@@ -29,7 +29,7 @@ from operator_runner.reconcile.decide import AddFinalizer, Run, Skip, decide
 from operator_runner.reconcile.playlog import PlayLog, task_time
 from operator_runner.reconcile.ports import Access, Cluster, Executor
 from operator_runner.reconcile.report import Reporter, Told
-from operator_runner.reconcile.status import read_conditions
+from operator_runner.reconcile.status import generation_of, read_conditions
 from operator_runner.reconcile.superseding import Superseding
 from operator_runner.reconcile.variables import extra_vars, templated_fields
 from operator_runner.settings import AnsibleSettings
@@ -171,7 +171,7 @@ class Reconciler:
             await self._release(ref)
             return Idle()
         await self._reporter.success(told, outcome, self._current(ref, body))
-        self._well[ref] = _generation(body)
+        self._well[ref] = generation_of(body)
         if outcome.requeue_after is not None:
             return Succeeded(outcome.requeue_after, Trigger.REQUEUE)
         period = self._period if overrides.period is None else overrides.period
@@ -194,7 +194,7 @@ class Reconciler:
         if not is_successful(read_conditions(body)):
             return False
         if ref in self._well:
-            return self._well[ref] == _generation(body)
+            return self._well[ref] == generation_of(body)
         return all(cause.trigger is Trigger.START for cause in causes)
 
     async def _play(self, start: _Start, overrides: Overrides) -> RunOutcome:
@@ -261,7 +261,3 @@ def _is_newer(version: str, other: str) -> bool:
     if version.isdigit() and other.isdigit():
         return int(version) > int(other)
     return version != other
-
-
-def _generation(body: Json) -> int:
-    return int(body["metadata"].get("generation") or 0)

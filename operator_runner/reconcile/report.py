@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 import structlog
 
 from operator_runner.model import Cause, Json, ObjectRef, RunOutcome, Trigger, Watch, describe
-from operator_runner.reconcile import conditions
+from operator_runner.reconcile import conditions, kstatus
 from operator_runner.reconcile.ports import Cluster, Notice
-from operator_runner.reconcile.status import StatusWriter, read_conditions
+from operator_runner.reconcile.status import Change, StatusWriter, generation_of, read_conditions
 
 _log = structlog.get_logger(__name__)
 
@@ -37,6 +37,7 @@ class Reporter:
     def __init__(self, watch: Watch, cluster: Cluster) -> None:
         """Take the watch, whose manageStatus decides about conditions."""
         self._manage_status = watch.manage_status
+        self._kstatus = watch.kstatus
         self._cluster = cluster
         self._status = StatusWriter(cluster)
 
@@ -45,8 +46,14 @@ class Reporter:
         if not self._manage_status:
             return body
         now = datetime.now(UTC)
-        written = await self._status.write(ref, lambda old: conditions.started(old, now), body)
-        return written or body
+        generation = generation_of(body)
+
+        def change(old: Sequence[Json]) -> list[Json]:
+            new = conditions.started(old, now)
+            return kstatus.progressing(new, generation, now) if self._kstatus else new
+
+        # What is observed is told when it has been acted on.
+        return await self._status.write(ref, change, body) or body
 
     async def interrupted(self, ref: ObjectRef, body: Json, why: str) -> None:
         """Say that a run was ended and no other follows it, for this reason."""
@@ -62,7 +69,7 @@ class Reporter:
         assert outcome.stats is not None
         stats = outcome.stats
         _log.info("Reconciled", ok=stats.ok, changed=stats.changed, skipped=stats.skipped)
-        after = await self._put_conditions(run.ref, outcome, current)
+        after = await self._put_conditions(run, outcome, current)
         was_well = conditions.is_successful(read_conditions(run.before))
         if after is not None and (stats.changed or not was_well):
             note = f"Reconciled: {stats.ok} tasks ok, {stats.changed} changed"
@@ -74,7 +81,7 @@ class Reporter:
         first = outcome.failures[0]
         text = conditions.failure_text(outcome.failures)
         _log.error("Reconciliation failed", task=first.task, path=first.path, reason=first.message)
-        after = await self._put_conditions(run.ref, outcome, current)
+        after = await self._put_conditions(run, outcome, current)
         await self._cluster.emit(after or run.before, run.notice("Failed", text, warning=True))
 
     async def error(self, run: Told, message: str) -> None:
@@ -82,8 +89,11 @@ class Reporter:
         _log.error("Reconciliation failed", reason=message)
         if self._manage_status:
             now = datetime.now(UTC)
-            await self._status.write(
-                run.ref, lambda old: conditions.failed(old, message, now), run.before
+            await self._write(
+                run,
+                lambda old: conditions.failed(old, message, now),
+                lambda new, generation: kstatus.stalled(new, generation, now),
+                run.before,
             )
         await self._cluster.emit(run.before, run.notice("Failed", message, warning=True))
 
@@ -95,13 +105,32 @@ class Reporter:
             await self._cluster.emit(body, Notice("ReconcileLoop", note, warning=True))
 
     async def _put_conditions(
-        self, ref: ObjectRef, outcome: RunOutcome, current: Json | None
+        self, run: Told, outcome: RunOutcome, current: Json | None
     ) -> Json | None:
         if not self._manage_status:
-            return current or await self._cluster.get(ref)
+            return current or await self._cluster.get(run.ref)
         now = outcome.finished or datetime.now(UTC)
+        verdict = kstatus.ready if outcome.successful else kstatus.failing
+        return await self._write(
+            run,
+            lambda old: conditions.finished(old, outcome, now),
+            lambda new, generation: verdict(new, generation, now),
+            current,
+        )
+
+    async def _write(
+        self,
+        run: Told,
+        change: Change,
+        verdict: Callable[[Sequence[Json], int], list[Json]],
+        current: Json | None,
+    ) -> Json | None:
+        """Write the contract's conditions and, where they are wanted, kstatus's beside them."""
+        if not self._kstatus:
+            return await self._status.write(run.ref, change, current)
+        generation = generation_of(run.before)
         return await self._status.write(
-            ref, lambda old: conditions.finished(old, outcome, now), current
+            run.ref, lambda old: verdict(change(old), generation), current, generation
         )
 
 

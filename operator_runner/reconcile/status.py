@@ -24,11 +24,18 @@ class StatusWriter:
         self._cluster = cluster
         self._strict: set[GVK] = set()
 
-    async def write(self, ref: ObjectRef, change: Change, body: Json | None = None) -> Json | None:
+    async def write(
+        self,
+        ref: ObjectRef,
+        change: Change,
+        body: Json | None = None,
+        generation: int | None = None,
+    ) -> Json | None:
         """Apply `change` to the conditions and return the resource as it is then.
 
-        `body` is the resource where it was just read. None is returned for a resource that
-        is gone. Raises ApiError, Conflict only if others write without a pause.
+        `body` is the resource where it was just read, `generation` the one that the status is
+        to name as observed, if any. None is returned for a resource that is gone. Raises
+        ApiError, Conflict only if others write without a pause.
         """
         for attempt in range(_ATTEMPTS):
             current = body if body is not None and attempt == 0 else await self._cluster.get(ref)
@@ -36,28 +43,40 @@ class StatusWriter:
                 return None
             conditions = read_conditions(current)
             wanted = self._fit(ref.gvk, change(conditions))
-            if wanted == conditions:
+            observed = {} if generation is None else {"observedGeneration": generation}
+            if wanted == conditions and _has(current, observed):
                 return current
             try:
-                return await self._patch(current, ref.gvk, wanted)
+                return await self._patch(current, ref.gvk, {**observed, "conditions": wanted})
             except Conflict:
                 continue
             except NotFound:
                 return None
         raise Conflict(f"{ref} is changed by others faster than its status can be written")
 
-    async def _patch(self, body: Json, gvk: GVK, conditions: list[Json]) -> Json:
+    async def _patch(self, body: Json, gvk: GVK, status: Json) -> Json:
         try:
-            return await self._cluster.patch_status(body, {"conditions": conditions})
+            return await self._cluster.patch_status(body, status)
         except Invalid:
             if gvk in self._strict:
                 raise
             # A schema like metav1.Condition forbids the contract's empty reasons.
             self._strict.add(gvk)
-            return await self._cluster.patch_status(body, {"conditions": with_reasons(conditions)})
+            reasons = with_reasons(status["conditions"])
+            return await self._cluster.patch_status(body, {**status, "conditions": reasons})
 
     def _fit(self, gvk: GVK, conditions: list[Json]) -> list[Json]:
         return with_reasons(conditions) if gvk in self._strict else conditions
+
+
+def _has(body: Json, fields: Json) -> bool:
+    status = body.get("status")
+    return isinstance(status, dict) and fields.items() <= status.items() if fields else True
+
+
+def generation_of(body: Json) -> int:
+    """Return the generation of a resource, 0 where its kind counts none."""
+    return int(body["metadata"].get("generation") or 0)
 
 
 def read_conditions(body: Json) -> list[Json]:

@@ -50,6 +50,7 @@ class EntryReader:
             when=_when(fields),
             timeout=_timeout(fields),
             supersede=fields.flag("supersede"),
+            kstatus=fields.flag("kstatus"),
         )
 
     def _gvk(self, fields: Fields) -> GVK:

@@ -129,4 +129,10 @@ ENTRY_KEYS = (
         "An edit or a deletion ends the run under way and is run at once.",
         default=False,
     ),
+    Key(
+        "kstatus",
+        Shape.FLAG,
+        "Write the conditions Ready, Reconciling and Stalled, and observedGeneration.",
+        default=False,
+    ),
 )

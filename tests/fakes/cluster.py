@@ -15,7 +15,7 @@ class FakeCluster:
 
     def __init__(self, *bodies: Json, strict_reasons: bool = False) -> None:
         """`strict_reasons` refuses conditions without a reason, as metav1.Condition does."""
-        self._objects = {ObjectRef.of(body): copy.deepcopy(body) for body in bodies}
+        self.objects = {ObjectRef.of(body): copy.deepcopy(body) for body in bodies}
         self._strict = strict_reasons
         self.notices: list[Any] = []
         self.reads = 0
@@ -23,27 +23,27 @@ class FakeCluster:
 
     def edit(self, ref: ObjectRef, change: Callable[[Json], None]) -> None:
         """Change an object as somebody else would."""
-        change(self._objects[ref])
-        self._bump(self._objects[ref])
+        change(self.objects[ref])
+        self._bump(self.objects[ref])
 
     def delete(self, ref: ObjectRef) -> None:
         """Delete an object as a person would: it stays while finalizers hold it."""
-        if self._objects[ref]["metadata"].get("finalizers"):
+        if self.objects[ref]["metadata"].get("finalizers"):
             self.edit(ref, lambda body: body["metadata"].update(deletionTimestamp="now"))
         else:
-            del self._objects[ref]
+            del self.objects[ref]
 
     async def get(self, ref: ObjectRef) -> Json | None:
         """See the port."""
         self.reads += 1
-        return copy.deepcopy(self._objects.get(ref))
+        return copy.deepcopy(self.objects.get(ref))
 
     async def set_finalizers(self, body: Json, finalizers: Sequence[str]) -> Json:
         """See the port."""
         current = self._current(body)
         current["metadata"]["finalizers"] = list(finalizers)
         if not finalizers and current["metadata"].get("deletionTimestamp"):
-            del self._objects[ObjectRef.of(current)]
+            del self.objects[ObjectRef.of(current)]
         return self._bump(current)
 
     async def patch_status(self, body: Json, status: Json) -> Json:
@@ -62,7 +62,7 @@ class FakeCluster:
 
     def _current(self, body: Json) -> Json:
         self.before_write()
-        current = self._objects.get(ObjectRef.of(body))
+        current = self.objects.get(ObjectRef.of(body))
         if current is None:
             raise NotFound("gone", 404)
         if current["metadata"]["resourceVersion"] != body["metadata"]["resourceVersion"]:

@@ -50,6 +50,7 @@ def test_a_short_entry_takes_all_defaults(project: Path) -> None:
                 when=None,
                 timeout=None,
                 supersede=False,
+                kstatus=False,
             ),
         ),
         (),
@@ -78,7 +79,8 @@ selector:
 finalizer: {name: example.com/cleanup, playbook: site.yml, vars: {state: absent}}
 when: metadata.annotations.paused != 'true'
 timeout: 90s
-supersede: true""",
+supersede: true
+kstatus: true""",
     )
 
     assert watch == Watch(
@@ -103,6 +105,7 @@ supersede: true""",
         when="metadata.annotations.paused != 'true'",
         timeout=timedelta(seconds=90),
         supersede=True,
+        kstatus=True,
     )
 
 

@@ -1,0 +1,76 @@
+"""The conditions Ready, Reconciling and Stalled, for watches that ask for them. Pure.
+
+`kubectl wait --for=condition=Ready`, Flux, Argo CD and others know them. Reconciling and Stalled
+stand there only while they are true; each condition names the generation that it speaks of.
+
+Source: kstatus (sigs.k8s.io/cli-utils, pkg/kstatus) and the Kubernetes API conventions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from operator_runner.model import Json
+from operator_runner.reconcile.conditions import put_condition
+
+_ABNORMAL = ("Reconciling", "Stalled")
+
+
+def progressing(conditions: Sequence[Json], generation: int, now: datetime) -> list[Json]:
+    """Return the conditions of a resource whose run begins; what is known of it stays known."""
+    text = "Running reconciliation"
+    known = any(
+        condition.get("type") == "Ready" and condition.get("observedGeneration") == generation
+        for condition in conditions
+    )
+    result = _without(conditions, "Stalled")
+    if not known:
+        ready = _condition("Ready", "Unknown", "Progressing", text, generation)
+        result = put_condition(result, ready, now)
+    reconciling = _condition("Reconciling", "True", "Progressing", text, generation)
+    return put_condition(result, reconciling, now)
+
+
+def ready(conditions: Sequence[Json], generation: int, now: datetime) -> list[Json]:
+    """Return the conditions of a resource whose run succeeded."""
+    text = "Last reconciliation succeeded"
+    condition = _condition("Ready", "True", "Succeeded", text, generation)
+    return put_condition(_without(conditions, *_ABNORMAL), condition, now)
+
+
+def failing(conditions: Sequence[Json], generation: int, now: datetime) -> list[Json]:
+    """Return the conditions of a resource whose run failed and that is tried again."""
+    why = _failure(conditions)
+    condition = _condition("Ready", "False", "Failed", why, generation)
+    result = put_condition(_without(conditions, "Stalled"), condition, now)
+    retrying = _condition("Reconciling", "True", "ProgressingWithRetry", why, generation)
+    return put_condition(result, retrying, now)
+
+
+def stalled(conditions: Sequence[Json], generation: int, now: datetime) -> list[Json]:
+    """Return the conditions of a resource that cannot be run before somebody mends it."""
+    why = _failure(conditions)
+    condition = _condition("Ready", "False", "Stalled", why, generation)
+    result = put_condition(_without(conditions, "Reconciling"), condition, now)
+    return put_condition(result, _condition("Stalled", "True", "Failed", why, generation), now)
+
+
+def _failure(conditions: Sequence[Json]) -> str:
+    """Return what the condition Failure says, which is up to date."""
+    found = (each.get("message") for each in conditions if each.get("type") == "Failure")
+    return str(next(found, "") or "")
+
+
+def _without(conditions: Sequence[Json], *types: str) -> list[Json]:
+    return [condition for condition in conditions if condition.get("type") not in types]
+
+
+def _condition(type_: str, status: str, reason: str, message: str, generation: int) -> Json:
+    return {
+        "type": type_,
+        "status": status,
+        "reason": reason,
+        "message": message,
+        "observedGeneration": generation,
+    }

@@ -1,0 +1,89 @@
+"""Ready, Reconciling and Stalled for watches with `kstatus: true`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from operator_runner.model import Json
+from tests.fakes.cluster import FakeCluster
+from tests.fakes.executor import failure, success
+from tests.unit.reconcile.test_reconciler import PERIOD, PLAIN, REF, SPEC, Case, resource
+
+WATCH = replace(PLAIN, kstatus=True)
+
+
+class Seen:
+    """What a resource's status says at a moment: each condition by type, and the generation."""
+
+    def __init__(self, body: Json | None) -> None:
+        assert body is not None
+        self.observed = body["status"].get("observedGeneration")
+        self.conditions = {c["type"]: c for c in body["status"]["conditions"]}
+
+    def of(self, type_: str) -> tuple[Any, ...] | None:
+        found = self.conditions.get(type_)
+        return found and (found["status"], found["reason"], found["observedGeneration"])
+
+
+async def test_a_success_is_ready() -> None:
+    """Ready names the generation; what is not the case is not there; a resync writes nothing."""
+    cluster = FakeCluster(resource(generation=4))
+    case = Case(WATCH, cluster, success(changed=1), success())
+    during: list[Seen] = []
+    bodies = cluster.objects
+    case.executor.during = lambda: during.append(Seen(bodies[REF]))
+    await case.reconciler.reconcile(REF, SPEC)
+    assert during[0].of("Ready") == ("Unknown", "Progressing", 4)
+    assert during[0].of("Reconciling") == ("True", "Progressing", 4)
+    assert during[0].observed is None
+    seen = Seen(await cluster.get(REF))
+    assert seen.of("Ready") == ("True", "Succeeded", 4)
+    assert seen.observed == 4
+    assert not {"Reconciling", "Stalled"} & seen.conditions.keys()
+    assert seen.conditions["Successful"]["status"] == "True"
+    version = await case.version()
+    await case.reconciler.reconcile(REF, SPEC)
+    assert await case.version() == version
+
+
+async def test_a_failure_is_tried_again() -> None:
+    """Not ready, with the reason; it stays known through the next attempt, until that succeeds."""
+    cluster = FakeCluster(resource(generation=2))
+    case = Case(WATCH, cluster, failure("Write", "no such port"), success())
+    await case.reconciler.reconcile(REF, SPEC)
+    seen = Seen(await cluster.get(REF))
+    assert seen.of("Ready") == ("False", "Failed", 2)
+    assert seen.of("Reconciling") == ("True", "ProgressingWithRetry", 2)
+    assert "no such port" in seen.conditions["Ready"]["message"]
+    assert seen.observed == 2
+    during: list[Seen] = []
+    case.executor.during = lambda: during.append(Seen(cluster.objects[REF]))
+    await case.reconciler.reconcile(REF, SPEC)
+    assert during[0].of("Ready") == ("False", "Failed", 2)
+    assert Seen(await cluster.get(REF)).of("Ready") == ("True", "Succeeded", 2)
+
+
+async def test_what_cannot_be_run_is_stalled_until_it_is_edited() -> None:
+    """A mistake in an annotation: no attempt will help, and the message says what is wrong."""
+    cluster = FakeCluster(resource(annotations={PERIOD: "often"}))
+    case = Case(WATCH, cluster, success())
+    await case.reconciler.reconcile(REF, SPEC)
+    seen = Seen(await cluster.get(REF))
+    assert seen.of("Stalled") == ("True", "Failed", 1)
+    assert seen.of("Ready") == ("False", "Stalled", 1)
+    assert "often" in seen.conditions["Stalled"]["message"]
+    cluster.edit(REF, lambda body: body["metadata"].update(annotations={}, generation=2))
+    await case.reconciler.reconcile(REF, SPEC)
+    seen = Seen(await cluster.get(REF))
+    assert seen.of("Ready") == ("True", "Succeeded", 2)
+    assert "Stalled" not in seen.conditions
+
+
+async def test_without_the_key_nothing_of_it_is_written() -> None:
+    """Existing projects see the three conditions that they know, and no more."""
+    cluster = FakeCluster(resource())
+    await Case(PLAIN, cluster, success()).reconciler.reconcile(REF, SPEC)
+    seen = Seen(await cluster.get(REF))
+    assert seen.conditions.keys() == {"Running", "Successful", "Failure"}
+    assert seen.observed is None
