@@ -1,0 +1,92 @@
+"""A role that asks to be run again, and that makes metrics and status of its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from tests.functional.test_operator import KIND, ROLE, echo, wait_for_runs
+from tests.support.kubectl import Json, Kubectl
+from tests.support.operator import Operator
+from tests.support.waiting import eventually
+
+TASKS = """
+- name: Come back soon
+  operator_sdk.util.requeue_after:
+    time: 2s
+- name: Come back later
+  operator_sdk.util.requeue_after:
+    time: 1h
+- name: Count the runs
+  operator_sdk.util.osdk_metric:
+    name: echoes
+    description: Runs of the role
+    counter:
+      increment: true
+- name: Say how it went so far
+  operator_sdk.util.k8s_status:
+    api_version: test.example.com/v1
+    kind: Echo
+    name: "{{ ansible_operator_meta.name }}"
+    namespace: "{{ ansible_operator_meta.namespace }}"
+    status:
+      size: 3
+    conditions:
+      - type: Heard
+        status: "True"
+        reason: Because
+        observedGeneration: 1
+- name: Fail on request
+  ansible.builtin.fail:
+    msg: as it was asked for
+  when: fail_now is defined
+"""
+
+
+def conditions(kubectl: Kubectl) -> dict[str, Json]:
+    found = kubectl.get(KIND, "a")
+    status: Json = (found or {}).get("status", {})
+    return {each["type"]: each for each in status.get("conditions", [])}
+
+
+def line_of(operator: Operator, number: int) -> dict[str, Any]:
+    return operator.lines("Reconciled")[number]
+
+
+def test_a_role_that_asks_is_run_again(kubectl: Kubectl, operator: Operator, project: Path) -> None:
+    """The play runs to its end, the status is written, and then the first period asked for counts.
+
+    What the role said of itself stays beside the operator's own conditions, and its metric
+    stands among the operator's.
+    """
+    role = project / ROLE
+    role.write_text(role.read_text() + TASKS)
+    operator.start()
+    kubectl.apply(echo())
+    wait_for_runs(operator, 1)
+    first = conditions(kubectl)
+    assert first["Running"]["message"] == "Awaiting next reconciliation"
+    assert first["Running"]["ansibleResult"]["ok"] == 5
+    assert first["Successful"]["status"] == "True"
+    wait_for_runs(operator, 3)
+    assert [line_of(operator, number)["cause"] for number in (1, 2)] == ["requeue_after: 2 s"] * 2
+    assert conditions(kubectl)["Heard"] == first["Heard"]
+    assert first["Heard"]["observedGeneration"] == 1
+    assert kubectl.get(KIND, "a")["status"]["size"] == 3  # type: ignore[index]
+    assert operator.metric("controller_runtime_reconcile_total", result="requeue_after") >= 2
+    # The parser of the text format calls each counter that.
+    assert operator.metric("echoes_total") >= 3
+
+
+def test_a_run_that_fails_is_retried_instead(
+    kubectl: Kubectl, operator: Operator, project: Path
+) -> None:
+    """Asking to come back does not make a success of a play that fails afterwards."""
+    role = project / ROLE
+    role.write_text(role.read_text() + TASKS)
+    operator.start()
+    kubectl.apply(echo(failNow=True))
+    eventually(lambda: conditions(kubectl).get("Failure"), told=operator.log)
+    assert conditions(kubectl)["Failure"]["message"].startswith("as it was asked for (task ")
+    assert operator.metric("controller_runtime_reconcile_total", result="error") >= 1
+    assert operator.metric("controller_runtime_reconcile_total", result="requeue_after") == 0
