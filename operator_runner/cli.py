@@ -26,6 +26,7 @@ from operator_runner.flags import (
 from operator_runner.observe import logs
 from operator_runner.scaffold import create, init
 from operator_runner.watches import Loaded, load, schema, summarize
+from operator_runner.why.command import why
 
 _log = structlog.get_logger(__name__)
 
@@ -72,6 +73,7 @@ def version(context: click.Context) -> None:
 
 
 main.add_command(cluster)
+main.add_command(why)
 main.add_command(init)
 main.add_command(create)
 

@@ -13,7 +13,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from operator_runner.model import Json
 from operator_runner.triggers.paths import changed_paths, managed_paths, shown
@@ -21,6 +21,10 @@ from operator_runner.triggers.paths import changed_paths, managed_paths, shown
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _COMPARED = ("labels", "annotations", "ownerReferences", "finalizers")
 """Metadata that a role may have set; what else there is in it the API server keeps."""
+
+
+_Entries: TypeAlias = Mapping[tuple[str, str], Json]
+"""Entries of managedFields by manager and operation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +100,7 @@ def _is_changed(old: Version, new: Version) -> bool:
 def _described(old: Version, new: Version) -> str:
     """Tell who changed which fields, as far as metadata says it."""
     before, after = _by_manager(old.fields), _by_manager(new.fields)
-    writers = [manager for manager, entry in after.items() if entry != before.get(manager)]
+    writers = [who for who, entry in after.items() if _has_written(before.get(who), entry)]
     if old.metadata != new.metadata and old.generation == new.generation:
         paths = list(changed_paths(json.loads(old.metadata), json.loads(new.metadata), "metadata"))
     else:
@@ -106,19 +110,23 @@ def _described(old: Version, new: Version) -> str:
     return f"{told} ({shown(paths)})" if paths else told
 
 
-_Entries = Mapping[tuple[str, str], Json]
+def _has_written(before: Json | None, after: Json) -> bool:
+    """Whether a manager wrote: one that only lost fields to another keeps its time."""
+    if before is None or before.get("time") != after.get("time"):
+        return True
+    return bool(_managed(after) - _managed(before))
 
 
 def _fields(writers: list[tuple[str, str]], before: _Entries, after: _Entries) -> list[str]:
-    gained, all_ = [], []
-    for writer in writers:
-        had = set(managed_paths((before.get(writer) or {}).get("fieldsV1") or {}))
-        has = list(managed_paths(after[writer].get("fieldsV1") or {}))
-        gained += [path for path in has if path not in had]
-        all_ += has
-    paths = gained or all_
+    all_ = [path for who in writers for path in managed_paths(after[who].get("fieldsV1") or {})]
+    had = {path for who in writers for path in _managed(before.get(who) or {})}
+    paths = [path for path in all_ if path not in had] or all_
     # What people mean is rather in the object than in its metadata.
     return sorted(paths, key=lambda path: path.startswith("metadata."))
+
+
+def _managed(entry: Json) -> set[str]:
+    return set(managed_paths(entry.get("fieldsV1") or {}))
 
 
 def _by_manager(fields: str) -> dict[tuple[str, str], Json]:

@@ -83,6 +83,11 @@ READY: Json = {"f:status": {"f:ready": {}}}
             "changed by hpa (spec.image, spec.size)",
         ),
         (
+            version(1, entry("role", "t1", IMAGE)),
+            version(2, entry("role", "t1", SIZE), entry("hpa", "t2", IMAGE), generation=2),
+            "changed by hpa (spec.image, spec.size)",
+        ),
+        (
             version(1, labels={"a": "1"}),
             version(2, entry("kubectl-label", "t2", {}), labels={"a": "2", "b": "3"}),
             "changed by kubectl-label (metadata.labels.a, metadata.labels.b)",

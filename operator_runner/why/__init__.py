@@ -1,0 +1,1 @@
+"""Looks back: the last runs of a resource, and what led to each of them."""
