@@ -60,7 +60,9 @@ def _edit(site: Site, recorder: Recorder, size: int) -> Traces:
         site.wait_for_end(ended + 1)
         site.wait_for_quiet()
         time.sleep(0.1)
-    log = [json.loads(line) for line in site.operator.log().splitlines()[lines:]]
+    # The output of the plays stands between the lines.
+    told = site.operator.log().splitlines()[lines:]
+    log = [json.loads(line) for line in told if line.startswith("{")]
     (playbook,) = site.folders[0].rglob("project/main.json")
     prepared = playbook.stat().st_mtime
     return Traces(
