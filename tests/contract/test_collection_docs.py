@@ -1,0 +1,70 @@
+"""What ansible-doc shows of operator_sdk.util: an author finds every option there."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.support.operator import REPOSITORY
+
+COLLECTIONS = REPOSITORY / "operator_runner" / "collections"
+HOME = COLLECTIONS / "ansible_collections" / "operator_sdk" / "util"
+MODULES = ("k8s_event", "k8s_status", "osdk_metric", "requeue_after")
+# Options of the last release of the collection that these modules take the place of.
+OPTIONS = {
+    "k8s_event": "state name namespace merge_type message reason reportingComponent type source"
+    " involvedObject appendTimestamp",
+    "k8s_status": "api_version kind name namespace status conditions replace replace_lists",
+    "osdk_metric": "name description address counter gauge histogram summary",
+    "requeue_after": "time",
+}
+
+
+@pytest.fixture(scope="module")
+def docs() -> dict[str, Any]:
+    """Ask ansible-doc once for all modules."""
+    names = [f"operator_sdk.util.{module}" for module in MODULES]
+    shown = subprocess.run(
+        [str(Path(sys.executable).parent / "ansible-doc"), "--json", *names],
+        env=os.environ | {"ANSIBLE_COLLECTIONS_PATH": str(COLLECTIONS)},
+        capture_output=True,
+        check=True,
+    )
+    return {name.rpartition(".")[2]: found for name, found in json.loads(shown.stdout).items()}
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_every_module_is_documented(docs: dict[str, Any], module: str) -> None:
+    """Each has its options, examples that use its full name, and what it returns."""
+    shown = docs[module]
+    assert set(OPTIONS[module].split()) <= shown["doc"]["options"].keys()
+    tasks = yaml.safe_load(shown["examples"])
+    assert all(f"operator_sdk.util.{module}" in task for task in tasks)
+    given = {key for task in tasks for key in task[f"operator_sdk.util.{module}"]}
+    assert given <= shown["doc"]["options"].keys()
+    assert shown["return"]
+    assert shown["doc"]["attributes"]["check_mode"]["support"] == "full"
+
+
+def test_the_collection_is_one_that_galaxy_knows() -> None:
+    """Name, version and what it needs of Ansible stand where Galaxy looks for them."""
+    galaxy = yaml.safe_load((HOME / "galaxy.yml").read_text())
+    assert (galaxy["namespace"], galaxy["name"]) == ("operator_sdk", "util")
+    assert tuple(map(int, galaxy["version"].split("."))) > (0, 5, 0)
+    runtime = yaml.safe_load((HOME / "meta" / "runtime.yml").read_text())
+    assert runtime["requires_ansible"]
+    readme = (HOME / galaxy["readme"]).read_text()
+    assert all(f"## {module}" in readme for module in MODULES)
+
+
+def test_nothing_is_taken_from_what_ansible_core_drops() -> None:
+    """`ansible.module_utils.six` and its kin are deprecated: no module may warn for them."""
+    for path in HOME.rglob("*.py"):
+        assert "module_utils.six" not in path.read_text(), path
