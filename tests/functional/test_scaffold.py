@@ -87,7 +87,7 @@ def test_the_scenario_passes(
     scratch = tmp_path / "molecule"
     scratch.mkdir()
     scenario = Scenario(project, kubectl, control_plane_cluster.kubeconfig, scratch)
-    for step in ("destroy", "create", "prepare", "converge"):
+    for step in ("create", "prepare", "converge"):
         scenario.run(step)
     operator = make_operator("operator").start()
     scenario.run("verify")
