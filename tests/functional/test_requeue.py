@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -90,3 +91,20 @@ def test_a_run_that_fails_is_retried_instead(
     assert conditions(kubectl)["Failure"]["message"].startswith("as it was asked for (task ")
     assert operator.metric("controller_runtime_reconcile_total", result="error") >= 1
     assert operator.metric("controller_runtime_reconcile_total", result="requeue_after") == 0
+
+
+def test_a_taken_port_of_user_metrics_stops_no_operator(
+    kubectl: Kubectl, operator: Operator, project: Path
+) -> None:
+    """It works, warns once with the cure, and fails only the roles that send metrics."""
+    role = project / ROLE
+    role.write_text(role.read_text() + TASKS)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        operator.start(f"--user-metrics-bind-address=127.0.0.1:{port}")
+    (warning,) = operator.lines("Roles cannot send metrics")
+    assert f"--user-metrics-bind-address=127.0.0.1:{port}: cannot listen there" in warning["reason"]
+    kubectl.apply(echo())
+    eventually(lambda: conditions(kubectl).get("Failure"), told=operator.log)
+    message = conditions(kubectl)["Failure"]["message"]
+    assert message.startswith(f"No operator takes metrics at http://127.0.0.1:{port}/metrics: ")
