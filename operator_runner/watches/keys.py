@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 class Shape(enum.Enum):
@@ -38,11 +38,14 @@ class Key:
     """What an absent flag or number means."""
     keys: tuple[Key, ...] = ()
     """The keys of a MAP, or of each of the MAPS."""
+    required: bool = False
+    """Whether a map without it, or with an empty one, is refused."""
 
 
 _GROUP = Key("group", Shape.TEXT, "API group; empty is the core group.")
 _VERSION = Key("version", Shape.TEXT, "API version, such as v1alpha1.")
 _KIND = Key("kind", Shape.TEXT, "Kind in CamelCase.")
+_GVK = (_GROUP, replace(_VERSION, required=True), replace(_KIND, required=True))
 _ROLE = Key("role", Shape.TEXT, "Role to run: a name, a path or namespace.collection.role.")
 _PLAYBOOK = Key("playbook", Shape.TEXT, "Playbook to run; it wins over a role.")
 _VARS = Key("vars", Shape.ANYTHING, "Extra vars; they win over the fields of the spec.")
@@ -54,23 +57,34 @@ _SELECTOR = (
         Shape.MAPS,
         "What must be true of the labels of a resource.",
         keys=(
-            Key("key", Shape.TEXT, "Key of a label."),
-            Key("operator", Shape.TEXT, "How the label is compared with the values."),
+            Key("key", Shape.TEXT, "Key of a label.", required=True),
+            Key(
+                "operator", Shape.TEXT, "How the label is compared with the values.", required=True
+            ),
             Key("values", Shape.TEXTS, "Values for In and NotIn."),
         ),
     ),
 )
 _FINALIZER = (
-    Key("name", Shape.TEXT, "Name of the finalizer, such as example.com/cleanup."),
+    Key("name", Shape.TEXT, "Name of the finalizer, such as example.com/cleanup.", required=True),
     _ROLE,
     _PLAYBOOK,
     Key("vars", Shape.ANYTHING, "Extra vars of the clean-up; they win over those of the watch."),
 )
 
+_REFERENCE = (
+    *_GVK,
+    Key(
+        "name",
+        Shape.TEXT,
+        "JMESPath over the resource: the name of the object, or several.",
+        required=True,
+    ),
+    Key("namespace", Shape.TEXT, "JMESPath over the resource, if it is not the resource's own."),
+)
+
 ENTRY_KEYS = (
-    _GROUP,
-    _VERSION,
-    _KIND,
+    *_GVK,
     _ROLE,
     _PLAYBOOK,
     _VARS,
@@ -134,5 +148,11 @@ ENTRY_KEYS = (
         Shape.FLAG,
         "Write the conditions Ready, Reconciling and Stalled, and observedGeneration.",
         default=False,
+    ),
+    Key(
+        "references",
+        Shape.MAPS,
+        "Kinds of objects that a resource names; it is run again when they change.",
+        keys=_REFERENCE,
     ),
 )

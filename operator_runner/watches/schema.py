@@ -36,28 +36,28 @@ def schema() -> Json:
 
 
 def _entry() -> Json:
-    entry = _map(ENTRY_KEYS, nullable=False)
+    entry = _map(ENTRY_KEYS)
     properties = entry["properties"]
-    for name in ("version", "kind"):
-        properties[name] |= _FILLED
     # A timeout of zero, or below, would end every run.
     properties["timeout"]["not"] = {"type": "string", "pattern": r"^-|^[^1-9$]*$"}
     properties["finalizer"] = properties["finalizer"] | _finalizer(properties["finalizer"])
     expression = properties["selector"]["properties"]["matchExpressions"]["items"]
     expression |= _requirement(expression)
-    return entry | {"required": ["version", "kind"], "anyOf": [_has("role"), _has("playbook")]}
+    return entry | {"anyOf": [_has("role"), _has("playbook")]}
 
 
 def _finalizer(read: Json) -> Json:
-    read["properties"]["name"] |= _FILLED | _pattern(QUALIFIED_NAME_PATTERN)
+    read["properties"]["name"] |= _pattern(QUALIFIED_NAME_PATTERN)
     some = {"type": ["object", "string"], "minProperties": 1}
     has_vars = {"required": ["vars"], "properties": {"vars": some}}
-    return {"required": ["name"], "anyOf": [_has("role"), _has("playbook"), has_vars]}
+    # An absent finalizer may be written as null.
+    contents = [_has("role"), _has("playbook"), has_vars]
+    return {"type": ["object", "null"], "anyOf": contents}
 
 
 def _requirement(read: Json) -> Json:
     properties = read["properties"]
-    properties["key"] |= _FILLED | _pattern(QUALIFIED_NAME_PATTERN)
+    properties["key"] |= _pattern(QUALIFIED_NAME_PATTERN)
     properties["operator"] = {
         "description": properties["operator"]["description"],
         "anyOf": [{"enum": list(OPERATORS)}, _VARIABLE],
@@ -67,8 +67,6 @@ def _requirement(read: Json) -> Json:
     exists = {"required": ["operator"], "properties": {"operator": {"enum": bare}}}
     wants = {"type": ["array", "string"], "minItems": 1}
     return {
-        "type": "object",
-        "required": ["key", "operator"],
         "allOf": [
             {"if": compares, "then": {"required": ["values"], "properties": {"values": wants}}},
             {"if": exists, "then": {"properties": {"values": {"maxItems": 0}}}},
@@ -80,11 +78,14 @@ def _has(name: str) -> Json:
     return {"required": [name], "properties": {name: _FILLED}}
 
 
-def _map(keys: Sequence[Key], *, nullable: bool = True) -> Json:
+def _map(keys: Sequence[Key]) -> Json:
+    required = [key.name for key in keys if key.required]
     return {
-        "type": ["object", "null"] if nullable else "object",
+        # null is a map without keys.
+        "type": "object" if required else ["object", "null"],
         "properties": {key.name: _described(key) for key in keys},
         "additionalProperties": False,
+        "required": required,
     }
 
 
@@ -92,7 +93,7 @@ def _described(key: Key) -> Json:
     described: Json = {"description": key.about}
     if key.default is not None:
         described["default"] = key.default
-    return described | _value(key)
+    return described | _value(key) | (_FILLED if key.required else {})
 
 
 def _value(key: Key) -> Json:
