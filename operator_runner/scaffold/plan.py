@@ -13,7 +13,7 @@ from operator_runner.scaffold.names import Api, Project, pluralize
 from operator_runner.scaffold.templates import tree
 
 # The name under which `make image` of operator-runner tags its image.
-RUNNER_IMAGE = "operator-runner"
+BASE_IMAGE = "localhost/operator-runner:latest"
 
 _WATCHES = "watches.yaml"
 _RULES = "config/rbac/role.yaml"
@@ -40,7 +40,7 @@ class Wanted:
 
 def plan_init(project: Project) -> dict[str, str]:
     """Return the files of a new project by path."""
-    values = {"project": project.name, "domain": project.domain, "runner_image": RUNNER_IMAGE}
+    values = {"project": project.name, "domain": project.domain, "base_image": BASE_IMAGE}
     return {project_file.PATH: project_file.new(project), **tree("project", values)}
 
 
