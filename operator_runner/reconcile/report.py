@@ -25,10 +25,14 @@ class Told:
     causes: Sequence[Cause]
     began: datetime
 
+    @property
+    def seconds(self) -> float:
+        """How long it has taken until now."""
+        return round((datetime.now(UTC) - self.began).total_seconds(), 3)
+
     def notice(self, reason: str, note: str, *, warning: bool = False) -> Notice:
         """Make the Event of the run's end."""
-        seconds = (datetime.now(UTC) - self.began).total_seconds()
-        return Notice(reason, note, warning, why=_why(self.causes), seconds=seconds)
+        return Notice(reason, note, warning, why=_why(self.causes), seconds=self.seconds)
 
 
 class Reporter:
@@ -68,7 +72,8 @@ class Reporter:
         """
         assert outcome.stats is not None
         stats = outcome.stats
-        _log.info("Reconciled", ok=stats.ok, changed=stats.changed, skipped=stats.skipped)
+        told = {"ok": stats.ok, "changed": stats.changed, "skipped": stats.skipped}
+        _log.info("Reconciled", **told, seconds=run.seconds)
         after = await self._put_conditions(run, outcome, current)
         was_well = conditions.is_successful(read_conditions(run.before))
         if after is not None and (stats.changed or not was_well):
@@ -80,7 +85,8 @@ class Reporter:
         """Say which task failed and why; see `success`."""
         first = outcome.failures[0]
         text = conditions.failure_text(outcome.failures)
-        _log.error("Reconciliation failed", task=first.task, path=first.path, reason=first.message)
+        told = {"task": first.task, "path": first.path, "reason": first.message}
+        _log.error("Reconciliation failed", **told, seconds=run.seconds)
         after = await self._put_conditions(run, outcome, current)
         await self._cluster.emit(after or run.before, run.notice("Failed", text, warning=True))
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -114,19 +114,27 @@ def _has_written(before: Json | None, after: Json) -> bool:
     """Whether a manager wrote: one that only lost fields to another keeps its time."""
     if before is None or before.get("time") != after.get("time"):
         return True
-    return bool(_managed(after) - _managed(before))
+    return bool(_gained(_managed(before), _managed(after)))
 
 
 def _fields(writers: list[tuple[str, str]], before: _Entries, after: _Entries) -> list[str]:
-    all_ = [path for who in writers for path in managed_paths(after[who].get("fieldsV1") or {})]
-    had = {path for who in writers for path in _managed(before.get(who) or {})}
-    paths = [path for path in all_ if path not in had] or all_
+    all_ = [path for who in writers for path in _managed(after[who])]
+    had = [path for who in writers for path in _managed(before.get(who) or {})]
     # What people mean is rather in the object than in its metadata.
-    return sorted(paths, key=lambda path: path.startswith("metadata."))
+    return sorted(_gained(had, all_) or all_, key=lambda path: path.startswith("metadata."))
 
 
-def _managed(entry: Json) -> set[str]:
-    return set(managed_paths(entry.get("fieldsV1") or {}))
+def _gained(before: Sequence[str], after: Sequence[str]) -> list[str]:
+    """Return the new paths; a map that lost its fields to others is left as a path of its own."""
+    return [path for path in after if not any(_is_within(old, path) for old in before)]
+
+
+def _is_within(path: str, other: str) -> bool:
+    return path == other or path.startswith((f"{other}.", f"{other}["))
+
+
+def _managed(entry: Json) -> list[str]:
+    return list(managed_paths(entry.get("fieldsV1") or {}))
 
 
 def _by_manager(fields: str) -> dict[tuple[str, str], Json]:

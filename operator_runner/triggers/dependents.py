@@ -12,18 +12,12 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-import structlog
-
-from operator_runner.errors import ApiError, Forbidden
 from operator_runner.kube.watching import MetadataEvent
 from operator_runner.model import GVK, Cause, Json, ObjectRef, Trigger, Watch
 from operator_runner.triggers.changes import Version, difference
+from operator_runner.triggers.following import follow
 from operator_runner.triggers.ownwrites import OwnWrites
 
-_log = structlog.get_logger(__name__)
-
-_RECHECK = 60.0
-"""Seconds until a kind that may not be watched is tried again: rights can be granted."""
 _OWN_WRITES = 64
 """Versions of one object that are known as own writes; more than a run makes of it."""
 
@@ -90,7 +84,10 @@ class Dependents:
         if dependent.gvk not in self._watching:
             self._watching[dependent.gvk] = [
                 asyncio.create_task(
-                    self._watch(dependent.gvk, namespace), name=f"watch {dependent.gvk}"
+                    follow(
+                        self._stream, dependent.gvk, namespace, self._take, "what resources own"
+                    ),
+                    name=f"watch {dependent.gvk}",
                 )
                 for namespace in (self._namespaces if dependent.namespace else (None,))
             ]
@@ -143,27 +140,6 @@ class Dependents:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     # What the API tells --------------------------------------------------------------
-
-    async def _watch(self, gvk: GVK, namespace: str | None) -> None:
-        complained = False
-        while True:
-            try:
-                async for event in self._stream(gvk, namespace):
-                    complained = False
-                    self._take(gvk, event)
-            except Forbidden as error:
-                if not complained:
-                    _log.warning(
-                        "Cannot watch what resources own, so its changes are seen at the next "
-                        "resync only; grant list and watch to the operator",
-                        gvk=str(gvk),
-                        scope=namespace or "all namespaces",
-                        reason=str(error),
-                    )
-                    complained = True
-            except ApiError as error:
-                _log.warning("Watching was interrupted", gvk=str(gvk), reason=str(error))
-            await asyncio.sleep(_RECHECK)
 
     def _take(self, gvk: GVK, event: MetadataEvent) -> None:
         if event.type == "SYNCED":

@@ -41,10 +41,12 @@ def managed_paths(fields: Any, path: str = "") -> Iterator[str]:
     Source: Kubernetes' structured-merge-diff, which marks fields with `f:`, keys with `k:`,
     values with `v:` and the object itself with `.`.
     """
-    inner = {key: value for key, value in fields.items() if key != "."}
-    if not inner and path:
+    if not fields and path:
         yield path
-    for key, value in inner.items():
+    for key, value in fields.items():
+        if key == ".":
+            # The container alone, whose fields have other managers.
+            continue
         mark, _, name = key.partition(":")
         if mark == "f":
             step = f"{path}.{name}" if path else name

@@ -40,12 +40,17 @@ class PrimaryWatcher:
         relevant: Callable[[Json, Watch], bool],
         enqueue: Callable[[ObjectRef, Cause], None],
         met: Callable[[ObjectRef, Json], None],
+        shown: Callable[[ObjectRef, Json | None], None] = lambda *_: None,
     ) -> None:
-        """`enqueue` is called for each event that matters, `met` once for each resource."""
+        """`enqueue` is called for each event that matters, `met` once for each resource.
+
+        `shown` is called with the resource for each event, with None once it is gone.
+        """
         self._watches = watches
         self._relevant = relevant
         self._enqueue = enqueue
         self._met = met
+        self._shown = shown
         self._seen = LastSeen()
 
     def known(self, gvk: GVK) -> Iterable[ObjectRef]:
@@ -114,8 +119,10 @@ class PrimaryWatcher:
         ref = ObjectRef(watch.gvk, metadata.get("namespace") or "", metadata["name"])
         if type_ == "DELETED":
             self._seen.drop(ref)
+            self._shown(ref, None)
             self._enqueue(ref, Cause(Trigger.DELETION, "deleted"))
             return
+        self._shown(ref, body)
         new = Seen.of(body, relevant=self._relevant(body, watch))
         old = self._seen.get(ref)
         if old is None or old.uid != new.uid:

@@ -84,7 +84,12 @@ READY: Json = {"f:status": {"f:ready": {}}}
         ),
         (
             version(1, entry("role", "t1", IMAGE)),
-            version(2, entry("role", "t1", SIZE), entry("hpa", "t2", IMAGE), generation=2),
+            version(
+                2,
+                entry("role", "t1", {"f:spec": {".": {}}}),
+                entry("hpa", "t2", IMAGE),
+                generation=2,
+            ),
             "changed by hpa (spec.image, spec.size)",
         ),
         (

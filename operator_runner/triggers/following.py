@@ -1,0 +1,50 @@
+"""Follow a kind for as long as it takes: rights may be missing for now, and the kind itself."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import NoReturn
+
+import structlog
+
+from operator_runner.errors import ApiError, Forbidden
+from operator_runner.kube.watching import MetadataEvent
+from operator_runner.model import GVK
+
+_log = structlog.get_logger(__name__)
+
+_RECHECK = 60.0
+"""Seconds until a kind that may not be watched is tried again: rights can be granted."""
+
+
+async def follow(
+    stream: Callable[[GVK, str | None], AsyncIterator[MetadataEvent]],
+    gvk: GVK,
+    namespace: str | None,
+    take: Callable[[GVK, MetadataEvent], None],
+    whose: str,
+) -> NoReturn:
+    """Give each event of a kind in a namespace (None: all) to `take`, until cancelled.
+
+    `whose` says for a warning what is watched, such as `what resources own`.
+    """
+    complained = False
+    while True:
+        try:
+            async for event in stream(gvk, namespace):
+                complained = False
+                take(gvk, event)
+        except Forbidden as error:
+            if not complained:
+                _log.warning(
+                    f"Cannot watch {whose}, so its changes are seen at the next resync only; "
+                    "grant list and watch to the operator",
+                    gvk=str(gvk),
+                    scope=namespace or "all namespaces",
+                    reason=str(error),
+                )
+                complained = True
+        except ApiError as error:
+            _log.warning("Watching was interrupted", gvk=str(gvk), reason=str(error))
+        await asyncio.sleep(_RECHECK)
