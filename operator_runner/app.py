@@ -38,6 +38,8 @@ from operator_runner.triggers.established import Established
 from operator_runner.triggers.kinds import Kinds
 from operator_runner.triggers.primary import PrimaryWatcher
 from operator_runner.triggers.project import ProjectWatcher
+from operator_runner.triggers.references import References
+from operator_runner.watches.referenced import referenced
 from operator_runner.watches.relevance import is_relevant
 from operator_runner.workqueue import WorkQueue
 
@@ -121,7 +123,12 @@ class Operator:
             inject_owner_ref=settings.inject_owner_ref,
             anonymous=watches if settings.proxy_allow_anonymous else None,
         )
-        self._primary = PrimaryWatcher(watches, is_relevant, self._enqueue, self._met)
+        self._references = References(
+            watches, referenced, self._stream, self._enqueue, settings.namespaces
+        )
+        self._primary = PrimaryWatcher(
+            watches, is_relevant, self._enqueue, self._met, self._references.shown
+        )
         self._dispatcher = Dispatcher(
             self._queue,
             self._reconcilers(rundirs, launcher),
@@ -210,6 +217,7 @@ class Operator:
         yield "dispatcher", self._dispatcher.run()
         yield "discovery of kinds", self._kinds.run()
         yield "watching", self._watch_primaries()
+        yield "watching references", self._references.run()
         if self._elector is not None:
             yield "leadership", self._elector.lost()
         if self._settings.reload:

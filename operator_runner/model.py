@@ -100,6 +100,18 @@ class Finalizer:
 
 
 @dataclass(frozen=True, slots=True)
+class Reference:
+    """A kind that resources name objects of, and JMESPath expressions over a resource.
+
+    `name` gives a name, a list of them, or nothing. Without `namespace` it is the resource's own.
+    """
+
+    gvk: GVK
+    name: str
+    namespace: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Watch:
     """One entry of watches.yaml, complete and checked: paths exist, durations are parsed.
 
@@ -107,7 +119,7 @@ class Watch:
     flag or annotation turned periodic runs off. `when` is a JMESPath expression over the
     resource, `timeout` the time after which a run is ended; both are None unless asked for.
     `supersede` lets a newer spec or a deletion end a run under way, `kstatus` adds the
-    conditions that other tools know.
+    conditions that other tools know. Events of `references` wake those that name them.
     """
 
     gvk: GVK
@@ -128,6 +140,7 @@ class Watch:
     timeout: timedelta | None = None
     supersede: bool = False
     kstatus: bool = False
+    references: tuple[Reference, ...] = ()
 
 
 class Trigger(enum.Enum):
@@ -138,6 +151,7 @@ class Trigger(enum.Enum):
     ANNOTATION = "annotation"
     DELETION = "deletion"
     DEPENDENT = "dependent"
+    REFERENCE = "reference"
     RETRY = "retry"
     REQUEUE = "requeue_after"
     PERIOD = "period"

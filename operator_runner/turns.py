@@ -22,6 +22,7 @@ _URGENCY = {
     Trigger.SPEC: 0,
     Trigger.ANNOTATION: 0,
     Trigger.DEPENDENT: 1,
+    Trigger.REFERENCE: 1,
     Trigger.PROJECT: 1,
     Trigger.REQUEUE: 1,
     Trigger.RETRY: 2,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from datetime import timedelta
 from pathlib import Path
 
-from operator_runner.model import GVK, Finalizer, LabelSelector, Playbook, Watch
+from operator_runner.model import GVK, Finalizer, LabelSelector, Playbook, Reference, Watch
 from operator_runner.watches import expressions
 from operator_runner.watches.document import Item
 from operator_runner.watches.fields import Fields, maps
@@ -47,10 +47,11 @@ class EntryReader:
             watch_annotations_changes=fields.flag("watchAnnotationsChanges"),
             snake_case_parameters=fields.flag("snakeCaseParameters"),
             mark_unsafe=fields.flag("markUnsafe", self._mark_unsafe),
-            when=_when(fields),
+            when=_expression(fields, "when"),
             timeout=_timeout(fields),
             supersede=fields.flag("supersede"),
             kstatus=fields.flag("kstatus"),
+            references=tuple(map(_reference, fields.each("references"))),
         )
 
     def _gvk(self, fields: Fields) -> GVK:
@@ -153,12 +154,20 @@ def _timeout(fields: Fields) -> timedelta | None:
     return timeout
 
 
-def _when(fields: Fields) -> str | None:
-    if fields.item("when") is None:
+def _expression(fields: Fields, name: str) -> str | None:
+    if fields.item(name) is None:
         return None
-    expression = fields.text("when")
+    expression = fields.text(name)
     try:
         expressions.check(expression)
     except ValueError as error:
-        fields.problem("when", f"no valid JMESPath: {error}; correct {expression!r}")
+        fields.problem(name, f"no valid JMESPath: {error}; correct {expression!r}")
     return expression
+
+
+def _reference(fields: Fields) -> Reference:
+    for name in ("version", "kind", "name"):
+        if not fields.text(name):
+            fields.problem(name, f"{name} must not be empty; add `{name}:`")
+    name = _expression(fields, "name") or ""
+    return Reference(_read_gvk(fields), name, _expression(fields, "namespace"))

@@ -7,7 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from operator_runner.model import GVK, Finalizer, LabelSelector, Playbook, Requirement, Watch
+from operator_runner.model import (
+    GVK,
+    Finalizer,
+    LabelSelector,
+    Playbook,
+    Reference,
+    Requirement,
+    Watch,
+)
 from operator_runner.watches import Loaded, load
 
 HEAD = "- version: v1\n  kind: Web\n  role: web\n"
@@ -51,6 +59,7 @@ def test_a_short_entry_takes_all_defaults(project: Path) -> None:
                 timeout=None,
                 supersede=False,
                 kstatus=False,
+                references=(),
             ),
         ),
         (),
@@ -80,7 +89,8 @@ finalizer: {name: example.com/cleanup, playbook: site.yml, vars: {state: absent}
 when: metadata.annotations.paused != 'true'
 timeout: 90s
 supersede: true
-kstatus: true""",
+kstatus: true
+references: [{version: v1, kind: Secret, name: spec.secret, namespace: "'shared'"}]""",
     )
 
     assert watch == Watch(
@@ -106,6 +116,7 @@ kstatus: true""",
         timeout=timedelta(seconds=90),
         supersede=True,
         kstatus=True,
+        references=(Reference(GVK("", "v1", "Secret"), "spec.secret", "'shared'"),),
     )
 
 
