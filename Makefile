@@ -10,6 +10,9 @@ MAKEFLAGS += --no-print-directory
 PYTHON ?= python3
 # Where `make demo` runs: `local` starts a cluster here, `current` takes the one of KUBECONFIG.
 CLUSTER ?= local
+# What `make image` builds with, and the name that it gives the base image.
+CONTAINER_TOOL ?= docker
+IMAGE ?= localhost/operator-runner:latest
 # Further arguments for pytest, such as ARGS='-k scale -x'.
 ARGS ?=
 
@@ -105,6 +108,11 @@ soak: $(INSTALLED) ## Half an hour of random edits and kills; ARGS='--minutes 5 
 wheel: $(INSTALLED) ## Build the wheel into dist/
 	@$(BIN)/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
 	@ls dist/*.whl
+
+.PHONY: image
+image: ## Build the base image for operators, and the nginx operator on it
+	$(CONTAINER_TOOL) build --tag $(IMAGE) --build-arg OPERATOR_RUNNER_COMMIT=$$(git rev-parse HEAD) .
+	$(CONTAINER_TOOL) build --tag controller:latest --file nginx.Dockerfile --build-arg BASE_IMAGE=$(IMAGE) .
 
 # The build backend is locked as well; it takes editables for `pip install --editable`.
 .PHONY: lock

@@ -1,0 +1,53 @@
+# The base image of operators: roles, playbooks and watches.yaml are copied into /opt/ansible.
+#
+#   docker build --tag operator-runner .        (or: make image CONTAINER_TOOL=buildah)
+#
+# It takes the place of ansible-operator's image: same entry point, user, home and settings.
+ARG DEBIAN_IMAGE=docker.io/library/debian:bookworm-slim
+
+FROM ${DEBIAN_IMAGE} AS python
+RUN apt-get update \
+ && apt-get install --yes --no-install-recommends ca-certificates python3 python3-venv tini \
+ && rm -rf /var/lib/apt/lists/* /var/log/*
+
+FROM python AS build
+WORKDIR /build
+COPY requirements.lock pyproject.toml README.md CHANGELOG.md ./
+# The versions that are tested; without hashes, for the lock also has what only developers need.
+RUN grep --only-matching --extended-regexp '^[A-Za-z0-9._-]+==[^ ;]+' requirements.lock > versions.txt \
+ && python3 -m venv /opt/operator-runner \
+ && python3 -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["dependencies"], sep="\n")' > wanted.txt \
+ && /opt/operator-runner/bin/pip install --no-cache-dir --no-compile --constraint versions.txt --requirement wanted.txt
+# Of the distribution `ansible` only kubernetes.core; others come with requirements.yml.
+RUN cd /opt/operator-runner/lib/python3*/site-packages/ansible_collections \
+ && find . -mindepth 1 -maxdepth 1 -type d ! -name kubernetes -exec rm -rf {} + \
+ && find kubernetes -mindepth 1 -maxdepth 1 ! -name core -exec rm -rf {} + \
+ && rm -rf kubernetes/core/tests kubernetes/core/docs ../ansible_test
+COPY hatch_build.py ./
+COPY operator_runner operator_runner
+COPY controlplane controlplane
+# The commit, for the metric ansible_operator_build_info: the sources come without their history.
+ARG OPERATOR_RUNNER_COMMIT=""
+# Bytecode cannot be written later on; of the Kubernetes client's asyncio half nobody asks for it.
+RUN /opt/operator-runner/bin/pip install --no-cache-dir --no-compile --no-deps . \
+ && /opt/operator-runner/bin/python -m compileall -q -j 0 -x /kubernetes/aio/ /opt/operator-runner/lib
+
+FROM python
+ENV HOME=/opt/ansible \
+    LANG=C.UTF-8 \
+    PATH=/opt/operator-runner/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+COPY --from=build /opt/operator-runner /opt/operator-runner
+# Any user id works, as OpenShift gives them: all that is written belongs to group 0.
+RUN useradd --uid 1001 --gid 0 --home-dir ${HOME} --no-create-home --shell /usr/sbin/nologin ansible \
+ && mkdir -p ${HOME}/.ansible/galaxy_cache ${HOME}/.ansible/tmp /etc/ansible /usr/share/ansible/openshift /usr/share/ansible/collections/ansible_collections \
+ && printf '[defaults]\nroles_path = /opt/ansible/roles\nlibrary = /usr/share/ansible/openshift\n' > /etc/ansible/ansible.cfg \
+ && chown -R 1001:0 ${HOME} \
+ && chmod -R g=u ${HOME} \
+ && ln -s /opt/operator-runner/lib/python3*/site-packages/operator_runner/collections/ansible_collections/operator_sdk \
+      /usr/share/ansible/collections/ansible_collections/ \
+ && ln -s /usr/bin/tini /tini \
+ && ln -s /opt/operator-runner/bin/operator-runner /usr/local/bin/operator-runner \
+ && ln -s operator-runner /usr/local/bin/ansible-operator
+WORKDIR ${HOME}
+USER 1001
+ENTRYPOINT ["/tini", "--", "/usr/local/bin/ansible-operator", "run", "--watches-file=./watches.yaml"]

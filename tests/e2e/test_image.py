@@ -1,0 +1,107 @@
+"""The operator's image: built from the Dockerfiles, deployed by config/, as anybody's user."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from operator_runner.devcluster import Cluster
+from tests.e2e.test_nginx_operator import KIND, nginx
+from tests.support.image_building import BASE, Builder
+from tests.support.kubectl import Kubectl
+from tests.support.operator import REPOSITORY
+from tests.support.waiting import eventually
+
+SYSTEM = "nginx-operator-system"
+MANAGER = "deployment/nginx-operator-controller-manager"
+ANYBODY = 1000770000
+"""A user id that the image knows nothing of, as OpenShift gives them."""
+
+
+@pytest.fixture(scope="session")
+def operator_image(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Build the base image and the nginx operator's on it, and give that to the node."""
+    builder = Builder(tmp_path_factory.mktemp("images"))
+    builder.provide_base()
+    base, name = "localhost/operator-runner:e2e", "localhost/nginx-operator:e2e"
+    builder.build(REPOSITORY / "Dockerfile", base, f"--build-arg=DEBIAN_IMAGE={BASE}")
+    builder.build(REPOSITORY / "nginx.Dockerfile", name, f"--build-arg=BASE_IMAGE={base}")
+    archive = builder.save(name, builder.folder / "operator.tar")
+    shutil.rmtree(builder.folder / "store")
+    return cluster.load(archive)[0]
+
+
+@pytest.fixture
+def deployed(
+    cluster: Cluster, operator_image: str, nginx_image: str, tmp_path: Path
+) -> Iterator[Kubectl]:
+    """Deploy config/default with the images of this machine and a user id of nobody's."""
+    for part in ("config", "crds"):
+        shutil.copytree(REPOSITORY / part, tmp_path / part)
+    (tmp_path / "here").mkdir()
+    name, _, tag = operator_image.rpartition(":")
+    env = "/spec/template/spec/containers/0/env/0/value"
+    (tmp_path / "here" / "kustomization.yaml").write_text(
+        json.dumps(
+            {
+                "resources": ["../config/default"],
+                "images": [{"name": "controller", "newName": name, "newTag": tag}],
+                "patches": [
+                    _patch({"op": "replace", "path": env, "value": nginx_image}),
+                    _patch(
+                        {
+                            "op": "add",
+                            "path": "/spec/template/spec/securityContext/runAsUser",
+                            "value": ANYBODY,
+                        }
+                    ),
+                ],
+            }
+        )
+    )
+    system = Kubectl(cluster.bin / "kubectl", SYSTEM)
+    system("apply", f"--kustomize={tmp_path / 'here'}")
+    try:
+        yield system
+    finally:
+        system("delete", "namespace", SYSTEM, "--wait=true")
+
+
+def _patch(operation: dict[str, Any]) -> dict[str, Any]:
+    return {"target": {"kind": "Deployment"}, "patch": json.dumps([operation])}
+
+
+def test_the_image_runs_the_operator(deployed: Kubectl, kubectl: Kubectl) -> None:
+    """Not as root, with a read-only file system and the default seccomp profile, nginx comes up."""
+    kubectl.apply(nginx())
+
+    def told() -> str:
+        return deployed("logs", MANAGER) + deployed("describe", "pods")
+
+    def is_well() -> bool:
+        found = kubectl.get(KIND, "web") or {}
+        conditions = {c["type"]: c["status"] for c in found.get("status", {}).get("conditions", [])}
+        return conditions.get("Successful") == "True"
+
+    eventually(is_well, seconds=180, told=told)
+    kubectl("rollout", "status", "deployment/web", "--timeout=120s")
+    status = deployed("exec", MANAGER, "--", "cat", "/proc/1/status").splitlines()
+    fields = dict(line.split(":", 1) for line in status)
+    assert fields["Uid"].split() == [str(ANYBODY)] * 4
+    assert fields["Gid"].split() == ["0"] * 4
+    assert fields["Seccomp"].strip() == "2"
+    assert int(fields["CapEff"], 16) == 0
+    log = deployed("logs", MANAGER)
+    assert "cold" not in log.lower(), log
+    assert "Traceback" not in log, log
+    # What projects call in their Dockerfiles and people in the container.
+    for command in ("ansible-operator version", "ansible-galaxy --version", "pip3 --version"):
+        deployed("exec", MANAGER, "--", *command.split())
+    listed = deployed("exec", MANAGER, "--", "ansible-galaxy", "collection", "list")
+    assert "kubernetes.core" in listed
+    assert "community." not in listed

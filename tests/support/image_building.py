@@ -1,0 +1,100 @@
+"""Build images from Dockerfiles without a registry: by buildah, on a base of Debian packages."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from operator_runner.devcluster.locations import cache_folder
+
+BASE = "docker.io/library/debian:bookworm-slim"
+_SUITE = "bookworm"
+_PROGRAMS = {"buildah": "buildah", "debootstrap": "debootstrap"}
+_OF_THIS_MACHINE = ("/etc/pip.conf", "/usr/local/share/ca-certificates", "/etc/ssl/certs")
+
+
+@dataclass(frozen=True, slots=True)
+class Builder:
+    """Builds into a store of its own, below a folder."""
+
+    folder: Path
+
+    def provide_base(self) -> None:
+        """Have an image under the name of Debian's official one, from packages of its archive."""
+        _install_programs()
+        archive = _debian()
+        container = self("from", "scratch")
+        self("add", container, str(archive), "/")
+        self("commit", container, BASE)
+        self("rm", container)
+
+    def build(self, dockerfile: Path, name: str, *arguments: str) -> None:
+        """Build a Dockerfile in its folder."""
+        context = str(dockerfile.parent)
+        self("build", "--pull-never", f"--file={dockerfile}", f"--tag={name}", *arguments, context)
+
+    def save(self, name: str, archive: Path) -> Path:
+        """Write an image to an archive that `Cluster.load` takes."""
+        self("push", name, f"docker-archive:{archive}:{name}")
+        return archive
+
+    def __call__(self, *arguments: str) -> str:
+        """Run buildah; return what it prints."""
+        store = [f"--root={self.folder / 'store'}", f"--runroot={self.folder / 'run'}"]
+        isolated = {**os.environ, "BUILDAH_ISOLATION": "chroot"}
+        done = subprocess.run(
+            ["buildah", *store, *arguments],
+            env=isolated,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, f"{arguments}: {done.stdout[-3000:]}{done.stderr[-3000:]}"
+        return done.stdout.strip()
+
+
+def _install_programs() -> None:
+    missing = [package for name, package in _PROGRAMS.items() if not shutil.which(name)]
+    if missing:
+        install = ["apt-get", "install", "--yes", "--no-install-recommends", *missing]
+        subprocess.run(["apt-get", "update", "--quiet"], check=True)
+        subprocess.run(install, env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"}, check=True)
+
+
+def _debian() -> Path:
+    """Return a root file system of Debian as an archive, from the cache if it is there.
+
+    What is installed in it comes from where this machine gets it, and trusts whom it trusts.
+    """
+    cached = cache_folder(os.environ) / "images" / f"{_SUITE}.tar"
+    if cached.exists():
+        return cached
+    root = cached.with_suffix(".root")
+    shutil.rmtree(root, ignore_errors=True)
+    root.parent.mkdir(parents=True, exist_ok=True)
+    command = ["debootstrap", "--variant=minbase", "--include=ca-certificates", _SUITE, str(root)]
+    try:
+        subprocess.run([*command, _archive()], check=True)
+        trusted = [place for place in _OF_THIS_MACHINE if Path(place).exists()]
+        subprocess.run(["cp", "--archive", "--parents", *trusted, str(root)], check=True)
+        packed = cached.with_suffix(".new")
+        pack = ["tar", "--create", f"--file={packed}", f"--directory={root}", "."]
+        subprocess.run(pack, check=True)
+    finally:
+        shutil.rmtree(root, ignore_errors=True)
+    packed.rename(cached)
+    return cached
+
+
+def _archive() -> str:
+    """Return where this machine gets Debian's packages from."""
+    told = subprocess.run(
+        ["apt-get", "indextargets", "--format", "$(REPO_URI)", "Origin: Debian"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return next(line for line in told.stdout.splitlines() if "security" not in line)
