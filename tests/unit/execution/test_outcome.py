@@ -44,6 +44,14 @@ def test_the_task_that_failed_is_named() -> None:
     assert outcome.failures == (TaskFailure("a", "a broke", "r/main.yml:3"),)
 
 
+def test_a_failure_that_says_nothing_has_a_message_too() -> None:
+    """The contract has a text for it."""
+    for result in (None, {}, {"msg": ""}, {"results": [{"failed": True}]}):
+        events = (task("a", "runner_on_failed", res=result), recap(failures=1))
+        told = fold(*events).outcome(NOW, 2, "").failures[0].message
+        assert told == "unknown playbook failure"
+
+
 def test_a_rescued_failure_is_none() -> None:
     """ansible-runner does not mark rescued failures, so the recap decides."""
     assert fold(failed("a"), task("rescue"), recap(ok=1, rescued=1)).outcome(NOW, 0, "").successful
