@@ -91,4 +91,4 @@ class LoopBreaker:
 
 
 def _is_edit(cause: Cause) -> bool:
-    return cause.trigger is not Trigger.DEPENDENT
+    return cause.trigger not in {Trigger.DEPENDENT, Trigger.REFERENCE}

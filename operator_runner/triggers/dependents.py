@@ -98,6 +98,7 @@ class Dependents:
         """Take note of a write of `owner`'s run, whose event shall wake nobody."""
         known = self._objects.get(dependent)
         if known is None or owner not in known.owners:
+            self.writes.wrote_elsewhere(owner, dependent, resource_version)
             return
         if verb == "delete":
             known.deleted_by_run = True

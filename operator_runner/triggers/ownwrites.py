@@ -13,12 +13,15 @@ from operator_runner.triggers.predicate import annotations_mark, spec_mark
 
 _MARKS = 16
 """States of a resource that are known as its own run's work; a run makes one or two."""
+_ELSEWHERE = 64
+"""Objects of others whose last version by a run is remembered for each resource."""
 
 
 @dataclass(slots=True)
 class _Writes:
     objects: set[ObjectRef] = field(default_factory=set)
     marks: OrderedDict[str, None] = field(default_factory=OrderedDict)
+    elsewhere: OrderedDict[ObjectRef, str] = field(default_factory=OrderedDict)
 
 
 class OwnWrites:
@@ -36,6 +39,19 @@ class OwnWrites:
         """Take note that the run under way changed an object."""
         self._of(owner).objects.add(written)
 
+    def wrote_elsewhere(self, owner: ObjectRef, written: ObjectRef, version: str) -> None:
+        """Take note of a write to an object that the resource does not own but may refer to.
+
+        `version` is the object's resourceVersion since; the same as before, and nothing changed.
+        """
+        writes = self._of(owner)
+        if not version or writes.elsewhere.get(written) != version:
+            writes.objects.add(written)
+        writes.elsewhere[written] = version
+        writes.elsewhere.move_to_end(written)
+        while len(writes.elsewhere) > _ELSEWHERE:
+            writes.elsewhere.popitem(last=False)
+
     def edited(self, owner: ObjectRef, metadata: Json) -> None:
         """Take note that the run wrote its own resource, whose metadata is this since."""
         marks = self._of(owner).marks
@@ -49,7 +65,7 @@ class OwnWrites:
         writes = self._writes.get(owner)
         if writes is None:
             return False
-        if cause.trigger is Trigger.DEPENDENT:
+        if cause.trigger in {Trigger.DEPENDENT, Trigger.REFERENCE}:
             return cause.about in writes.objects
         return bool(cause.mark) and cause.mark in writes.marks
 

@@ -138,6 +138,17 @@ def test_a_role_that_edits_its_own_spec_is_slowed_down() -> None:
     assert itself.wake(Cause(Trigger.SPEC, "spec.size", mark="8")) is None
 
 
+def test_a_role_that_writes_what_its_resource_refers_to_is_slowed_down() -> None:
+    """A reference that the run writes wakes it as well; others that change are answered at once."""
+    fighter = Resource()
+    fighter.run()
+    named = Cause(Trigger.REFERENCE, f"{FOUGHT} changed", FOUGHT)
+    assert fighter.fight(6, named)[-1] > 0
+    other = Cause(Trigger.REFERENCE, f"{OTHER} changed", OTHER)
+    assert fighter.fight(9, other) == [0] * 9
+    assert fighter.wake(named) is not None
+
+
 def test_timers_say_nothing_about_loops() -> None:
     """Retries and resyncs are neither held back nor counted."""
     fighter = Resource()

@@ -1,0 +1,220 @@
+"""Why each run was run: told in the log, in Events, in metrics and by `operator-runner why`."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.support.kubectl import Json, Kubectl
+from tests.support.operator import Operator
+from tests.support.waiting import eventually
+
+KIND = "echoes.test.example.com"
+ROLE = "roles/echo/tasks/main.yml"
+PROGRAM = Path(sys.executable).parent / "operator-runner"
+
+
+def echo(**spec: Any) -> Json:
+    metadata = {"name": "a", "annotations": {"note": "1"}}
+    return {
+        "apiVersion": "test.example.com/v1",
+        "kind": "Echo",
+        "metadata": metadata,
+        "spec": spec,
+    }
+
+
+def wait_for_cause(operator: Operator, *texts: str) -> dict[str, Any]:
+    """Wait for the end of a run that has all of these among its causes; return its line."""
+    lines = eventually(
+        lambda: [
+            line
+            for line in operator.lines("Reconciled", "Reconciliation failed")
+            if all(text in line["cause"] for text in texts)
+        ],
+        told=operator.log,
+    )
+    return dict(lines[-1])
+
+
+def wait_until_idle(operator: Operator) -> None:
+    """Wait until every run that was begun has ended, and nothing waits."""
+
+    def busy() -> float:
+        return operator.metric("controller_runtime_active_workers") + operator.metric(
+            "workqueue_depth"
+        )
+
+    eventually(busy, lambda number: number == 0, told=operator.log)
+
+
+def notes(kubectl: Kubectl, reason: str) -> list[str]:
+    listed = kubectl.list("events.v1.events.k8s.io")
+    return [event["note"] for event in listed if event["reason"] == reason]
+
+
+def why(*args: str | Path) -> str:
+    done = subprocess.run([PROGRAM, "why", *args], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_each_kind_of_cause_is_told_everywhere(
+    kubectl: Kubectl, operator: Operator, project: Path, control_plane: Path
+) -> None:
+    """Spec with paths, annotation, owned object with its writer, role, retry, period, start."""
+    with (project / "watches.yaml").open("a") as watches:
+        watches.write("  watchAnnotationsChanges: true\n")
+    operator.start("--reload")
+    kubectl.apply(echo(sayThis="1", list=[1, 2]))
+    wait_for_cause(operator, "spec: created")
+    kubectl.merge(KIND, "a", {"spec": {"sayThis": "2", "list": [1, 3]}})
+    wait_for_cause(operator, "spec: spec.list[1], spec.sayThis")
+    kubectl("annotate", KIND, "a", "note=2", "--overwrite")
+    wait_for_cause(operator, "annotation: note")
+    wait_until_idle(operator)
+
+    owned = f"dependent: ConfigMap {kubectl.namespace}/a"
+    kubectl.merge("configmap", "a", {"data": {"text": "changed"}})
+    wait_for_cause(operator, f"{owned} changed by kubectl-patch (data.text)")
+    kubectl("delete", "configmap", "a")
+    wait_for_cause(operator, f"{owned} deleted")
+    wait_until_idle(operator)
+    role = project / ROLE
+    works = role.read_text()
+    role.write_text(works + "- ansible.builtin.fail: {msg: not today}\n")
+    wait_for_cause(operator, "project: main.yml edited")
+    wait_for_cause(operator, "retry: attempt 3")
+    period = {"ansible.sdk.operatorframework.io/reconcile-period": "1s"}
+    role.write_text(works)
+    kubectl.merge(KIND, "a", {"metadata": {"annotations": period}})
+    wait_for_cause(operator, "period: 1 s")
+    begun = {line["run_id"]: line for line in operator.lines("Reconciled")}
+    assert all("seconds" in line for line in begun.values())
+    assert operator.lines("Reconciling")[0]["cause"] == "spec: created"
+
+    told = "\n".join(notes(kubectl, "Successful"))
+    for text in ("spec: created", "spec: spec.list[1], spec.sayThis", f"{owned} deleted"):
+        assert f"(why: {text})" in told
+    assert any("not today" in n and "(why: retry)" in n for n in notes(kubectl, "Failed"))
+    for trigger in ("spec", "annotation", "dependent", "project", "retry", "period"):
+        for name in ("operator_runner_run_causes_total", "operator_runner_run_seconds_count"):
+            assert operator.metric(name, kind="Echo", trigger=trigger) > 0
+    task = "Say what the resource says"
+    assert operator.metric("operator_runner_task_seconds_count", task=task) > 5
+
+    kubectl.merge(KIND, "a", {"metadata": {"annotations": dict.fromkeys(period)}})
+    wait_until_idle(operator)
+    ours = ("-n", kubectl.namespace)
+    by_events = why("echo/a", *ours, f"--kubeconfig={control_plane}")
+    assert f"{owned} changed by kubectl-patch (data.text)" in by_events
+    assert "not today" in by_events
+    by_files = why("echo/a", *ours, f"--work-dir={operator.scratch / 'work'}")
+    assert "period: 1 s" in by_files
+    operator.terminate()
+    operator.start()
+    wait_for_cause(operator, "start")
+
+
+def test_bookkeeping_of_others_wakes_nobody(
+    kubectl: Kubectl, operator: Operator, project: Path
+) -> None:
+    """Statuses, managers and times of fields change all the time; no run comes of it."""
+    role = project / ROLE
+    deployment = """
+- name: Deploy
+  kubernetes.core.k8s:
+    definition:
+      apiVersion: apps/v1
+      kind: Deployment
+      metadata: {name: a, namespace: "{{ ansible_operator_meta.namespace }}"}
+      spec:
+        replicas: 0
+        selector: {matchLabels: {app: a}}
+        template:
+          metadata: {labels: {app: a}}
+          spec: {containers: [{name: a, image: none}]}
+"""
+    role.write_text(role.read_text() + deployment)
+    operator.start()
+    kubectl.apply(echo())
+    wait_for_cause(operator, "spec: created")
+    wait_until_idle(operator)
+    before = operator.metric("reconciles_total")
+    found = kubectl.get("deployment", "a")
+    assert found is not None
+    replicas = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "a"}}
+    status = "--subresource=status"
+    for number in range(5):
+        condition = {"type": "Odd", "status": "True", "reason": f"R{number}"}
+        patch = str({"status": {"conditions": [condition]}}).replace("'", '"')
+        kubectl("patch", "deployment", "a", status, "--type=merge", f"--patch={patch}")
+        same = str(replicas | {"spec": {"replicas": 0}}).replace("'", '"')
+        manager = f"--field-manager=m{number}"
+        kubectl("apply", "--server-side", "--force-conflicts", manager, "--filename=-", input_=same)
+        condition_of_owner = str({"status": {"seen": number}}).replace("'", '"')
+        kubectl("patch", KIND, "a", status, "--type=merge", f"--patch={condition_of_owner}")
+    after = kubectl.get("deployment", "a")
+    assert after is not None
+    assert after["metadata"]["generation"] == found["metadata"]["generation"]
+    assert after["metadata"]["resourceVersion"] != found["metadata"]["resourceVersion"]
+    # What comes after them is seen, and it is the only thing that is.
+    kubectl("label", "deployment", "a", "by=hand")
+    line = wait_for_cause(operator, "metadata.labels.by")
+    owned = f"Deployment {kubectl.namespace}/a"
+    assert line["cause"] == f"dependent: {owned} changed by kubectl-label (metadata.labels.by)"
+    assert operator.metric("reconciles_total") == before + 1
+
+
+@contextmanager
+def opponent(kubectl: Kubectl) -> Iterator[None]:
+    """Write the role's ConfigMap anew whenever the role has written it."""
+    over = threading.Event()
+
+    def fight() -> None:
+        while not over.wait(0.05):
+            found = kubectl.get("configmap", "a")
+            if found is not None and found["data"]["text"] != "mine":
+                kubectl.merge("configmap", "a", {"data": {"text": "mine"}})
+
+    thread = threading.Thread(target=fight)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def test_two_writers_that_undo_each_other_are_slowed_down(
+    kubectl: Kubectl, operator: Operator, control_plane: Path
+) -> None:
+    """Log, Event and metric name object and field; an edit of the spec runs at once."""
+    operator.start()
+    kubectl.apply(echo())
+    wait_for_cause(operator, "spec: created")
+    with opponent(kubectl):
+        slowed = eventually(
+            lambda: operator.lines("Reconcile loop: slowing down"),
+            lambda lines: len(lines) >= 4,
+            told=operator.log,
+        )
+        field = f"ConfigMap {kubectl.namespace}/a changed by kubectl-patch (data.text)"
+        assert field in slowed[0]["cause"]
+        assert [line["seconds"] for line in slowed[1:4]] == sorted(
+            line["seconds"] for line in slowed[1:4]
+        )
+        assert operator.metric("operator_runner_loops_slowed_total", kind="Echo") >= 4
+        (note,) = eventually(lambda: notes(kubectl, "ReconcileLoop"), told=operator.log)
+        assert field in note
+        assert "looping" in why("Echo/a", "-n", kubectl.namespace, f"--kubeconfig={control_plane}")
+        count = len(operator.lines("Reconcile loop: slowing down"))
+        kubectl.merge(KIND, "a", {"spec": {"sayThis": "peace"}})
+        line = wait_for_cause(operator, "spec: spec.sayThis")
+        assert "dependent" in line["cause"]
+        assert len(operator.lines("Reconcile loop: slowing down")) == count
