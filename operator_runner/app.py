@@ -275,7 +275,6 @@ class Operator:
     def _enqueue(self, ref: ObjectRef, cause: Cause) -> None:
         self._queue.add(ref, cause)
         self._metrics.queue_added(ref.gvk)
-        self._metrics.queue_depth(ref.gvk, self._queue.depth(ref.gvk))
 
     def _met(self, ref: ObjectRef, body: Json) -> None:
         created = datetime.fromisoformat(body["metadata"]["creationTimestamp"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Mapping
+from functools import partial
 
 import structlog
 
@@ -52,6 +53,8 @@ class Dispatcher:
         self._metrics = metrics
         self._gone = gone
         self._running: set[asyncio.Task[None]] = set()
+        for gvk in reconcilers:
+            metrics.measure_queue(gvk, partial(queue.depth, gvk))
         queue.listen(lambda key, cause: reconcilers[key.gvk].heard(key, cause))
 
     async def run(self) -> None:
@@ -108,7 +111,6 @@ class Dispatcher:
         _bind(item)
         _log.info("Reconciling", waited=round(item.waited, 3))
         self._metrics.queue_waited(gvk, item.waited)
-        self._metrics.queue_depth(gvk, self._queue.depth(gvk))
         self._metrics.reconcile_started(gvk)
         began = asyncio.get_running_loop().time()
         result: Result = "error"

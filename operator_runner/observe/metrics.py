@@ -166,9 +166,9 @@ class Metrics:
         """Count a key of this kind that is added to the workqueue, or added again."""
         self._queue.adds.labels(*self._queue_of(gvk)).inc()
 
-    def queue_depth(self, gvk: GVK, depth: int) -> None:
-        """Note how many keys of this kind wait now for a worker."""
-        self._queue.depth.labels(*self._queue_of(gvk), "").set(depth)
+    def measure_queue(self, gvk: GVK, depth: Callable[[], int]) -> None:
+        """Ask `depth` at each scrape how many keys of this kind wait for a worker."""
+        self._queue.depth.labels(*self._queue_of(gvk), "").set_function(depth)
 
     def queue_waited(self, gvk: GVK, seconds: float) -> None:
         """Note that a worker takes a key, `seconds` after it became due."""

@@ -183,7 +183,7 @@ def test_the_queue_tells_depth_adds_retries_and_times() -> None:
     metrics = watching()
     metrics.queue_added(FOO)
     metrics.queue_added(FOO)
-    metrics.queue_depth(FOO, 2)
+    metrics.measure_queue(FOO, lambda: 2)
     metrics.queue_waited(FOO, 0.5)
     metrics.queue_worked(FOO, 1.5)
     metrics.queue_retried(FOO)
