@@ -141,7 +141,7 @@ def test_one_edit_is_one_reconcile(kubectl: Kubectl, operator: Operator) -> None
     wait_for_text(kubectl, operator, "hello nothing", "later")
     wait_for_runs(operator, 4)
     causes = [line["cause"] for line in operator.lines("Reconciled") if line["name"] == "a"]
-    assert causes == ["spec: created", "spec: generation 1 to 2", "spec: generation 2 to 3"]
+    assert causes == ["spec: created", "spec: spec.sayThis", "spec: spec.sayThis"]
 
 
 def requests(kubectl: Kubectl) -> Counter[str]:
