@@ -92,3 +92,16 @@ async def test_failed_writes(run: Run, recorder: Recorder) -> None:
     assert status == 1
     assert 'configmaps "once" already exists' in err
     assert recorder.written == []
+
+
+async def test_a_run_that_edits_its_own_resource_tells(
+    run: Run, recorder: Recorder, namespace: str
+) -> None:
+    """An edit is told with the version it led to; reading it and edits of others are not."""
+    owner = ObjectRef(OWNER_GVK, namespace, "owner")
+    await run.kubectl("create", "configmap", "another")
+    await run.get("configmap", "owner")
+    assert recorder.edited == []
+    await run.kubectl("patch", "configmap", "owner", '--patch={"data": {"a": "own"}}')
+    version = (await run.get("configmap", "owner"))["metadata"]["resourceVersion"]
+    assert recorder.edited == [(owner, version)]
