@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import pytest
+import structlog.testing
 from aiohttp import web
 from aiohttp.test_utils import make_mocked_request
 
@@ -99,14 +100,13 @@ async def test_decisions_are_kept_for_a_while() -> None:
     ("broken", "text"),
     [("users", "Authentication failed\n"), ("rights", "Authorization for user alice failed\n")],
 )
-async def test_where_the_api_does_not_answer(
-    broken: str, text: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_where_the_api_does_not_answer(broken: str, text: str) -> None:
     """Nobody is let in, the log names the missing right, and the next scrape asks again."""
     answers = Answers(broken={broken})
     scraper = Scraper(answers)
-    assert await scraper.ask("Bearer good") == (500, text)
-    assert "`create` on tokenreviews.authentication.k8s.io" in capsys.readouterr().out
+    with structlog.testing.capture_logs() as logs:
+        assert await scraper.ask("Bearer good") == (500, text)
+    assert "`create` on tokenreviews.authentication.k8s.io" in logs[0]["cure"]
     answers.broken.clear()
     assert (await scraper.ask("Bearer good"))[0] == 200
 
