@@ -34,14 +34,16 @@ RUN /opt/operator-runner/bin/pip install --no-cache-dir --no-compile --no-deps .
 
 FROM python
 ENV HOME=/opt/ansible \
+    USER_NAME=ansible \
+    USER_UID=1001 \
     LANG=C.UTF-8 \
     PATH=/opt/operator-runner/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 COPY --from=build /opt/operator-runner /opt/operator-runner
 # Any user id works, as OpenShift gives them: all that is written belongs to group 0.
-RUN useradd --uid 1001 --gid 0 --home-dir ${HOME} --no-create-home --shell /usr/sbin/nologin ansible \
+RUN useradd --uid ${USER_UID} --gid 0 --home-dir ${HOME} --no-create-home --shell /usr/sbin/nologin ${USER_NAME} \
  && mkdir -p ${HOME}/.ansible/galaxy_cache ${HOME}/.ansible/tmp /etc/ansible /usr/share/ansible/openshift /usr/share/ansible/collections/ansible_collections \
  && printf '[defaults]\nroles_path = /opt/ansible/roles\nlibrary = /usr/share/ansible/openshift\n' > /etc/ansible/ansible.cfg \
- && chown -R 1001:0 ${HOME} \
+ && chown -R ${USER_UID}:0 ${HOME} \
  && chmod -R g=u ${HOME} \
  && ln -s /opt/operator-runner/lib/python3*/site-packages/operator_runner/collections/ansible_collections/operator_sdk \
       /usr/share/ansible/collections/ansible_collections/ \
@@ -49,5 +51,5 @@ RUN useradd --uid 1001 --gid 0 --home-dir ${HOME} --no-create-home --shell /usr/
  && ln -s /opt/operator-runner/bin/operator-runner /usr/local/bin/operator-runner \
  && ln -s operator-runner /usr/local/bin/ansible-operator
 WORKDIR ${HOME}
-USER 1001
+USER ${USER_UID}
 ENTRYPOINT ["/tini", "--", "/usr/local/bin/ansible-operator", "run", "--watches-file=./watches.yaml"]
