@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import AsyncExitStack
 from datetime import datetime
 from typing import Any
 
 import structlog
 
 from operator_runner import __version__
+from operator_runner.access import OwnedAccess
 from operator_runner.dispatcher import Dispatcher
+from operator_runner.errors import NotFound
 from operator_runner.execution.executor import AnsibleExecutor, Launcher
 from operator_runner.execution.launchers import open_launcher
 from operator_runner.execution.rundir import RunDirs
@@ -61,24 +63,6 @@ async def run(settings: Settings, watches: Sequence[Watch]) -> int:
         operator = Operator(settings, watches, connection, launcher)
         await operator.serve(stack)
         return await operator.run()
-
-
-class OwnedAccess:
-    """Access through the proxy, with the events of what a run owns held back meanwhile."""
-
-    def __init__(self, proxy: Proxy, dependents: Dependents) -> None:
-        """Join the two, which do not know each other."""
-        self._proxy = proxy
-        self._dependents = dependents
-
-    @contextmanager
-    def grant(self, owner: Json, watch: Watch, run_id: str) -> Iterator[str]:
-        """See `reconcile.ports.Access`."""
-        with (
-            self._dependents.during(ObjectRef.of(owner)),
-            self._proxy.grant(owner, watch, run_id) as kubeconfig,
-        ):
-            yield kubeconfig
 
 
 class Operator:
@@ -252,7 +236,7 @@ class Operator:
             await self._elector.release()
 
     async def _watch_primaries(self) -> None:
-        """Watch the kinds that are there, and anew when one has come that was missing."""
+        """Watch the kinds that are there, and anew when one has come or gone."""
         await self._kinds.look()
         namespaces = self._settings.namespaces
         while True:
@@ -264,6 +248,9 @@ class Operator:
                 await asyncio.wait([watching, coming], return_when=asyncio.FIRST_COMPLETED)
                 if watching.done():
                     watching.result()
+            except NotFound as error:
+                _log.warning("Watching anew: a kind has gone", reason=str(error))
+                await self._kinds.look_again()
             finally:
                 await _cancel([watching, coming])
 

@@ -81,6 +81,11 @@ class Discovery:
             raise NotFound(f"the API server knows no resource {plural} in {where}", 404)
         return found
 
+    def forget(self, gvk: GVK) -> None:
+        """Ask anew for the kinds of this group and version: one of them may have gone."""
+        self._tables.pop((gvk.group, gvk.version), None)
+        self._asked.pop((gvk.group, gvk.version), None)
+
     async def _find(
         self, group: str, version: str, matches: Callable[[Resource], bool]
     ) -> Resource | None:

@@ -17,6 +17,11 @@ class Established:
         """Say on which URL paths a kind is watched."""
         self._needed[kind] = frozenset(paths)
 
+    def lost(self, kind: str) -> None:
+        """Say that the API server does not know a kind any more."""
+        self._answered -= self._needed.get(kind) or frozenset()
+        self._needed[kind] = None
+
     def answered(self, path: str) -> None:
         """Take note that the API server accepted a watch on this path."""
         self._answered.add(path)

@@ -18,7 +18,7 @@ _POLL = 2.0
 
 
 class Kinds:
-    """Looks for the kinds of watches.yaml until all of them are there."""
+    """Looks for the kinds of watches.yaml, those that come late and those that go."""
 
     def __init__(
         self,
@@ -32,6 +32,7 @@ class Kinds:
         self._watches = watches
         self._namespaces = namespaces
         self._established = established
+        self._missing: list[GVK] = []
         self._looked = asyncio.Event()
         self._came = asyncio.Event()
 
@@ -44,17 +45,30 @@ class Kinds:
         await self._came.wait()
         self._came.clear()
 
+    async def look_again(self) -> None:
+        """Find out which kinds have gone, for a watch of one of them has been refused."""
+        # What is being deleted is known to the API server for a moment longer.
+        await asyncio.sleep(_POLL)
+        for watch in self._watches:
+            self._discovery.forget(watch.gvk)
+        await self._look_for_all()
+
     async def run(self) -> None:
         """Look until cancelled."""
-        missing = [watch for watch in self._watches if not await self._try(watch.gvk, loud=True)]
+        await self._look_for_all()
         self._looked.set()
-        while missing:
+        while True:
             await asyncio.sleep(_POLL)
-            late = [watch for watch in missing if await self._try(watch.gvk, loud=False)]
-            missing = [watch for watch in missing if watch not in late]
+            late = [gvk for gvk in self._missing if await self._try(gvk, loud=False)]
+            self._missing = [gvk for gvk in self._missing if gvk not in late]
             if late:
                 self._came.set()
-        await asyncio.Event().wait()
+
+    async def _look_for_all(self) -> None:
+        gvks = [watch.gvk for watch in self._watches]
+        self._missing = [gvk for gvk in gvks if not await self._try(gvk, loud=True)]
+        for gvk in self._missing:
+            self._established.lost(str(gvk))
 
     async def _try(self, gvk: GVK, *, loud: bool) -> bool:
         try:

@@ -13,7 +13,9 @@ from typing import Any, Protocol
 
 import aiohttp
 import kopf
+from kopf._cogs.clients.errors import APINotFoundError
 
+from operator_runner.errors import NotFound
 from operator_runner.model import GVK, Cause, Json, ObjectRef, Trigger, Watch
 from operator_runner.triggers.lastseen import LastSeen
 from operator_runner.triggers.predicate import Seen, judge
@@ -68,7 +70,8 @@ class PrimaryWatcher:
         """Watch until cancelled. Empty `namespaces` are all of them.
 
         `started` is called once kopf has taken the process's signal handlers, so that the
-        caller can take them back: shutting down is its business.
+        caller can take them back: shutting down is its business. Raises NotFound when a kind
+        has gone that is watched.
         """
         tasks = await kopf.spawn_tasks(
             registry=self._registry(session),
@@ -84,7 +87,7 @@ class PrimaryWatcher:
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
-                task.result()
+                _raise_if_failed(task)
             raise RuntimeError("kopf ended by itself")
         finally:
             for task in tasks:
@@ -131,6 +134,13 @@ class PrimaryWatcher:
         self._seen.put(ref, new)
         if cause is not None:
             self._enqueue(ref, cause)
+
+
+def _raise_if_failed(task: asyncio.Task[None]) -> None:
+    try:
+        task.result()
+    except APINotFoundError as error:
+        raise NotFound(f"the API server does not know a watched kind any more: {error}") from error
 
 
 def _settings() -> kopf.OperatorSettings:

@@ -156,6 +156,14 @@ def test_not_ready_until_the_kind_is_watched(operator: Operator, kubectl: Kubect
         lambda code: code == 0,
     )
     wait_for_text(kubectl, operator, "hello nothing")
+    # A CRD that goes is waited for as one that has not come yet.
+    kubectl("delete", f"--filename={operator.project / 'crd.yaml'}")
+    eventually(lambda: operator.probe("readyz"), lambda code: code == 500, told=operator.log)
+    assert operator.probe("healthz") == 200
+    kubectl("apply", f"--filename={operator.project / 'crd.yaml'}")
+    eventually(lambda: operator.probe("readyz"), lambda code: code == 200, told=operator.log)
+    kubectl.apply(resource)
+    wait_for_text(kubectl, operator, "hello nothing")
 
 
 def test_a_bad_watches_file_stops_the_start(operator: Operator, project: Path) -> None:
