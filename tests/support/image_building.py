@@ -91,10 +91,12 @@ def _debian() -> Path:
 
 def _archive() -> str:
     """Return where this machine gets Debian's packages from."""
-    told = subprocess.run(
-        ["apt-get", "indextargets", "--format", "$(REPO_URI)", "Origin: Debian"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return next(line for line in told.stdout.splitlines() if "security" not in line)
+    if not (found := _archives()):
+        subprocess.run(["apt-get", "update", "--quiet"], check=True)
+        found = _archives()
+    return next(place for place in found if "security" not in place)
+
+
+def _archives() -> list[str]:
+    ask = ["apt-get", "indextargets", "--format", "$(REPO_URI)", "Origin: Debian"]
+    return subprocess.run(ask, capture_output=True, text=True, check=True).stdout.splitlines()
