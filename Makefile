@@ -74,7 +74,7 @@ unit: $(INSTALLED) ## Unit tests: pure parts, milliseconds each
 .PHONY: contract
 contract: $(INSTALLED) ## Contract tests: the same cases on fakes and on the real parts
 	$(TITLE) "Contract tests"
-	@$(BIN)/pytest tests/contract $(ARGS)
+	@$(BIN)/pytest tests/contract --numprocesses=2 $(ARGS)
 
 .PHONY: functional
 functional: $(INSTALLED) ## Functional tests: the whole operator against a real API server
