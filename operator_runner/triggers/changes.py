@@ -3,7 +3,8 @@
 Only metadata is watched, so the question is answered from it: `generation` counts the
 changes of a spec, labels and annotations are there to compare, and for kinds without a
 generation `managedFields` tells a write of the status from all others. `managedFields` also
-tells who wrote and which fields are that writer's. Source: Kubernetes API conventions on
+tells who wrote and which fields are that writer's. Its times have whole seconds, so that
+what was written is told from the entries first. Source: Kubernetes API conventions on
 generation and on field management.
 """
 
@@ -37,10 +38,15 @@ class Version:
     deleting: bool
     fields: str
     """Who manages which fields except those of the status, as one text."""
+    status: str
+    """Who manages which fields through the status, as a digest."""
     status_last: bool
-    """Whether the last write was one of the status."""
+    """Whether the last write was surely one of the status."""
     metadata: str
-    """Labels, annotations, owners and finalizers, each value as a digest, as one text."""
+    """Labels, annotations, owners and finalizers, each value as a digest, as one text.
+
+    Less those that come with the status: the controller of Deployments writes its revision so.
+    """
 
     @classmethod
     def of(cls, metadata: Json) -> Version:
@@ -54,8 +60,9 @@ class Version:
             generation=metadata.get("generation") or 0,
             deleting=bool(metadata.get("deletionTimestamp")),
             fields=_text(others),
+            status=_digest(of_status),
             status_last=_latest(of_status) > _latest(others),
-            metadata=_text({key: _digests(metadata.get(key) or {}) for key in _COMPARED}),
+            metadata=_text(_compared(metadata, of_status, others)),
         )
 
     def is_older_than(self, other: Version) -> bool:
@@ -86,14 +93,12 @@ def difference(old: Version, new: Version) -> str:
 def _is_changed(old: Version, new: Version) -> bool:
     if old.generation != new.generation:
         return True
-    if old.fields == new.fields and new.status_last:
-        # Controllers may write annotations with the status, as that of Deployments does.
-        return False
     if new.generation or old.metadata != new.metadata:
         # All but metadata and status is counted by the generation.
         return old.metadata != new.metadata
-    # Times of managedFields have whole seconds: a second write by the same manager within
-    # one of them leaves no other trace than the resourceVersion.
+    if old.fields == new.fields and (new.status_last or old.status != new.status):
+        return False
+    # A second write by the same manager within one second leaves no other trace.
     return old.resource_version != new.resource_version
 
 
@@ -146,10 +151,26 @@ def _latest(entries: list[Json]) -> str:
     return max((entry.get("time") or "" for entry in entries), default="")
 
 
-def _digests(values: Any) -> Any:
+def _compared(metadata: Json, of_status: list[Json], others: list[Json]) -> Json:
+    """Return the metadata that a role may have set, less what is managed through the status."""
+    return {
+        key: _digests(
+            metadata.get(key) or {}, _keys(key, of_status) - _keys(key, others) | {_LAST_APPLIED}
+        )
+        for key in _COMPARED
+    }
+
+
+def _keys(part: str, entries: list[Json]) -> set[str]:
+    """Return the labels or annotations that these entries of managedFields are about."""
+    fields = (entry.get("fieldsV1", {}).get("f:metadata", {}) for entry in entries)
+    return {key.removeprefix("f:") for one in fields for key in one.get(f"f:{part}", {})}
+
+
+def _digests(values: Any, without: set[str]) -> Any:
     """Keep keys, and of values only whether they are the same: annotations may hold anything."""
     if isinstance(values, dict):
-        return {key: _digest(value) for key, value in values.items() if key != _LAST_APPLIED}
+        return {key: _digest(value) for key, value in values.items() if key not in without}
     return sorted(_digest(value) for value in values)
 
 

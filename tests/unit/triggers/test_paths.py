@@ -62,6 +62,8 @@ def entry(manager: str, time: str, fields: Json, **more: str) -> Json:
 SIZE: Json = {"f:spec": {"f:size": {}}}
 IMAGE: Json = {"f:spec": {"f:size": {}, "f:image": {}}}
 READY: Json = {"f:status": {"f:ready": {}}}
+ONE = {"rev": "1"}
+REV: Json = {"f:metadata": {"f:annotations": {".": {}, "f:rev": {}}}}
 
 
 @pytest.mark.parametrize(
@@ -97,6 +99,16 @@ READY: Json = {"f:status": {"f:ready": {}}}
             version(2, entry("kubectl-label", "t2", {}), labels={"a": "2", "b": "3"}),
             "changed by kubectl-label (metadata.labels.a, metadata.labels.b)",
         ),
+        (
+            version(1, entry("d", "t1", READY | REV, subresource="status"), annotations=ONE),
+            version(
+                2,
+                entry("d", "t1", READY, subresource="status"),
+                entry("kubectl", "t1", REV),
+                annotations={"rev": "2"},
+            ),
+            "changed by kubectl (metadata.annotations.rev)",
+        ),
     ],
 )
 def test_who_changed_what_is_told(old: Version, new: Version, told: str) -> None:
@@ -111,7 +123,25 @@ def test_who_changed_what_is_told(old: Version, new: Version, told: str) -> None
         (version(1, entry("a", "t1", SIZE)), version(2, entry("b", "t2", SIZE))),
         (
             version(1, entry("d", "t1", READY, subresource="status")),
-            version(2, entry("d", "t2", READY, subresource="status"), annotations={"rev": "1"}),
+            version(2, entry("d", "t2", READY | REV, subresource="status"), annotations=ONE),
+        ),
+        (
+            version(1, entry("role", "t1", SIZE)),
+            version(
+                2,
+                entry("role", "t1", SIZE),
+                entry("d", "t1", READY | REV, subresource="status"),
+                annotations=ONE,
+            ),
+        ),
+        (
+            version(1, entry("role", "t1", SIZE), generation=0),
+            version(
+                2,
+                entry("role", "t1", SIZE),
+                entry("d", "t1", READY, subresource="status"),
+                generation=0,
+            ),
         ),
         (
             version(1, entry("d", "t2", READY, subresource="status"), generation=0),
