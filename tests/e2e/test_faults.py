@@ -6,8 +6,8 @@ import time
 from pathlib import Path
 
 from operator_runner.devcluster import Cluster
-from tests.e2e.test_nginx_operator import KIND, World, nginx
 from tests.support.kubectl import Kubectl
+from tests.support.nginx import KIND, World, nginx
 from tests.support.operator import Operator
 from tests.support.sleepers import new_nap, sleepers
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from operator_runner.devcluster import Cluster
-from tests.e2e.test_nginx_operator import KIND, nginx
 from tests.support.image_building import BASE, Builder
 from tests.support.kubectl import Kubectl
+from tests.support.nginx import KIND, nginx
 from tests.support.operator import REPOSITORY
 from tests.support.waiting import eventually
 

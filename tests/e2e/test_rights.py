@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from operator_runner.devcluster import Cluster
-from tests.e2e.test_nginx_operator import World, nginx
 from tests.support.kubectl import Kubectl
+from tests.support.nginx import World, nginx
 from tests.support.operator import REPOSITORY, Operator
 
 SYSTEM = "nginx-operator-system"

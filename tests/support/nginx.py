@@ -1,0 +1,90 @@
+"""The nginx operator's resources, and what a user sees of the operator's work."""
+
+from __future__ import annotations
+
+import urllib.error
+import urllib.request
+from typing import Any
+
+from tests.support.kubectl import Json, Kubectl
+from tests.support.operator import Operator
+from tests.support.waiting import eventually
+
+KIND = "nginxoperators.operator.example.com"
+
+
+def nginx(name: str = "web", **spec: Any) -> Json:
+    """Return an NginxOperator of the first version of the API."""
+    return {
+        "apiVersion": "operator.example.com/v1alpha1",
+        "kind": "NginxOperator",
+        "metadata": {"name": name},
+        "spec": spec,
+    }
+
+
+class World:
+    """What a user sees of the operator's work."""
+
+    def __init__(self, kubectl: Kubectl, operator: Operator) -> None:
+        self.kubectl, self.operator = kubectl, operator
+
+    def condition(self, type_: str, name: str = "web") -> Json:
+        found = self.kubectl.get(KIND, name) or {}
+        conditions = found.get("status", {}).get("conditions", [])
+        return next((c for c in conditions if c["type"] == type_), {})
+
+    def wait_reconciled(self, name: str = "web") -> None:
+        """Wait until the operator has seen the newest spec and succeeded with it."""
+
+        def is_done(body: Json | None) -> bool:
+            degraded = self.condition("OperatorDegraded", name)
+            return (
+                body is not None
+                and degraded.get("observedGeneration") == body["metadata"]["generation"]
+                and self.condition("Successful", name).get("status") == "True"
+            )
+
+        self.until(lambda: self.kubectl.get(KIND, name), is_done)
+
+    def until(self, look: Any, check: Any = bool) -> Any:
+        return eventually(look, check, seconds=120, told=self.operator.log)
+
+    def wait_available(self, replicas: int, name: str = "web") -> None:
+        """Wait until exactly this many Pods of the newest template serve."""
+
+        def is_available(body: Json | None) -> bool:
+            if body is None or body["spec"]["replicas"] != replicas:
+                return False
+            status = body["status"]
+            counts = [
+                status.get(key, 0) for key in ("replicas", "updatedReplicas", "availableReplicas")
+            ]
+            current = status.get("observedGeneration") == body["metadata"]["generation"]
+            return current and counts == [replicas] * 3
+
+        self.until(lambda: self.kubectl.get("deployment", name), is_available)
+
+    def fetch(self, name: str = "web") -> int:
+        """Fetch through the Service; return the HTTP status, 0 without an answer."""
+        service = self.kubectl.get("service", name)
+        if service is None:
+            return 0
+        port = service["spec"]["ports"][0]["port"]
+        try:
+            url = f"http://{service['spec']['clusterIP']}:{port}/"
+            with urllib.request.urlopen(url, timeout=5) as answer:
+                return int(answer.status)
+        except urllib.error.HTTPError as error:
+            return error.code
+        except OSError:
+            return 0
+
+    def pods(self, name: str = "web") -> set[str]:
+        """Return the uids of the Pods that are not on their way out."""
+        found = self.kubectl.list("pods", f"app.kubernetes.io/instance={name}")
+        return {p["metadata"]["uid"] for p in found if "deletionTimestamp" not in p["metadata"]}
+
+    def versions(self, name: str = "web") -> tuple[str, ...]:
+        bodies = [self.kubectl.get(k, name) for k in (KIND, "deployment", "service")]
+        return tuple(body["metadata"]["resourceVersion"] for body in bodies if body)
