@@ -23,6 +23,7 @@ from operator_runner.flags import (
     settings_from,
     warnings_from,
 )
+from operator_runner.migration.command import migrate_storage
 from operator_runner.observe import logs
 from operator_runner.scaffold import create, init
 from operator_runner.watches import Loaded, load, schema, summarize
@@ -74,6 +75,7 @@ def version(context: click.Context) -> None:
 
 main.add_command(cluster)
 main.add_command(why)
+main.add_command(migrate_storage)
 main.add_command(init)
 main.add_command(create)
 

@@ -5,6 +5,7 @@ OperatorRunnerError
 ├── ApiError             the Kubernetes API answered with an error, or not at all
 │   ├── NotFound         404
 │   ├── Conflict         409: somebody else wrote first; read again and retry
+│   ├── Expired          410: the place in a list or watch is too old; list anew
 │   ├── Invalid          422: the object does not fit its schema
 │   ├── Forbidden        401 and 403
 │   └── Unavailable      no answer, 429 or 5xx: retry later
@@ -48,6 +49,18 @@ class NotFound(ApiError):
 
 class Conflict(ApiError):
     """The object changed since it was read."""
+
+
+class Expired(ApiError):
+    """A place in a list or a watch is too old; `following` goes on from there, less consistently.
+
+    It is empty where the API server offers no such way.
+    """
+
+    def __init__(self, message: str, status: int = 410, following: str = "") -> None:
+        """Keep the continue token that came with the refusal."""
+        super().__init__(message, status)
+        self.following = following
 
 
 class Invalid(ApiError):

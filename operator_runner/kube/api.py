@@ -13,6 +13,7 @@ import aiohttp
 from operator_runner.errors import (
     ApiError,
     Conflict,
+    Expired,
     Forbidden,
     Invalid,
     NotFound,
@@ -33,6 +34,7 @@ _ERRORS: dict[int, type[ApiError]] = {
     422: Invalid,
     429: Unavailable,
 }
+_GONE = 410
 _TOO_MANY_REQUESTS = 429
 
 
@@ -134,7 +136,11 @@ async def _decode(response: aiohttp.ClientResponse, what: str) -> Json:
 
 def error_of(status: int, answer: Any, otherwise: str) -> ApiError:
     """Return the error for an HTTP status and the Status object that came with it, if one did."""
-    message = answer.get("message") if isinstance(answer, dict) else None
+    told = answer if isinstance(answer, dict) else {}
+    message = told.get("message")
+    if status == _GONE:
+        following = (told.get("metadata") or {}).get("continue") or ""
+        return Expired(str(message or f"{otherwise} (HTTP 410)"), status, following)
     default = Unavailable if status >= 500 else ApiError  # noqa: PLR2004
     kind = _ERRORS.get(status, default)
     return kind(str(message or f"{otherwise} (HTTP {status})"), status)

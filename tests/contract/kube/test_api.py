@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from aiohttp import web
 
-from operator_runner.errors import ApiError, Conflict, Invalid, NotFound, Unavailable
+from operator_runner.errors import ApiError, Conflict, Expired, Invalid, NotFound, Unavailable
 from operator_runner.kube.api import Api
 from tests.contract.kube.scripted import ScriptedServer, status
 
@@ -46,7 +46,7 @@ async def test_a_throttled_request_waits_as_long_as_it_is_told(
 
 @pytest.mark.parametrize(
     ("code", "expected"),
-    [(429, Unavailable), (500, Unavailable), (503, Unavailable), (410, ApiError), (400, ApiError)],
+    [(429, Unavailable), (500, Unavailable), (503, Unavailable), (410, Expired), (400, ApiError)],
 )
 async def test_other_errors_keep_their_status(
     scripted: ScriptedServer, scripted_api: Api, code: int, expected: type[ApiError]
