@@ -1,0 +1,121 @@
+"""Pages whose commands are executed as they stand: what they tell to do, and what that prints.
+
+A reader copies the lines after `$ `; what stands below one is what it prints, in this order, with
+`...` for what differs from time to time. Blanks count as one. Words after `console` are for us:
+
+    ```console              commands with what they print
+    ```console background   one command that goes on; what it prints is waited for
+    ```console cleanup      commands that are executed at the end, whatever has happened
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+from itertools import takewhile
+
+_FENCE = re.compile(
+    r"^(?P<indent> *)```(?P<info>.*)\n(?P<body>(?:.*\n)*?)(?P=indent)```$", re.MULTILINE
+)
+_HEREDOC = re.compile(r"<<-?\s*(['\"]?)(\w+)\1")
+_LOOKS = re.compile(
+    r"(\w+=\S+ )*"
+    r"(kubectl( -n \S+)? (get|describe|logs|top)|curl|operator-runner (why|cluster status))\b"
+)
+_PROMPT = "$ "
+_ANYTHING = "..."
+
+
+class Mode(Enum):
+    """How the commands of a block are executed."""
+
+    PLAIN = ""
+    BACKGROUND = "background"
+    CLEANUP = "cleanup"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A command with what the page says that it prints."""
+
+    command: str
+    printed: tuple[str, ...]
+    mode: Mode
+    line: int
+    """Where the command stands in the page."""
+
+    @property
+    def only_looks(self) -> bool:
+        """True if the command changes nothing: it may be repeated until it shows what it should."""
+        return _LOOKS.match(self.command) is not None
+
+    def is_shown_by(self, output: str) -> bool:
+        """Tell whether an output has all that the page shows, in that order."""
+        lines = iter(" ".join(line.split()) for line in output.splitlines())
+        return all(any(want.search(line) for line in lines) for want in map(_pattern, self.printed))
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A fenced block: its words after the fence, its text without indentation, its first line."""
+
+    info: str
+    text: str
+    line: int
+
+
+def section(page: str, title: str) -> str:
+    """Return what stands below a heading of the second level; its lines keep their numbers."""
+    before, found, rest = page.partition(f"\n## {title}\n")
+    assert found, f"no section {title!r}"
+    return "\n" * (before.count("\n") + 2) + rest.split("\n## ")[0] + "\n"
+
+
+def blocks(page: str) -> list[Block]:
+    """Return the fenced blocks of a page."""
+    return [
+        Block(
+            found["info"].strip(),
+            re.sub(f"^{found['indent']}", "", found["body"], flags=re.MULTILINE),
+            page[: found.start("body")].count("\n") + 1,
+        )
+        for found in _FENCE.finditer(page)
+    ]
+
+
+def steps(page: str) -> list[Step]:
+    """Return the commands of all `console` blocks of a page."""
+    return [
+        step
+        for block in blocks(page)
+        if block.info.partition(" ")[0] == "console"
+        for step in _steps(block, Mode(block.info.partition(" ")[2].strip()))
+    ]
+
+
+def _steps(block: Block, mode: Mode) -> Iterator[Step]:
+    lines = block.text.splitlines()
+    at = 0
+    while at < len(lines):
+        assert lines[at].startswith(_PROMPT), f"line {block.line + at}: what prints this?"
+        end = _end_of_command(lines, at)
+        printed = list(takewhile(lambda line: not line.startswith(_PROMPT), lines[end:]))
+        command = "\n".join([lines[at].removeprefix(_PROMPT), *lines[at + 1 : end]])
+        yield Step(command, tuple(line for line in printed if line.strip()), mode, block.line + at)
+        at = end + len(printed)
+
+
+def _end_of_command(lines: list[str], at: int) -> int:
+    """Return the index after a command that may go on with a backslash or a here-document."""
+    if document := _HEREDOC.search(lines[at]):
+        return lines.index(document[2], at) + 1
+    while lines[at].endswith("\\"):
+        at += 1
+    return at + 1
+
+
+def _pattern(line: str) -> re.Pattern[str]:
+    parts = (" ".join(part.split()) for part in line.split(_ANYTHING))
+    return re.compile(r"\s?.*?\s?".join(map(re.escape, parts)))

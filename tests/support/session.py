@@ -1,0 +1,139 @@
+"""One shell that keeps its folder and its variables from command to command, as a user's does."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import shlex
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from tests.support.lesson import Mode, Step
+from tests.support.waiting import eventually
+
+_END = "\x1e"
+
+
+class CommandError(AssertionError):
+    """A command of a page does not do what the page says."""
+
+
+class Session:
+    """A bash in a folder; `replace` says what a test must have otherwise than the page does."""
+
+    def __init__(
+        self, folder: Path, environment: Mapping[str, str], replace: Mapping[str, str] | None = None
+    ) -> None:
+        """Start the shell. What goes on in the background writes logs beside `folder`."""
+        self._replace = replace or {}
+        self._logs = folder
+        self._background: list[tuple[int, Path]] = []
+        self._shell = subprocess.Popen(
+            ["bash", "--norc"],
+            cwd=folder,
+            env=os.environ | environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.end()
+
+    def run(self, command: str, *, seconds: float = 300) -> str:
+        """Execute a command and return what it prints; its exit status must be 0."""
+        status, output = self.attempt(command, seconds=seconds)
+        if status:
+            raise CommandError(f"{command}\nexit status {status}:\n{output}{self._told()}")
+        return output
+
+    def attempt(self, command: str, *, seconds: float = 300) -> tuple[int, str]:
+        """Execute a command; return its exit status and what it prints."""
+        for text, instead in self._replace.items():
+            command = command.replace(text, instead)
+        assert self._shell.stdin is not None
+        told = f"{{ {command}\n}} </dev/null\nprintf '{_END}%d{_END}' $?\n"
+        self._shell.stdin.write(told.encode())
+        self._shell.stdin.flush()
+        output, status = self._read(command, seconds).split(_END)[:2]
+        return int(status), output
+
+    def go_on(self, command: str) -> Path:
+        """Start a command in the background; return its log."""
+        log = self._logs / f"background-{len(self._background)}.log"
+        log.touch()
+        pid = int(self.run(f"setsid bash -c {shlex.quote(command)} >{log} 2>&1 &\necho $!"))
+        self._background.append((pid, log))
+        return log
+
+    def follow(self, steps: Sequence[Step]) -> None:
+        """Execute the steps of a page; those for the end also if one before fails."""
+        try:
+            for step in steps:
+                if step.mode is not Mode.CLEANUP:
+                    self._take(step)
+        finally:
+            self.end_background()
+            for step in steps:
+                if step.mode is Mode.CLEANUP:
+                    self._take(step)
+
+    def end_background(self) -> list[int]:
+        """End what goes on, as Kubernetes ends a Pod; return the exit statuses."""
+        ends = [f"kill -TERM -- -{pid}; wait {pid}" for pid, _ in self._background]
+        self._background.clear()
+        return [self.attempt(end, seconds=90)[0] for end in ends]
+
+    def end(self) -> None:
+        """End the shell and what it has started in the background."""
+        self.end_background()
+        if self._shell.poll() is None:
+            os.killpg(self._shell.pid, signal.SIGKILL)
+        self._shell.communicate()
+
+    def _take(self, step: Step) -> None:
+        where = f"line {step.line}: {step.command}"
+        if step.mode is Mode.BACKGROUND:
+            log = self.go_on(step.command)
+            eventually(log.read_text, step.is_shown_by, told=lambda: where)
+        elif step.only_looks:
+            # What is looked for may need a moment.
+            eventually(
+                lambda: self.attempt(step.command),
+                lambda seen: seen[0] == 0 and step.is_shown_by(seen[1]),
+                told=lambda: where + self._told(),
+            )
+        elif not step.is_shown_by(output := self.run(step.command)):
+            expected = "\n".join(step.printed)
+            raise CommandError(f"{where}\nprints\n{output}and not\n{expected}{self._told()}")
+
+    def _read(self, command: str, seconds: float) -> str:
+        assert self._shell.stdout is not None
+        deadline, output = time.monotonic() + seconds, b""
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._shell.stdout, selectors.EVENT_READ)
+            while output.count(_END.encode()) < 2:
+                if not selector.select(deadline - time.monotonic()):
+                    raise CommandError(f"{command}\nnot within {seconds:g} s:\n{output.decode()}")
+                piece = os.read(self._shell.stdout.fileno(), 65536)
+                if not piece:
+                    raise CommandError(f"{command}\nended the shell:\n{output.decode()}")
+                output += piece
+        return output.decode()
+
+    def _told(self) -> str:
+        return "".join(f"\n== {log}\n{log.read_text()[-4000:]}" for _, log in self._background)
