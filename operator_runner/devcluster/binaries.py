@@ -1,4 +1,4 @@
-"""Find the Kubernetes programs of the cluster: given, cached, or built now."""
+"""Find the programs of the cluster, Kubernetes and OLM: given, cached, or built now."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from pathlib import Path
 
 from rich.console import Console
 
-from operator_runner.devcluster import building
+from operator_runner.devcluster import building, recipes
 from operator_runner.devcluster.errors import BinariesMissing
 from operator_runner.devcluster.locations import cache_folder
+from operator_runner.devcluster.recipes import Recipe
 
 CONTROL_PLANE = ("etcd", "kube-apiserver", "kube-controller-manager", "kubectl")
 NODE = ("kube-scheduler", "kubelet", "kube-proxy")
@@ -25,10 +26,23 @@ def find(wanted: Sequence[str], environment: Mapping[str, str], console: Console
     given = environment.get("KUBEBUILDER_ASSETS")
     if given:
         return _checked(Path(given).absolute(), wanted)
-    source = building.source_folder()
-    cached = cache_folder(environment) / "kubernetes" / building.version_tag(source)
-    if missing_in(cached, (*CONTROL_PLANE, *NODE)):
-        building.build(source, cached, console)
+    recipe = recipes.kubernetes()
+    return _built(recipe, cache_folder(environment) / "kubernetes" / recipe.tag, console)
+
+
+def find_olm(environment: Mapping[str, str], console: Console) -> Path:
+    """Return a folder with the programs of the Operator Lifecycle Manager, built the first time.
+
+    `olm` and `catalog` are its controllers, `opm` validates and serves catalogs; `operator-verify`,
+    `bundle-validate` and `scorecard-test` examine bundles; the folder `crds` has what `olm` needs.
+    """
+    recipe = recipes.olm()
+    return _built(recipe, cache_folder(environment) / "olm" / recipe.tag, console)
+
+
+def _built(recipe: Recipe, cached: Path, console: Console) -> Path:
+    if missing_in(cached, recipe.programs):
+        building.build(recipe, cached, console)
     return cached
 
 

@@ -1,4 +1,4 @@
-"""Show how far the build of Kubernetes is: a bar on a terminal, a line now and then elsewhere."""
+"""Show how far a build is: a bar on a terminal, a line now and then elsewhere."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from typing import IO
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from operator_runner.devcluster.recipes import Recipe
 
 # One line a package: is it to be compiled, or in Go's build cache from an earlier time?
 LIST_FORMAT = "{{.Stale}} {{.StaleReason}}"
@@ -60,16 +62,16 @@ class Counts:
 class BuildProgress:
     """Runs the steps of a build and shows them."""
 
-    def __init__(self, console: Console, record: IO[str], programs: int = 7) -> None:
+    def __init__(self, console: Console, record: IO[str], recipe: Recipe) -> None:
         """Show on `console`; write all output of Go to `record`."""
         self._console = console
         self._record = record
-        self._programs = programs
+        self._programs = len(recipe.programs)
         self._counts = Counts()
         self._begin = self._last_line = time.monotonic()
         console.print(
-            "Building Kubernetes and etcd for the local cluster. This happens once and takes "
-            "several minutes: no ready-made program is downloaded, about 2,800 packages are "
+            f"Building {recipe.what} for the local cluster. This happens once and takes several "
+            f"minutes: no ready-made program is downloaded, about {recipe.packages:,} packages are "
             "compiled from source. You may interrupt it; it goes on from there."
         )
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
-from operator_runner.devcluster import binaries, building
+from operator_runner.devcluster import binaries, recipes
 from operator_runner.devcluster.errors import BinariesMissing
 
 _SILENT = Console(file=io.StringIO())
@@ -44,32 +45,52 @@ def test_a_file_that_cannot_be_run_is_missing(tmp_path: Path) -> None:
 
 def test_the_cache_serves_what_was_built(tmp_path: Path) -> None:
     """With programs of this very pin in the cache nothing is built."""
-    tag = building.version_tag(building.source_folder())
-    folder = tmp_path / "operator-runner" / "kubernetes" / tag
+    folder = tmp_path / "operator-runner" / "kubernetes" / recipes.kubernetes().tag
     _programs(folder, *binaries.CONTROL_PLANE, *binaries.NODE)
     environment = {"XDG_CACHE_HOME": str(tmp_path)}
     assert binaries.find(binaries.CONTROL_PLANE, environment, _SILENT) == folder
 
 
+def test_the_cache_serves_olm(tmp_path: Path) -> None:
+    """The Operator Lifecycle Manager has a pin and a folder of its own."""
+    folder = tmp_path / "operator-runner" / "olm" / recipes.olm().tag
+    _programs(folder, *recipes.olm().programs)
+    assert binaries.find_olm({"XDG_CACHE_HOME": str(tmp_path)}, _SILENT) == folder
+
+
+def test_the_recipe_names_what_the_cluster_asks_for() -> None:
+    """No part of the cluster is missing in what is built."""
+    assert set(recipes.kubernetes().programs) == {*binaries.CONTROL_PLANE, *binaries.NODE}
+
+
 def test_a_changed_pin_gets_a_cache_folder_of_its_own(tmp_path: Path) -> None:
-    """Another version of any module leads to another build."""
+    """Another version of any module leads to another build, and so does a changed program."""
+    recipe = replace(recipes.kubernetes(), source=tmp_path)
     (tmp_path / "go.mod").write_text("require k8s.io/kubernetes v1.36.3\n")
     (tmp_path / "go.sum").write_text("one\n")
-    before = building.version_tag(tmp_path)
+    tags = [recipe.tag]
     (tmp_path / "go.sum").write_text("two\n")
-    assert before != building.version_tag(tmp_path)
-    assert before.startswith("v1.36.3-")
+    tags.append(recipe.tag)
+    (tmp_path / "program").mkdir()
+    (tmp_path / "program" / "main.go").write_text("package main\n")
+    tags.append(recipe.tag)
+    assert len(set(tags)) == 3
+    assert all(tag.startswith(f"{recipe.version}-") for tag in tags)
 
 
 def test_programs_know_their_version() -> None:
     """Kubernetes is told which version it is; clients and the API server compare them."""
-    trimmed, _, linker = building.flags("v1.36.3")
+    recipe = recipes.kubernetes()
+    trimmed, _, linker = recipe.options
     assert trimmed == "-trimpath"
-    for stamp in ("gitVersion=v1.36.3", "gitMajor=1", "gitMinor=36"):
+    major, minor, _ = recipe.version.removeprefix("v").split(".")
+    for stamp in (f"gitVersion={recipe.version}", f"gitMajor={major}", f"gitMinor={minor}"):
         assert f"-X k8s.io/component-base/version.{stamp}" in linker
 
 
-def test_a_go_mod_without_kubernetes_is_refused() -> None:
+@pytest.mark.parametrize("what", ["Kubernetes", "OLM"])
+def test_a_go_mod_without_its_chief_module_is_refused(tmp_path: Path, what: str) -> None:
     """The version cannot be guessed."""
-    with pytest.raises(BinariesMissing, match=r"k8s\.io/kubernetes"):
-        building.kubernetes_version("module x\n")
+    (tmp_path / "go.mod").write_text("module x\n")
+    with pytest.raises(BinariesMissing, match=r"go\.mod requires no"):
+        recipes.required_version(tmp_path, what)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from operator_runner.devcluster import recipes
 from operator_runner.devcluster.build_progress import BuildProgress, Counts
 
 
@@ -62,7 +63,7 @@ def test_the_fraction_never_leaves_its_bounds() -> None:
 def test_a_step_is_recorded_and_its_exit_code_returned(tmp_path: Path) -> None:
     """The log holds what Go said, and a failure is told by the exit code."""
     record, shown = io.StringIO(), io.StringIO()
-    progress = BuildProgress(Console(file=shown, width=200), record)
+    progress = BuildProgress(Console(file=shown, width=200), record, recipes.olm())
     program = "print('some/package'); print('x.go:1: broken', end=''); raise SystemExit(3)"
     code = progress.run(
         "build", [sys.executable, "-c", program], cwd=tmp_path, environment={}, out=tmp_path

@@ -1,0 +1,119 @@
+"""What is built from Go modules: Kubernetes for the cluster itself, OLM for those who test it."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from operator_runner.devcluster.errors import BinariesMissing
+
+_MODULES = {
+    "Kubernetes": "k8s.io/kubernetes",
+    "OLM": "github.com/operator-framework/operator-lifecycle-manager",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """How the tools of one go.mod are built, all together."""
+
+    what: str
+    """What it gives, for people."""
+    source: Path
+    """The folder of go.mod and go.sum."""
+    version: str
+    """The version of the module that gives it its name, such as `v1.36.3`."""
+    options: tuple[str, ...]
+    """What `go build` is told."""
+    programs: tuple[str, ...]
+    """The names under which the programs are found afterwards."""
+    packages: int
+    """About how many packages are compiled the first time."""
+    instead: str = ""
+    """How to do without Go."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Variables for Go."""
+    renamed: Mapping[str, str] = field(default_factory=dict)
+    """Program as `go build` names it, after the last part of its package path: its real name."""
+    folders: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    """Folders to lie beside the programs: name to module and path in the module."""
+
+    @property
+    def tag(self) -> str:
+        """The name of the cache folder: version and a digest over everything that is pinned."""
+        digest = hashlib.sha256()
+        for path in (self.source / "go.mod", self.source / "go.sum"):
+            digest.update(path.read_bytes())
+        for path in sorted(self.source.glob("*/*.go")):
+            digest.update(path.read_bytes())
+        return f"{self.version}-{digest.hexdigest()[:12]}"
+
+
+def kubernetes() -> Recipe:
+    """Return the recipe of the cluster itself: small programs that know their version."""
+    source = source_folder()
+    version = required_version(source, "Kubernetes")
+    major, minor, _ = version.removeprefix("v").split(".", 2)
+    package = "k8s.io/component-base/version"
+    stamps = {"gitVersion": version, "gitMajor": major, "gitMinor": minor}
+    linker = " ".join(f"-X {package}.{name}={value}" for name, value in stamps.items())
+    return Recipe(
+        what="Kubernetes and etcd",
+        source=source,
+        version=version,
+        options=("-trimpath", "-ldflags", f"-s -w {linker}"),
+        programs=(
+            *("etcd", "kube-apiserver", "kube-controller-manager", "kubectl"),
+            *("kube-scheduler", "kubelet", "kube-proxy"),
+        ),
+        packages=2800,
+        instead="set KUBEBUILDER_ASSETS to a folder with the Kubernetes programs",
+        renamed={"server": "etcd"},
+    )
+
+
+def olm() -> Recipe:
+    """Return the recipe of the Operator Lifecycle Manager: its programs, its validators, its CRDs.
+
+    Without C: catalogs are files, so the database of older catalogs is not needed.
+    """
+    source = source_folder() / "olm"
+    return Recipe(
+        what="the Operator Lifecycle Manager",
+        source=source,
+        version=required_version(source, "OLM"),
+        options=("-trimpath", "-tags", "containers_image_openpgp", "-ldflags", "-s -w"),
+        programs=(
+            *("olm", "catalog", "opm"),
+            *("operator-verify", "bundle-validate", "scorecard-test"),
+        ),
+        packages=2200,
+        environment={"CGO_ENABLED": "0"},
+        folders={"crds": (_MODULES["OLM"], "deploy/chart/crds")},
+    )
+
+
+def source_folder() -> Path:
+    """Return the folder of Kubernetes' go.mod: package data of a wheel, or of the checkout."""
+    here = Path(__file__).parent
+    places = (here / "controlplane", here.parents[1] / "controlplane")
+    for place in places:
+        if (place / "go.mod").is_file():
+            return place
+    raise BinariesMissing(
+        f"the list of modules to build Kubernetes from is missing: no go.mod in {places[0]}",
+        cure="Reinstall operator-runner, or set KUBEBUILDER_ASSETS to a folder of programs.",
+    )
+
+
+def required_version(source: Path, what: str) -> str:
+    """Return the version of the chief module that the go.mod of `source` requires."""
+    module = _MODULES[what]
+    go_mod = (source / "go.mod").read_text()
+    found = re.search(rf"^\s*(?:require )?{re.escape(module)} (v\S+)", go_mod, re.MULTILINE)
+    if found is None:
+        raise BinariesMissing(f"{source / 'go.mod'} requires no {module}")
+    return found[1]
