@@ -106,6 +106,7 @@ class Operator:
             rundirs.base,
             inject_owner_ref=settings.inject_owner_ref,
             anonymous=watches if settings.proxy_allow_anonymous else None,
+            record=settings.record_requests,
         )
         self._references = References(
             watches, referenced, self._stream, self._enqueue, settings.namespaces

@@ -146,5 +146,9 @@ class Settings:
     """Whether the API is asked who may read metrics; only with TLS."""
     proxy_allow_anonymous: bool = False
     """Whether programs without a run's token may use the proxy, by plain HTTP."""
+    operator_condition: str = ""
+    """OPERATOR_CONDITION_NAME: the object by which OLM is told whether to upgrade; empty: none."""
+    record_requests: Path | None = None
+    """Where to write which rights the requests of roles needed; None: nowhere."""
     reload: bool = False
     """Whether an edited role or playbook is run at once for every resource of its kind."""

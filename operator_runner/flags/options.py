@@ -235,6 +235,13 @@ _OPTIONS: tuple[Callable[..., Any], ...] = (
         "Let programs without a run's token use the proxy, by plain HTTP.",
         default="false",
     ),
+    _option(
+        _SERVE,
+        "--record-requests",
+        "Write which rights the requests of roles need to this file, for `operator-runner rbac`.",
+        default=None,
+        type=click.Path(path_type=Path, dir_okay=False),
+    ),
     _bool(_SERVE, "--enable-http2", "Accepted and without effect.", default="false", hidden=True),
     _option(
         _LOGS,

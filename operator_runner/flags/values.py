@@ -93,6 +93,8 @@ def settings_from(
         metrics_secure=options["metrics_secure"],
         metrics_require_rbac=options["metrics_require_rbac"],
         proxy_allow_anonymous=options["proxy_allow_anonymous"],
+        operator_condition=environ.get("OPERATOR_CONDITION_NAME", "").strip(),
+        record_requests=options["record_requests"],
         reload=options["reload"],
     )
 

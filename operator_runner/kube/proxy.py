@@ -22,6 +22,8 @@ from operator_runner.kube.forwarding import Forwarder
 from operator_runner.kube.grants import Grant, Grants, kubeconfig
 from operator_runner.kube.listener import Listener
 from operator_runner.kube.ownership import Owner
+from operator_runner.kube.recorder import Recorder
+from operator_runner.kube.recording import Recording
 from operator_runner.kube.servingcert import server_context
 from operator_runner.kube.session import Connection
 from operator_runner.kube.statuses import Refusal
@@ -56,18 +58,20 @@ class Proxy:
         *,
         inject_owner_ref: bool = True,
         anonymous: Sequence[Watch] | None = None,
+        record: Path | None = None,
     ) -> None:
         """Nothing is served yet; port 0 takes any free one.
 
         `folder` takes the proxy's certificate, which kubeconfigs name. It is one for each
         operator, and the same after a restart, so that clients' caches stay good.
         `anonymous` lets everybody in by plain HTTP, to act for resources of these watches;
-        None: nobody.
+        None: nobody. `record` takes which rights requests needed. Raises ConfigError for it.
         """
         self._wanted = address
         self._grants = Grants()
         witness = Witness(observer, discovery)
-        self._forwarder = Forwarder(connection, witness, inject=inject_owner_ref)
+        recorder = None if record is None else Recorder(Recording(record), discovery)
+        self._forwarder = Forwarder(connection, witness, inject=inject_owner_ref, recorder=recorder)
         self._anonymous = anonymous
         self._runner: web.ServerRunner | None = None
         self._listener: Listener | None = None

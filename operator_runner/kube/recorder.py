@@ -1,0 +1,101 @@
+"""Tells the recording which rights a run's request needed; see `--record-requests`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import structlog
+from aiohttp import web
+
+from operator_runner.errors import ApiError
+from operator_runner.kube.asked import (
+    Asked,
+    Sender,
+    Sent,
+    blocked_owners,
+    impersonation,
+    rights_for,
+    rights_in,
+)
+from operator_runner.kube.discovery import Discovery
+from operator_runner.kube.grants import Grant
+from operator_runner.kube.recording import Recording
+from operator_runner.kube.requestinfo import RequestInfo
+from operator_runner.model import Json
+
+_log = structlog.get_logger(__name__)
+_UNAUTHORIZED = 401
+
+
+class Recorder:
+    """Looks at requests that have been answered."""
+
+    def __init__(self, recording: Recording, discovery: Discovery) -> None:
+        """`discovery` names the resource of an owner whose deletion is blocked."""
+        self._recording = recording
+        self._discovery = discovery
+
+    async def answered(
+        self, request: web.BaseRequest, grant: Grant | None, body: Any, status: int
+    ) -> None:
+        """Record what the request needed, whatever the answer was. Never raises.
+
+        `body` is what was sent, in bytes if it was held; a stream is not looked at.
+        """
+        if status == _UNAUTHORIZED:
+            return
+        try:
+            self._recording.add(
+                [right async for right in self._rights(request, grant, body, status)]
+            )
+        except ApiError as error:
+            _log.warning("A request was not recorded", path=request.path, reason=str(error))
+        except Exception:  # noqa: BLE001 whatever a client sends, it gets its answer
+            _log.exception("A request was not recorded", path=request.path)
+
+    async def _rights(
+        self, request: web.BaseRequest, grant: Grant | None, body: Any, status: int
+    ) -> AsyncIterator[Asked]:
+        sender = _sender(grant)
+        acting = list(impersonation(request.headers, sender.by))
+        if acting:
+            # The rest is asked of the other one's rights.
+            for right in acting:
+                yield right
+            return
+        path = request.raw_path.partition("?")[0]
+        info = RequestInfo.parse(path)
+        watch = request.query.get("watch") in {"true", "1"}
+        for right in rights_for(Sent(request.method, path, info, watch, status), sender):
+            yield right
+        content = _content(body)
+        if info is None or content is None:
+            return
+        for right in rights_in(info, content, sender):
+            yield right
+        for gvk in blocked_owners(content):
+            owner = await self._discovery.resource(gvk)
+            where = info.namespace if owner.namespaced else ""
+            namespace = "own" if where and where == sender.namespace else where
+            yield Asked(sender.by, gvk.group, f"{owner.plural}/finalizers", namespace, "update")
+
+
+def _sender(grant: Grant | None) -> Sender:
+    if grant is None:
+        return Sender()
+    ref = grant.owner.ref
+    kind = f"{ref.gvk.kind}.{ref.gvk.group}" if ref.gvk.group else ref.gvk.kind
+    return Sender(kind, ref.namespace, ref.name)
+
+
+def _content(body: Any) -> Json | None:
+    """Return a body in JSON as an object; YAML and protobuf are passed over."""
+    if not isinstance(body, bytes):
+        return None
+    try:
+        content: Any = json.loads(body)
+    except ValueError:
+        return None
+    return content if isinstance(content, dict) else None
