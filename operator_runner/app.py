@@ -41,6 +41,7 @@ from operator_runner.triggers.kinds import Kinds
 from operator_runner.triggers.primary import PrimaryWatcher
 from operator_runner.triggers.project import ProjectWatcher
 from operator_runner.triggers.references import References
+from operator_runner.upgrades import Upgrades
 from operator_runner.watches.referenced import referenced
 from operator_runner.watches.relevance import is_relevant
 from operator_runner.workqueue import WorkQueue
@@ -111,6 +112,7 @@ class Operator:
         self._references = References(
             watches, referenced, self._stream, self._enqueue, settings.namespaces
         )
+        self._upgrades = Upgrades.of(self._api, connection.namespace, settings.operator_condition)
         self._primary = PrimaryWatcher(
             watches, is_relevant, self._enqueue, self._met, self._references.shown
         )
@@ -132,6 +134,7 @@ class Operator:
             relevant=is_relevant,
             version=self._primary.version,
             task_ended=self._metrics.task_finished,
+            guard=self._upgrades.guard,
         )
         for watch in self._watches:
             self._metrics.watching(watch.gvk, settings.concurrency.limit(watch.gvk))
@@ -203,6 +206,7 @@ class Operator:
         yield "discovery of kinds", self._kinds.run()
         yield "watching", self._watch_primaries()
         yield "watching references", self._references.run()
+        yield "telling OLM", self._upgrades.run()
         if self._elector is not None:
             yield "leadership", self._elector.lost()
         if self._settings.reload:
@@ -233,6 +237,8 @@ class Operator:
         await self._dispatcher.drain(grace)
         await self._dependents.stop()
         await _cancel(working)
+        if not lost:
+            await self._upgrades.settle()
         if self._elector is not None:
             await self._elector.release()
 

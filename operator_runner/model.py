@@ -120,6 +120,8 @@ class Watch:
     resource, `timeout` the time after which a run is ended; both are None unless asked for.
     `supersede` lets a newer spec or a deletion end a run under way, `kstatus` adds the
     conditions that other tools know. Events of `references` wake those that name them.
+    `block_upgrade` is a JMESPath expression over the resource: where it is true, OLM is asked
+    not to upgrade the operator while a run of the resource is under way.
     """
 
     gvk: GVK
@@ -141,6 +143,7 @@ class Watch:
     supersede: bool = False
     kstatus: bool = False
     references: tuple[Reference, ...] = ()
+    block_upgrade: str | None = None
 
 
 class Trigger(enum.Enum):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TypeAlias
@@ -81,6 +82,8 @@ class Parts:
     """Newest resourceVersion of a resource that events have told; saves reading it again."""
     task_ended: Callable[[GVK, str, str, float], None]
     """Is told the name, the action and the seconds of each task of a play that ran."""
+    guard: Callable[[Json, Watch], AbstractAsyncContextManager[None]]
+    """Is entered around each run, with the resource as it was when the run began."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +226,8 @@ class Reconciler:
                 if (took := task_time(event)) is not None:
                     self._parts.task_ended(watch.gvk, *took)
 
-            outcome = await self._parts.executor.run(request, follow)
+            async with self._parts.guard(start.body, watch):
+                outcome = await self._parts.executor.run(request, follow)
             playlog.end(outcome)
             return outcome
 

@@ -52,6 +52,7 @@ class EntryReader:
             supersede=fields.flag("supersede"),
             kstatus=fields.flag("kstatus"),
             references=tuple(map(_reference, fields.each("references"))),
+            block_upgrade=_block_upgrade(fields),
         )
 
     def _gvk(self, fields: Fields) -> GVK:
@@ -163,6 +164,12 @@ def _expression(fields: Fields, name: str) -> str | None:
     except ValueError as error:
         fields.problem(name, f"no valid JMESPath: {error}; correct {expression!r}")
     return expression
+
+
+def _block_upgrade(fields: Fields) -> str | None:
+    literal = {"true": "`true`", "false": None, "": None}
+    text = fields.text("blockUpgrade")
+    return literal[text] if text in literal else _expression(fields, "blockUpgrade")
 
 
 def _reference(fields: Fields) -> Reference:

@@ -150,6 +150,11 @@ ENTRY_KEYS = (
         default=False,
     ),
     Key(
+        "blockUpgrade",
+        Shape.TEXT,
+        "true, or JMESPath over the resource: no upgrade by OLM while a run is under way.",
+    ),
+    Key(
         "references",
         Shape.MAPS,
         "Kinds of objects that a resource names; it is run again when they change.",

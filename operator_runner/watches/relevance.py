@@ -1,4 +1,4 @@
-"""Whether a watch wants a resource reconciled: its label selector and its `when`."""
+"""What a watch wants of a single resource: its label selector, `when` and `blockUpgrade`."""
 
 from __future__ import annotations
 
@@ -33,3 +33,24 @@ def is_relevant(body: Json, watch: Watch) -> bool:
             error=str(error),
         )
         return False
+
+
+def blocks_upgrade(body: Json, watch: Watch) -> bool:
+    """Return whether a run of the resource must not be broken by an upgrade of the operator.
+
+    Where `blockUpgrade` cannot be evaluated, the answer is yes, and a warning tells why.
+    """
+    if watch.block_upgrade is None:
+        return False
+    try:
+        return is_true(evaluate(watch.block_upgrade, body))
+    except ValueError as error:
+        metadata = body["metadata"]
+        _log.warning(
+            "Cannot evaluate blockUpgrade of watches.yaml; the run blocks upgrades",
+            gvk=str(watch.gvk),
+            namespace=metadata.get("namespace"),
+            name=metadata["name"],
+            error=str(error),
+        )
+        return True

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -72,6 +74,7 @@ class Case:
         self.access = FakeAccess()
         self.told = ""
         self.times: list[tuple[str, str, float]] = []
+        self.guarded: Json | None = None
         parts = Parts(
             cluster,
             self.access,
@@ -79,8 +82,17 @@ class Case:
             lambda *_: relevant,
             lambda _: self.told,
             lambda _, *took: self.times.append(took),
+            self.guard,
         )
         self.reconciler = Reconciler(watch, parts, ansible, timedelta(hours=10))
+
+    @asynccontextmanager
+    async def guard(self, body: Json, _: Watch) -> AsyncIterator[None]:
+        self.guarded = body
+        try:
+            yield
+        finally:
+            self.guarded = None
 
     async def conditions(self) -> dict[str, Json]:
         body = await self.cluster.get(REF)
@@ -103,6 +115,19 @@ async def test_a_success_is_reported_and_comes_back_after_the_period() -> None:
     assert case.executor.requests[0].content == MAIN
     assert case.executor.requests[0].kubeconfig.startswith("kubeconfig of a Foo")
     assert case.access.open == 0
+
+
+@pytest.mark.parametrize("outcome", [success(), failure("copy", "no")])
+async def test_a_run_is_guarded_from_its_begin_to_its_end(outcome: RunOutcome) -> None:
+    """What holds upgrades off knows the resource as long as its play runs, and no longer."""
+    case = Case(PLAIN, FakeCluster(resource()), outcome)
+    guarded: list[Json | None] = []
+    case.executor.during = lambda: guarded.append(case.guarded)
+
+    await case.reconciler.reconcile(REF, SPEC)
+
+    assert [body and body["spec"] for body in guarded] == [{"size": 3}]
+    assert case.guarded is None
 
 
 async def test_a_steady_resource_costs_no_write() -> None:

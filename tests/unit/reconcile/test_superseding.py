@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -141,6 +141,7 @@ class Case:
             lambda *_: self.chosen,
             lambda _: "",
             self.metrics.task_finished,
+            lambda *_: nullcontext(),
         )
         reconciler = Reconciler(watch, parts, AnsibleSettings(), timedelta(0))
         self.queue = WorkQueue(Concurrency(2, 2), Backoff())

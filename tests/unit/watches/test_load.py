@@ -60,6 +60,7 @@ def test_a_short_entry_takes_all_defaults(project: Path) -> None:
                 supersede=False,
                 kstatus=False,
                 references=(),
+                block_upgrade=None,
             ),
         ),
         (),
@@ -90,6 +91,7 @@ when: metadata.annotations.paused != 'true'
 timeout: 90s
 supersede: true
 kstatus: true
+blockUpgrade: spec.migrate
 references: [{version: v1, kind: Secret, name: spec.secret, namespace: "'shared'"}]""",
     )
 
@@ -117,7 +119,25 @@ references: [{version: v1, kind: Secret, name: spec.secret, namespace: "'shared'
         supersede=True,
         kstatus=True,
         references=(Reference(GVK("", "v1", "Secret"), "spec.secret", "'shared'"),),
+        block_upgrade="spec.migrate",
     )
+
+
+@pytest.mark.parametrize(
+    ("line", "expression"),
+    [
+        ("blockUpgrade: true", "`true`"),
+        ("blockUpgrade: false", None),
+        ("blockUpgrade:", None),
+        ("blockUpgrade: yes", "`true`"),
+        ("blockUpgrade: spec.version != status.version", "spec.version != status.version"),
+    ],
+)
+def test_what_blocks_upgrades_is_yes_no_or_an_expression(
+    project: Path, line: str, expression: str | None
+) -> None:
+    """A boolean is not taken for the name of a field."""
+    assert read_one(project, line).block_upgrade == expression
 
 
 @pytest.mark.parametrize(

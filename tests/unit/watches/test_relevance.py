@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from structlog.testing import capture_logs
 from operator_runner.model import GVK, Json, LabelSelector, Playbook, Requirement, Watch
 from operator_runner.watches import is_relevant, match_labels
 from operator_runner.watches.expressions import check, evaluate
+from operator_runner.watches.relevance import blocks_upgrade
 
 LABELS = {"tier": "front", "zone": "a"}
 
@@ -129,3 +131,31 @@ def test_good_expressions_pass(expression: str, expected: Any) -> None:
     check(expression)
 
     assert evaluate(expression, {"a": {"b": 1}, "list": [{"b": 2}, {"b": 1}]}) == expected
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        (None, False),
+        ("`true`", True),
+        ("spec.size == `0`", True),
+        ("spec.version != status.version", False),
+        ("metadata.name != 'shop'", False),
+    ],
+)
+def test_an_expression_says_which_runs_block_upgrades(
+    expression: str | None, expected: bool
+) -> None:
+    """Without one, none does."""
+    assert blocks_upgrade(web(), replace(watch(), block_upgrade=expression)) is expected
+
+
+def test_where_it_cannot_be_told_a_run_blocks_upgrades() -> None:
+    """The safe answer, with a warning that names the resource."""
+    with capture_logs() as logs:
+        assert blocks_upgrade(web(), replace(watch(), block_upgrade="length(spec.missing)"))
+
+    (line,) = logs
+    assert line["log_level"] == "warning"
+    assert line["name"] == "shop"
+    assert "length()" in line["error"]
