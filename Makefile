@@ -10,9 +10,10 @@ MAKEFLAGS += --no-print-directory
 PYTHON ?= python3
 # Where `make demo` runs: `local` starts a cluster here, `current` takes the one of KUBECONFIG.
 CLUSTER ?= local
-# What `make image` builds with, and the name that it gives the base image.
+# What `make image` builds with, and the names that it gives the base image and the operator's.
 CONTAINER_TOOL ?= docker
 IMAGE ?= localhost/operator-runner:latest
+IMG ?= controller:latest
 # Further arguments for pytest, such as ARGS='-k scale -x'.
 ARGS ?=
 
@@ -31,7 +32,7 @@ TITLE = @printf '\n\033[1m== %s\033[0m\n'
 help: ## Explain the targets
 	@awk 'BEGIN { FS = ":.*## "; print "Usage: make TARGET" } \
 	  /^##@/ { printf "\n%s\n", substr($$0, 5) } \
-	  /^[a-z0-9-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	  /^[a-z0-9-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: demo
 demo: $(INSTALLED) ## The nginx operator on a local cluster; CLUSTER=current: on the one of KUBECONFIG
@@ -40,6 +41,10 @@ demo: $(INSTALLED) ## The nginx operator on a local cluster; CLUSTER=current: on
 .PHONY: demo-down
 demo-down: $(INSTALLED) ## End the demo; nothing of it stays
 	@$(BIN)/python -m demo.down
+
+.PHONY: run
+run: $(INSTALLED) ## The operator of this checkout, as a process, for the cluster of KUBECONFIG; ARGS=--reload
+	@$(BIN)/operator-runner run $(ARGS)
 
 ##@ Develop
 
@@ -92,6 +97,23 @@ prepare: $(INSTALLED) ## Build Kubernetes, install what the node needs: start a 
 	@$(BIN)/operator-runner cluster up --name prepare --install-packages
 	@$(BIN)/operator-runner cluster down --name prepare
 
+.PHONY: vet
+vet: check ## The same as check
+
+.PHONY: molecule
+molecule: $(INSTALLED) ## The nginx operator's scenario on a local cluster; CLUSTER=current: on KUBECONFIG's
+	@export PATH="$(CURDIR)/$(BIN):$$PATH" OPERATOR_IMAGE="$${OPERATOR_IMAGE:-none}"; \
+	if [ '$(CLUSTER)' = local ]; then \
+	  scratch=$$(mktemp -d); \
+	  trap 'operator-runner cluster down --name molecule; rm -rf "$$scratch"' EXIT; \
+	  operator-runner cluster up --name molecule --install-packages; \
+	  eval "$$(operator-runner cluster env --name molecule)"; \
+	  operator-runner cluster pack demo/nginx-image.yaml "$$scratch/nginx.tar"; \
+	  RELATED_IMAGE_NGINX=$$(operator-runner cluster load --name molecule "$$scratch/nginx.tar"); \
+	  export RELATED_IMAGE_NGINX; \
+	fi; \
+	molecule test $(ARGS)
+
 ##@ Measure
 
 .PHONY: bench
@@ -109,10 +131,26 @@ wheel: $(INSTALLED) ## Build the wheel into dist/
 	@$(BIN)/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
 	@ls dist/*.whl
 
+.PHONY: build
+build: wheel ## The same as wheel
+
 .PHONY: image
-image: ## Build the base image for operators, and the nginx operator on it
+image: ## Build the base image for operators, and on it the nginx operator's, IMG
 	$(CONTAINER_TOOL) build --tag $(IMAGE) --build-arg OPERATOR_RUNNER_COMMIT=$$(git rev-parse HEAD) .
-	$(CONTAINER_TOOL) build --tag controller:latest --file nginx.Dockerfile --build-arg BASE_IMAGE=$(IMAGE) .
+	$(CONTAINER_TOOL) build --tag $(IMG) --file nginx.Dockerfile --build-arg BASE_IMAGE=$(IMAGE) .
+
+.PHONY: docker-build
+docker-build: check unit image ## Check, run the unit tests and build the images; IMG names the operator's
+
+.PHONY: docker-push
+docker-push: ## Push the nginx operator's image IMG to its registry
+	@case '$(IMG)' in */*) ;; *) \
+	  echo 'IMG is $(IMG): that names no registry, and nobody may push it. Say where it goes:' >&2; \
+	  echo '  make docker-build docker-push IMG=registry.example.com/team/nginx-operator:v0.0.2' >&2; \
+	  exit 1; esac
+	@$(CONTAINER_TOOL) push $(IMG) || { \
+	  echo 'The push of $(IMG) failed. If it was denied: $(CONTAINER_TOOL) login, as one who may write there.' >&2; \
+	  exit 1; }
 
 # The build backend is locked as well; it takes editables for `pip install --editable`.
 .PHONY: lock
