@@ -90,7 +90,7 @@ def olm() -> Recipe:
             *("olm", "catalog", "opm"),
             *("operator-verify", "bundle-validate", "scorecard-test"),
         ),
-        packages=2200,
+        packages=1600,
         environment={"CGO_ENABLED": "0"},
         folders={"crds": (_MODULES["OLM"], "deploy/chart/crds")},
     )

@@ -14,14 +14,14 @@ import (
 
 	"github.com/operator-framework/api/pkg/manifests"
 	"github.com/operator-framework/api/pkg/validation"
-	"github.com/operator-framework/api/pkg/validation/interfaces"
+	validator "github.com/operator-framework/api/pkg/validation/interfaces"
 )
 
 // The names are those of `operator-sdk bundle validate --list-optional`, after the three that
 // always run.
 var validators = []struct {
-	name      string
-	validator interfaces.Validator
+	name string
+	run  validator.Validator
 }{
 	{"clusterserviceversion", validation.ClusterServiceVersionValidator},
 	{"customresourcedefinition", validation.CustomResourceDefinitionValidator},
@@ -51,7 +51,7 @@ func main() {
 	}
 	findings := []finding{}
 	for _, each := range validators {
-		for _, result := range each.validator.Validate(bundle.ObjectsToValidate()...) {
+		for _, result := range each.run.Validate(bundle.ObjectsToValidate()...) {
 			for _, found := range append(result.Errors, result.Warnings...) {
 				findings = append(findings, finding{each.name, string(found.Level), found.Error()})
 			}
