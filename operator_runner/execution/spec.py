@@ -11,6 +11,7 @@ from operator_runner.model import Json, RunRequest
 from operator_runner.settings import AnsibleSettings
 
 _COLLECTIONS = Path(__file__).parent.parent / "collections"
+_LENIENT = "ANSIBLE_ALLOW_BROKEN_CONDITIONALS"
 
 
 def run_spec(request: RunRequest, rundir: RunDir, ansible: AnsibleSettings) -> Json:
@@ -50,6 +51,8 @@ def common_environment(ansible: AnsibleSettings) -> dict[str, str]:
         "PYTHONPATH": os.pathsep.join(
             filter(None, (os.environ.get("PYTHONPATH"), str(_COLLECTIONS)))
         ),
+        # Until ansible-core 2.19 any value was a condition, and roles say `when: x | length`.
+        _LENIENT: os.environ.get(_LENIENT, "true"),
     }
     if _roles_path(ansible):
         variables["ANSIBLE_ROLES_PATH"] = _roles_path(ansible)

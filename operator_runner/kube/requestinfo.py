@@ -47,6 +47,22 @@ class RequestInfo:
         subresource = rest[0] if rest else ""
         return cls(group, version, namespace, resource, name, subresource, watch)
 
+    def told(self, path: str, *, watch: bool) -> dict[str, str | bool]:
+        """Describe a read of this path in the words and the order of ansible-operator's log."""
+        verb = "watch" if watch or self.watch else "get" if self.name else "list"
+        return {
+            "IsResourceRequest": True,
+            "Path": path,
+            "Verb": verb,
+            "APIPrefix": "apis" if self.group else "api",
+            "APIGroup": self.group,
+            "APIVersion": self.version,
+            "Namespace": self.namespace,
+            "Resource": self.resource,
+            "Subresource": self.subresource,
+            "Name": self.name,
+        }
+
 
 def _split_namespace(parts: list[str]) -> tuple[str, list[str]]:
     inside = len(parts) > 2 and parts[0] == "namespaces"  # noqa: PLR2004 namespaces, its name, what

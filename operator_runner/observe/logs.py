@@ -144,7 +144,9 @@ def _json_tail(time_encoding: str) -> list[Processor]:
         first = {key: event[key] for key in _ORDER if key in event}
         return {**first, **event}
 
-    return [arrange, structlog.processors.JSONRenderer(json.dumps, default=str)]
+    # Without blanks, as zap writes: people search their logs for whole pieces of lines.
+    dense = (",", ":")
+    return [arrange, structlog.processors.JSONRenderer(json.dumps, default=str, separators=dense)]
 
 
 _TIMES: dict[str, Callable[[datetime], str | float]] = {

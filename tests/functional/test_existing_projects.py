@@ -44,8 +44,11 @@ def operator(
 
 
 def test_the_log_reads_as_it_always_did(kubectl: Kubectl, operator: Operator) -> None:
-    """Two groups have a kind of one name and version; frames, recap and output are in the log."""
-    operator.start()
+    """Two groups have a kind of one name and version; frames, recap and output are in the log.
+
+    At level 2 so are the reads of roles, as pieces of a line that people search for.
+    """
+    operator.start("--zap-log-level=2")
     for number, group in enumerate(GROUPS):
         kubectl.apply(echo(group, f"e{number}", {}))
     eventually(lambda: operator.log().count(DONE), lambda count: count >= 2, told=operator.log)
@@ -65,6 +68,9 @@ def test_the_log_reads_as_it_always_did(kubectl: Kubectl, operator: Operator) ->
     starts = operator.lines("[playbook task start]")
     assert starts[0]["EventData.Name"] == "echo : Say what the resource says"
     assert "\x1b[" not in log
+    path = f"/api/v1/namespaces/{kubectl.namespace}/configmaps/e0"
+    read = f'"Skipping cache lookup","resource":{{"IsResourceRequest":true,"Path":"{path}","Verb":'
+    assert read in log
 
 
 def test_a_verbosity_shows_the_output_itself(kubectl: Kubectl, operator: Operator) -> None:

@@ -52,6 +52,26 @@ def test_other_paths(path: str) -> None:
     assert RequestInfo.parse(path) is None
 
 
+@pytest.mark.parametrize(
+    ("path", "watch", "verb"),
+    [
+        ("/api/v1/namespaces/n/configmaps/c", False, "get"),
+        ("/api/v1/namespaces/n/configmaps", False, "list"),
+        ("/api/v1/namespaces/n/configmaps", True, "watch"),
+        ("/api/v1/watch/namespaces/n/configmaps", False, "watch"),
+    ],
+)
+def test_a_read_is_told_in_words_that_are_searched_for(path: str, watch: bool, verb: str) -> None:
+    """Names and order of the fields are those of ansible-operator's log."""
+    info = RequestInfo.parse(path)
+    assert info is not None
+    told = info.told(path, watch=watch)
+    assert list(told)[:4] == ["IsResourceRequest", "Path", "Verb", "APIPrefix"]
+    assert told["Verb"] == verb
+    assert told["Namespace"] == "n"
+    assert told["Path"] == path
+
+
 @given(namespace=NAMES, resource=NAMES, name=NAMES, subresource=NAMES)
 def test_whatever_the_names(namespace: str, resource: str, name: str, subresource: str) -> None:
     """Any quoted text comes back as the name that it stood for."""

@@ -63,6 +63,13 @@ def test_a_line_carries_message_values_and_the_bound_object() -> None:
     }
 
 
+def test_lines_have_no_blanks_between_their_parts() -> None:
+    """As zap writes them: what searches logs of ansible-operator for pieces of lines finds them."""
+    stream = json_logs()
+    logs.get_logger("x").info("run finished", resource={"kind": "Echo", "size": 2})
+    assert '"msg":"run finished","resource":{"kind":"Echo","size":2}' in stream.getvalue()
+
+
 def test_the_bound_object_ends_with_its_block_and_empty_parts_are_left_out() -> None:
     """A cluster-scoped object has no namespace; the next line has no object at all."""
     stream = json_logs()

@@ -135,3 +135,31 @@ def test_conditions_and_variables(both: Both) -> None:
     assert record.result("Asserted")["msg"] == "fine"
     assert record.outcome.failures[0].message == "no seven"
     assert record.events[-1]["event_data"]["artifact_data"] == {"total": 1}
+
+
+def test_conditions_of_older_roles(both: Both) -> None:
+    """Any value is a condition, as it was before ansible-core 2.19, whose warning is shown."""
+    tasks = """
+- name: Length
+  debug: {msg: x}
+  when: name_of_it | length
+- name: No length
+  debug: {msg: x}
+  when: [true, "'' | length"]
+- name: Text
+  debug: {msg: x}
+  when: name_of_it | default('')
+- name: Until
+  command: echo ready
+  register: told
+  until: told.stdout
+- name: Assertion
+  assert: {that: told.stdout_lines}
+"""
+    record = both(Project(tasks, variables={"name_of_it": "web"}))
+    assert record.outcome.successful
+    assert record.tasks() == ["Length", "No length", "Text", "Until", "Assertion"]
+    ended = {task: record.kinds(task=task)[-1] for task in ("Length", "No length", "Text")}
+    skipped = "runner_on_skipped"
+    assert ended == {"Length": "runner_on_ok", "No length": skipped, "Text": "runner_on_ok"}
+    assert "Conditional result" in record.stdout
