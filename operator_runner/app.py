@@ -58,10 +58,11 @@ async def run(settings: Settings, watches: Sequence[Watch]) -> int:
     async with AsyncExitStack() as stack:
         connection = await connect(settings.kubeconfig, user_agent=f"operator-runner/{__version__}")
         stack.push_async_callback(connection.close)
+        metrics = Metrics(__version__, commit())
         launcher = await stack.enter_async_context(
-            open_launcher(settings.executor, settings.ansible)
+            open_launcher(settings.executor, settings.ansible, metrics.machine.fork_servers.inc)
         )
-        operator = Operator(settings, watches, connection, launcher)
+        operator = Operator(settings, watches, connection, launcher, metrics)
         await operator.serve(stack)
         return await operator.run()
 
@@ -75,6 +76,7 @@ class Operator:
         watches: Sequence[Watch],
         connection: Connection,
         launcher: Launcher,
+        metrics: Metrics,
     ) -> None:
         """Build the parts; nothing is started yet. Raises ConfigError for a bad work dir."""
         self._settings = settings
@@ -82,7 +84,7 @@ class Operator:
         self._connection = connection
         self._stop = asyncio.Event()
         self._leading = False
-        self._metrics = Metrics(__version__, commit())
+        self._metrics = metrics
         self._health = Health()
         self._established = Established(str(watch.gvk) for watch in watches)
         connection.on_watch(self._established.answered)
@@ -91,6 +93,7 @@ class Operator:
         self._discovery = Discovery(self._api)
         self._kinds = Kinds(self._discovery, watches, settings.namespaces, self._established)
         memory = Machine().free_memory
+        metrics.machine.free_memory.set_function(memory)
         self._queue = WorkQueue(settings.concurrency, settings.backoff, memory)
         rundirs = RunDirs(settings.work_dir)
         self._dependents = Dependents(
@@ -154,12 +157,9 @@ class Operator:
         """Open the ports; they are closed when `stack` is. Raises ConfigError."""
         settings = self._settings
         self._health.ready("watches", self._why_not_ready)
-        if settings.probes is not None:
+        if (at := settings.probes) is not None:
             probes = await serve_probes(
-                self._health,
-                settings.probes.host,
-                settings.probes.port,
-                "--health-probe-bind-address",
+                self._health, at.host, at.port, "--health-probe-bind-address"
             )
             stack.push_async_callback(probes.stop)
         if settings.metrics is not None:
@@ -186,14 +186,16 @@ class Operator:
         """Lead, work until something ends that, and shut down in order; return the exit status."""
         self._take_signals()
         if self._elector is not None:
-            _log.info("Waiting for leadership", lease=self._settings.leader_election.lease_name)
+            lease = self._settings.leader_election.lease_name
+            self._metrics.leading(lease, False)
+            _log.info("Waiting for leadership", lease=lease)
             acquiring = asyncio.create_task(self._elector.acquire(), name="leader election")
             if await self._until_one_ends([acquiring]) is None:
                 await _cancel([acquiring])
                 # A cancelled request may have won the Lease all the same.
                 await self._elector.release()
                 return 0
-            self._metrics.leading(self._settings.leader_election.lease_name, True)
+            self._metrics.leading(lease, True)
         self._leading = True
         working = [asyncio.create_task(part, name=name) for name, part in self._parts()]
         ended = await self._until_one_ends(working)

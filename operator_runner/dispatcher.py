@@ -126,6 +126,10 @@ class Dispatcher:
         if outcome is not None:
             times = RunTimes(item.waited, seconds)
             self._metrics.run_finished(gvk, item.causes, outcome, times)
+        if outcome != "superseded":
+            self._metrics.resource_fared(key, failed=outcome == "failed")
+        if verdict == Failed(timed_out=True):
+            self._metrics.run_timed_out(gvk)
         if isinstance(verdict, Gone):
             self._breaker.forget(key)
         return verdict

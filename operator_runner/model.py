@@ -111,6 +111,24 @@ class Reference:
     namespace: str | None = None
 
 
+FieldPath: TypeAlias = tuple[str, ...]
+"""Where a field is in an object: `("spec", "port")`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Conversion:
+    """How another version of a kind converts into that of its watch, the hub, and back.
+
+    `to_hub` has the fields that only the hub has, `from_hub` those that only `version` has: by
+    path, as JMESPath over the object that is converted. None is for a field that the other
+    version says nothing about. All other fields are the same in both.
+    """
+
+    version: str
+    to_hub: Mapping[FieldPath, str | None]
+    from_hub: Mapping[FieldPath, str | None]
+
+
 @dataclass(frozen=True, slots=True)
 class Watch:
     """One entry of watches.yaml, complete and checked: paths exist, durations are parsed.
@@ -120,6 +138,7 @@ class Watch:
     resource, `timeout` the time after which a run is ended; both are None unless asked for.
     `supersede` lets a newer spec or a deletion end a run under way, `kstatus` adds the
     conditions that other tools know. Events of `references` wake those that name them.
+    `conversions` are the other served versions of the kind.
     `block_upgrade` is a JMESPath expression over the resource: where it is true, OLM is asked
     not to upgrade the operator while a run of the resource is under way.
     """
@@ -143,6 +162,7 @@ class Watch:
     supersede: bool = False
     kstatus: bool = False
     references: tuple[Reference, ...] = ()
+    conversions: tuple[Conversion, ...] = ()
     block_upgrade: str | None = None
 
 
@@ -229,12 +249,14 @@ class RunOutcome:
 
     `failures` holds what went wrong, a reason for a run that could not start or was ended
     included. `requeue_after` is the period that the play asked for with requeue_after.
+    `timed_out` tells that it was ended at its deadline.
     """
 
     stats: Stats | None
     failures: tuple[TaskFailure, ...] = ()
     requeue_after: timedelta | None = None
     finished: datetime | None = None
+    timed_out: bool = False
 
     @property
     def successful(self) -> bool:

@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Protocol
 
@@ -94,7 +95,8 @@ class AnsibleExecutor:
         except TimeoutError:
             if not deadline.expired():
                 raise
-            return fold.broken(datetime.now(UTC), _deadline_text(request)), False
+            ended = fold.broken(datetime.now(UTC), _deadline_text(request))
+            return replace(ended, timed_out=True), False
         output = await asyncio.to_thread(rundir.output, request.run_id)
         return fold.outcome(datetime.now(UTC), status, output), run.left_processes
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import structlog
@@ -17,10 +17,15 @@ _log = structlog.get_logger(__name__)
 
 
 @asynccontextmanager
-async def open_launcher(kind: ExecutorName, ansible: AnsibleSettings) -> AsyncIterator[Launcher]:
-    """Return a launcher that is ready; cold, with a warning, where warm cannot be had."""
+async def open_launcher(
+    kind: ExecutorName, ansible: AnsibleSettings, started: Callable[[], None] = lambda: None
+) -> AsyncIterator[Launcher]:
+    """Return a launcher that is ready; cold, with a warning, where warm cannot be had.
+
+    `started` is told of each process that is started to fork runs from.
+    """
     if kind == "warm":
-        warm = WarmLauncher(ansible)
+        warm = WarmLauncher(ansible, started)
         try:
             await warm.open()
         except (RunError, OSError) as error:

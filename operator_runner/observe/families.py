@@ -196,3 +196,37 @@ class RunFamilies:
             _OBJECT,
             registry=registry,
         )
+        self.timeouts = Counter(
+            "operator_runner_run_timeouts_total",
+            "Runs that were ended at their deadline",
+            _OBJECT,
+            registry=registry,
+        )
+        self.failing = Gauge(
+            "operator_runner_failing_resources",
+            "Resources whose last reconcile failed",
+            _OBJECT,
+            registry=registry,
+        )
+        self.longest_failure = Gauge(
+            "operator_runner_longest_failure_seconds",
+            "Seconds since the first of the failing resources began to fail; 0 if none does",
+            _OBJECT,
+            registry=registry,
+        )
+
+
+class MachineFamilies:
+    """What runs share; measured at each scrape once somebody can."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.free_memory = Gauge(
+            "operator_runner_free_memory_bytes",
+            "Memory that is left for further runs, by the limit of the container or the machine",
+            registry=registry,
+        )
+        self.fork_servers = Counter(
+            "operator_runner_fork_server_starts_total",
+            "Starts of the process that warm runs are forked from; the first one is normal",
+            registry=registry,
+        )

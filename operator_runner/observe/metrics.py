@@ -16,6 +16,7 @@ from operator_runner.observe.api_requests import ApiRequests
 from operator_runner.observe.families import (
     AnsibleFamilies,
     ControllerFamilies,
+    MachineFamilies,
     QueueFamilies,
     RunFamilies,
 )
@@ -41,6 +42,8 @@ class _Watched:
     controller: str
     started: list[float] = field(default_factory=list)
     tasks: set[tuple[str, str]] = field(default_factory=set)
+    failing: dict[ObjectRef, float] = field(default_factory=dict)
+    """Resources whose last reconcile failed, and when each began to fail, the oldest first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +70,7 @@ class Metrics:
         self._controller = ControllerFamilies(self._registry)
         self._queue = QueueFamilies(self._registry)
         self._runs = RunFamilies(self._registry)
+        self.machine = MachineFamilies(self._registry)
         self.api_requests = ApiRequests(self._registry)
         self._watched: dict[GVK, _Watched] = {}
         ProcessCollector(registry=self._registry)
@@ -95,7 +99,10 @@ class Metrics:
         self._ansible.reconciles.labels(str(gvk))
         for outcome in _OUTCOMES:
             self._ansible.reconcile_result.labels(str(gvk), outcome).set(0)
-        self._runs.slowed.labels(*_of(gvk))
+        for count in (self._runs.slowed, self._runs.timeouts):
+            count.labels(*_of(gvk))
+        for state in (self._runs.failing, self._runs.longest_failure):
+            state.labels(*_of(gvk)).set(0)
         for outcome in (*_OUTCOMES, _SUPERSEDED):
             for trigger in Trigger:
                 self._runs.total.labels(*_of(gvk), trigger.value, outcome)
@@ -105,6 +112,15 @@ class Metrics:
         """Note a watched resource; `created` is its creationTimestamp."""
         series = self._ansible.created_at.labels(ref.name, ref.namespace, *_of(ref.gvk))
         series.set(created.timestamp())
+
+    def resource_fared(self, ref: ObjectRef, *, failed: bool) -> None:
+        """Note how the last reconcile of a resource ended."""
+        failing = self._watched[ref.gvk].failing
+        if failed:
+            failing.setdefault(ref, self._clock())
+        else:
+            failing.pop(ref, None)
+        self._runs.failing.labels(*_of(ref.gvk)).set(len(failing))
 
     def resource_gone(self, ref: ObjectRef) -> None:
         """End the series of a resource that was deleted."""
@@ -158,6 +174,10 @@ class Metrics:
             known.add((name, action))
         self._runs.task.labels(*_of(gvk), name, action).observe(seconds)
 
+    def run_timed_out(self, gvk: GVK) -> None:
+        """Count a run that was ended at its deadline."""
+        self._runs.timeouts.labels(*_of(gvk)).inc()
+
     def run_slowed(self, gvk: GVK) -> None:
         """Note that a run is held back, for its resource keeps triggering itself."""
         self._runs.slowed.labels(*_of(gvk)).inc()
@@ -196,11 +216,13 @@ class Metrics:
 
     def _measure_work_under_way(self) -> None:
         now = self._clock()
-        for watched in self._watched.values():
+        for gvk, watched in self._watched.items():
             ages = [now - start for start in watched.started]
             name = watched.controller
             self._queue.unfinished.labels(name, name).set(sum(ages))
             self._queue.longest.labels(name, name).set(max(ages, default=0))
+            since = next(iter(watched.failing.values()), now)
+            self._runs.longest_failure.labels(*_of(gvk)).set(now - since)
 
     def _queue_of(self, gvk: GVK) -> tuple[str, str]:
         name = self._watched[gvk].controller

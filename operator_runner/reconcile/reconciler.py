@@ -61,6 +61,8 @@ class Succeeded:
 class Failed:
     """The play failed or could not be run; come back after a backoff."""
 
+    timed_out: bool = False
+
 
 @dataclass(frozen=True, slots=True)
 class Superseded:
@@ -169,7 +171,7 @@ class Reconciler:
         if not outcome.successful:
             self._well.pop(ref, None)
             await self._reporter.failure(told, outcome, self._current(ref, body))
-            return Failed()
+            return Failed(outcome.timed_out)
         if start.cleanup:
             await self._release(ref)
             return Idle()

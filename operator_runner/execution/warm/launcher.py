@@ -9,7 +9,7 @@ import os
 import signal
 import socket
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
@@ -55,9 +55,10 @@ class WarmRun:
 class WarmLauncher:
     """Starts runs as forks of a process that has everything loaded."""
 
-    def __init__(self, ansible: AnsibleSettings) -> None:
-        """Take the settings that hold for every run."""
+    def __init__(self, ansible: AnsibleSettings, started: Callable[[], None]) -> None:
+        """Take the settings that hold for every run; `started` is told of each new server."""
         self._ansible = ansible
+        self._started = started
         self._server: ForkServer | None = None
         self._starting = asyncio.Lock()
 
@@ -69,6 +70,7 @@ class WarmLauncher:
                 self._server = None
             if self._server is None:
                 self._server = await start_server(self._ansible)
+                self._started()
 
     async def close(self) -> None:
         """End the server, and with it the runs that are still there."""

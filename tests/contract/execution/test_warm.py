@@ -37,6 +37,8 @@ class Runs:
         self.scratch = scratch
         self.others = others
         """Fork servers of other tests, which are children of this process as well."""
+        self.starts: list[str] = []
+        """An entry for each start of a fork server that was told."""
         self.launcher = launcher
         self.executor = AnsibleExecutor(launcher, RunDirs(scratch / "work"), SETTINGS)
 
@@ -65,9 +67,12 @@ class Runs:
 @pytest.fixture
 async def runs(tmp_path: Path) -> AsyncIterator[Runs]:
     others = frozenset(child.pid for child in psutil.Process().children())
-    async with open_launcher("warm", SETTINGS) as launcher:
+    starts: list[str] = []
+    async with open_launcher("warm", SETTINGS, lambda: starts.append("server")) as launcher:
         assert isinstance(launcher, WarmLauncher)
-        yield Runs(tmp_path, launcher, others)
+        runs = Runs(tmp_path, launcher, others)
+        runs.starts = starts
+        yield runs
 
 
 def _is_server(process: psutil.Process) -> bool:
@@ -109,6 +114,7 @@ async def test_a_killed_server_takes_its_runs_along(runs: Runs) -> None:
     assert "killed" in outcome.failures[0].message
     assert (await runs("- debug:\n")).successful
     assert [server.pid for server in runs.servers()] != [before]
+    assert len(runs.starts) == 2
 
 
 async def test_a_killed_run_leaves_nothing(runs: Runs) -> None:

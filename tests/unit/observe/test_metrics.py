@@ -240,3 +240,46 @@ def test_two_operators_in_one_process_do_not_mix() -> None:
     first.reconcile_started(FOO)
     first.reconcile_finished(FOO, "success", 1)
     assert (value(first, "reconciles_total", {}), value(second, "reconciles_total", {})) == (1, 0)
+
+
+def test_resources_that_fail_are_counted_and_the_longest_is_told() -> None:
+    """A failing resource counts once, until it succeeds or goes."""
+    clock = Clock()
+    metrics = watching(clock)
+    one, two = (ObjectRef(FOO, "ns", name) for name in ("one", "two"))
+
+    def told() -> tuple[float | None, float | None]:
+        return (
+            value(metrics, "operator_runner_failing_resources", FOO_LABELS),
+            value(metrics, "operator_runner_longest_failure_seconds", FOO_LABELS),
+        )
+
+    assert told() == (0, 0)
+    metrics.resource_fared(one, failed=True)
+    clock.now += 10
+    metrics.resource_fared(two, failed=True)
+    clock.now += 10
+    metrics.resource_fared(one, failed=True)
+    assert told() == (2, 20)
+    metrics.resource_fared(one, failed=False)
+    assert told() == (1, 10)
+    metrics.resource_fared(two, failed=False)
+    assert told() == (0, 0)
+
+
+def test_runs_that_pass_their_deadline_are_counted() -> None:
+    """The series is there from the start, with 0."""
+    metrics = watching()
+    assert value(metrics, "operator_runner_run_timeouts_total", FOO_LABELS) == 0
+    metrics.run_timed_out(FOO)
+    assert value(metrics, "operator_runner_run_timeouts_total", FOO_LABELS) == 1
+
+
+def test_what_runs_share_is_measured() -> None:
+    """Free memory is asked for at each scrape; starts of the fork server are counted."""
+    metrics = watching()
+    free = iter([5, 7])
+    metrics.machine.free_memory.set_function(lambda: next(free))
+    metrics.machine.fork_servers.inc()
+    assert value(metrics, "operator_runner_free_memory_bytes", {}) == 5
+    assert value(metrics, "operator_runner_free_memory_bytes", {}) == 7

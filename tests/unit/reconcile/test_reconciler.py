@@ -190,6 +190,14 @@ async def test_a_failure_is_reported_and_retried() -> None:
     assert [notice.reason for notice in case.cluster.notices] == ["Failed", "Successful"]
 
 
+async def test_a_run_that_passed_its_deadline_is_told_from_other_failures() -> None:
+    """The verdict says so, for the metric."""
+    case = Case(
+        PLAIN, FakeCluster(resource()), replace(failure("Hang", "deadline"), timed_out=True)
+    )
+    assert await case.reconciler.reconcile(REF, SPEC) == Failed(timed_out=True)
+
+
 async def test_somebody_elses_write_is_never_overwritten() -> None:
     """A status written meanwhile leads to another reading, and both writes stand."""
     cluster = FakeCluster(resource())

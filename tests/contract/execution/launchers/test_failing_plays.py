@@ -154,3 +154,4 @@ def test_deadline(both: Both) -> None:
     record = both(project)
     assert "deadline passed" in record.outcome.failures[0].message
     assert record.outcome.failures[0].task.endswith("Hang")
+    assert record.outcome.timed_out
