@@ -25,6 +25,7 @@ from operator_runner.flags import (
 )
 from operator_runner.migration.command import migrate_storage
 from operator_runner.observe import logs
+from operator_runner.rights.command import rbac
 from operator_runner.scaffold import create, init
 from operator_runner.watches import Loaded, load, schema, summarize
 from operator_runner.why.command import why

@@ -1,0 +1,56 @@
+"""Manifests as they lie in files, or come from a pipe."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from operator_runner.errors import ConfigError
+from operator_runner.model import Json
+
+STDIN = Path("-")
+
+
+def documents(paths: Sequence[Path]) -> list[Json]:
+    """Return the objects of files, of all YAML files in directories, and of `-`, in order.
+
+    What is no object (patches, values) is passed over, as are the settings of kustomize: its
+    prefixes and patches are applied only in what it has rendered. Raises ConfigError.
+    """
+    found: list[Json] = []
+    for path in paths:
+        if path == STDIN:
+            found += _objects(sys.stdin.read(), "standard input")
+        for file in _files(path):
+            try:
+                text = file.read_text()
+            except (OSError, UnicodeDecodeError) as error:
+                raise ConfigError(f"{file}: cannot be read: {error}") from error
+            found += _objects(text, str(file))
+    return found
+
+
+def _files(path: Path) -> list[Path]:
+    if path == STDIN:
+        return []
+    if path.is_dir():
+        return sorted(file for file in path.rglob("*") if file.suffix in {".yaml", ".yml"})
+    if not path.exists():
+        raise ConfigError(f"{path}: there is no such file or directory")
+    return [path]
+
+
+def _objects(text: str, source: str) -> Iterator[Json]:
+    try:
+        parsed: list[Any] = list(yaml.safe_load_all(text))
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{source}: is no YAML: {error}") from error
+    for body in parsed:
+        if isinstance(body, dict) and body.get("kind") == "List":
+            yield from (one for one in body.get("items") or () if isinstance(one, dict))
+        elif isinstance(body, dict) and "kind" in body and "apiVersion" in body:
+            yield body

@@ -1,0 +1,87 @@
+"""What roles have asked for, and what follows from it, as rights. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from operator_runner.kube.asked import ANY, OWN, Asked
+from operator_runner.kube.ownership import can_be_owned
+from operator_runner.kube.requestinfo import RequestInfo
+from operator_runner.model import Watch
+from operator_runner.rights.kinds import KindTable
+from operator_runner.rights.right import EVERYWHERE, Need, Right
+from operator_runner.rights.runner import Duties
+
+
+def needs_of_roles(
+    recorded: Sequence[Asked], watches: Sequence[Watch], kinds: KindTable, duties: Duties
+) -> Iterator[Need]:
+    """Yield what the recorded requests need, and the watches of what roles create.
+
+    Requests for kinds that are not watched any more are passed over, see `strangers`.
+    """
+    by_kind = {_name(watch): watch for watch in watches}
+    for asked in recorded:
+        watch = by_kind.get(asked.by)
+        if watch is None and asked.by:
+            continue
+        for scope in _scopes(asked, duties):
+            right = Right(asked.group, asked.resource, asked.verb, scope, asked.name, asked.path)
+            yield Need(right, _who(watch))
+        if watch is not None and _is_followed(asked, watch, kinds, duties):
+            yield from _following(asked, watch, duties)
+
+
+def strangers(recorded: Sequence[Asked], watches: Sequence[Watch]) -> list[str]:
+    """Return the kinds that a recording has requests for, and that nobody watches any more."""
+    names = {_name(watch) for watch in watches} | {""}
+    return sorted({asked.by for asked in recorded} - names)
+
+
+def _following(asked: Asked, watch: Watch, duties: Duties) -> Iterator[Need]:
+    """Yield the watch of a kind that a role creates."""
+    for scope in duties.scopes if asked.namespace else (EVERYWHERE,):
+        for verb in ("list", "watch"):
+            reason = f"the runner watches what {_content(watch)} makes"
+            yield Need(Right(asked.group, asked.resource, verb, scope), reason)
+
+
+def _is_followed(asked: Asked, watch: Watch, kinds: KindTable, duties: Duties) -> bool:
+    info = RequestInfo(asked.group, "", asked.namespace, *_split(asked.resource))
+    if asked.verb != "create" or not asked.resource or not can_be_owned(info):
+        return False
+    ignored = {(gvk.group, kinds.plural(gvk).name) for gvk in watch.blacklist}
+    return (
+        duties.inject_owner_ref
+        and watch.watch_dependent_resources
+        and (asked.group, asked.resource) not in ignored
+    )
+
+
+def _split(resource: str) -> tuple[str, str, str]:
+    """Return resource, name and subresource, as RequestInfo has them."""
+    plural, _, subresource = resource.partition("/")
+    return plural, "", subresource
+
+
+def _scopes(asked: Asked, duties: Duties) -> tuple[str, ...]:
+    fixed: Mapping[str, tuple[str, ...]] = {OWN: duties.scopes, ANY: (EVERYWHERE,)}
+    return fixed.get(asked.namespace, (asked.namespace,))
+
+
+def _name(watch: Watch) -> str:
+    gvk = watch.gvk
+    return f"{gvk.kind}.{gvk.group}" if gvk.group else gvk.kind
+
+
+def _who(watch: Watch | None) -> str:
+    return (
+        "a program beside the runs asks for it"
+        if watch is None
+        else f"{_content(watch)} asks for it"
+    )
+
+
+def _content(watch: Watch) -> str:
+    path = watch.content.path
+    return f"the role {path.name}" if watch.content.role else f"the playbook {path.name}"
