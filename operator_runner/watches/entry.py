@@ -102,7 +102,10 @@ class EntryReader:
             role = self._lookup.role(name)
             if not role.exists():
                 places = ", ".join(str(path) for path in self._lookup.candidates(name))
-                tell(fields.where("role"), f"role: {name} was not found; looked for {places}")
+                cure = "make it there; for an image, copy it there in the Dockerfile"
+                tell(
+                    fields.where("role"), f"role: {name} was not found; looked for {places}; {cure}"
+                )
             elif not role.is_dir():
                 text = f"role: {role} is no directory; name a playbook's file as `playbook:`"
                 tell(fields.where("role"), text)
