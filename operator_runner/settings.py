@@ -150,7 +150,5 @@ class Settings:
     """OPERATOR_CONDITION_NAME: the object by which OLM is told whether to upgrade; empty: none."""
     record_requests: Path | None = None
     """Where to write which rights the requests of roles needed; None: nowhere."""
-    operator_condition: str = ""
-    """OPERATOR_CONDITION_NAME: the object by which OLM is told whether to upgrade; empty: none."""
     reload: bool = False
     """Whether an edited role or playbook is run at once for every resource of its kind."""

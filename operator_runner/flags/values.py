@@ -95,7 +95,6 @@ def settings_from(
         proxy_allow_anonymous=options["proxy_allow_anonymous"],
         operator_condition=environ.get("OPERATOR_CONDITION_NAME", "").strip(),
         record_requests=options["record_requests"],
-        operator_condition=environ.get("OPERATOR_CONDITION_NAME", "").strip(),
         reload=options["reload"],
     )
 
