@@ -97,6 +97,10 @@ prepare: $(INSTALLED) ## Build Kubernetes, install what the node needs: start a 
 	@$(BIN)/operator-runner cluster up --name prepare --install-packages
 	@$(BIN)/operator-runner cluster down --name prepare
 
+.PHONY: manifests
+manifests: $(INSTALLED) ## Write the rights that watches.yaml and the roles need into config/rbac
+	@$(BIN)/operator-runner rbac --write config/rbac
+
 .PHONY: vet
 vet: check ## The same as check
 
