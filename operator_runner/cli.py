@@ -76,6 +76,7 @@ def version(context: click.Context) -> None:
 
 main.add_command(cluster)
 main.add_command(why)
+main.add_command(rbac)
 main.add_command(migrate_storage)
 main.add_command(init)
 main.add_command(create)
