@@ -1,0 +1,105 @@
+"""The alert rules and the dashboard as Prometheus' own tools take them."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from operator_runner.scaffold.names import Project
+from operator_runner.scaffold.plan import plan_init
+from tests.support.kubectl import Kubectl
+from tests.support.operator import REPOSITORY
+from tests.support.prometheus import JOB, promtool, rules_of
+
+CONFIG = REPOSITORY / "config"
+RULES = CONFIG / "prometheus" / "rules.yaml"
+PAGE = REPOSITORY / "docs" / "monitoring.md"
+
+
+def alerts() -> list[dict[str, Any]]:
+    groups = yaml.safe_load(RULES.read_text())["spec"]["groups"]
+    return [rule for group in groups for rule in group["rules"]]
+
+
+@pytest.fixture
+def rules(tmp_path: Path) -> Path:
+    """Write the rules as Prometheus reads them."""
+    file = tmp_path / "rules.yml"
+    file.write_text(rules_of(RULES))
+    return file
+
+
+def test_prometheus_accepts_the_rules(rules: Path) -> None:
+    """Expressions and the templates of annotations are well formed."""
+    checked = promtool("check", "rules", "--lint=all", "--lint-fatal", rules)
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+    assert f"{len(alerts())} rules found" in checked.stdout
+
+
+def test_each_alert_fires_in_time_and_not_before(rules: Path) -> None:
+    """Series made for it drive each alert; an operator that is well makes none fire."""
+    series = Path(__file__).with_name("alerts.yaml")
+    tests = Path(shutil.copy(series, rules.with_name("alerts.yml")))
+    done = promtool("test", "rules", tests)
+    assert done.returncode == 0, done.stdout + done.stderr
+    driven = set(re.findall(r'alertname="(\w+)"', series.read_text()))
+    assert driven == {alert["alert"] for alert in alerts()}
+
+
+def test_each_alert_tells_what_to_do() -> None:
+    """Its annotations say what is wrong and what to do first, and name a section of the page."""
+    anchors = {line[4:].strip().lower() for line in _headings()}
+    for alert in alerts():
+        name, told = alert["alert"], alert["annotations"]
+        assert alert["labels"]["severity"] in {"warning", "critical"}
+        assert {"summary", "description", "runbook"} == set(told), name
+        assert told["runbook"].endswith(f"docs/monitoring.md#{name.lower()}"), name
+        assert name.lower() in anchors
+
+
+def _headings() -> list[str]:
+    return [line for line in PAGE.read_text().splitlines() if line.startswith("### ")]
+
+
+def test_one_line_switches_monitoring_on(kubectl: Kubectl, tmp_path: Path) -> None:
+    """Uncommented in config/default, it brings Service, ServiceMonitor and rules that fit."""
+    for folder in ("config", "crds"):
+        shutil.copytree(REPOSITORY / folder, tmp_path / folder)
+    file = tmp_path / "config" / "default" / "kustomization.yaml"
+    text = file.read_text()
+    line = "# components: [../prometheus]"
+    assert text.count(line) == 1
+    file.write_text(text.replace(line, line.removeprefix("# ")))
+    documents = list(yaml.safe_load_all(kubectl("kustomize", str(file.parent))))
+    objects = {(d["kind"], d["metadata"]["name"]): d for d in documents}
+    monitor = objects["ServiceMonitor", "nginx-operator-controller-manager-metrics-monitor"]
+    service = objects["Service", "nginx-operator-controller-manager-metrics-service"]
+    wanted = monitor["spec"]["selector"]["matchLabels"]
+    assert wanted.items() <= service["metadata"]["labels"].items()
+    (endpoint,) = monitor["spec"]["endpoints"]
+    assert endpoint["port"] in {port["name"] for port in service["spec"]["ports"]}
+    assert endpoint["relabelings"] == [{"targetLabel": "job", "replacement": JOB}]
+    assert ("PrometheusRule", "nginx-operator-controller-manager-rules") in objects
+    namespaces = {d["metadata"]["namespace"] for d in (monitor, service)}
+    assert namespaces == {"nginx-operator-system"}
+
+
+def test_new_projects_have_the_same_rules() -> None:
+    """What `operator-runner init` writes differs in the name of the operator alone."""
+    files = plan_init(Project(JOB, "example.com"))
+    made = yaml.safe_load(files["config/prometheus/rules.yaml"])
+    assert made["spec"] == yaml.safe_load(RULES.read_text())["spec"]
+
+
+def test_the_dashboard_can_be_applied(kubectl: Kubectl) -> None:
+    """Kustomize makes a ConfigMap that Grafana's sidecar finds, with the dashboard as it is."""
+    (made,) = yaml.safe_load_all(kubectl("kustomize", str(CONFIG / "grafana")))
+    assert made["metadata"]["labels"]["grafana_dashboard"] == "1"
+    file = CONFIG / "grafana" / "dashboard.json"
+    assert json.loads(made["data"]["dashboard.json"]) == json.loads(file.read_text())

@@ -1,0 +1,152 @@
+"""A real Prometheus on loopback: Debian's package, taken apart into the user's cache."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import urllib.error
+import urllib.parse
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from operator_runner.devcluster import ports
+from operator_runner.devcluster.locations import cache_folder
+from tests.support.waiting import eventually
+
+Json = dict[str, Any]
+
+JOB = "nginx-operator"
+"""What config/prometheus/monitor.yaml has the scraped operator be called."""
+_PACKAGE = "prometheus"
+
+
+def programs() -> Path:
+    """Return the folder with `prometheus` and `promtool`, as installed or else from the package.
+
+    The package is not installed: that would start a server on the machine.
+    """
+    if (installed := shutil.which("prometheus")) and shutil.which("promtool"):
+        return Path(installed).parent
+    unpacked = cache_folder(os.environ) / _PACKAGE
+    if not unpacked.exists():
+        unpacked.parent.mkdir(parents=True, exist_ok=True)
+        work = unpacked.with_suffix(f".{os.getpid()}")
+        shutil.rmtree(work, ignore_errors=True)
+        work.mkdir()
+        try:
+            (archive,) = _download(work)
+            subprocess.run(["dpkg-deb", "--extract", archive, work / "root"], check=True)
+            (work / "root").rename(unpacked)
+        finally:
+            shutil.rmtree(work)
+    return unpacked / "usr" / "bin"
+
+
+def _download(folder: Path) -> list[Path]:
+    """Have apt-get download the package, with the lists renewed if it does not know it."""
+    command = ["apt-get", "download", "--quiet", _PACKAGE]
+    if subprocess.run(command, cwd=folder, capture_output=True, check=False).returncode:
+        subprocess.run(["apt-get", "update", "--quiet"], check=True)
+        subprocess.run(command, cwd=folder, check=True)
+    return list(folder.glob("*.deb"))
+
+
+def rules_of(manifest: Path) -> str:
+    """Return the rules of a PrometheusRule as a file of Prometheus."""
+    return yaml.safe_dump(yaml.safe_load(manifest.read_text())["spec"])
+
+
+def promtool(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    """Run promtool."""
+    command = [programs() / "promtool", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+class Prometheus:
+    """One Prometheus with its data in a folder, which scrapes one operator every second."""
+
+    def __init__(self, folder: Path, target: str, rules: str = "groups: []") -> None:
+        """Prepare; nothing is started. `target` is host:port, `rules` the text of a rules file."""
+        self._folder = folder
+        (port,) = ports.free("127.0.0.1", 1)
+        self._address = f"127.0.0.1:{port}"
+        self._process: subprocess.Popen[bytes] | None = None
+        folder.mkdir()
+        (folder / "rules.yml").write_text(rules)
+        scrape = {"job_name": JOB, "static_configs": [{"targets": [target]}]}
+        config = {
+            "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
+            "rule_files": ["rules.yml"],
+            "scrape_configs": [scrape],
+        }
+        (folder / "prometheus.yml").write_text(yaml.safe_dump(config))
+
+    def start(self) -> Prometheus:
+        """Start it and wait until it has scraped the operator."""
+        with (self._folder / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [
+                    programs() / "prometheus",
+                    f"--config.file={self._folder / 'prometheus.yml'}",
+                    f"--storage.tsdb.path={self._folder / 'data'}",
+                    f"--web.listen-address={self._address}",
+                ],
+                stdout=log,
+                stderr=log,
+            )
+        eventually(lambda: self.query("up == 1"), told=self.log)
+        return self
+
+    def stop(self) -> None:
+        """End it."""
+        if self._process is not None:
+            self._process.terminate()
+            self._process.wait(timeout=30)
+            self._process = None
+
+    def log(self) -> str:
+        """Return its log."""
+        return (self._folder / "log").read_text()
+
+    def query(self, expression: str) -> list[Json]:
+        """Return what an expression gives now: `metric` and `value` of each series."""
+        found = self._ask("query", query=expression)
+        return [] if found is None else list(found["result"])
+
+    def query_range(self, expression: str, begin: float, end: float, step: float) -> list[Json]:
+        """Return `metric` and `values` (time, value) of each series, times in epoch seconds."""
+        found = self._ask(
+            "query_range", query=expression, start=str(begin), end=str(end), step=str(step)
+        )
+        return [] if found is None else list(found["result"])
+
+    def alerts(self) -> dict[str, str]:
+        """Return the state (pending, firing) of each alert that is not quiet, by its name."""
+        found = self._ask("alerts") or {"alerts": []}
+        return {alert["labels"]["alertname"]: alert["state"] for alert in found["alerts"]}
+
+    def rules(self) -> list[Json]:
+        """Return the loaded rules, each with its health and last error."""
+        found = self._ask("rules") or {"groups": []}
+        return [rule for group in found["groups"] for rule in group["rules"]]
+
+    def metadata(self) -> dict[str, Json]:
+        """Return type and help of each metric that was scraped."""
+        return dict(self._ask("metadata") or {})
+
+    def _ask(self, what: str, **parameters: str) -> Any:
+        """Return the data of an answer; None while nobody answers. Fails if it is refused."""
+        asked = urllib.parse.urlencode(parameters)
+        try:
+            url = f"http://{self._address}/api/v1/{what}?{asked}"
+            with urllib.request.urlopen(url, timeout=30) as answer:
+                return json.load(answer)["data"]
+        except urllib.error.HTTPError as error:
+            raise AssertionError(f"{parameters}: {error.read().decode()}") from error
+        except urllib.error.URLError:
+            return None
