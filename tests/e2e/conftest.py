@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import secrets
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from operator_runner.devcluster import Cluster, pack
+from tests.support.image_building import Builder
 from tests.support.kubectl import Kubectl
 from tests.support.operator import REPOSITORY, Operator, copy_project
 
+RELEASES = {"0.0.1": REPOSITORY / "releases" / "0.0.1", "0.0.2": REPOSITORY}
+"""The nginx operator's versions, and where each has its watches.yaml and its roles."""
 NGINX_SPEC = REPOSITORY / "demo" / "nginx-image.yaml"
 
 
@@ -33,6 +37,20 @@ def nginx_image(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> s
     archive = tmp_path_factory.mktemp("image") / "nginx.tar"
     pack(NGINX_SPEC, archive)
     return cluster.load(archive)[0]
+
+
+@pytest.fixture(scope="session")
+def operator_images(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Build the images of the nginx operator and give them to the node; return them by version."""
+    builder = Builder(tmp_path_factory.mktemp("images"))
+    builder.provide_base()
+    images = builder.build_operators(REPOSITORY, RELEASES)
+    for version, image in images.items():
+        archive = builder.save(image, builder.folder / f"{version}.tar")
+        cluster.load(archive)
+        archive.unlink()
+    shutil.rmtree(builder.folder / "store")
+    return images
 
 
 @pytest.fixture

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from operator_runner.devcluster import Cluster
-from tests.support.image_building import BASE, Builder
 from tests.support.kubectl import Kubectl
 from tests.support.nginx import KIND, nginx
 from tests.support.operator import REPOSITORY
@@ -24,16 +23,9 @@ ANYBODY = 1000770000
 
 
 @pytest.fixture(scope="session")
-def operator_image(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Build the base image and the nginx operator's on it, and give that to the node."""
-    builder = Builder(tmp_path_factory.mktemp("images"))
-    builder.provide_base()
-    base, name = "localhost/operator-runner:e2e", "localhost/nginx-operator:e2e"
-    builder.build(REPOSITORY / "Dockerfile", base, f"--build-arg=DEBIAN_IMAGE={BASE}")
-    builder.build(REPOSITORY / "nginx.Dockerfile", name, f"--build-arg=BASE_IMAGE={base}")
-    archive = builder.save(name, builder.folder / "operator.tar")
-    shutil.rmtree(builder.folder / "store")
-    return cluster.load(archive)[0]
+def operator_image(operator_images: dict[str, str]) -> str:
+    """Give the image of the newest version."""
+    return operator_images["0.0.2"]
 
 
 @pytest.fixture
@@ -102,6 +94,10 @@ def test_the_image_runs_the_operator(deployed: Kubectl, kubectl: Kubectl) -> Non
     # What projects call in their Dockerfiles and people in the container.
     for command in ("ansible-operator version", "ansible-galaxy --version", "pip3 --version"):
         deployed("exec", MANAGER, "--", *command.split())
+    # What inventories and tests of existing projects find in ansible-operator's image.
+    for command in ("bash -c", "/usr/bin/python3 -c", "/usr/bin/python3.12 -c"):
+        script = "curl --version" if "bash" in command else "import kubernetes, requests"
+        deployed("exec", MANAGER, "--", *command.split(), script)
     listed = deployed("exec", MANAGER, "--", "ansible-galaxy", "collection", "list")
     assert "kubernetes.core" in listed
     assert "community." not in listed

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,10 +32,25 @@ class Builder:
         self("commit", container, BASE)
         self("rm", container)
 
-    def build(self, dockerfile: Path, name: str, *arguments: str) -> None:
-        """Build a Dockerfile in its folder."""
-        context = str(dockerfile.parent)
-        self("build", "--pull-never", f"--file={dockerfile}", f"--tag={name}", *arguments, context)
+    def build(
+        self, dockerfile: Path, name: str, *arguments: str, context: Path | None = None
+    ) -> None:
+        """Build a Dockerfile, from the files in its own folder or in `context`."""
+        folder = str(context or dockerfile.parent)
+        self("build", "--pull-never", f"--file={dockerfile}", f"--tag={name}", *arguments, folder)
+
+    def build_operators(self, repository: Path, releases: Mapping[str, Path]) -> dict[str, str]:
+        """Build the base image, and on it the nginx operator from each folder of `releases`.
+
+        Return the image of each, by its version.
+        """
+        base = "localhost/operator-runner:e2e"
+        self.build(repository / "Dockerfile", base, f"--build-arg=DEBIAN_IMAGE={BASE}")
+        names = {version: f"localhost/nginx-operator:{version}" for version in releases}
+        for version, folder in releases.items():
+            dockerfile, argument = repository / "nginx.Dockerfile", f"--build-arg=BASE_IMAGE={base}"
+            self.build(dockerfile, names[version], argument, context=folder)
+        return names
 
     def save(self, name: str, archive: Path) -> Path:
         """Write an image to an archive that `Cluster.load` takes."""
