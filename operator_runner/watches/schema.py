@@ -1,8 +1,9 @@
 """The JSON schema of watches.yaml, for editors. Pure.
 
 It says what the loader says, as far as a schema can: what a file refers to, the limits of numbers,
-duplicates and JMESPath are beyond it. In one way it is stricter: keys are those of the
-documentation, letter by letter, so that an editor completes them and marks what is mistyped.
+duplicates and JMESPath are beyond it. What the loader only warns of is no mistake here either: an
+editor that knows `deprecationMessage` shows keys that are unknown, or in another case than the
+documentation has them, as warnings. It does not look into what stands below such a key.
 """
 
 from __future__ import annotations
@@ -21,6 +22,12 @@ from operator_runner.watches.selector import (
 
 # Before the file is YAML the environment is put in, so any value may be a variable for now.
 _VARIABLE = {"type": "string", "pattern": r"\$"}
+# Booleans of YAML 1.1, which the loader reads, are texts for editors, which read YAML 1.2.
+_OLD_BOOLEAN = {
+    "type": "string",
+    "pattern": "^(?:y|Y|yes|Yes|YES|n|N|no|No|NO|on|On|ON|off|Off|OFF)$",
+    "deprecationMessage": "works, but is written true or false",
+}
 _TEXT: Json = {"type": ["string", "number", "boolean", "null"]}
 _FILLED: Json = {"type": ["string", "number", "boolean"], "minLength": 1}
 
@@ -49,7 +56,7 @@ def _entry() -> Json:
 def _finalizer(read: Json) -> Json:
     read["properties"]["name"] |= _pattern(QUALIFIED_NAME_PATTERN)
     some = {"type": ["object", "string"], "minProperties": 1}
-    has_vars = {"required": ["vars"], "properties": {"vars": some}}
+    has_vars = _or_in_another_case("vars", {"required": ["vars"], "properties": {"vars": some}})
     # An absent finalizer may be written as null.
     contents = [_has("role"), _has("playbook"), has_vars]
     return {"type": ["object", "null"], "anyOf": contents}
@@ -66,27 +73,48 @@ def _requirement(read: Json) -> Json:
     bare = [operator for operator in OPERATORS if operator not in WITH_VALUES]
     exists = {"required": ["operator"], "properties": {"operator": {"enum": bare}}}
     wants = {"type": ["array", "string"], "minItems": 1}
+    has_values = {"required": ["values"], "properties": {"values": wants}}
     return {
         "allOf": [
-            {"if": compares, "then": {"required": ["values"], "properties": {"values": wants}}},
+            *read["allOf"],
+            {"if": compares, "then": _or_in_another_case("values", has_values)},
             {"if": exists, "then": {"properties": {"values": {"maxItems": 0}}}},
         ],
     }
 
 
 def _has(name: str) -> Json:
-    return {"required": [name], "properties": {name: _FILLED}}
+    return _or_in_another_case(name, {"required": [name], "properties": {name: _FILLED}})
 
 
 def _map(keys: Sequence[Key]) -> Json:
-    required = [key.name for key in keys if key.required]
+    required = [
+        _or_in_another_case(key.name, {"required": [key.name]}) for key in keys if key.required
+    ]
     return {
         # null is a map without keys.
         "type": "object" if required else ["object", "null"],
         "properties": {key.name: _described(key) for key in keys},
-        "additionalProperties": False,
-        "required": required,
-    }
+        "patternProperties": {_another_case(key.name): _warned(key.name) for key in keys},
+        "additionalProperties": {"deprecationMessage": "no key of watches.yaml, ignored"},
+    } | ({"allOf": required} if required else {})
+
+
+def _another_case(name: str) -> str:
+    """Return a pattern of the key in any case but its own."""
+    letters = "".join(f"[{letter.upper()}{letter.lower()}]" for letter in name)
+    return f"^(?!{name}$){letters}$"
+
+
+def _warned(name: str) -> Json:
+    return {"deprecationMessage": f"works, but is written {name}"}
+
+
+def _or_in_another_case(name: str, right: Json) -> Json:
+    """Return what is also true of a map that has the key, but in another case."""
+    # Not all keys are something else.
+    has = {"not": {"propertyNames": {"not": {"pattern": _another_case(name)}}}}
+    return {"anyOf": [right, has]}
 
 
 def _described(key: Key) -> Json:
@@ -121,7 +149,7 @@ def _pattern(expression: str) -> Json:
 
 _SIMPLE: dict[Shape, Json] = {
     Shape.TEXT: _TEXT,
-    Shape.FLAG: {"anyOf": [{"type": ["boolean", "null"]}, _VARIABLE]},
+    Shape.FLAG: {"anyOf": [{"type": ["boolean", "null"]}, _VARIABLE, _OLD_BOOLEAN]},
     Shape.NUMBER: {"anyOf": [{"type": ["integer", "null"]}, _VARIABLE]},
     Shape.DURATION: {"type": ["string", "null"], **_pattern(DURATION_PATTERN)},
     Shape.ANYTHING: {"type": ["object", "string", "null"], "pattern": _VARIABLE["pattern"]},
