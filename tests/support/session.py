@@ -27,11 +27,16 @@ class Session:
     """A bash in a folder; `replace` says what a test must have otherwise than the page does."""
 
     def __init__(
-        self, folder: Path, environment: Mapping[str, str], replace: Mapping[str, str] | None = None
+        self,
+        folder: Path,
+        environment: Mapping[str, str],
+        replace: Mapping[str, str] | None = None,
+        *,
+        logs: Path | None = None,
     ) -> None:
-        """Start the shell. What goes on in the background writes logs beside `folder`."""
+        """Start the shell. What goes on in the background logs into `logs`, else `folder`."""
         self._replace = replace or {}
-        self._logs = folder
+        self._logs = logs or folder
         self._background: list[tuple[int, Path]] = []
         self._shell = subprocess.Popen(
             ["bash", "--norc"],
