@@ -28,6 +28,7 @@ from operator_runner.observe import logs
 from operator_runner.rights.command import rbac
 from operator_runner.scaffold import create, init
 from operator_runner.watches import Loaded, load, schema, summarize
+from operator_runner.undeploy.command import undeploy
 from operator_runner.why.command import why
 
 _log = structlog.get_logger(__name__)
@@ -78,6 +79,7 @@ main.add_command(cluster)
 main.add_command(why)
 main.add_command(rbac)
 main.add_command(migrate_storage)
+main.add_command(undeploy)
 main.add_command(init)
 main.add_command(create)
 

@@ -81,6 +81,18 @@ class Discovery:
             raise NotFound(f"the API server knows no resource {plural} in {where}", 404)
         return found
 
+    async def listable(self) -> list[Resource]:
+        """Return what can be listed in a namespace, each resource in one of its versions."""
+        found: dict[tuple[str, str], Resource] = {}
+        async with self._lock:
+            for wanted in (("", "v1"), ("apps", "v1")):
+                await self._refresh(wanted)
+        for table in self._tables.values():
+            for each in table:
+                if each.namespaced and "list" in each.verbs:
+                    found.setdefault((each.gvk.group, each.plural), each)
+        return list(found.values())
+
     def forget(self, gvk: GVK) -> None:
         """Ask anew for the kinds of this group and version: one of them may have gone."""
         self._tables.pop((gvk.group, gvk.version), None)

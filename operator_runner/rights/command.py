@@ -13,11 +13,11 @@ import click
 from operator_runner.errors import ConfigError
 from operator_runner.flags import lookup_options
 from operator_runner.kube.recording import read
+from operator_runner.manifests import documents
 from operator_runner.rights.check import differences
 from operator_runner.rights.grants import grants_in
 from operator_runner.rights.kinds import KindTable
 from operator_runner.rights.manager import Manager, duties_of, find_manager
-from operator_runner.rights.manifests import documents
 from operator_runner.rights.needs import Project, needs_of, warnings_of
 from operator_runner.rights.render import component, manifest
 from operator_runner.rights.right import Need

@@ -24,13 +24,13 @@ def documents(paths: Sequence[Path]) -> list[Json]:
     found: list[Json] = []
     for path in paths:
         if path == STDIN:
-            found += _objects(sys.stdin.read(), "standard input")
+            found += parse(sys.stdin.read(), "standard input")
         for file in _files(path):
             try:
                 text = file.read_text()
             except (OSError, UnicodeDecodeError) as error:
                 raise ConfigError(f"{file}: cannot be read: {error}") from error
-            found += _objects(text, str(file))
+            found += parse(text, str(file))
     return found
 
 
@@ -44,7 +44,8 @@ def _files(path: Path) -> list[Path]:
     return [path]
 
 
-def _objects(text: str, source: str) -> Iterator[Json]:
+def parse(text: str, source: str) -> Iterator[Json]:
+    """Yield the objects of a text of YAML; `source` is its name in errors (ConfigError)."""
     try:
         parsed: list[Any] = list(yaml.safe_load_all(text))
     except yaml.YAMLError as error:
