@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from operator_runner import __version__
 from operator_runner.devcluster import Cluster
 from tests.support.kubectl import Kubectl
 from tests.support.operator import REPOSITORY, Operator
@@ -49,10 +50,23 @@ def test_its_commit_is_in_it(environment: Path) -> None:
     assert file.read_text() == expected
 
 
+def test_both_programs_are_in_it(environment: Path) -> None:
+    """Each says its own name and the version that was built."""
+    for name in ("operator-runner", "ansible-operator"):
+        told = subprocess.run(
+            [environment / "bin" / name, "version"], capture_output=True, text=True, check=True
+        )
+        assert name in told.stdout
+        assert __version__ in told.stdout
+
+
 def test_it_runs_a_project(
     environment: Path, cluster: Cluster, kubectl: Kubectl, tmp_path: Path
 ) -> None:
-    """Installed from the wheel, far from any checkout, the operator runs a role and reports it."""
+    """Installed from the wheel, far from any checkout, the operator runs a role and reports it.
+
+    It does so under the name that entry points of existing images call.
+    """
     project = Path(shutil.copytree(PROJECT, tmp_path / "project"))
     # k8s_status comes from the collection that the package ships.
     with (project / "roles/echo/tasks/main.yml").open("a") as role:
@@ -71,7 +85,7 @@ def test_it_runs_a_project(
         kubectl.namespace,
         tmp_path,
         {},
-        program=environment / "bin" / "operator-runner",
+        program=environment / "bin" / "ansible-operator",
     )
     operator.start()
     try:
