@@ -51,7 +51,7 @@ def start(kubeconfig: str | None, image: str | None, ports: Ports) -> Process:
         f"--metrics-bind-address=127.0.0.1:{ports.metrics}",
         f"--health-probe-bind-address=127.0.0.1:{ports.probes}",
         "--user-metrics-bind-address=0",  # its role sends none
-        "--proxy-port=0",  # any free one
+        *("--proxy-port=0", "--webhook-port=0"),  # any free ones
         "--zap-encoder=console",
     ]
     with record.LOG.open("w") as log:

@@ -18,7 +18,7 @@ from demo.result import Sample
 from operator_runner.devcluster.errors import ClusterError
 
 CRD = "nginxoperators.operator.example.com"
-SAMPLE = record.ROOT / "config" / "samples" / "operator_v1alpha1_nginxoperator.yaml"
+SAMPLE = record.ROOT / "config" / "samples" / "operator_v1alpha2_nginxoperator.yaml"
 _RUN_SECONDS = 180.0
 
 

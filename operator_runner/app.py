@@ -13,6 +13,7 @@ import structlog
 
 from operator_runner import __version__
 from operator_runner.access import OwnedAccess
+from operator_runner.conversions import Conversions
 from operator_runner.dispatcher import Dispatcher
 from operator_runner.errors import NotFound
 from operator_runner.execution.executor import AnsibleExecutor, Launcher
@@ -23,7 +24,6 @@ from operator_runner.kube.cluster import KubeCluster
 from operator_runner.kube.discovery import Discovery
 from operator_runner.kube.lease import Elector
 from operator_runner.kube.proxy import Proxy
-from operator_runner.kube.reviews import protection_of
 from operator_runner.kube.session import Connection, connect
 from operator_runner.kube.watching import MetadataEvent, watch_metadata
 from operator_runner.loops import LoopBreaker
@@ -32,7 +32,7 @@ from operator_runner.model import GVK, Cause, Json, ObjectRef, Watch
 from operator_runner.observe.commit import commit
 from operator_runner.observe.metrics import Metrics
 from operator_runner.observe.probes import Health
-from operator_runner.observe.servers import serve_metrics, serve_probes, serve_user_metrics
+from operator_runner.observers import serve_observers
 from operator_runner.reconcile.reconciler import Parts, Reconciler
 from operator_runner.settings import Settings
 from operator_runner.triggers.dependents import Dependents
@@ -126,6 +126,9 @@ class Operator:
             LoopBreaker(self._dependents.writes.is_echo),
             self._gone,
         )
+        self._conversions = Conversions(
+            settings.webhook, watches, self._api, self._discovery, metrics
+        )
         self._elector = self._make_elector()
 
     def _reconcilers(self, rundirs: RunDirs, launcher: Launcher) -> dict[GVK, Reconciler]:
@@ -155,30 +158,9 @@ class Operator:
 
     async def serve(self, stack: AsyncExitStack) -> None:
         """Open the ports; they are closed when `stack` is. Raises ConfigError."""
-        settings = self._settings
         self._health.ready("watches", self._why_not_ready)
-        if (at := settings.probes) is not None:
-            probes = await serve_probes(
-                self._health, at.host, at.port, "--health-probe-bind-address"
-            )
-            stack.push_async_callback(probes.stop)
-        if settings.metrics is not None:
-            metrics = await serve_metrics(
-                self._metrics,
-                settings.metrics.host,
-                settings.metrics.port,
-                "--metrics-bind-address",
-                protection_of(
-                    self._api,
-                    secure=settings.metrics_secure,
-                    require_rbac=settings.metrics_require_rbac,
-                ),
-            )
-            stack.push_async_callback(metrics.stop)
-        if (users := settings.user_metrics) is not None:
-            taker = await serve_user_metrics(self._metrics.user, users.host, users.port)
-            if taker is not None:
-                stack.push_async_callback(taker.stop)
+        await serve_observers(self._settings, self._health, self._metrics, self._api, stack)
+        await self._conversions.serve(stack, self._health)
         await self._proxy.start()
         stack.push_async_callback(self._proxy.stop)
 

@@ -115,6 +115,22 @@ class AnsibleSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class WebhookSettings:
+    """Where conversions are served, and how the API server comes to trust that."""
+
+    port: int = 9443
+    """0: any free one."""
+    cert_dir: Path = Path("/tmp/k8s-webhook-server/serving-certs")  # noqa: S108 as controller-runtime
+    """Where tls.crt and tls.key may lie; without them the operator makes its own."""
+    cert_dir_given: bool = False
+    """Whether the directory was named, so that its files are waited for."""
+    service: tuple[str, str, int] | None = None
+    """Namespace (empty: the operator's own), name and port of the Service before the replicas."""
+    host: str = ""
+    """Name or address under which the API server reaches an operator outside the cluster."""
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """Everything that is decided before the operator starts."""
 
@@ -150,5 +166,6 @@ class Settings:
     """OPERATOR_CONDITION_NAME: the object by which OLM is told whether to upgrade; empty: none."""
     record_requests: Path | None = None
     """Where to write which rights the requests of roles needed; None: nowhere."""
+    webhook: WebhookSettings = WebhookSettings()
     reload: bool = False
     """Whether an edited role or playbook is run at once for every resource of its kind."""

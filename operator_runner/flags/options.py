@@ -10,6 +10,7 @@ import click
 
 from operator_runner.flags.capacity import cores
 from operator_runner.flags.types import bind_address, go_bool, go_duration
+from operator_runner.flags.webhook import WEBHOOK_FLAGS
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -242,6 +243,7 @@ _OPTIONS: tuple[Callable[..., Any], ...] = (
         default=None,
         type=click.Path(path_type=Path, dir_okay=False),
     ),
+    *(_option(_SERVE, name, text, **more) for name, text, more in WEBHOOK_FLAGS),
     _bool(_SERVE, "--enable-http2", "Accepted and without effect.", default="false", hidden=True),
     _option(
         _LOGS,

@@ -5,12 +5,16 @@ Each raises click.BadParameter, to which click adds the name of the flag.
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 
 import click
 
 from operator_runner.duration import parse_duration
 from operator_runner.settings import Address
+
+_LABEL = r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?"
+_SERVICE = re.compile(rf"(?:({_LABEL})/)?({_LABEL})(?::([1-9][0-9]{{0,4}}))?")
 
 GO_TRUE = frozenset({"1", "t", "T", "true", "TRUE", "True"})
 GO_FALSE = frozenset({"0", "f", "F", "false", "FALSE", "False"})
@@ -39,3 +43,11 @@ def bind_address(text: str) -> str:
     except ValueError as error:
         raise click.BadParameter(str(error)) from error
     return text
+
+
+def service(text: str) -> tuple[str, str, int]:
+    """Read `namespace/name:port`; the namespace may be left out (empty), the port too (443)."""
+    found = _SERVICE.fullmatch(text)
+    if found is None or int(found[3] or 0) > 65535:  # noqa: PLR2004
+        raise click.BadParameter(f"{text!r} is no Service; write [namespace/]name[:port]")
+    return found[1] or "", found[2], int(found[3] or 443)

@@ -23,6 +23,7 @@ from operator_runner.settings import (
     Concurrency,
     LeaderElection,
     Settings,
+    WebhookSettings,
 )
 
 _LOG_EVENTS = ("nothing", "tasks", "everything")
@@ -95,6 +96,7 @@ def settings_from(
         proxy_allow_anonymous=options["proxy_allow_anonymous"],
         operator_condition=environ.get("OPERATOR_CONDITION_NAME", "").strip(),
         record_requests=options["record_requests"],
+        webhook=_webhook(options),
         reload=options["reload"],
     )
 
@@ -182,6 +184,17 @@ def _metric_address(bind: str) -> str:
     return f"http://{f'[{host}]' if ':' in host else host}:{address.port}/metrics"
 
 
+def _webhook(options: Options) -> WebhookSettings:
+    folder = options["webhook_cert_dir"]
+    return WebhookSettings(
+        port=options["webhook_port"],
+        cert_dir=folder or WebhookSettings().cert_dir,
+        cert_dir_given=folder is not None,
+        service=options["webhook_service"],
+        host=options["webhook_host"],
+    )
+
+
 def _leader_election(options: Options, environ: Environ) -> LeaderElection:
     return LeaderElection(
         enabled=bool(options["leader_elect"] or options["enable_leader_election"]),
@@ -201,6 +214,11 @@ def _exclusions(options: Options) -> list[str]:
         )
         if options[new.replace("-", "_")] is not None and options[old.replace("-", "_")] is not None
     ]
+    if options["webhook_service"] and options["webhook_host"]:
+        problems.append(
+            "only one of --webhook-service and --webhook-host may be set;"
+            " in a cluster keep --webhook-service"
+        )
     if options["metrics_require_rbac"] and not options["metrics_secure"]:
         problems.append("--metrics-secure flag is required when --metrics-require-rbac is present")
     return problems

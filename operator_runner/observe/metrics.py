@@ -13,6 +13,7 @@ from prometheus_client.exposition import choose_encoder
 
 from operator_runner.model import GVK, Cause, ObjectRef, Trigger
 from operator_runner.observe.api_requests import ApiRequests
+from operator_runner.observe.conversions import Conversions
 from operator_runner.observe.families import (
     AnsibleFamilies,
     ControllerFamilies,
@@ -72,6 +73,7 @@ class Metrics:
         self._runs = RunFamilies(self._registry)
         self.machine = MachineFamilies(self._registry)
         self.api_requests = ApiRequests(self._registry)
+        self.conversions = Conversions(self._registry)
         self._watched: dict[GVK, _Watched] = {}
         ProcessCollector(registry=self._registry)
         GCCollector(registry=self._registry)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from operator_runner.model import GVK, Finalizer, LabelSelector, Playbook, Reference, Watch
 from operator_runner.watches import expressions
+from operator_runner.watches.conversions import ConversionReader
 from operator_runner.watches.document import Item
 from operator_runner.watches.fields import Fields, maps
 from operator_runner.watches.keys import ENTRY_KEYS
@@ -25,6 +26,7 @@ class EntryReader:
         self._lookup = lookup
         self._mark_unsafe = mark_unsafe
         self._seen: dict[GVK, Place] = {}
+        self._conversions = ConversionReader()
 
     def read(self, items: Iterable[Item]) -> tuple[Watch, ...]:
         """Return the watches; they are of no use where a problem was reported."""
@@ -52,6 +54,7 @@ class EntryReader:
             supersede=fields.flag("supersede"),
             kstatus=fields.flag("kstatus"),
             references=tuple(map(_reference, fields.each("references"))),
+            conversions=self._conversions.read(fields),
             block_upgrade=_block_upgrade(fields),
         )
 

@@ -43,9 +43,30 @@ def evaluate(expression: str, value: Json) -> Any:
         raise ValueError(str(error)) from error
 
 
+def path(text: str) -> tuple[str, ...]:
+    """Take `spec.tls."ca.crt"` apart; raises ValueError for what is no plain path of fields."""
+    check(text)
+    names = tuple(_names(jmespath.compile(text).parsed))
+    if not all(names):
+        raise ValueError('write names with dots between, such as spec.port or spec."ca.crt"')
+    return names
+
+
 def is_true(value: Any) -> bool:
     """Tell what JMESPath takes for true: all but null, false and what is empty; 0 is true."""
     return not (value is None or value is False or value in ("", [], {}))
+
+
+def _names(node: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the names of a path in order, and an empty one where it is none."""
+    match node["type"]:
+        case "field":
+            yield node["value"]
+        case "subexpression":
+            for child in node["children"]:
+                yield from _names(child)
+        case _:
+            yield ""
 
 
 def _calls(node: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:

@@ -78,6 +78,13 @@ class Fields:
         """Return a map of text to text."""
         return {key: self._text(child) for key, child in self._map(name, Shape.LABELS).items()}
 
+    def expressions(self, name: str) -> dict[str, tuple[str | None, Place]]:
+        """Return a map of text to text or null, each with its place."""
+        return {
+            key: (None if child.value is None else self._text(child), child.place)
+            for key, child in self._map(name, Shape.EXPRESSIONS).items()
+        }
+
     def flag(self, name: str, default: bool | None = None) -> bool:
         """Return a boolean; if absent, `default`, else that of the key."""
         if default is None:

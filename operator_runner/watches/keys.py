@@ -25,6 +25,8 @@ class Shape(enum.Enum):
     """A map with keys of its own."""
     MAPS = enum.auto()
     """A list of such maps."""
+    EXPRESSIONS = enum.auto()
+    """A map of fields to JMESPath, or null for what the other version says nothing about."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +83,25 @@ _REFERENCE = (
         required=True,
     ),
     Key("namespace", Shape.TEXT, "JMESPath over the resource, if it is not the resource's own."),
+)
+
+_CONVERSION = (
+    Key(
+        "version",
+        Shape.TEXT,
+        "Another version of the kind; it converts into the version of the watch, the hub.",
+        required=True,
+    ),
+    Key(
+        "toHub",
+        Shape.EXPRESSIONS,
+        "Fields that only the hub has: JMESPath over an object of this version.",
+    ),
+    Key(
+        "fromHub",
+        Shape.EXPRESSIONS,
+        "Fields that only this version has: JMESPath over an object of the hub.",
+    ),
 )
 
 ENTRY_KEYS = (
@@ -159,5 +180,11 @@ ENTRY_KEYS = (
         Shape.MAPS,
         "Kinds of objects that a resource names; it is run again when they change.",
         keys=_REFERENCE,
+    ),
+    Key(
+        "conversion",
+        Shape.MAPS,
+        "Other versions of the kind; the conversion webhook serves them.",
+        keys=_CONVERSION,
     ),
 )

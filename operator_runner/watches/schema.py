@@ -152,5 +152,6 @@ _SIMPLE: dict[Shape, Json] = {
     Shape.FLAG: {"anyOf": [{"type": ["boolean", "null"]}, _VARIABLE, _OLD_BOOLEAN]},
     Shape.NUMBER: {"anyOf": [{"type": ["integer", "null"]}, _VARIABLE]},
     Shape.DURATION: {"type": ["string", "null"], **_pattern(DURATION_PATTERN)},
+    Shape.EXPRESSIONS: {"type": ["object", "null"], "additionalProperties": _TEXT},
     Shape.ANYTHING: {"type": ["object", "string", "null"], "pattern": _VARIABLE["pattern"]},
 }

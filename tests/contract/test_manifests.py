@@ -53,6 +53,11 @@ def test_names_and_flags(kubectl: Kubectl) -> None:
         ("ClusterRoleBinding", "nginx-operator-manager-rolebinding"),
         ("ClusterRole", "nginx-operator-nginxoperator-editor-role"),
         ("ClusterRole", "nginx-operator-nginxoperator-viewer-role"),
+        ("ClusterRole", "nginx-operator-webhook-role"),
+        ("ClusterRoleBinding", "nginx-operator-webhook-rolebinding"),
+        ("Role", "nginx-operator-webhook-role"),
+        ("RoleBinding", "nginx-operator-webhook-rolebinding"),
+        ("Service", "nginx-operator-webhook-service"),
         ("Deployment", "nginx-operator-controller-manager"),
     }
     manager = objects["Deployment", "nginx-operator-controller-manager"]
@@ -62,6 +67,7 @@ def test_names_and_flags(kubectl: Kubectl) -> None:
         "--leader-election-id=nginx-operator",
         "--health-probe-bind-address=:8081",
         "--metrics-bind-address=127.0.0.1:8080",
+        "--webhook-service=nginx-operator-webhook-service",
     ]
 
 

@@ -54,6 +54,7 @@ class Operator:
             f"--health-probe-bind-address=127.0.0.1:{self._probe_port}",
             f"--user-metrics-bind-address=127.0.0.1:{_free_port()}",
             "--proxy-port=0",
+            "--webhook-port=0",
             "--zap-encoder=json",
         ]
 
@@ -76,6 +77,11 @@ class Operator:
         """The pid of the running process."""
         assert self._process is not None
         return self._process.pid
+
+    @property
+    def metrics_address(self) -> str:
+        """`host:port` of /metrics."""
+        return f"127.0.0.1:{self._metrics_port}"
 
     def terminate(self, seconds: float = 60) -> int:
         """End it as Kubernetes does; return the exit status."""

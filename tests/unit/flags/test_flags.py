@@ -29,6 +29,7 @@ from operator_runner.settings import (
     Concurrency,
     LeaderElection,
     Settings,
+    WebhookSettings,
 )
 
 WEB = GVK("shop.my-example.com", "v1", "Web")
@@ -72,6 +73,9 @@ def test_without_flags_everything_has_its_documented_default() -> None:
         inject_owner_ref=True,
         graceful_shutdown=timedelta(seconds=30),
         executor="warm",
+        webhook=WebhookSettings(
+            9443, Path("/tmp/k8s-webhook-server/serving-certs"), cert_dir_given=False
+        ),
         reload=False,
     )
     assert made.concurrency.total >= 1
@@ -108,6 +112,9 @@ def test_every_flag_reaches_its_setting() -> None:
         "--reconcile-period=1m",
         "--inject-owner-ref=false",
         "--graceful-shutdown-timeout=5s",
+        "--webhook-port=5",
+        "--webhook-cert-dir=/certs",
+        "--webhook-service=shop/webhook:8443",
         "--reload",
     )
 
@@ -140,6 +147,9 @@ def test_every_flag_reaches_its_setting() -> None:
         metrics_secure=True,
         metrics_require_rbac=True,
         proxy_allow_anonymous=True,
+        webhook=WebhookSettings(
+            5, Path("/certs"), cert_dir_given=True, service=("shop", "webhook", 8443)
+        ),
         reload=True,
     )
 

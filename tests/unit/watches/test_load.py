@@ -9,6 +9,7 @@ import pytest
 
 from operator_runner.model import (
     GVK,
+    Conversion,
     Finalizer,
     LabelSelector,
     Playbook,
@@ -92,7 +93,11 @@ timeout: 90s
 supersede: true
 kstatus: true
 blockUpgrade: spec.migrate
-references: [{version: v1, kind: Secret, name: spec.secret, namespace: "'shared'"}]""",
+references: [{version: v1, kind: Secret, name: spec.secret, namespace: "'shared'"}]
+conversion:
+- version: v1beta1
+  toHub: {spec.size: spec.replicas, spec.tls: null}
+  fromHub: {'metadata.annotations."a/b"': spec.size}""",
     )
 
     assert watch == Watch(
@@ -119,6 +124,13 @@ references: [{version: v1, kind: Secret, name: spec.secret, namespace: "'shared'
         supersede=True,
         kstatus=True,
         references=(Reference(GVK("", "v1", "Secret"), "spec.secret", "'shared'"),),
+        conversions=(
+            Conversion(
+                "v1beta1",
+                {("spec", "size"): "spec.replicas", ("spec", "tls"): None},
+                {("metadata", "annotations", "a/b"): "spec.size"},
+            ),
+        ),
         block_upgrade="spec.migrate",
     )
 

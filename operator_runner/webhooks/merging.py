@@ -1,0 +1,50 @@
+"""What somebody edited in a lower version, carried over into a richer value. Pure.
+
+The richer value has more than the lower version can say. What the edit changed is taken from
+the edit, what it could not see stays.
+"""
+
+from __future__ import annotations
+
+from itertools import zip_longest
+from typing import Any
+
+from operator_runner.webhooks.fieldpaths import ABSENT, same
+
+
+def merge(base: Any, edited: Any, rich: Any) -> Any:
+    """Return `rich` with the edit that leads from `base` to `edited`; ABSENT is a value too.
+
+    Maps are merged key by key. Lists are merged item by item where the edit neither added nor
+    removed one; else the edited list counts as it is.
+    """
+    if same(base, edited):
+        return rich
+    match base, edited, rich:
+        case dict(), dict(), dict():
+            keys = dict.fromkeys([*rich, *edited])
+            merged = {
+                key: merge(base.get(key, ABSENT), edited.get(key, ABSENT), rich.get(key, ABSENT))
+                for key in keys
+            }
+            return {key: value for key, value in merged.items() if value is not ABSENT}
+        case list(), list(), list() if len(base) == len(edited) <= len(rich):
+            return _merge_lists(base, edited, rich)
+        case _:
+            return edited
+
+
+def _merge_lists(base: list[Any], edited: list[Any], rich: list[Any]) -> list[Any]:
+    seen = len(edited)
+    changed = [new for old, new in zip(base, edited, strict=True) if not same(old, new)]
+    merged = [merge(*items) for items in zip_longest(base, edited, rich[:seen])]
+    # An unseen item that says all that an edited one says would be there twice: for example
+    # the port 9090 after 8080 was edited to 9090.
+    unseen = [item for item in rich[seen:] if not any(_says(item, new) for new in changed)]
+    return merged + unseen
+
+
+def _says(item: Any, new: Any) -> bool:
+    if isinstance(item, dict) and isinstance(new, dict):
+        return all(same(item.get(key, ABSENT), value) for key, value in new.items())
+    return same(item, new)

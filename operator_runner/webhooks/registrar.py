@@ -1,0 +1,111 @@
+"""Keeps the operator's own certificates fresh, and registered in the CRDs, while it runs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol
+
+import structlog
+
+from operator_runner.errors import ApiError, Conflict, Forbidden
+from operator_runner.model import GVK, Json
+from operator_runner.webhooks.authority import Credentials
+from operator_runner.webhooks.certificates import Serving
+from operator_runner.webhooks.registration import Target, injector, knows, occupant, patch
+from operator_runner.webhooks.shared import Api
+
+_MERGE_PATCH = "application/merge-patch+json"
+_CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+_LOOK = 10.0
+"""Seconds between two looks: somebody may apply the CRD again, another replica may renew."""
+_SOON = 1.0
+"""The same while something is missing."""
+
+_log = structlog.get_logger(__name__)
+
+
+class Source(Protocol):
+    """Where credentials come from."""
+
+    async def current(self, names: Sequence[str], *, known: bool) -> Credentials:
+        """Return what is to be used now; raises ApiError."""
+
+
+class Registrar:
+    """Brings certificates to the server and their authorities to the CRDs."""
+
+    def __init__(
+        self,
+        api: Api,
+        source: Source,
+        serving: Serving,
+        kinds: Sequence[GVK],
+        crd_name: Callable[[GVK], Awaitable[str]],
+    ) -> None:
+        """`crd_name` finds the CRD of a kind; it raises ApiError if there is none."""
+        self._api = api
+        self._source = source
+        self._serving = serving
+        self._kinds = kinds
+        self._crd_name = crd_name
+        self._known = False
+        self._problem: str | None = "the webhook is not registered yet"
+        self._told: set[str] = set()
+
+    def missing(self) -> str | None:
+        """Return why the API server cannot be answered, None if it can."""
+        return self._problem
+
+    async def run(self, target: Target) -> None:
+        """Register the webhook at `target`, and keep it registered, until cancelled."""
+        while True:
+            try:
+                self._problem = await self._look(target)
+            except Conflict:
+                self._problem = self._problem and "the webhook is being registered"
+            except ApiError as error:
+                self._problem = _explain(error)
+                self._tell(self._problem)
+            await asyncio.sleep(_LOOK if self._problem is None else _SOON)
+
+    async def _look(self, target: Target) -> str | None:
+        credentials = await self._source.current([target.server_name], known=self._known)
+        self._serving.load(credentials.certificate, credentials.key)
+        known, problems = [], []
+        for gvk in self._kinds:
+            crd = await self._api.request("GET", f"{_CRDS}/{await self._crd_name(gvk)}")
+            if problem := injector(crd):
+                problems.append(problem)
+            elif other := occupant(crd, target):
+                self._tell(other)
+            else:
+                crd = await self._register(crd, target, credentials)
+            known.append(knows(crd, credentials.newest))
+        self._known = all(known)
+        for problem in problems:
+            self._tell(problem)
+        return "; ".join(problems) or None
+
+    async def _register(self, crd: Json, target: Target, credentials: Credentials) -> Json:
+        change = patch(crd, target, credentials.authorities)
+        if change is None:
+            return crd
+        name = crd["metadata"]["name"]
+        crd = await self._api.request(
+            "PATCH", f"{_CRDS}/{name}", body=change, content_type=_MERGE_PATCH
+        )
+        _log.info("The conversion webhook is registered", crd=name, at=str(target))
+        return crd
+
+    def _tell(self, problem: str) -> None:
+        """Log a problem once."""
+        if problem not in self._told:
+            self._told.add(problem)
+            _log.warning("The conversion webhook cannot be registered", reason=problem)
+
+
+def _explain(error: ApiError) -> str:
+    if isinstance(error, Forbidden):
+        return f"{error}; grant what docs/conversion.md lists under Rights"
+    return str(error)
