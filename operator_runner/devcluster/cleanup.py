@@ -33,7 +33,7 @@ def forget(home: Home) -> None:
     """Remove all files but the logs, so that the next start begins afresh."""
     for path in (home.state, home.kubeconfig):
         path.unlink(missing_ok=True)
-    for folder in (home.bin, home.tools, home.pki, home.etcd, home.node):
+    for folder in (home.bin, home.tools, home.pki, home.etcd, home.node, home.catalogs.parent):
         if folder.exists():
             shutil.rmtree(folder)
 

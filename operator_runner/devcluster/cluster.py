@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import subprocess
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import IO
 from rich.console import Console
 
 from operator_runner.devcluster import (
+    binaries,
     bringup,
     cleanup,
     files,
@@ -23,6 +25,7 @@ from operator_runner.devcluster import (
 )
 from operator_runner.devcluster.errors import ClusterError, NotRunning
 from operator_runner.devcluster.locations import Home, home_of
+from operator_runner.devcluster.olm import NAMESPACE, SOURCE, Olm
 from operator_runner.devcluster.state import Node, Part, State, load, save
 from operator_runner.devcluster.supervision import PartStatus
 
@@ -125,6 +128,33 @@ class Cluster:
     def load(self, archive: Path) -> tuple[str, ...]:
         """Give the node the images of a docker or OCI archive; return their names."""
         return images.load(self._node(), archive)
+
+    def install_olm(self) -> None:
+        """Install the Operator Lifecycle Manager and return when it works.
+
+        Its programs are built the first time. On a cluster that has it, it is only checked.
+        """
+        with self._locked():
+            begin = time.monotonic()
+            olm = self._olm()
+            self._console.print("Starting OLM: its CRDs, olm-operator and catalog-operator")
+            olm.install()
+            took = time.monotonic() - begin
+            self._console.print(f"OLM is up on {self.name!r} after {took:.1f} s")
+
+    def serve_catalog(self, name: str, folder: Path) -> str:
+        """Let OLM install from the file-based catalog in `folder`; return its CatalogSource.
+
+        The answer is `NAMESPACE/NAME`. Catalogs of other names are served beside it.
+        """
+        with self._locked():
+            self._olm().serve(name, folder)
+        return f"{NAMESPACE}/{SOURCE}"
+
+    def _olm(self) -> Olm:
+        self._node()
+        programs = binaries.find_olm(self._environment, self._console)
+        return Olm(self._home, programs, self._running())
 
     def command(self, command: Sequence[str]) -> tuple[list[str], dict[str, str]]:
         """Return argv and environment that run `command` in the node of the cluster.

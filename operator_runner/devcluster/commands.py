@@ -140,6 +140,31 @@ def start(name: str, part: str) -> None:
         Cluster(name).start_part(part)
 
 
+@cluster.group()
+def olm() -> None:
+    """Run the Operator Lifecycle Manager on a cluster, and offer it operators to install."""
+
+
+@olm.command("up")
+@_named
+def olm_up(name: str) -> None:
+    """Install OLM, or check it; it goes with the cluster."""
+    with _errors():
+        Cluster(name).install_olm()
+
+
+@olm.command("serve")
+@_named
+@click.option("--catalog", help="What to call it.  [default: the name of the folder]")
+@click.argument("folder", type=click.Path(path_type=Path))
+def olm_serve(name: str, catalog: str | None, folder: Path) -> None:
+    """Let OLM install from the file-based catalog in FOLDER, which is copied."""
+    with _errors():
+        source = Cluster(name).serve_catalog(catalog or folder.resolve().name, folder)
+        namespace, _, called = source.partition("/")
+        click.echo(f"source: {called}\nsourceNamespace: {namespace}")
+
+
 @contextmanager
 def _errors() -> Iterator[None]:
     """Turn errors into a message and an exit code; let signals end commands in good order."""

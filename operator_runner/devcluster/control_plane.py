@@ -86,6 +86,9 @@ def issue(home: Home, endpoint: Endpoint, cluster: str) -> Credentials:
         user = f"system:node:{NODE_NAME}"
         users[home.pki / "kubelet.kubeconfig"] = authority.client("kubelet", user, "system:nodes")
         authority.server("kubelet-serving", [endpoint.node, NODE_NAME])
+        # Only used where OLM is installed.
+        users[home.pki / "olm.kubeconfig"] = authority.client("olm", "system:olm")
+        authority.server("olm-serving", [endpoint.node])
     for path, user_pair in users.items():
         ca = authority.pair.certificate
         files.write(

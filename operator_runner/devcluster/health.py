@@ -8,7 +8,6 @@ import socket
 import ssl
 import urllib.error
 import urllib.request
-from pathlib import Path
 from typing import Any
 
 from operator_runner.devcluster.locations import Home
@@ -32,7 +31,10 @@ class Prober:
     def trouble(self, address: str) -> str | None:
         """Return None if the part at `address` is well, else what is wrong in a few words."""
         if address.startswith("unix:"):
-            return _socket_trouble(Path(address.removeprefix("unix:")))
+            return _trouble(socket.AF_UNIX, address.removeprefix("unix:"))
+        if address.startswith("tcp:"):
+            host, _, port = address.removeprefix("tcp:").rpartition(":")
+            return _trouble(socket.AF_INET, (host, int(port)))
         return self._answer(address)[1]
 
     def object_at(self, url: str) -> dict[str, Any] | None:
@@ -56,11 +58,11 @@ class Prober:
             return b"", f"no answer: {error}"
 
 
-def _socket_trouble(path: Path) -> str | None:
-    with socket.socket(socket.AF_UNIX) as client:
+def _trouble(family: socket.AddressFamily, address: str | tuple[str, int]) -> str | None:
+    with socket.socket(family) as client:
         client.settimeout(_TIMEOUT)
         try:
-            client.connect(str(path))
+            client.connect(address)
         except OSError as error:
             return f"no answer: {error.strerror or error}"
     return None

@@ -61,6 +61,11 @@ class Home:
         return self.path / "node"
 
     @property
+    def catalogs(self) -> Path:
+        """The catalogs that OLM installs from, a folder each; below one that is OLM's alone."""
+        return self.path / "olm" / "catalogs"
+
+    @property
     def token(self) -> str:
         """Eight hex digits that name this cluster's link and cgroup on the machine.
 

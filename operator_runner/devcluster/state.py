@@ -19,7 +19,7 @@ class Part:
     name: str
     command: tuple[str, ...]
     health: str
-    """`http://`, `https://` or `unix:` address that answers when the part is well."""
+    """Address that answers when the part is well: `http://`, `https://`, `unix:` or `tcp:`."""
     in_node: bool = False
     """Whether it runs in the namespaces of the node."""
 
