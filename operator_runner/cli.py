@@ -25,10 +25,11 @@ from operator_runner.flags import (
 )
 from operator_runner.migration.command import migrate_storage
 from operator_runner.observe import logs
+from operator_runner.packaging.command import bundle, catalog, operatorhub
 from operator_runner.rights.command import rbac
 from operator_runner.scaffold import create, init
-from operator_runner.watches import Loaded, load, schema, summarize
 from operator_runner.undeploy.command import undeploy
+from operator_runner.watches import Loaded, load, schema, summarize
 from operator_runner.why.command import why
 
 _log = structlog.get_logger(__name__)
@@ -78,10 +79,13 @@ def version(context: click.Context) -> None:
 main.add_command(cluster)
 main.add_command(why)
 main.add_command(rbac)
-main.add_command(migrate_storage)
 main.add_command(undeploy)
+main.add_command(migrate_storage)
 main.add_command(init)
 main.add_command(create)
+main.add_command(bundle)
+main.add_command(catalog)
+main.add_command(operatorhub)
 
 
 def _run(options: dict[str, Any]) -> int:
