@@ -9,6 +9,7 @@ import subprocess
 import urllib.error
 import urllib.parse
 import urllib.request
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -140,13 +141,15 @@ class Prometheus:
         return dict(self._ask("metadata") or {})
 
     def _ask(self, what: str, **parameters: str) -> Any:
-        """Return the data of an answer; None while nobody answers. Fails if it is refused."""
+        """Return the data of an answer; None while it is starting. Fails if it is refused."""
         asked = urllib.parse.urlencode(parameters)
         try:
             url = f"http://{self._address}/api/v1/{what}?{asked}"
             with urllib.request.urlopen(url, timeout=30) as answer:
                 return json.load(answer)["data"]
         except urllib.error.HTTPError as error:
+            if error.code == HTTPStatus.SERVICE_UNAVAILABLE:
+                return None
             raise AssertionError(f"{parameters}: {error.read().decode()}") from error
         except urllib.error.URLError:
             return None
