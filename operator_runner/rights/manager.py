@@ -13,6 +13,7 @@ from operator_runner.flags import RunCommand, run_options, settings_from
 from operator_runner.model import Json, Watch
 from operator_runner.rights.right import EVERYWHERE, OPERATORS
 from operator_runner.rights.runner import Duties
+from operator_runner.settings import WebhookSettings
 
 PLACEHOLDER = "system"
 """The namespace that manifests name before kustomize sets the real one."""
@@ -56,7 +57,19 @@ def duties_of(manager: Manager, watches: Sequence[Watch]) -> Duties:
         reviews=settings.metrics is not None and settings.metrics_require_rbac,
         operator_condition=settings.operator_condition,
         inject_owner_ref=settings.inject_owner_ref,
+        **_webhook(settings.webhook, own),
     )
+
+
+def _webhook(settings: WebhookSettings, own: str) -> dict[str, Any]:
+    """Return the fields of Duties for conversions; with certificates in files nothing is asked."""
+    if settings.cert_dir_given:
+        return {}
+    if settings.service is None:
+        return {"webhook": bool(settings.host)}
+    namespace, name, _ = settings.service
+    secret = _scope(namespace or own, own), f"{name}-certificate"
+    return {"webhook": True, "webhook_secret": secret}
 
 
 @click.command(cls=RunCommand)

@@ -1,7 +1,7 @@
 """What the runner itself does with the API, as rights: each of its requests has its line here.
 
-The requests are those of `triggers/` (list and watch), `kube/cluster.py` (the resource and its
-status), `kube/events.py`, `kube/lease.py`, `kube/reviews.py` and `kube/operatorcondition.py`.
+The requests are those of `triggers/` (list and watch), of `webhooks/`, and in `kube/` of
+`cluster` (the resource and its status), `events`, `lease`, `reviews` and `operatorcondition`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from operator_runner.rights.right import EVERYWHERE, OPERATORS, Need, Right
 
 LEADER, METRICS = "leader-election-role", "metrics-auth-role"
 _FOLLOW = ("list", "watch")
+_CRDS = ("apiextensions.k8s.io", "customresourcedefinitions")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,10 @@ class Duties:
     reviews: bool = False
     """Whether the API is asked who reads metrics."""
     operator_condition: str = ""
+    webhook: bool = False
+    """Whether the conversion webhook registers itself in the CRDs."""
+    webhook_secret: tuple[str, str] | None = None
+    """Scope and name of the Secret with the certificates of all replicas."""
     inject_owner_ref: bool = True
 
     def where(self, plural: Plural) -> tuple[str, ...]:
@@ -43,6 +48,12 @@ def needs_of_runner(watches: Sequence[Watch], kinds: KindTable, duties: Duties) 
     for watch in watches:
         yield from _of_watch(watch, kinds, duties)
     yield from _of_process(duties)
+    if duties.webhook_secret and any(watch.conversions for watch in watches):
+        scope, name = duties.webhook_secret
+        reason = "the replicas share the certificates of the conversion webhook"
+        yield Need(Right("", "secrets", "create", scope), reason)
+        for verb in ("get", "update"):
+            yield Need(Right("", "secrets", verb, scope, name), reason)
 
 
 def _of_watch(watch: Watch, kinds: KindTable, duties: Duties) -> Iterator[Need]:
@@ -61,11 +72,20 @@ def _of_watch(watch: Watch, kinds: KindTable, duties: Duties) -> Iterator[Need]:
         for verb in ("create", "patch"):
             reason = f"the runner tells by Events how {gvk.kind} fares"
             yield Need(Right("events.k8s.io", "events", verb, scope), reason)
+    if watch.conversions and duties.webhook:
+        name = f"{plural.name}.{gvk.group}"
+        for verb in ("get", "patch"):
+            right = Right(*_CRDS, verb, EVERYWHERE, name)
+            yield Need(right, f"the runner registers the conversion webhook of {gvk.kind}")
+    yield from _of_references(watch, kinds, duties)
+
+
+def _of_references(watch: Watch, kinds: KindTable, duties: Duties) -> Iterator[Need]:
     for reference in watch.references:
         named = kinds.plural(reference.gvk)
+        reason = f"the runner watches what {watch.gvk.kind} refers to"
         for scope in duties.where(named):
             for verb in _FOLLOW:
-                reason = f"the runner watches what {gvk.kind} refers to"
                 yield Need(Right(reference.gvk.group, named.name, verb, scope), reason)
 
 

@@ -172,6 +172,28 @@ def test_what_the_manager_does() -> None:
     assert duties_of(elsewhere, ()) == Duties(lease="web", lease_scope="x")
 
 
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [
+        (
+            ["--webhook-service=hook"],
+            Duties(webhook=True, webhook_secret=(OPERATORS, "hook-certificate")),
+        ),
+        (
+            ["--webhook-service=x/hook:8443"],
+            Duties(webhook=True, webhook_secret=("x", "hook-certificate")),
+        ),
+        (["--webhook-host=10.0.0.1"], Duties(webhook=True)),
+        (["--webhook-service=hook", "--webhook-cert-dir=/certs"], Duties()),
+    ],
+)
+def test_where_conversions_are_served(flags: list[str], expected: Duties) -> None:
+    """By a Service, by an address, or with certificates that somebody else looks after."""
+    manager = find_manager([deployment(*flags)])
+    assert manager is not None
+    assert duties_of(manager, ()) == expected
+
+
 def test_mistakes_of_the_manager() -> None:
     """An unknown argument and two managers are told; other Deployments are no matter."""
     manager = find_manager([deployment("--no-such-flag"), deployment(container="other")])

@@ -10,7 +10,7 @@ import pytest
 
 from operator_runner.errors import ConfigError
 from operator_runner.kube.asked import ANY, OWN, Asked
-from operator_runner.model import GVK, Finalizer, Playbook, Reference, Watch
+from operator_runner.model import GVK, Conversion, Finalizer, Playbook, Reference, Watch
 from operator_runner.rights.kinds import KindTable
 from operator_runner.rights.needs import Project, needs_of, warnings_of
 from operator_runner.rights.right import OPERATORS
@@ -59,6 +59,7 @@ def test_the_least_that_a_watch_needs() -> None:
             {"references": (Reference(GVK("", "v1", "Secret"), "spec.secret"),)},
             ["list secrets", "watch secrets"],
         ),
+        ({"conversions": (Conversion("v1alpha1", {}, {}),)}, []),
     ],
 )
 def test_what_a_watch_asks_for(changed: dict[str, Any], expected: list[str]) -> None:
@@ -78,6 +79,20 @@ def test_what_flags_ask_for() -> None:
         f"get operatorconditions.operators.coreos.com called web.v1 {where}",
         f"patch operatorconditions.operators.coreos.com called web.v1 {where}",
     ]
+
+
+def test_what_conversions_ask_for() -> None:
+    """The CRD by its name, and the Secret that the replicas share; nothing with own files."""
+    watch = replace(WEB, conversions=(Conversion("v1alpha1", {}, {}),))
+    where = "in the operator's namespace"
+    crd = "customresourcedefinitions.apiextensions.k8s.io called webs.shop.io"
+    assert needs(watch, webhook=True) == [f"get {crd}", f"patch {crd}"]
+    assert needs(watch, webhook_secret=(OPERATORS, "hook-certificate")) == [
+        f"create secrets {where}",
+        f"get secrets called hook-certificate {where}",
+        f"update secrets called hook-certificate {where}",
+    ]
+    assert needs(webhook=True, webhook_secret=(OPERATORS, "hook-certificate")) == []
 
 
 def test_namespaces_instead_of_the_cluster() -> None:
