@@ -14,6 +14,15 @@ CLUSTER ?= local
 CONTAINER_TOOL ?= docker
 IMAGE ?= localhost/operator-runner:latest
 IMG ?= controller:latest
+# What `make bundle` packs for OLM, and the names of the images.
+VERSION ?= 0.0.2
+CHANNELS ?= alpha
+DEFAULT_CHANNEL ?=
+IMAGE_TAG_BASE ?= example.com/nginx-operator
+BUNDLE_IMG ?= $(IMAGE_TAG_BASE)-bundle:v$(VERSION)
+CATALOG_IMG ?= $(IMAGE_TAG_BASE)-catalog:v$(VERSION)
+# The image of operator-registry's opm, which serves the catalog.
+OPM_IMAGE ?= operator-framework/opm:latest
 # Further arguments for pytest, such as ARGS='-k scale -x'.
 ARGS ?=
 
@@ -32,7 +41,7 @@ TITLE = @printf '\n\033[1m== %s\033[0m\n'
 help: ## Explain the targets
 	@awk 'BEGIN { FS = ":.*## "; print "Usage: make TARGET" } \
 	  /^##@/ { printf "\n%s\n", substr($$0, 5) } \
-	  /^[a-z0-9-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	  /^[a-z0-9-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: demo
 demo: $(INSTALLED) ## The nginx operator on a local cluster; CLUSTER=current: on the one of KUBECONFIG
@@ -45,6 +54,14 @@ demo-down: $(INSTALLED) ## End the demo; nothing of it stays
 .PHONY: run
 run: $(INSTALLED) ## The operator of this checkout, as a process, for the cluster of KUBECONFIG; ARGS=--reload
 	@$(BIN)/operator-runner run $(ARGS)
+
+.PHONY: olm-demo
+olm-demo: $(INSTALLED) ## OLM on a local cluster installs the nginx operator, and upgrades it
+	@$(BIN)/python -m demo.olm
+
+.PHONY: olm-demo-down
+olm-demo-down: $(INSTALLED) ## End the demo of OLM; nothing of it stays
+	@$(BIN)/python -m demo.olm_down
 
 ##@ Develop
 
@@ -128,6 +145,52 @@ bench: $(INSTALLED) ## What a reconcile costs, beside what it costs elsewhere; A
 soak: $(INSTALLED) ## Half an hour of random edits and kills; ARGS='--minutes 5 --seed 1'
 	@$(BIN)/python -m bench.soak $(ARGS)
 
+.PHONY: dashboard-picture
+dashboard-picture: $(INSTALLED) ## Draw docs/dashboard.svg from a real Prometheus; ARGS='--minutes 2'
+	@$(BIN)/python -m bench.dashboard $(ARGS)
+
+##@ Operator Lifecycle Manager
+
+BUNDLE_METADATA_OPTS ?= --channels=$(CHANNELS) $(if $(DEFAULT_CHANNEL),--default-channel=$(DEFAULT_CHANNEL))
+# Where the files of a version are: older ones lie in releases/.
+release = $(or $(wildcard releases/$(1)),.)
+
+.PHONY: bundle
+bundle: $(INSTALLED) ## Write the bundle of VERSION into bundle/, with the operator's image IMG
+	@$(BIN)/operator-runner bundle $(call release,$(VERSION)) --version=$(VERSION) --image=$(IMG) $(BUNDLE_METADATA_OPTS)
+
+.PHONY: bundle-validate
+bundle-validate: bundle ## Have OLM's validators and scorecard look at it (the first time, they are built)
+	@$(BIN)/operator-runner bundle-validate
+
+.PHONY: bundle-build
+bundle-build: ## Build the bundle's image BUNDLE_IMG
+	$(CONTAINER_TOOL) build -f bundle.Dockerfile -t $(BUNDLE_IMG) .
+
+.PHONY: bundle-push
+bundle-push: ## Push the bundle's image
+	$(CONTAINER_TOOL) push $(BUNDLE_IMG)
+
+RELEASES = $(sort $(notdir $(wildcard releases/*)) $(VERSION))
+
+.PHONY: catalog
+catalog: $(INSTALLED) ## Write a catalog of all versions into catalog/; their images are IMAGE_TAG_BASE:vVERSION
+	@$(foreach version,$(RELEASES),$(BIN)/operator-runner bundle $(call release,$(version)) --version=$(version) \
+	  --image=$(IMAGE_TAG_BASE):v$(version) $(BUNDLE_METADATA_OPTS) --output=build/bundles/$(version)/bundle > /dev/null;)
+	@$(BIN)/operator-runner catalog $(RELEASES:%=build/bundles/%/bundle)
+
+.PHONY: catalog-build
+catalog-build: catalog ## Build the catalog's image CATALOG_IMG
+	$(CONTAINER_TOOL) build -f catalog.Dockerfile --build-arg OPM_IMAGE=$(OPM_IMAGE) -t $(CATALOG_IMG) .
+
+.PHONY: catalog-push
+catalog-push: ## Push the catalog's image
+	$(CONTAINER_TOOL) push $(CATALOG_IMG)
+
+.PHONY: operatorhub
+operatorhub: catalog ## Write operators/nginx-operator, as the repositories behind OperatorHub want it, into build/
+	@$(BIN)/operator-runner operatorhub $(RELEASES:%=build/bundles/%/bundle) --output=build
+
 ##@ Package
 
 .PHONY: wheel
@@ -168,7 +231,7 @@ lock: $(INSTALLED) ## Renew requirements.lock from pyproject.toml
 .PHONY: clean
 clean: ## Remove what was built or cached here; the user's cache stays
 	@if [ -e .demo ]; then echo 'The demo is up: run make demo-down first'; exit 1; fi
-	@rm -rf $(VENV) build dist bin .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	@rm -rf $(VENV) build dist bin bundle bundle.Dockerfile catalog catalog.Dockerfile .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	@find operator_runner tests demo bench -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # .venv is made once; it is brought up to date when the lock or the project's settings change.

@@ -25,7 +25,7 @@ from operator_runner.flags import (
 )
 from operator_runner.migration.command import migrate_storage
 from operator_runner.observe import logs
-from operator_runner.packaging.command import bundle, catalog, operatorhub
+from operator_runner.packaging.command import bundle, catalog, operatorhub, validate_bundle
 from operator_runner.rights.command import rbac
 from operator_runner.scaffold import create, init
 from operator_runner.undeploy.command import undeploy
@@ -84,6 +84,7 @@ main.add_command(migrate_storage)
 main.add_command(init)
 main.add_command(create)
 main.add_command(bundle)
+main.add_command(validate_bundle)
 main.add_command(catalog)
 main.add_command(operatorhub)
 

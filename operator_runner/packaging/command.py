@@ -1,4 +1,4 @@
-"""`operator-runner bundle`, `catalog` and `operatorhub`: flags to files."""
+"""`operator-runner bundle`, `bundle-validate`, `catalog`, `operatorhub`: flags to files."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import click
+from rich.console import Console
 
+from operator_runner.devcluster import binaries
+from operator_runner.devcluster.errors import ClusterError
 from operator_runner.errors import ConfigError
 from operator_runner.flags import lookup_options
 from operator_runner.packaging import catalog as catalogs
@@ -19,6 +22,7 @@ from operator_runner.packaging.bundle import bundle as make_bundle
 from operator_runner.packaging.bundle import dockerfile
 from operator_runner.packaging.published import read_all
 from operator_runner.packaging.rendering import render
+from operator_runner.packaging.validation import ERROR, scorecard, validate
 from operator_runner.packaging.wanted import Wanted
 from operator_runner.packaging.writing import write, write_bundle
 from operator_runner.watches import load
@@ -124,6 +128,26 @@ def operatorhub(bundles: tuple[Path, ...], reviewer: tuple[str, ...], output: Pa
     """Write operators/PACKAGE as the repositories behind OperatorHub have it."""
     with _errors():
         click.echo(hub.publish(read_all(bundles), output, reviewer))
+
+
+@click.command("bundle-validate")
+@click.argument("bundle", default=Path("bundle"), type=_FOLDER)
+def validate_bundle(bundle: Path) -> None:
+    """Have OLM's validators and the tests of scorecard look at the folder BUNDLE.
+
+    They are built from source the first time, which takes minutes.
+    """
+    with _errors():
+        try:
+            programs = binaries.find_olm(os.environ, Console(stderr=True))
+        except ClusterError as error:
+            raise ConfigError(str(error)) from error
+        found = [*validate(bundle, programs), *scorecard(bundle, programs)]
+    for finding in found:
+        click.echo(finding)
+    wrong = sum(finding.level == ERROR for finding in found)
+    click.echo(f"{bundle}: {wrong} errors, {len(found) - wrong} warnings")
+    sys.exit(wrong > 0)
 
 
 @contextlib.contextmanager
