@@ -110,7 +110,7 @@ async def serve(
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=_SHUTDOWN_SECONDS)
     await runner.setup()
     try:
-        await web.TCPSite(runner, _host(host), port, ssl_context=context).start()
+        await web.TCPSite(runner, _host(host, port), port, ssl_context=context).start()
     except OSError as error:
         await runner.cleanup()
         elsewhere = f"{flag}={host}:{_elsewhere(port)}"
@@ -135,9 +135,13 @@ def _probe_handler(probe: _Probe) -> Callable[[web.Request], Awaitable[web.Respo
     return answer
 
 
-def _host(host: str) -> str | None:
+def _host(host: str, port: int) -> str | None:
     # As Go does: of a name the IPv4 address. Where IPv6 is off, ::1 has a name all the same.
-    return "127.0.0.1" if host == "localhost" else host or None
+    if host == "localhost":
+        return "127.0.0.1"
+    # Any port of every interface would be one for IPv4 and another for IPv6.
+    every = None if port else "0.0.0.0"  # noqa: S104
+    return host or every
 
 
 def _reason(error: OSError) -> str:

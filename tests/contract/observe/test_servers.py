@@ -106,6 +106,13 @@ async def test_a_port_in_use_is_an_error_with_its_cure(metrics_server: Server) -
     assert f"give another one, such as --metrics-bind-address={LOOPBACK}:" in text
 
 
+async def test_any_port_of_every_interface_is_one_port() -> None:
+    """The port that is told answers IPv4: it is registered as the address of this machine."""
+    server = await serve_probes(Health(), "", 0, "--health-probe-bind-address")
+    assert (await get(server, "/healthz"))[0] == 200
+    await server.stop()
+
+
 async def test_a_stopped_server_gives_its_port_back() -> None:
     """The same address can be had again at once."""
     first = await serve_probes(Health(), LOOPBACK, 0, "--health-probe-bind-address")
