@@ -99,7 +99,8 @@ def _graph(
     field = (x + _AXIS, y + _HEAD, width - _AXIS - 10, height - _HEAD - 20 - _LEGEND * len(legend))
     drawn = _stacked(panel.lines) if panel.stacked else panel.lines
     highest = max((value for line in drawn for _, value in line.points), default=0.0)
-    unit = 2.0**20 if panel.unit == "bytes" else 1.0
+    sizes = _SCALES.get(panel.unit, ())
+    unit = next((size for size, _ in sizes if highest >= size), 1.0)
     step = nice(highest / unit / 3) * unit
     plot = _Plot(field, span, step * max(1, math.ceil(highest / step - 1e-9)))
     yield from _grid(plot, step, panel.unit)

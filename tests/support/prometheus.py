@@ -43,6 +43,10 @@ def programs() -> Path:
             (archive,) = _download(work)
             subprocess.run(["dpkg-deb", "--extract", archive, work / "root"], check=True)
             (work / "root").rename(unpacked)
+        except OSError:
+            # Another process may have been faster.
+            if not unpacked.exists():
+                raise
         finally:
             shutil.rmtree(work)
     return unpacked / "usr" / "bin"

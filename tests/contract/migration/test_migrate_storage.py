@@ -19,21 +19,31 @@ _PROGRAM = Path(sys.executable).parent / "operator-runner"
 
 
 class Command:
-    """One call of the command, as a process."""
+    """The command for one CRD, as a process."""
 
     def __init__(self, kubeconfig: Path, widgets: Widgets) -> None:
-        self._argv = [str(_PROGRAM), "migrate-storage", widgets.crd_name]
-        self._argv.append(f"--kubeconfig={kubeconfig}")
+        self._arguments = ("migrate-storage", widgets.crd_name, f"--kubeconfig={kubeconfig}")
 
-    async def start(self, *flags: str) -> asyncio.subprocess.Process:
+    async def start(self) -> asyncio.subprocess.Process:
         """Start it."""
-        pipe, out = asyncio.subprocess.PIPE, asyncio.subprocess.STDOUT
-        argv = [*self._argv, *flags]
-        return await asyncio.create_subprocess_exec(*argv, stdout=pipe, stderr=out)
+        return await start(*self._arguments)
 
     async def __call__(self, *flags: str) -> tuple[int, str]:
         """Run it to its end; return its exit status and what it printed."""
-        return await finished(await self.start(*flags))
+        return await call(*self._arguments, *flags)
+
+
+async def start(*arguments: str, cwd: Path | None = None) -> asyncio.subprocess.Process:
+    """Start operator-runner."""
+    pipe, out = asyncio.subprocess.PIPE, asyncio.subprocess.STDOUT
+    return await asyncio.create_subprocess_exec(
+        str(_PROGRAM), *arguments, stdout=pipe, stderr=out, cwd=cwd
+    )
+
+
+async def call(*arguments: str, cwd: Path | None = None) -> tuple[int, str]:
+    """Run operator-runner to its end; return its exit status and what it printed."""
+    return await finished(await start(*arguments, cwd=cwd))
 
 
 async def finished(process: asyncio.subprocess.Process) -> tuple[int, str]:
@@ -89,11 +99,29 @@ async def test_every_object_is_stored_in_the_storage_version(
     assert (status, "all objects are stored in v2 already" in told) == (0, True), told
 
 
+async def test_the_kinds_of_watches_yaml_are_migrated(
+    widgets: Widgets, control_plane: Path, tmp_path: Path
+) -> None:
+    """Without an argument the CRDs of the watched kinds are meant; two versions are one CRD."""
+    (tmp_path / "roles" / "widget" / "tasks").mkdir(parents=True)
+    (tmp_path / "roles" / "widget" / "tasks" / "main.yml").write_text("[]\n")
+    watch = {"group": widgets.group, "kind": "Widget", "role": "widget"}
+    watches = [watch | {"version": version} for version in ("v1", "v2")]
+    (tmp_path / "watches.yaml").write_text(json.dumps(watches))
+    await widgets.create_many(2)
+    await widgets.store_in("v2")
+
+    status, told = await call("migrate-storage", f"--kubeconfig={control_plane}", cwd=tmp_path)
+
+    assert (status, told.count("2 objects: 2 rewritten")) == (0, 1), told
+    assert versions(widgets) == {"v2"}
+
+
 async def test_an_interrupted_migration_goes_on(
     widgets: Widgets, command: Command, webhook: Webhook
 ) -> None:
     """After SIGKILL, SIGINT and an edit of the CRD the next start does what is left."""
-    await widgets.create_many(600)
+    await widgets.create_many(520)
     await widgets.store_in("v2")
     await widgets.admit_by(webhook)
 
@@ -108,7 +136,7 @@ async def test_an_interrupted_migration_goes_on(
 
     # The continue token of the place is too old now.
     await asyncio.to_thread(widgets.etcd.compact)
-    webhook.hold("w-550")
+    webhook.hold("w-510")
     process = await command.start()
     await webhook.held.wait()
     process.send_signal(signal.SIGINT)
@@ -120,7 +148,7 @@ async def test_an_interrupted_migration_goes_on(
     assert not [name for name in webhook.admitted if name < "w-250"]
     assert await place(widgets) == 500
 
-    webhook.hold("w-599")
+    webhook.hold("w-519")
     process = await command.start()
     await webhook.held.wait()
     await widgets.edit_crd({"spec": {"names": {"shortNames": ["wdg"]}}})
@@ -131,7 +159,7 @@ async def test_an_interrupted_migration_goes_on(
 
     webhook.hold("x")
     status, told = await command()
-    assert (status, "600 stored so already" in told) == (0, True), told
+    assert (status, "520 stored so already" in told) == (0, True), told
     assert versions(widgets) == {"v2"}
     assert await widgets.stored_versions() == ["v2"]
 
@@ -187,11 +215,7 @@ async def test_what_others_write_or_delete_is_left_to_them(widgets: Widgets) -> 
 
 async def test_a_crd_that_is_not_there_is_named(control_plane: Path) -> None:
     """The error names it, and says how CRDs are named."""
-    argv = [str(_PROGRAM), "migrate-storage", "widgets", f"--kubeconfig={control_plane}"]
-    pipe = asyncio.subprocess.PIPE
-    status, told = await finished(
-        await asyncio.create_subprocess_exec(*argv, stdout=pipe, stderr=asyncio.subprocess.STDOUT)
-    )
+    status, told = await call("migrate-storage", "widgets", f"--kubeconfig={control_plane}")
     expected = (
         "widgets: the cluster has no such CRD; name it as `kubectl get crd` does, PLURAL.GROUP"
     )
