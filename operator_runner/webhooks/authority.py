@@ -32,6 +32,11 @@ class Lives:
     spreading: dt.timedelta = dt.timedelta(minutes=1)
     """From a new authority to the first certificate of it: all API servers know it by then."""
 
+    @property
+    def look(self) -> dt.timedelta:
+        """Time between two looks: every replica looks several times while a CA spreads."""
+        return self.spreading / 6
+
 
 @dataclass(frozen=True, slots=True)
 class Credentials:

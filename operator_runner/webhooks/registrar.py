@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from datetime import timedelta
 from typing import Protocol
 
 import structlog
@@ -17,10 +18,8 @@ from operator_runner.webhooks.shared import Api
 
 _MERGE_PATCH = "application/merge-patch+json"
 _CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-_LOOK = 10.0
-"""Seconds between two looks: somebody may apply the CRD again, another replica may renew."""
 _SOON = 1.0
-"""The same while something is missing."""
+"""Seconds between two looks while something is missing."""
 
 _log = structlog.get_logger(__name__)
 
@@ -41,13 +40,19 @@ class Registrar:
         source: Source,
         serving: Serving,
         kinds: Sequence[GVK],
+        *,
+        look: timedelta,
         crd_name: Callable[[GVK], Awaitable[str]],
     ) -> None:
-        """`crd_name` finds the CRD of a kind; it raises ApiError if there is none."""
+        """Look again after `look`: somebody may apply the CRD, another replica may renew.
+
+        `crd_name` finds the CRD of a kind; it raises ApiError if there is none.
+        """
         self._api = api
         self._source = source
         self._serving = serving
         self._kinds = kinds
+        self._look_again = look.total_seconds()
         self._crd_name = crd_name
         self._known = False
         self._problem: str | None = "the webhook is not registered yet"
@@ -67,7 +72,7 @@ class Registrar:
             except ApiError as error:
                 self._problem = _explain(error)
                 self._tell(self._problem)
-            await asyncio.sleep(_LOOK if self._problem is None else _SOON)
+            await asyncio.sleep(min(_SOON, self._look_again) if self._problem else self._look_again)
 
     async def _look(self, target: Target) -> str | None:
         credentials = await self._source.current([target.server_name], known=self._known)

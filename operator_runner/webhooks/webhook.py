@@ -91,7 +91,8 @@ class Webhook:
             self._source(target),
             self._serving,
             self._kinds,
-            self._server.crd_name,
+            look=Lives().look,
+            crd_name=self._server.crd_name,
         )
         self._missing = registrar.missing
         await registrar.run(target)

@@ -1,0 +1,195 @@
+"""Two versions of the nginx operator's API, as kubectl sees them while the operator converts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from operator_runner.devcluster import Cluster
+from tests.support.kubectl import Json, Kubectl
+from tests.support.operator import REPOSITORY, Operator, copy_project
+from tests.support.waiting import eventually
+
+CRD = "nginxoperators.operator.example.com"
+V1, V2 = "nginxoperators.v1alpha1.operator.example.com", CRD
+NAMESPACE = "conversion"
+MARK = "conversion.operator-runner/v1alpha2"
+
+
+def resource(version: str, name: str, **spec: Any) -> Json:
+    return {
+        "apiVersion": f"operator.example.com/{version}",
+        "kind": "NginxOperator",
+        "metadata": {"name": name},
+        "spec": spec,
+    }
+
+
+@pytest.fixture(scope="module")
+def kubectl(control_plane_cluster: Cluster) -> Kubectl:
+    """Give a kubectl where the resource is known."""
+    kubectl = Kubectl(control_plane_cluster.bin / "kubectl", NAMESPACE)
+    kubectl("create", "namespace", NAMESPACE)
+    kubectl("apply", f"--filename={REPOSITORY / 'crds'}")
+    kubectl("wait", f"crd/{CRD}", "--for=condition=Established")
+    return kubectl
+
+
+@pytest.fixture(scope="module", autouse=True)
+def operator(
+    kubectl: Kubectl, control_plane: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Operator]:
+    """Run the nginx operator for all of these tests."""
+    scratch = tmp_path_factory.mktemp("conversion")
+    project = copy_project(scratch / "project")
+    operator = Operator(project, control_plane, kubectl.namespace, scratch, {})
+    operator.start()
+    yield operator
+    assert operator.terminate() == 0
+
+
+def spec(kubectl: Kubectl, kind: str, name: str) -> Json:
+    found = kubectl.get(kind, name)
+    assert found is not None
+    body: Json = found["spec"]
+    return body
+
+
+PORTS = [
+    {"name": "http", "containerPort": 8080, "protocol": "TCP"},
+    {"name": "metrics", "containerPort": 9090, "protocol": "TCP"},
+]
+
+
+def test_each_version_shows_the_other_ones_resource(kubectl: Kubectl) -> None:
+    """A port of v1alpha1 is a list in v1alpha2, `kubectl get` shows either, status included."""
+    kubectl.apply(resource("v1alpha1", "old", port=8080, replicas=2))
+
+    shown = kubectl("get", "--output=yaml", f"{V1}/old")
+    assert "  port: 8080\n" in shown
+    assert "apiVersion: operator.example.com/v1alpha1\n" in shown
+    assert spec(kubectl, V2, "old") == {
+        "replicas": 2,
+        "ports": [{"containerPort": 8080, "protocol": "TCP"}],
+    }
+
+    def degraded() -> list[str]:
+        bodies = [kubectl.get(kind, "old") or {} for kind in (V1, V2)]
+        conditions = [c for body in bodies for c in body.get("status", {}).get("conditions", [])]
+        return [c["status"] for c in conditions if c["type"] == "OperatorDegraded"]
+
+    eventually(degraded, lambda found: found == ["False", "False"])
+    deployment = kubectl.get("deployment", "old")
+    assert deployment is not None
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    assert container["ports"] == [{"name": "nginx", "containerPort": 8080, "protocol": "TCP"}]
+    (owner,) = deployment["metadata"]["ownerReferences"]
+    assert owner["apiVersion"] == "operator.example.com/v1alpha2"
+
+
+def test_a_client_of_v1alpha1_loses_nothing(kubectl: Kubectl) -> None:
+    """Whoever applies, patches or replaces v1alpha1 leaves the ports that it cannot see."""
+    kubectl.apply(resource("v1alpha2", "rich", ports=PORTS))
+    assert spec(kubectl, V1, "rich") == {"port": 8080}
+
+    kubectl.merge(V1, "rich", {"spec": {"replicas": 3}})
+    assert spec(kubectl, V2, "rich") == {"ports": PORTS, "replicas": 3}
+
+    kubectl.merge(V1, "rich", {"spec": {"port": 8081}})
+    ports = [PORTS[0] | {"containerPort": 8081}, PORTS[1]]
+    assert spec(kubectl, V2, "rich") == {"ports": ports, "replicas": 3}
+
+    whole = kubectl("get", V1, "rich", "--output=json")
+    kubectl("replace", "--filename=-", input_=whole.replace('"replicas": 3', '"replicas": 1'))
+    assert spec(kubectl, V2, "rich") == {"ports": ports, "replicas": 1}
+
+    lower, higher = kubectl.get(V1, "rich"), kubectl.get(V2, "rich")
+    assert lower is not None
+    assert higher is not None
+    assert MARK in lower["metadata"]["annotations"]
+    assert MARK not in higher["metadata"]["annotations"]
+
+
+def test_server_side_apply_by_both_versions(kubectl: Kubectl) -> None:
+    """Managers of different versions share a resource: each field has its owner."""
+
+    def apply(manager: str, body: Json, *more: str) -> None:
+        kubectl(
+            "apply", "--server-side", f"--field-manager={manager}", "--filename=-", *more,
+            input_=json.dumps(body),
+        )  # fmt: skip
+
+    apply("new", resource("v1alpha2", "ssa", ports=PORTS))
+    apply("old", resource("v1alpha1", "ssa", replicas=2))
+    assert spec(kubectl, V2, "ssa") == {"ports": PORTS, "replicas": 2}
+    apply("old", resource("v1alpha1", "ssa", replicas=2, port=8081), "--force-conflicts")
+    ports = [PORTS[0] | {"containerPort": 8081}, PORTS[1]]
+    assert spec(kubectl, V2, "ssa") == {"ports": ports, "replicas": 2}
+    assert spec(kubectl, V1, "ssa") == {"port": 8081, "replicas": 2}
+
+
+def test_a_list_and_a_watch_of_either_version(kubectl: Kubectl) -> None:
+    """Objects of both origins come in the version that is asked for, all of them."""
+    kubectl.apply(
+        resource("v1alpha1", "list-1", port=1), resource("v1alpha2", "list-2", ports=PORTS)
+    )
+    for kind, version in ((V1, "v1alpha1"), (V2, "v1alpha2")):
+        items = kubectl.list(kind)
+        assert {item["apiVersion"] for item in items} == {f"operator.example.com/{version}"}
+        assert {"list-1", "list-2"} <= {item["metadata"]["name"] for item in items}
+
+
+def test_the_validation_of_ports(kubectl: Kubectl) -> None:
+    """v1alpha2 takes what a container takes, and says which field is wrong."""
+    wrong: list[tuple[Json, str]] = [
+        ({"name": "http"}, "spec.ports[0].containerPort: Required value"),
+        ({"containerPort": 0}, "spec.ports[0].containerPort in body should be greater"),
+        ({"containerPort": 65536}, "should be less than or equal to 65535"),
+        ({"containerPort": 1, "name": "a--b"}, "spec.ports[0].name in body should match"),
+        ({"containerPort": 1, "name": "1-2"}, "spec.ports[0].name in body should match"),
+        ({"containerPort": 1, "name": "x" * 16}, "spec.ports[0].name"),
+        ({"containerPort": 1, "protocol": "HTTP"}, 'Unsupported value: "HTTP"'),
+        ({"containerPort": 1, "hostPort": 65536}, "spec.ports[0].hostPort"),
+    ]
+    for port, complaint in wrong:
+        body = resource("v1alpha2", "bad", ports=[port])
+        done = kubectl.run("create", "--filename=-", input_=json.dumps(body))
+        assert done.returncode != 0, port
+        assert complaint in done.stderr, done.stderr
+    twice = resource("v1alpha2", "bad", ports=[{"containerPort": 1}, {"containerPort": 1}])
+    done = kubectl.run("create", "--filename=-", input_=json.dumps(twice))
+    assert "spec.ports[1]: Duplicate value" in done.stderr
+
+
+def test_a_port_that_no_pod_can_have(kubectl: Kubectl, operator: Operator) -> None:
+    """v1alpha1 takes any number, as ever; the condition says what is wrong with it."""
+    kubectl.apply(resource("v1alpha1", "wild", port=70000))
+
+    def message() -> str:
+        found = kubectl.get(V1, "wild") or {}
+        conditions = found.get("status", {}).get("conditions", [])
+        return next((c["message"] for c in conditions if c["type"] == "OperatorDegraded"), "")
+
+    eventually(message, lambda text: "Invalid value: 70000" in text, told=operator.log)
+    kubectl.merge(V1, "wild", {"spec": {"port": 8080}})
+    eventually(message, lambda text: "successfully" in text, told=operator.log)
+
+
+def test_an_unreadable_annotation_is_ignored(kubectl: Kubectl, operator: Operator) -> None:
+    """Somebody breaks the annotation: the write succeeds, the log tells, the rest is as written."""
+    kubectl.apply(resource("v1alpha2", "broken", ports=PORTS))
+    kubectl("annotate", f"{V1}/broken", f"{MARK}={{", "--overwrite")
+    assert spec(kubectl, V2, "broken") == {"ports": [{"containerPort": 8080, "protocol": "TCP"}]}
+    told = operator.lines("An annotation of the conversion is ignored, for it was edited by hand")
+    assert {line["resource"] for line in told} == {f"NginxOperator {NAMESPACE}/broken"}
+
+
+def test_what_is_counted(kubectl: Kubectl, operator: Operator) -> None:
+    """The metrics tell how many objects were converted, and that nothing failed."""
+    kubectl("get", V1)
+    assert operator.metric("operator_runner_converted_objects_total") > 0
+    assert operator.metric("operator_runner_conversion_reviews_total", result="failure") == 0
