@@ -70,7 +70,7 @@ def bundle(rendered: Rendered, watches: Sequence[Watch], wanted: Wanted) -> Bund
     files = {f"{MANIFESTS}{package}.clusterserviceversion.yaml": dump(version)}
     for thing in _manifests(rendered, rights.taken):
         files[MANIFESTS + _file_name(thing)] = dump(bare(thing))
-    tests = rendered.of("Configuration")
+    tests = [thing for thing in rendered.of("Configuration") if _is_scorecard(thing)]
     if tests:
         files[f"{SCORECARD}config.yaml"] = dump(bare(tests[0]))
     labels = _labels(package, wanted, tested=bool(tests))

@@ -11,7 +11,8 @@ from operator_runner.packaging.project import Rendered, crd_versions, dig, name_
 # What roles make most. The API server could tell all of it, but a bundle is made without one.
 _KINDS = {
     "": {
-        "configmaps": "ConfigMap", "endpoints": "Endpoints", "namespaces": "Namespace",
+        "configmaps": "ConfigMap", "endpoints": "Endpoints",
+        "events": "Event", "namespaces": "Namespace",
         "persistentvolumeclaims": "PersistentVolumeClaim", "pods": "Pod", "secrets": "Secret",
         "serviceaccounts": "ServiceAccount", "services": "Service",
     },

@@ -174,14 +174,14 @@ def test_make_knows_its_tools(made: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "undefined variable" not in done.stderr
     missing = subprocess.run(
-        ["make", "bundle", "OPERATOR_SDK=/nowhere/operator-sdk", "KUBECTL=true"],
+        ["make", "bundle", "OPERATOR_RUNNER=/nowhere/operator-runner", "KUBECTL=true"],
         cwd=made,
         capture_output=True,
         text=True,
         check=False,
     )
     assert missing.returncode != 0
-    assert "make OPERATOR_SDK=/path/to/it" in missing.stderr
+    assert "make OPERATOR_RUNNER=/path/to/it" in missing.stderr
 
 
 def test_the_wheel_has_the_templates(tmp_path: Path) -> None:
