@@ -109,9 +109,10 @@ e2e: $(INSTALLED) ## End-to-end tests: the nginx operator on a local cluster, as
 	@$(BIN)/pytest tests/e2e $(ARGS)
 
 .PHONY: prepare
-prepare: $(INSTALLED) ## Build Kubernetes, install what the node needs: start a cluster once
-	$(TITLE) "The local cluster (the first time, Kubernetes is built)"
+prepare: $(INSTALLED) ## Build Kubernetes and OLM, install what the node needs: start a cluster once
+	$(TITLE) "The local cluster (the first time, Kubernetes and OLM are built)"
 	@$(BIN)/operator-runner cluster up --name prepare --install-packages
+	@$(BIN)/operator-runner cluster olm up --name prepare
 	@$(BIN)/operator-runner cluster down --name prepare
 
 .PHONY: manifests

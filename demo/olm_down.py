@@ -1,0 +1,27 @@
+"""`make olm-demo-down`: take the cluster of `make olm-demo` away, with all that is in it."""
+
+from __future__ import annotations
+
+import sys
+
+from rich.console import Console
+
+from demo.olm import cluster_name
+from operator_runner.devcluster import Cluster
+from operator_runner.devcluster.errors import ClusterError
+
+
+def main() -> int:
+    """Take it away; return the exit status. What is not there is no error."""
+    console = Console(highlight=False)
+    try:
+        Cluster(cluster_name()).down()
+    except ClusterError as error:
+        console.print(str(error), style="bold red", markup=False, soft_wrap=True)
+        return 1
+    console.print("The demo is down.")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
