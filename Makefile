@@ -26,6 +26,9 @@ OPM_IMAGE ?= operator-framework/opm:latest
 # Further arguments for pytest, such as ARGS='-k scale -x'.
 ARGS ?=
 
+# Tests that mostly wait run two at a time, each half with clusters of its own.
+TWO := --numprocesses=2 --dist=loadfile
+
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
@@ -96,17 +99,17 @@ unit: $(INSTALLED) ## Unit tests: pure parts, milliseconds each
 .PHONY: contract
 contract: $(INSTALLED) ## Contract tests: the same cases on fakes and on the real parts
 	$(TITLE) "Contract tests"
-	@$(BIN)/pytest tests/contract --numprocesses=2 $(ARGS)
+	@$(BIN)/pytest tests/contract $(TWO) $(ARGS)
 
 .PHONY: functional
 functional: $(INSTALLED) ## Functional tests: the whole operator against a real API server
 	$(TITLE) "Functional tests"
-	@$(BIN)/pytest tests/functional $(ARGS)
+	@$(BIN)/pytest tests/functional $(TWO) $(ARGS)
 
 .PHONY: e2e
 e2e: $(INSTALLED) ## End-to-end tests: the nginx operator on a local cluster, as a user runs it
 	$(TITLE) "End-to-end tests"
-	@$(BIN)/pytest tests/e2e $(ARGS)
+	@$(BIN)/pytest tests/e2e $(TWO) $(ARGS)
 
 .PHONY: prepare
 prepare: $(INSTALLED) ## Build Kubernetes and OLM, install what the node needs: start a cluster once
