@@ -82,6 +82,8 @@ def bundle(project: Path, output: Path, **options: Any) -> None:
                 collections_path=options["ansible_collections_path"],
             )
             rendered = render(options["manifests"], options["kustomize"], os.environ)
+        for warning in loaded.warnings:
+            click.echo(f"Warning: {warning}", err=True)
         made = make_bundle(rendered, loaded.watches, wanted)
         write_bundle(target, made.files)
         write(target.parent / "bundle.Dockerfile", dockerfile(made.labels, target.name))
