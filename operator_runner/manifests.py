@@ -51,7 +51,10 @@ def parse(text: str, source: str) -> Iterator[Json]:
     except yaml.YAMLError as error:
         raise ConfigError(f"{source}: is no YAML: {error}") from error
     for body in parsed:
-        if isinstance(body, dict) and body.get("kind") == "List":
-            yield from (one for one in body.get("items") or () if isinstance(one, dict))
-        elif isinstance(body, dict) and "kind" in body and "apiVersion" in body:
-            yield body
+        items = body.get("items") if isinstance(body, dict) and body.get("kind") == "List" else None
+        yield from (one for one in items or [body] if _is_object(one))
+
+
+def _is_object(body: Any) -> bool:
+    named = isinstance(body, dict) and "kind" in body and "apiVersion" in body
+    return named and bool((body.get("metadata") or {}).get("name"))

@@ -21,7 +21,7 @@ from operator_runner.rights.manager import Manager, duties_of, find_manager
 from operator_runner.rights.needs import Project, needs_of, warnings_of
 from operator_runner.rights.render import component, manifest
 from operator_runner.rights.right import Need
-from operator_runner.rights.runner import LEADER, METRICS
+from operator_runner.rights.runner import LEADER
 from operator_runner.watches import load
 
 _RECORDED = Path("config/rbac/requests.yaml")
@@ -144,5 +144,5 @@ def _write(folder: Path, needs: Sequence[Need]) -> None:
         if own:
             (folder / name).write_text(manifest(own))
             click.echo(folder / name)
-    if any(need.role == METRICS for need in needs):
-        click.echo("metrics-auth-role, for --metrics-require-rbac, is not written: it is fixed")
+    for role in sorted({need.role for need in needs} - {*_FILES}):
+        click.echo(f"{role} is not written: `operator-runner rbac` shows it, --check checks it")

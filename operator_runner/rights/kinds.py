@@ -68,13 +68,11 @@ class KindTable:
 
 def _defined(documents: Iterable[Json]) -> Iterable[tuple[tuple[str, str], Plural]]:
     for body in documents:
-        if body.get("kind") == "CustomResourceDefinition":
-            spec: Any = body["spec"]
-            kind = spec["names"]["kind"]
-            yield (
-                (spec["group"], kind),
-                Plural(spec["names"]["plural"], spec["scope"] == "Namespaced"),
-            )
+        spec: Any = body.get("spec") or {}
+        # A patch of a CRD, which kustomize merges into it, has no names.
+        if body.get("kind") == "CustomResourceDefinition" and "names" in spec:
+            plural = Plural(spec["names"]["plural"], spec["scope"] == "Namespaced")
+            yield (spec["group"], spec["names"]["kind"]), plural
 
 
 def _guess(kind: str) -> str:

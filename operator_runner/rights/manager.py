@@ -94,9 +94,16 @@ def _manager(body: Json) -> Manager | None:
     return Manager(
         namespace,
         pod.get("serviceAccountName") or "default",
-        tuple(str(arg) for arg in container.get("args") or ()),
+        (*map(str, container.get("args") or ()), *_certificates(container)),
         tuple((name, values[name]) for name in _USED if values.get(name)),
     )
+
+
+def _certificates(container: Json) -> list[str]:
+    """Return the argument that says the same as a volume with the webhook's certificates."""
+    folder = str(WebhookSettings().cert_dir)
+    mounts = {mount.get("mountPath") for mount in container.get("volumeMounts") or ()}
+    return [f"--webhook-cert-dir={folder}"] if folder in mounts else []
 
 
 def _value(entry: Json, namespace: str) -> str:

@@ -32,16 +32,17 @@ class Rule:
 def rules_of(needs: Sequence[Need]) -> list[Rule]:
     """Return the fewest rules that grant exactly these needs, in a stable order."""
     verbs: defaultdict[tuple[str, str, str, str], set[str]] = defaultdict(set)
-    reasons: defaultdict[tuple[str, str, str, str], set[str]] = defaultdict(set)
+    causes: defaultdict[tuple[str, str, str, str], dict[str, set[str]]] = defaultdict(dict)
     for need in needs:
         right = need.right
         what = (right.group, right.resource, right.name, right.path)
         verbs[what].add(right.verb)
-        reasons[what].add(need.reason)
+        causes[what].setdefault(need.reason, set()).add(right.verb)
+    reasons = {what: _told(told) for what, told in causes.items()}
     # Resources of a group with the same verbs, names and reasons are one rule.
     merged: defaultdict[tuple[object, ...], list[tuple[str, str, str, str]]] = defaultdict(list)
     for what, used in verbs.items():
-        merged[what[0], what[2], bool(what[3]), *sorted(used), *sorted(reasons[what])].append(what)
+        merged[what[0], what[2], bool(what[3]), *sorted(used), *reasons[what]].append(what)
     return sorted(
         Rule(
             () if first[3] else (first[0],),
@@ -49,11 +50,18 @@ def rules_of(needs: Sequence[Need]) -> list[Rule]:
             (first[2],) if first[2] else (),
             tuple(sorted(what[3] for what in whats)) if first[3] else (),
             tuple(sorted(verbs[first])),
-            tuple(sorted(reasons[first])),
+            tuple(reasons[first]),
         )
         for whats in merged.values()
         for first in whats[:1]
     )
+
+
+def _told(reasons: dict[str, set[str]]) -> list[str]:
+    """Return the reasons of a rule; of several, each tells its verbs."""
+    if len(reasons) == 1:
+        return [*reasons]
+    return [f"{reason}: {', '.join(sorted(verbs))}" for reason, verbs in sorted(reasons.items())]
 
 
 def roles_of(needs: Sequence[Need]) -> dict[tuple[str, str], list[Rule]]:

@@ -13,7 +13,7 @@ from operator_runner.model import Watch
 from operator_runner.rights.kinds import KindTable, Plural
 from operator_runner.rights.right import EVERYWHERE, OPERATORS, Need, Right
 
-LEADER, METRICS = "leader-election-role", "metrics-auth-role"
+LEADER, METRICS, WEBHOOK = "leader-election-role", "metrics-auth-role", "webhook-role"
 _FOLLOW = ("list", "watch")
 _CRDS = ("apiextensions.k8s.io", "customresourcedefinitions")
 
@@ -51,9 +51,9 @@ def needs_of_runner(watches: Sequence[Watch], kinds: KindTable, duties: Duties) 
     if duties.webhook_secret and any(watch.conversions for watch in watches):
         scope, name = duties.webhook_secret
         reason = "the replicas share the certificates of the conversion webhook"
-        yield Need(Right("", "secrets", "create", scope), reason)
+        yield Need(Right("", "secrets", "create", scope), reason, WEBHOOK)
         for verb in ("get", "update"):
-            yield Need(Right("", "secrets", verb, scope, name), reason)
+            yield Need(Right("", "secrets", verb, scope, name), reason, WEBHOOK)
 
 
 def _of_watch(watch: Watch, kinds: KindTable, duties: Duties) -> Iterator[Need]:
@@ -76,7 +76,8 @@ def _of_watch(watch: Watch, kinds: KindTable, duties: Duties) -> Iterator[Need]:
         name = f"{plural.name}.{gvk.group}"
         for verb in ("get", "patch"):
             right = Right(*_CRDS, verb, EVERYWHERE, name)
-            yield Need(right, f"the runner registers the conversion webhook of {gvk.kind}")
+            reason = f"the runner registers the conversion webhook of {gvk.kind}"
+            yield Need(right, reason, WEBHOOK)
     yield from _of_references(watch, kinds, duties)
 
 

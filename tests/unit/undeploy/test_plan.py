@@ -89,8 +89,13 @@ def test_nothing_is_left_behind() -> None:
 def test_manifests_of_a_directory(tmp_path: Path) -> None:
     """Objects of all files and lists; what is no object is passed over."""
     (tmp_path / "sub").mkdir()
-    (tmp_path / "a.yaml").write_text("- op: add\n---\napiVersion: v1\nkind: A\n")
-    listed = "apiVersion: v1\nkind: List\nitems: [{apiVersion: v1, kind: B}, 1]\n"
+    (tmp_path / "a.yaml").write_text(
+        "- op: add\n---\napiVersion: v1\nkind: A\nmetadata: {name: a}\n"
+    )
+    listed = (
+        "apiVersion: v1\nkind: List\n"
+        "items: [{apiVersion: v1, kind: B, metadata: {name: b}}, {kind: Kustomization}, 1]\n"
+    )
     (tmp_path / "sub" / "b.yml").write_text(listed)
     (tmp_path / "c.txt").write_text("apiVersion: v1\nkind: C\n")
     assert [body["kind"] for body in documents([tmp_path])] == ["A", "B"]

@@ -1,0 +1,325 @@
+"""The nginx operator under exactly the rights of config/: enough for its whole life, and needed."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import shutil
+import ssl
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from operator_runner.devcluster import Cluster
+from operator_runner.kube.recording import read
+from operator_runner.rights.manager import find_manager
+from tests.support.kubectl import Json, Kubectl
+from tests.support.nginx import KIND, World
+from tests.support.operator import REPOSITORY, Operator, copy_project
+from tests.support.waiting import eventually
+
+CRD = "CustomResourceDefinition"
+SYSTEM = "nginx-operator-system"
+ACCOUNT = "nginx-operator-controller-manager"
+ROLE = "nginx-operator-manager-role"
+RECORDED = REPOSITORY / "config" / "rbac" / "requests.yaml"
+RUNNER = Path(sys.executable).parent / "operator-runner"
+
+
+@dataclass(frozen=True)
+class Installed:
+    """The operator's process, whose account has what config/ grants; metrics are protected."""
+
+    operator: Operator
+    world: World
+    system: Kubectl
+    objects: list[Json]
+    recorded: Path
+    metrics: str
+    """Address of the metrics."""
+
+    def count(self, code: str) -> int:
+        """Return how many requests the API server has answered with a status."""
+        token = self.system("create", "token", "reader").strip()
+        headers = {"Authorization": f"Bearer {token}"}
+        request = urllib.request.Request(f"https://{self.metrics}/metrics", headers=headers)
+        context = ssl._create_unverified_context()  # noqa: SLF001 the certificate is made at the start
+        with urllib.request.urlopen(request, context=context, timeout=30) as answer:
+            lines = answer.read().decode().splitlines()
+        counted = [
+            float(line.rpartition(" ")[2])
+            for line in lines
+            if line.startswith("rest_client_requests_total") and f'code="{code}"' in line
+        ]
+        return int(sum(counted))
+
+    @contextmanager
+    def without(self, group: str, resource: str, verb: str) -> Iterator[None]:
+        """Take one verb away from the operator inside the block."""
+        role = next(b for b in self.objects if b["metadata"]["name"] == ROLE)
+        (rule,) = (
+            rule
+            for rule in role["rules"]
+            if rule["apiGroups"] == [group] and resource in rule["resources"]
+        )
+        less = [*(one for one in role["rules"] if one != rule)]
+        less.append(rule | {"verbs": [one for one in rule["verbs"] if one != verb]})
+        self._set(less)
+        try:
+            yield
+        finally:
+            self._set(role["rules"])
+
+    def _set(self, rules: list[Json]) -> None:
+        self.system(
+            "patch", "clusterrole", ROLE, "--type=merge", f"--patch={json.dumps({'rules': rules})}"
+        )
+
+
+def nginx(name: str = "web", **spec: Any) -> Json:
+    return {
+        "apiVersion": "operator.example.com/v1alpha2",
+        "kind": "NginxOperator",
+        "metadata": {"name": name},
+        "spec": spec,
+    }
+
+
+def rendered(kubectl: Kubectl, folder: Path) -> list[Json]:
+    """Return what config/default installs with the component config/metrics, without the CRD."""
+    for part in ("config", "crds"):
+        shutil.copytree(REPOSITORY / part, folder / part)
+    with (folder / "config" / "default" / "kustomization.yaml").open("a") as kustomization:
+        kustomization.write("components: [../metrics]\n")
+    text = kubectl("kustomize", str(folder / "config" / "default"))
+    return [body for body in yaml.safe_load_all(text) if body["kind"] != CRD]
+
+
+def restricted(system: Kubectl, folder: Path, account: str = ACCOUNT) -> Path:
+    """Return a kubeconfig of a ServiceAccount."""
+    token = system("create", "token", account).strip()
+    config = json.loads(system("config", "view", "--raw", "--minify", "--output=json"))
+    config["users"] = [{"name": config["users"][0]["name"], "user": {"token": token}}]
+    config["contexts"][0]["context"]["namespace"] = system.namespace
+    kubeconfig = folder / "restricted"
+    kubeconfig.write_text(json.dumps(config))
+    return kubeconfig
+
+
+@pytest.fixture(scope="module")
+def installed(
+    control_plane_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Installed]:
+    """Install all but the Deployment, whose process runs here with the same arguments."""
+    scratch = tmp_path_factory.mktemp("rights")
+    system = Kubectl(control_plane_cluster.bin / "kubectl", SYSTEM)
+    system("delete", "crd", KIND, "--ignore-not-found")
+    system("apply", f"--filename={REPOSITORY / 'crds'}")
+    system("wait", f"crd/{KIND}", "--for=condition=Established")
+    objects = rendered(system, scratch)
+    system(
+        "apply",
+        "--filename=-",
+        input_=yaml.safe_dump_all(o for o in objects if o["kind"] != "Deployment"),
+    )
+    system("create", "serviceaccount", "reader")
+    system(
+        "create", "clusterrolebinding", "reader", "--clusterrole=nginx-operator-metrics-reader",
+        f"--serviceaccount={SYSTEM}:reader",
+    )  # fmt: skip
+    kubectl = replace(system, namespace=f"rights-{secrets.token_hex(3)}")
+    kubectl("create", "namespace", kubectl.namespace)
+    operator = Operator(
+        copy_project(scratch / "project"), restricted(system, scratch), "", scratch, {}
+    )
+    args = find_manager(objects).args  # type: ignore[union-attr]
+    recorded = scratch / "requests.yaml"
+    ours = [arg for arg in args if "bind-address" not in arg]
+    operator.start(*ours, f"--record-requests={recorded}", "--webhook-port=0")
+    try:
+        yield Installed(
+            operator, World(kubectl, operator), system, objects, recorded, operator.metrics_address
+        )
+    finally:
+        operator.kill()
+        text = yaml.safe_dump_all(objects)
+        system("delete", "--filename=-", "--wait=false", "--ignore-not-found", input_=text)
+        system("delete", "crd", KIND, "clusterrolebinding/reader")
+
+
+def test_its_whole_life(installed: Installed) -> None:
+    """Created, edited, repaired, failing, deleted: nothing is refused, and all of it is recorded.
+
+    Where the recording differs, renew it: see docs/rbac.md.
+    """
+    world, kubectl = installed.world, installed.world.kubectl
+    kubectl.apply(nginx())
+    world.wait_reconciled()
+    kubectl.merge(KIND, "web", {"spec": {"replicas": 2}})
+    world.wait_reconciled()
+    kubectl("delete", "deployment", "web")
+    world.until(lambda: kubectl.get("deployment", "web"))
+    kubectl.merge("service", "web", {"spec": {"sessionAffinity": "ClientIP"}})
+    world.until(
+        lambda: kubectl.get("service", "web"), lambda s: s["spec"]["sessionAffinity"] == "None"
+    )
+    kubectl.merge(KIND, "web", {"spec": {"ports": [{"containerPort": 53, "protocol": "UDP"}]}})
+    world.until(lambda: world.condition("OperatorDegraded"), lambda c: c["status"] == "True")
+    kubectl.merge(KIND, "web", {"spec": {"ports": None}})
+    world.wait_reconciled()
+    kubectl("delete", KIND, "web", "--wait=false")
+    world.until(lambda: kubectl.get("deployment", "web"), lambda body: body is None)
+    assert {event["type"] for event in kubectl.list("events.v1.events.k8s.io")} >= {"Warning"}
+    assert installed.system.list("leases.coordination.k8s.io")
+    assert installed.count("200") > 0
+    assert installed.count("403") == 0
+    assert "forbidden" not in installed.operator.log().lower()
+    assert read(installed.recorded) == read(RECORDED)
+
+
+@pytest.mark.parametrize(
+    ("group", "resource", "verb"),
+    [
+        ("operator.example.com", "nginxoperators/status", "patch"),
+        ("apps", "deployments", "update"),
+        ("", "services", "get"),
+        ("events.k8s.io", "events", "create"),
+    ],
+)
+def test_each_right_is_needed(installed: Installed, group: str, resource: str, verb: str) -> None:
+    """A sample of them: without it the API server refuses what the operator does."""
+    world, name = installed.world, f"no-{secrets.token_hex(3)}"
+    before = installed.count("403")
+    with installed.without(group, resource, verb):
+        # Whatever is needed to make, change and report it is asked for.
+        world.kubectl.apply(nginx(name))
+        world.until(
+            lambda: world.kubectl.get("deployment", name) or installed.count("403") > before
+        )
+        world.kubectl.merge(KIND, name, {"spec": {"replicas": 3}})
+        world.until(lambda: installed.count("403"), lambda count: count > before)
+    world.wait_reconciled(name)
+    world.kubectl("delete", KIND, name, "--wait=false")
+
+
+def test_the_check_of_what_kustomize_makes(installed: Installed) -> None:
+    """`operator-runner rbac --check -` finds nothing to say; without the metrics' role it does."""
+    every = yaml.safe_dump_all(installed.objects)
+    done = rbac(REPOSITORY, "--check=-", input_=every)
+    assert (done.returncode, done.stdout) == (0, "The rights granted are those needed.\n"), (
+        done.stderr
+    )
+    bare = yaml.safe_dump_all(
+        body for body in installed.objects if "metrics-auth" not in body["metadata"]["name"]
+    )
+    done = rbac(REPOSITORY, "--check=-", input_=bare)
+    assert done.returncode == 1
+    assert (
+        "missing: create tokenreviews.authentication.k8s.io: --metrics-require-rbac" in done.stdout
+    )
+
+
+def test_from_a_recording_to_rights(
+    kubectl: Kubectl,
+    project: Path,
+    make_operator: Callable[[str], Operator],
+    tmp_path: Path,
+) -> None:
+    """A project with a finalizer and one namespace: recorded, derived, bound, and then enough."""
+    recorded = tmp_path / "requests.yaml"
+    operator = make_operator("recorded").start(f"--record-requests={recorded}")
+    life(kubectl, operator)
+    assert operator.terminate() == 0
+    # The namespace `default` has a fixed name; the note in it is named after the resource.
+    assert {right.namespace for right in read(recorded)} == {"own", "default"}
+
+    manager = tmp_path / "manager.yaml"
+    manager.write_text(yaml.safe_dump(deployment(kubectl.namespace)))
+    done = rbac(
+        project, f"--recorded={recorded}", f"--crds={project / 'crd.yaml'}", f"--manager={manager}"
+    )
+    assert done.returncode == 0, done.stderr
+    kubectl.run("delete", "rolebinding", "manager-rolebinding", "--namespace=default")
+    for body in yaml.safe_load_all(done.stdout):
+        body["metadata"]["namespace"] = body["metadata"]["namespace"].replace(
+            "system", kubectl.namespace
+        )
+        for subject in body.get("subjects", ()):
+            subject["namespace"] = kubectl.namespace
+        bound = replace(kubectl, namespace=body["metadata"]["namespace"])
+        bound.apply(body)
+    kubectl("create", "serviceaccount", "controller-manager")
+    operator = Operator(
+        project,
+        restricted(kubectl, tmp_path, "controller-manager"),
+        kubectl.namespace,
+        tmp_path,
+        {},
+    )
+    operator.start()
+    try:
+        life(kubectl, operator)
+        assert operator.metric("rest_client_requests_total", code="403") == 0
+    finally:
+        operator.kill()
+
+
+def life(kubectl: Kubectl, operator: Operator) -> None:
+    """Make a resource, edit it, and delete it, which runs the role of the finalizer."""
+    kubectl.apply(
+        {
+            "apiVersion": "test.example.com/v1",
+            "kind": "Echo",
+            "metadata": {"name": "e"},
+            "spec": {"sayThis": "a"},
+        }
+    )
+
+    def said(text: str) -> None:
+        eventually(
+            lambda: (kubectl.get("configmap", "e") or {}).get("data"),
+            lambda data: data == {"text": f"hello {text}"},
+            told=operator.log,
+        )
+
+    said("a")
+    kubectl.merge("echo", "e", {"spec": {"sayThis": "b"}})
+    said("b")
+    kubectl("delete", "echo", "e", "--wait=false")
+    eventually(lambda: kubectl.get("echo", "e"), lambda body: body is None, told=operator.log)
+    # The note that it has left: a role that found one would patch it.
+    note = f"{kubectl.namespace}-e"
+    replace(kubectl, namespace="default")("delete", "configmap", note)
+
+
+def deployment(namespace: str) -> Json:
+    env = [{"name": "WATCH_NAMESPACE", "value": namespace}]
+    spec = {
+        "serviceAccountName": "controller-manager",
+        "containers": [{"name": "manager", "env": env}],
+    }
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "manager", "namespace": namespace},
+        "spec": {"template": {"spec": spec}},
+    }
+
+
+def rbac(project: Path, *args: str, input_: str = "") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [RUNNER, "rbac", *args],
+        cwd=project,
+        input=input_,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
