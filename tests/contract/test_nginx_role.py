@@ -24,7 +24,7 @@ KIND = "nginxoperators.operator.example.com"
 ROLE = REPOSITORY / "roles" / "nginx"
 PLAY = [{"hosts": "localhost", "gather_facts": False, "roles": [str(ROLE)]}]
 WATCH = Watch(
-    gvk=GVK("operator.example.com", "v1alpha1", "NginxOperator"),
+    gvk=GVK("operator.example.com", "v1alpha2", "NginxOperator"),
     content=Playbook(role=ROLE),
     mark_unsafe=True,
 )
@@ -40,7 +40,7 @@ class Nginx:
         """Apply the resource with exactly this spec."""
         self.kubectl.apply(
             {
-                "apiVersion": "operator.example.com/v1alpha1",
+                "apiVersion": "operator.example.com/v1alpha2",
                 "kind": "NginxOperator",
                 "metadata": {"name": name},
                 "spec": spec,
@@ -198,7 +198,7 @@ def test_a_steady_resource_costs_no_write(nginx: Nginx) -> None:
         reasons = {c["reason"] for c in deployment.get("status", {}).get("conditions", [])}
         return {"MinimumReplicasUnavailable", "ReplicaSetUpdated"} <= reasons
 
-    nginx.resource(port=8081, forceRedploy="once")
+    nginx.resource(ports=[{"containerPort": 8081}], forceRedploy="once")
     nginx.succeed()
     eventually(lambda: nginx.live("deployment"), is_settled)
     before = versions()
@@ -210,7 +210,7 @@ def test_a_steady_resource_costs_no_write(nginx: Nginx) -> None:
 
 def test_fields_are_obeyed_and_unset_ones_return(nginx: Nginx) -> None:
     """Port and replicas are as asked for, zero is not unset, and unset is the default again."""
-    nginx.resource(port=80, replicas=0)
+    nginx.resource(ports=[{"containerPort": 80}], replicas=0)
     nginx.succeed()
     deployment = nginx.live("deployment")
     assert deployment["spec"]["replicas"] == 0
@@ -392,7 +392,7 @@ def test_the_pods_satisfy_the_restricted_standard(nginx: Nginx) -> None:
     """Pods come up where the strictest Pod Security Standard is enforced."""
     enforce = "pod-security.kubernetes.io/enforce=restricted"
     nginx.kubectl("label", "namespace", nginx.kubectl.namespace, enforce)
-    nginx.resource(port=80)
+    nginx.resource(ports=[{"containerPort": 80}])
     nginx.succeed()
     eventually(lambda: nginx.kubectl.list("pods"), told=lambda: nginx.kubectl("get", "events"))
 
@@ -453,16 +453,69 @@ def test_the_deployment_cannot_be_written(nginx: Nginx) -> None:
     assert nginx.degraded()["status"] == "False"
 
 
-def test_a_refused_port_leaves_the_running_operand_alone(nginx: Nginx) -> None:
-    """A port that cannot be is reported in the API server's words; nothing else changes."""
+def test_each_port_is_declared_and_answers(nginx: Nginx) -> None:
+    """Deployment and Service have all ports by name, nginx listens on those of TCP."""
+    nginx.resource(
+        ports=[
+            {"containerPort": 8080},
+            {"containerPort": 9090, "name": "admin"},
+            {"containerPort": 8443},
+            {"containerPort": 8443, "protocol": "UDP"},
+        ]
+    )
+    nginx.succeed()
+    deployment = nginx.live("deployment")
+    assert container(deployment)["ports"] == [
+        {"name": "nginx", "containerPort": 8080, "protocol": "TCP"},
+        {"name": "admin", "containerPort": 9090, "protocol": "TCP"},
+        {"name": "tcp-8443", "containerPort": 8443, "protocol": "TCP"},
+        {"name": "udp-8443", "containerPort": 8443, "protocol": "UDP"},
+    ]
+    assert listens_on(deployment) == ["8080", "9090", "8443"]
+    assert container(deployment)["readinessProbe"]["httpGet"]["port"] == "nginx"
+    ports = nginx.live("service")["spec"]["ports"]
+    assert [(p["port"], p["protocol"], p["targetPort"]) for p in ports] == [
+        (8080, "TCP", "nginx"),
+        (9090, "TCP", "admin"),
+        (8443, "TCP", "tcp-8443"),
+        (8443, "UDP", "udp-8443"),
+    ]
+    assert nginx.succeed() == 0
+
+
+def test_a_port_of_the_node_is_given_up_before_it_is_taken(nginx: Nginx) -> None:
+    """With a host port the old Pod goes first: both could not run on one node."""
+    nginx.resource(ports=[{"containerPort": 8080, "hostPort": 80, "hostIP": "127.0.0.1"}])
+    nginx.succeed()
+    deployment = nginx.live("deployment")
+    (port,) = container(deployment)["ports"]
+    assert (port["hostPort"], port["hostIP"]) == (80, "127.0.0.1")
+    rolling = deployment["spec"]["strategy"]["rollingUpdate"]
+    assert (rolling["maxSurge"], rolling["maxUnavailable"]) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("ports", "complaint"),
+    [
+        (
+            [{"containerPort": 1, "name": "a"}, {"containerPort": 2, "name": "a"}],
+            'ports[1].name: Duplicate value: "a"',
+        ),
+        ([{"containerPort": 53, "protocol": "UDP"}], "no port with the protocol TCP"),
+    ],
+)
+def test_refused_ports_leave_the_running_operand_alone(
+    nginx: Nginx, ports: list[Json], complaint: str
+) -> None:
+    """Ports that cannot be are reported, in the API server's words; nothing else changes."""
     nginx.resource()
     nginx.succeed()
     before = [nginx.live(kind)["spec"] for kind in ("deployment", "service")]
-    nginx.resource(port=70000, replicas=3)
+    nginx.resource(ports=ports, replicas=3)
     nginx.fail()
     condition = nginx.degraded()
     assert condition["reason"] == "OperandDeploymentFailed"
-    assert "Invalid value: 70000: must be between 1 and 65535" in condition["message"]
+    assert complaint in condition["message"]
     assert [nginx.live(kind)["spec"] for kind in ("deployment", "service")] == before
 
 
@@ -486,8 +539,11 @@ def test_a_resource_deleted_meanwhile_ends_quietly(nginx: Nginx) -> None:
 @pytest.mark.parametrize(
     ("spec", "complaint"),
     [
-        ({"port": "http"}, "spec.port: Invalid value"),
-        ({"port": 2**31}, "integer with format int32 in spec.port"),
+        ({"ports": [{"containerPort": "http"}]}, "spec.ports[0].containerPort: Invalid value"),
+        (
+            {"ports": [{"containerPort": 65536}]},
+            "spec.ports[0].containerPort in body should be less",
+        ),
         ({"replicas": 1.5}, "spec.replicas: Invalid value"),
         ({"forceRedploy": 1}, "spec.forceRedploy: Invalid value"),
         ({"forceRedeploy": "x"}, 'unknown field "spec.forceRedeploy"'),
@@ -496,7 +552,7 @@ def test_a_resource_deleted_meanwhile_ends_quietly(nginx: Nginx) -> None:
 def test_a_bad_spec_is_refused_by_the_api_server(nginx: Nginx, spec: Json, complaint: str) -> None:
     """The user who applies it is told which field is wrong."""
     body = {
-        "apiVersion": "operator.example.com/v1alpha1",
+        "apiVersion": "operator.example.com/v1alpha2",
         "kind": "NginxOperator",
         "metadata": {"name": "bad"},
         "spec": spec,
