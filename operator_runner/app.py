@@ -86,7 +86,10 @@ class Operator:
         self._leading = False
         self._metrics = metrics
         self._health = Health()
-        self._established = Established(str(watch.gvk) for watch in watches)
+        self._established = Established(
+            (str(watch.gvk) for watch in watches),
+            converted=(str(watch.gvk) for watch in watches if watch.conversions),
+        )
         connection.on_watch(self._established.answered)
         connection.on_answer(self._metrics.api_requests.count)
         self._api = Api(connection)

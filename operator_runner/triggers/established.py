@@ -8,9 +8,14 @@ from collections.abc import Iterable
 class Established:
     """Compares the watches that are needed with those that have been answered."""
 
-    def __init__(self, kinds: Iterable[str]) -> None:
-        """Start with kinds whose paths are not known yet, for their CRDs may be missing."""
+    def __init__(self, kinds: Iterable[str], converted: Iterable[str] = ()) -> None:
+        """Start with kinds whose paths are not known yet, for their CRDs may be missing.
+
+        Of those that are `converted` by this process no watch is waited for: to list objects of
+        an older version the API server asks it, and OLM's Service leads to ready replicas only.
+        """
         self._needed: dict[str, frozenset[str] | None] = dict.fromkeys(kinds)
+        self._converted = frozenset(converted)
         self._answered: set[str] = set()
 
     def need(self, kind: str, paths: Iterable[str]) -> None:
@@ -31,6 +36,6 @@ class Established:
         for kind, paths in self._needed.items():
             if paths is None:
                 return f"{kind} is not known to the API server: install its CRD"
-            if not paths <= self._answered:
+            if kind not in self._converted and not paths <= self._answered:
                 return f"{kind} is not watched yet on {', '.join(sorted(paths - self._answered))}"
         return None

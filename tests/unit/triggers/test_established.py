@@ -17,3 +17,14 @@ def test_everything_must_be_answered() -> None:
     assert established.missing() == "Bar is not watched yet on /bars"
     established.answered("/bars")
     assert established.missing() is None
+
+
+def test_who_converts_a_kind_does_not_wait_for_its_watch() -> None:
+    """Listing may take a conversion, and conversions come to replicas that are ready."""
+    established = Established(["Foo", "Bar"], converted=["Foo"])
+    assert established.missing() == "Foo is not known to the API server: install its CRD"
+    established.need("Foo", ["/foos"])
+    established.need("Bar", ["/bars"])
+    assert established.missing() == "Bar is not watched yet on /bars"
+    established.answered("/bars")
+    assert established.missing() is None
