@@ -23,6 +23,8 @@ BUNDLE_IMG ?= $(IMAGE_TAG_BASE)-bundle:v$(VERSION)
 CATALOG_IMG ?= $(IMAGE_TAG_BASE)-catalog:v$(VERSION)
 # The image of operator-registry's opm, which serves the catalog.
 OPM_IMAGE ?= operator-framework/opm:latest
+# kubectl, for the cluster of KUBECONFIG.
+KUBECTL ?= kubectl
 # Further arguments for pytest, such as ARGS='-k scale -x'.
 ARGS ?=
 
@@ -32,6 +34,7 @@ TWO := --numprocesses=2 --dist=loadfile
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+UNDEPLOY = $(BIN)/operator-runner undeploy --kustomize='$(KUBECTL) kustomize'
 UV_VERSION := 0.13.8
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -122,6 +125,10 @@ prepare: $(INSTALLED) ## Build Kubernetes and OLM, install what the node needs: 
 manifests: $(INSTALLED) ## Write the rights that watches.yaml and the roles need into config/rbac
 	@$(BIN)/operator-runner rbac --write config/rbac
 
+.PHONY: rbac-check
+rbac-check: $(INSTALLED) ## Tell which rights config/ lacks, and which it grants for nothing
+	@$(BIN)/operator-runner rbac --check config/rbac --check config/manager --check config/webhook
+
 .PHONY: vet
 vet: check ## The same as check
 
@@ -138,6 +145,25 @@ molecule: $(INSTALLED) ## The nginx operator's scenario on a local cluster; CLUS
 	  export RELATED_IMAGE_NGINX; \
 	fi; \
 	molecule test $(ARGS)
+
+##@ In the cluster of KUBECONFIG
+
+.PHONY: install
+install: ## Install the CRDs, for `make run`
+	@$(KUBECTL) apply --filename crds
+
+.PHONY: uninstall
+uninstall: $(INSTALLED) ## Remove the CRDs and with them every resource; asks first, ARGS=--yes does not
+	@$(UNDEPLOY) config/crd --with-crds $(ARGS)
+
+.PHONY: deploy
+deploy: ## Install CRDs, rights and the operator with the image IMG
+	@$(KUBECTL) kustomize config/default | sed 's|image: controller:latest$$|image: $(IMG)|' \
+	  | $(KUBECTL) apply --filename -
+
+.PHONY: undeploy
+undeploy: $(INSTALLED) ## Remove the operator, leave resources and Pods; ARGS=--with-crds: the CRDs too
+	@$(UNDEPLOY) config/default $(ARGS)
 
 ##@ Measure
 

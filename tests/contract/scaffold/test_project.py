@@ -17,6 +17,7 @@ from operator_runner.model import Playbook
 from operator_runner.watches import load
 from tests.support.kubectl import Json, Kubectl
 from tests.support.operator import REPOSITORY
+from tests.support.scaffold import OPERATOR_RUNNER
 
 ANSIBLE = Path(sys.executable).parent / "ansible-playbook"
 FOLDERS = [
@@ -40,7 +41,7 @@ def rendered(kubectl: Kubectl, folder: Path) -> dict[tuple[str, str], Json]:
 
 def make(root: Path, kubectl: Kubectl, kubeconfig: Path, *arguments: str) -> str:
     done = subprocess.run(
-        ["make", *arguments, f"KUBECTL={kubectl.program}"],
+        ["make", *arguments, f"KUBECTL={kubectl.program}", f"OPERATOR_RUNNER={OPERATOR_RUNNER}"],
         cwd=root,
         env=os.environ | {"KUBECONFIG": str(kubeconfig)},
         capture_output=True,
@@ -143,7 +144,7 @@ def _is_playbook(path: Path) -> bool:
 
 
 def test_make_installs_and_removes(kubectl: Kubectl, control_plane: Path, made: Path) -> None:
-    """`make deploy` installs the image and edits no file; `undeploy` takes all of it away."""
+    """`make deploy` installs the image and edits no file; `undeploy` takes away what it is told."""
     before = {f: f.read_bytes() for f in (made / "config").rglob("*") if f.is_file()}
     namespace, manager = "cache-operator-system", "cache-operator-controller-manager"
     make(made, kubectl, control_plane, "deploy", "IMG=registry.local:5000/team/cache:v1.2")
@@ -155,6 +156,8 @@ def test_make_installs_and_removes(kubectl: Kubectl, control_plane: Path, made: 
     assert {f: f.read_bytes() for f in (made / "config").rglob("*") if f.is_file()} == before
     make(made, kubectl, control_plane, "undeploy")
     assert there.get("deployment", manager) is None
+    assert there.get("crd", "memcacheds.cache.scaffold.test") is not None
+    make(made, kubectl, control_plane, "undeploy", "ARGS=--with-crds --yes")
     assert there.get("crd", "memcacheds.cache.scaffold.test") is None
 
 

@@ -1,0 +1,249 @@
+"""The nginx operator by the Operator Lifecycle Manager itself: installed, then upgraded.
+
+OLM runs on the local cluster, and installs from a catalog of the two bundles that are made here,
+of images that are built here. Nothing comes from a registry.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from demo.olm_install import Installation, Phase
+from demo.steady_client import SteadyClient
+from operator_runner.devcluster import Cluster
+from tests.e2e.conftest import RELEASES
+from tests.support.kubectl import Json, Kubectl
+from tests.support.nginx import KIND, nginx
+from tests.support.olm import condition_of
+from tests.support.operator import REPOSITORY
+from tests.support.waiting import eventually
+
+NAMESPACE = "nginx-by-olm"
+FIRST, SECOND = "nginx-operator.v0.0.1", "nginx-operator.v0.0.2"
+DEPLOYMENT = "deployment/nginx-operator-controller-manager"
+ACCOUNT = f"system:serviceaccount:{NAMESPACE}:nginx-operator-controller-manager"
+CRD = f"crd/{KIND}"
+MONITORING = REPOSITORY / "demo" / "monitoring-crds.yaml"
+
+
+@dataclass
+class World:
+    """What an administrator sees who installs by OLM."""
+
+    system: Kubectl
+    web: Kubectl
+    installation: Installation
+    phases: list[str] = field(default_factory=list)
+
+    def approve(self, version: str) -> None:
+        """Approve the InstallPlan that brings a version, as soon as OLM proposes it."""
+        plan = eventually(
+            lambda: self.installation.plan(version), seconds=60, told=self.installation.trouble
+        )
+        assert plan is not None
+        self.installation.approve(plan)
+
+    def wait_for(self, version: str) -> None:
+        """Wait until OLM says that the version is installed, and no other one is there."""
+
+        def look() -> dict[str, Phase]:
+            phases = self.installation.phases()
+            told = f"{[(name, phase.name) for name, phase in phases.items()]}"
+            if told not in self.phases[-1:]:
+                self.phases.append(told)
+            return phases
+
+        def is_installed(phases: dict[str, Phase]) -> bool:
+            assert not any(phase.name == "Failed" for phase in phases.values()), phases
+            return set(phases) == {version} and phases[version].name == "Succeeded"
+
+        eventually(look, is_installed, seconds=240, told=self.told)
+
+    def told(self) -> str:
+        """Return what OLM and the operator say, for a failure."""
+        log = self.system.run("logs", DEPLOYMENT, "--tail=50")
+        pods = self.system.run("describe", "pods").stdout[-3000:]
+        return "\n".join([*self.phases, self.installation.trouble(), pods, log.stdout, log.stderr])
+
+    def url(self) -> str:
+        """Return where nginx is fetched through the Service, once there is one."""
+        service = eventually(lambda: self.web.get("service", "web"), told=self.told)
+        assert service is not None
+        port = service["spec"]["ports"][0]["port"]
+        return f"http://{service['spec']['clusterIP']}:{port}/"
+
+    def may(self, *arguments: str) -> bool:
+        """Ask the API server whether the operator's account may do something."""
+        asked = self.system.run("auth", "can-i", *arguments, f"--as={ACCOUNT}")
+        answer = asked.stdout.strip()
+        assert answer in {"yes", "no"}, asked.stderr
+        return answer == "yes"
+
+
+def answers(url: str) -> bool:
+    """Tell whether a page comes."""
+    try:
+        with urllib.request.urlopen(url, timeout=5) as answer:
+            return bool(answer.status == 200)
+    except OSError:
+        return False
+
+
+def runner(*arguments: str) -> str:
+    """Run operator-runner as a user does; return what it prints."""
+    program = str(Path(sys.executable).with_name("operator-runner"))
+    done = subprocess.run(
+        [program, *arguments], cwd=REPOSITORY, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def olm(cluster: Cluster) -> Iterator[Cluster]:
+    """Give the cluster with OLM, and without the CRD, so that OLM brings it.
+
+    For the tests that come after, the CRD is put back and OLM ended.
+    """
+    cluster.exec(["kubectl", "delete", CRD, "--wait=true"])
+    cluster.exec(["kubectl", "apply", f"--filename={MONITORING}"])
+    cluster.install_olm()
+    yield cluster
+    for part in ("olm-operator", "catalog-operator", "opm"):
+        cluster.stop_part(part)
+    cluster.exec(["kubectl", "delete", CRD, "--wait=true", "--ignore-not-found"])
+    cluster.exec(["kubectl", "delete", f"--filename={MONITORING}"])
+    cluster.exec(["kubectl", "apply", "--filename", str(REPOSITORY / "crds")])
+    cluster.exec(["kubectl", "wait", "--for=condition=Established", CRD])
+
+
+@pytest.fixture(scope="module")
+def catalog(operator_images: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Make the bundles of both versions, with the images of this machine, and a catalog of them."""
+    folder = tmp_path_factory.mktemp("olm")
+    bundles = []
+    for version, project in RELEASES.items():
+        bundles.append(folder / version)
+        options = [f"--version={version}", f"--image={operator_images[version]}"]
+        runner("bundle", str(project), *options, f"--output={bundles[-1]}")
+    runner("catalog", *map(str, bundles), f"--output={folder / 'catalog'}")
+    return folder / "catalog"
+
+
+@pytest.fixture(scope="module")
+def world(olm: Cluster, catalog: Path, nginx_image: str) -> Iterator[World]:
+    """Subscribe to the package, from its first version on; nothing is approved yet."""
+    system = Kubectl(olm.bin / "kubectl", NAMESPACE)
+    web = Kubectl(olm.bin / "kubectl", "web-by-olm")
+    web("create", "namespace", web.namespace)
+    source = olm.serve_catalog("nginx-operator", catalog)
+
+    def kubectl(arguments: tuple[str, ...], input_: str | None) -> str:
+        return system(*arguments, input_=input_)
+
+    installation = Installation(kubectl, NAMESPACE, "nginx-operator", "alpha", source)
+    installation.subscribe(FIRST, {"RELATED_IMAGE_NGINX": nginx_image})
+    yield World(system, web, installation)
+    # The resource goes before the operator that converts it.
+    for namespace in (web.namespace, NAMESPACE):
+        web("delete", "namespace", namespace, "--wait=true")
+
+
+def test_olm_installs_and_upgrades_what_is_approved(world: World) -> None:
+    """From nothing to 0.0.1 to 0.0.2, by two approvals; nginx answers each request meanwhile."""
+    url = installs(world)
+    has_the_rights_of_its_bundle_and_no_others(world)
+    upgrades(world, url)
+
+
+def installs(world: World) -> str:
+    """See that nothing happens before the approval, and that then nginx answers; return where."""
+    plan = eventually(
+        lambda: world.installation.plan(FIRST), seconds=60, told=world.installation.trouble
+    )
+    assert plan is not None
+    assert world.installation.phases() == {}
+
+    world.installation.approve(plan)
+    world.wait_for(FIRST)
+
+    world.web.apply(nginx(port=8080, replicas=2))
+    url = world.url()
+    eventually(lambda: answers(url), seconds=60, told=world.told)
+    assert condition_of(world.system, FIRST)["status"] == "True"
+    return url
+
+
+def has_the_rights_of_its_bundle_and_no_others(world: World) -> None:
+    """See that what the operator needs is granted, and nothing that the bundle does not ask for.
+
+    OLM adds the Secret of a webhook, the OperatorCondition and the review of tokens.
+    """
+    condition = f"operatorconditions.operators.coreos.com/{FIRST}"
+    for needed in (
+        ("list", KIND, "--all-namespaces"),
+        ("patch", "deployments.apps", "--namespace=default"),
+        ("create", "leases.coordination.k8s.io"),
+        ("patch", condition, f"--namespace={NAMESPACE}"),
+    ):
+        assert world.may(*needed), needed
+    for beyond in (
+        ("list", "secrets", "--all-namespaces"),
+        ("get", "secrets", "--namespace=default"),
+        ("create", "pods", "--namespace=default"),
+        ("delete", KIND, "--namespace=default"),
+        ("update", CRD.replace("crd/", "customresourcedefinitions/")),
+        ("create", "clusterrolebindings"),
+        ("*", "*", "--all-namespaces"),
+    ):
+        assert not world.may(*beyond), beyond
+    assert_nothing_was_refused(world)
+
+
+def upgrades(world: World, url: str) -> None:
+    """See the resource converted and the old version gone, and no request to nginx fail."""
+    stored = world.web.get(KIND, "web")
+    assert stored is not None
+    assert stored["apiVersion"].endswith("/v1alpha1")
+
+    with SteadyClient(url) as client:
+        world.approve(SECOND)
+        world.wait_for(SECOND)
+        converted = eventually(lambda: upgraded(world), told=world.told)
+
+    assert converted is not None
+    assert converted["spec"]["ports"][0]["containerPort"] == 8080
+    assert converted["spec"]["replicas"] == 2
+    old = world.web.get("nginxoperators.v1alpha1.operator.example.com", "web")
+    assert old is not None
+    assert old["spec"]["port"] == 8080
+    assert client.failures == []
+    assert client.fetched > 0
+    assert world.system.get("clusterserviceversion", FIRST) is None
+    assert condition_of(world.system, SECOND)["status"] == "True"
+    assert_nothing_was_refused(world)
+
+
+def assert_nothing_was_refused(world: World) -> None:
+    """Look for refusals in what the operator has logged so far."""
+    log = world.system("logs", DEPLOYMENT)
+    assert "forbidden" not in log.lower(), log
+
+
+def upgraded(world: World) -> Json | None:
+    """Return the resource in the new version, once the new operator has reconciled it."""
+    found = world.web.get("nginxoperators.v1alpha2.operator.example.com", "web")
+    if found is None:
+        return None
+    lines = world.system("logs", DEPLOYMENT).splitlines()
+    records = [json.loads(line) for line in lines if line.startswith("{")]
+    done = [one for one in records if one.get("msg") == "Reconciled" and one.get("name") == "web"]
+    return found if done else None
