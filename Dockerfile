@@ -7,7 +7,7 @@ ARG DEBIAN_IMAGE=docker.io/library/debian:bookworm-slim
 
 FROM ${DEBIAN_IMAGE} AS python
 RUN apt-get update \
- && apt-get install --yes --no-install-recommends ca-certificates python3 python3-venv tini \
+ && apt-get install --yes --no-install-recommends ca-certificates curl python3 python3-venv tini \
  && rm -rf /var/lib/apt/lists/* /var/log/*
 
 FROM python AS build
@@ -39,6 +39,10 @@ ENV HOME=/opt/ansible \
     LANG=C.UTF-8 \
     PATH=/opt/operator-runner/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 COPY --from=build /opt/operator-runner /opt/operator-runner
+# Inventories name the interpreter as ansible-operator's image has it, and want its libraries there.
+RUN for version in 3.8 3.9 3.12; do ln -s python3 /usr/bin/python$version; done \
+ && echo /opt/operator-runner/lib/python3*/site-packages \
+      > "$(/usr/bin/python3 -c 'import site; print(site.getsitepackages()[0])')/operator-runner.pth"
 # Any user id works, as OpenShift gives them: all that is written belongs to group 0.
 RUN useradd --uid ${USER_UID} --gid 0 --home-dir ${HOME} --no-create-home --shell /usr/sbin/nologin ${USER_NAME} \
  && mkdir -p ${HOME}/.ansible/galaxy_cache ${HOME}/.ansible/tmp /etc/ansible /usr/share/ansible/openshift /usr/share/ansible/collections/ansible_collections \

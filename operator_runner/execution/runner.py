@@ -13,6 +13,7 @@ from typing import Any, TextIO
 from ansible_runner.config.runner import RunnerConfig
 from ansible_runner.runner import Runner
 
+from operator_runner.execution import playbook
 from operator_runner.execution.processes import end_descendants, has_children
 
 
@@ -31,6 +32,7 @@ def config_of(spec: dict[str, Any]) -> RunnerConfig:
     # The operator writes the output itself, without what no_log hides. As one of `settings`
     # this would be lost: ansible-runner drops them all where there is no file of them.
     config.suppress_output_file = True
+    config.command = [*playbook.PROGRAM, *config.command[1:]]
     return config
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 import functools
 import os
+import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,25 @@ class ModuleFile:
     """What the task adds to the environment."""
     profile: str = "legacy"
     """ansible-core's name for the encoding of arguments and result."""
+
+
+_same: set[str] = set()
+"""Interpreters elsewhere that are this one under other names, with the same libraries."""
+
+
+def learn_interpreters(candidates: Iterable[Path] | None = None) -> None:
+    """Find out which other interpreters are as good as this one; those of the system if not told.
+
+    In the image they are: inventories of existing projects name /usr/bin/python3.12.
+    """
+    libraries = {path for path in sys.path if path.endswith("site-packages")}
+    for path in candidates or Path("/usr/bin").glob("python3*"):
+        if not path.exists() or not path.samefile(sys.executable):
+            continue
+        ask = [str(path), "-c", "import sys; print(*sys.path, sep='\\n')"]
+        told = subprocess.run(ask, capture_output=True, text=True, check=False)
+        if libraries <= set(told.stdout.splitlines()):
+            _same.add(str(path))
 
 
 def find_module(
@@ -104,7 +124,7 @@ def _is_the_plays_own(task_vars: dict[str, Any]) -> bool:
 def _is_this_interpreter(path: str) -> bool:
     here = sys.executable
     # Links within one bin/ are one interpreter; a virtual environment's is not what it links to.
-    return path == here or (
+    return path in {here, *_same} or (
         os.path.dirname(path) == os.path.dirname(here)  # noqa: PTH120
         and os.path.exists(path)  # noqa: PTH110
         and os.path.samefile(path, here)  # noqa: PTH121

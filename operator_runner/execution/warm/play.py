@@ -6,7 +6,6 @@ import gc
 import json
 import os
 import random
-import shutil
 import socket
 import sys
 import traceback
@@ -18,6 +17,7 @@ from ansible.cli.playbook import PlaybookCLI
 from ansible.config.manager import find_ini_config_file
 from ansible.utils.display import Display
 
+from operator_runner.execution import playbook, templates
 from operator_runner.execution.processes import die_with_parent
 from operator_runner.execution.warm import modules, tasks
 from operator_runner.execution.warm.freshness import loaded_collections
@@ -102,12 +102,12 @@ def _prepare(requests: socket.socket) -> None:
     PlaybookCLI.init_parser = _take_parser
     modules.install(requests)
     tasks.install()
+    templates.install()
 
 
 def _play(command: list[str]) -> int:
     _read_settings_of_this_run()
-    # The whole path, as a shell passes it on.
-    sys.argv = [shutil.which(command[0]) or command[0], *command[1:]]
+    sys.argv = [playbook.name(), *command[len(playbook.PROGRAM) :]]
     try:
         PlaybookCLI.cli_executor(sys.argv)
     except SystemExit as ended:

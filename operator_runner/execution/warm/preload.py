@@ -54,6 +54,7 @@ def preload(environment: dict[str, str], scratch: str) -> None:
             importlib.import_module(name)
         load_plugins()
         _share_texts()
+        _learn_interpreters()
         for name in _MODULES:
             _import_if_installed(name)
         _start_openssl()
@@ -90,6 +91,12 @@ def _import_if_installed(name: str) -> None:
         # A project without kubernetes.core, or with a part of a collection, is one all the same.
         if error.name != name and not name.startswith(f"{error.name}."):
             raise
+
+
+def _learn_interpreters() -> None:
+    from operator_runner.execution.warm import module_files
+
+    module_files.learn_interpreters()
 
 
 def _read_kubeconfigs_fast() -> None:

@@ -131,7 +131,7 @@ def test_conditions_and_variables(both: Both) -> None:
 """
     record = both(Project(tasks, variables={"size": 3}))
     assert record.kinds(task="Skipped")[-1] == "runner_on_skipped"
-    assert record.result("Typed")["msg"] == "int list"
+    assert record.result("Typed")["msg"] == "str list"
     assert record.result("Asserted")["msg"] == "fine"
     assert record.outcome.failures[0].message == "no seven"
     assert record.events[-1]["event_data"]["artifact_data"] == {"total": 1}
