@@ -21,7 +21,7 @@ from operator_runner.model import Json
 
 T = TypeVar("T")
 
-PAGE = 250
+PAGE = 100
 """Objects a page: what is done again at most after a kill."""
 _METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 _DELAYS = (1.0, 2.0, 4.0, 8.0)

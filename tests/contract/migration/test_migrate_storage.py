@@ -73,7 +73,7 @@ async def test_every_object_is_stored_in_the_storage_version(
     widgets: Widgets, command: Command
 ) -> None:
     """All bytes in etcd are of the new version, no content is lost, the old version may go."""
-    await widgets.create_many(300)
+    await widgets.create_many(120)
     await widgets.store_in("v2")
     await widgets.edit("w-007", {"spec": {"size": 70}})
     before = widgets.etcd.objects(widgets.group, "widgets")
@@ -83,12 +83,12 @@ async def test_every_object_is_stored_in_the_storage_version(
     ]
 
     status, told = await command("--dry-run")
-    assert (status, "300 objects tried, 0 refused; nothing was written" in told) == (0, True), told
+    assert (status, "120 objects tried, 0 refused; nothing was written" in told) == (0, True), told
     assert widgets.etcd.objects(widgets.group, "widgets") == before
     assert await widgets.stored_versions() == ["v1", "v2"]
 
     status, told = await command()
-    assert (status, "299 rewritten, 1 stored so already" in told) == (0, True), told
+    assert (status, "119 rewritten, 1 stored so already" in told) == (0, True), told
     after = widgets.etcd.objects(widgets.group, "widgets")
     assert versions(widgets) == {"v2"}
     assert {k: b["spec"] for k, b in after.items()} == {k: b["spec"] for k, b in before.items()}
@@ -121,34 +121,34 @@ async def test_an_interrupted_migration_goes_on(
     widgets: Widgets, command: Command, webhook: Webhook
 ) -> None:
     """After SIGKILL, SIGINT and an edit of the CRD the next start does what is left."""
-    await widgets.create_many(520)
+    await widgets.create_many(220)
     await widgets.store_in("v2")
     await widgets.admit_by(webhook)
 
-    webhook.hold("w-300")
+    webhook.hold("w-150")
     process = await command.start()
     await webhook.held.wait()
     process.kill()
     await process.wait()
-    assert await place(widgets) == 250
+    assert await place(widgets) == 100
     assert await widgets.stored_versions() == ["v1", "v2"]
     webhook.release.set()
 
     # The continue token of the place is too old now.
     await asyncio.to_thread(widgets.etcd.compact)
-    webhook.hold("w-510")
+    webhook.hold("w-210")
     process = await command.start()
     await webhook.held.wait()
     process.send_signal(signal.SIGINT)
     begin = await _says(process, "interrupted: ")
-    assert "going on after 250 objects" in begin
+    assert "going on after 100 objects" in begin
     webhook.release.set()
     status, told = await finished(process)
     assert (status, "run it again to go on from there" in told) == (130, True), told
-    assert not [name for name in webhook.admitted if name < "w-250"]
-    assert await place(widgets) == 500
+    assert not [name for name in webhook.admitted if name < "w-100"]
+    assert await place(widgets) == 200
 
-    webhook.hold("w-519")
+    webhook.hold("w-219")
     process = await command.start()
     await webhook.held.wait()
     await widgets.edit_crd({"spec": {"names": {"shortNames": ["wdg"]}}})
@@ -159,7 +159,7 @@ async def test_an_interrupted_migration_goes_on(
 
     webhook.hold("x")
     status, told = await command()
-    assert (status, "520 stored so already" in told) == (0, True), told
+    assert (status, "220 stored so already" in told) == (0, True), told
     assert versions(widgets) == {"v2"}
     assert await widgets.stored_versions() == ["v2"]
 
