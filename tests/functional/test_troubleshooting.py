@@ -102,6 +102,54 @@ def test_another_leads(make_operator: Callable[[str], Operator], kubectl: Kubect
     assert operator.terminate() == 0
 
 
+def test_nobody_converts(operator: Operator, kubectl: Kubectl) -> None:
+    """Whoever needs a conversion, the operator or a user, is told that the webhook is not there."""
+    kubectl.apply(_twin())
+    kubectl("wait", "--for=condition=Established", "crd/twins.test.example.com")
+    body = {"apiVersion": "test.example.com/v2", "kind": "Twin", "metadata": {"name": "a"}}
+    kubectl.apply(body)
+    told = "conversion webhook for test.example.com/v2, Kind=Twin failed: Post"
+    done = kubectl.run("get", "twins.v1.test.example.com", "a")
+    assert told in done.stderr
+    with (operator.project / "watches.yaml").open("a") as watches:
+        watches.write(GHOST.replace("Ghost", "Twin"))
+    operator.start(wait=False)
+    eventually(operator.log, lambda log: told in log)
+    assert operator.probe("readyz") != 200
+    kubectl("delete", "crd", "twins.test.example.com")
+
+
+def _twin() -> Json:
+    """Return a kind of two versions that only a webhook converts, at a port where nobody is."""
+    versions = [
+        {
+            "name": name,
+            "served": True,
+            "storage": name == "v2",
+            "schema": {
+                "openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+            },
+        }
+        for name in ("v1", "v2")
+    ]
+    webhook = {
+        "conversionReviewVersions": ["v1"],
+        "clientConfig": {"url": "https://127.0.0.1:1/convert"},
+    }
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "twins.test.example.com"},
+        "spec": {
+            "group": "test.example.com",
+            "scope": "Namespaced",
+            "names": {"kind": "Twin", "plural": "twins", "singular": "twin"},
+            "conversion": {"strategy": "Webhook", "webhook": webhook},
+            "versions": versions,
+        },
+    }
+
+
 def _condition(kubectl: Kubectl, type_: str) -> Json:
     found = kubectl.get("echo", "a") or {}
     conditions = found.get("status", {}).get("conditions", [])
