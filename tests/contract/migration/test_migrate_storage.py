@@ -134,7 +134,7 @@ async def test_an_interrupted_migration_goes_on(
     assert await widgets.stored_versions() == ["v1", "v2"]
     webhook.release.set()
 
-    # The continue token of the place is too old now.
+    # etcd forgets the revision of the place; the API server may remember it for a while.
     await asyncio.to_thread(widgets.etcd.compact)
     webhook.hold("w-210")
     process = await command.start()
