@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from operator_runner.webhooks.converter import ConversionError, Converter
@@ -46,6 +46,9 @@ EXPRESSIONS = st.sampled_from(
 )
 MAPS = st.dictionaries(PATHS, EXPRESSIONS, max_size=4)
 
+# The machine may be busy with something else.
+without_hurry = settings(deadline=None, max_examples=60)
+
 
 def objects(version: str, spec: st.SearchStrategy[Json]) -> st.SearchStrategy[Json]:
     return st.fixed_dictionaries(
@@ -58,18 +61,21 @@ def objects(version: str, spec: st.SearchStrategy[Json]) -> st.SearchStrategy[Js
     )
 
 
+@without_hurry
 @given(objects("v1alpha1", SPEC_1))
 def test_up_and_down_again(nginx: Converter, body: Json) -> None:
     """A v1alpha1 is the same after it was stored as v1alpha2, down to the last byte."""
     assert nginx.convert(nginx.convert(body, "v1alpha2"), "v1alpha1") == body
 
 
+@without_hurry
 @given(objects("v1alpha2", SPEC_2))
 def test_down_and_up_again(nginx: Converter, body: Json) -> None:
     """A v1alpha2 with any number of ports is the same after a client of v1alpha1 wrote it back."""
     assert nginx.convert(nginx.convert(body, "v1alpha1"), "v1alpha2") == body
 
 
+@without_hurry
 @given(objects("v1alpha2", SPEC_2), st.integers(0, 9), st.text(max_size=5))
 def test_edits_of_other_fields_keep_the_ports(
     nginx: Converter, body: Json, replicas: int, redeploy: str
@@ -82,6 +88,7 @@ def test_edits_of_other_fields_keep_the_ports(
     assert nginx.convert(lower, "v1alpha2")["spec"] == {**body.get("spec", {}), **edit}
 
 
+@without_hurry
 @given(objects("v1alpha2", SPEC_2), NUMBERS)
 def test_an_edited_port_is_read_back_as_written(nginx: Converter, body: Json, port: int) -> None:
     """Whatever is kept, the port that somebody writes in v1alpha1 is the one that is there."""
@@ -102,6 +109,7 @@ def _edited(body: Json, port: int) -> bool:
     return not ports or ports[0]["containerPort"] != port
 
 
+@without_hurry
 @given(
     objects("v1alpha1", ANY_SPEC) | objects("v1alpha2", ANY_SPEC),
     st.text(max_size=30) | JSON.map(str),
@@ -118,6 +126,7 @@ def test_rubbish_in_the_annotation_stops_nothing(
             assert made["metadata"]["annotations"]["mine"] == "stays"
 
 
+@settings(deadline=None, max_examples=200)
 @given(objects("v2", ANY_SPEC), st.tuples(MAPS, MAPS), st.tuples(MAPS, MAPS))
 def test_any_expressions_lose_nothing(
     make: MakeConverter, body: Json, v1: tuple[Json, Json], v3: tuple[Json, Json]
