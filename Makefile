@@ -159,7 +159,10 @@ uninstall: $(INSTALLED) ## Remove the CRDs and with them every resource; asks fi
 .PHONY: deploy
 deploy: ## Install CRDs, rights and the operator with the image IMG
 	@$(KUBECTL) kustomize config/default | sed 's|image: controller:latest$$|image: $(IMG)|' \
-	  | $(KUBECTL) apply --filename -
+	  | $(KUBECTL) apply --filename - || { \
+	  echo 'Not all of it is installed. "no matches for kind ServiceMonitor" or PrometheusRule: install the Prometheus' >&2; \
+	  echo 'operator, which brings them, or comment ../prometheus out in config/default/kustomization.yaml.' >&2; \
+	  exit 1; }
 
 .PHONY: undeploy
 undeploy: $(INSTALLED) ## Remove the operator, leave resources and Pods; ARGS=--with-crds: the CRDs too
