@@ -22,7 +22,8 @@ _FENCE = re.compile(
 _HEREDOC = re.compile(r"<<-?\s*(['\"]?)(\w+)\1")
 _LOOKS = re.compile(
     r"(\w+=\S+ )*"
-    r"(kubectl( -n \S+)? (get|describe|logs|top)|curl|operator-runner (why|cluster status))\b"
+    r"(kubectl( -n \S+)? (get|describe|logs|top|api-resources)|curl"
+    r"|operator-runner (why|cluster status))\b"
 )
 _PROMPT = "$ "
 _ANYTHING = "..."
