@@ -9,11 +9,11 @@ from typing import Protocol
 
 import structlog
 
-from operator_runner.errors import ApiError, Conflict, Forbidden
+from operator_runner.errors import ApiError, Conflict, Forbidden, NotFound
 from operator_runner.model import GVK, Json
 from operator_runner.webhooks.authority import Credentials
 from operator_runner.webhooks.certificates import Serving
-from operator_runner.webhooks.registration import Target, injector, knows, occupant, patch
+from operator_runner.webhooks.registration import Service, Target, injector, knows, occupant, patch
 from operator_runner.webhooks.shared import Api
 
 _MERGE_PATCH = "application/merge-patch+json"
@@ -82,8 +82,12 @@ class Registrar:
             crd = await self._api.request("GET", f"{_CRDS}/{await self._crd_name(gvk)}")
             if problem := injector(crd):
                 problems.append(problem)
-            elif other := occupant(crd, target):
-                self._tell(other)
+            elif (other := occupant(crd, target)) and await self._exists(other):
+                self._tell(
+                    f"{crd['metadata']['name']} names the Service {other.namespace}/{other.name}, "
+                    "which goes on converting; to take its place name it by --webhook-service, or "
+                    "an address of this machine by --webhook-host"
+                )
             else:
                 crd = await self._register(crd, target, credentials)
             known.append(knows(crd, credentials.newest))
@@ -102,6 +106,16 @@ class Registrar:
         )
         _log.info("The conversion webhook is registered", crd=name, at=str(target))
         return crd
+
+    async def _exists(self, service: Service) -> bool:
+        path = f"/api/v1/namespaces/{service.namespace}/services/{service.name}"
+        try:
+            await self._api.request("GET", path)
+        except NotFound:
+            return False
+        except Forbidden:
+            return True  # who may not look takes nothing away
+        return True
 
     def _tell(self, problem: str) -> None:
         """Log a problem once."""

@@ -73,16 +73,12 @@ def injector(crd: Json) -> str | None:
     )
 
 
-def occupant(crd: Json, target: Target) -> str | None:
-    """Return who answers instead, and goes on to: an operator in the cluster, behind a Service."""
+def occupant(crd: Json, target: Target) -> Service | None:
+    """Return the Service that converts instead and is not to be replaced by this address."""
     service = _client_config(crd).get("service")
     if isinstance(target, Service) or target.taken or not service:
         return None
-    return (
-        f"{crd['metadata']['name']} names the Service {service['namespace']}/{service['name']}, "
-        "which goes on converting; to take its place name it by --webhook-service, or an address "
-        "of this machine by --webhook-host"
-    )
+    return Service(service["namespace"], service["name"])
 
 
 def patch(crd: Json, target: Target, authorities: bytes) -> Json | None:

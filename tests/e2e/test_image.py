@@ -12,7 +12,7 @@ import pytest
 
 from operator_runner.devcluster import Cluster
 from tests.support.kubectl import Kubectl
-from tests.support.nginx import KIND, nginx
+from tests.support.nginx import KIND, V1ALPHA1, nginx
 from tests.support.operator import REPOSITORY
 from tests.support.waiting import eventually
 
@@ -70,7 +70,8 @@ def _patch(operation: dict[str, Any]) -> dict[str, Any]:
 
 def test_the_image_runs_the_operator(deployed: Kubectl, kubectl: Kubectl) -> None:
     """Not as root, with a read-only file system and the default seccomp profile, nginx comes up."""
-    kubectl.apply(nginx())
+    deployed("rollout", "status", MANAGER, "--timeout=180s")
+    kubectl.apply(nginx(port=8081))
 
     def told() -> str:
         return deployed("logs", MANAGER) + deployed("describe", "pods")
@@ -82,6 +83,7 @@ def test_the_image_runs_the_operator(deployed: Kubectl, kubectl: Kubectl) -> Non
 
     eventually(is_well, seconds=180, told=told)
     kubectl("rollout", "status", "deployment/web", "--timeout=120s")
+    _converts_through_its_service(deployed, kubectl)
     status = deployed("exec", MANAGER, "--", "cat", "/proc/1/status").splitlines()
     fields = dict(line.split(":", 1) for line in status)
     assert fields["Uid"].split() == [str(ANYBODY)] * 4
@@ -101,3 +103,20 @@ def test_the_image_runs_the_operator(deployed: Kubectl, kubectl: Kubectl) -> Non
     listed = deployed("exec", MANAGER, "--", "ansible-galaxy", "collection", "list")
     assert "kubernetes.core" in listed
     assert "community." not in listed
+
+
+def _converts_through_its_service(deployed: Kubectl, kubectl: Kubectl) -> None:
+    """Assert that the API server comes by the Service and trusts the CA of the shared Secret."""
+    found = kubectl.get(KIND, "web")
+    assert found is not None
+    assert found["spec"]["ports"] == [{"containerPort": 8081, "protocol": "TCP"}]
+    lower = kubectl.get(V1ALPHA1, "web")
+    assert lower is not None
+    assert lower["spec"]["port"] == 8081
+    crd = deployed.get("customresourcedefinition", KIND)
+    secret = deployed.get("secret", "nginx-operator-webhook-service-certificate")
+    assert crd is not None
+    assert secret is not None
+    config = crd["spec"]["conversion"]["webhook"]["clientConfig"]
+    assert config["service"]["name"] == "nginx-operator-webhook-service"
+    assert config["caBundle"] == secret["data"]["ca.crt"]

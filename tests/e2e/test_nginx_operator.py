@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.kubectl import Kubectl
-from tests.support.nginx import KIND, World, nginx
+from tests.support.nginx import KIND, V1ALPHA1, World, nginx
 from tests.support.operator import Operator
 
 
@@ -71,10 +71,13 @@ def test_scale_to_three_to_zero_and_unset(world: World) -> None:
 
 
 def test_change_the_port(world: World) -> None:
-    """The port is nginx's own and the Service's; unset it is 8080 again; 80 works as well."""
+    """The port is nginx's own and the Service's; unset it is 8080 again; 80 works as well.
+
+    Written in v1alpha1, as users of 0.0.1 do.
+    """
     world.kubectl.apply(nginx(port=8081))
     for port, expected in ((8081, 8081), (80, 80), (None, 8080)):
-        world.kubectl.merge(KIND, "web", {"spec": {"port": port}})
+        world.kubectl.merge(V1ALPHA1, "web", {"spec": {"port": port}})
         world.wait_reconciled()
         world.wait_available(1)
         service = world.kubectl.get("service", "web")
@@ -85,6 +88,20 @@ def test_change_the_port(world: World) -> None:
         container = deployment["spec"]["template"]["spec"]["containers"][0]
         assert container["ports"][0]["containerPort"] == expected
         assert world.until(world.fetch, lambda status: status == 200)
+
+
+def test_two_ports(world: World) -> None:
+    """Each port of a v1alpha2 answers, and a client of v1alpha1 leaves the second."""
+    ports = [{"containerPort": 8080}, {"containerPort": 9090, "name": "admin"}]
+    world.kubectl.apply(nginx(replicas=1))
+    world.kubectl.merge(KIND, "web", {"spec": {"ports": ports}})
+    world.kubectl.merge(V1ALPHA1, "web", {"spec": {"port": 8081}})
+    world.wait_reconciled()
+    world.wait_available(1)
+    service = world.kubectl.get("service", "web")
+    assert service is not None
+    assert [port["port"] for port in service["spec"]["ports"]] == [8081, 9090]
+    world.until(lambda: [world.fetch(index=index) for index in (0, 1)], [200, 200].__eq__)
 
 
 def test_force_redeploy_rolls_the_pods_out(world: World) -> None:

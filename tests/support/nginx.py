@@ -11,6 +11,7 @@ from tests.support.operator import Operator
 from tests.support.waiting import eventually
 
 KIND = "nginxoperators.operator.example.com"
+V1ALPHA1 = "nginxoperators.v1alpha1.operator.example.com"
 
 
 def nginx(name: str = "web", **spec: Any) -> Json:
@@ -65,12 +66,12 @@ class World:
 
         self.until(lambda: self.kubectl.get("deployment", name), is_available)
 
-    def fetch(self, name: str = "web") -> int:
-        """Fetch through the Service; return the HTTP status, 0 without an answer."""
+    def fetch(self, name: str = "web", index: int = 0) -> int:
+        """Fetch through a port of the Service; return the HTTP status, 0 without an answer."""
         service = self.kubectl.get("service", name)
         if service is None:
             return 0
-        port = service["spec"]["ports"][0]["port"]
+        port = service["spec"]["ports"][index]["port"]
         try:
             url = f"http://{service['spec']['clusterIP']}:{port}/"
             with urllib.request.urlopen(url, timeout=5) as answer:

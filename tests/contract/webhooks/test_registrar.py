@@ -99,13 +99,22 @@ async def test_cert_managers_authority_is_left_alone(kind: Kind) -> None:
     assert (await _crd(kind))["spec"] == crd["spec"]
 
 
-async def test_a_service_in_the_crd_is_not_replaced_by_an_address(kind: Kind) -> None:
-    """An operator that somebody tries on a workstation does not take over the cluster's."""
-    config = {"url": None, "service": {"namespace": "a", "name": "b", "path": "/convert"}}
+async def test_a_service_in_the_crd_is_not_replaced_by_an_address(
+    kind: Kind, namespace: str
+) -> None:
+    """What somebody tries on a workstation does not take over, as long as the Service exists."""
+    services = f"/api/v1/namespaces/{namespace}/services"
+    service = {"namespace": namespace, "name": "webhook", "path": "/convert"}
+    config = {"url": None, "service": service}
+    made = {"metadata": {"name": "webhook"}, "spec": {"ports": [{"port": 443}]}}
+    await kind.api.request("POST", services, body=made)
     patch = {"spec": {"conversion": {"webhook": {"clientConfig": config}}}}
     crd = await kind.api.request("PATCH", kind.crd, body=patch, content_type=MERGE_PATCH)
-    async with served(kind, Lives()):
+    await kind.create("v2", "web", replicas=3)
+    async with served(kind, SHORT):
         assert (await _crd(kind))["spec"] == crd["spec"]
+        await kind.api.request("DELETE", f"{services}/webhook")
+        assert (await _until_served(kind, "web"))["spec"] == {"size": 3}
 
 
 async def test_replicas_that_start_at_once_agree(api: Api, namespace: str) -> None:
