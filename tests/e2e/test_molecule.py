@@ -1,0 +1,51 @@
+"""The molecule scenario of the nginx operator, on a cluster whose nginx answers."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from operator_runner.devcluster import Cluster
+from tests.support.nginx import KIND
+from tests.support.operator import REPOSITORY
+
+TOOLS = Path(sys.executable).parent
+
+
+@pytest.fixture
+def without_kind(cluster: Cluster) -> Iterator[Cluster]:
+    """Take away the kind with what other tests have left of it; it is there again afterwards."""
+    crds = str(REPOSITORY / "crds")
+    cluster.exec(["kubectl", "delete", KIND, "--all", "--all-namespaces"])
+    cluster.exec(["kubectl", "delete", "--filename", crds])
+    yield cluster
+    cluster.exec(["kubectl", "apply", "--filename", crds])
+    cluster.exec(["kubectl", "wait", "--for=condition=Established", f"crd/{KIND}"])
+
+
+def test_the_scenario_passes(without_kind: Cluster, nginx_image: str, tmp_path: Path) -> None:
+    """Installation, idempotence, what users care about, the upgrade, and nothing is left."""
+    done = subprocess.run(
+        [TOOLS / "molecule", "test"],
+        cwd=REPOSITORY,
+        env=os.environ
+        | {
+            "PATH": f"{without_kind.home.tools}:{TOOLS}:{os.environ['PATH']}",
+            "KUBECONFIG": str(without_kind.kubeconfig),
+            "OPERATOR_IMAGE": "none",
+            "RELATED_IMAGE_NGINX": nginx_image,
+            "MOLECULE_EPHEMERAL_DIRECTORY": str(tmp_path / "molecule"),
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    left = without_kind.exec(["kubectl", "get", "namespaces,crds", "--output=name"])
+    assert "nginx-operator-test" not in left
+    assert KIND not in left
