@@ -16,6 +16,9 @@ from tests.support.nginx import KIND, V1ALPHA1, nginx
 from tests.support.operator import REPOSITORY
 from tests.support.waiting import eventually
 
+# The images are built first, and on a busy machine that takes long.
+pytestmark = pytest.mark.timeout(1800)
+
 SYSTEM = "nginx-operator-system"
 MANAGER = "deployment/nginx-operator-controller-manager"
 ANYBODY = 1000770000
