@@ -57,7 +57,11 @@ class Inventory:
 
         async def listed(kind: Kind) -> list[Json]:
             async with limit:
-                return await self._list(kind, namespace)
+                try:
+                    return await self._list(kind, namespace)
+                except NotFound:
+                    # Its CRD has just gone; the API server names such a kind for a moment longer.
+                    return []
 
         lists = await asyncio.gather(*(listed(kind) for kind in kinds))
         found = {
