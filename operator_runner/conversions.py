@@ -41,7 +41,7 @@ class Conversions:
         connection = api.connection
         self._discovery = discovery
         server = ApiServer(api, connection.server, connection.namespace, self._crd_name)
-        kinds = [watch.gvk for watch in converting]
+        kinds = {watch.gvk: watch.conversions for watch in converting}
         count = metrics.conversions.count
         self._webhook = Webhook(settings, converters, kinds, server, count) if kinds else None
 

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Protocol
 
 import structlog
 
 from operator_runner.errors import ApiError, Conflict, Forbidden, NotFound
-from operator_runner.model import GVK, Json
+from operator_runner.model import GVK, Conversion, Json
 from operator_runner.webhooks.authority import Credentials
 from operator_runner.webhooks.certificates import Serving
 from operator_runner.webhooks.registration import Service, Target, injector, knows, occupant, patch
+from operator_runner.webhooks.schemas import forgotten
 from operator_runner.webhooks.shared import Api
 
 _MERGE_PATCH = "application/merge-patch+json"
@@ -39,7 +40,7 @@ class Registrar:
         api: Api,
         source: Source,
         serving: Serving,
-        kinds: Sequence[GVK],
+        kinds: Mapping[GVK, Sequence[Conversion]],
         *,
         look: timedelta,
         crd_name: Callable[[GVK], Awaitable[str]],
@@ -78,8 +79,10 @@ class Registrar:
         credentials = await self._source.current([target.server_name], known=self._known)
         self._serving.load(credentials.certificate, credentials.key)
         known, problems = [], []
-        for gvk in self._kinds:
+        for gvk, conversions in self._kinds.items():
             crd = await self._api.request("GET", f"{_CRDS}/{await self._crd_name(gvk)}")
+            for line in forgotten(crd, gvk.version, conversions):
+                self._tell(line, "A field gets lost in conversions")
             if problem := injector(crd):
                 problems.append(problem)
             elif (other := occupant(crd, target)) and await self._exists(other):
@@ -117,11 +120,13 @@ class Registrar:
             return True  # who may not look takes nothing away
         return True
 
-    def _tell(self, problem: str) -> None:
+    def _tell(
+        self, problem: str, message: str = "The conversion webhook cannot be registered"
+    ) -> None:
         """Log a problem once."""
         if problem not in self._told:
             self._told.add(problem)
-            _log.warning("The conversion webhook cannot be registered", reason=problem)
+            _log.warning(message, reason=problem)
 
 
 def _explain(error: ApiError) -> str:

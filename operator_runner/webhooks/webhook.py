@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
 import structlog
 
-from operator_runner.model import GVK
+from operator_runner.model import GVK, Conversion
 from operator_runner.settings import WebhookSettings
 from operator_runner.webhooks.authority import Lives
 from operator_runner.webhooks.certificates import CertificateFiles, Serving, has_files
@@ -45,7 +45,7 @@ class Webhook:
         self,
         settings: WebhookSettings,
         converters: Converters,
-        kinds: list[GVK],
+        kinds: Mapping[GVK, Sequence[Conversion]],
         server: ApiServer,
         answered: Answered,
     ) -> None:

@@ -150,7 +150,7 @@ async def served(
         kind.api,
         OwnCredentials(lives),
         serving,
-        [kind.hub],
+        {kind.hub: [conversion]},
         look=lives.look,
         crd_name=kind.name,
     )
