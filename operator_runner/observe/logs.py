@@ -70,6 +70,7 @@ def configure(
             structlog.stdlib.add_logger_name,
             structlog.stdlib.add_log_level,
             _name_object_of_kopf,
+            _retries_are_no_errors,
             structlog.stdlib.ProcessorFormatter.remove_processors_meta,
             _Exceptions(trace_from, json_lines),
             _redact_all,
@@ -166,6 +167,13 @@ def _name_object_of_kopf(_logger: WrappedLogger, _method: str, event: EventDict)
         for key in ("kind", "namespace", "name"):
             if ref.get(key):
                 event.setdefault(key, ref[key])
+    return event
+
+
+def _retries_are_no_errors(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    """Have kopf warn of a request that it will repeat; it fails if the last one fails."""
+    if event["level"] == "error" and "failed; will retry" in str(event["event"]):
+        event["level"] = "warning"
     return event
 
 

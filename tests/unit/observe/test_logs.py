@@ -63,6 +63,15 @@ def test_a_line_carries_message_values_and_the_bound_object() -> None:
     }
 
 
+def test_a_request_that_is_repeated_is_no_error_yet() -> None:
+    """Kopf says so of each attempt; whoever looks for errors in a log finds what has failed."""
+    stream = json_logs()
+    kopf = logging.getLogger("kopf._cogs.clients.watching")
+    kopf.error("Request attempt #1/9 failed; will retry: GET /apis -> 429")
+    kopf.error("Request attempt #9/9 failed; escalating: GET /apis -> 429")
+    assert [line["level"] for line in lines(stream)] == ["warning", "error"]
+
+
 def test_lines_have_no_blanks_between_their_parts() -> None:
     """As zap writes them: what searches logs of ansible-operator for pieces of lines finds them."""
     stream = json_logs()
