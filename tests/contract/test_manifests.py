@@ -12,7 +12,7 @@ import click
 import yaml
 
 from operator_runner.flags import RunCommand, run_options, settings_from
-from operator_runner.settings import Address
+from operator_runner.settings import Address, WebhookSettings
 from tests.support.kubectl import Json, Kubectl
 from tests.support.operator import REPOSITORY
 
@@ -30,7 +30,7 @@ def test_the_api_server_accepts_all_of_it(kubectl: Kubectl) -> None:
     kubectl = replace(kubectl, namespace="nginx-operator-system")
     metadata = {"name": kubectl.namespace}
     kubectl.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
-    kubectl("apply", f"--filename={REPOSITORY / 'crds'}")
+    kubectl("apply", f"--kustomize={CONFIG / 'crd'}")
     name = "crd/nginxoperators.operator.example.com"
     kubectl("wait", name, "--for=condition=Established")
     for folder in ("default", "samples"):
@@ -93,6 +93,34 @@ def test_protected_metrics(kubectl: Kubectl, tmp_path: Path) -> None:
     # Without the Namespace: a dry run does not make it for what comes after.
     rest = [d for d in documents if d["kind"].startswith("Cluster")]
     kubectl("apply", "--dry-run=server", "--filename=-", input_=yaml.safe_dump_all(rest))
+
+
+def test_certificates_by_cert_manager(kubectl: Kubectl, tmp_path: Path) -> None:
+    """With the component config/certmanager the operator mounts them, and has no right to more."""
+    config = Path(shutil.copytree(CONFIG, tmp_path / "config"))
+    shutil.copytree(REPOSITORY / "crds", tmp_path / "crds")
+    with (config / "default" / "kustomization.yaml").open("a") as kustomization:
+        kustomization.write("components: [../certmanager]\n")
+    documents = list(yaml.safe_load_all(kubectl("kustomize", str(config / "default"))))
+    objects = {(d["kind"], d["metadata"]["name"]): d for d in documents}
+    certificate = objects["Certificate", "nginx-operator-serving-cert"]
+    namespace = certificate["metadata"]["namespace"]
+    crd = objects["CustomResourceDefinition", "nginxoperators.operator.example.com"]
+    injected = crd["metadata"]["annotations"]["cert-manager.io/inject-ca-from"]
+    assert injected == f"{namespace}/{certificate['metadata']['name']}"
+    service = crd["spec"]["conversion"]["webhook"]["clientConfig"]["service"]
+    assert ("Service", service["name"]) in objects
+    assert f"{service['name']}.{service['namespace']}.svc" in certificate["spec"]["dnsNames"]
+    issuer = certificate["spec"]["issuerRef"]
+    assert (issuer["kind"], issuer["name"]) in objects
+    pod = objects["Deployment", "nginx-operator-controller-manager"]["spec"]["template"]["spec"]
+    mounts = {m["name"]: m["mountPath"] for m in pod["containers"][0]["volumeMounts"]}
+    secrets = {v["secret"]["secretName"]: v["name"] for v in pod["volumes"] if "secret" in v}
+    name = secrets[certificate["spec"]["secretName"]]
+    assert mounts[name] == str(WebhookSettings().cert_dir)
+    rules = [rule for body in documents for rule in body.get("rules", [])]
+    resources = {resource for rule in rules for resource in rule.get("resources", [])}
+    assert not resources & {"secrets", "customresourcedefinitions"}
 
 
 def _options(*args: str) -> dict[str, Any]:

@@ -328,6 +328,8 @@ def test_durations_below_zero_have_a_meaning(flag: str, name: str, value: timede
         ("--leader-elect=maybe", "write the flag alone, or with =true or =false"),
         ("--metrics-bind-address=8443", "write host:port, :port, or 0 to turn it off"),
         ("--proxy-port=70000", "--proxy-port"),
+        ("--webhook-service=a/b/c", "write [namespace/]name[:port]"),
+        ("--webhook-service=a:65536", "write [namespace/]name[:port]"),
         ("--max-runs=0", "--max-runs"),
         ("--zap-encoder=xml", "--zap-encoder"),
         ("--watch-file=x", "Did you mean '--watches-file'?"),
@@ -360,6 +362,11 @@ def test_a_bad_value_names_the_flag_and_the_cure(flag: str, message: str) -> Non
             "^--metrics-secure flag is required when --metrics-require-rbac is present$",
         ),
         (("--leader-elect",), {}, "add --leader-election-id"),
+        (
+            ("--webhook-service=a/b", "--webhook-host=10.0.0.1"),
+            {},
+            "only one of --webhook-service and --webhook-host may be set",
+        ),
         (
             ("--leader-elect", "--leader-election-id=x", "--leader-elect-renew-deadline=15s"),
             {},
