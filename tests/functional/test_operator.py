@@ -51,7 +51,10 @@ def test_fields_and_vars_reach_the_role(kubectl: Kubectl, operator: Operator) ->
 def test_the_clean_up_runs_before_the_resource_goes(
     control_plane_cluster: Cluster, kubectl: Kubectl, operator: Operator
 ) -> None:
-    """A deleted resource is held until its finalizer's role has run, and leaves no file behind."""
+    """A deleted resource is held until its finalizer's role has run, and leaves no file behind.
+
+    The run has the deletion as its cause.
+    """
     operator.start()
     kubectl.apply(echo())
     wait_for_text(kubectl, operator, "hello nothing")
@@ -64,6 +67,8 @@ def test_the_clean_up_runs_before_the_resource_goes(
     assert "ownerReferences" not in note["metadata"]
     kept = operator.scratch / "work" / "test.example.com"
     eventually(kept.exists, lambda exists: not exists, told=operator.log)
+    causes = [line["cause"] for line in operator.lines("Reconciling")]
+    assert "deletion: deletionTimestamp set" in causes, causes
 
 
 def test_a_change_by_hand_is_undone_and_named(kubectl: Kubectl, operator: Operator) -> None:
