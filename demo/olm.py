@@ -128,7 +128,8 @@ def _print(console: Console, cluster: Cluster, version: str) -> None:
             return None  # the API server learns of a version a moment after the CRD
 
     spec = olm_show.waiting(console, f"The API gives {kind}", look)
-    console.print(f"kubectl get {kind} --output=jsonpath='{{.spec}}'", style="dim", markup=False)
+    command = f"kubectl get {kind} --output=jsonpath='{{.spec}}'"
+    console.print(command, style="dim", markup=False, soft_wrap=True)
     console.print(spec, markup=False, soft_wrap=True)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from http import HTTPStatus
@@ -44,10 +45,10 @@ def approve(console: Console, installation: Installation, version: str) -> None:
         lambda: installation.plan(version),
         installation.trouble,
     )
-    console.print(f"OLM proposes {version} by the InstallPlan {plan}; approving it:")
-    command = (
-        f'kubectl patch installplan {plan} --type=merge --patch=\'{{"spec":{{"approved":true}}}}\''
-    )
+    _say(console, f"OLM proposes {version} by the InstallPlan {plan}; approving it:")
+    approved = json.dumps({"spec": {"approved": True}})
+    where = f"-n {installation.namespace} --type=merge"
+    command = f"kubectl patch installplan {plan} {where} --patch='{approved}'"
     console.print(f"    {command}", style="dim", markup=False, soft_wrap=True)
     installation.approve(plan)
 
@@ -70,9 +71,9 @@ def follow(
             for name, phase in phases.items():
                 if told.get(name) != phase:
                     seconds = time.monotonic() - begin
-                    console.print(f"{seconds:5.1f} s  {name}: {phase}", markup=False)
+                    _say(console, f"{seconds:5.1f} s  {name}: {phase}")
             for name in told.keys() - phases.keys():
-                console.print(f"{time.monotonic() - begin:5.1f} s  {name}: gone", markup=False)
+                _say(console, f"{time.monotonic() - begin:5.1f} s  {name}: gone")
             told = phases
             if any(phase.startswith("Failed") for phase in phases.values()):
                 raise DemoError(f"OLM gives up\n{installation.trouble()}")
@@ -90,6 +91,10 @@ def page(console: Console, url: str) -> None:
 
     waiting(console, f"nginx answers on {url}", look)
     console.print(f"HTTP 200 from nginx on {url}")
+
+
+def _say(console: Console, line: str) -> None:
+    console.print(line, markup=False, soft_wrap=True)
 
 
 def _counted(client: SteadyClient | None) -> str:

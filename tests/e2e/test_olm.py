@@ -26,6 +26,9 @@ from tests.support.olm import condition_of
 from tests.support.operator import REPOSITORY
 from tests.support.waiting import eventually
 
+# The images are built first, and on a busy machine that takes long.
+pytestmark = pytest.mark.timeout(1800)
+
 NAMESPACE = "nginx-by-olm"
 FIRST, SECOND = "nginx-operator.v0.0.1", "nginx-operator.v0.0.2"
 DEPLOYMENT = "deployment/nginx-operator-controller-manager"
