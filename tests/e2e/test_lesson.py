@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import secrets
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from operator_runner.devcluster import Cluster
-from tests.support.kubectl import Kubectl
 from tests.support.lesson import steps
 from tests.support.operator import REPOSITORY
 from tests.support.session import Session
@@ -23,27 +22,22 @@ _PORTS = (
 
 
 @pytest.fixture
-def shell(
-    cluster: Cluster, kubectl: Kubectl, nginx_image: str, tmp_path: Path
-) -> Iterator[Session]:
-    """Give a shell in the checkout whose kubectl talks to a new namespace of the cluster."""
-    kubeconfig = tmp_path / "kubeconfig"
-    kubeconfig.write_bytes(cluster.kubeconfig.read_bytes())
-    environment = {
-        "KUBECONFIG": str(kubeconfig),
-        "RELATED_IMAGE_NGINX": nginx_image,
-        "WATCH_NAMESPACE": kubectl.namespace,
-        "ANSIBLE_GATHERING": "explicit",
-    }
+def shell(tmp_path: Path) -> Iterator[Session]:
+    """Give a shell in the checkout; what it starts has names and places of the test's own."""
+    cluster = f"lesson-{secrets.token_hex(3)}"
     prepared = {
-        "make run": f"operator-runner run --work-dir={tmp_path / 'work'} {_PORTS}",
+        "operator-runner run": f"operator-runner run --work-dir={tmp_path / 'work'} {_PORTS}",
+        **{
+            f"cluster {command}": f"cluster {command} --name={cluster}"
+            for command in ("up", "env", "load", "down")
+        },
+        "build": str(tmp_path / "build"),
         # The virtual environment is there, whatever its age.
-        "make ": "make --old-file=.venv/.installed ",
+        "make bundle ": "make --old-file=.venv/.installed bundle ",
     }
+    environment = {"ANSIBLE_GATHERING": "explicit", "KUBECACHEDIR": str(tmp_path / "kubectl")}
     with Session(REPOSITORY, environment, prepared, logs=tmp_path) as shell:
-        tools = f"{cluster.home.tools}:{Path(sys.executable).parent}"
-        shell.run(f'export PATH="{tools}:$PATH"')
-        shell.run(f"kubectl config set-context --current --namespace={kubectl.namespace}")
+        shell.run(f'export PATH="{Path(sys.executable).parent}:$PATH"')
         yield shell
 
 
