@@ -55,7 +55,7 @@ class SharedCredentials:
                 await self._write(secret, new)
             except Conflict:
                 continue  # another replica was faster; what it wrote is as good
-            _log.info("The webhook's certificates were renewed", secret=self._name)
+            _log.info("The webhook's certificates were renewed", kept_in=self._name)
             return new
         raise Conflict(f"Secret {self._name}: others write it all the time", 409)
 

@@ -73,11 +73,13 @@ def _patch(operation: dict[str, Any]) -> dict[str, Any]:
 
 def test_the_image_runs_the_operator(deployed: Kubectl, kubectl: Kubectl) -> None:
     """Not as root, with a read-only file system and the default seccomp profile, nginx comes up."""
-    deployed("rollout", "status", MANAGER, "--timeout=180s")
-    kubectl.apply(nginx(port=8081))
 
     def told() -> str:
-        return deployed("logs", MANAGER) + deployed("describe", "pods")
+        return deployed.run("logs", MANAGER).stdout + deployed("describe", "pods")
+
+    rollout = ("rollout", "status", MANAGER, "--timeout=1s")
+    eventually(lambda: deployed.run(*rollout).returncode, (0).__eq__, seconds=240, told=told)
+    kubectl.apply(nginx(port=8081))
 
     def is_well() -> bool:
         found = kubectl.get(KIND, "web") or {}
