@@ -141,6 +141,8 @@ class Watch:
     `conversions` are the other served versions of the kind.
     `block_upgrade` is a JMESPath expression over the resource: where it is true, OLM is asked
     not to upgrade the operator while a run of the resource is under way.
+    `versions` are those in which the kind is watched, in the order of the file, if there are
+    several: each resource belongs to one of them.
     """
 
     gvk: GVK
@@ -164,6 +166,7 @@ class Watch:
     references: tuple[Reference, ...] = ()
     conversions: tuple[Conversion, ...] = ()
     block_upgrade: str | None = None
+    versions: tuple[str, ...] = ()
 
 
 class Trigger(enum.Enum):

@@ -13,6 +13,7 @@ from operator_runner.watches.entry import EntryReader
 from operator_runner.watches.expand import expand
 from operator_runner.watches.lookup import Lookup
 from operator_runner.watches.report import Place, Report
+from operator_runner.watches.versions import introduce
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,7 @@ def load(
     watches: tuple[Watch, ...] = ()
     match root.value if root is not None else None:
         case tuple() as items:
-            watches = reader.read(items)
+            watches = introduce(reader.read(items))
         case None if not report.problems:
             report.warning(Place(1), "there is nothing to watch; add an entry for each kind")
         case None:

@@ -7,6 +7,7 @@ import structlog
 from operator_runner.model import Json, Watch
 from operator_runner.watches.expressions import evaluate, is_true
 from operator_runner.watches.selector import match_labels
+from operator_runner.watches.versions import belongs_to
 
 _log = structlog.get_logger(__name__)
 
@@ -18,6 +19,8 @@ def is_relevant(body: Json, watch: Watch) -> bool:
     and a warning tells why.
     """
     metadata = body["metadata"]
+    if not belongs_to(body, watch):
+        return False
     if not match_labels(watch.selector, metadata.get("labels") or {}):
         return False
     if watch.when is None:

@@ -1,0 +1,66 @@
+"""One kind in two versions, each with a role of its own: a resource has one role, not both."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from operator_runner.devcluster import Cluster
+from tests.support.kubectl import Kubectl
+from tests.support.operator import Operator
+from tests.support.waiting import eventually
+
+GROUP = "versions.example.com"
+CRD = f"crd/echoes.{GROUP}"
+
+
+@pytest.fixture
+def operator(
+    control_plane_cluster: Cluster, control_plane: Path, kubectl: Kubectl, project: Path
+) -> Iterator[Operator]:
+    """Give an operator that greets by the version in which it is asked."""
+    crd = yaml.safe_load((project / "crd.yaml").read_text().replace("test.example.com", GROUP))
+    (version,) = crd["spec"]["versions"]
+    crd["spec"]["versions"] = [version, version | {"name": "v2", "storage": False}]
+    kubectl("apply", "--filename=-", input_=yaml.safe_dump(crd))
+    kubectl("wait", "--for=condition=Established", CRD)
+    (project / "watches.yaml").write_text(
+        "".join(
+            f"- {{group: {GROUP}, version: {name}, kind: Echo, role: echo,"
+            f" vars: {{greeting: {name} says}}}}\n"
+            for name in ("v1", "v2")
+        )
+    )
+    scratch = project.parent / "operator"
+    scratch.mkdir()
+    made = Operator(project, control_plane, kubectl.namespace, scratch, {})
+    yield made
+    made.kill()
+    control_plane_cluster.exec(["kubectl", "delete", CRD])
+
+
+def test_the_version_that_was_written_last_has_the_resource(
+    kubectl: Kubectl, operator: Operator
+) -> None:
+    """An edit is one run, of the role of the version in which it was made."""
+    operator.start()
+    edits = [("v1", "a"), ("v2", "b"), ("v2", "c"), ("v1", "d")]
+    for runs, (version, word) in enumerate(edits, start=1):
+        resource = {
+            "apiVersion": f"{GROUP}/{version}",
+            "kind": "Echo",
+            "metadata": {"name": "e"},
+            "spec": {"sayThis": word},
+        }
+        kubectl.apply(resource)
+        seen = eventually(
+            lambda: (len(operator.lines("Reconciled")), kubectl.get("configmap", "e")),
+            lambda seen, runs=runs: seen[0] >= runs,  # type: ignore[misc]
+            told=operator.log,
+        )
+        assert seen[1] is not None
+        assert (seen[0], seen[1]["data"]["text"]) == (runs, f"{version} says {word}")
+    assert operator.metric("reconciles_total") == len(edits)
