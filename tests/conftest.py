@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import signal
 from collections.abc import Iterator
@@ -14,8 +15,11 @@ from tests.support.kubectl import Kubectl
 
 
 def pytest_configure() -> None:
-    """Take SIGINT as a terminal gives it: shells ignore it for what runs in the background."""
+    """Be as if called from a terminal: shells ignore SIGINT for what runs in the background."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    # What `make test ARGS=...` was told is not for the makes that tests run.
+    for name in ("MAKEFLAGS", "MFLAGS", "MAKEOVERRIDES", "MAKELEVEL", "ARGS"):
+        os.environ.pop(name, None)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -333,7 +333,7 @@ def test_what_the_schema_refuses(run: Run, kubectl: Kubectl) -> None:
     """A status that the schema forbids is an error with the API server's message."""
     kubectl("apply", f"--filename={REPOSITORY / 'crds'}")
     kubectl("wait", "crd/nginxoperators.operator.example.com", "--for=condition=Established")
-    nginx = {"apiVersion": "operator.example.com/v1alpha1", "kind": "NginxOperator"}
+    nginx = {"apiVersion": "operator.example.com/v1alpha2", "kind": "NginxOperator"}
     kubectl.apply({**nginx, "metadata": {"name": "web"}})
     refused = run(
         api_version=nginx["apiVersion"],

@@ -20,7 +20,7 @@ from tests.fakes.cluster import FakeCluster
 from tests.support.kubectl import Kubectl
 from tests.support.operator import REPOSITORY
 
-NGINX = GVK("operator.example.com", "v1alpha1", "NginxOperator")
+NGINX = GVK("operator.example.com", "v1alpha2", "NginxOperator")
 GOOD = {
     "type": "Running",
     "status": "True",
