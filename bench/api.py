@@ -12,7 +12,7 @@ from typing import Any
 
 from kubernetes import config
 from kubernetes.dynamic import DynamicClient
-from kubernetes.dynamic.exceptions import NotFoundError, ResourceNotFoundError
+from kubernetes.dynamic.exceptions import ConflictError, NotFoundError, ResourceNotFoundError
 from prometheus_client.parser import text_string_to_metric_families
 
 from bench.errors import BenchError
@@ -45,7 +45,7 @@ class Tls:
 THREE, EMPTY, WEB, PAUSE = (
     Kind(f"{GROUP}/v1", name) for name in ("Three", "Empty", "Web", "Pause")
 )
-NGINX = Kind("operator.example.com/v1alpha1", "NginxOperator")
+NGINX = Kind("operator.example.com/v1alpha2", "NginxOperator")
 """The project's own."""
 CONFIG_MAP = Kind("v1", "ConfigMap")
 SERVICE = Kind("v1", "Service")
@@ -76,9 +76,7 @@ class Api:
     def install(self, definitions: Sequence[Json]) -> None:
         """Bring CRDs, and wait until their kinds are served."""
         for body in definitions:
-            self._of(_CRD).server_side_apply(
-                body=body, name=body["metadata"]["name"], field_manager="bench"
-            )
+            self._put(_CRD, body)
         deadline = time.monotonic() + _TIMEOUT
         for body in definitions:
             kind = _kind_of(body)
@@ -86,6 +84,15 @@ class Api:
                 if time.monotonic() > deadline:
                     raise BenchError(f"the API server does not serve {kind.name}")
                 time.sleep(0.1)
+
+    def _put(self, kind: Kind, body: Json) -> None:
+        """Create an object, or replace the one that is there."""
+        try:
+            self._of(kind).create(body=body, _request_timeout=_TIMEOUT)
+        except ConflictError:
+            there = self._of(kind).get(name=body["metadata"]["name"], _request_timeout=_TIMEOUT)
+            metadata = body["metadata"] | {"resourceVersion": there.metadata.resourceVersion}
+            self._of(kind).replace(body=body | {"metadata": metadata}, _request_timeout=_TIMEOUT)
 
     def make_namespace(self, name: str) -> None:
         """Make a namespace."""

@@ -186,7 +186,12 @@ def _project(scratch: Path, setup: Setup) -> Path:
     """Write an operator project with one of the bench's roles, or take this repository's."""
     project = scratch / "project"
     if setup.kind == NGINX:
-        return copy_project(project)
+        copied = copy_project(project)
+        # Two operators run at once; the API server can ask only one of them to convert.
+        asked = yaml.safe_load((copied / "watches.yaml").read_text())
+        kept = [{k: v for k, v in watch.items() if k != "conversion"} for watch in asked]
+        (copied / "watches.yaml").write_text(yaml.safe_dump(kept))
+        return copied
     role = setup.kind.name.lower()
     shutil.copytree(PROJECT / "roles" / role, project / "roles" / role)
     group, version = setup.kind.api_version.split("/")

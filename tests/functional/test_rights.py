@@ -27,6 +27,7 @@ from tests.support.operator import REPOSITORY, Operator, copy_project
 from tests.support.waiting import eventually
 
 CRD = "CustomResourceDefinition"
+ECHO = "echoes.test.example.com"
 SYSTEM = "nginx-operator-system"
 ACCOUNT = "nginx-operator-controller-manager"
 ROLE = "nginx-operator-manager-role"
@@ -293,10 +294,10 @@ def life(kubectl: Kubectl, operator: Operator) -> None:
         )
 
     said("a")
-    kubectl.merge("echo", "e", {"spec": {"sayThis": "b"}})
+    kubectl.merge(ECHO, "e", {"spec": {"sayThis": "b"}})
     said("b")
-    kubectl("delete", "echo", "e", "--wait=false")
-    eventually(lambda: kubectl.get("echo", "e"), lambda body: body is None, told=operator.log)
+    kubectl("delete", ECHO, "e", "--wait=false")
+    eventually(lambda: kubectl.get(ECHO, "e"), lambda body: body is None, told=operator.log)
     # The note that it has left: a role that found one would patch it.
     note = f"{kubectl.namespace}-e"
     replace(kubectl, namespace="default")("delete", "configmap", note)

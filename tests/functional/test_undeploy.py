@@ -39,7 +39,7 @@ class Site:
     def command(self, *args: str) -> list[str]:
         kubectl = f"--kustomize={self.system.program} kustomize"
         config = f"--kubeconfig={self.kubeconfig}"
-        return [str(RUNNER), "undeploy", str(self.folder), kubectl, config, "--timeout=20", *args]
+        return [str(RUNNER), "undeploy", str(self.folder), kubectl, config, "--timeout=60", *args]
 
     def undeploy(self, *args: str) -> subprocess.CompletedProcess[str]:
         """Run without a terminal."""
@@ -160,7 +160,7 @@ def test_resources_and_pods_stay(site: Site) -> None:
     for kind in ("deployment", "service", "serviceaccount"):
         assert not site.has(kind, "manager")
     assert not site.has("clusterrole", site.system.namespace)
-    site.system("wait", "--for=delete", f"namespace/{site.system.namespace}", "--timeout=60s")
+    site.system("wait", "--for=delete", f"namespace/{site.system.namespace}", "--timeout=240s")
     again = site.undeploy()
     assert again.returncode == 0, again.stderr
     assert f"Namespace {site.system.namespace} was not there" in again.stdout
@@ -193,7 +193,7 @@ def test_without_a_terminal_nothing_is_asked_and_nothing_goes(site: Site) -> Non
     assert done.returncode == 0, done.stderr
     assert not site.has("crd", site.crd)
     assert not site.has("deployment", "manager")
-    site.users("wait", "--for=delete", "pod/lost", "--timeout=60s")
+    site.users("wait", "--for=delete", "pod/lost", "--timeout=240s")
 
 
 @pytest.mark.parametrize(("answer", "goes"), [("n", False), ("y", True)])
@@ -261,4 +261,4 @@ def test_make_deploys_and_undeploys_the_nginx_operator(control_plane_cluster: Cl
     assert system.get("crd", KIND) is not None
     assert "there are no resources of its kind" in make("uninstall", "ARGS=--yes")
     assert system.get("crd", KIND) is None
-    system("wait", "--for=delete", "namespace/nginx-operator-system", "--timeout=60s")
+    system("wait", "--for=delete", "namespace/nginx-operator-system", "--timeout=240s")
