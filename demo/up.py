@@ -88,7 +88,9 @@ def _bring_crd(known: Record) -> Record:
     is_new = kubectl.get("customresourcedefinition", CRD) is None
     known = record.save(dataclasses.replace(known, crd_is_ours=known.crd_is_ours or is_new))
     kubectl.run("apply", "--filename", str(record.ROOT / "crds"))
-    kubectl.run("wait", "--for=condition=Established", f"crd/{CRD}", "--timeout=30s")
+    # By path: `--for=condition` gives up while there are no conditions at all.
+    established = '--for=jsonpath={.status.conditions[?(@.type=="Established")].status}=True'
+    kubectl.run("wait", established, f"crd/{CRD}", "--timeout=30s")
     return known
 
 

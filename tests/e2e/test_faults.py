@@ -51,11 +51,11 @@ def test_a_failing_task_is_named(kubectl: Kubectl, operator: Operator, project: 
     - ansible.builtin.debug: {msg: saved}
 - name: Refuse to go on
   ansible.builtin.fail: {msg: the reason}
-  when: port is defined
+  when: ports is defined
 """
     )
     operator.start()
-    kubectl.apply(nginx("fine"), nginx("bad", port=1))
+    kubectl.apply(nginx("fine"), nginx("bad", ports=[{"containerPort": 1}]))
     failure = world.until(
         lambda: world.condition("Failure", "bad"), lambda found: found.get("status") == "True"
     )

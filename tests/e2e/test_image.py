@@ -79,7 +79,7 @@ def test_the_image_runs_the_operator(deployed: Kubectl, kubectl: Kubectl) -> Non
 
     rollout = ("rollout", "status", MANAGER, "--timeout=1s")
     eventually(lambda: deployed.run(*rollout).returncode, (0).__eq__, seconds=240, told=told)
-    kubectl.apply(nginx(port=8081))
+    kubectl.apply(nginx(version="v1alpha1", port=8081))
 
     def is_well() -> bool:
         found = kubectl.get(KIND, "web") or {}

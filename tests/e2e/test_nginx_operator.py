@@ -75,7 +75,7 @@ def test_change_the_port(world: World) -> None:
 
     Written in v1alpha1, as users of 0.0.1 do.
     """
-    world.kubectl.apply(nginx(port=8081))
+    world.kubectl.apply(nginx(version="v1alpha1", port=8081))
     for port, expected in ((8081, 8081), (80, 80), (None, 8080)):
         world.kubectl.merge(V1ALPHA1, "web", {"spec": {"port": port}})
         world.wait_reconciled()
@@ -118,7 +118,7 @@ def test_force_redeploy_rolls_the_pods_out(world: World) -> None:
 
 def test_a_deleted_deployment_comes_back(world: World) -> None:
     """The Deployment is made again, with the settings of the resource."""
-    world.kubectl.apply(nginx(replicas=2, port=8088))
+    world.kubectl.apply(nginx(replicas=2, version="v1alpha1", port=8088))
     world.wait_reconciled()
     first = world.kubectl.get("deployment", "web")
     assert first is not None
@@ -158,7 +158,9 @@ def test_edits_by_hand_are_reverted(world: World) -> None:
 
 def test_two_resources_in_one_namespace(world: World) -> None:
     """Each has its own Pods and answers by itself."""
-    world.kubectl.apply(nginx("one", replicas=1), nginx("two", replicas=2, port=8089))
+    world.kubectl.apply(
+        nginx("one", replicas=1), nginx("two", replicas=2, version="v1alpha1", port=8089)
+    )
     world.wait_available(1, "one")
     world.wait_available(2, "two")
     assert len(world.pods("one")) == 1
@@ -183,7 +185,9 @@ def test_a_deleted_resource_takes_its_children_along(world: World) -> None:
 
 def test_a_bad_spec_is_refused_with_a_message(kubectl: Kubectl) -> None:
     """The API server itself names the field that is wrong."""
-    done = kubectl.run("apply", "--filename=-", input_=json.dumps(nginx(port="high")))
+    done = kubectl.run(
+        "apply", "--filename=-", input_=json.dumps(nginx(version="v1alpha1", port="high"))
+    )
     assert done.returncode != 0
     assert "spec.port" in done.stderr
     assert "integer" in done.stderr
@@ -198,6 +202,7 @@ def test_a_steady_resource_costs_no_write(kubectl: Kubectl, operator: Operator) 
     kubectl.apply(nginx())
     world.wait_reconciled()
     world.wait_available(1)
+    world.wait_told_available()
     done = operator.metric("reconciles_total")
     before = world.versions()
     world.until(lambda: operator.metric("reconciles_total"), lambda now: now >= done + 5)
@@ -211,6 +216,7 @@ def test_the_end_of_the_operator_touches_no_pod(world: World) -> None:
     world.kubectl.apply(nginx())
     world.wait_reconciled()
     world.wait_available(1)
+    world.wait_told_available()
     pods, versions = world.pods(), world.versions()
     assert world.operator.terminate() == 0
     assert world.fetch() == 200

@@ -178,7 +178,7 @@ def installs(world: World) -> str:
     world.installation.approve(plan)
     world.wait_for(FIRST)
 
-    world.web.apply(nginx(port=8080, replicas=2))
+    world.web.apply(nginx(version="v1alpha1", port=8080, replicas=2))
     url = world.url()
     eventually(lambda: answers(url), seconds=60, told=world.told)
     assert condition_of(world.system, FIRST)["status"] == "True"

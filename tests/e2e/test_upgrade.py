@@ -23,7 +23,7 @@ from tests.support.operator import REPOSITORY, Operator
 GROUP = "operator.example.com"
 CRD = f"crd/{KIND}"
 PORTS = [
-    {"containerPort": 8080, "name": "http", "protocol": "TCP"},
+    {"containerPort": 8080, "name": "nginx", "protocol": "TCP"},
     {"containerPort": 8443, "name": "more", "protocol": "TCP"},
 ]
 OLDER = REPOSITORY / "releases" / "0.0.1"
@@ -111,7 +111,7 @@ def test_versions_change_without_a_failed_request(
     world = World(kubectl, older)
     define(kubectl, OLDER)
     older.start()
-    kubectl.apply(nginx(replicas=2))
+    kubectl.apply(nginx(version="v1alpha1", replicas=2))
     world.wait_reconciled()
     world.wait_available(2)
     service = kubectl.get("service", "web")

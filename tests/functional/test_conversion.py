@@ -49,6 +49,8 @@ def operator(
     operator = Operator(project, control_plane, kubectl.namespace, scratch, {})
     operator.start()
     yield operator
+    # While there is somebody to convert: nothing that lists the kind is to wait for an answer.
+    kubectl("delete", "crd", CRD)
     assert operator.terminate() == 0
 
 

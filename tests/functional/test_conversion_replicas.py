@@ -41,6 +41,7 @@ def replica(
         )
 
     yield make
+    kubectl("delete", "crd", CRD)
     for operator in made:
         operator.kill()
 

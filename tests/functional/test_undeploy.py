@@ -84,6 +84,15 @@ class Site:
         )
         return uid
 
+    def wait_for_collector(self) -> None:
+        """Wait until the garbage collector watches the kind; it learns of kinds twice a minute.
+
+        Of a kind that is gone before, it cannot tell whether an owner is gone too.
+        """
+        self.resource("first")
+        self.users("delete", self.crd, "first")
+        self.users("wait", "--for=delete", "pod/first", "--timeout=240s")
+
     def has(self, kind: str, name: str) -> bool:
         return self.system.get(kind, name) is not None
 
@@ -179,6 +188,7 @@ def test_a_namespace_with_something_in_it_stays(site: Site) -> None:
 
 def test_without_a_terminal_nothing_is_asked_and_nothing_goes(site: Site) -> None:
     """--with-crds tells what would be lost and refuses; with --yes all that is owned goes."""
+    site.wait_for_collector()
     site.resource("lost")
     done = site.undeploy("--with-crds")
     assert done.returncode == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import subprocess
@@ -25,7 +26,6 @@ class Builder:
 
     def provide_base(self) -> None:
         """Have an image under the name of Debian's official one, from packages of its archive."""
-        _install_programs()
         archive = _debian()
         container = self("from", "scratch")
         self("add", container, str(archive), "/")
@@ -75,7 +75,14 @@ class Builder:
 def _install_programs() -> None:
     missing = [package for name, package in _PROGRAMS.items() if not shutil.which(name)]
     if missing:
-        install = ["apt-get", "install", "--yes", "--no-install-recommends", *missing]
+        install = [
+            "apt-get",
+            "--option=DPkg::Lock::Timeout=600",
+            "install",
+            "--yes",
+            "--no-install-recommends",
+            *missing,
+        ]
         subprocess.run(["apt-get", "update", "--quiet"], check=True)
         subprocess.run(install, env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"}, check=True)
 
@@ -86,11 +93,19 @@ def _debian() -> Path:
     What is installed in it comes from where this machine gets it, and trusts whom it trusts.
     """
     cached = cache_folder(os.environ) / "images" / f"{_SUITE}.tar"
-    if cached.exists():
-        return cached
+    cached.parent.mkdir(parents=True, exist_ok=True)
+    # Tests that run at the same time make it once.
+    with cached.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        _install_programs()
+        if not cached.exists():
+            _make_debian(cached)
+    return cached
+
+
+def _make_debian(cached: Path) -> None:
     root = cached.with_suffix(".root")
     shutil.rmtree(root, ignore_errors=True)
-    root.parent.mkdir(parents=True, exist_ok=True)
     command = ["debootstrap", "--variant=minbase", "--include=ca-certificates", _SUITE, str(root)]
     try:
         subprocess.run([*command, _archive()], check=True)
@@ -102,7 +117,6 @@ def _debian() -> Path:
     finally:
         shutil.rmtree(root, ignore_errors=True)
     packed.rename(cached)
-    return cached
 
 
 def _archive() -> str:

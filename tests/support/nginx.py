@@ -14,10 +14,10 @@ KIND = "nginxoperators.operator.example.com"
 V1ALPHA1 = "nginxoperators.v1alpha1.operator.example.com"
 
 
-def nginx(name: str = "web", **spec: Any) -> Json:
-    """Return an NginxOperator of the first version of the API."""
+def nginx(name: str = "web", *, version: str = "v1alpha2", **spec: Any) -> Json:
+    """Return an NginxOperator; one of v1alpha1 can only be applied where something converts it."""
     return {
-        "apiVersion": "operator.example.com/v1alpha1",
+        "apiVersion": f"operator.example.com/{version}",
         "kind": "NginxOperator",
         "metadata": {"name": name},
         "spec": spec,
@@ -65,6 +65,13 @@ class World:
             return current and counts == [replicas] * 3
 
         self.until(lambda: self.kubectl.get("deployment", name), is_available)
+
+    def wait_told_available(self, name: str = "web") -> None:
+        """Wait until the resource says that its Pods serve: nothing is left to write then."""
+        self.until(
+            lambda: self.condition("Available", name),
+            lambda condition: condition.get("status") == "True",
+        )
 
     def fetch(self, name: str = "web", index: int = 0) -> int:
         """Fetch through a port of the Service; return the HTTP status, 0 without an answer."""
