@@ -13,6 +13,7 @@ from dataclasses import replace
 from operator_runner.model import Json, Watch
 
 _BOOKKEEPING = {"f:metadata", "f:status"}
+_APPLIED = "f:kubectl.kubernetes.io/last-applied-configuration"
 
 
 def introduce(watches: Sequence[Watch]) -> tuple[Watch, ...]:
@@ -48,8 +49,20 @@ def _written_in(body: Json) -> str:
     managed = body["metadata"].get("managedFields") or ()
     entries = [entry for entry in managed if not entry.get("subresource")]
     of_spec = [entry for entry in entries if entry.get("fieldsV1", {}).keys() - _BOOKKEEPING]
-    found: Json = max(of_spec, key=_time, default=min(entries, key=_time, default={}))
+    found: Json = max(of_spec, key=_lateness, default=min(entries, key=_time, default={}))
     return str(found.get("apiVersion", "")).rpartition("/")[2]
+
+
+def _lateness(entry: Json) -> tuple[str, bool, bool, str]:
+    """Order writes of the spec; times have whole seconds, and within one the fields tell.
+
+    What is written again changes hands: the last writer has fields of the spec, and kubectl's
+    note of what it applied, which names the version and so changes with it.
+    """
+    fields = entry["fieldsV1"]
+    annotations = fields.get("f:metadata", {}).get("f:annotations", {})
+    inside = (value for key, value in fields.items() if key not in _BOOKKEEPING)
+    return _time(entry), _APPLIED in annotations, any(inside), entry["apiVersion"]
 
 
 def _time(entry: Json) -> str:

@@ -13,6 +13,11 @@ KINDS = [("a.com", "v1", "Web"), ("b.com", "v1", "Web"), ("a.com", "v2", "Web")]
 OLD, OTHER, NEW = introduce([Watch(GVK(*kind), Playbook()) for kind in KINDS])
 SPEC: Json = {"f:spec": {"f:size": {}}}
 LABEL: Json = {"f:metadata": {"f:labels": {"f:a": {}}}}
+LOST: Json = {"f:spec": {}}
+OTHERS: Json = {"f:spec": {"f:color": {}}}
+APPLIED: Json = {
+    "f:metadata": {"f:annotations": {"f:kubectl.kubernetes.io/last-applied-configuration": {}}}
+}
 STATUS: Json = {"f:status": {"f:ready": {}}}
 
 
@@ -33,6 +38,11 @@ def body(*managed: Json) -> Json:
         (body(entry("v1", "t1", SPEC), entry("v2", "t2", LABEL)), "v1"),
         (body(entry("v1", "t1", SPEC), entry("v2", "t2", STATUS, subresource="status")), "v1"),
         (body(entry("v2", "t1", LABEL), entry("v1", "t2", LABEL)), "v2"),
+        (body(entry("v1", "t1", LOST), entry("v2", "t1", SPEC)), "v2"),
+        (body(entry("v1", "t1", SPEC), entry("v2", "t1", LOST)), "v1"),
+        (body(entry("v1", "t1", SPEC | APPLIED), entry("v2", "t1", OTHERS)), "v1"),
+        (body(entry("v1", "t1", OTHERS), entry("v2", "t1", SPEC | APPLIED)), "v2"),
+        (body(entry("v1", "t2", OTHERS), entry("v2", "t1", SPEC | APPLIED)), "v1"),
         (body(entry("v3", "t1", SPEC)), "v1"),
         (body(), "v1"),
         ({"metadata": {"name": "web"}}, "v1"),
