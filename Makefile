@@ -28,8 +28,8 @@ KUBECTL ?= kubectl
 # Further arguments for pytest, such as ARGS='-k scale -x'.
 ARGS ?=
 
-# Tests that mostly wait run two at a time, each half with clusters of its own.
-TWO := --numprocesses=2 --dist=loadfile
+# Tests that mostly wait run two at a time, each half with clusters of its own; what takes long first.
+TWO := --numprocesses=2 --dist=loadgroup --no-loadscope-reorder
 
 VENV := .venv
 BIN := $(VENV)/bin

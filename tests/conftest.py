@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import signal
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -22,8 +22,13 @@ def pytest_configure() -> None:
         os.environ.pop(name, None)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Refuse tests that do not say in a sentence what they show."""
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None]:
+    """Refuse tests that do not say in a sentence what they show; say which stay together.
+
+    The tests of a file run on one worker, and files of a common group too. The groups are what
+    takes long, so they come first: no worker begins with them when the others have ended.
+    """
     silent = [
         item.nodeid
         for item in items
@@ -31,6 +36,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     ]
     if silent:
         raise pytest.UsageError("tests without a docstring: " + ", ".join(silent))
+    long = {item for item in items if item.get_closest_marker("xdist_group")}
+    for item in set(items) - long:
+        item.add_marker(pytest.mark.xdist_group(str(item.path)))
+    yield
+    items.sort(key=lambda item: item not in long)
 
 
 @pytest.fixture(scope="session")

@@ -1,28 +1,33 @@
-"""The nginx role alone, run by ansible-playbook with the variables that a run gets."""
+"""The nginx role alone, run with the variables that a run gets."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 import yaml
 
-from operator_runner.model import GVK, Playbook, Watch
+from operator_runner.execution.executor import AnsibleExecutor
+from operator_runner.execution.launchers import open_launcher
+from operator_runner.execution.rundir import RunDirs
+from operator_runner.model import GVK, ObjectRef, Playbook, RunOutcome, RunRequest, Watch
 from operator_runner.reconcile.variables import extra_vars
+from operator_runner.settings import AnsibleSettings
 from tests.support.kubectl import Json, Kubectl
 from tests.support.operator import REPOSITORY
 from tests.support.waiting import eventually
 
 KIND = "nginxoperators.operator.example.com"
 ROLE = REPOSITORY / "roles" / "nginx"
-PLAY = [{"hosts": "localhost", "gather_facts": False, "roles": [str(ROLE)]}]
 WATCH = Watch(
     gvk=GVK("operator.example.com", "v1alpha2", "NginxOperator"),
     content=Playbook(role=ROLE),
@@ -30,11 +35,35 @@ WATCH = Watch(
 )
 
 
+class Plays:
+    """Runs plays as an operator does by default, with one fork server for all of them."""
+
+    def __init__(self, work: Path) -> None:
+        self._work, self._settings = RunDirs(work), AnsibleSettings(skip_facts=True)
+        self._runner = asyncio.Runner()
+        self._stack = AsyncExitStack()
+
+    def __enter__(self) -> Self:
+        launcher = open_launcher("warm", self._settings)
+        self._launcher = self._runner.run(self._stack.enter_async_context(launcher))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._runner.run(self._stack.aclose())
+        self._runner.close()
+
+    def run(self, request: RunRequest) -> RunOutcome:
+        """Run to the end."""
+        executor = AnsibleExecutor(self._launcher, self._work, self._settings)
+        return self._runner.run(executor.run(request, lambda _: None))
+
+
 class Nginx:
     """A namespace with resources, and the role to reconcile them."""
 
-    def __init__(self, kubectl: Kubectl, kubeconfig: Path, scratch: Path) -> None:
+    def __init__(self, kubectl: Kubectl, kubeconfig: Path, scratch: Path, plays: Plays) -> None:
         self.kubectl, self.kubeconfig, self.scratch = kubectl, kubeconfig, scratch
+        self.plays = plays
 
     def resource(self, name: str = "web", **spec: Any) -> Json:
         """Apply the resource with exactly this spec."""
@@ -61,27 +90,28 @@ class Nginx:
         body: Json | None = None,
         environment: Mapping[str, str] | None = None,
         times: int = 1,
-    ) -> subprocess.CompletedProcess[str]:
+    ) -> RunOutcome:
         """Run the role over the resource; `body` is what the run knows of it."""
+        play = {
+            "hosts": "localhost",
+            "gather_facts": False,
+            "environment": dict(environment or {}),
+            "roles": [str(ROLE)],
+        }
+        path = self.scratch / "play.yml"
+        path.write_text(json.dumps([play] * times))
         body = body or self.live(KIND, name)
-        variables = self.scratch / "extravars.json"
-        variables.write_text(json.dumps(extra_vars(body, WATCH, cleanup=False)))
-        play = self.scratch / "play.yml"
-        play.write_text(json.dumps(PLAY * times))
-        program = Path(sys.executable).parent / "ansible-playbook"
-        return subprocess.run(
-            [program, "-i", "localhost,", "-c", "local", "-e", f"@{variables}", play],
-            env=os.environ
-            | {
-                "K8S_AUTH_KUBECONFIG": str(self.kubeconfig),
-                "ANSIBLE_COLLECTIONS_PATH": str(REPOSITORY / "operator_runner" / "collections"),
-                "ANSIBLE_PYTHON_INTERPRETER": sys.executable,
-                "ANSIBLE_LOCALHOST_WARNING": "False",
-            }
-            | dict(environment or {}),
-            capture_output=True,
-            text=True,
-            check=False,
+        return self.plays.run(
+            RunRequest(
+                run_id="run",
+                ref=ObjectRef.of(body),
+                content=Playbook(playbook=path),
+                extra_vars=extra_vars(body, WATCH, cleanup=False),
+                kubeconfig=self.kubeconfig.read_text(),
+                verbosity=0,
+                max_artifacts=1,
+                timeout=None,
+            )
         )
 
     def succeed(
@@ -92,17 +122,16 @@ class Nginx:
         times: int = 1,
     ) -> int:
         """Run the role, which must succeed; return how many tasks changed something."""
-        done = self.reconcile(name, environment=environment, times=times)
-        assert done.returncode == 0, done.stdout + done.stderr
-        changed = re.search(r"changed=(\d+)", done.stdout)
-        assert changed is not None, done.stdout
-        return int(changed[1])
+        outcome = self.reconcile(name, environment=environment, times=times)
+        assert outcome.successful, outcome.failures
+        assert outcome.stats is not None
+        return outcome.stats.changed
 
     def fail(self, environment: Mapping[str, str] | None = None) -> str:
-        """Run the role, which must fail; return what it printed."""
-        done = self.reconcile(environment=environment)
-        assert done.returncode != 0, done.stdout
-        return done.stdout
+        """Run the role, which must fail; return what it says."""
+        outcome = self.reconcile(environment=environment)
+        assert not outcome.successful
+        return "\n".join(failure.message for failure in outcome.failures)
 
     def degraded(self, name: str = "web") -> Json:
         """Return the condition OperatorDegraded."""
@@ -133,12 +162,19 @@ READ_RESOURCE = rule(KIND, "get")
 WRITE_STATUS = rule(f"nginxoperators/status.{KIND.partition('.')[2]}", "get", "patch")
 
 
+@pytest.fixture(scope="module")
+def plays(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plays]:
+    """Share the fork server: it takes seconds to start."""
+    with Plays(tmp_path_factory.mktemp("work")) as opened:
+        yield opened
+
+
 @pytest.fixture
-def nginx(control_plane: Path, kubectl: Kubectl, tmp_path: Path) -> Nginx:
+def nginx(control_plane: Path, kubectl: Kubectl, tmp_path: Path, plays: Plays) -> Nginx:
     """Give a namespace where the resource is known."""
     kubectl("apply", f"--filename={REPOSITORY / 'crds'}")
     kubectl("wait", f"crd/{KIND}", "--for=condition=Established")
-    return Nginx(kubectl, control_plane, tmp_path)
+    return Nginx(kubectl, control_plane, tmp_path, plays)
 
 
 def container(deployment: Json) -> Json:
@@ -381,10 +417,30 @@ def test_an_operand_of_an_older_version_is_upgraded(nginx: Nginx) -> None:
     assert nginx.live("service")["spec"]["selector"].items() <= pod_labels.items()
 
 
-def test_the_operators_environment_names_the_image(nginx: Nginx) -> None:
-    """RELATED_IMAGE_NGINX wins over the default."""
-    nginx.resource()
-    nginx.succeed(environment={"RELATED_IMAGE_NGINX": "mirror.example/nginx:2"})
+def test_ansible_playbook_alone_runs_the_role(nginx: Nginx, tmp_path: Path) -> None:
+    """Nothing of an operator is needed; RELATED_IMAGE_NGINX in the environment names the image."""
+    body = nginx.resource()
+    variables = tmp_path / "extravars.json"
+    variables.write_text(json.dumps(extra_vars(body, WATCH, cleanup=False)))
+    play = tmp_path / "play.yml"
+    play.write_text(
+        json.dumps([{"hosts": "localhost", "gather_facts": False, "roles": [str(ROLE)]}])
+    )
+    program = Path(sys.executable).parent / "ansible-playbook"
+    environment = {
+        "K8S_AUTH_KUBECONFIG": str(nginx.kubeconfig),
+        "ANSIBLE_COLLECTIONS_PATH": str(REPOSITORY / "operator_runner" / "collections"),
+        "ANSIBLE_PYTHON_INTERPRETER": sys.executable,
+        "RELATED_IMAGE_NGINX": "mirror.example/nginx:2",
+    }
+    done = subprocess.run(
+        [program, "-i", "localhost,", "-c", "local", "-e", f"@{variables}", play],
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
     assert container(nginx.live("deployment"))["image"] == "mirror.example/nginx:2"
 
 
@@ -531,8 +587,8 @@ def test_a_resource_deleted_meanwhile_ends_quietly(nginx: Nginx) -> None:
     """A run that comes too late succeeds and makes nothing."""
     body = nginx.resource()
     nginx.kubectl("delete", KIND, "web")
-    done = nginx.reconcile(body=body)
-    assert done.returncode == 0, done.stdout
+    outcome = nginx.reconcile(body=body)
+    assert outcome.successful, outcome.failures
     assert nginx.kubectl.get("deployment", "web") is None
 
 

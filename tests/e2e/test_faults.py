@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+import pytest
+
 from operator_runner.devcluster import Cluster
 from tests.support.kubectl import Kubectl
 from tests.support.nginx import KIND, World, nginx
@@ -12,6 +14,8 @@ from tests.support.operator import Operator
 from tests.support.sleepers import new_nap, sleepers
 
 MAIN = "roles/nginx/tasks/main.yml"
+
+pytestmark = pytest.mark.xdist_group("faults")
 
 
 def test_a_syntax_error_is_told_and_its_repair_noticed(

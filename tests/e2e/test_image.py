@@ -17,7 +17,7 @@ from tests.support.operator import REPOSITORY
 from tests.support.waiting import eventually
 
 # The images are built first, and on a busy machine that takes long.
-pytestmark = pytest.mark.timeout(1800)
+pytestmark = [pytest.mark.timeout(1800), pytest.mark.xdist_group("images")]
 
 SYSTEM = "nginx-operator-system"
 MANAGER = "deployment/nginx-operator-controller-manager"

@@ -16,6 +16,8 @@ from tests.support.operator import REPOSITORY
 
 TOOLS = Path(sys.executable).parent
 
+pytestmark = pytest.mark.xdist_group("molecule")
+
 
 @pytest.fixture
 def without_kind(cluster: Cluster) -> Iterator[Cluster]:

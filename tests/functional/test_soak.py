@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from rich.console import Console
 
 from bench.soak import Plan, soak
 from bench.world import World
 from operator_runner.devcluster import Cluster
+
+pytestmark = pytest.mark.xdist_group("soak")
 
 
 def test_resources_stay_true_through_kills(control_plane_cluster: Cluster, tmp_path: Path) -> None:

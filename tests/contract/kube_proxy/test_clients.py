@@ -1,4 +1,4 @@
-"""The clients that plays use beside kubectl: kubernetes.core, the Python client, helm's way."""
+"""The clients that plays use beside kubectl: kubernetes.core, the Python client, helm."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import sys
 from pathlib import Path
 
+from tests.support import helm
 from tests.support.kubectl import Json, Kubectl
 
 from .conftest import Recorder, Run, owners
@@ -23,6 +24,13 @@ for event in watch.Watch().stream(core.list_namespaced_config_map, namespace):
     if event["object"].metadata.name == "typed":
         print(event["object"].metadata.owner_references[0].name, event["object"].data["a"])
         break
+"""
+
+CHART = """
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: {{ .Release.Name }}}
+data: {word: {{ .Values.word }}}
 """
 
 
@@ -50,6 +58,24 @@ async def test_kubernetes_core(run: Run, recorder: Recorder, kubectl: Kubectl) -
     assert [owners(result["result"]) for result in results[:4]] == [["owner"]] * 4
     verbs = [verb for _, _, verb in recorder.written]
     assert (verbs[0], verbs[-1]) == ("create", "delete")
+
+
+async def test_helm(run: Run, tmp_path: Path) -> None:
+    """A release is installed, upgraded and removed; what it consists of is owned."""
+    chart = tmp_path / "chart"
+    (chart / "templates").mkdir(parents=True)
+    (chart / "Chart.yaml").write_text("{apiVersion: v2, name: tried, version: 0.1.0}")
+    (chart / "templates" / "map.yaml").write_text(CHART)
+    for word in ("first", "second"):
+        status, out, err = await run.done(
+            helm.program(), "upgrade", "--install", "tried", str(chart), f"--set=word={word}"
+        )
+        assert status == 0, out + err
+        made = await run.get("configmap", "tried")
+        assert (owners(made), made["data"]) == (["owner"], {"word": word})
+    status, out, err = await run.done(helm.program(), "uninstall", "tried", "--wait")
+    assert status == 0, out + err
+    assert "configmap/tried" not in await run.kubectl("get", "configmaps", "--output=name")
 
 
 async def test_behind_a_web_proxy(run: Run) -> None:

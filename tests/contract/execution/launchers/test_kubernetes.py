@@ -11,6 +11,7 @@ from operator_runner.devcluster import Cluster
 from tests.contract.execution.launchers.launching import NAMES, Both
 from tests.contract.execution.launchers.projects import Project
 from tests.contract.execution.launchers.records import Record
+from tests.support import helm
 
 
 @pytest.fixture(scope="module")
@@ -168,6 +169,65 @@ def test_failures(in_cluster: InCluster) -> None:
         assert record.kinds(task=task)[-1] == "runner_on_failed", task
     assert record.result("Missing")["resources"] == []
     assert "helm" in str(record.result("Helm")["msg"])
+
+
+def test_helm(in_cluster: InCluster) -> None:
+    """A chart that lies with the role: rendered, installed, found again, upgraded and removed."""
+    tasks = """
+- name: Render
+  kubernetes.core.helm_template:
+    chart_ref: '{{ role_path }}/files/chart'
+    release_name: tried
+    release_namespace: '{{ own }}'
+    release_values: {word: rendered}
+    binary_path: '{{ helm }}'
+- name: Install
+  kubernetes.core.helm: &release
+    name: tried
+    chart_ref: '{{ role_path }}/files/chart'
+    release_namespace: '{{ own }}'
+    values: {word: first}
+    binary_path: '{{ helm }}'
+- name: Repeat
+  kubernetes.core.helm: *release
+- name: Read
+  kubernetes.core.k8s_info: {kind: ConfigMap, name: tried, namespace: '{{ own }}'}
+- name: Upgrade
+  kubernetes.core.helm:
+    name: tried
+    chart_ref: '{{ role_path }}/files/chart'
+    release_namespace: '{{ own }}'
+    values: {word: second}
+    binary_path: '{{ helm }}'
+- name: Read again
+  kubernetes.core.k8s_info: {kind: ConfigMap, name: tried, namespace: '{{ own }}'}
+- name: Info
+  kubernetes.core.helm_info:
+    {name: tried, release_namespace: '{{ own }}', binary_path: '{{ helm }}'}
+- name: Remove
+  kubernetes.core.helm:
+    {name: tried, release_namespace: '{{ own }}', state: absent, binary_path: '{{ helm }}'}
+"""
+    files = {
+        "roles/tried/files/chart/Chart.yaml": "{apiVersion: v2, name: tried, version: 0.1.0}",
+        "roles/tried/files/chart/values.yaml": "word: none",
+        "roles/tried/files/chart/templates/map.yaml": """
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: {{ .Release.Name }}}
+data: {word: {{ .Values.word }}}
+""",
+    }
+    record = in_cluster(tasks.replace("{{ helm }}", str(helm.program())), files)
+    assert record.outcome.successful, record.outcome.failures
+    assert "word: rendered" in record.result("Render")["stdout"]
+    changed = [
+        record.result(task)["changed"] for task in ("Install", "Repeat", "Upgrade", "Remove")
+    ]
+    assert changed == [True, False, True, True]
+    words = [record.result(task)["resources"][0]["data"] for task in ("Read", "Read again")]
+    assert words == [{"word": "first"}, {"word": "second"}]
+    assert record.result("Info")["status"]["revision"] == "2"
 
 
 def test_modules_of_the_runner(in_cluster: InCluster) -> None:
