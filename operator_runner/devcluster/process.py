@@ -37,7 +37,13 @@ class Process:
 class _Stat:
     state: str
     parent: int
+    threads: int
     started: int
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing runs any more: a zombie whose other threads end has its sockets still."""
+        return self.state in "ZX" and self.threads <= 1
 
 
 def start(command: Sequence[str], *, mark: Path, log: Path) -> Process:
@@ -92,7 +98,7 @@ def alive(process: Process) -> bool:
     with contextlib.suppress(ChildProcessError):
         os.waitpid(process.pid, os.WNOHANG)
     stat = _stat(process.pid)
-    return stat is not None and stat.started == process.started and stat.state not in "ZX"
+    return stat is not None and stat.started == process.started and not stat.ended
 
 
 def marked(mark: Path) -> tuple[Process, ...]:
@@ -104,7 +110,7 @@ def marked(mark: Path) -> tuple[Process, ...]:
             if entry not in (_PROC / str(pid) / "environ").read_bytes().split(b"\0"):
                 continue
             stat = _stat(pid)
-            if stat is not None and stat.state not in "ZX":
+            if stat is not None and not stat.ended:
                 found.append(Process(pid, stat.started))
     return tuple(found)
 
@@ -136,13 +142,13 @@ def boot() -> str:
     return (_PROC / "sys/kernel/random/boot_id").read_text().strip()
 
 
-def parse_stat(line: str) -> tuple[str, int, int]:
-    """Return state letter, parent pid and start time from a line of /proc/PID/stat.
+def parse_stat(line: str) -> tuple[str, int, int, int]:
+    """Return state letter, parent pid, number of threads and start time of /proc/PID/stat.
 
     The program's name, in parentheses, may itself hold spaces and parentheses: proc(5).
     """
     fields = line[line.rindex(")") + 2 :].split()
-    return fields[0], int(fields[1]), int(fields[19])
+    return fields[0], int(fields[1]), int(fields[17]), int(fields[19])
 
 
 def child_environment(extra: Mapping[str, str]) -> dict[str, str]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import platform
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -31,7 +33,7 @@ def sleeper(tmp_path: Path) -> Iterator[Process]:
 def test_any_name_of_a_program_can_be_parsed(name: str) -> None:
     """The name stands in parentheses and may hold anything, parentheses included."""
     rest = " ".join(str(number) for number in range(5, 53))
-    assert process.parse_stat(f"12 ({name}) S 4 {rest}") == ("S", 4, 22)
+    assert process.parse_stat(f"12 ({name}) S 4 {rest}") == ("S", 4, 20, 22)
 
 
 def test_a_started_program_is_alive_and_marked(sleeper: Process, tmp_path: Path) -> None:
@@ -40,6 +42,27 @@ def test_a_started_program_is_alive_and_marked(sleeper: Process, tmp_path: Path)
     # Between fork and the end of exec a program does not show its environment yet.
     eventually(lambda: process.marked(tmp_path), lambda found: sleeper in found)
     assert sleeper not in process.marked(tmp_path / "other")
+
+
+def test_a_program_has_ended_with_its_last_thread(tmp_path: Path) -> None:
+    """Its first thread may be gone while others hold the sockets that all of them share."""
+    ready = tmp_path / "ready"
+    exit_of_one_thread = {"x86_64": 60, "aarch64": 93}[platform.machine()]
+    program = (
+        "import ctypes, pathlib, threading, time\n"
+        "threading.Thread(target=time.sleep, args=(600,)).start()\n"
+        f"pathlib.Path({str(ready)!r}).touch()\n"
+        f"ctypes.CDLL(None).syscall({exit_of_one_thread}, 0)\n"
+    )
+    started = process.start([sys.executable, "-c", program], mark=tmp_path, log=tmp_path / "log")
+    try:
+        eventually(ready.exists)
+        stat = Path(f"/proc/{started.pid}/stat")
+        eventually(lambda: process.parse_stat(stat.read_text())[0], "Z".__eq__)
+        assert process.alive(started)
+    finally:
+        process.kill([started])
+    assert not process.alive(started)
 
 
 def test_a_reused_pid_is_not_taken_for_ours(sleeper: Process) -> None:
