@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import re
+import secrets
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -103,7 +104,7 @@ class Nginx:
         body = body or self.live(KIND, name)
         return self.plays.run(
             RunRequest(
-                run_id="run",
+                run_id=secrets.token_hex(4),
                 ref=ObjectRef.of(body),
                 content=Playbook(playbook=path),
                 extra_vars=extra_vars(body, WATCH, cleanup=False),
