@@ -47,7 +47,7 @@ ELSEWHERE = {
     "operator-runner cluster up": "e2e/test_local_cluster.py",
     "operator-runner cluster up --control-plane-only": "e2e/test_readme.py",
     "operator-runner cluster olm up": "e2e/test_olm.py",
-    "operator-runner cluster olm serve NAME FOLDER": "e2e/test_olm.py",
+    "operator-runner cluster olm serve FOLDER": "e2e/test_olm.py",
     'eval "$(operator-runner cluster env)"': "e2e/test_readme.py",
     "kubectl apply -f config/storage-migration/in-tree.yaml": "contract/migration",
     "kubectl delete subscription,csv --all -n NAMESPACE": "e2e/test_olm.py",
