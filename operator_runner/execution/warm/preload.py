@@ -59,6 +59,7 @@ def preload(environment: dict[str, str], scratch: str) -> None:
             _import_if_installed(name)
         _start_openssl()
         _read_kubeconfigs_fast()
+        _keep_compiled_templates()
     gc.collect()
     gc.freeze()
     _use_huge_pages()
@@ -91,6 +92,12 @@ def _import_if_installed(name: str) -> None:
         # A project without kubernetes.core, or with a part of a collection, is one all the same.
         if error.name != name and not name.startswith(f"{error.name}."):
             raise
+
+
+def _keep_compiled_templates() -> None:
+    from operator_runner.execution.warm import compiled
+
+    compiled.install()
 
 
 def _learn_interpreters() -> None:

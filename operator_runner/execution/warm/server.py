@@ -14,12 +14,14 @@ import select
 import signal
 import socket
 import sys
+from pathlib import Path
 from typing import Any, NoReturn
 
 import psutil
 
 from operator_runner.execution.processes import adopt_orphans, die_with_parent, end_descendants
 from operator_runner.execution.runner import run_environment
+from operator_runner.execution.warm.compiled import RoleTemplates
 from operator_runner.execution.warm.freshness import Freshness, preloaded_paths
 from operator_runner.execution.warm.messages import MESSAGE_LIMIT, receive, send
 from operator_runner.execution.warm.preload import preload
@@ -61,6 +63,7 @@ class Server:
         self._runs: set[int] = set()
         self._spare: socket.socket | None = None
         self._strays: set[int] = set()
+        self._templates = RoleTemplates()
 
     def serve(self) -> None:
         """Fork as ordered and reap what ends, until the control socket closes."""
@@ -71,9 +74,10 @@ class Server:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         while True:
             watched: list[Any] = [self._control, wake_reader]
-            idle = self._spare is None and not self._runs
-            ready, _, _ = select.select(watched, [], [], _PAUSE if idle else None)
-            if not ready:
+            ready, _, _ = select.select(watched, [], [], self._patience())
+            if not ready and self._templates.is_pending:
+                self._templates.step()
+            elif not ready:
                 self._spare = self._fork()
             if wake_reader in ready:
                 with contextlib.suppress(BlockingIOError):
@@ -81,6 +85,12 @@ class Server:
                 self._reap()
             if self._control in ready and not self._take():
                 self._end()
+
+    def _patience(self) -> float | None:
+        """Return how many seconds to wait for an order before something else is done."""
+        if self._templates.is_pending:
+            return 0.0
+        return _PAUSE if self._spare is None and not self._runs else None
 
     def _take(self) -> bool:
         """Have a supervisor do the next run; False if there will be none any more."""
@@ -90,12 +100,14 @@ class Server:
         with operator:
             # What was asked for before we began to load finds nothing older than itself, so
             # that files which change all the time do not put it off for ever.
-            is_fresh = json.loads(message)["asked"] <= self._started
+            spec = json.loads(message)
+            is_fresh = spec["asked"] <= self._started
             changed = None if is_fresh else self._freshness.changed()
             if changed is not None:
                 operator.sendall(json.dumps({"stale": changed}).encode() + b"\n")
             else:
                 self._hand_over(message, operator)
+                self._templates.note(Path(spec["content"]))
         return True
 
     def _hand_over(self, message: bytes, operator: socket.socket) -> None:

@@ -1,0 +1,148 @@
+"""Templates compiled before: the same text gives the same code, in whichever run it stands.
+
+ansible-core compiles a template each time that it meets it, dozens of times in a small role, a
+sixth of a run's CPU time. The code depends on nothing but the text and the settings in its key,
+for ansible-core has jinja2 fold no constants. So a play keeps what it has compiled, and the fork
+server compiles what stands in the files of the roles that it has runs of. What a resource, a
+variable or a result brings is compiled in the run, and goes with it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+from types import CodeType
+from typing import Any
+
+import yaml
+from jinja2 import TemplateError
+
+_MOST = 5_000
+"""Templates that are kept; roles that change all the time do not fill the memory."""
+_FOLDERS = ("tasks", "handlers", "defaults", "vars", "templates")
+_YAML = {".yml", ".yaml", ".json", ""}
+_MARKS = ("{{", "{%", "{#")
+
+_compiled: dict[tuple[Any, ...], CodeType] = {}
+
+
+def install() -> None:
+    """Have ansible-core look here before it compiles, in this process and its forks."""
+    from ansible._internal._templating import _jinja_bits as bits
+
+    original = bits.AnsibleEnvironment.compile
+
+    @functools.wraps(original)
+    def compile_once(environment: Any, source: Any, *args: Any, **options: Any) -> Any:
+        if not isinstance(source, str) or environment._debuggable_template_source:
+            return original(environment, source, *args, **options)
+        context = bits._TemplateCompileContext.current(optional=True)
+        settings = [getattr(environment, name) for name in bits._TEMPLATE_OVERRIDE_FIELD_NAMES]
+        escaped = context is not None and context.escape_backslashes
+        key = (str(source), escaped, *settings, *args, *sorted(options.items()))
+        code = _compiled.get(key)
+        if code is None:
+            code = original(environment, source, *args, **options)
+            if len(_compiled) < _MOST:
+                _compiled[key] = code
+        return code
+
+    bits.AnsibleEnvironment.compile = compile_once
+
+
+class RoleTemplates:
+    """Compiles what stands in roles, a file at a time, while the server has nothing else to do."""
+
+    def __init__(self) -> None:
+        """Begin with no role."""
+        self._roles: deque[Path] = deque()
+        self._files: deque[Path] = deque()
+        self._states: dict[Path, int] = {}
+
+    def note(self, content: Path) -> None:
+        """Have the files of a role, or a playbook, be looked at: there is a run of it."""
+        if content not in self._roles:
+            self._roles.append(content)
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether there is something to do."""
+        return bool(self._files or self._roles)
+
+    def step(self) -> None:
+        """Do a little of it: see which files of a role have changed, or compile one of them."""
+        # Whatever is wrong with a file, the play that reads it will tell.
+        with contextlib.suppress(Exception):
+            if self._files:
+                _compile_file(self._files.popleft())
+            else:
+                self._files.extend(self._changed(self._roles.popleft()))
+
+    def _changed(self, content: Path) -> list[Path]:
+        changed = []
+        for path in _files_of(content):
+            state = path.stat().st_mtime_ns
+            if self._states.get(path) != state:
+                self._states[path] = state
+                changed.append(path)
+        return changed
+
+
+def _files_of(content: Path) -> Iterator[Path]:
+    if content.is_file():
+        yield content
+    for folder in _FOLDERS:
+        yield from (path for path in sorted((content / folder).rglob("*")) if path.is_file())
+
+
+def _compile_file(path: Path) -> None:
+    if "templates" in path.parts:
+        text = path.read_text()
+        _compile(text, is_file=True)
+        _compile_for_import(text, path)
+    elif path.suffix in _YAML:
+        for document in yaml.load_all(path.read_text(), Loader=_Loader):
+            for text in _texts(document, set()):
+                _compile(text, is_file=False)
+
+
+def _compile(text: str, *, is_file: bool) -> None:
+    """Compile as ansible-core does, but for what it does with errors, which needs a run."""
+    from ansible._internal._templating import _engine, _jinja_bits
+
+    if any(mark in text for mark in _MARKS):
+        overrides = _engine.TemplateOptions.DEFAULT.overrides
+        stripped, environment = _engine.TemplateEngine()._create_overlay(text, overrides)
+        with (
+            contextlib.suppress(TemplateError),
+            _jinja_bits._TemplateCompileContext(escape_backslashes=not is_file),
+        ):
+            environment.from_string(stripped)
+
+
+def _compile_for_import(text: str, path: Path) -> None:
+    """Compile as jinja2 does what another template imports or includes."""
+    from ansible._internal._templating._engine import TemplateEngine
+
+    with contextlib.suppress(TemplateError):
+        TemplateEngine().environment.compile(text, path.name, str(path))
+
+
+def _texts(value: Any, seen: set[int]) -> Iterator[str]:
+    """Yield all texts in a document; `seen` has the containers that were met, by id."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list) and id(value) not in seen:
+        seen.add(id(value))
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _texts(item, seen)
+
+
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+    """Reads YAML with Ansible's tags, whose values (encrypted, or no templates) are left out."""
+
+
+_Loader.add_multi_constructor("!", lambda _loader, _suffix, _node: None)
