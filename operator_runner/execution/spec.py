@@ -26,7 +26,6 @@ def run_spec(request: RunRequest, rundir: RunDir, ansible: AnsibleSettings) -> J
         # The variable that this becomes replaces the one of the environment.
         roles_path = os.pathsep.join(filter(None, (str(role.parent), _roles_path(ansible))))
     return {
-        "content": str(request.content.path),
         "private_data_dir": str(rundir.path),
         "ident": request.run_id,
         "playbook": playbook,

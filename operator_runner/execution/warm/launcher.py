@@ -20,6 +20,7 @@ from operator_runner.execution.lines import LINE_LIMIT, RunLines
 from operator_runner.execution.processes import end_descendants
 from operator_runner.execution.rundir import RunDir
 from operator_runner.execution.spec import run_spec
+from operator_runner.execution.warm.messages import message
 from operator_runner.execution.warm.server_process import ForkServer, start_server
 from operator_runner.model import Json, RunRequest
 from operator_runner.settings import AnsibleSettings
@@ -81,8 +82,8 @@ class WarmLauncher:
     async def start(self, request: RunRequest, rundir: RunDir) -> AsyncIterator[WarmRun]:
         """Start a run; leaving the block ends whatever of it is still there."""
         spec = run_spec(request, rundir, self._ansible)
-        asked = json.dumps({**spec, "asked": time.monotonic()}).encode()
-        forking = asyncio.create_task(self._fork(asked))
+        asked = {"asked": time.monotonic(), "content": str(request.content.path)}
+        forking = asyncio.create_task(self._fork(message(asked, spec)))
         try:
             fork = await asyncio.shield(forking)
         except asyncio.CancelledError:

@@ -1,26 +1,69 @@
-"""Messages with a socket: how a run gets from the operator to the server and to its supervisor."""
+"""Messages with a socket: how a run gets from the operator to the server and to its supervisor.
+
+A message has two lines of JSON. The server reads the first one alone, so that it has nothing in
+its memory that only this run knows; the supervisor reads the second.
+"""
 
 from __future__ import annotations
 
 import array
+import json
 import socket
+from types import TracebackType
+from typing import Any, Self
 
 MESSAGE_LIMIT = 256 * 1024
 """Bytes of one message; variables travel as files, so that a run's is a few kilobytes."""
 
 
-def send(channel: socket.socket, message: bytes, attached: socket.socket) -> None:
+def message(for_server: dict[str, Any], for_supervisor: dict[str, Any]) -> bytes:
+    """Return the message of a run."""
+    return b"\n".join(json.dumps(part).encode() for part in (for_server, for_supervisor))
+
+
+def send(channel: socket.socket, message: bytes | memoryview, attached: socket.socket) -> None:
     """Send a message, and with it a socket. Raises OSError if the other end is gone."""
     descriptors = array.array("i", [attached.fileno()])
     channel.sendmsg([message], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, descriptors)])
 
 
-def receive(channel: socket.socket) -> tuple[bytes, socket.socket | None]:
-    """Return the next message and its socket; without a socket once the other end is closed."""
-    message, rights, _, _ = channel.recvmsg(
-        MESSAGE_LIMIT, socket.CMSG_SPACE(array.array("i").itemsize)
-    )
-    if not rights:
-        return message, None
-    (descriptor,) = array.array("i", rights[0][2])
-    return message, socket.socket(fileno=descriptor)
+class Message:
+    """The next message of a channel, in memory that is wiped when the block is left."""
+
+    _room = bytearray(MESSAGE_LIMIT)
+
+    def __init__(self, channel: socket.socket) -> None:
+        """Wait for the message; `attached` is None once the other end is closed."""
+        self._size, rights, _, _ = channel.recvmsg_into(
+            [self._room], socket.CMSG_SPACE(array.array("i").itemsize)
+        )
+        self.attached: socket.socket | None = None
+        if rights:
+            (descriptor,) = array.array("i", rights[0][2])
+            self.attached = socket.socket(fileno=descriptor)
+
+    def __enter__(self) -> Self:
+        """Nothing is to be done."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        """Wipe the memory."""
+        self._room[: self._size] = bytes(self._size)
+
+    @property
+    def whole(self) -> memoryview:
+        """All of it, to be sent on."""
+        return memoryview(self._room)[: self._size]
+
+    def for_server(self) -> Any:
+        """Return what the server is to know."""
+        return json.loads(self._room[: self._room.index(b"\n")])
+
+    def for_supervisor(self) -> Any:
+        """Return what the run is."""
+        return json.loads(self._room[self._room.index(b"\n") : self._size])

@@ -23,7 +23,7 @@ from operator_runner.execution.processes import adopt_orphans, die_with_parent, 
 from operator_runner.execution.runner import run_environment
 from operator_runner.execution.warm.compiled import RoleTemplates
 from operator_runner.execution.warm.freshness import Freshness, preloaded_paths
-from operator_runner.execution.warm.messages import MESSAGE_LIMIT, receive, send
+from operator_runner.execution.warm.messages import MESSAGE_LIMIT, Message, send
 from operator_runner.execution.warm.preload import preload
 from operator_runner.execution.warm.processes import open_streams
 
@@ -94,23 +94,23 @@ class Server:
 
     def _take(self) -> bool:
         """Have a supervisor do the next run; False if there will be none any more."""
-        message, operator = receive(self._control)
-        if operator is None:
-            return False
-        with operator:
-            # What was asked for before we began to load finds nothing older than itself, so
-            # that files which change all the time do not put it off for ever.
-            spec = json.loads(message)
-            is_fresh = spec["asked"] <= self._started
-            changed = None if is_fresh else self._freshness.changed()
-            if changed is not None:
-                operator.sendall(json.dumps({"stale": changed}).encode() + b"\n")
-            else:
-                self._hand_over(message, operator)
-                self._templates.note(Path(spec["content"]))
+        with Message(self._control) as message:
+            if message.attached is None:
+                return False
+            with message.attached as operator:
+                # What was asked for before we began to load finds nothing older than itself, so
+                # that files which change all the time do not put it off for ever.
+                order = message.for_server()
+                is_fresh = order["asked"] <= self._started
+                changed = None if is_fresh else self._freshness.changed()
+                if changed is not None:
+                    operator.sendall(json.dumps({"stale": changed}).encode() + b"\n")
+                else:
+                    self._hand_over(message.whole, operator)
+                    self._templates.note(Path(order["content"]))
         return True
 
-    def _hand_over(self, message: bytes, operator: socket.socket) -> None:
+    def _hand_over(self, message: memoryview, operator: socket.socket) -> None:
         supervisor, self._spare = self._spare, None
         if supervisor is not None:
             with contextlib.closing(supervisor), contextlib.suppress(OSError):

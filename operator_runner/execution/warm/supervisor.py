@@ -23,7 +23,7 @@ from ansible_runner import runner as ansible_runner_module
 from operator_runner.execution.processes import adopt_orphans, die_with_parent, end_run
 from operator_runner.execution.runner import play as run_play
 from operator_runner.execution.runner import say
-from operator_runner.execution.warm.messages import receive
+from operator_runner.execution.warm.messages import Message
 from operator_runner.execution.warm.module_calls import ModuleForks
 from operator_runner.execution.warm.play import become_play
 
@@ -43,10 +43,11 @@ def supervise(orders: socket.socket, environment: dict[str, str]) -> NoReturn:
     die_with_parent(server)
     signal.signal(signal.SIGTERM, lambda *_: end_run())
     play = ForkedPlay(environment)
-    message, operator = receive(orders)
-    if operator is None:
-        os._exit(0)  # no run has come of it
-    _supervise(json.loads(message), operator, play)
+    with Message(orders) as message:
+        if message.attached is None:
+            os._exit(0)  # no run has come of it
+        spec, operator = message.for_supervisor(), message.attached
+    _supervise(spec, operator, play)
 
 
 def _supervise(spec: dict[str, Any], operator: socket.socket, play: ForkedPlay) -> NoReturn:

@@ -48,6 +48,8 @@ class Project:
     seconds: float | None = None
     masked: Mapping[str, str] = field(default_factory=dict)
     """Texts that only one run has, and what stands for them."""
+    work: str = "work"
+    """The name of the work dir."""
 
     def write(self, site: Path) -> Playbook:
         """Write the project; return what is to be run."""
@@ -62,7 +64,7 @@ class Project:
     async def run(self, launcher: Launcher, site: Path) -> Record:
         """Write the project to `site` and run it there; a work dir lies beside the project."""
         content = self.write(site)
-        rundirs = RunDirs(site.parent / "work")
+        rundirs = RunDirs(site.parent / self.work)
         settings = AnsibleSettings(
             args=self.args.format(site=site),
             inventory=site / self.inventory if self.inventory else None,

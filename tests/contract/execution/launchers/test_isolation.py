@@ -243,10 +243,11 @@ module.exit_json(found=found)
     for number, name in enumerate(["warm", "warm", "cold"]):
         first, second = f"first-{number}-secret", f"second-{number}-secret"
         needle = "".join(f"[{letter}]" for letter in first)
-        for word in (first, second):
+        for run, word in enumerate((first, second)):
             variables = {"needle": needle, "own": word}
-            project = Project(tasks, files, variables=variables, kubeconfig=word)
-            record = launchers.run(name, project, tmp_path / word)
+            project = Project(tasks, files, variables=variables, kubeconfig=word, work=word)
+            # The directory of the project itself is no secret of a run.
+            record = launchers.run(name, project, tmp_path / f"project{number}{run}")
         assert record.outcome.successful, record.outcome.failures
         assert first not in f"{record.events} {record.artifacts}"
         assert record.result("Memory")["found"] == []
