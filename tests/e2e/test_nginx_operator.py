@@ -57,8 +57,10 @@ def test_one_edit_causes_one_reconcile(world: World) -> None:
     world.wait_available(2)
     world.wait_reconciled()
     causes = [line["cause"] for line in world.operator.lines("Reconciled")]
-    unasked = [cause for cause in causes if not cause.startswith("requeue_after")]
-    assert unasked == ["spec: created", "spec: spec.replicas"]
+    first, *others = [cause for cause in causes if not cause.startswith("requeue_after")]
+    # It may have been there when the operator first looked.
+    assert first in {"spec: created", "start"}
+    assert others == ["spec: spec.replicas"]
     for metric in ("reconciles_total", "controller_runtime_reconcile_total"):
         assert world.operator.metric(metric) == len(causes)
 
