@@ -27,7 +27,7 @@ def find(wanted: Sequence[str], environment: Mapping[str, str], console: Console
     if given:
         return _checked(Path(given).absolute(), wanted)
     recipe = recipes.kubernetes()
-    return _built(recipe, cache_folder(environment) / "kubernetes" / recipe.tag, console)
+    return built(recipe, cache_folder(environment) / "kubernetes" / recipe.tag, console)
 
 
 def find_olm(environment: Mapping[str, str], console: Console) -> Path:
@@ -37,10 +37,11 @@ def find_olm(environment: Mapping[str, str], console: Console) -> Path:
     `bundle-validate` and `scorecard-test` examine bundles; the folder `crds` has what `olm` needs.
     """
     recipe = recipes.olm()
-    return _built(recipe, cache_folder(environment) / "olm" / recipe.tag, console)
+    return built(recipe, cache_folder(environment) / "olm" / recipe.tag, console)
 
 
-def _built(recipe: Recipe, cached: Path, console: Console) -> Path:
+def built(recipe: Recipe, cached: Path, console: Console) -> Path:
+    """Return the folder `cached` with the programs of a recipe, built the first time."""
     if missing_in(cached, recipe.programs):
         building.build(recipe, cached, console)
     return cached

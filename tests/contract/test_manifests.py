@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import yaml
 from operator_runner.flags import RunCommand, run_options, settings_from
 from operator_runner.settings import Address, WebhookSettings
 from tests.support.kubectl import Json, Kubectl
+from tests.support.nginx import installed_with
 from tests.support.operator import REPOSITORY
 
 CONFIG = REPOSITORY / "config"
@@ -73,11 +73,7 @@ def test_names_and_flags(kubectl: Kubectl) -> None:
 
 def test_protected_metrics(kubectl: Kubectl, tmp_path: Path) -> None:
     """With the component config/metrics the manager asks the API who reads, and may ask that."""
-    config = Path(shutil.copytree(CONFIG, tmp_path / "config"))
-    shutil.copytree(REPOSITORY / "crds", tmp_path / "crds")
-    with (config / "default" / "kustomization.yaml").open("a") as kustomization:
-        kustomization.write("components: [../metrics]\n")
-    documents = list(yaml.safe_load_all(kubectl("kustomize", str(config / "default"))))
+    documents = installed_with("metrics", kubectl, tmp_path)
     objects = {(d["kind"], d["metadata"]["name"]): d for d in documents}
     manager = objects["Deployment", "nginx-operator-controller-manager"]
     args = manager["spec"]["template"]["spec"]["containers"][0]["args"]
@@ -97,11 +93,7 @@ def test_protected_metrics(kubectl: Kubectl, tmp_path: Path) -> None:
 
 def test_certificates_by_cert_manager(kubectl: Kubectl, tmp_path: Path) -> None:
     """With the component config/certmanager the operator mounts them, and has no right to more."""
-    config = Path(shutil.copytree(CONFIG, tmp_path / "config"))
-    shutil.copytree(REPOSITORY / "crds", tmp_path / "crds")
-    with (config / "default" / "kustomization.yaml").open("a") as kustomization:
-        kustomization.write("components: [../certmanager]\n")
-    documents = list(yaml.safe_load_all(kubectl("kustomize", str(config / "default"))))
+    documents = installed_with("certmanager", kubectl, tmp_path)
     objects = {(d["kind"], d["metadata"]["name"]): d for d in documents}
     certificate = objects["Certificate", "nginx-operator-serving-cert"]
     namespace = certificate["metadata"]["namespace"]

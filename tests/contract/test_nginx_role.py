@@ -23,11 +23,12 @@ from operator_runner.execution.rundir import RunDirs
 from operator_runner.model import GVK, ObjectRef, Playbook, RunOutcome, RunRequest, Watch
 from operator_runner.reconcile.variables import extra_vars
 from operator_runner.settings import AnsibleSettings
+from tests.support import nginx as support
 from tests.support.kubectl import Json, Kubectl
+from tests.support.nginx import KIND
 from tests.support.operator import REPOSITORY
 from tests.support.waiting import eventually
 
-KIND = "nginxoperators.operator.example.com"
 ROLE = REPOSITORY / "roles" / "nginx"
 WATCH = Watch(
     gvk=GVK("operator.example.com", "v1alpha2", "NginxOperator"),
@@ -68,14 +69,7 @@ class Nginx:
 
     def resource(self, name: str = "web", **spec: Any) -> Json:
         """Apply the resource with exactly this spec."""
-        self.kubectl.apply(
-            {
-                "apiVersion": "operator.example.com/v1alpha2",
-                "kind": "NginxOperator",
-                "metadata": {"name": name},
-                "spec": spec,
-            }
-        )
+        self.kubectl.apply(support.nginx(name, **spec))
         return self.live(KIND, name)
 
     def live(self, kind: str, name: str = "web") -> Json:
@@ -608,12 +602,7 @@ def test_a_resource_deleted_meanwhile_ends_quietly(nginx: Nginx) -> None:
 )
 def test_a_bad_spec_is_refused_by_the_api_server(nginx: Nginx, spec: Json, complaint: str) -> None:
     """The user who applies it is told which field is wrong."""
-    body = {
-        "apiVersion": "operator.example.com/v1alpha2",
-        "kind": "NginxOperator",
-        "metadata": {"name": "bad"},
-        "spec": spec,
-    }
+    body = support.nginx("bad", **spec)
     done = nginx.kubectl.run("create", "--filename=-", input_=json.dumps(body))
     assert done.returncode != 0
     assert complaint in done.stderr

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import base64
 import json
-import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
-import yaml
 
 from operator_runner.devcluster import Cluster, ports
 from tests.support import certmanager
 from tests.support.kubectl import Json, Kubectl
-from tests.support.nginx import KIND, V1ALPHA1, nginx
-from tests.support.operator import REPOSITORY, Operator, copy_project
+from tests.support.nginx import KIND, V1ALPHA1, installed_with, nginx
+from tests.support.operator import Operator, copy_project
 from tests.support.waiting import eventually
 
 CRD = f"crd/{KIND}"
@@ -97,12 +95,7 @@ def site(
 
 def _manifests(kubectl: Kubectl, scratch: Path, port: int) -> list[Json]:
     """Return what the component config/certmanager adds or changes."""
-    for part in ("config", "crds"):
-        shutil.copytree(REPOSITORY / part, scratch / part)
-    kustomization = scratch / "config" / "default" / "kustomization.yaml"
-    with kustomization.open("a") as text:
-        text.write("components: [../certmanager]\n")
-    rendered = list(yaml.safe_load_all(kubectl("kustomize", str(kustomization.parent))))
+    rendered = installed_with("certmanager", kubectl, scratch)
     wanted = ("Namespace", "CustomResourceDefinition", "Certificate", "Issuer")
     chosen = [body for body in rendered if body["kind"] in wanted]
     assert [body["kind"] for body in chosen] == list(wanted)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from operator_runner.devcluster import Cluster
 from tests.support.kubectl import Json, Kubectl
+from tests.support.nginx import nginx
 from tests.support.operator import REPOSITORY, Operator, copy_project
 from tests.support.waiting import eventually
 
@@ -18,15 +18,6 @@ CRD = "nginxoperators.operator.example.com"
 V1, V2 = "nginxoperators.v1alpha1.operator.example.com", CRD
 NAMESPACE = "conversion"
 MARK = "conversion.operator-runner/v1alpha2"
-
-
-def resource(version: str, name: str, **spec: Any) -> Json:
-    return {
-        "apiVersion": f"operator.example.com/{version}",
-        "kind": "NginxOperator",
-        "metadata": {"name": name},
-        "spec": spec,
-    }
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +60,7 @@ PORTS = [
 
 def test_each_version_shows_the_other_ones_resource(kubectl: Kubectl) -> None:
     """A port of v1alpha1 is a list in v1alpha2, `kubectl get` shows either, status included."""
-    kubectl.apply(resource("v1alpha1", "old", port=8080, replicas=2))
+    kubectl.apply(nginx("old", version="v1alpha1", port=8080, replicas=2))
 
     shown = kubectl("get", "--output=yaml", f"{V1}/old")
     assert "  port: 8080\n" in shown
@@ -95,7 +86,7 @@ def test_each_version_shows_the_other_ones_resource(kubectl: Kubectl) -> None:
 
 def test_a_client_of_v1alpha1_loses_nothing(kubectl: Kubectl) -> None:
     """Whoever applies, patches or replaces v1alpha1 leaves the ports that it cannot see."""
-    kubectl.apply(resource("v1alpha2", "rich", ports=PORTS))
+    kubectl.apply(nginx("rich", version="v1alpha2", ports=PORTS))
     assert spec(kubectl, V1, "rich") == {"port": 8080}
 
     kubectl.merge(V1, "rich", {"spec": {"replicas": 3}})
@@ -110,7 +101,9 @@ def test_a_client_of_v1alpha1_loses_nothing(kubectl: Kubectl) -> None:
     # Whatever the operator has written meanwhile.
     del whole["metadata"]["resourceVersion"]
     whole["spec"]["replicas"] = 1
-    kubectl("replace", "--filename=-", input_=json.dumps(whole))
+    replace = ("replace", "--filename=-")
+    # kubectl reads the version itself; the operator may write between its two requests.
+    eventually(lambda: kubectl.run(*replace, input_=json.dumps(whole)).returncode, (0).__eq__)
     assert spec(kubectl, V2, "rich") == {"ports": ports, "replicas": 1}
 
     lower, higher = kubectl.get(V1, "rich"), kubectl.get(V2, "rich")
@@ -129,10 +122,10 @@ def test_server_side_apply_by_both_versions(kubectl: Kubectl) -> None:
             input_=json.dumps(body),
         )  # fmt: skip
 
-    apply("new", resource("v1alpha2", "ssa", ports=PORTS))
-    apply("old", resource("v1alpha1", "ssa", replicas=2))
+    apply("new", nginx("ssa", version="v1alpha2", ports=PORTS))
+    apply("old", nginx("ssa", version="v1alpha1", replicas=2))
     assert spec(kubectl, V2, "ssa") == {"ports": PORTS, "replicas": 2}
-    apply("old", resource("v1alpha1", "ssa", replicas=2, port=8081), "--force-conflicts")
+    apply("old", nginx("ssa", version="v1alpha1", replicas=2, port=8081), "--force-conflicts")
     ports = [PORTS[0] | {"containerPort": 8081}, PORTS[1]]
     assert spec(kubectl, V2, "ssa") == {"ports": ports, "replicas": 2}
     assert spec(kubectl, V1, "ssa") == {"port": 8081, "replicas": 2}
@@ -141,7 +134,8 @@ def test_server_side_apply_by_both_versions(kubectl: Kubectl) -> None:
 def test_a_list_and_a_watch_of_either_version(kubectl: Kubectl) -> None:
     """Objects of both origins come in the version that is asked for, all of them."""
     kubectl.apply(
-        resource("v1alpha1", "list-1", port=1), resource("v1alpha2", "list-2", ports=PORTS)
+        nginx("list-1", version="v1alpha1", port=1),
+        nginx("list-2", version="v1alpha2", ports=PORTS),
     )
     for kind, version in ((V1, "v1alpha1"), (V2, "v1alpha2")):
         items = kubectl.list(kind)
@@ -162,18 +156,18 @@ def test_the_validation_of_ports(kubectl: Kubectl) -> None:
         ({"containerPort": 1, "hostPort": 65536}, "spec.ports[0].hostPort"),
     ]
     for port, complaint in wrong:
-        body = resource("v1alpha2", "bad", ports=[port])
+        body = nginx("bad", version="v1alpha2", ports=[port])
         done = kubectl.run("create", "--filename=-", input_=json.dumps(body))
         assert done.returncode != 0, port
         assert complaint in done.stderr, done.stderr
-    twice = resource("v1alpha2", "bad", ports=[{"containerPort": 1}, {"containerPort": 1}])
+    twice = nginx("bad", version="v1alpha2", ports=[{"containerPort": 1}, {"containerPort": 1}])
     done = kubectl.run("create", "--filename=-", input_=json.dumps(twice))
     assert "spec.ports[1]: Duplicate value" in done.stderr
 
 
 def test_a_port_that_no_pod_can_have(kubectl: Kubectl, operator: Operator) -> None:
     """v1alpha1 takes any number, as ever; the condition says what is wrong with it."""
-    kubectl.apply(resource("v1alpha1", "wild", port=70000))
+    kubectl.apply(nginx("wild", version="v1alpha1", port=70000))
 
     def message() -> str:
         found = kubectl.get(V1, "wild") or {}
@@ -187,7 +181,7 @@ def test_a_port_that_no_pod_can_have(kubectl: Kubectl, operator: Operator) -> No
 
 def test_an_unreadable_annotation_is_ignored(kubectl: Kubectl, operator: Operator) -> None:
     """Somebody breaks the annotation: the write succeeds, the log tells, the rest is as written."""
-    kubectl.apply(resource("v1alpha2", "broken", ports=PORTS))
+    kubectl.apply(nginx("broken", version="v1alpha2", ports=PORTS))
     kubectl("annotate", f"{V1}/broken", f"{MARK}={{", "--overwrite")
     assert spec(kubectl, V2, "broken") == {"ports": [{"containerPort": 8080, "protocol": "TCP"}]}
     told = operator.lines("An annotation of the conversion is ignored, for it was edited by hand")
@@ -196,7 +190,7 @@ def test_an_unreadable_annotation_is_ignored(kubectl: Kubectl, operator: Operato
 
 def test_what_is_counted(kubectl: Kubectl, operator: Operator) -> None:
     """The metrics tell how many objects were converted, and that nothing failed."""
-    kubectl.apply(resource("v1alpha1", "counted", port=1))
+    kubectl.apply(nginx("counted", version="v1alpha1", port=1))
     kubectl("get", V1)
     assert operator.metric("operator_runner_converted_objects_total") > 0
     assert operator.metric("operator_runner_conversion_reviews_total", result="failure") == 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import secrets
-import shutil
 import ssl
 import subprocess
 import sys
@@ -13,7 +12,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -22,7 +20,7 @@ from operator_runner.devcluster import Cluster
 from operator_runner.kube.recording import read
 from operator_runner.rights.manager import find_manager
 from tests.support.kubectl import Json, Kubectl
-from tests.support.nginx import KIND, World
+from tests.support.nginx import KIND, World, installed_with, nginx
 from tests.support.operator import REPOSITORY, Operator, copy_project
 from tests.support.waiting import eventually
 
@@ -86,23 +84,9 @@ class Installed:
         )
 
 
-def nginx(name: str = "web", **spec: Any) -> Json:
-    return {
-        "apiVersion": "operator.example.com/v1alpha2",
-        "kind": "NginxOperator",
-        "metadata": {"name": name},
-        "spec": spec,
-    }
-
-
 def rendered(kubectl: Kubectl, folder: Path) -> list[Json]:
     """Return what config/default installs with the component config/metrics, without the CRD."""
-    for part in ("config", "crds"):
-        shutil.copytree(REPOSITORY / part, folder / part)
-    with (folder / "config" / "default" / "kustomization.yaml").open("a") as kustomization:
-        kustomization.write("components: [../metrics]\n")
-    text = kubectl("kustomize", str(folder / "config" / "default"))
-    return [body for body in yaml.safe_load_all(text) if body["kind"] != CRD]
+    return [body for body in installed_with("metrics", kubectl, folder) if body["kind"] != CRD]
 
 
 def restricted(system: Kubectl, folder: Path, account: str = ACCOUNT) -> Path:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
 import urllib.error
 import urllib.request
+from pathlib import Path
 from typing import Any
 
+import yaml
+
 from tests.support.kubectl import Json, Kubectl
-from tests.support.operator import Operator
+from tests.support.operator import REPOSITORY, Operator
 from tests.support.waiting import eventually
 
 KIND = "nginxoperators.operator.example.com"
@@ -22,6 +26,16 @@ def nginx(name: str = "web", *, version: str = "v1alpha2", **spec: Any) -> Json:
         "metadata": {"name": name},
         "spec": spec,
     }
+
+
+def installed_with(component: str, kubectl: Kubectl, scratch: Path) -> list[Json]:
+    """Return what config/default installs once a component is added as its comments say."""
+    for part in ("config", "crds"):
+        shutil.copytree(REPOSITORY / part, scratch / part)
+    default = scratch / "config" / "default"
+    with (default / "kustomization.yaml").open("a") as kustomization:
+        kustomization.write(f"components: [../{component}]\n")
+    return list(yaml.safe_load_all(kubectl("kustomize", str(default))))
 
 
 class World:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from operator_runner.devcluster import building
+from operator_runner.devcluster import binaries
 from operator_runner.devcluster.locations import cache_folder
 from operator_runner.devcluster.recipes import Recipe
 from tests.support.kubectl import Kubectl
@@ -52,7 +52,5 @@ def installed(kubectl: Kubectl, kubeconfig: Path, log: Path) -> Iterator[None]:
 
 def _programs() -> Path:
     """Return the folder of the program and the CRDs, built the first time."""
-    folder = cache_folder(os.environ) / "cert-manager" / _RECIPE.tag
-    if not folder.is_dir():
-        building.build(_RECIPE, folder, Console(stderr=True))
-    return folder
+    cached = cache_folder(os.environ) / "cert-manager" / _RECIPE.tag
+    return binaries.built(_RECIPE, cached, Console(stderr=True))

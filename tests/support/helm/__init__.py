@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from operator_runner.devcluster import building
+from operator_runner.devcluster import binaries
 from operator_runner.devcluster.locations import cache_folder
 from operator_runner.devcluster.recipes import Recipe
 
@@ -29,7 +29,5 @@ _RECIPE = Recipe(
 
 def program() -> Path:
     """Return the path of `helm`, built the first time."""
-    folder = cache_folder(os.environ) / "helm" / _RECIPE.tag
-    if not folder.is_dir():
-        building.build(_RECIPE, folder, Console(stderr=True))
-    return folder / "helm"
+    cached = cache_folder(os.environ) / "helm" / _RECIPE.tag
+    return binaries.built(_RECIPE, cached, Console(stderr=True)) / "helm"

@@ -8,18 +8,10 @@ import pytest
 
 from operator_runner.webhooks.converter import ConversionError, Converter
 from operator_runner.webhooks.review import BadReview, Review
+from tests.support.nginx import nginx as resource
 
 Json = dict[str, Any]
 GROUP = "operator.example.com"
-
-
-def an_object(version: str, name: str, **spec: Any) -> Json:
-    return {
-        "apiVersion": f"{GROUP}/{version}",
-        "kind": "NginxOperator",
-        "metadata": {"name": name},
-        "spec": spec,
-    }
 
 
 def question(*objects: Any, wanted: str = f"{GROUP}/v1alpha2") -> Json:
@@ -41,9 +33,9 @@ def answer(body: Json, nginx: Converter) -> Json:
 def test_objects_of_several_versions_in_order(nginx: Converter) -> None:
     """Each comes in the desired version, at its place, under the uid of the request."""
     objects = (
-        an_object("v1alpha1", "a", port=1),
-        an_object("v1alpha2", "b", replicas=2),
-        an_object("v1alpha1", "c"),
+        resource("a", version="v1alpha1", port=1),
+        resource("b", version="v1alpha2", replicas=2),
+        resource("c", version="v1alpha1"),
     )
     assert answer(question(*objects), nginx) == {
         "apiVersion": "apiextensions.k8s.io/v1",
@@ -51,9 +43,9 @@ def test_objects_of_several_versions_in_order(nginx: Converter) -> None:
         "response": {
             "uid": "705ab4f5",
             "convertedObjects": [
-                an_object("v1alpha2", "a", ports=[{"containerPort": 1, "protocol": "TCP"}]),
-                an_object("v1alpha2", "b", replicas=2),
-                an_object("v1alpha2", "c"),
+                resource("a", version="v1alpha2", ports=[{"containerPort": 1, "protocol": "TCP"}]),
+                resource("b", version="v1alpha2", replicas=2),
+                resource("c", version="v1alpha2"),
             ],
             "result": {"status": "Success"},
         },
@@ -63,10 +55,10 @@ def test_objects_of_several_versions_in_order(nginx: Converter) -> None:
 @pytest.mark.parametrize(
     ("wrong", "wanted", "complaint"),
     [
-        (an_object("v3", "x"), "v1alpha2", "NginxOperator x: cannot convert v3 to v1alpha2"),
-        (an_object("v1alpha1", "x"), "v9", "NginxOperator x: cannot convert v1alpha1 to v9"),
+        (resource("x", version="v3"), "v1alpha2", "NginxOperator x: cannot convert v3 to v1alpha2"),
+        (resource("x", version="v1alpha1"), "v9", "NginxOperator x: cannot convert v1alpha1 to v9"),
         (
-            an_object("v1alpha1", "x") | {"kind": "Other"},
+            resource("x", version="v1alpha1") | {"kind": "Other"},
             "v1alpha2",
             "Other x: cannot convert operator.example.com/v1alpha1 to operator.example.com",
         ),
@@ -78,7 +70,7 @@ def test_one_object_that_fails_fails_all(
     nginx: Converter, wrong: Any, wanted: str, complaint: str
 ) -> None:
     """The answer is a Failure that names the object, and has no objects."""
-    body = question(an_object("v1alpha2", "ok"), wrong, wanted=f"{GROUP}/{wanted}")
+    body = question(resource("ok", version="v1alpha2"), wrong, wanted=f"{GROUP}/{wanted}")
     response = answer(body, nginx)["response"]
     assert response["uid"] == "705ab4f5"
     assert response["result"]["status"] == "Failure"
