@@ -15,6 +15,7 @@ import yaml
 
 from operator_runner.kube.ownership import Owner
 from operator_runner.model import Watch
+from operator_runner.sockets import abort
 
 _NAME = "operator-runner"
 """Cluster, context and user of every kubeconfig. Clients key their caches by server and user,
@@ -55,7 +56,7 @@ class Grants:
         finally:
             del self._grants[digest]
             for connection in list(grant.connections):
-                _abort(connection)
+                abort(connection)
 
     def find(self, authorization: str) -> Grant | None:
         """Return the grant of an Authorization header with a valid bearer token, else None."""
@@ -91,9 +92,3 @@ def kubeconfig(server: str, authority: Path, namespace: str, token: str) -> str:
 
 def _digest(token: str) -> bytes:
     return hashlib.sha256(token.encode(errors="surrogatepass")).digest()
-
-
-def _abort(connection: BaseTransport) -> None:
-    # Not close(): that waits until the client has taken all that is still buffered.
-    abort = getattr(connection, "abort", connection.close)
-    abort()

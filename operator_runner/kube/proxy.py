@@ -20,7 +20,6 @@ from operator_runner.kube.anonymous import claimed_owner
 from operator_runner.kube.discovery import Discovery
 from operator_runner.kube.forwarding import Forwarder
 from operator_runner.kube.grants import Grant, Grants, kubeconfig
-from operator_runner.kube.listener import Listener
 from operator_runner.kube.ownership import Owner
 from operator_runner.kube.recorder import Recorder
 from operator_runner.kube.recording import Recording
@@ -30,6 +29,7 @@ from operator_runner.kube.statuses import Refusal
 from operator_runner.kube.witness import Observer, Witness
 from operator_runner.model import Json, Watch
 from operator_runner.settings import Address
+from operator_runner.sockets import Listener
 
 _log = structlog.get_logger(__name__)
 
@@ -73,7 +73,6 @@ class Proxy:
         recorder = None if record is None else Recorder(Recording(record), discovery)
         self._forwarder = Forwarder(connection, witness, inject=inject_owner_ref, recorder=recorder)
         self._anonymous = anonymous
-        self._runner: web.ServerRunner | None = None
         self._listener: Listener | None = None
         self._authority = folder / "ca.crt"
         self._port = 0
@@ -95,9 +94,10 @@ class Proxy:
             max_line_size=_LONGEST_LINE,
             max_field_size=_LONGEST_LINE,
         )
-        self._runner = web.ServerRunner(server, shutdown_timeout=_SHUTDOWN)
-        await self._runner.setup()
-        self._listener = Listener(server, server_context(self._authority, list(names)))
+        runner = web.ServerRunner(server, shutdown_timeout=_SHUTDOWN)
+        await runner.setup()
+        context = server_context(self._authority, list(names))
+        self._listener = Listener(runner, context, plain_too=True)
         try:
             self._port = self._listener.open(self._host, self._wanted.port)
         except OSError as error:
@@ -114,8 +114,6 @@ class Proxy:
         """Close the server and its connections."""
         if self._listener is not None:
             await self._listener.close()
-        if self._runner is not None:
-            await self._runner.cleanup()
         self._authority.unlink(missing_ok=True)
 
     @contextmanager

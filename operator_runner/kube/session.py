@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import socket
-import time
 import weakref
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +18,7 @@ from yarl import URL
 
 from operator_runner.kube import credentials
 from operator_runner.kube.credentials import Credentials
+from operator_runner.sockets import closed
 
 _TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=10)
 """Watches live for long: only connecting has a limit; api.py sets one for each request."""
@@ -29,9 +28,6 @@ _KEEPALIVE = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 4, "TCP_USE
 
 Answered = Callable[[int | None, str, str], None]
 """Takes the status (None: no answer), the method and the host of a request."""
-
-_GOODBYE = 1.0
-"""Seconds that closing waits for the server's end of TLS connections at most."""
 
 
 class Connection:
@@ -91,9 +87,7 @@ class Connection:
         await self.http.close()
         await self._connector.close()
         # The connector does not wait for a watch that was left a moment ago: TLS says goodbye.
-        deadline = time.monotonic() + _GOODBYE
-        while any(sock.fileno() >= 0 for sock in self._sockets) and time.monotonic() < deadline:  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
+        await closed(self._sockets)
 
     def _open_socket(self, address: Any) -> socket.socket:
         sock = _open_socket(address)

@@ -16,6 +16,7 @@ from operator_runner.observe.authorization import Reviews, require_permission
 from operator_runner.observe.metrics import Metrics
 from operator_runner.observe.probes import Health, Report
 from operator_runner.observe.usermetrics import UserMetricError, UserMetrics
+from operator_runner.sockets import Listener
 
 _log = structlog.get_logger(__name__)
 
@@ -28,13 +29,13 @@ _SHUTDOWN_SECONDS = 1.0
 class Server:
     """A server that is listening; `port` is the real one, also where 0 asked for any."""
 
-    def __init__(self, runner: web.AppRunner, port: int) -> None:
-        self._runner = runner
+    def __init__(self, listener: Listener, port: int) -> None:
+        self._listener = listener
         self.port = port
 
     async def stop(self) -> None:
         """Close the sockets and the open connections."""
-        await self._runner.cleanup()
+        await self._listener.close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,16 +110,18 @@ async def serve(
     """
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=_SHUTDOWN_SECONDS)
     await runner.setup()
+    listener = Listener(runner, context)
     try:
-        await web.TCPSite(runner, _host(host, port), port, ssl_context=context).start()
+        # As Go does: of a name the IPv4 address. Where IPv6 is off, ::1 has a name all the same.
+        real = listener.open("127.0.0.1" if host == "localhost" else host, port)
     except OSError as error:
-        await runner.cleanup()
+        await listener.close()
         elsewhere = f"{flag}={host}:{_elsewhere(port)}"
         raise ConfigError(
             f"{flag}={host}:{port}: cannot listen there ({_reason(error)}); "
             f"end what uses the address or give another one, such as {elsewhere}"
         ) from error
-    return Server(runner, runner.addresses[0][1])
+    return Server(listener, real)
 
 
 def _probe_handler(probe: _Probe) -> Callable[[web.Request], Awaitable[web.Response]]:
@@ -133,15 +136,6 @@ def _probe_handler(probe: _Probe) -> Callable[[web.Request], Awaitable[web.Respo
         return web.Response(status=200 if report.passed else 500, text=text, headers=headers)
 
     return answer
-
-
-def _host(host: str, port: int) -> str | None:
-    # As Go does: of a name the IPv4 address. Where IPv6 is off, ::1 has a name all the same.
-    if host == "localhost":
-        return "127.0.0.1"
-    # Any port of every interface would be one for IPv4 and another for IPv6.
-    every = None if port else "0.0.0.0"  # noqa: S104
-    return host or every
 
 
 def _reason(error: OSError) -> str:

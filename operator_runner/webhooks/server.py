@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import ssl
 from collections.abc import Callable
 
@@ -40,13 +39,7 @@ async def serve_conversions(
 
     app = web.Application(client_max_size=_MOST)
     app.router.add_post(PATH, answer)
-    return await serve(app, "", port or _free_port(), "--webhook-port", context)
-
-
-def _free_port() -> int:
-    # Left to the kernel, IPv4 and IPv6 would each get another one.
-    with socket.create_server(("", 0)) as probe:
-        return int(probe.getsockname()[1])
+    return await serve(app, "", port, "--webhook-port", context)
 
 
 async def _answer(review: Review, answered: Answered) -> dict[str, object]:

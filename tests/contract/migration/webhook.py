@@ -10,6 +10,7 @@ from typing import Any
 from aiohttp import web
 
 from operator_runner.kube.servingcert import server_context
+from operator_runner.observe.servers import Server, serve
 
 
 class Webhook:
@@ -29,20 +30,21 @@ class Webhook:
         app = web.Application()
         app.router.add_post("/convert", self._convert)
         app.router.add_post("/admit", self._admit)
-        self._runner = web.AppRunner(app, shutdown_timeout=0.1)
+        self._app = app
+        self._server: Server | None = None
         self._url = ""
 
     async def start(self) -> None:
         """Listen on a free port."""
-        await self._runner.setup()
         context = server_context(self._certificate, ["127.0.0.1"], "webhook")
-        await web.TCPSite(self._runner, "127.0.0.1", 0, ssl_context=context).start()
-        self._url = f"https://127.0.0.1:{self._runner.addresses[0][1]}"
+        self._server = await serve(self._app, "127.0.0.1", 0, "--webhook-port", context)
+        self._url = f"https://127.0.0.1:{self._server.port}"
 
     async def stop(self) -> None:
         """Let go of everything."""
         self.release.set()
-        await self._runner.cleanup()
+        if self._server is not None:
+            await self._server.stop()
 
     def client(self, path: str) -> dict[str, str]:
         """Return the clientConfig of a webhook."""
