@@ -28,8 +28,9 @@ KUBECTL ?= kubectl
 # Further arguments for pytest, such as ARGS='-k scale -x'.
 ARGS ?=
 
-# Tests that mostly wait run two at a time, each half with clusters of its own; what takes long first.
-TWO := --numprocesses=2 --dist=loadgroup --no-loadscope-reorder
+# Tests that mostly wait run two at a time, each half with clusters of its own; what takes long
+# first, and otherwise in their order, so that two runs are alike (another one: ARGS='-p randomly').
+TWO := --numprocesses=2 --dist=loadgroup --no-loadscope-reorder -p no:randomly
 
 VENV := .venv
 BIN := $(VENV)/bin

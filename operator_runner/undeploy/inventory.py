@@ -89,7 +89,7 @@ class Inventory:
                     ObjectRef(gvk, one.get("namespace") or "", one["name"]),
                     tuple(one.get("finalizers") or ()),
                     "deletionTimestamp" in one,
-                    len(pods[one["uid"]]),
+                    tuple(pods[one["uid"]]),
                     tuple(claims[one["uid"]]),
                 )
                 for one in items

@@ -15,13 +15,13 @@ _SHOWN = 20
 class Resource:
     """A custom resource, what hangs on it, and whether its deletion waits for somebody.
 
-    `pods` counts the Pods that it owns, directly or not; `claims` are its PersistentVolumeClaims.
+    `pods` and `claims` are the Pods and PersistentVolumeClaims that it owns, directly or not.
     """
 
     ref: ObjectRef
     finalizers: tuple[str, ...] = ()
     deleting: bool = False
-    pods: int = 0
+    pods: tuple[ObjectRef, ...] = ()
     claims: tuple[ObjectRef, ...] = ()
 
 
@@ -47,7 +47,7 @@ def losses(definitions: Sequence[Definition]) -> Iterator[str]:
     resources = [one for definition in definitions for one in definition.resources]
     if resources:
         namespaces = {one.ref.namespace for one in resources}
-        pods = sum(one.pods for one in resources)
+        pods = sum(len(one.pods) for one in resources)
         yield (
             f"In all: {_count(len(resources), 'resource')} in"
             f" {_count(len(namespaces), 'namespace')}, {_count(pods, 'Pod')}."
@@ -57,7 +57,7 @@ def losses(definitions: Sequence[Definition]) -> Iterator[str]:
 def leftovers(definitions: Sequence[Definition]) -> Iterator[str]:
     """Yield what stays without the operator, and what of it does not work without one."""
     for definition in definitions:
-        pods = sum(one.pods for one in definition.resources)
+        pods = sum(len(one.pods) for one in definition.resources)
         if definition.resources:
             yield (
                 f"The CRD {definition.name}, {_count(len(definition.resources), 'resource')} and"
@@ -84,8 +84,19 @@ def stuck(definitions: Sequence[Definition]) -> Iterator[str]:
         yield from _shown([_let_go(definition.name, one) for one in held])
 
 
+def owned(definitions: Sequence[Definition]) -> list[ObjectRef]:
+    """Return the Pods and PersistentVolumeClaims that go with the resources."""
+    resources = [one for definition in definitions for one in definition.resources]
+    return [ref for one in resources for ref in (*one.pods, *one.claims)]
+
+
+def remaining(refs: Sequence[ObjectRef]) -> Iterator[str]:
+    """Yield how to delete what the garbage collector has not."""
+    yield from _shown([_delete(ref) for ref in refs])
+
+
 def _line(resource: Resource) -> str:
-    parts = [_count(resource.pods, "Pod"), *(str(claim) for claim in resource.claims)]
+    parts = [_count(len(resource.pods), "Pod"), *(str(claim) for claim in resource.claims)]
     return f"  {resource.ref}: {', '.join(parts)}"
 
 
@@ -94,6 +105,10 @@ def _let_go(crd: str, resource: Resource) -> str:
     patch = '{"metadata":{"finalizers":null}}'
     now = "  # is being deleted now" if resource.deleting else ""
     return f"  kubectl patch {crd} {resource.ref.name}{where} --type=merge --patch='{patch}'{now}"
+
+
+def _delete(ref: ObjectRef) -> str:
+    return f"  kubectl delete {ref.gvk.kind.lower()} {ref.name} --namespace={ref.namespace}"
 
 
 def _shown(lines: list[str]) -> Iterator[str]:

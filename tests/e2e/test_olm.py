@@ -22,7 +22,7 @@ from operator_runner.devcluster import Cluster
 from tests.e2e.conftest import RELEASES
 from tests.support.kubectl import Json, Kubectl
 from tests.support.nginx import KIND, nginx
-from tests.support.olm import condition_of
+from tests.support.olm import CONDITION, condition_of
 from tests.support.operator import REPOSITORY
 from tests.support.waiting import eventually
 
@@ -34,6 +34,7 @@ FIRST, SECOND = "nginx-operator.v0.0.1", "nginx-operator.v0.0.2"
 DEPLOYMENT = "deployment/nginx-operator-controller-manager"
 ACCOUNT = f"system:serviceaccount:{NAMESPACE}:nginx-operator-controller-manager"
 CRD = f"crd/{KIND}"
+BUSY = "tables are moved"
 MONITORING = REPOSITORY / "demo" / "monitoring-crds.yaml"
 
 
@@ -75,6 +76,19 @@ class World:
         log = self.system.run("logs", DEPLOYMENT, "--tail=50")
         pods = self.system.run("describe", "pods").stdout[-3000:]
         return "\n".join([*self.phases, self.installation.trouble(), pods, log.stdout, log.stderr])
+
+    def says(self, status: str) -> None:
+        """Have the operator's condition say what it says while a run blocks upgrades."""
+        conditions = [condition_of(self.system, FIRST) | {"status": status, "message": BUSY}]
+        patch = json.dumps({"spec": {"conditions": conditions}})
+        self.system("patch", CONDITION, FIRST, "--type=merge", f"--patch={patch}")
+
+    def overrules(self, status: str) -> None:
+        """Overrule the operator, as docs/watches.md tells an administrator to."""
+        reason = {"reason": "OperatorIsStable", "message": "we go ahead"}
+        overrides = [{"type": "Upgradeable", "status": status, **reason}]
+        patch = json.dumps({"spec": {"overrides": overrides}})
+        self.system("patch", CONDITION, FIRST, "--type=merge", f"--patch={patch}")
 
     def url(self) -> str:
         """Return where nginx is fetched through the Service, once there is one."""
@@ -161,7 +175,10 @@ def world(olm: Cluster, catalog: Path, nginx_image: str) -> Iterator[World]:
 
 
 def test_olm_installs_and_upgrades_what_is_approved(world: World) -> None:
-    """From nothing to 0.0.1 to 0.0.2, by two approvals; nginx answers each request meanwhile."""
+    """From nothing to 0.0.1 to 0.0.2, by two approvals; nginx answers each request meanwhile.
+
+    While the operator says that it must not be upgraded, OLM waits, until it is overruled.
+    """
     url = installs(world)
     has_the_rights_of_its_bundle_and_no_others(world)
     upgrades(world, url)
@@ -218,7 +235,10 @@ def upgrades(world: World, url: str) -> None:
     assert stored["apiVersion"].endswith("/v1alpha1")
 
     with SteadyClient(url) as client:
+        world.says("False")
         world.approve(SECOND)
+        waits_for_the_operator(world)
+        world.overrules("True")
         world.wait_for(SECOND)
         converted = eventually(lambda: upgraded(world), told=world.told)
 
@@ -233,6 +253,17 @@ def upgrades(world: World, url: str) -> None:
     assert world.system.get("clusterserviceversion", FIRST) is None
     assert condition_of(world.system, SECOND)["status"] == "True"
     assert_nothing_was_refused(world)
+
+
+def waits_for_the_operator(world: World) -> None:
+    """See that OLM holds the approved upgrade back, and for the operator's reason."""
+
+    def is_held(phases: dict[str, Phase]) -> bool:
+        return SECOND in phases and phases[SECOND].reason == "OperatorConditionNotUpgradeable"
+
+    phases = eventually(world.installation.phases, is_held, seconds=120, told=world.told)
+    assert (phases[FIRST].name, phases[SECOND].name) == ("Replacing", "Pending")
+    assert BUSY in phases[SECOND].message
 
 
 def assert_nothing_was_refused(world: World) -> None:

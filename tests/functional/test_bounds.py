@@ -186,10 +186,9 @@ def test_a_steady_reconcile_costs_one_request(
     assert runs >= 5
     # One may have been under way between the questions to API server and operator.
     assert abs(asked.pop("GET test.example.com echoes") - runs) <= 1
-    # The cluster's controllers look every half minute which kinds there are.
-    assert asked.pop("GET api", 0) + asked.pop("GET apis", 0) < runs
-    # The role's own, and those of the cluster's controllers.
-    assert set(asked) <= {
+    # The role's own, and what the cluster's controllers ask each second. They ask other things
+    # now and then, which is no request for each reconcile.
+    assert {what for what, times in asked.items() if times >= runs - 1} <= {
         "GET configmaps",
         "PATCH configmaps",
         "GET openapi/v3",

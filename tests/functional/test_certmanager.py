@@ -74,6 +74,8 @@ def site(
     system = replace(kubectl, namespace="nginx-operator-system")
 
     def make(port: int) -> Site:
+        # One that names a URL cannot become one that names a Service.
+        system("delete", CRD, "--ignore-not-found")
         for body in _manifests(system, tmp_path, port):
             system("apply", "--filename=-", input_=json.dumps(body))
         # A Service that leads to this machine, where there is no node to run a Pod on.

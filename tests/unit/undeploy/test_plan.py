@@ -16,6 +16,7 @@ from operator_runner.undeploy.plan import plan_for
 
 CRD = "webs.shop.io"
 CLAIM = ObjectRef(GVK("", "v1", "PersistentVolumeClaim"), "shop", "data")
+POD = ObjectRef(GVK("", "v1", "Pod"), "shop", "web-1")
 
 
 def ref(kind: str, name: str, namespace: str = "") -> ObjectRef:
@@ -46,7 +47,9 @@ def test_the_order() -> None:
 
 def test_what_will_be_lost() -> None:
     """Each resource with its Pods and its data, and the sums."""
-    definition = Definition(CRD, (web("a", pods=2, claims=(CLAIM,)), web("b", "other", pods=1)))
+    definition = Definition(
+        CRD, (web("a", pods=(POD, POD), claims=(CLAIM,)), web("b", "other", pods=(POD,)))
+    )
     assert list(losses([definition])) == [
         f"With the CRD {CRD} these resources go, and all that they own:",
         "  Web shop/a: 2 Pods, PersistentVolumeClaim shop/data",
@@ -72,7 +75,9 @@ def test_long_lists_are_cut() -> None:
 def test_what_an_operator_leaves_behind() -> None:
     """Resources that nobody can delete now are named, with the command that lets go of them."""
     held = web("a", finalizers=("shop.io/web",), deleting=True)
-    lines = list(leftovers([Definition(CRD, (held, web("b", pods=3)), ("v1alpha1",))]))
+    lines = list(
+        leftovers([Definition(CRD, (held, web("b", pods=(POD, POD, POD))), ("v1alpha1",))])
+    )
     assert lines[0] == f"The CRD {CRD}, 2 resources and 3 Pods of theirs stay as they are."
     command = f"kubectl patch {CRD} a --namespace=shop --type=merge"
     assert lines[2].strip().startswith(command)
