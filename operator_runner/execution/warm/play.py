@@ -19,7 +19,7 @@ from ansible.utils.display import Display
 
 from operator_runner.execution import playbook, templates
 from operator_runner.execution.processes import die_with_parent
-from operator_runner.execution.warm import modules, tasks
+from operator_runner.execution.warm import modules, results, tasks
 from operator_runner.execution.warm.freshness import loaded_collections
 from operator_runner.execution.warm.processes import (
     begin_process,
@@ -103,6 +103,7 @@ def _prepare(requests: socket.socket) -> None:
     modules.install(requests)
     tasks.install()
     templates.install()
+    results.install()
 
 
 def _play(command: list[str]) -> int:

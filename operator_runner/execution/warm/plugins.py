@@ -37,6 +37,7 @@ def load_plugins() -> None:
     for name in _ACTIONS:
         loader.action_loader.get(name, class_only=True)
     _compile(loader.callback_loader, DISPLAY)
+    _know_the_names_of_jinja(loader)
 
 
 def _load_all(loader: Any) -> None:
@@ -59,6 +60,47 @@ def _load_all(loader: Any) -> None:
     # A play is to look for directories itself; that of variables also takes these as a sign
     # that it has looked for all of its plugins.
     loader._paths = None
+
+
+def _know_the_names_of_jinja(loader: Any) -> None:
+    """Spare templates the search for Jinja's own filters and tests in ansible.builtin.
+
+    ansible-core goes through all of its plugins for each name and environment before it takes
+    Jinja's. Plugins of the user with such a name are found as before.
+    """
+    from jinja2 import filters, tests
+
+    original = loader.Jinja2Loader.get_with_context
+    known = {
+        each.type: frozenset(names) - _names_of_core(each, loader)
+        for each, names in (
+            (loader.filter_loader, filters.FILTERS),
+            (loader.test_loader, tests.TESTS),
+        )
+    }
+
+    @functools.wraps(original)
+    def get_with_context(self: Any, name: str, *args: Any, **kwargs: Any) -> Any:
+        if name in known[self.type] and not args and not kwargs:
+            self._ensure_non_collection_wrappers()
+            if name not in self._cached_non_collection_wrappers:
+                nothing = loader.PluginLoadContext(self.type, self.package)
+                return loader.get_with_context_result(None, nothing)
+        return original(self, name, *args, **kwargs)
+
+    loader.Jinja2Loader.get_with_context = get_with_context
+
+
+def _names_of_core(each: Any, loader: Any) -> set[str]:
+    """Return the names of filters or tests that ansible.builtin has, or sends elsewhere."""
+    import ansible
+
+    own = str(Path(ansible.__file__).parent)
+    modules = (module for path, module in each._module_cache.items() if path.startswith(own))
+    plugins = (getattr(module, each.class_name)() for module in modules)
+    names = {name for one in plugins for name in getattr(one, each.method_map_name)()}
+    routing = loader._get_collection_metadata("ansible.builtin").get("plugin_routing") or {}
+    return names | set(routing.get(each.type) or {})
 
 
 def _load_settings(loader: Any, name: str, module: Any, path: str) -> None:

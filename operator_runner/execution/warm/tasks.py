@@ -13,6 +13,7 @@ import functools
 import os
 import threading
 from collections.abc import Iterator
+from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from ansible.executor.process import worker as workers
 from ansible.executor.task_executor import TaskExecutor
 from ansible.executor.task_result import _RawTaskResult
 from ansible.plugins import loader as loaders
+from ansible.plugins.strategy import StrategyBase
 from ansible.utils import multiprocessing
 from ansible.utils.collection_loader import AnsibleCollectionConfig
 from ansible.utils.display import Display
@@ -49,6 +51,14 @@ def install() -> None:
             start(worker)
 
     workers.WorkerProcess.start = start_or_run
+    begin = StrategyBase.__init__
+
+    @functools.wraps(begin)
+    def begin_as_the_one(strategy: Any, *args: Any, **kwargs: Any) -> None:
+        begin(strategy, *args, **kwargs)
+        _results.strategy = strategy
+
+    StrategyBase.__init__ = begin_as_the_one
     Display._final_q = property(lambda _: _voice.queue, _voice.set)
     context = multiprocessing.context
     in_a_process = context.parent_process
@@ -78,6 +88,42 @@ class _Voice(threading.local):
 
 
 _voice = _Voice()
+
+
+class _Queue:
+    """The queue of results for one task, which notes whether anything went through it."""
+
+    def __init__(self, queue: Any) -> None:
+        self._queue = queue
+        self.used = False
+
+    def __getattr__(self, name: str) -> Any:
+        self.used = True
+        return getattr(self._queue, name)
+
+
+class _Results:
+    """Where the play waits for results: with the strategy of the play that goes on."""
+
+    strategy: Any
+
+    def hand_over(self, result: Any, queue: _Queue) -> None:
+        """Give a task's result to the play, after all that the task has said.
+
+        Without a word before it there is nothing to keep its place behind: the play finds it at
+        once, instead of sleeping until the thread that reads the queue has it. It is a copy in
+        any case, as from a worker.
+        """
+        if queue.used:
+            queue.send_task_result(result)
+            return
+        copied = ForkingPickler.loads(ForkingPickler.dumps(result.as_wire_task_result()))
+        arrived = self.strategy._convert_wire_task_result_to_raw(copied)
+        with self.strategy._results_lock:
+            self.strategy._results.append(arrived)
+
+
+_results = _Results()
 
 
 def _needs_no_worker(worker: Any) -> bool:
@@ -132,7 +178,8 @@ def _run(worker: Any) -> None:
     """Do what the worker does, except for what makes it a process; see WorkerProcess._run."""
     task = worker._task.copy(exclude_parent=True, exclude_tasks=True)
     task._parent = worker._task._parent
-    with _process_as_it_was(), _voice.through(worker._final_q), _task.TaskContext(task):
+    queue = _Queue(worker._final_q)
+    with _process_as_it_was(), _voice.through(queue), _task.TaskContext(task):
         result = TaskExecutor(
             worker._host,
             task,
@@ -140,14 +187,13 @@ def _run(worker: Any) -> None:
             worker._play_context,
             worker._loader,
             worker._shared_loader_obj,
-            worker._final_q,
+            queue,
             worker._variable_manager,
         ).run()
-    worker._final_q.send_task_result(
-        _RawTaskResult(
-            host=worker._host, task=task, return_data=result, task_fields=task.dump_attrs()
-        )
+    told = _RawTaskResult(
+        host=worker._host, task=task, return_data=result, task_fields=task.dump_attrs()
     )
+    _results.hand_over(told, queue)
 
 
 @contextlib.contextmanager

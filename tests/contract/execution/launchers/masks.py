@@ -34,6 +34,7 @@ _TIMES = {
 _COUNTS_OF_THE_MOMENT = {
     # a process or a file of its own for each run
     "pid",
+    "child_pid",
     "inode",
     # Kubernetes counts all writes to the cluster together
     "resourceVersion",
@@ -66,6 +67,7 @@ _PATTERNS = [
         (r"(?<=ansible\.plugins\.)(\w+\.\w+)_\d{8,}", r"\1_<hash>"),
         (r"kube-api-access-[a-z0-9]{5}\b", "kube-api-access-<id>"),
         (r'"resourceVersion": "\d+"', '"resourceVersion": "<id>"'),
+        (r'"child_pid": \d+', '"child_pid": "<id>"'),
         (r" at 0x[0-9a-f]+\b", " at <address>"),
         # ansible_job_id of async tasks: j<random>.<pid>
         (r"\bj\d+\.\d+\b", "<job>"),

@@ -1,0 +1,105 @@
+"""What ansible-core does to each result of a task before it is shown, for plain data in less time.
+
+A result is made native, copied, stripped of internal keys and passed through the template engine,
+three times over: for the sake of errors, warnings and encrypted texts that may stand in it. What
+modules answer is what JSON has, and large; a quarter of what the play computes in a run of the
+nginx role went into that. Whatever is not plain goes the ordinary way.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Collection
+from typing import Any
+
+from ansible._internal._templating import _engine
+from ansible._internal._templating._datatag import _JinjaConstTemplate
+from ansible.executor import task_result
+from ansible.module_utils._internal import _datatag
+from ansible.plugins import callback, strategy
+from ansible.utils import vars as variables
+from ansible.vars import clean
+
+_SCALARS = {str, int, float, bool, type(None)}
+_DICTS = {dict, _datatag._AnsibleTaggedDict}
+_LISTS = {list, _datatag._AnsibleTaggedList}
+_TEXT = _datatag._AnsibleTaggedStr
+_INTERNAL = "_ansible_"
+
+
+def install() -> None:
+    """Have results of this process, and of its forks, handled so."""
+    transform = _engine.TemplateEngine.transform
+    _engine.TemplateEngine.transform = functools.partialmethod(_transform, transform)
+    variables.transform_to_native_types = functools.partial(
+        _native_or, variables.transform_to_native_types
+    )
+    strip = functools.partial(_strip_internal_keys, clean.strip_internal_keys)
+    for module in (callback, clean, strategy, task_result):
+        module.strip_internal_keys = strip
+
+
+def _transform(engine: Any, original: Callable[..., Any], variable: Any) -> Any:
+    return variable if _is_plain(variable) else original(engine, variable)
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether the value consists of nothing but what JSON has."""
+    rest = [value]
+    while rest:
+        each = rest.pop()
+        kind = type(each)
+        if kind in _DICTS:
+            rest.extend(each)
+            rest.extend(each.values())
+        elif kind in _LISTS:
+            rest.extend(each)
+        elif kind not in _SCALARS and (kind is not _TEXT or _JinjaConstTemplate.is_tagged_on(each)):
+            return False
+    return True
+
+
+class _NotPlainError(Exception):
+    """There is something that JSON does not have."""
+
+
+def _native_or(original: Callable[..., Any], value: Any, **how: Any) -> Any:
+    try:
+        return _native(value)
+    except _NotPlainError:
+        return original(value, **how)
+
+
+def _native(value: Any) -> Any:
+    """Return a copy without tags. Raises _NotPlainError."""
+    kind = type(value)
+    if kind in _SCALARS:
+        return value
+    if kind is _TEXT:
+        return value._native_copy()
+    if kind in _DICTS:
+        return {_native(key): _native(each) for key, each in value.items()}
+    if kind in _LISTS:
+        return [_native(each) for each in value]
+    raise _NotPlainError
+
+
+def _strip_internal_keys(
+    original: Callable[..., Any], dirty: Any, exceptions: Collection[str] | None = None
+) -> Any:
+    kept = exceptions or ()
+    rest = [dirty]
+    while rest:
+        each = rest.pop()
+        kind = type(each)
+        if kind in _DICTS:
+            names = [name for name in each if isinstance(name, str) and name.startswith(_INTERNAL)]
+            for name in names:
+                if name not in kept:
+                    del each[name]
+            rest.extend(one for one in each.values() if type(one) not in _SCALARS)
+        elif kind in _LISTS:
+            rest.extend(one for one in each if type(one) not in _SCALARS)
+        elif each is dirty or isinstance(each, clean.MutableMapping | clean.MutableSequence):
+            original(each, exceptions=exceptions)
+    return dirty
