@@ -29,17 +29,18 @@ _INTERNAL = "_ansible_"
 
 def install() -> None:
     """Have results of this process, and of its forks, handled so."""
-    transform = _engine.TemplateEngine.transform
-    _engine.TemplateEngine.transform = functools.partialmethod(_transform, transform)
+    original = _engine.TemplateEngine.transform
+    _engine.TemplateEngine.transform = functools.partialmethod(transform, original)
     variables.transform_to_native_types = functools.partial(
-        _native_or, variables.transform_to_native_types
+        to_native_types, variables.transform_to_native_types
     )
-    strip = functools.partial(_strip_internal_keys, clean.strip_internal_keys)
+    strip = functools.partial(strip_internal_keys, clean.strip_internal_keys)
     for module in (callback, clean, strategy, task_result):
         module.strip_internal_keys = strip
 
 
-def _transform(engine: Any, original: Callable[..., Any], variable: Any) -> Any:
+def transform(engine: Any, original: Callable[..., Any], variable: Any) -> Any:
+    """Return what `TemplateEngine.transform` does, without a copy where nothing is to be done."""
     return variable if _is_plain(variable) else original(engine, variable)
 
 
@@ -63,7 +64,8 @@ class _NotPlainError(Exception):
     """There is something that JSON does not have."""
 
 
-def _native_or(original: Callable[..., Any], value: Any, **how: Any) -> Any:
+def to_native_types(original: Callable[..., Any], value: Any, **how: Any) -> Any:
+    """Return what `transform_to_native_types` does: a copy of Python's own types."""
     try:
         return _native(value)
     except _NotPlainError:
@@ -84,9 +86,10 @@ def _native(value: Any) -> Any:
     raise _NotPlainError
 
 
-def _strip_internal_keys(
+def strip_internal_keys(
     original: Callable[..., Any], dirty: Any, exceptions: Collection[str] | None = None
 ) -> Any:
+    """Remove `_ansible_*` from the maps in a value at all depths, but for `exceptions`."""
     kept = exceptions or ()
     rest = [dirty]
     while rest:

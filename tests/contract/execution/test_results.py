@@ -33,12 +33,12 @@ KEYS = st.text(max_size=4) | st.sampled_from(["_ansible_no_log", "_ansible_x", "
 
 
 def tagged(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    """Some values with the place in a file that they come from."""
+    """Give values with the place in a file that they come from, and without."""
     return values | values.map(ORIGIN.try_tag)
 
 
 def trees(leaves: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    """Lists and maps of these, with tags here and there."""
+    """Give lists and maps of these, with tags here and there."""
     return st.recursive(
         leaves,
         lambda inner: (
@@ -71,14 +71,14 @@ def shape(value: Any) -> Any:
 @given(RESULTS)
 def test_native_types(result: dict[str, Any]) -> None:
     """The same copy for callbacks, without tags, and of encrypted texts nothing."""
-    ours = outcome(results._native_or, transform_to_native_types, result)
+    ours = outcome(results.to_native_types, transform_to_native_types, result)
     assert ours == outcome(transform_to_native_types, result)
 
 
 @given(RESULTS)
 def test_the_view_of_a_playbook(result: dict[str, Any]) -> None:
     """Errors and warnings show as they do in a playbook, plain data as it is."""
-    ours = outcome(results._transform, TemplateEngine(), TemplateEngine.transform, result)
+    ours = outcome(results.transform, TemplateEngine(), TemplateEngine.transform, result)
     assert ours == outcome(TemplateEngine().transform, result)
 
 
@@ -86,11 +86,11 @@ def test_the_view_of_a_playbook(result: dict[str, Any]) -> None:
 def test_internal_keys(result: dict[str, Any], kept: tuple[str, ...] | None) -> None:
     """They go at all depths, except for those that are kept."""
     ours, theirs = copy.deepcopy(result), copy.deepcopy(result)
-    assert results._strip_internal_keys(strip_internal_keys, ours, exceptions=kept) is ours
+    assert results.strip_internal_keys(strip_internal_keys, ours, exceptions=kept) is ours
     assert shape(ours) == shape(strip_internal_keys(theirs, exceptions=kept))
 
 
 def test_what_is_no_result() -> None:
     """The refusal is ansible-core's."""
     with pytest.raises(AnsibleError, match="Cannot strip invalid keys"):
-        results._strip_internal_keys(strip_internal_keys, "text")
+        results.strip_internal_keys(strip_internal_keys, "text")
