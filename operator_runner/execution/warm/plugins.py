@@ -95,8 +95,9 @@ def _names_of_core(each: Any, loader: Any) -> set[str]:
     """Return the names of filters or tests that ansible.builtin has, or sends elsewhere."""
     import ansible
 
-    own = str(Path(ansible.__file__).parent)
-    modules = (module for path, module in each._module_cache.items() if path.startswith(own))
+    own = Path(ansible.__file__).parent
+    loaded = each._module_cache.items()
+    modules = (module for path, module in loaded if Path(path).is_relative_to(own))
     plugins = (getattr(module, each.class_name)() for module in modules)
     names = {name for one in plugins for name in getattr(one, each.method_map_name)()}
     routing = loader._get_collection_metadata("ansible.builtin").get("plugin_routing") or {}

@@ -2,7 +2,7 @@
 
 A result is made native, copied, stripped of internal keys and passed through the template engine,
 three times over: for the sake of errors, warnings and encrypted texts that may stand in it. What
-modules answer is what JSON has, and large; a quarter of what the play computes in a run of the
+modules answer is what JSON has, and large; a fifth of what the play computes in a run of the
 nginx role went into that. Whatever is not plain goes the ordinary way.
 """
 
