@@ -53,21 +53,22 @@ class Listener:
         self._context = context
         self._looks = context is not None and plain_too
         self._beginning: set[asyncio.Task[None]] = set()
+        self.port = 0
         self._listening: list[socket.socket] = []
         self._sockets: WeakSet[socket.socket] = WeakSet()
         self._transports: WeakSet[asyncio.BaseTransport] = WeakSet()
 
-    def open(self, host: str, port: int) -> int:
-        """Listen, and return the port: the real one where 0 asked for any.
+    def open(self, host: str, port: int) -> None:
+        """Listen; `port` is the real one then, also where 0 asked for any.
 
         Without a `host`: on every interface, by IPv6 too where there is any. Raises OSError.
         """
         self._listening = _bound(host, port)
         for listening in self._listening:
             self._accept_from(listening)
-        return _port(self._listening[0])
+        self.port = _port(self._listening[0])
 
-    async def close(self) -> None:
+    async def stop(self) -> None:
         """Accept no more, end the server and its connections; return when these are closed."""
         loop = asyncio.get_running_loop()
         for listening in self._listening:

@@ -99,7 +99,8 @@ class Proxy:
         context = server_context(self._authority, list(names))
         self._listener = Listener(runner, context, plain_too=True)
         try:
-            self._port = self._listener.open(self._host, self._wanted.port)
+            self._listener.open(self._host, self._wanted.port)
+            self._port = self._listener.port
         except OSError as error:
             await self.stop()
             raise ConfigError(_why_not(self._wanted, error)) from error
@@ -113,7 +114,7 @@ class Proxy:
     async def stop(self) -> None:
         """Close the server and its connections."""
         if self._listener is not None:
-            await self._listener.close()
+            await self._listener.stop()
         self._authority.unlink(missing_ok=True)
 
     @contextmanager

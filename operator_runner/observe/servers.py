@@ -26,18 +26,6 @@ _Probe: TypeAlias = Callable[[str | None, Collection[str]], Report]
 _SHUTDOWN_SECONDS = 1.0
 
 
-class Server:
-    """A server that is listening; `port` is the real one, also where 0 asked for any."""
-
-    def __init__(self, listener: Listener, port: int) -> None:
-        self._listener = listener
-        self.port = port
-
-    async def stop(self) -> None:
-        """Close the sockets and the open connections."""
-        await self._listener.close()
-
-
 @dataclass(frozen=True, slots=True)
 class Protection:
     """How /metrics is guarded: not at all, by TLS, or by TLS and the API server's word."""
@@ -48,7 +36,7 @@ class Protection:
 
 async def serve_metrics(
     metrics: Metrics, host: str, port: int, flag: str, protection: Protection | None = None
-) -> Server:
+) -> Listener:
     """Answer GET /metrics. `flag` names the setting in errors; raises ConfigError as `serve`."""
 
     async def answer(request: web.Request) -> web.Response:
@@ -62,7 +50,7 @@ async def serve_metrics(
     return await serve(app, host, port, flag, protection.context)
 
 
-async def serve_user_metrics(user: UserMetrics, host: str, port: int) -> Server | None:
+async def serve_user_metrics(user: UserMetrics, host: str, port: int) -> Listener | None:
     """Answer POST /metrics of roles (osdk_metric): 200, or 400 with the reason.
 
     Whoever reaches the address can make metrics, so it is to be on loopback. Where it cannot be
@@ -88,7 +76,7 @@ async def serve_user_metrics(user: UserMetrics, host: str, port: int) -> Server 
         return None
 
 
-async def serve_probes(health: Health, host: str, port: int, flag: str) -> Server:
+async def serve_probes(health: Health, host: str, port: int, flag: str) -> Listener:
     """Answer /healthz, /readyz and one path below them for each check. Errors as `serve`."""
     app = web.Application()
     for path, probe in (("/healthz", health.healthz), ("/readyz", health.readyz)):
@@ -101,7 +89,7 @@ async def serve_probes(health: Health, host: str, port: int, flag: str) -> Serve
 
 async def serve(
     app: web.Application, host: str, port: int, flag: str, context: ssl.SSLContext | None = None
-) -> Server:
+) -> Listener:
     """Listen on `host` (empty: every interface) and `port` (0: any free one).
 
     With a TLS `context` only HTTPS is spoken.
@@ -113,15 +101,15 @@ async def serve(
     listener = Listener(runner, context)
     try:
         # As Go does: of a name the IPv4 address. Where IPv6 is off, ::1 has a name all the same.
-        real = listener.open("127.0.0.1" if host == "localhost" else host, port)
+        listener.open("127.0.0.1" if host == "localhost" else host, port)
     except OSError as error:
-        await listener.close()
+        await listener.stop()
         elsewhere = f"{flag}={host}:{_elsewhere(port)}"
         raise ConfigError(
             f"{flag}={host}:{port}: cannot listen there ({_reason(error)}); "
             f"end what uses the address or give another one, such as {elsewhere}"
         ) from error
-    return Server(listener, real)
+    return listener
 
 
 def _probe_handler(probe: _Probe) -> Callable[[web.Request], Awaitable[web.Response]]:

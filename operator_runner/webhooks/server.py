@@ -9,7 +9,8 @@ from collections.abc import Callable
 import structlog
 from aiohttp import web
 
-from operator_runner.observe.servers import Server, serve
+from operator_runner.observe.servers import serve
+from operator_runner.sockets import Listener
 from operator_runner.webhooks.converter import ConversionError
 from operator_runner.webhooks.review import BadReview, Converters, Review
 
@@ -27,7 +28,7 @@ Answered = Callable[[str, int], None]
 
 async def serve_conversions(
     converters: Converters, port: int, context: ssl.SSLContext, answered: Answered
-) -> Server:
+) -> Listener:
     """Listen on every interface; raises ConfigError if the port (0: any) cannot be had."""
 
     async def answer(request: web.Request) -> web.Response:

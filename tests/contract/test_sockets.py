@@ -31,9 +31,10 @@ async def listening(
     await runner.setup()
     listener = Listener(runner, context)
     try:
-        yield listener.open(host, 0)
+        listener.open(host, 0)
+        yield listener.port
     finally:
-        await listener.close()
+        await listener.stop()
 
 
 @pytest.fixture

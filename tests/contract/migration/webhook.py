@@ -10,7 +10,8 @@ from typing import Any
 from aiohttp import web
 
 from operator_runner.kube.servingcert import server_context
-from operator_runner.observe.servers import Server, serve
+from operator_runner.observe.servers import serve
+from operator_runner.sockets import Listener
 
 
 class Webhook:
@@ -31,7 +32,7 @@ class Webhook:
         app.router.add_post("/convert", self._convert)
         app.router.add_post("/admit", self._admit)
         self._app = app
-        self._server: Server | None = None
+        self._server: Listener | None = None
         self._url = ""
 
     async def start(self) -> None:

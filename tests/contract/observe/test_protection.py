@@ -14,7 +14,8 @@ from operator_runner.kube.api import Api
 from operator_runner.kube.reviews import protection_of
 from operator_runner.kube.session import connect
 from operator_runner.observe.metrics import Metrics
-from operator_runner.observe.servers import Server, serve_metrics
+from operator_runner.observe.servers import serve_metrics
+from operator_runner.sockets import Listener
 from tests.support.kubectl import Kubectl
 
 LOOPBACK = "127.0.0.1"
@@ -28,12 +29,12 @@ async def api(control_plane: Path) -> AsyncIterator[Api]:
     await connection.close()
 
 
-async def serve(api: Api, *, require_rbac: bool) -> Server:
+async def serve(api: Api, *, require_rbac: bool) -> Listener:
     protection = protection_of(api, secure=True, require_rbac=require_rbac)
     return await serve_metrics(Metrics("1"), LOOPBACK, 0, "--metrics-bind-address", protection)
 
 
-async def scrape(server: Server, token: str = "") -> tuple[int, str]:
+async def scrape(server: Listener, token: str = "") -> tuple[int, str]:
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     url = f"https://{LOOPBACK}:{server.port}/metrics"
     # As Prometheus with insecure_skip_verify: the certificate signs itself.

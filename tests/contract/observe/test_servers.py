@@ -16,13 +16,14 @@ from operator_runner.errors import ConfigError
 from operator_runner.model import GVK
 from operator_runner.observe.metrics import Metrics
 from operator_runner.observe.probes import Health
-from operator_runner.observe.servers import Server, serve_metrics, serve_probes, serve_user_metrics
+from operator_runner.observe.servers import serve_metrics, serve_probes, serve_user_metrics
+from operator_runner.sockets import Listener
 
 LOOPBACK = "127.0.0.1"
 
 
 @pytest.fixture
-async def metrics_server() -> AsyncIterator[Server]:
+async def metrics_server() -> AsyncIterator[Listener]:
     """Serve the metrics of an operator that watches one kind."""
     metrics = Metrics("1.2.3")
     metrics.watching(GVK("cache.example.com", "v1", "Foo"), 1)
@@ -32,7 +33,7 @@ async def metrics_server() -> AsyncIterator[Server]:
 
 
 async def get(
-    server: Server, path: str, headers: dict[str, str] | None = None
+    server: Listener, path: str, headers: dict[str, str] | None = None
 ) -> tuple[int, str, str]:
     """Fetch a path: status, content type and body."""
     url = f"http://{LOOPBACK}:{server.port}{path}"
@@ -40,7 +41,7 @@ async def get(
         return answer.status, answer.headers["Content-Type"], await answer.text()
 
 
-async def test_metrics_are_plain_text_by_default(metrics_server: Server) -> None:
+async def test_metrics_are_plain_text_by_default(metrics_server: Listener) -> None:
     """The text format parses, its process and garbage collection families included."""
     status, content_type, body = await get(metrics_server, "/metrics")
     names = {family.name for family in parse_text(body)}
@@ -49,7 +50,7 @@ async def test_metrics_are_plain_text_by_default(metrics_server: Server) -> None
     assert {"reconciles", "process_resident_memory_bytes", "python_gc_collections"} <= names
 
 
-async def test_metrics_are_openmetrics_on_request(metrics_server: Server) -> None:
+async def test_metrics_are_openmetrics_on_request(metrics_server: Listener) -> None:
     """What Prometheus asks for first also parses."""
     accept = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5"
     _, content_type, body = await get(metrics_server, "/metrics", {"Accept": accept})
@@ -60,7 +61,7 @@ async def test_metrics_are_openmetrics_on_request(metrics_server: Server) -> Non
 
 
 @pytest.mark.parametrize("accept", ["text/plain", "application/openmetrics-text"])
-async def test_no_series_for_times_of_creation(metrics_server: Server, accept: str) -> None:
+async def test_no_series_for_times_of_creation(metrics_server: Listener, accept: str) -> None:
     """prometheus_client's `_created` would double the number of series."""
     _, _, body = await get(metrics_server, "/metrics", {"Accept": accept})
     assert [line for line in body.splitlines() if "_created{" in line or "_created " in line] == []
@@ -96,7 +97,7 @@ async def test_probes_answer_like_a_kubernetes_component() -> None:
     }
 
 
-async def test_a_port_in_use_is_an_error_with_its_cure(metrics_server: Server) -> None:
+async def test_a_port_in_use_is_an_error_with_its_cure(metrics_server: Listener) -> None:
     """The message names the flag, the address and another one to try."""
     port = metrics_server.port
     with pytest.raises(ConfigError) as caught:
@@ -151,7 +152,7 @@ async def test_roles_send_metrics_and_are_told_what_is_wrong() -> None:
     assert b"\nnodes 4.0\n" in metrics.render()[0]
 
 
-async def test_a_taken_port_for_user_metrics_stops_nothing(metrics_server: Server) -> None:
+async def test_a_taken_port_for_user_metrics_stops_nothing(metrics_server: Listener) -> None:
     """Another operator on this machine has it: a warning with the cure, and no server."""
     with structlog.testing.capture_logs() as logs:
         port = metrics_server.port
