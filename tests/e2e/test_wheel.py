@@ -93,7 +93,7 @@ def test_it_runs_a_project(
             {"apiVersion": "test.example.com/v1", "kind": "Echo", "metadata": {"name": "a"}}
         )
         eventually(
-            lambda: (kubectl.get("echo", "a") or {}).get("status", {}),
+            lambda: (kubectl.get("echoes.test.example.com", "a") or {}).get("status", {}),
             lambda status: status.get("said") == "hello",
             told=operator.log,
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -34,7 +35,10 @@ def project(tmp_path: Path) -> Path:
 def make_operator(
     control_plane: Path, kubectl: Kubectl, project: Path, tmp_path: Path
 ) -> Iterator[Callable[[str], Operator]]:
-    """Give a maker of operators (by name) that watch the test's namespace."""
+    """Give a maker of operators (by name) that watch the test's namespace.
+
+    What they logged is shown with a test that fails.
+    """
     made: list[Operator] = []
 
     def make(name: str) -> Operator:
@@ -46,6 +50,7 @@ def make_operator(
     yield make
     for operator in made:
         operator.kill()
+        sys.stdout.write(f"Log of {operator.scratch.name}:\n{operator.log()}")
 
 
 @pytest.fixture

@@ -49,7 +49,9 @@ def test_a_definition_is_missing_and_a_role_has_a_syntax_error(
     eventually(lambda: operator.lines("Waiting for a kind to watch"), told=operator.log)
     eventually(lambda: operator.probe("readyz"), lambda code: code == 500)
     kubectl.apply(ECHO)
-    failure = eventually(lambda: _condition(kubectl, "Failure"), lambda c: c["status"] == "True")
+    failure = eventually(
+        lambda: _condition(kubectl, "Failure"), lambda c: c["status"] == "True", told=operator.log
+    )
     assert failure["message"].startswith("YAML parsing failed: ")
     assert f"{tasks}:3:1" in failure["message"]
     (waiting,) = operator.lines("Waiting for a kind to watch")
@@ -151,6 +153,6 @@ def _twin() -> Json:
 
 
 def _condition(kubectl: Kubectl, type_: str) -> Json:
-    found = kubectl.get("echo", "a") or {}
+    found = kubectl.get("echoes.test.example.com", "a") or {}
     conditions = found.get("status", {}).get("conditions", [])
     return next((c for c in conditions if c["type"] == type_), {"status": "Unknown"})
