@@ -235,7 +235,9 @@ class Operator:
         namespaces = self._settings.namespaces
         while True:
             watching = asyncio.create_task(
-                self._primary.run(self._connection, namespaces, self._take_signals)
+                self._primary.run(
+                    self._connection, self._kinds.known(), namespaces, self._take_signals
+                )
             )
             coming = asyncio.create_task(self._kinds.come())
             try:
@@ -243,7 +245,7 @@ class Operator:
                 if watching.done():
                     watching.result()
             except NotFound as error:
-                _log.warning("Watching anew: a kind has gone", reason=str(error))
+                _log.warning("Watching anew: a watched kind is not there", reason=str(error))
                 await self._kinds.look_again()
             finally:
                 await _cancel([watching, coming])

@@ -33,12 +33,17 @@ class Kinds:
         self._namespaces = namespaces
         self._established = established
         self._missing: list[GVK] = []
+        self._found: dict[GVK, Resource] = {}
         self._looked = asyncio.Event()
         self._came = asyncio.Event()
 
     async def look(self) -> None:
         """Return when every kind was asked for once, whether it was there or not."""
         await self._looked.wait()
+
+    def known(self) -> list[Resource]:
+        """Return the resources of the kinds that were there when they were last asked for."""
+        return list(self._found.values())
 
     async def come(self) -> None:
         """Return when a kind has come that was missing before."""
@@ -66,6 +71,7 @@ class Kinds:
 
     async def _look_for_all(self) -> None:
         gvks = [watch.gvk for watch in self._watches]
+        self._found.clear()
         self._missing = [gvk for gvk in gvks if not await self._try(gvk, loud=True)]
         for gvk in self._missing:
             self._established.lost(str(gvk))
@@ -73,10 +79,12 @@ class Kinds:
     async def _try(self, gvk: GVK, *, loud: bool) -> bool:
         try:
             resource = await self._discovery.resource(gvk)
+            _raise_if_unwatchable(resource)
         except ApiError as error:
             if loud:
                 _log.warning("Waiting for a kind to watch", gvk=str(gvk), reason=str(error))
             return False
+        self._found[gvk] = resource
         self._established.need(str(gvk), self._paths(resource))
         return True
 
@@ -84,3 +92,8 @@ class Kinds:
         if not (resource.namespaced and self._namespaces):
             return [resource.path()]
         return [resource.path(namespace) for namespace in self._namespaces]
+
+
+def _raise_if_unwatchable(resource: Resource) -> None:
+    if not {"list", "watch"} <= resource.verbs:
+        raise ApiError(f"the API server lets nobody list and watch {resource.plural}")

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, Protocol
 
 import aiohttp
 import kopf
 from kopf._cogs.clients.errors import APINotFoundError
+from kopf._cogs.structs.references import Insights
 
 from operator_runner.errors import NotFound
+from operator_runner.kube.discovery import Resource
 from operator_runner.model import GVK, Cause, Json, ObjectRef, Trigger, Watch
 from operator_runner.triggers.lastseen import LastSeen
 from operator_runner.triggers.predicate import Seen, judge
@@ -65,17 +67,23 @@ class PrimaryWatcher:
         return seen.resource_version if seen is not None else ""
 
     async def run(
-        self, session: Session, namespaces: Sequence[str], started: Callable[[], None]
+        self,
+        session: Session,
+        resources: Collection[Resource],
+        namespaces: Sequence[str],
+        started: Callable[[], None],
     ) -> None:
-        """Watch until cancelled. Empty `namespaces` are all of them.
+        """Watch these resources until cancelled. Empty `namespaces` are all of them.
 
         `started` is called once kopf has taken the process's signal handlers, so that the
         caller can take them back: shutting down is its business. Raises NotFound when a kind
-        has gone that is watched.
+        has gone that is watched, or is not there for kopf yet.
         """
+        insights = Insights()
         tasks = await kopf.spawn_tasks(
-            registry=self._registry(session),
+            registry=self._registry(session, resources),
             settings=_settings(),
+            insights=insights,
             standalone=True,
             # For peers, of which there are none; kopf would ask for the name of the user, whom
             # a container may not know.
@@ -84,30 +92,39 @@ class PrimaryWatcher:
             namespaces=list(namespaces),
         )
         started()
+        scanned = asyncio.create_task(insights.ready_resources.wait())
         try:
+            await asyncio.wait([*tasks, scanned], return_when=asyncio.FIRST_COMPLETED)
+            if scanned.done():
+                _raise_if_unseen(resources, insights)
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 _raise_if_failed(task)
             raise RuntimeError("kopf ended by itself")
         finally:
-            for task in tasks:
+            for task in (*tasks, scanned):
                 task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.wait(tasks)
+                await asyncio.wait([*tasks, scanned])
 
-    def _registry(self, session: Session) -> kopf.OperatorRegistry:
+    def _registry(self, session: Session, resources: Collection[Resource]) -> kopf.OperatorRegistry:
         registry = kopf.OperatorRegistry()
 
         @kopf.on.login(registry=registry)
         async def login(**_: Any) -> kopf.AiohttpSession:
             return kopf.AiohttpSession(aiohttp_session=session.session(), server=session.server)
 
-        for watch in self._watches:
-            gvk = watch.gvk
-            handler = self._handler(watch)
-            kopf.on.event(
-                group=gvk.group, version=gvk.version, kind=gvk.kind, id=str(gvk), registry=registry
-            )(handler)
+        watches = {watch.gvk: watch for watch in self._watches}
+        for resource in resources:
+            gvk = resource.gvk
+            watched = kopf.on.event(
+                group=gvk.group,
+                version=gvk.version,
+                plural=resource.plural,
+                id=str(gvk),
+                registry=registry,
+            )
+            watched(self._handler(watches[gvk]))
         return registry
 
     def _handler(self, watch: Watch) -> Callable[..., Any]:
@@ -134,6 +151,18 @@ class PrimaryWatcher:
         self._seen.put(ref, new)
         if cause is not None:
             self._enqueue(ref, cause)
+
+
+def _raise_if_unseen(resources: Iterable[Resource], insights: Insights) -> None:
+    """Raise NotFound for a kind that kopf did not find, for it would never look again.
+
+    It asks by itself, and of several API servers the one that answers it may be behind.
+    """
+    found = {(each.group, each.version, each.plural) for each in insights.watched_resources}
+    for resource in resources:
+        gvk = resource.gvk
+        if (gvk.group, gvk.version, resource.plural) not in found:
+            raise NotFound(f"the API server does not tell everybody yet that there is {gvk}")
 
 
 def _raise_if_failed(task: asyncio.Task[None]) -> None:
