@@ -85,7 +85,7 @@ class Forwarder:
         if not request.body_exists:
             return None
         kind = bodies.media_type(request.headers.get(hdrs.CONTENT_TYPE, ""))
-        if self._inject and grant and info and _makes_owned(request.method, kind, info):
+        if self._inject and grant and info and _makes_owned(request.method, kind, info, grant):
             if bodies.is_foreign(kind) or hdrs.CONTENT_ENCODING in request.headers:
                 reason = f"send JSON, YAML or protobuf, not compressed, in place of {kind}"
                 raise Refusal(415, reason)
@@ -207,12 +207,13 @@ def _exchange(
     return Exchange(grant, request.method, info)
 
 
-def _makes_owned(method: str, kind: str, info: RequestInfo) -> bool:
+def _makes_owned(method: str, kind: str, info: RequestInfo, grant: Grant) -> bool:
     """Whether a request makes an object, or says all of it, so that an owner belongs to it.
 
-    Other patches say what shall change in an object that may be anybody's.
+    Other patches say what shall change in an object that may be anybody's. What a finalizer
+    creates has no owner, but what it replaces or applies has one already, which is to stay.
     """
-    if not can_be_owned(info):
+    if not can_be_owned(info) or (grant.of_finalizer and method == "POST"):
         return False
     return method in {"POST", "PUT"} or (method == "PATCH" and kind in _APPLY)
 

@@ -19,7 +19,7 @@ from operator_runner.errors import ConfigError
 from operator_runner.kube.anonymous import claimed_owner
 from operator_runner.kube.discovery import Discovery
 from operator_runner.kube.forwarding import Forwarder
-from operator_runner.kube.grants import Grant, Grants, kubeconfig
+from operator_runner.kube.grants import Grant, Grants, is_of_finalizer, kubeconfig
 from operator_runner.kube.ownership import Owner
 from operator_runner.kube.recorder import Recorder
 from operator_runner.kube.recording import Recording
@@ -123,7 +123,7 @@ class Proxy:
 
         What the run creates through it is owned by `owner`; `proxy` must have been started.
         """
-        grant = Grant(Owner.of(owner), watch, run_id)
+        grant = Grant(Owner.of(owner), watch, run_id, is_of_finalizer(owner, watch))
         host = f"[{self._host}]" if ":" in self._host else self._host
         with self._grants.issue(grant) as token:
             yield kubeconfig(

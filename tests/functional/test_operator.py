@@ -71,6 +71,28 @@ def test_the_clean_up_runs_before_the_resource_goes(
     assert "deletion: deletionTimestamp set" in causes, causes
 
 
+def test_what_the_clean_up_makes_outlives_the_resource(
+    kubectl: Kubectl, operator: Operator, project: Path
+) -> None:
+    """A record beside the resource is there when it has gone: the garbage collector lets it be."""
+    tasks = project / "roles" / "cleanup" / "tasks" / "main.yml"
+    note = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "record", "namespace": kubectl.namespace},
+        "data": {"text": "it was here"},
+    }
+    task = {"name": "Leave a record", "kubernetes.core.k8s": {"definition": note}}
+    tasks.write_text(json.dumps([task]))
+    operator.start()
+    kubectl.apply(echo())
+    wait_for_text(kubectl, operator, "hello nothing")
+    kubectl("delete", KIND, "a")
+    # What the role made has an owner: once that has gone, the garbage collector has been here.
+    eventually(lambda: text_of(kubectl), lambda text: text is None, told=operator.log)
+    assert text_of(kubectl, "record") == "it was here"
+
+
 def test_a_change_by_hand_is_undone_and_named(kubectl: Kubectl, operator: Operator) -> None:
     """A kind without generation is watched as well; the cause stands in the log."""
     operator.start()

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from copy import deepcopy
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from operator_runner.devcluster import Cluster
+from operator_runner.kube.proxy import Proxy
 from operator_runner.kube.session import Connection
-from operator_runner.model import Json
+from operator_runner.model import Finalizer, Json, Playbook
 from tests.support.kubectl import Kubectl
 
 from .conftest import WATCH, Recorder, Run, config_map, owners, proxied
@@ -123,6 +126,30 @@ async def test_dry_run_tells_the_truth(run: Run, recorder: Recorder) -> None:
     assert await run.kubectl(*diff, input_=json.dumps(config_map("dry"))) == ""
     await run.kubectl("delete", "configmap", "dry", "--dry-run=server")
     assert [verb for _, _, verb in recorder.written] == ["create"]
+
+
+async def test_what_a_finalizer_makes(
+    proxy: Proxy, run: Run, owner: Json, tmp_path: Path, control_plane_cluster: Cluster
+) -> None:
+    """What it creates outlives the owner; what was the owner's stays so, however it is written."""
+    for name in ("replaced", "applied"):
+        await run.send("apply", config_map(name), flags=("--server-side",))
+    cleanup = Playbook(role=Path("/roles/cleanup"))
+    watch = replace(WATCH, finalizer=Finalizer("example.com/cleanup", cleanup))
+    going = deepcopy(owner)
+    going["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    with proxy.grant(going, watch, "run-2") as text:
+        (tmp_path / "finalizer").write_text(text)
+        finalizer = Run(tmp_path / "finalizer", control_plane_cluster.bin)
+        await finalizer.kubectl("create", "configmap", "record")
+        await finalizer.send("replace", config_map("replaced", a="1"))
+        await finalizer.send("apply", config_map("applied", a="1"), flags=("--server-side",))
+    found = {name: await run.get("configmap", name) for name in ("record", "replaced", "applied")}
+    assert {name: owners(body) for name, body in found.items()} == {
+        "record": [],
+        "replaced": ["owner"],
+        "applied": ["owner"],
+    }
 
 
 async def test_without_injection(
