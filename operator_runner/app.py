@@ -15,7 +15,7 @@ from operator_runner import __version__
 from operator_runner.access import OwnedAccess
 from operator_runner.conversions import Conversions
 from operator_runner.dispatcher import Dispatcher
-from operator_runner.errors import NotFound
+from operator_runner.errors import Expired, NotFound
 from operator_runner.execution.executor import AnsibleExecutor, Launcher
 from operator_runner.execution.launchers import open_launcher
 from operator_runner.execution.rundir import RunDirs
@@ -244,8 +244,8 @@ class Operator:
                 await asyncio.wait([watching, coming], return_when=asyncio.FIRST_COMPLETED)
                 if watching.done():
                     watching.result()
-            except NotFound as error:
-                _log.warning("Watching anew: a watched kind is not there", reason=str(error))
+            except (NotFound, Expired) as error:
+                _log.warning("Watching anew", reason=str(error))
                 await self._kinds.look_again()
             finally:
                 await _cancel([watching, coming])

@@ -13,10 +13,10 @@ from typing import Any, Protocol
 
 import aiohttp
 import kopf
-from kopf._cogs.clients.errors import APINotFoundError
+from kopf._cogs.clients.errors import APIError, APINotFoundError
 from kopf._cogs.structs.references import Insights
 
-from operator_runner.errors import NotFound
+from operator_runner.errors import Expired, NotFound
 from operator_runner.kube.discovery import Resource
 from operator_runner.model import GVK, Cause, Json, ObjectRef, Trigger, Watch
 from operator_runner.triggers.lastseen import LastSeen
@@ -32,6 +32,9 @@ class Session(Protocol):
         """Return a session that kopf may close."""
 
 
+_PAGE = 100
+"""Resources that are listed with one request."""
+_GONE = 410
 _IDENTITY: Any = "operator-runner"
 
 
@@ -77,7 +80,8 @@ class PrimaryWatcher:
 
         `started` is called once kopf has taken the process's signal handlers, so that the
         caller can take them back: shutting down is its business. Raises NotFound when a kind
-        has gone that is watched, or is not there for kopf yet.
+        has gone that is watched, or is not there for kopf yet; Expired when listing took so
+        long that the list has to be begun anew.
         """
         insights = Insights()
         tasks = await kopf.spawn_tasks(
@@ -102,10 +106,8 @@ class PrimaryWatcher:
                 _raise_if_failed(task)
             raise RuntimeError("kopf ended by itself")
         finally:
-            for task in (*tasks, scanned):
-                task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.wait([*tasks, scanned])
+            await _end([*tasks, scanned])
+            await _end(_left_by_kopf())
 
     def _registry(self, session: Session, resources: Collection[Resource]) -> kopf.OperatorRegistry:
         registry = kopf.OperatorRegistry()
@@ -153,6 +155,18 @@ class PrimaryWatcher:
             self._enqueue(ref, cause)
 
 
+async def _end(tasks: Collection[asyncio.Task[Any]]) -> None:
+    for task in tasks:
+        task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _left_by_kopf() -> list[asyncio.Task[Any]]:
+    """Return the watches of other kinds that kopf lets go on when that of one has failed."""
+    return [task for task in asyncio.all_tasks() if task.get_name().startswith("watcher for ")]
+
+
 def _raise_if_unseen(resources: Iterable[Resource], insights: Insights) -> None:
     """Raise NotFound for a kind that kopf did not find, for it would never look again.
 
@@ -170,6 +184,12 @@ def _raise_if_failed(task: asyncio.Task[None]) -> None:
         task.result()
     except APINotFoundError as error:
         raise NotFound(f"the API server does not know a watched kind any more: {error}") from error
+    except APIError as error:
+        if error.status != _GONE:
+            raise
+        raise Expired(
+            f"the API server has forgotten the list that we were reading: {error}"
+        ) from error
 
 
 def _settings() -> kopf.OperatorSettings:
@@ -182,4 +202,8 @@ def _settings() -> kopf.OperatorSettings:
     settings.watching.server_timeout = 300
     settings.watching.client_timeout = 330
     settings.watching.reconnect_backoff = 0.5
+    # A thousand resources come in pages, and what kopf keeps of each goes with its event: memory
+    # that was needed once stays with the process.
+    settings.watching.chunk_size = _PAGE
+    settings.queueing.idle_timeout = 0.1
     return settings

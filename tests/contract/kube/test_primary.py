@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from operator_runner.errors import NotFound
+from operator_runner.errors import Expired, NotFound
 from operator_runner.kube.discovery import Resource
 from operator_runner.kube.session import connect
 from operator_runner.model import GVK, Json, Playbook, Watch
@@ -96,3 +96,23 @@ async def test_a_kind_that_only_another_api_server_knows_yet_is_told(
     with pytest.raises(NotFound, match=f"there is {WIDGET.gvk}"):
         async with asyncio.timeout(60):
             await watch(scripted)
+
+
+async def test_a_list_that_has_expired_between_two_pages_is_told(scripted: ScriptedServer) -> None:
+    """Whoever watches begins anew; nothing goes on watching, the other kinds neither."""
+    server = Behind(GADGET, WIDGET)
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        if request.path == GADGET.path():
+            if "continue" in request.query:
+                return status(410, "The provided continue parameter is too old")
+            assert request.query["limit"] == "100"
+            return web.json_response({"metadata": {"continue": "next"}, "items": []})
+        return await server.answer(request)
+
+    scripted.answer = answer
+    with pytest.raises(Expired, match="continue parameter is too old"):
+        async with asyncio.timeout(60):
+            await watch(scripted)
+    names = {task.get_name() for task in asyncio.all_tasks()}
+    assert not {name for name in names if name.startswith("watcher for ")}
