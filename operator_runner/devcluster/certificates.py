@@ -68,8 +68,11 @@ class Authority:
             purposes.append(ExtendedKeyUsageOID.SERVER_AUTH)
             alternatives = x509.SubjectAlternativeName([_general_name(name) for name in names])
             builder = builder.add_extension(alternatives, critical=False)
+        authority = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
         certificate = (
             builder.add_extension(x509.ExtendedKeyUsage(purposes), critical=False)
+            # Python 3.13 and newer take no certificate without it.
+            .add_extension(authority, critical=False)
             .add_extension(_usage(sign_certificates=False), critical=True)
             .sign(self._key, hashes.SHA256())
         )
@@ -93,6 +96,7 @@ def _unsigned(
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - _EARLY)
         .not_valid_after(now + _LIFE)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
     )
 
 

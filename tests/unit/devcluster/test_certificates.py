@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import ipaddress
+import ssl
 from pathlib import Path
 
 import pytest
@@ -47,6 +49,22 @@ def test_certificates_are_signed_by_their_authority(authority: Authority, tmp_pa
     issued.verify_directly_issued_by(_certificate(authority.pair))
     with pytest.raises(ValueError, match="Issuer"):
         issued.verify_directly_issued_by(_certificate(Authority(tmp_path, "other").pair))
+
+
+def test_the_strictest_client_accepts_them(authority: Authority) -> None:
+    """Python 3.13 verifies by all rules of RFC 5280, older ones if they are asked to."""
+    pair = authority.server("api-server", ["127.0.0.1"])
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.load_cert_chain(pair.certificate, pair.key)
+    client = ssl.create_default_context(cafile=str(authority.pair.certificate))
+    client.verify_flags |= ssl.VERIFY_X509_STRICT
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    ours = client.wrap_bio(to_client, to_server, server_hostname="127.0.0.1")
+    theirs = server.wrap_bio(to_server, to_client, server_side=True)
+    for side in (ours, theirs, ours):
+        with contextlib.suppress(ssl.SSLWantReadError):
+            side.do_handshake()
+    assert ours.getpeercert()
 
 
 def test_keys_are_private(authority: Authority, tmp_path: Path) -> None:
