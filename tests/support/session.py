@@ -17,6 +17,8 @@ from tests.support.lesson import Mode, Step
 from tests.support.waiting import eventually
 
 _END = "\x1e"
+_CURL_HOME = Path(__file__).parent / "curl"
+"""Where curl finds its settings: it gives up early, and whoever looks tries again."""
 
 
 class CommandError(AssertionError):
@@ -41,7 +43,7 @@ class Session:
         self._shell = subprocess.Popen(
             ["bash", "--norc"],
             cwd=folder,
-            env=os.environ | environment,
+            env={**os.environ, "CURL_HOME": str(_CURL_HOME), **environment},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
