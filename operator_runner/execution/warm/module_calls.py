@@ -17,6 +17,8 @@ import socket
 import struct
 from dataclasses import asdict, dataclass
 
+from operator_runner.execution.warm.processes import fork
+
 _STATUS = struct.Struct("i")
 _CHUNK = 64 * 1024
 _KILLED = 128 + signal.SIGKILL
@@ -147,7 +149,7 @@ class _Waiting:
 
 def _fork() -> _Waiting:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    pid = os.fork()
+    pid = fork()
     if not pid:
         # ansible-core reads its settings when it is imported, so not before it is loaded.
         from operator_runner.execution.warm.module_process import become_module

@@ -1,4 +1,4 @@
-"""What a fork does to be a program of its own: begin with fresh streams, end as one ends."""
+"""Forks, and what one does to be a program of its own: begin with fresh streams, and end."""
 
 from __future__ import annotations
 
@@ -30,6 +30,22 @@ def _choice(stream: Any) -> _Choice:
 
 # Looked at before any library is loaded: ansible-core changes them.
 _CHOSEN = tuple(map(_choice, (sys.__stdin__, sys.__stdout__, sys.__stderr__)))
+
+
+def fork() -> int:
+    """Fork as `os.fork` does; SIGTERM has its default effect in the child, from its start on.
+
+    Python forgets what reaches a child before it has begun to run (PyOS_AfterFork_Child), and a
+    child that is ended as soon as it has been made would then live on.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    try:
+        pid = os.fork()
+        if not pid:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        return pid
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def begin_process() -> None:

@@ -25,7 +25,7 @@ from operator_runner.execution.warm.compiled import RoleTemplates
 from operator_runner.execution.warm.freshness import Freshness, preloaded_paths
 from operator_runner.execution.warm.messages import MESSAGE_LIMIT, Message, send
 from operator_runner.execution.warm.preload import preload
-from operator_runner.execution.warm.processes import open_streams
+from operator_runner.execution.warm.processes import fork, open_streams
 
 _PAUSE = 0.1
 """Seconds without a run after which the next one's processes are forked beforehand."""
@@ -122,7 +122,7 @@ class Server:
     def _fork(self) -> socket.socket:
         """Fork a supervisor with its play; return where it waits for a run."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        pid = os.fork()
+        pid = fork()
         if not pid:
             ours.close()
             self._become_supervisor(theirs)
@@ -132,7 +132,7 @@ class Server:
 
     def _become_supervisor(self, orders: socket.socket) -> NoReturn:
         signal.set_wakeup_fd(-1)
-        for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT):
+        for number in (signal.SIGCHLD, signal.SIGINT):
             signal.signal(number, signal.SIG_DFL)
         self._control.close()
         # Not before: whatever imports ansible-core makes it read the settings.
@@ -175,6 +175,8 @@ class Server:
             psutil.wait_procs(orphans, timeout=1)
 
     def _end(self) -> NoReturn:
+        if self._spare is not None:
+            self._spare.close()
         for pid in self._runs:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGTERM)

@@ -14,11 +14,14 @@ from dataclasses import dataclass
 from typing import IO
 
 from operator_runner.errors import RunError
+from operator_runner.execution.processes import end_tree
 from operator_runner.execution.spec import common_environment
 from operator_runner.execution.warm.messages import send
 from operator_runner.model import Json
 from operator_runner.settings import AnsibleSettings
 
+_GRACE = 10.0
+"""Seconds between asking it to end and ending it by force; more than a run's own."""
 # -P: modules are not looked for in the working directory, as ansible-playbook does not either.
 _PROGRAM = (sys.executable, "-P", "-m", "operator_runner.execution.warm.server")
 
@@ -55,10 +58,11 @@ class ForkServer:
         self._retired = True
         self._close_if_done()
 
-    async def stop(self) -> None:
-        """End it and all its runs."""
+    async def stop(self) -> int:
+        """End it and all its runs; by force if they do not end. Return its exit status."""
         self._control.close()
-        await self._process.wait()
+        await end_tree(self._process, _GRACE)
+        return await self._process.wait()
 
     def _close_if_done(self) -> None:
         if self._retired and not self._runs:

@@ -26,6 +26,7 @@ from operator_runner.execution.runner import say
 from operator_runner.execution.warm.messages import Message
 from operator_runner.execution.warm.module_calls import ModuleForks
 from operator_runner.execution.warm.play import become_play
+from operator_runner.execution.warm.processes import fork
 
 _CHUNK = 64 * 1024
 
@@ -88,7 +89,7 @@ class ForkedPlay:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._terminal, slave = os.openpty()
         reader, self._orders = os.pipe()
-        self.pid = os.fork()
+        self.pid = fork()
         if not self.pid:
             os.close(self._terminal)
             os.close(self._orders)

@@ -22,6 +22,7 @@ from operator_runner.execution.executor import AnsibleExecutor
 from operator_runner.execution.launchers import open_launcher
 from operator_runner.execution.rundir import RunDirs
 from operator_runner.execution.warm.launcher import WarmLauncher
+from operator_runner.execution.warm.server_process import start_server
 from operator_runner.model import GVK, ObjectRef, Playbook, RunOutcome, RunRequest
 from operator_runner.settings import AnsibleSettings
 from tests.support.sleepers import new_nap, sleepers
@@ -243,3 +244,21 @@ async def main():
 
 asyncio.run(main())
 """
+
+
+async def test_a_server_is_stopped_while_it_forks_the_next_run() -> None:
+    """The next run's processes are forked when none has come for a while: a busy moment."""
+    for _ in range(3):
+        others = set(psutil.Process().children())
+        server = await start_server(SETTINGS)
+        (process,) = set(psutil.Process().children()) - others
+        _wait_for_fork(process.pid)
+        # It ends by itself: by force it would be -SIGKILL.
+        assert await server.stop() == 0
+
+
+def _wait_for_fork(pid: int) -> None:
+    """Return as soon as there is a fork: a moment later it has no trouble to end."""
+    children = Path(f"/proc/{pid}/task/{pid}/children")
+    while not children.read_text():
+        pass
