@@ -19,10 +19,10 @@ class OwnedAccess:
         self._dependents = dependents
 
     @contextmanager
-    def grant(self, owner: Json, watch: Watch, run_id: str) -> Iterator[str]:
+    def grant(self, owner: Json, watch: Watch, run_id: str, *, of_finalizer: bool) -> Iterator[str]:
         """See `reconcile.ports.Access`."""
         with (
             self._dependents.during(ObjectRef.of(owner)),
-            self._proxy.grant(owner, watch, run_id) as kubeconfig,
+            self._proxy.grant(owner, watch, run_id, of_finalizer=of_finalizer) as kubeconfig,
         ):
             yield kubeconfig

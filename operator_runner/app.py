@@ -13,6 +13,7 @@ import structlog
 
 from operator_runner import __version__
 from operator_runner.access import OwnedAccess
+from operator_runner.asynctasks import end_tasks
 from operator_runner.conversions import Conversions
 from operator_runner.dispatcher import Dispatcher
 from operator_runner.errors import Expired, NotFound
@@ -176,7 +177,7 @@ class Operator:
             _log.info("Waiting for leadership", lease=lease)
             acquiring = asyncio.create_task(self._elector.acquire(), name="leader election")
             if await self._until_one_ends([acquiring]) is None:
-                await _cancel([acquiring])
+                await end_tasks([acquiring])
                 # A cancelled request may have won the Lease all the same.
                 await self._elector.release()
                 return 0
@@ -219,11 +220,11 @@ class Operator:
             _log.error("Stopping: a part has ended", part=ended.get_name(), exc_info=error)
         self._queue.close()
         keep = {"leadership", "dispatcher"}
-        await _cancel([task for task in working if task.get_name() not in keep])
+        await end_tasks([task for task in working if task.get_name() not in keep])
         grace = 0.0 if lost else self._settings.graceful_shutdown.total_seconds()
         await self._dispatcher.drain(grace)
         await self._dependents.stop()
-        await _cancel(working)
+        await end_tasks(working)
         if not lost:
             await self._upgrades.settle()
         if self._elector is not None:
@@ -248,7 +249,7 @@ class Operator:
                 _log.warning("Watching anew", reason=str(error))
                 await self._kinds.look_again()
             finally:
-                await _cancel([watching, coming])
+                await end_tasks([watching, coming])
 
     async def _stream(self, gvk: GVK, namespace: str | None) -> AsyncIterator[MetadataEvent]:
         resource = await self._discovery.resource(gvk)
@@ -278,9 +279,3 @@ class Operator:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop.set)
-
-
-async def _cancel(tasks: Sequence[asyncio.Task[None]]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)

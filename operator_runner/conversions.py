@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack
 
 import structlog
 
+from operator_runner.asynctasks import end_tasks
 from operator_runner.kube.api import Api
 from operator_runner.kube.discovery import Discovery
 from operator_runner.model import GVK, Watch
@@ -52,7 +53,7 @@ class Conversions:
         await self._webhook.serve(stack)
         task = asyncio.create_task(self._webhook.run(), name="conversion webhook")
         task.add_done_callback(_tell)
-        stack.push_async_callback(_end, task)
+        stack.push_async_callback(end_tasks, [task])
         health.ready("conversion", self._webhook.missing)
         # Without it nobody renews the certificates: a new process does.
         health.live("conversion", lambda: "it has ended, see the log" if task.done() else None)
@@ -65,8 +66,3 @@ class Conversions:
 def _tell(task: asyncio.Task[None]) -> None:
     if not task.cancelled():
         _log.error("The conversion webhook has ended", exc_info=task.exception())
-
-
-async def _end(task: asyncio.Task[None]) -> None:
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)

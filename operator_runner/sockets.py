@@ -16,6 +16,8 @@ from weakref import WeakSet
 import structlog
 from aiohttp import web
 
+from operator_runner.asynctasks import end_tasks
+
 _log = structlog.get_logger(__name__)
 
 _BACKLOG = 128
@@ -77,9 +79,7 @@ class Listener:
         # What was accepted last begins its handshake: until then, asyncio could not end it.
         for _ in range(2):
             await asyncio.sleep(0)
-        for task in self._beginning:
-            task.cancel()
-        await asyncio.gather(*self._beginning, return_exceptions=True)
+        await end_tasks(self._beginning)
         await self._runner.cleanup()
         if not await closed(self._sockets):
             for transport in self._transports:

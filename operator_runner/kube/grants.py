@@ -14,7 +14,7 @@ from weakref import WeakSet
 import yaml
 
 from operator_runner.kube.ownership import Owner
-from operator_runner.model import Json, Watch
+from operator_runner.model import Watch
 from operator_runner.sockets import abort
 
 _NAME = "operator-runner"
@@ -26,8 +26,9 @@ so these are the same for all runs, and all runs share one cache."""
 class Grant:
     """The right of one run to use the proxy, and the connections that it opened with it.
 
-    `run_id` is empty for a program that names an owner without being its run. `of_finalizer` is
-    a run whose creations are to outlive the owner.
+    `run_id` is empty for a program that names an owner without being its run. What a run
+    `of_finalizer` creates is to be there when the owner has gone, so it is not owned: the garbage
+    collector would take a Job before it has run, or a record before anybody has read it.
     """
 
     owner: Owner
@@ -66,19 +67,6 @@ class Grants:
         if scheme.lower() != "bearer":
             return None
         return self._grants.get(_digest(token.strip()))
-
-
-def is_of_finalizer(owner: Json, watch: Watch) -> bool:
-    """Whether a run is the clean-up by a finalizer's own role or playbook.
-
-    `owner` is the resource at the start of the run. What such a run creates is to be there when
-    the resource has gone: with an owner reference the garbage collector would take a Job before
-    it has run, or a record before anybody has read it. A watch's own role that cleans up by vars
-    may create what it always creates, which is to go.
-    """
-    finalizer = watch.finalizer
-    own = finalizer is not None and finalizer.content not in (None, watch.content)
-    return own and "deletionTimestamp" in owner["metadata"]
 
 
 def kubeconfig(server: str, authority: Path, namespace: str, token: str) -> str:

@@ -19,7 +19,7 @@ from operator_runner.errors import ConfigError
 from operator_runner.kube.anonymous import claimed_owner
 from operator_runner.kube.discovery import Discovery
 from operator_runner.kube.forwarding import Forwarder
-from operator_runner.kube.grants import Grant, Grants, is_of_finalizer, kubeconfig
+from operator_runner.kube.grants import Grant, Grants, kubeconfig
 from operator_runner.kube.ownership import Owner
 from operator_runner.kube.recorder import Recorder
 from operator_runner.kube.recording import Recording
@@ -118,12 +118,15 @@ class Proxy:
         self._authority.unlink(missing_ok=True)
 
     @contextmanager
-    def grant(self, owner: Json, watch: Watch, run_id: str) -> Iterator[str]:
+    def grant(
+        self, owner: Json, watch: Watch, run_id: str, *, of_finalizer: bool = False
+    ) -> Iterator[str]:
         """Return the text of a kubeconfig that is valid inside the block, for this run alone.
 
-        What the run creates through it is owned by `owner`; `proxy` must have been started.
+        What the run creates through it is owned by `owner`, unless it is the run of a finalizer's
+        own role or playbook. The proxy must have been started.
         """
-        grant = Grant(Owner.of(owner), watch, run_id, is_of_finalizer(owner, watch))
+        grant = Grant(Owner.of(owner), watch, run_id, of_finalizer)
         host = f"[{self._host}]" if ":" in self._host else self._host
         with self._grants.issue(grant) as token:
             yield kubeconfig(

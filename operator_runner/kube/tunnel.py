@@ -13,6 +13,7 @@ import aiohttp
 from aiohttp import hdrs, web
 from aiohttp.http import StreamWriter
 
+from operator_runner.asynctasks import end_tasks
 from operator_runner.kube.headers import response_headers
 
 _CHUNK = 64 * 1024
@@ -66,9 +67,7 @@ async def join(request: web.BaseRequest, upstream: aiohttp.ClientResponse) -> we
     try:
         await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        for way in ways:
-            way.cancel()
-        await asyncio.gather(*ways, return_exceptions=True)
+        await end_tasks(ways)
         upstream.close()
     return response
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
 
+from operator_runner.asynctasks import end_tasks
 from operator_runner.errors import ApiError, ConfigError, Conflict, NotFound
 from operator_runner.kube.api import MERGE_PATCH, Api
 from operator_runner.migration.objects import Objects, Page, Result, patiently
@@ -132,9 +133,7 @@ class Migration:
         try:
             await asyncio.gather(*workers)
         finally:
-            for worker in workers:
-                worker.cancel()
-            await asyncio.gather(*workers, return_exceptions=True)
+            await end_tasks(workers)
 
     async def _crd(self, name: str) -> Json:
         try:

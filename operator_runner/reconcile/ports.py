@@ -47,10 +47,13 @@ class Cluster(Protocol):
 class Access(Protocol):
     """Gives a run its way to the API."""
 
-    def grant(self, owner: Json, watch: Watch, run_id: str) -> AbstractContextManager[str]:
+    def grant(
+        self, owner: Json, watch: Watch, run_id: str, *, of_finalizer: bool
+    ) -> AbstractContextManager[str]:
         """Return the text of a kubeconfig that is valid inside the block, for this run alone.
 
-        What the run creates through it is owned by `owner`.
+        What the run creates through it is owned by `owner`, unless the run is `of_finalizer`: a
+        clean-up by a role or playbook of its own.
         """
 
 

@@ -208,11 +208,16 @@ class Reconciler:
         artifacts = watch.max_runner_artifacts
         if not watch.mark_unsafe and (fields := list(templated_fields(start.body))):
             _log.warning(_TEMPLATES, fields=fields, cure="markUnsafe: true, or --mark-unsafe")
-        with self._parts.access.grant(start.body, watch, start.run_id) as kubeconfig:
+        content = _content(watch, cleanup=start.cleanup)
+        # A watch's own role that cleans up by vars may make what it always makes, which is to go.
+        own = content != watch.content
+        with self._parts.access.grant(
+            start.body, watch, start.run_id, of_finalizer=own
+        ) as kubeconfig:
             request = RunRequest(
                 run_id=start.run_id,
                 ref=start.ref,
-                content=_content(watch, cleanup=start.cleanup),
+                content=content,
                 extra_vars=extra_vars(start.body, watch, cleanup=start.cleanup),
                 kubeconfig=kubeconfig,
                 verbosity=verbosity if overrides.verbosity is None else overrides.verbosity,

@@ -14,6 +14,7 @@ from typing import Any
 
 import structlog
 
+from operator_runner.asynctasks import end_tasks
 from operator_runner.errors import ApiError
 from operator_runner.model import Cause, Json, ObjectRef, RunOutcome, Trigger, Watch
 
@@ -95,9 +96,7 @@ class Superseding:
                 playing.cancel()
                 await asyncio.wait({playing})
         finally:
-            looking.cancel()
-            playing.cancel()
-            await asyncio.gather(playing, looking, return_exceptions=True)
+            await end_tasks([playing, looking])
         if playing.cancelled():
             self._row[ref] += 1
             return None

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from operator_runner.asynctasks import end_tasks
 from operator_runner.kube.watching import MetadataEvent
 from operator_runner.model import GVK, Cause, Json, ObjectRef, Trigger, Watch
 from operator_runner.triggers.changes import Version, difference
@@ -135,10 +136,7 @@ class Dependents:
 
     async def stop(self) -> None:
         """End all watches."""
-        tasks = [task for tasks in self._watching.values() for task in tasks]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end_tasks(task for tasks in self._watching.values() for task in tasks)
 
     # What the API tells --------------------------------------------------------------
 

@@ -7,7 +7,6 @@ event is decided by our own queue. kopf brings discovery, list and watch, and re
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, Protocol
 
@@ -16,6 +15,7 @@ import kopf
 from kopf._cogs.clients.errors import APIError, APINotFoundError
 from kopf._cogs.structs.references import Insights
 
+from operator_runner.asynctasks import end_tasks
 from operator_runner.errors import Expired, NotFound
 from operator_runner.kube.discovery import Resource
 from operator_runner.model import GVK, Cause, Json, ObjectRef, Trigger, Watch
@@ -106,8 +106,10 @@ class PrimaryWatcher:
                 _raise_if_failed(task)
             raise RuntimeError("kopf ended by itself")
         finally:
-            await _end([*tasks, scanned])
-            await _end(_left_by_kopf())
+            try:
+                await end_tasks([*tasks, scanned])
+            finally:
+                await end_tasks(_left_by_kopf())
 
     def _registry(self, session: Session, resources: Collection[Resource]) -> kopf.OperatorRegistry:
         registry = kopf.OperatorRegistry()
@@ -153,13 +155,6 @@ class PrimaryWatcher:
         self._seen.put(ref, new)
         if cause is not None:
             self._enqueue(ref, cause)
-
-
-async def _end(tasks: Collection[asyncio.Task[Any]]) -> None:
-    for task in tasks:
-        task.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _left_by_kopf() -> list[asyncio.Task[Any]]:

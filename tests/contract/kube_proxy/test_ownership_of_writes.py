@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from copy import deepcopy
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +10,7 @@ import pytest
 from operator_runner.devcluster import Cluster
 from operator_runner.kube.proxy import Proxy
 from operator_runner.kube.session import Connection
-from operator_runner.model import Finalizer, Json, Playbook
+from operator_runner.model import Json
 from tests.support.kubectl import Kubectl
 
 from .conftest import WATCH, Recorder, Run, config_map, owners, proxied
@@ -134,11 +132,7 @@ async def test_what_a_finalizer_makes(
     """What it creates outlives the owner; what was the owner's stays so, however it is written."""
     for name in ("replaced", "applied"):
         await run.send("apply", config_map(name), flags=("--server-side",))
-    cleanup = Playbook(role=Path("/roles/cleanup"))
-    watch = replace(WATCH, finalizer=Finalizer("example.com/cleanup", cleanup))
-    going = deepcopy(owner)
-    going["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    with proxy.grant(going, watch, "run-2") as text:
+    with proxy.grant(owner, WATCH, "run-2", of_finalizer=True) as text:
         (tmp_path / "finalizer").write_text(text)
         finalizer = Run(tmp_path / "finalizer", control_plane_cluster.bin)
         await finalizer.kubectl("create", "configmap", "record")

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import yaml
 
-from operator_runner.kube.grants import Grant, Grants, is_of_finalizer, kubeconfig
+from operator_runner.kube.grants import Grant, Grants, kubeconfig
 from operator_runner.kube.ownership import Owner
-from operator_runner.model import GVK, Finalizer, Json, Playbook, Watch
+from operator_runner.model import GVK, Playbook, Watch
 
-CLEANUP = Playbook(role=Path("/roles/cleanup"))
 WATCH = Watch(GVK("cache.example.com", "v1alpha1", "Memcached"), Playbook(role=Path("/roles/m")))
 
 
@@ -26,24 +24,6 @@ def test_two_runs(owner: Owner, global_owner: Owner) -> None:
             assert grants.find(f"bearer {two}") is second
         assert grants.find(f"Bearer {two}") is None
     assert grants.find(f"Bearer {one}") is None
-
-
-@pytest.mark.parametrize(
-    ("content", "metadata", "expected"),
-    [
-        (CLEANUP, {"deletionTimestamp": "2026-01-01T00:00:00Z"}, True),
-        (CLEANUP, {}, False),
-        (WATCH.content, {"deletionTimestamp": "2026-01-01T00:00:00Z"}, False),
-        (None, {"deletionTimestamp": "2026-01-01T00:00:00Z"}, False),
-    ],
-)
-def test_only_a_clean_up_of_its_own_leaves_something_behind(
-    content: Playbook | None, metadata: Json, expected: bool
-) -> None:
-    """The watch's own role, run with other vars, makes what it always makes."""
-    watch = replace(WATCH, finalizer=Finalizer("example.com/cleanup", content))
-    assert is_of_finalizer({"metadata": metadata}, watch) is expected
-    assert not is_of_finalizer({"metadata": metadata}, WATCH)
 
 
 def test_a_failing_run_loses_its_token(owner: Owner) -> None:

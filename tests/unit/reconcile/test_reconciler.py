@@ -256,6 +256,21 @@ async def test_the_life_of_a_resource_with_a_finalizer() -> None:
     assert case.executor.forgotten == [REF]
 
 
+@pytest.mark.parametrize(
+    ("content", "expected"), [(CLEANUP, [False, True]), (MAIN, [False] * 2), (None, [False] * 2)]
+)
+async def test_only_a_clean_up_of_its_own_leaves_something_behind(
+    content: Playbook | None, expected: list[bool]
+) -> None:
+    """The watch's own role, run with other vars, makes what it always makes."""
+    cluster = FakeCluster(resource())
+    case = Case(replace(HELD, finalizer=Finalizer("example.com/f", content)), cluster)
+    await case.reconciler.reconcile(REF, SPEC)
+    cluster.delete(REF)
+    await case.reconciler.reconcile(REF, [Cause(Trigger.DELETION)])
+    assert case.access.of_finalizer == expected
+
+
 async def test_a_failing_clean_up_keeps_the_resource() -> None:
     """The finalizer stays until the clean-up succeeds."""
     cluster = FakeCluster(resource(finalizers=["example.com/f"], deletionTimestamp="now"))
