@@ -19,7 +19,7 @@ for _ in range(100):
     _, status = os.waitpid(child, 0)
     if os.WTERMSIG(status) != signal.SIGTERM:
         sys.exit(f"{os.WTERMSIG(status)} ended it")
-print(signal.pthread_sigmask(signal.SIG_BLOCK, ()))
+print(signal.pthread_sigmask(signal.SIG_BLOCK, ()), flush=True)
 os.kill(os.getpid(), signal.SIGTERM)
 """
 
