@@ -210,10 +210,12 @@ def _exchange(
 def _makes_owned(method: str, kind: str, info: RequestInfo, grant: Grant) -> bool:
     """Whether a request makes an object, or says all of it, so that an owner belongs to it.
 
-    Other patches say what shall change in an object that may be anybody's. What a finalizer
-    creates has no owner, but what it replaces or applies has one already, which is to stay.
+    Other patches say what shall change in an object that may be anybody's. A ConfigMap that a
+    finalizer creates is a record: owned, it would go before anybody has read it. What else it
+    creates is to go, or a Job of the same name would be taken for done at the next clean-up.
     """
-    if not can_be_owned(info) or (grant.of_finalizer and method == "POST"):
+    is_record = (info.group, info.resource) == ("", "configmaps")
+    if not can_be_owned(info) or (grant.of_finalizer and method == "POST" and is_record):
         return False
     return method in {"POST", "PUT"} or (method == "PATCH" and kind in _APPLY)
 

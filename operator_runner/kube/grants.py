@@ -26,9 +26,8 @@ so these are the same for all runs, and all runs share one cache."""
 class Grant:
     """The right of one run to use the proxy, and the connections that it opened with it.
 
-    `run_id` is empty for a program that names an owner without being its run. What a run
-    `of_finalizer` creates is to be there when the owner has gone, so it is not owned: the garbage
-    collector would take a Job before it has run, or a record before anybody has read it.
+    `run_id` is empty for a program that names an owner without being its run. `of_finalizer` is
+    the run of a finalizer's own role or playbook, whose records are to outlive the owner.
     """
 
     owner: Owner

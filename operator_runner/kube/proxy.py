@@ -123,8 +123,8 @@ class Proxy:
     ) -> Iterator[str]:
         """Return the text of a kubeconfig that is valid inside the block, for this run alone.
 
-        What the run creates through it is owned by `owner`, unless it is the run of a finalizer's
-        own role or playbook. The proxy must have been started.
+        What the run creates through it is owned by `owner`; see `Grant` for `of_finalizer`.
+        The proxy must have been started.
         """
         grant = Grant(Owner.of(owner), watch, run_id, of_finalizer)
         host = f"[{self._host}]" if ":" in self._host else self._host

@@ -52,8 +52,8 @@ class Access(Protocol):
     ) -> AbstractContextManager[str]:
         """Return the text of a kubeconfig that is valid inside the block, for this run alone.
 
-        What the run creates through it is owned by `owner`, unless the run is `of_finalizer`: a
-        clean-up by a role or playbook of its own.
+        What the run creates through it is owned by `owner`. `of_finalizer` is a clean-up by a
+        role or playbook of its own, whose records are to outlive it.
         """
 
 

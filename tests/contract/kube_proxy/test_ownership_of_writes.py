@@ -129,20 +129,23 @@ async def test_dry_run_tells_the_truth(run: Run, recorder: Recorder) -> None:
 async def test_what_a_finalizer_makes(
     proxy: Proxy, run: Run, owner: Json, tmp_path: Path, control_plane_cluster: Cluster
 ) -> None:
-    """What it creates outlives the owner; what was the owner's stays so, however it is written."""
+    """A record outlives the owner; all else is the owner's, and stays so however it is written."""
     for name in ("replaced", "applied"):
         await run.send("apply", config_map(name), flags=("--server-side",))
     with proxy.grant(owner, WATCH, "run-2", of_finalizer=True) as text:
         (tmp_path / "finalizer").write_text(text)
         finalizer = Run(tmp_path / "finalizer", control_plane_cluster.bin)
         await finalizer.kubectl("create", "configmap", "record")
+        await finalizer.kubectl("create", "secret", "generic", "other")
         await finalizer.send("replace", config_map("replaced", a="1"))
         await finalizer.send("apply", config_map("applied", a="1"), flags=("--server-side",))
     found = {name: await run.get("configmap", name) for name in ("record", "replaced", "applied")}
+    found["other"] = await run.get("secret", "other")
     assert {name: owners(body) for name, body in found.items()} == {
         "record": [],
         "replaced": ["owner"],
         "applied": ["owner"],
+        "other": ["owner"],
     }
 
 
