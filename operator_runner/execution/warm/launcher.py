@@ -30,6 +30,9 @@ _log = structlog.get_logger(__name__)
 _GRACE = 10.0
 """Seconds between asking a run to end and ending it by force; more than the run's own."""
 
+_SERVERS = 3
+"""Servers that are tried for a run; the first may be killed or loaded before a file changed."""
+
 
 @dataclass(slots=True)
 class WarmRun:
@@ -95,8 +98,11 @@ class WarmLauncher:
             await fork.end()
 
     async def _fork(self, spec: bytes) -> _Fork:
-        """Have the run forked, by a new server if the present one is not what is needed."""
-        while True:
+        """Have the run forked, by a new server if the present one is not what is needed.
+
+        Raises RunError if no process can be had for it.
+        """
+        for _ in range(_SERVERS):
             await self.open()
             server = self._server
             assert server is not None
@@ -105,7 +111,10 @@ class WarmLauncher:
                 server.began()
                 return _Fork(server, reader, writer, answer["pid"])
             writer.close()
+            if "refused" in answer:
+                raise RunError(f"the run could not be forked: {answer['refused']}")
             self._replace(server, answer.get("stale"))
+        raise RunError(f"{_SERVERS} fork servers in a row were gone before the run had begun")
 
     def _replace(self, server: ForkServer, changed: str | None) -> None:
         if server is not self._server:

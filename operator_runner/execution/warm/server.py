@@ -78,7 +78,9 @@ class Server:
             if not ready and self._templates.is_pending:
                 self._templates.step()
             elif not ready:
-                self._spare = self._fork()
+                # A run that comes while it is so still is told.
+                with contextlib.suppress(OSError):
+                    self._spare = self._fork()
             if wake_reader in ready:
                 with contextlib.suppress(BlockingIOError):
                     os.read(wake_reader, 4096)
@@ -104,10 +106,14 @@ class Server:
                 is_fresh = order["asked"] <= self._started
                 changed = None if is_fresh else self._freshness.changed()
                 if changed is not None:
-                    operator.sendall(json.dumps({"stale": changed}).encode() + b"\n")
-                else:
+                    _answer(operator, {"stale": changed})
+                    return True
+                try:
                     self._hand_over(message.whole, operator)
-                    self._templates.note(Path(order["content"]))
+                except OSError as error:
+                    # No process can be had for this run: no reason to end the others.
+                    _answer(operator, {"refused": str(error)})
+                self._templates.note(Path(order["content"]))
         return True
 
     def _hand_over(self, message: memoryview, operator: socket.socket) -> None:
@@ -184,6 +190,11 @@ class Server:
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(pid, 0)
         os._exit(0)
+
+
+def _answer(operator: socket.socket, answer: dict[str, str]) -> None:
+    with contextlib.suppress(OSError):  # nobody waits for it any more
+        operator.sendall(json.dumps(answer).encode() + b"\n")
 
 
 if __name__ == "__main__":

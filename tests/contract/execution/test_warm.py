@@ -21,8 +21,9 @@ from operator_runner.execution.cold import ColdLauncher
 from operator_runner.execution.executor import AnsibleExecutor
 from operator_runner.execution.launchers import open_launcher
 from operator_runner.execution.rundir import RunDirs
+from operator_runner.execution.warm import launcher as warm_launcher
 from operator_runner.execution.warm.launcher import WarmLauncher
-from operator_runner.execution.warm.server_process import start_server
+from operator_runner.execution.warm.server_process import ForkServer, start_server
 from operator_runner.model import GVK, ObjectRef, Playbook, RunOutcome, RunRequest
 from operator_runner.settings import AnsibleSettings
 from tests.support.sleepers import new_nap, sleepers
@@ -208,6 +209,46 @@ async def test_many_runs_at_once(runs: Runs) -> None:
     (server,) = runs.servers()
     # A supervisor, its play and its first module wait for the next run.
     await asyncio.to_thread(eventually, lambda: len(server.children(recursive=True)) <= 3)
+
+
+async def test_a_run_without_a_process_harms_no_other(runs: Runs, tmp_path: Path) -> None:
+    """Where the server cannot fork, this run fails and says why; the server and its runs go on."""
+    (server,) = runs.servers()
+    gate = tmp_path / "gate"
+    waiting = asyncio.create_task(runs(f"- wait_for: {{path: {gate}}}\n", "waiting"))
+    await asyncio.to_thread(eventually, lambda: len(server.children(recursive=True)) > 2)
+    before = server.rlimit(psutil.RLIMIT_NOFILE)
+    # Enough for the message of a run, not for the socket to its supervisor.
+    server.rlimit(psutil.RLIMIT_NOFILE, (_next_descriptor(server) + 1, before[1]))
+    refused = await runs("- debug:\n", "refused")
+    server.rlimit(psutil.RLIMIT_NOFILE, before)
+    assert "could not be forked: [Errno 24] Too many open files" in refused.failures[0].message
+    gate.touch()
+    assert (await waiting).successful
+    assert (await runs("- debug:\n")).successful
+    assert runs.servers() == [server]
+
+
+def _next_descriptor(process: psutil.Process) -> int:
+    used = {int(entry) for entry in os.listdir(f"/proc/{process.pid}/fd")}  # noqa: PTH208
+    return min(set(range(len(used) + 1)) - used)
+
+
+async def test_servers_that_die_at_once_are_not_tried_for_ever(
+    runs: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run ends with a reason, for its resource to tell."""
+
+    async def killed(ansible: AnsibleSettings) -> ForkServer:
+        server = await start_server(ansible)
+        runs.servers()[0].kill()
+        return server
+
+    monkeypatch.setattr(warm_launcher, "start_server", killed)
+    runs.servers()[0].kill()
+    await asyncio.to_thread(eventually, lambda: not runs.servers())
+    outcome = await runs("- debug:\n")
+    assert "fork servers in a row were gone" in outcome.failures[0].message
 
 
 async def test_the_process_of_the_next_module_may_be_killed(runs: Runs) -> None:
