@@ -11,9 +11,11 @@ import contextlib
 import json
 import os
 import select
+import shutil
 import signal
 import socket
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -37,12 +39,32 @@ def main() -> None:
     orders = json.loads(control.recv(MESSAGE_LIMIT))
     die_with_parent(orders["parent"])
     adopt_orphans()
-    environment = run_environment(orders["envvars"], orders["scratch"])
-    preload(environment, orders["scratch"])
+    with _scratch(orders["scratch"]) as scratch:
+        environment = run_environment(orders["envvars"], scratch)
+        preload(environment, scratch)
     open_streams()
     server = Server(control, environment, Freshness(preloaded_paths()), orders["started"])
     control.send(b"ready")
     server.serve()
+
+
+@contextlib.contextmanager
+def _scratch(path: str) -> Iterator[str]:
+    """Make a folder that goes at the end of the block, and with the operator if that dies.
+
+    The operator removes it as well: where one of the two is killed, the other one is there.
+    """
+
+    def leave(*_: object) -> NoReturn:
+        shutil.rmtree(path, ignore_errors=True)
+        os._exit(1)
+
+    signal.signal(signal.SIGTERM, leave)
+    os.mkdir(path, 0o700)  # noqa: PTH102
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
 
 
 class Server:

@@ -6,11 +6,15 @@ import asyncio
 import contextlib
 import json
 import os
+import secrets
+import shutil
 import socket
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import IO
 
 from operator_runner.errors import RunError
@@ -72,15 +76,16 @@ class ForkServer:
 async def start_server(ansible: AnsibleSettings) -> ForkServer:
     """Start a fork server and wait until everything is loaded. Raises RunError with its reason."""
     environment = common_environment(ansible)
+    # The server makes it, and is told when we die: ours alone, it would stay if we were killed.
+    scratch = Path(tempfile.gettempdir(), f"operator-runner-{secrets.token_hex(8)}")
     orders: Json = {
         "parent": os.getpid(),
         "envvars": environment,
         "started": time.monotonic(),
+        "scratch": str(scratch),
     }
-    # Ours, so that it goes even if the server is killed while it loads.
-    scratch = tempfile.TemporaryDirectory(prefix="operator-runner-")
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    with theirs, scratch, tempfile.TemporaryFile() as complaints:
+    with theirs, _removed(scratch), tempfile.TemporaryFile() as complaints:
         process = await asyncio.create_subprocess_exec(
             *_PROGRAM,
             str(theirs.fileno()),
@@ -92,7 +97,6 @@ async def start_server(ansible: AnsibleSettings) -> ForkServer:
             start_new_session=True,
         )
         theirs.close()
-        orders["scratch"] = scratch.name
         with contextlib.ExitStack() as undo:
             undo.callback(ours.close)
             await asyncio.to_thread(ours.send, json.dumps(orders).encode())
@@ -101,6 +105,15 @@ async def start_server(ansible: AnsibleSettings) -> ForkServer:
                 raise RunError(f"the fork server could not load Ansible: {_last_line(complaints)}")
             undo.pop_all()
     return ForkServer(process, ours)
+
+
+@contextlib.contextmanager
+def _removed(scratch: Path) -> Iterator[None]:
+    """Have what the server works in removed, for the server may be killed before it does so."""
+    try:
+        yield
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
 
 
 def _last_line(complaints: IO[bytes]) -> str:

@@ -6,6 +6,8 @@ import asyncio
 import os
 import secrets
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Callable
@@ -155,6 +157,22 @@ async def test_everything_ends_with_the_operator(tmp_path: Path) -> None:
     await asyncio.to_thread(eventually, lambda: not sleepers(nap), seconds=20)
     _, alive = await asyncio.to_thread(psutil.wait_procs, family, 10)
     assert not alive
+
+
+def test_an_operator_that_is_killed_while_it_starts_leaves_nothing(tmp_path: Path) -> None:
+    """What the fork server works in while it loads goes with the operator."""
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    operator = subprocess.Popen(
+        [sys.executable, "-c", _HOLDER, str(tmp_path), "true"],
+        env={**os.environ, "TMPDIR": str(temporary)},
+    )
+    eventually(lambda: list(temporary.glob("operator-runner-*/*")))
+    (server,) = psutil.Process(operator.pid).children()
+    operator.kill()
+    operator.wait()
+    psutil.wait_procs([server], 20)
+    assert list(temporary.iterdir()) == []
 
 
 async def test_a_changed_file_leads_to_a_new_server(runs: Runs, tmp_path: Path) -> None:
