@@ -15,6 +15,7 @@ import shutil
 import signal
 import socket
 import sys
+import traceback
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NoReturn
@@ -153,7 +154,11 @@ class Server:
         pid = fork()
         if not pid:
             ours.close()
-            self._become_supervisor(theirs)
+            try:
+                self._become_supervisor(theirs)
+            except BaseException:  # noqa: BLE001 (a fork must not go on as a second server)
+                traceback.print_exc()
+            os._exit(1)
         theirs.close()
         self._runs.add(pid)
         return ours

@@ -43,12 +43,23 @@ def supervise(orders: socket.socket, environment: dict[str, str]) -> NoReturn:
     adopt_orphans()
     die_with_parent(server)
     signal.signal(signal.SIGTERM, lambda *_: end_run())
-    play = ForkedPlay(environment)
+    try:
+        play = ForkedPlay(environment)
+    except OSError as error:
+        _refuse(orders, error)
     with Message(orders) as message:
         if message.attached is None:
             os._exit(0)  # no run has come of it
         spec, operator = message.for_supervisor(), message.attached
     _supervise(spec, operator, play)
+
+
+def _refuse(orders: socket.socket, error: OSError) -> NoReturn:
+    """Tell the run that comes that no process can be had for it."""
+    with Message(orders) as message:
+        if message.attached is not None:
+            say(message.attached.makefile("w", encoding="utf-8"), {"refused": str(error)})
+    os._exit(1)
 
 
 def _supervise(spec: dict[str, Any], operator: socket.socket, play: ForkedPlay) -> NoReturn:
