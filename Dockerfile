@@ -45,10 +45,11 @@ RUN for version in 3.8 3.9 3.12; do ln -s python3 /usr/bin/python$version; done 
       > "$(/usr/bin/python3 -c 'import site; print(site.getsitepackages()[0])')/operator-runner.pth"
 # Any user id works, as OpenShift gives them: all that is written belongs to group 0.
 RUN useradd --uid ${USER_UID} --gid 0 --home-dir ${HOME} --no-create-home --shell /usr/sbin/nologin ${USER_NAME} \
- && mkdir -p ${HOME}/.ansible/galaxy_cache ${HOME}/.ansible/tmp /etc/ansible /usr/share/ansible/openshift /usr/share/ansible/collections/ansible_collections \
+ && mkdir -p ${HOME}/.ansible/galaxy_cache ${HOME}/.ansible/tmp /etc/ansible /usr/share/ansible/openshift /usr/share/ansible/collections/ansible_collections /var/lib/operator-runner \
  && printf '[defaults]\nroles_path = /opt/ansible/roles\nlibrary = /usr/share/ansible/openshift\n' > /etc/ansible/ansible.cfg \
  && chown -R ${USER_UID}:0 ${HOME} \
  && chmod -R g=u ${HOME} \
+ && chmod 0770 /var/lib/operator-runner \
  && ln -s /opt/operator-runner/lib/python3*/site-packages/operator_runner/collections/ansible_collections/operator_sdk \
       /usr/share/ansible/collections/ansible_collections/ \
  && ln -s /usr/bin/tini /tini \

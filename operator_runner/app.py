@@ -20,6 +20,7 @@ from operator_runner.errors import Expired, NotFound
 from operator_runner.execution.executor import AnsibleExecutor, Launcher
 from operator_runner.execution.launchers import open_launcher
 from operator_runner.execution.rundir import RunDirs
+from operator_runner.execution.workdir import placed
 from operator_runner.kube.api import Api
 from operator_runner.kube.cluster import KubeCluster
 from operator_runner.kube.discovery import Discovery
@@ -99,7 +100,9 @@ class Operator:
         memory = Machine().free_memory
         metrics.machine.free_memory.set_function(memory)
         self._queue = WorkQueue(settings.concurrency, settings.backoff, memory)
-        rundirs = RunDirs(settings.work_dir)
+        rundirs = RunDirs(placed(settings.work_dir), isolate=settings.isolate_runs)
+        for fault in rundirs.faults:
+            _log.warning("Runs are not kept apart from each other", reason=fault)
         self._dependents = Dependents(
             self._stream,
             self._enqueue,
@@ -111,7 +114,7 @@ class Operator:
             settings.proxy,
             self._dependents,
             self._discovery,
-            rundirs.base,
+            rundirs.shared,
             inject_owner_ref=settings.inject_owner_ref,
             anonymous=watches if settings.proxy_allow_anonymous else None,
             record=settings.record_requests,

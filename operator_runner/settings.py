@@ -149,6 +149,8 @@ class Settings:
     proxy: Address
     work_dir: Path
     """Where private data dirs and artifacts live, 0700."""
+    isolate_runs: bool = True
+    """Whether runs are kept from reading each other's files and processes."""
     reconcile_period: timedelta = timedelta(hours=10)
     """Time between two periodic runs where the watch says nothing; zero: none."""
     inject_owner_ref: bool = True

@@ -12,6 +12,7 @@ import os
 import signal
 import sys
 
+from operator_runner.execution.isolation.isolation import Enclosure
 from operator_runner.execution.processes import adopt_orphans, die_with_parent, end_run
 from operator_runner.execution.runner import play
 
@@ -25,6 +26,7 @@ def main() -> None:
     # Whatever a library prints must not end up between the events.
     lines = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
+    Enclosure.of(orders["run"]["enclosure"]).enter()
     play(orders["run"], lines)
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ctypes
 import os
 import signal
 from typing import NoReturn
 
 import psutil
+
+from operator_runner.execution.libc import call
 
 _PLAY_GRACE = 5.0
 """Seconds that a play gets between SIGTERM and SIGKILL."""
@@ -96,6 +97,4 @@ def _is_running(process: psutil.Process) -> bool:
 
 
 def _prctl(option: int, argument: int) -> None:
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(option, argument, 0, 0, 0) != 0:
-        raise OSError(ctypes.get_errno(), f"prctl({option}) failed")
+    call("prctl", option, argument, 0, 0, 0)

@@ -1,7 +1,7 @@
 """The private data dirs of ansible-runner, one for each resource: made 0700, bounded, removed.
 
 Layout as ansible-operator has it: `<work dir>/<group>/<version>/<kind>/<namespace>/<name>`
-with env/, inventory/, project/ and artifacts/<run id>/ in it.
+with env/, inventory/, project/ and artifacts/<run id>/ in it. A run finds its own of all this.
 """
 
 from __future__ import annotations
@@ -16,9 +16,14 @@ from pathlib import Path
 from typing import TextIO
 
 from operator_runner.errors import ConfigError
+from operator_runner.execution.isolation.finding import Found, find_isolation
+from operator_runner.execution.isolation.isolation import Enclosure, Isolation
 from operator_runner.execution.scratch import OWN_NAMES, Scratch
 from operator_runner.model import Json, ObjectRef, RunRequest
 from operator_runner.settings import AnsibleSettings
+
+_SHARED = "shared"
+"""Of the work dir, what all runs may read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,11 +32,19 @@ class RunDir:
 
     path: Path
     scratch: Scratch
+    isolation: Isolation
 
     @property
     def kubeconfig(self) -> Path:
         """The kubeconfig of the run under way, with its token."""
         return self.path / "env" / "kubeconfig"
+
+    def enclosure(self, run_id: str) -> Enclosure:
+        """Return what keeps a run from the files and processes of the others."""
+        base = self.scratch.base
+        shown = (self.path, self.scratch.of(run_id), base / _SHARED)
+        there = tuple(str(path) for path in shown if path.is_dir())
+        return Enclosure(self.isolation, str(base), there)
 
     def artifacts(self, run_id: str) -> Path:
         """Where a run leaves its output and events."""
@@ -46,7 +59,7 @@ class RunDir:
         _write(env / "extravars", json.dumps(request.extra_vars))
         _write(env / "cmdline", _unquote(ansible.args))
         _write(self.kubeconfig, request.kubeconfig)
-        self._write_inventory(ansible.inventory)
+        self._write_inventory(ansible.inventory, self.scratch.of(request.run_id))
 
     def write_playbook(self, plays: list[Json]) -> str:
         """Write a playbook of the run's own; return its name as ansible-runner takes it."""
@@ -93,9 +106,10 @@ class RunDir:
             self.scratch.close(old.name)
             shutil.rmtree(old)
 
-    def _write_inventory(self, source: Path | None) -> None:
+    def _write_inventory(self, source: Path | None, scratch: Path) -> None:
         # Rules of the contract: a copy of ANSIBLE_INVENTORY, a directory as the inventory,
-        # a file as inventory/hosts; without one localhost alone.
+        # a file as inventory/hosts; without one localhost alone. What modules are given there
+        # goes to the run's own directory instead of ~/.ansible/tmp, where all runs can read it.
         target = self.path / "inventory"
         shutil.rmtree(target)
         if source is not None and source.is_dir():
@@ -106,17 +120,24 @@ class RunDir:
             shutil.copyfile(source, target / "hosts")
         else:
             _write(target / "hosts", f"localhost ansible_connection=local {_interpreter()}\n")
+            _make_private(target / "host_vars")
+            temporary = {"ansible_remote_tmp": str(scratch)}
+            _write(target / "host_vars" / "localhost", json.dumps(temporary))
 
 
 class RunDirs:
     """All private data dirs, below one directory that belongs to this process alone."""
 
-    def __init__(self, base: Path) -> None:
-        """Take `base` (made if missing); a base of another user raises ConfigError."""
+    def __init__(self, base: Path, *, isolate: bool = True) -> None:
+        """Take `base` (made if missing); a base of another user raises ConfigError.
+
+        Runs are kept apart as far as that is possible here, unless `isolate` is False.
+        """
         # Runs have working directories of their own, so nothing relative may reach them.
         base = base.absolute()
         _make_private(base)
-        if base.stat().st_uid != os.geteuid():
+        # A volume of a Pod belongs to root, whoever may write to it.
+        if base.stat().st_uid not in (0, os.geteuid()):
             raise ConfigError(
                 f"--work-dir {base} belongs to another user; name a directory of your own"
             )
@@ -124,12 +145,15 @@ class RunDirs:
         self._lock = _lock(base)
         self._scratch = Scratch(base)
         self._scratch.clear()
+        self.shared = base / _SHARED
+        found = find_isolation(base) if isolate else Found(Isolation(), ())
+        self.isolation, self.faults = found.isolation, found.faults
 
     def of(self, ref: ObjectRef) -> RunDir:
         """Return the dir of a resource, whether it exists or not."""
         gvk = ref.gvk
         path = self.base / gvk.group / gvk.version / gvk.kind / ref.namespace / ref.name
-        return RunDir(path, self._scratch)
+        return RunDir(path, self._scratch, self.isolation)
 
     def remove(self, ref: ObjectRef) -> None:
         """Remove the dir of a resource that is gone, and parents that became empty."""
@@ -139,7 +163,8 @@ class RunDirs:
         if path.exists():
             shutil.rmtree(path)
         self._remove_empty_parents(path)
-        if not any(entry.is_dir() for entry in self.base.iterdir() if entry.name not in OWN_NAMES):
+        own = {*OWN_NAMES, _SHARED}
+        if not any(entry.is_dir() for entry in self.base.iterdir() if entry.name not in own):
             self._scratch.forget()
 
     def _remove_empty_parents(self, path: Path) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 OWN_NAMES = ("tmp", "discovery")
-"""What of the work dir is taken; all else is private data dirs."""
+"""What of the work dir is taken here; see `rundir`."""
 _DISCOVERY = ("k8srcp-*.json", "osrcp-*.json")
 """Names that kubernetes.core and the Kubernetes client give these caches."""
 _MAX_CACHES = 8

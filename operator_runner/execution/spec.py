@@ -31,6 +31,7 @@ def run_spec(request: RunRequest, rundir: RunDir, ansible: AnsibleSettings) -> J
         "playbook": playbook,
         "roles_path": roles_path,
         "verbosity": request.verbosity,
+        "enclosure": rundir.enclosure(request.run_id).as_json(),
         "envvars": {
             **common_environment(ansible),
             "TMPDIR": scratch,

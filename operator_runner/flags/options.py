@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
+from operator_runner.execution.workdir import USUAL
 from operator_runner.flags.capacity import cores
 from operator_runner.flags.types import bind_address, go_bool, go_duration
 from operator_runner.flags.webhook import WEBHOOK_FLAGS
@@ -170,8 +171,14 @@ _OPTIONS: tuple[Callable[..., Any], ...] = (
         _RUNS,
         "--work-dir",
         "Where private data dirs and artifacts of runs lie.",
-        default="/tmp/ansible-operator/runner",  # noqa: S108 - made 0700, see rundir
+        default=USUAL,
         type=click.Path(path_type=Path, file_okay=False),
+    ),
+    _bool(
+        _RUNS,
+        "--isolate-runs",
+        "Keep runs from reading files, environment and memory of others; they cannot mount then.",
+        default="true",
     ),
     _bool(_LEADER, "--leader-elect", "Of several replicas, let one work.", default=None),
     _option(_LEADER, "--leader-election-id", "Name of the Lease.", default=""),

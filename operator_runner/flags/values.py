@@ -86,6 +86,7 @@ def settings_from(
         user_metrics=Address.parse(options["user_metrics_bind_address"]),
         proxy=Address("127.0.0.1", options["proxy_port"]),
         work_dir=options["work_dir"],
+        isolate_runs=options["isolate_runs"],
         reconcile_period=max(options["reconcile_period"], _NONE),
         inject_owner_ref=options["inject_owner_ref"],
         # Below zero controller-runtime waits without end; a year is as good.

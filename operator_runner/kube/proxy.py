@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import structlog
@@ -62,7 +62,8 @@ class Proxy:
     ) -> None:
         """Nothing is served yet; port 0 takes any free one.
 
-        `folder` takes the proxy's certificate, which kubeconfigs name. It is one for each
+        `folder`, made if missing, takes the proxy's certificate while it is served, which
+        kubeconfigs name. It is one for each
         operator, and the same after a restart, so that clients' caches stay good.
         `anonymous` lets everybody in by plain HTTP, to act for resources of these watches;
         None: nobody. `record` takes which rights requests needed. Raises ConfigError for it.
@@ -96,6 +97,7 @@ class Proxy:
         )
         runner = web.ServerRunner(server, shutdown_timeout=_SHUTDOWN)
         await runner.setup()
+        self._authority.parent.mkdir(mode=0o700, exist_ok=True)
         context = server_context(self._authority, list(names))
         self._listener = Listener(runner, context, plain_too=True)
         try:
@@ -116,6 +118,8 @@ class Proxy:
         if self._listener is not None:
             await self._listener.stop()
         self._authority.unlink(missing_ok=True)
+        with suppress(OSError):  # there is something else in it
+            self._authority.parent.rmdir()
 
     @contextmanager
     def grant(

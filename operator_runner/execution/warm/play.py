@@ -18,6 +18,7 @@ from ansible.config.manager import find_ini_config_file
 from ansible.utils.display import Display
 
 from operator_runner.execution import playbook, templates
+from operator_runner.execution.isolation.isolation import Enclosure
 from operator_runner.execution.processes import die_with_parent
 from operator_runner.execution.warm import modules, results, tasks
 from operator_runner.execution.warm.freshness import loaded_collections
@@ -48,8 +49,8 @@ _COMMAND_LINE.init_parser()
 def become_play(orders: BinaryIO, preloaded: dict[str, str], requests: socket.socket) -> NoReturn:
     """Run `ansible-playbook ARGUMENTS` to its end and exit with its status.
 
-    `orders` gives command, working directory and environment as a JSON object, once there is
-    a run; `requests` is where modules are asked for. Where a setting is not as it was when
+    `orders` gives command, working directory, environment and enclosure as a JSON object, once
+    there is a run; `requests` is where modules are asked for. Where a setting is not as it was when
     everything was loaded, or a collection beside the playbook comes before one that was, an
     ordinary ansible-playbook takes this process over.
     """
@@ -61,6 +62,7 @@ def become_play(orders: BinaryIO, preloaded: dict[str, str], requests: socket.so
         if run is None:
             os._exit(0)  # no run has come of it
         command, environment = run["command"], run["environment"]
+        Enclosure.of(run["enclosure"]).join(os.getppid())
         os.chdir(run["cwd"])
         use_environment(environment)
         if not _is_as_loaded(environment, preloaded) or _hides_what_is_loaded(command[-1]):

@@ -20,6 +20,7 @@ from typing import Any, NoReturn
 
 from ansible_runner import runner as ansible_runner_module
 
+from operator_runner.execution.isolation.isolation import Enclosure
 from operator_runner.execution.processes import adopt_orphans, die_with_parent, end_run
 from operator_runner.execution.runner import play as run_play
 from operator_runner.execution.runner import say
@@ -67,7 +68,8 @@ def _supervise(spec: dict[str, Any], operator: socket.socket, play: ForkedPlay) 
     say(lines, {"pid": os.getpid()})
 
     def spawn(command: str, args: list[str], **how: Any) -> ForkedPlay:
-        play.begin([command, *args], how["cwd"], how["env"], operator)
+        run = {"command": [command, *args], "cwd": how["cwd"], "environment": how["env"]}
+        play.begin({**run, "enclosure": spec["enclosure"]}, operator)
         return play
 
     pexpect = ansible_runner_module.pexpect
@@ -75,6 +77,7 @@ def _supervise(spec: dict[str, Any], operator: socket.socket, play: ForkedPlay) 
         spawn=spawn, EOF=pexpect.EOF, exceptions=pexpect.exceptions
     )
     try:
+        Enclosure.of(spec["enclosure"]).enter()
         run_play(spec, lines)
     except BaseException:  # noqa: BLE001 (the last line of a process)
         say(lines, {"broken": traceback.format_exc()})
@@ -110,16 +113,14 @@ class ForkedPlay:
         os.close(reader)
         os.set_blocking(self._terminal, False)
         self._process = os.pidfd_open(self.pid)
-        self._modules.prepare()
 
-    def begin(
-        self, command: list[str], cwd: str, environment: dict[str, str], operator: socket.socket
-    ) -> None:
-        """Let the play run this; all ends when `operator` closes."""
+    def begin(self, run: dict[str, Any], operator: socket.socket) -> None:
+        """Let the play run this, see `become_play`; all ends when `operator` closes."""
         self._operator = operator
-        run = {"command": command, "cwd": cwd, "environment": environment}
         with os.fdopen(self._orders, "wb") as orders:
             orders.write(json.dumps(run).encode())
+        # Not sooner: modules are enclosed as this process is by now.
+        self._modules.prepare()
 
     def isalive(self) -> bool:
         """Return whether the play still has to be waited for."""

@@ -270,13 +270,20 @@ async def test_servers_that_die_at_once_are_not_tried_for_ever(
 
 
 async def test_the_process_of_the_next_module_may_be_killed(runs: Runs) -> None:
-    """It waits for its module before there is a run; another one takes its place."""
-    (server,) = runs.servers()
-    await asyncio.to_thread(eventually, lambda: len(server.children(recursive=True)) == 3)
-    (supervisor,) = server.children()
+    """It waits for its module while none runs; another one takes its place."""
+    wait = f"cd {runs.scratch}; touch waits; while ! test -e goes-on; do sleep 0.05; done"
+    tasks = f"""
+- debug: {{msg: "{{{{ lookup('pipe', '{wait}') }}}}"}}
+- command: 'true'
+- stat: {{path: /}}
+"""
+    running = asyncio.create_task(runs(tasks))
+    await asyncio.to_thread(eventually, (runs.scratch / "waits").exists)
+    supervisor = _supervisor(runs.servers()[0])
     _play, module = sorted(supervisor.children(), key=lambda process: process.pid)
     module.kill()
-    outcome = await runs("- command: 'true'\n- stat: {path: /}\n")
+    (runs.scratch / "goes-on").touch()
+    outcome = await running
     assert outcome.successful, outcome.failures
 
 

@@ -157,7 +157,7 @@ async def proxied(
             Address("127.0.0.1", port),
             observer,
             Discovery(Api(connection)),
-            Path(folder),
+            Path(folder, "shared"),
             **options,
         )
         await proxy.start()

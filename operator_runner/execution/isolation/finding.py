@@ -1,0 +1,87 @@
+"""Find out how far runs can be kept apart, by trying it in a process of its own.
+
+Capabilities, the kernel, seccomp and security modules all have a say, so nothing else is sure.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from operator_runner.execution.isolation import capabilities, landlock, mounts
+from operator_runner.execution.isolation.isolation import Isolation, unsettled
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What is possible, and what is not, in words for whoever runs the operator."""
+
+    isolation: Isolation
+    faults: tuple[str, ...]
+
+
+def find_isolation(work_dir: Path) -> Found:
+    """Return how the runs of an operator can be kept apart, whose files lie in `work_dir`."""
+    mounting, restricting = _refusals()
+    writable = unsettled(work_dir)
+    isolation = Isolation(
+        mounts=mounting is None,
+        paths=mounting is not None and restricting is None and writable is None,
+        processes=restricting is None,
+    )
+    return Found(isolation, tuple(_faults(isolation, restricting, writable)))
+
+
+def _faults(isolation: Isolation, restricting: str | None, writable: Path | None) -> list[str]:
+    faults = []
+    if restricting is not None:
+        faults.append(
+            f"runs can read each other's environment and memory ({restricting}); this takes Linux"
+            " 5.19 with Landlock, and allowPrivilegeEscalation: false in the securityContext"
+        )
+    if not isolation.mounts and not isolation.paths:
+        why = restricting or f"{writable} can be written to by runs"
+        faults.append(
+            f"runs can read each other's files below --work-dir ({why}); name a directory in one"
+            " that they can only read, as /var/lib/operator-runner is in the image"
+        )
+    return faults
+
+
+@functools.cache
+def _refusals() -> tuple[str | None, str | None]:
+    """Return why there can be no mounts of a run's own, and no Landlock; None where there can."""
+    program = [sys.executable, "-P", "-m", __name__]
+    tried = subprocess.run(program, capture_output=True, text=True, check=False)
+    try:
+        mounting, restricting = json.loads(tried.stdout)
+    except ValueError:
+        reason = (tried.stderr.strip().splitlines() or [f"status {tried.returncode}"])[-1]
+        return reason, reason
+    return mounting, restricting
+
+
+def _main() -> None:
+    # In this order: Landlock forbids to mount.
+    mounting = _refusal(lambda: mounts.hide(Path(tempfile.gettempdir()), ()))
+    restricting = _refusal(lambda: landlock.restrict([Path("/")])) or _refusal(capabilities.drop)
+    print(json.dumps([mounting, restricting]))  # noqa: T201 (read by _refusals)
+
+
+def _refusal(attempt: Callable[[], None]) -> str | None:
+    try:
+        attempt()
+    except (OSError, AttributeError) as error:
+        # AttributeError: a C library without such a function.
+        return str(error)
+    return None
+
+
+if __name__ == "__main__":
+    _main()

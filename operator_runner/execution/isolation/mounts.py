@@ -1,0 +1,54 @@
+"""A mount namespace in which a directory shows only what it is to show.
+
+Source: mount_namespaces(7), mount(2).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from operator_runner.execution.libc import call
+
+_CLONE_NEWNS = 0x00020000
+_MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_REMOUNT = 0x1, 0x2, 0x4, 0x20
+_MS_BIND, _MS_REC, _MS_SLAVE = 0x1000, 0x4000, 0x80000
+
+
+def hide(folder: Path, but: Sequence[Path]) -> None:
+    """Let this process, and all that it starts from now on, find nothing in `folder` `but` these.
+
+    They are existing directories below it. Raises OSError, EPERM without CAP_SYS_ADMIN.
+    """
+    call("unshare", _CLONE_NEWNS)
+    # What is mounted elsewhere shows up here, but not the other way round.
+    _mount(None, Path("/"), None, _MS_REC | _MS_SLAVE)
+    shown = [(path, os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)) for path in but]
+    try:
+        _mount("tmpfs", folder, "tmpfs", _MS_NOSUID | _MS_NODEV, "mode=0700")
+        for path, descriptor in shown:
+            path.mkdir(parents=True)
+            _mount(f"/proc/self/fd/{descriptor}", path, None, _MS_BIND)
+        # What is written beside would be lost, so that must not seem to work.
+        _mount(None, folder, None, _MS_REMOUNT | _MS_RDONLY | _MS_NOSUID | _MS_NODEV)
+    finally:
+        for _, descriptor in shown:
+            os.close(descriptor)
+
+
+def join(process: int) -> None:
+    """See what another process sees. Raises OSError."""
+    namespace = os.open(f"/proc/{process}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        call("setns", namespace, _CLONE_NEWNS)
+    finally:
+        os.close(namespace)
+
+
+def _mount(
+    source: str | None, target: Path, kind: str | None, flags: int, options: str | None = None
+) -> None:
+    texts = (text and os.fsencode(text) for text in (source, str(target), kind, options))
+    source_, target_, kind_, options_ = texts
+    call("mount", source_, target_, kind_, flags, options_)

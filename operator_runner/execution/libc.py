@@ -1,0 +1,17 @@
+"""Calls of the C library that Python has no function for."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+
+_LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+def call(function: str, *arguments: object) -> int:
+    """Call a function that returns -1 if it fails; return what it returns. Raises OSError."""
+    result = int(getattr(_LIBC, function)(*arguments))
+    if result == -1:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{function}: {os.strerror(number)}")
+    return result

@@ -1,0 +1,24 @@
+"""Where the work dir lies: in the image, not in /tmp.
+
+What lies in /tmp cannot be kept from runs that may not mount (see isolation/): all else in /tmp
+is theirs to read. So the image has a directory for it, and the usual path leads there.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+USUAL = Path("/tmp/ansible-operator/runner")  # noqa: S108 (made 0700, see rundir)
+"""Where ansible-operator has it, and people look for it."""
+_OF_IMAGE = Path("/var/lib/operator-runner")
+
+
+def placed(work_dir: Path, usual: Path = USUAL, of_image: Path = _OF_IMAGE) -> Path:
+    """Return where a work dir is to lie; if that is elsewhere, a link is left. Raises OSError."""
+    if work_dir != usual or not os.access(of_image, os.W_OK | os.X_OK):
+        return work_dir
+    if not os.path.lexists(usual):
+        usual.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        usual.symlink_to(of_image)
+    return of_image if usual.resolve() == of_image.resolve() else work_dir
