@@ -23,6 +23,22 @@ SYSTEM = "nginx-operator-system"
 MANAGER = "deployment/nginx-operator-controller-manager"
 ANYBODY = 1000770000
 """A user id that the image knows nothing of, as OpenShift gives them."""
+APART = """
+from pathlib import Path
+from operator_runner.execution.isolation.finding import find_isolation
+from operator_runner.execution.isolation.isolation import Enclosure
+
+# Where people look for the artifacts of a run.
+(output,) = Path("/tmp/ansible-operator/runner").glob("*/*/*/*/web/artifacts/latest/stdout")
+print("readable" if output.read_text() else "empty")
+work_dir = "/var/lib/operator-runner"
+Enclosure(find_isolation(Path(work_dir)).isolation, work_dir, ()).enter()
+try:
+    output.read_text()
+except PermissionError:
+    print("refused")
+"""
+"""What a run of another resource would find, told by a program in the operator's container."""
 
 
 @pytest.fixture(scope="session")
@@ -98,6 +114,9 @@ def test_the_image_runs_the_operator(deployed: Kubectl, kubectl: Kubectl) -> Non
     log = deployed("logs", MANAGER)
     assert "cold" not in log.lower(), log
     assert "Traceback" not in log, log
+    assert "not kept apart" not in log, log
+    python = "/opt/operator-runner/bin/python"
+    assert deployed("exec", MANAGER, "--", python, "-c", APART).split() == ["readable", "refused"]
     # What projects call in their Dockerfiles and people in the container.
     for command in ("ansible-operator version", "ansible-galaxy --version", "pip3 --version"):
         deployed("exec", MANAGER, "--", *command.split())

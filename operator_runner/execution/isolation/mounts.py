@@ -35,6 +35,7 @@ def hide(folder: Path, but: Sequence[Path]) -> None:
     finally:
         for _, descriptor in shown:
             os.close(descriptor)
+    _leave_what_is_hidden()
 
 
 def join(process: int) -> None:
@@ -44,6 +45,14 @@ def join(process: int) -> None:
         call("setns", namespace, _CLONE_NEWNS)
     finally:
         os.close(namespace)
+
+
+def _leave_what_is_hidden() -> None:
+    # A working directory stays what it was, and what lies beside it could be read from there.
+    try:
+        os.chdir(Path.cwd())
+    except OSError:
+        os.chdir("/")
 
 
 def _mount(

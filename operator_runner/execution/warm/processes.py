@@ -49,13 +49,12 @@ def fork() -> int:
 
 
 def begin_process() -> None:
-    """Have what a program starts with: streams, signal handlers, no exit functions of others.
+    """Have what a program starts with, in what `fork` made: streams, signals, no exit functions.
 
     SIGHUP is ignored, as ansible-runner has it for all that it starts.
     """
     atexit._clear()
-    for number in (signal.SIGTERM, signal.SIGCHLD):
-        signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     open_streams()

@@ -23,7 +23,7 @@ from typing import Any, NoReturn
 import psutil
 
 from operator_runner.execution.processes import adopt_orphans, die_with_parent, end_descendants
-from operator_runner.execution.runner import run_environment
+from operator_runner.execution.runner import run_environment, say
 from operator_runner.execution.warm.compiled import RoleTemplates
 from operator_runner.execution.warm.freshness import Freshness, preloaded_paths
 from operator_runner.execution.warm.messages import MESSAGE_LIMIT, Message, send
@@ -221,7 +221,7 @@ class Server:
 
 def _answer(operator: socket.socket, answer: dict[str, str]) -> None:
     with contextlib.suppress(OSError):  # nobody waits for it any more
-        operator.sendall(json.dumps(answer).encode() + b"\n")
+        say(operator.makefile("w", encoding="utf-8"), answer)
 
 
 if __name__ == "__main__":

@@ -199,8 +199,9 @@ def test_ways_to_hide_files(tmp_path: Path, isolation: Isolation) -> None:
     assert Enclosure.of(json.loads(json.dumps(enclosure.as_json()))) == enclosure
 
     def moved_away() -> list[str]:
+        os.chdir(paths["other"].parent)
         enclosure.enter()
-        readable = _readable(paths)
+        readable = _readable({**paths, "in the working directory": Path("other")})
         try:
             paths["other"].rename(tmp_path / "taken")
         except OSError:
