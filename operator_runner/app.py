@@ -100,9 +100,7 @@ class Operator:
         memory = Machine().free_memory
         metrics.machine.free_memory.set_function(memory)
         self._queue = WorkQueue(settings.concurrency, settings.backoff, memory)
-        rundirs = RunDirs(placed(settings.work_dir), isolate=settings.isolate_runs)
-        for fault in rundirs.faults:
-            _log.warning("Runs are not kept apart from each other", reason=fault)
+        rundirs = _rundirs(settings, watches)
         self._dependents = Dependents(
             self._stream,
             self._enqueue,
@@ -282,3 +280,17 @@ class Operator:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop.set)
+
+
+def _rundirs(settings: Settings, watches: Sequence[Watch]) -> RunDirs:
+    """Return the private data dirs; say what keeps runs from being kept apart."""
+    work_dir = placed(settings.work_dir)
+    contents = [watch.content.path.resolve() for watch in watches]
+    hidden = next((path for path in contents if path.is_relative_to(work_dir.resolve())), None)
+    rundirs = RunDirs(work_dir, isolate=settings.isolate_runs and hidden is None)
+    faults = rundirs.faults
+    if settings.isolate_runs and hidden is not None:
+        faults = (f"{hidden} lies below --work-dir, which runs would not see; name another one",)
+    for fault in faults:
+        _log.warning("Runs are not kept apart from each other", reason=fault)
+    return rundirs

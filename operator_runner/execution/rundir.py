@@ -11,11 +11,13 @@ import fcntl
 import json
 import os
 import shutil
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
 from operator_runner.errors import ConfigError
+from operator_runner.execution import ownfiles
 from operator_runner.execution.isolation.finding import Found, find_isolation
 from operator_runner.execution.isolation.isolation import Enclosure, Isolation
 from operator_runner.execution.scratch import OWN_NAMES, Scratch
@@ -42,9 +44,9 @@ class RunDir:
     def enclosure(self, run_id: str) -> Enclosure:
         """Return what keeps a run from the files and processes of the others."""
         base = self.scratch.base
-        shown = (self.path, self.scratch.of(run_id), base / _SHARED)
-        there = tuple(str(path) for path in shown if path.is_dir())
-        return Enclosure(self.isolation, str(base), there)
+        own = self.scratch.of(run_id)
+        shared = tuple(map(str, [base / _SHARED] if (base / _SHARED).is_dir() else []))
+        return Enclosure(self.isolation, str(base), (str(self.path), str(own)), shared)
 
     def artifacts(self, run_id: str) -> Path:
         """Where a run leaves its output and events."""
@@ -54,17 +56,17 @@ class RunDir:
         """Write everything that the run reads. Raises OSError."""
         self.scratch.open(request.run_id)
         for part in ("env", "inventory", "project", "artifacts"):
-            _make_private(self.path / part)
+            ownfiles.make_private(self.path / part)
         env = self.path / "env"
-        _write(env / "extravars", json.dumps(request.extra_vars))
-        _write(env / "cmdline", _unquote(ansible.args))
-        _write(self.kubeconfig, request.kubeconfig)
+        ownfiles.write(env / "extravars", json.dumps(request.extra_vars))
+        ownfiles.write(env / "cmdline", _unquote(ansible.args))
+        ownfiles.write(self.kubeconfig, request.kubeconfig)
         self._write_inventory(ansible.inventory, self.scratch.of(request.run_id))
 
     def write_playbook(self, plays: list[Json]) -> str:
         """Write a playbook of the run's own; return its name as ansible-runner takes it."""
         playbook = self.path / "project" / "main.json"
-        _write(playbook, json.dumps(plays))
+        ownfiles.write(playbook, json.dumps(plays))
         return playbook.name
 
     def close(self, request: RunRequest, *, left_processes: bool) -> None:
@@ -73,6 +75,8 @@ class RunDir:
         A run that left processes behind on purpose leaves them their temporary directory, as
         long as its artifacts are kept.
         """
+        for part in ("env", "artifacts"):
+            ownfiles.make_private(self.path / part)
         self.kubeconfig.unlink(missing_ok=True)
         if not left_processes:
             self.scratch.close(request.run_id)
@@ -86,16 +90,15 @@ class RunDir:
 
     def artifact(self, run_id: str, name: str) -> TextIO:
         """Open a file to keep something of a run in."""
-        _make_private(self.artifacts(run_id))
-        return _open(self.artifacts(run_id) / name)
+        ownfiles.make_private(self.artifacts(run_id))
+        return ownfiles.open_new(self.artifacts(run_id) / name)
 
     def output(self, run_id: str) -> str:
         """Return what the run printed, as far as it came."""
         try:
-            text = (self.artifacts(run_id) / "stdout").read_text(errors="replace")
+            return ownfiles.read(self.artifacts(run_id) / "stdout")
         except FileNotFoundError:
             return ""
-        return text
 
     def _rotate(self, keep: int) -> None:
         if keep <= 0:
@@ -115,14 +118,16 @@ class RunDir:
         if source is not None and source.is_dir():
             shutil.copytree(source, target)
             return
-        _make_private(target)
+        ownfiles.make_private(target)
         if source is not None:
             shutil.copyfile(source, target / "hosts")
         else:
-            _write(target / "hosts", f"localhost ansible_connection=local {_interpreter()}\n")
-            _make_private(target / "host_vars")
-            temporary = {"ansible_remote_tmp": str(scratch)}
-            _write(target / "host_vars" / "localhost", json.dumps(temporary))
+            host = f"localhost ansible_connection=local {_interpreter()}\n"
+            ownfiles.write(target / "hosts", host)
+            if not {"ANSIBLE_REMOTE_TEMP", "ANSIBLE_REMOTE_TMP"} & {*os.environ}:
+                ownfiles.make_private(target / "host_vars")
+                temporary = {"ansible_remote_tmp": str(scratch)}
+                ownfiles.write(target / "host_vars" / "localhost", json.dumps(temporary))
 
 
 class RunDirs:
@@ -133,11 +138,11 @@ class RunDirs:
 
         Runs are kept apart as far as that is possible here, unless `isolate` is False.
         """
-        # Runs have working directories of their own, so nothing relative may reach them.
-        base = base.absolute()
-        _make_private(base)
-        # A volume of a Pod belongs to root, whoever may write to it.
-        if base.stat().st_uid not in (0, os.geteuid()):
+        # Runs have working directories of their own, so nothing relative may reach them. And of
+        # links there may be none but those that a run has made.
+        base = base.resolve()
+        ownfiles.make_private(base)
+        if not _is_trusted(base.stat()):
             raise ConfigError(
                 f"--work-dir {base} belongs to another user; name a directory of your own"
             )
@@ -175,6 +180,12 @@ class RunDirs:
                 parent.rmdir()
 
 
+def _is_trusted(base: os.stat_result) -> bool:
+    # A volume of a Pod belongs to root, whoever may write to it; so does /tmp, which is sticky.
+    of_root = base.st_uid == 0 and not base.st_mode & stat.S_ISVTX
+    return of_root or base.st_uid == os.geteuid()
+
+
 def _lock(base: Path) -> int:
     # Two operators that run resources of the same names in one place would mix them up.
     descriptor = os.open(base / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -188,28 +199,10 @@ def _lock(base: Path) -> int:
     return descriptor
 
 
-def _make_private(path: Path) -> None:
-    # mode= of makedirs is for the last part only; every part is to be private.
-    for part in reversed([path, *path.parents]):
-        if not part.exists():
-            with contextlib.suppress(FileExistsError):
-                part.mkdir(mode=0o700)
-
-
-def _write(path: Path, text: str) -> None:
-    with _open(path) as file:
-        file.write(text)
-
-
-def _open(path: Path) -> TextIO:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    return os.fdopen(descriptor, "w", encoding="utf-8")
-
-
 def _drop_environment(command: Path) -> None:
     # ansible-runner writes the whole environment of the run there, secrets included.
     try:
-        content: Json = json.loads(command.read_text())
+        content: Json = json.loads(ownfiles.read(command))
     except FileNotFoundError:
         return
     except ValueError:
@@ -217,7 +210,7 @@ def _drop_environment(command: Path) -> None:
         command.unlink()
         return
     content.pop("env", None)
-    _write(command, json.dumps(content))
+    ownfiles.write(command, json.dumps(content))
 
 
 def _interpreter() -> str:

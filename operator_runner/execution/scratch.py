@@ -12,6 +12,8 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
+from operator_runner.execution.ownfiles import is_file
+
 OWN_NAMES = ("tmp", "discovery")
 """What of the work dir is taken here; see `rundir`."""
 _DISCOVERY = ("k8srcp-*.json", "osrcp-*.json")
@@ -43,13 +45,13 @@ class Scratch:
         self._cache.mkdir(mode=0o700, exist_ok=True)
         for cached in self._cache.iterdir():
             # Copies: a client writes into the file that it has read.
-            shutil.copy2(cached, self.of(run_id) / cached.name)
+            shutil.copy2(cached, self.of(run_id) / cached.name, follow_symlinks=False)
 
     def close(self, run_id: str) -> None:
         """Remove the directory of a run; what it has discovered is for the next. Raises OSError."""
         folder = self.of(run_id)
         for pattern in _DISCOVERY:
-            for found in folder.glob(pattern):
+            for found in filter(is_file, folder.glob(pattern)):
                 self._keep(found)
         shutil.rmtree(folder, ignore_errors=True)
 

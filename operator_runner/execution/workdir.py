@@ -6,6 +6,7 @@ is theirs to read. So the image has a directory for it, and the usual path leads
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -15,10 +16,12 @@ _OF_IMAGE = Path("/var/lib/operator-runner")
 
 
 def placed(work_dir: Path, usual: Path = USUAL, of_image: Path = _OF_IMAGE) -> Path:
-    """Return where a work dir is to lie; if that is elsewhere, a link is left. Raises OSError."""
-    if work_dir != usual or not os.access(of_image, os.W_OK | os.X_OK):
+    """Return where a work dir is to lie; if that is elsewhere, a link leads there."""
+    if work_dir != usual or (usual.is_dir() and not usual.is_symlink()):
         return work_dir
-    if not os.path.lexists(usual):
+    if not os.access(of_image, os.W_OK | os.X_OK):
+        return work_dir
+    with contextlib.suppress(OSError):  # people find it by the log as well
         usual.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         usual.symlink_to(of_image)
-    return of_image if usual.resolve() == of_image.resolve() else work_dir
+    return of_image

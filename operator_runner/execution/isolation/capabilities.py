@@ -1,7 +1,8 @@
-"""Give up the capabilities with which root reads what Landlock keeps from other processes.
+"""Give up the capabilities with which root reads what Landlock and mounts keep from a run.
 
 Source: capabilities(7), capset(2). The kernel shows the environment of every process to who may
-profile them all (CAP_PERFMON), whatever Landlock says.
+profile them all (CAP_PERFMON, CAP_SYS_ADMIN), opens files by their number (CAP_DAC_READ_SEARCH),
+and shows all memory (CAP_SYS_RAWIO), whatever Landlock says.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ import errno
 
 from operator_runner.execution.libc import call
 
-_SYS_ADMIN, _PERFMON = 21, 38
+_DAC_READ_SEARCH, _SYS_RAWIO, _SYS_ADMIN, _PERFMON = 2, 17, 21, 38
+_GIVEN_UP = (_DAC_READ_SEARCH, _SYS_RAWIO, _SYS_ADMIN, _PERFMON)
 _VERSION = 0x20080522
 _PR_CAPBSET_DROP = 24
 _SETS = ("effective", "permitted", "inheritable")
@@ -26,17 +28,15 @@ class _Word(ctypes.Structure):
 
 
 def drop() -> None:
-    """Give up CAP_SYS_ADMIN and CAP_PERFMON, in this process and all that it starts, for good.
+    """Give these up, in this process and all that it starts, for good.
 
-    Nothing happens in a process that has neither. Raises OSError.
+    Nothing happens in a process that has none of them. Raises OSError, EPERM without CAP_SETPCAP.
     """
     header, words = _Header(_VERSION, 0), (_Word * 2)()
     call("capget", ctypes.byref(header), words)
-    if not any(
-        words[number // 32].permitted & 1 << number % 32 for number in (_SYS_ADMIN, _PERFMON)
-    ):
+    if not any(words[number // 32].permitted & 1 << number % 32 for number in _GIVEN_UP):
         return
-    for number in (_SYS_ADMIN, _PERFMON):
+    for number in _GIVEN_UP:
         _drop_from_bounding_set(number)
         word = words[number // 32]
         for name in _SETS:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from operator_runner.execution.isolation import capabilities, landlock, mounts
-from operator_runner.execution.isolation.isolation import Isolation, unsettled
+from operator_runner.execution.isolation.isolation import Isolation, beside, unsettled
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,29 +30,41 @@ class Found:
 def find_isolation(work_dir: Path) -> Found:
     """Return how the runs of an operator can be kept apart, whose files lie in `work_dir`."""
     mounting, restricting = _refusals()
-    writable = unsettled(work_dir)
+    hiding = mounting and _why_not_by_paths(work_dir)
     isolation = Isolation(
-        mounts=mounting is None,
-        paths=mounting is not None and restricting is None and writable is None,
+        mounts=mounting is None and restricting is None,
+        paths=mounting is not None and hiding is None and restricting is None,
         processes=restricting is None,
     )
-    return Found(isolation, tuple(_faults(isolation, restricting, writable)))
+    return Found(isolation, tuple(_faults(restricting, hiding)))
 
 
-def _faults(isolation: Isolation, restricting: str | None, writable: Path | None) -> list[str]:
-    faults = []
+def _why_not_by_paths(work_dir: Path) -> str | None:
+    writable = unsettled(work_dir)
+    if writable is not None:
+        return f"{writable} can be written to by runs"
+    try:
+        beside(work_dir)
+    except OSError as error:
+        return str(error)
+    return None
+
+
+def _faults(restricting: str | None, hiding: str | None) -> list[str]:
     if restricting is not None:
-        faults.append(
-            f"runs can read each other's environment and memory ({restricting}); this takes Linux"
-            " 5.19 with Landlock, and allowPrivilegeEscalation: false in the securityContext"
+        fault = (
+            "runs can read each other's files, environment and memory"
+            f" ({restricting}); this takes Linux 5.19 with Landlock, and"
+            " allowPrivilegeEscalation: false in the securityContext"
         )
-    if not isolation.mounts and not isolation.paths:
-        why = restricting or f"{writable} can be written to by runs"
-        faults.append(
-            f"runs can read each other's files below --work-dir ({why}); name a directory in one"
-            " that they can only read, as /var/lib/operator-runner is in the image"
+        return [fault]
+    if hiding is not None:
+        fault = (
+            f"runs can read each other's files below --work-dir ({hiding}); name a directory in one"
+            " that they can list and not write, as /var/lib/operator-runner is in the image"
         )
-    return faults
+        return [fault]
+    return []
 
 
 @functools.cache
@@ -69,9 +82,15 @@ def _refusals() -> tuple[str | None, str | None]:
 
 def _main() -> None:
     # In this order: Landlock forbids to mount.
-    mounting = _refusal(lambda: mounts.hide(Path(tempfile.gettempdir()), ()))
-    restricting = _refusal(lambda: landlock.restrict([Path("/")])) or _refusal(capabilities.drop)
+    mounting = _refusal(_join_what_is_hidden)
+    restricting = _refusal(lambda: landlock.restrict(["/"])) or _refusal(capabilities.drop)
     print(json.dumps([mounting, restricting]))  # noqa: T201 (read by _refusals)
+
+
+def _join_what_is_hidden() -> None:
+    """Do what a run's first process does, and then the others. Raises OSError."""
+    mounts.hide(Path(tempfile.gettempdir()))
+    mounts.join(os.getpid())
 
 
 def _refusal(attempt: Callable[[], None]) -> str | None:

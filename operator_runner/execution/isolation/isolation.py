@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -18,24 +17,29 @@ class Isolation:
     mounts: bool = False
     """Other runs' files are hidden: each run has mounts of its own (needs CAP_SYS_ADMIN)."""
     paths: bool = False
-    """Other runs' files cannot be read, by rules of Landlock for paths."""
+    """Other runs' files cannot be read or written, by rules of Landlock for paths."""
     processes: bool = False
-    """Other processes' environment and memory cannot be read, by Landlock."""
+    """Other processes' environment and memory cannot be read, by Landlock.
+
+    Without this, the two above would be of no use: /proc leads round them.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Enclosure:
-    """One run's: of the directory `hidden` it finds only what is in `shown`."""
+    """One run's: of the directory `hidden` it finds what is in `shown`, and can read `shared`."""
 
     isolation: Isolation
     hidden: str
     shown: tuple[str, ...]
+    shared: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, written: dict[str, Any]) -> Self:
         """Return what `as_json` has written."""
         isolation = Isolation(**written["isolation"])
-        return cls(isolation, written["hidden"], tuple(written["shown"]))
+        shown, shared = tuple(written["shown"]), tuple(written["shared"])
+        return cls(isolation, written["hidden"], shown, shared)
 
     def as_json(self) -> dict[str, Any]:
         """Return it as the processes of the run are told of it."""
@@ -44,7 +48,7 @@ class Enclosure:
     def enter(self) -> None:
         """Enclose this process and all that it starts from now on. Raises OSError."""
         if self.isolation.mounts:
-            mounts.hide(Path(self.hidden), [Path(path) for path in self.shown])
+            mounts.hide(Path(self.hidden), self.shown, self.shared)
         self._restrict()
 
     def join(self, process: int) -> None:
@@ -55,25 +59,27 @@ class Enclosure:
 
     def _restrict(self) -> None:
         if self.isolation.paths:
-            landlock.restrict([*beside(Path(self.hidden)), *map(Path, self.shown)])
+            landlock.restrict([*beside(Path(self.hidden)), *self.shown], self.shared)
         elif self.isolation.processes:
-            landlock.restrict([Path("/")])
+            landlock.restrict(["/"])
         if self.isolation.processes:
             capabilities.drop()
 
 
-def beside(folder: Path) -> Iterator[Path]:
-    """Yield all that there is, but the folder and the directories above it.
+def beside(folder: Path) -> list[str]:
+    """Return all that there is, but the folder and the directories above it. Raises OSError.
 
     Landlock knows no exception from what it allows, so all else has to be allowed by name.
     """
     folder = folder.resolve()
+    way = {str(path) for path in (folder, *folder.parents)}
+    found: list[str] = []
     for parent in folder.parents:
         with os.scandir(parent) as entries:
-            for entry in entries:
-                path = Path(entry.path)
-                if not entry.is_symlink() and path != folder and path not in folder.parents:
-                    yield path
+            found += (
+                entry.path for entry in entries if not entry.is_symlink() and entry.path not in way
+            )
+    return found
 
 
 def unsettled(folder: Path) -> Path | None:

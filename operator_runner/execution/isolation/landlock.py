@@ -7,17 +7,21 @@ from __future__ import annotations
 
 import ctypes
 import os
+import stat
 from collections.abc import Iterable
-from pathlib import Path
 
 from operator_runner.execution.libc import call
 
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 """Numbers of the system calls, the same on every architecture."""
+_VERSION = 1
 _PATH_BENEATH = 1
-_READ_FILE = 1 << 2
+_WRITE_FILE, _READ_FILE = 1 << 1, 1 << 2
+_REMOVE_AND_MAKE = sum(1 << bit for bit in range(4, 13))
 _REFER = 1 << 13
-"""To link or rename into another directory; denied by default, and known from Linux 5.19 on."""
+"""To link or rename into another directory; denied by default, and known from version 2 on."""
+_TRUNCATE = 1 << 14
+_KNOWS_TRUNCATE = 3
 
 
 class _Ruleset(ctypes.Structure):
@@ -29,37 +33,45 @@ class _PathBeneath(ctypes.Structure):
     _fields_ = (("allowed_access", ctypes.c_uint64), ("parent_fd", ctypes.c_int32))
 
 
-def restrict(readable: Iterable[Path]) -> None:
-    """Let this process, and all that it starts from now on, read files below these paths alone.
+def restrict(usable: Iterable[str], readable: Iterable[str] = ()) -> None:
+    """Let this process, and all that it starts from now on, use files below these paths alone.
 
-    Whatever the paths, none of these processes may look into another process that is not one of
-    them (environment, memory, descriptors in /proc), or mount anything. What they could write,
-    list and execute before, they still can. Raises OSError: ENOSYS or EOPNOTSUPP if the kernel
-    has no Landlock, EINVAL if it is older than 5.19, EPERM without CAP_SYS_ADMIN unless
+    Of what is `usable` files are read, written, made and removed as before, of what is
+    `readable` they are read; everything can be listed and executed as before. Whatever the paths,
+    none of these processes may look into another process that is not one of them (environment,
+    memory, descriptors in /proc), or mount anything. Raises OSError: ENOSYS or EOPNOTSUPP if the
+    kernel has no Landlock, EINVAL if it is older than 5.19, EPERM without CAP_SYS_ADMIN unless
     no_new_privs is set.
     """
-    handled = _Ruleset(_READ_FILE | _REFER)
-    ruleset = _syscall(_CREATE_RULESET, ctypes.byref(handled), ctypes.sizeof(handled), 0)
+    of_files = _READ_FILE | _WRITE_FILE
+    if _syscall("landlock_create_ruleset", _CREATE_RULESET, None, 0, _VERSION) >= _KNOWS_TRUNCATE:
+        of_files |= _TRUNCATE
+    every = of_files | _REMOVE_AND_MAKE | _REFER
+    handled = _Ruleset(every)
+    size = ctypes.c_size_t(ctypes.sizeof(handled))
+    ruleset = _syscall("landlock_create_ruleset", _CREATE_RULESET, ctypes.byref(handled), size, 0)
     try:
+        for path in usable:
+            _allow(ruleset, path, every, of_files)
         for path in readable:
-            _allow(ruleset, path)
-        _syscall(_RESTRICT_SELF, ruleset, 0)
+            _allow(ruleset, path, _READ_FILE, _READ_FILE)
+        _syscall("landlock_restrict_self", _RESTRICT_SELF, ruleset, 0)
     finally:
         os.close(ruleset)
 
 
-def _allow(ruleset: int, path: Path) -> None:
+def _allow(ruleset: int, path: str, below_a_folder: int, of_a_file: int) -> None:
     try:
-        below = os.open(path, os.O_PATH | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return  # it has gone meanwhile
+        opened = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    except OSError:
+        return  # what has gone, or may not be opened, needs no rule
     try:
-        access = _READ_FILE | _REFER if path.is_dir() else _READ_FILE
-        rule = _PathBeneath(access, below)
-        _syscall(_ADD_RULE, ruleset, _PATH_BENEATH, ctypes.byref(rule), 0)
+        is_folder = stat.S_ISDIR(os.fstat(opened).st_mode)
+        rule = _PathBeneath(below_a_folder if is_folder else of_a_file, opened)
+        _syscall("landlock_add_rule", _ADD_RULE, ruleset, _PATH_BENEATH, ctypes.byref(rule), 0)
     finally:
-        os.close(below)
+        os.close(opened)
 
 
-def _syscall(number: int, *arguments: object) -> int:
-    return call("syscall", ctypes.c_long(number), *arguments)
+def _syscall(name: str, number: int, *arguments: object) -> int:
+    return call("syscall", ctypes.c_long(number), *arguments, name=name)

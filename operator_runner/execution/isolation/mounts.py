@@ -5,6 +5,7 @@ Source: mount_namespaces(7), mount(2).
 
 from __future__ import annotations
 
+import ctypes
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,22 +17,26 @@ _MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_REMOUNT = 0x1, 0x2, 0x4, 0x20
 _MS_BIND, _MS_REC, _MS_SLAVE = 0x1000, 0x4000, 0x80000
 
 
-def hide(folder: Path, but: Sequence[Path]) -> None:
+def hide(folder: Path, but: Sequence[str] = (), read_only: Sequence[str] = ()) -> None:
     """Let this process, and all that it starts from now on, find nothing in `folder` `but` these.
 
-    They are existing directories below it. Raises OSError, EPERM without CAP_SYS_ADMIN.
+    They, and others that can only be read, are existing directories below it. Raises OSError,
+    EPERM without CAP_SYS_ADMIN.
     """
     call("unshare", _CLONE_NEWNS)
     # What is mounted elsewhere shows up here, but not the other way round.
-    _mount(None, Path("/"), None, _MS_REC | _MS_SLAVE)
-    shown = [(path, os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)) for path in but]
+    _mount(None, "/", None, _MS_REC | _MS_SLAVE)
+    flags = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
+    shown = [(path, os.open(path, flags)) for path in (*but, *read_only)]
     try:
-        _mount("tmpfs", folder, "tmpfs", _MS_NOSUID | _MS_NODEV, "mode=0700")
+        _mount("tmpfs", str(folder), "tmpfs", _MS_NOSUID | _MS_NODEV, "mode=0700")
         for path, descriptor in shown:
-            path.mkdir(parents=True)
+            Path(path).mkdir(parents=True)
             _mount(f"/proc/self/fd/{descriptor}", path, None, _MS_BIND)
+        for path in read_only:
+            _mount(None, path, None, _MS_REMOUNT | _MS_BIND | _MS_RDONLY)
         # What is written beside would be lost, so that must not seem to work.
-        _mount(None, folder, None, _MS_REMOUNT | _MS_RDONLY | _MS_NOSUID | _MS_NODEV)
+        _mount(None, str(folder), None, _MS_REMOUNT | _MS_RDONLY | _MS_NOSUID | _MS_NODEV)
     finally:
         for _, descriptor in shown:
             os.close(descriptor)
@@ -56,8 +61,8 @@ def _leave_what_is_hidden() -> None:
 
 
 def _mount(
-    source: str | None, target: Path, kind: str | None, flags: int, options: str | None = None
+    source: str | None, target: str, kind: str | None, flags: int, options: str | None = None
 ) -> None:
-    texts = (text and os.fsencode(text) for text in (source, str(target), kind, options))
+    texts = (text and os.fsencode(text) for text in (source, target, kind, options))
     source_, target_, kind_, options_ = texts
-    call("mount", source_, target_, kind_, flags, options_)
+    call("mount", source_, target_, kind_, ctypes.c_ulong(flags), options_)

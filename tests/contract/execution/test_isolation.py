@@ -8,6 +8,7 @@ import os
 import shutil
 import signal
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from operator_runner.settings import AnsibleSettings, ExecutorName
 from tests.support.waiting import eventually
 
 SETTINGS = AnsibleSettings(skip_facts=True)
+REF = ObjectRef(GVK("example.com", "v1", "Foo"), "default", "a")
 WORD = "of-the-holder-alone"
 HOLDER = """
 - name: Own files and processes
@@ -195,21 +197,39 @@ def test_ways_to_hide_files(tmp_path: Path, isolation: Isolation) -> None:
     for path in list(paths.values())[:4]:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("x")
-    enclosure = Enclosure(isolation, str(work), (str(work / "a"), str(work / "tmp")))
+    (work / "shared").mkdir()
+    shown = (str(work / "a"), str(work / "tmp"))
+    enclosure = Enclosure(isolation, str(work), shown, (str(work / "shared"),))
     assert Enclosure.of(json.loads(json.dumps(enclosure.as_json()))) == enclosure
 
-    def moved_away() -> list[str]:
+    def what_it_can() -> list[str]:
         os.chdir(paths["other"].parent)
         enclosure.enter()
         readable = _readable({**paths, "in the working directory": Path("other")})
+        refused = [*filter(_is_refused, changes)]
+        return [*readable, *refused]
+
+    changes: dict[str, Callable[[], object]] = {
+        "moved": lambda: paths["other"].rename(tmp_path / "taken"),
+        "linked": lambda: (tmp_path / "link").hardlink_to(paths["other"]),
+        "written": lambda: paths["other"].write_text("changed"),
+        "removed": paths["other"].unlink,
+        "made beside": lambda: (work / "b" / "new").write_text("x"),
+        "made for all": lambda: (work / "shared" / "new").write_text("x"),
+        "own": lambda: (work / "a" / "new").write_text("x"),
+        "own removed": (work / "a" / "new").unlink,
+    }
+
+    def _is_refused(change: str) -> bool:
         try:
-            paths["other"].rename(tmp_path / "taken")
+            changes[change]()
         except OSError:
-            return [*readable, "stays"]
-        return readable
+            return True
+        return False
 
     expected = [name for name in paths if name not in ("other", "environment")]
-    assert _in_child(moved_away) == [*expected, "stays"]
+    refused = [change for change in changes if not change.startswith("own")]
+    assert _in_child(what_it_can) == [*expected, *refused]
     assert paths["other"].read_text() == "x"
 
 
@@ -259,3 +279,34 @@ def test_the_usual_work_dir_leads_to_that_of_the_image(tmp_path: Path) -> None:
     usual.unlink()
     usual.mkdir()
     assert placed(usual, usual, store) == usual
+
+
+@pytest.mark.parametrize("part", ["artifacts", "artifacts/one", "artifacts/one/stdout", "env"])
+def test_links_of_a_run_lead_the_operator_nowhere(tmp_path: Path, part: str) -> None:
+    """What a run puts in the place of its own files is not read, written or removed for it."""
+    rundirs = RunDirs(tmp_path / "work")
+    other, own = (rundirs.of(replace(REF, name=name)) for name in ("b", "a"))
+    for rundir in (other, own):
+        request = RunRequest("one", REF, Playbook(), {}, "token", 0, 1, None)
+        rundir.prepare(request, SETTINGS)
+        with rundir.artifact("one", "stdout") as file:
+            file.write(f"of {rundir.path.name}")
+        if rundir is other:
+            rundir.scratch.close("one")
+    before = _contents(other.path)
+    for place in (own.path / part, own.scratch.of("one") / "k8srcp-x.json"):
+        if place.is_dir():
+            shutil.rmtree(place)
+        place.unlink(missing_ok=True)
+    (own.path / part).symlink_to(other.path / part)
+    (own.scratch.of("one") / "k8srcp-x.json").symlink_to(other.kubeconfig)
+    assert "of b" not in own.output("one")
+    own.close(request, left_processes=False)
+    own.prepare(replace(request, run_id="two", kubeconfig="second"), SETTINGS)
+    assert list(own.scratch.of("two").iterdir()) == []
+    assert own.kubeconfig.read_text() == "second"
+    assert _contents(other.path) == before
+
+
+def _contents(folder: Path) -> dict[str, str]:
+    return {str(path): path.read_text() for path in folder.rglob("*") if path.is_file()}
