@@ -201,8 +201,8 @@ module.exit_json(private=oct(os.stat(module.tmpdir).st_mode))
         for name in NAMES:
             record = launchers.run(name, Project(tasks, files), tmp_path / "case")
             assert [failure.task for failure in record.outcome.failures] == ["Crash"]
-            assert [path for path in home.rglob("*") if not path.is_dir()] == [], name
-            assert not (home / "tmp").exists(), name
+            assert [path for path in home.rglob("*") if path.is_file()] == [], name
+            assert list((home / "tmp").iterdir()) == [], name
             assert list(temporary.iterdir()) == [], name
 
 
