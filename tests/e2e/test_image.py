@@ -29,7 +29,8 @@ from operator_runner.execution.isolation.finding import find_isolation
 from operator_runner.execution.isolation.isolation import Enclosure
 
 # Where people look for the artifacts of a run.
-(output,) = Path("/tmp/ansible-operator/runner").glob("*/*/*/*/web/artifacts/latest/stdout")
+found = Path("/tmp/ansible-operator/runner").glob("*/*/*/*/web/artifacts/latest/stdout")
+output = next(found)
 print("readable" if output.read_text() else "empty")
 work_dir = "/var/lib/operator-runner"
 Enclosure(find_isolation(Path(work_dir)).isolation, work_dir, ()).enter()
