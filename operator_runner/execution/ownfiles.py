@@ -26,15 +26,20 @@ def make_private(path: Path) -> None:
 
 
 def write(path: Path, text: str) -> None:
-    """Write a file, 0600. Raises OSError, ELOOP where a link is in the way."""
+    """Write a file as `open_new` opens it. Raises OSError."""
     with open_new(path) as file:
         file.write(text)
 
 
 def open_new(path: Path) -> TextIO:
-    """Open a file, 0600, to write it anew. Raises OSError, ELOOP where a link is in the way."""
+    """Open a file, 0600, to write it anew; a link or a pipe in its place is removed.
+
+    Raises OSError, ELOOP where a directory above it is a link.
+    """
     if path.parent.resolve() != path.parent:
         raise OSError(errno.ELOOP, "a link is in the way", str(path))
+    if os.path.lexists(path) and not is_file(path):
+        path.unlink()
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
     return os.fdopen(os.open(path, flags, 0o600), "w", encoding="utf-8")
 

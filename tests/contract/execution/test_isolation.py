@@ -281,7 +281,9 @@ def test_the_usual_work_dir_leads_to_that_of_the_image(tmp_path: Path) -> None:
     assert placed(usual, usual, store) == usual
 
 
-@pytest.mark.parametrize("part", ["artifacts", "artifacts/one", "artifacts/one/stdout", "env"])
+@pytest.mark.parametrize(
+    "part", ["artifacts", "artifacts/one", "artifacts/one/stdout", "env", "env/extravars"]
+)
 def test_links_of_a_run_lead_the_operator_nowhere(tmp_path: Path, part: str) -> None:
     """What a run puts in the place of its own files is not read, written or removed for it."""
     rundirs = RunDirs(tmp_path / "work")
@@ -304,9 +306,24 @@ def test_links_of_a_run_lead_the_operator_nowhere(tmp_path: Path, part: str) -> 
     own.close(request, left_processes=False)
     own.prepare(replace(request, run_id="two", kubeconfig="second"), SETTINGS)
     assert list(own.scratch.of("two").iterdir()) == []
+    assert not (own.path / "env" / "extravars").is_symlink()
     assert own.kubeconfig.read_text() == "second"
     assert _contents(other.path) == before
 
 
 def _contents(folder: Path) -> dict[str, str]:
     return {str(path): path.read_text() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_pipe_of_a_run_does_not_hold_the_operator(tmp_path: Path) -> None:
+    """Nobody would ever read from it or write to it."""
+    rundir = RunDirs(tmp_path / "work").of(REF)
+    request = RunRequest("one", REF, Playbook(), {}, "token", 0, 1, None)
+    rundir.prepare(request, SETTINGS)
+    rundir.artifact("one", "stdout").close()
+    for pipe in (rundir.path / "env" / "extravars", rundir.artifacts("one") / "stdout"):
+        pipe.unlink()
+        os.mkfifo(pipe)
+    assert rundir.output("one") == ""
+    rundir.prepare(replace(request, run_id="two"), SETTINGS)
+    assert (rundir.path / "env" / "extravars").read_text() == "{}"
