@@ -44,9 +44,10 @@ class RunDir:
     def enclosure(self, run_id: str) -> Enclosure:
         """Return what keeps a run from the files and processes of the others."""
         base = self.scratch.base
-        own = self.scratch.of(run_id)
-        shared = tuple(map(str, [base / _SHARED] if (base / _SHARED).is_dir() else []))
-        return Enclosure(self.isolation, str(base), (str(self.path), str(own)), shared)
+        own = (str(self.path), str(self.scratch.of(run_id)))
+        shared = base / _SHARED
+        readable = (str(shared),) if shared.is_dir() else ()
+        return Enclosure(self.isolation, str(base), own, readable)
 
     def artifacts(self, run_id: str) -> Path:
         """Where a run leaves its output and events."""

@@ -62,9 +62,9 @@ class Proxy:
     ) -> None:
         """Nothing is served yet; port 0 takes any free one.
 
-        `folder`, made if missing, takes the proxy's certificate while it is served, which
-        kubeconfigs name. It is one for each
-        operator, and the same after a restart, so that clients' caches stay good.
+        `folder` takes the proxy's certificate, which kubeconfigs name; it is made if missing, and
+        removed at the end. It is one for each operator, and the same after a restart, so that
+        clients' caches stay good.
         `anonymous` lets everybody in by plain HTTP, to act for resources of these watches;
         None: nobody. `record` takes which rights requests needed. Raises ConfigError for it.
         """

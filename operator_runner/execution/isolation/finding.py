@@ -89,7 +89,7 @@ def _main() -> None:
 
 def _join_what_is_hidden() -> None:
     """Do what a run's first process does, and then the others. Raises OSError."""
-    mounts.hide(Path(tempfile.gettempdir()))
+    mounts.hide(tempfile.gettempdir())
     mounts.join(os.getpid())
 
 

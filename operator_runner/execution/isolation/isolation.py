@@ -48,7 +48,7 @@ class Enclosure:
     def enter(self) -> None:
         """Enclose this process and all that it starts from now on. Raises OSError."""
         if self.isolation.mounts:
-            mounts.hide(Path(self.hidden), self.shown, self.shared)
+            mounts.hide(self.hidden, self.shown, self.shared)
         self._restrict()
 
     def join(self, process: int) -> None:

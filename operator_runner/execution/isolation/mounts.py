@@ -17,7 +17,7 @@ _MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_REMOUNT = 0x1, 0x2, 0x4, 0x20
 _MS_BIND, _MS_REC, _MS_SLAVE = 0x1000, 0x4000, 0x80000
 
 
-def hide(folder: Path, but: Sequence[str] = (), read_only: Sequence[str] = ()) -> None:
+def hide(folder: str, but: Sequence[str] = (), read_only: Sequence[str] = ()) -> None:
     """Let this process, and all that it starts from now on, find nothing in `folder` `but` these.
 
     They, and others that can only be read, are existing directories below it. Raises OSError,
@@ -29,14 +29,14 @@ def hide(folder: Path, but: Sequence[str] = (), read_only: Sequence[str] = ()) -
     flags = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
     shown = [(path, os.open(path, flags)) for path in (*but, *read_only)]
     try:
-        _mount("tmpfs", str(folder), "tmpfs", _MS_NOSUID | _MS_NODEV, "mode=0700")
+        _mount("tmpfs", folder, "tmpfs", _MS_NOSUID | _MS_NODEV, "mode=0700")
         for path, descriptor in shown:
             Path(path).mkdir(parents=True)
             _mount(f"/proc/self/fd/{descriptor}", path, None, _MS_BIND)
         for path in read_only:
             _mount(None, path, None, _MS_REMOUNT | _MS_BIND | _MS_RDONLY)
         # What is written beside would be lost, so that must not seem to work.
-        _mount(None, str(folder), None, _MS_REMOUNT | _MS_RDONLY | _MS_NOSUID | _MS_NODEV)
+        _mount(None, folder, None, _MS_REMOUNT | _MS_RDONLY | _MS_NOSUID | _MS_NODEV)
     finally:
         for _, descriptor in shown:
             os.close(descriptor)
