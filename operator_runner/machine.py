@@ -6,6 +6,7 @@ less than the machine has; so do those of the cgroups above it, such as its Pod'
 
 from __future__ import annotations
 
+import functools
 import math
 import os
 from collections.abc import Iterator
@@ -33,8 +34,7 @@ class Machine:
 
     def memory(self) -> int:
         """Return the bytes of memory that may be used at most."""
-        machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        return min([machine, *(limit for limit, _ in self._limits())])
+        return min([_physical(), *(limit for limit, _ in self._limits())])
 
     def free_memory(self) -> int:
         """Return the bytes that can be had now without swapping and without the OOM killer.
@@ -46,14 +46,25 @@ class Machine:
         return max(0, min([machine, *(limit - used for limit, used in self._limits())]))
 
     def _limits(self) -> Iterator[tuple[int, int]]:
-        """Yield limit and use, in bytes, of each cgroup that has a limit."""
-        for directory in self._cgroups("memory"):
-            for limit_file, usage_file, reclaimable in _MEMORY_FILES:
-                limit, usage = _read(directory / limit_file), _read(directory / usage_file)
-                if limit.isdigit():
-                    used = int(usage) if usage.isdigit() else 0
-                    spare = _table(directory / "memory.stat").get(reclaimable, 0)
-                    yield int(limit), max(0, used - spare)
+        """Yield limit and use, in bytes, of each cgroup that limits anything."""
+        for directory, (limit_file, usage_file, reclaimable) in self._memory_cgroups:
+            limit = _read(directory / limit_file)
+            # Version 1 has a number for "no limit", larger than any memory.
+            if limit.isdigit() and int(limit) < _physical():
+                usage = _read(directory / usage_file)
+                used = int(usage) if usage.isdigit() else 0
+                spare = _table(directory / "memory.stat").get(reclaimable, 0)
+                yield int(limit), max(0, used - spare)
+
+    @functools.cached_property
+    def _memory_cgroups(self) -> list[tuple[Path, tuple[str, str, str]]]:
+        """The cgroups that may limit memory, each with its files; a limit may come at any time."""
+        return [
+            (directory, files)
+            for directory in self._cgroups("memory")
+            for files in _MEMORY_FILES
+            if (directory / files[0]).exists()
+        ]
 
     def _cpu_quota(self) -> float | None:
         """Return the cores' worth of time that the cgroups allow; None without a limit."""
@@ -86,6 +97,10 @@ class Machine:
             yield from (inner, *(parent for parent in inner.parents if parent.is_relative_to(top)))
 
 
+def _physical() -> int:
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
 def _table(path: Path) -> dict[str, int]:
     """Read lines of a name and a number; what follows the number is left out."""
     words = (line.split() for line in _read(path).splitlines())
@@ -94,7 +109,8 @@ def _table(path: Path) -> dict[str, int]:
 
 def _read(path: Path) -> str:
     try:
-        return path.read_text(encoding="ascii").strip()
+        with open(path, encoding="ascii") as file:  # noqa: PTH123 (half the time)
+            return file.read().strip()
     except OSError:
         # No such controller, or no cgroups at all: then they limit nothing.
         return ""

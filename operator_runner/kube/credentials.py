@@ -14,6 +14,8 @@ import ssl
 import time
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import structlog
 from kubernetes.aio.client import Configuration
@@ -52,7 +54,7 @@ class Credentials:
         """Take a filled kubernetes Configuration; `loader` can fill it again."""
         self.server: str = configuration.host.rstrip("/")
         self.namespace = namespace
-        self.proxy: str | None = configuration.proxy
+        self.proxy: str | None = configuration.proxy or _proxy_of_environment(self.server)
         self.tls_name: str | None = configuration.tls_server_name
         self.ssl_context = _ssl_context(configuration)
         self._configuration = configuration
@@ -109,6 +111,17 @@ class Credentials:
             _load_client_certificate(self.ssl_context, self._configuration)
         except _BROKEN as error:
             _log.warning("credentials could not be renewed", error=str(error))
+
+
+def _proxy_of_environment(server: str) -> str | None:
+    """Return the URL of the proxy that HTTPS_PROXY and NO_PROXY name for this server, if any.
+
+    Looked up once: aiohttp would do it for each request, in a thread.
+    """
+    parts = urlsplit(server)
+    if proxy_bypass(parts.hostname or ""):
+        return None
+    return getproxies().get(parts.scheme)
 
 
 async def load(kubeconfig: Path | None) -> Credentials:

@@ -20,6 +20,8 @@ from operator_runner.sockets import abort
 _NAME = "operator-runner"
 """Cluster, context and user of every kubeconfig. Clients key their caches by server and user,
 so these are the same for all runs, and all runs share one cache."""
+_DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+"""By libyaml where it is there, in a tenth of the time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +91,8 @@ def kubeconfig(server: str, authority: Path, namespace: str, token: str) -> str:
             }
         ],
     }
-    return yaml.safe_dump(content, sort_keys=False)
+    text: str = yaml.dump(content, Dumper=_DUMPER, sort_keys=False)
+    return text
 
 
 def _digest(token: str) -> bytes:

@@ -63,7 +63,6 @@ class Connection:
             timeout=_TIMEOUT,
             middlewares=(self._authenticate,),
             trace_configs=[self._trace()],
-            trust_env=True,
             proxy=self._credentials.proxy,
         )
 
