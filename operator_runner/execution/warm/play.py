@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import os
 import random
@@ -20,7 +19,7 @@ from ansible.utils.display import Display
 from operator_runner.execution import playbook, templates
 from operator_runner.execution.isolation.isolation import Enclosure
 from operator_runner.execution.processes import die_with_parent
-from operator_runner.execution.warm import modules, results, tasks
+from operator_runner.execution.warm import events, modules, results, tasks
 from operator_runner.execution.warm.freshness import loaded_collections
 from operator_runner.execution.warm.processes import (
     begin_process,
@@ -77,7 +76,6 @@ def _be_a_new_process() -> None:
     begin_process()
     die_with_parent(os.getppid())
     random.seed()
-    gc.set_threshold(20_000, 20, 20)
 
 
 def _is_as_loaded(environment: dict[str, str], preloaded: dict[str, str]) -> bool:
@@ -102,6 +100,7 @@ def _prepare(requests: socket.socket) -> None:
     # Loaded and set up already; a second time would only warn.
     cli.init_plugin_loader = lambda *_: None
     PlaybookCLI.init_parser = _take_parser
+    events.install()
     modules.install(requests)
     tasks.install()
     templates.install()
