@@ -15,6 +15,8 @@ _MB = 1024**2
 _RUNS = 3
 _PROCESSES = 3
 """Of a run at least: supervisor, play, module."""
+_NEXT, _PREPARED = 1, 2
+"""The run that processes are kept ready for, and these: supervisor and play."""
 _STILL = 1.0
 """Seconds without a new process after which a run is inside its task."""
 
@@ -33,7 +35,7 @@ def weight(world: World) -> Iterator[Row]:
         yield _row("memory: operator and fork server, idle", idle, 200, 140)
     flags = (f"--max-runs={_RUNS}", f"--max-concurrent-reconciles={_RUNS}")
     with world.site(Setup("warm", PAUSE, flags)) as site:
-        # One is there for the first run before it begins, so the others tell what a run adds.
+        # What is kept ready for the next run is there both times, so the others tell what one adds.
         first = _with_runs(site, 1)
         each = (_with_runs(site, _RUNS) - first) / (_RUNS - 1)
         yield _row("memory: each run in flight", each, 40, 25)
@@ -54,7 +56,7 @@ def _row(work: str, ours: float, bar: int, aim: int) -> Row:
 def _are_inside(site: Site, count: int) -> bool:
     """Whether all runs are there, each with a module, and no process comes or goes any more."""
     before = site.family()
-    if len(site.runs()) != count or len(before) < 2 + _PROCESSES * count:
+    if len(site.runs()) != count + _NEXT or len(before) < 2 + _PROCESSES * count + _PREPARED:
         return False
     time.sleep(_STILL)
     return set(before) == set(site.family())

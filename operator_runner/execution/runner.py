@@ -46,8 +46,8 @@ def run_environment(envvars: dict[str, str], scratch: str) -> dict[str, str]:
     return dict(config.env)
 
 
-def play(spec: dict[str, Any], lines: TextIO) -> None:
-    """Run the play to its end and tell of it on `lines`."""
+def play(spec: dict[str, Any], lines: TextIO) -> bool:
+    """Run the play to its end and tell of it on `lines`; return whether it left processes."""
 
     def keep(event: dict[str, Any]) -> bool:
         say(lines, event)
@@ -60,8 +60,10 @@ def play(spec: dict[str, Any], lines: TextIO) -> None:
         # What it started would go on, and nobody would ever look for it.
         end_descendants(os.getpid(), 0.0)
         say(lines, {"broken": "ansible-playbook was killed by a signal"})
-    else:
-        say(lines, {"exit_status": exit_status, "left_processes": has_children()})
+        return False
+    left = has_children()
+    say(lines, {"exit_status": exit_status, "left_processes": left})
+    return left
 
 
 def say(lines: TextIO, line: dict[str, Any]) -> None:

@@ -22,6 +22,7 @@ from operator_runner.execution.warm.processes import fork
 _STATUS = struct.Struct("i")
 _CHUNK = 64 * 1024
 _KILLED = 128 + signal.SIGKILL
+_SOON = b"soon"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,11 @@ class ModuleCall:
     umask: int
 
 
+def announce_module(requests: socket.socket) -> None:
+    """Have a process ready by the time that the task at hand has come as far as its module."""
+    requests.send(_SOON)
+
+
 def call_module(requests: socket.socket, call: ModuleCall) -> tuple[int, bytes, bytes]:
     """Run a module; return exit status (as a shell gives it), standard output and error."""
     message = os.memfd_create("module")
@@ -67,7 +73,7 @@ def call_module(requests: socket.socket, call: ModuleCall) -> tuple[int, bytes, 
 class ModuleForks:
     """The supervisor's side: has processes run the modules asked for, and tells how they ended.
 
-    One process waits for the next module while none runs, with the start of a program behind it.
+    One process waits for a module that has been announced, with the start of a program behind it.
     """
 
     def __init__(self) -> None:
@@ -75,11 +81,6 @@ class ModuleForks:
         self._socket, self.requests = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._spare: _Waiting | None = None
         self._running: dict[int, tuple[int, int]] = {}  # pidfd -> pid, where to tell its end
-
-    def prepare(self) -> None:
-        """Fork the next module's process beforehand."""
-        if self._spare is None:
-            self._spare = _fork()
 
     def watched(self) -> list[int]:
         """Return the descriptors to wait for."""
@@ -101,13 +102,16 @@ class ModuleForks:
             os.waitpid(spare.pid, 0)
 
     def _take(self) -> None:
-        _, rights, _, _ = self._socket.recvmsg(16, socket.CMSG_SPACE(4 * 4))
+        message, rights, _, _ = self._socket.recvmsg(16, socket.CMSG_SPACE(4 * 4))
+        if message == _SOON and self._spare is None:
+            with contextlib.suppress(OSError):  # a fork that is needed tells of it
+                self._spare = _fork()
         if not rights:
             return
         given = array.array("i", rights[0][2])
-        message, out, err, ended = given
+        file, out, err, ended = given
         pid = self._start(given)
-        for descriptor in (message, out, err):
+        for descriptor in (file, out, err):
             os.close(descriptor)
         self._running[os.pidfd_open(pid)] = pid, ended
 
@@ -124,8 +128,6 @@ class ModuleForks:
             os.write(ended, _STATUS.pack(status))
         os.close(ended)
         os.close(process)
-        if not self._running:
-            self.prepare()
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,16 +23,22 @@ from typing import Any
 from ansible import constants
 from ansible.executor.module_common import _BuiltModule
 from ansible.module_utils.common.json import Direction, get_module_encoder
+from ansible.playbook.task import Task
 from ansible.plugins.action import ActionBase
 from ansible.plugins.connection.local import Connection
 from ansible.plugins.shell.sh import ShellModule
 from ansible.utils.collection_loader import AnsibleCollectionConfig
 
-from operator_runner.execution.warm.module_calls import ModuleCall, call_module
+from operator_runner.execution.warm.module_calls import ModuleCall, announce_module, call_module
 from operator_runner.execution.warm.module_files import ModuleFile, find_module
 
 _READ_AT_START = ("GCONV_", "GLIBC_", "LANG", "LC_", "LD_", "MALLOC_", "OPENSSL_", "PYTHON")
 """Names of variables that an interpreter, or a library in it, reads when it starts."""
+_WITHOUT_MODULE = {
+    *("add_host", "assert", "debug", "fail", "group_by", "include_role", "include_tasks"),
+    *("include_vars", "meta", "pause", "set_fact", "set_stats", "validate_argument_spec"),
+}
+"""Actions that run no module; a process made ready for one of these would wait in vain."""
 
 
 class Payload(bytes):
@@ -43,6 +49,7 @@ class Payload(bytes):
 
 def install(requests: socket.socket) -> None:
     """Have this process and its forks ask for modules there, where that gives the same."""
+    _wrap(Task, "post_validate", functools.partial(_post_validate, requests))
     _wrap(ActionBase, "_execute_module", _execute_module)
     _wrap(ActionBase, "_is_pipelining_enabled", _is_pipelining_enabled)
     _wrap(ActionBase, "_configure_module", _configure_module)
@@ -60,6 +67,15 @@ def _wrap(owner: type, name: str, wrapper: Callable[..., Any]) -> None:
         return wrapper(original, *args, **kwargs)
 
     setattr(owner, name, method)
+
+
+def _post_validate(
+    requests: socket.socket, original: Callable[..., Any], task: Any, templar: Any
+) -> Any:
+    # Its condition holds by now; to template its arguments takes about as long as a fork.
+    if task.action.rpartition(".")[2] not in _WITHOUT_MODULE:
+        announce_module(requests)
+    return original(task, templar=templar)
 
 
 def _execute_module(original: Callable[..., Any], action: Any, *args: Any, **kwargs: Any) -> Any:

@@ -26,6 +26,8 @@ _LIBRARIES = (
     "jsonpatch",
     "jinja2",
     "yaml",
+    "multiprocessing.synchronize",
+    "multiprocessing.popen_fork",
     "ansible.cli.playbook",
     "ansible.executor.playbook_executor",
     "ansible.executor.process.worker",
@@ -132,8 +134,23 @@ def _share_texts() -> None:
 
 
 def _start_openssl() -> None:
-    """Have OpenSSL read its configuration and load its providers: 10 ms in every new process."""
+    """Have OpenSSL read its configuration and load its providers: 10 ms in every new process.
+
+    And have the context of urllib3's first connection made, before anything is set in it: 2 ms.
+    """
+    from urllib3.util import ssl_
+
     ssl.create_default_context()
+    made = [ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)]
+
+    def context(protocol: int) -> ssl.SSLContext:
+        if protocol == ssl.PROTOCOL_TLS_CLIENT:
+            with contextlib.suppress(IndexError):
+                return made.pop()
+        return ssl.SSLContext(protocol)
+
+    library: Any = ssl_
+    library.SSLContext = context
 
 
 def _use_huge_pages() -> None:

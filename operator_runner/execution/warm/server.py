@@ -31,7 +31,7 @@ from operator_runner.execution.warm.preload import preload
 from operator_runner.execution.warm.processes import fork, open_streams
 
 _PAUSE = 0.1
-"""Seconds without a run after which the next one's processes are forked beforehand."""
+"""Seconds without an order after which the next run's processes are forked beforehand."""
 
 
 def main() -> None:
@@ -115,7 +115,7 @@ class Server:
         """Return how many seconds to wait for an order before something else is done."""
         if self._templates.is_pending:
             return 0.0
-        return _PAUSE if self._spare is None and not self._runs else None
+        return _PAUSE if self._spare is None else None
 
     def _take(self) -> bool:
         """Have a supervisor do the next run; False if there will be none any more."""
@@ -175,7 +175,7 @@ class Server:
 
     def _reap(self) -> None:
         """Take note of ended runs; what a run that was killed left behind is ended too."""
-        killed = False
+        killed = left = False
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -186,10 +186,13 @@ class Server:
             if pid in self._runs:
                 self._runs.discard(pid)
                 killed = killed or os.WIFSIGNALED(status)
+                left = left or status != 0
+            else:
+                left = True  # a daemon, and what it had started comes to us now
             self._strays.discard(pid)
         if killed:
             self._end_orphans()
-        else:
+        elif left:
             # Daemons of a run that ended well live on, as they do after ansible-playbook.
             self._strays |= {child.pid for child in self._orphans()}
 

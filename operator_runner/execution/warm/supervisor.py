@@ -78,11 +78,12 @@ def _supervise(spec: dict[str, Any], operator: socket.socket, play: ForkedPlay) 
     )
     try:
         Enclosure.of(spec["enclosure"]).enter()
-        run_play(spec, lines)
+        left = run_play(spec, lines)
     except BaseException:  # noqa: BLE001 (the last line of a process)
         say(lines, {"broken": traceback.format_exc()})
         os._exit(1)
-    os._exit(0)
+    # The server looks for what has come to it, unless there can be nothing.
+    os._exit(1 if left else 0)
 
 
 class ForkedPlay:
@@ -119,8 +120,6 @@ class ForkedPlay:
         self._operator = operator
         with os.fdopen(self._orders, "wb") as orders:
             orders.write(json.dumps(run).encode())
-        # Not sooner: modules are enclosed as this process is by now.
-        self._modules.prepare()
 
     def isalive(self) -> bool:
         """Return whether the play still has to be waited for."""
