@@ -12,6 +12,8 @@ from bench.births import Life
 from bench.recorder import Request
 
 LANES = ("operator", "play", "processes", "API")
+_PLAY = 2
+"""How deep below the fork server a play is; what it forks is deeper."""
 _ENDS = {"runner_on_ok", "runner_on_failed", "runner_on_skipped"}
 
 
@@ -49,7 +51,8 @@ class Traces:
         """Return all spans; those of the lanes operator and play follow one another."""
         tasks = list(self._tasks())
         # The one for the next run may be there already before it, or soon after.
-        over = min(life.end for life in self._heads(tasks))
+        head = min(self._heads(tasks), key=lambda life: life.end)
+        over, run = head.end, self._below(head)
         marks = [
             ("the edit reaches the operator", self._logged("Queued")),
             ("queue", self._logged("Reconciling")),
@@ -65,11 +68,13 @@ class Traces:
         first, last = tasks[0].begin, tasks[-1].end
         start, stop = self._ms(self.prepared), self._ms(over)
         play = [
-            Span("play", "fork and set-up", start, first),
+            # Nothing where it had been forked before the run came.
+            Span("play", "fork", start, forked := max(start, self._ms(run[0].begin))),
+            Span("play", "play set-up", forked, first),
             *_with_gaps(tasks),
             Span("play", "end of play", last, stop),
         ]
-        return [*operator, *play, *self._processes(over), *self._requests()]
+        return [*operator, *play, *self._processes(head, run), *self._requests()]
 
     def _heads(self, tasks: Sequence[Span]) -> list[Life]:
         """Return the lives of what could be the run's supervisor."""
@@ -85,13 +90,21 @@ class Traces:
             elif event["event"] in _ENDS:
                 yield self._span("play", event["event_data"]["task"], begin, at)
 
-    def _processes(self, over: float) -> Iterable[Span]:
-        names = {1: "supervisor", 2: "play or module"}
+    def _below(self, head: Life) -> list[Life]:
+        """Return the lives of a run's play and of its modules, which the supervisor has forked."""
+        below = [life for life in self.lives if life.parent == head.pid]
+        return sorted(below, key=lambda life: life.begin)
+
+    def _processes(self, head: Life, run: Sequence[Life]) -> Iterable[Span]:
+        names = {head.pid: "supervisor", run[0].pid: "play"} | {
+            life.pid: "module" for life in run[1:]
+        }
         for life in self.lives:
-            name = names.get(life.depth, "worker")
             begin = max(life.begin, self.prepared)
-            if begin < over:
-                yield self._span("processes", name, begin, min(life.end, over))
+            if begin < head.end:
+                other = "for the next run" if life.depth <= _PLAY else "worker"
+                name = names.get(life.pid, other)
+                yield self._span("processes", name, begin, min(life.end, head.end))
 
     def _requests(self) -> Iterable[Span]:
         for request in self.requests:

@@ -16,8 +16,10 @@ _EVERY = 0.003
 
 @dataclass(slots=True)
 class Life:
-    """A process: how deep below the one that is looked at, and from when to when it was there."""
+    """A process: its parent, how deep below the one that is looked at, and when it was there."""
 
+    pid: int
+    parent: int
     depth: int
     begin: float
     end: float
@@ -45,7 +47,7 @@ def _follow(pid: int, lives: dict[int, Life], over: threading.Event) -> None:
 
 def _look(pid: int, depth: int, now: float, lives: dict[int, Life]) -> None:
     for child in _children(pid):
-        life = lives.setdefault(child, Life(depth, now, now))
+        life = lives.setdefault(child, Life(child, pid, depth, now, now))
         life.end = now
         _look(child, depth + 1, now, lives)
 

@@ -84,6 +84,7 @@ def _table(found: Sequence[Sequence[Span]]) -> list[tuple[str, float]]:
         if name == "run":
             rows.extend((f"  {inner}", took) for inner, took in _medians(found, "play"))
     rows.append(("all of it", median(_total(spans, "operator") for spans in found)))
+    rows.append(("modules, within the above", median(map(_modules, found))))
     rows.append(("API requests, within the above", median(_total(s, "API") for s in found)))
     rows.extend((f"  {name}", length) for name, length in _medians(found, "API"))
     return rows
@@ -99,6 +100,10 @@ def _medians(found: Sequence[Sequence[Span]], lane: str) -> list[tuple[str, floa
         for name, length in own.items():
             sums[name].append(length)
     return [(name, median(lengths)) for name, lengths in sums.items()]
+
+
+def _modules(spans: Sequence[Span]) -> float:
+    return sum(span.length for span in spans if (span.lane, span.name) == ("processes", "module"))
 
 
 def _total(spans: Sequence[Span], lane: str) -> float:

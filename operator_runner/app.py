@@ -288,9 +288,9 @@ def _rundirs(settings: Settings, watches: Sequence[Watch]) -> RunDirs:
     contents = [watch.content.path.resolve() for watch in watches]
     hidden = next((path for path in contents if path.is_relative_to(work_dir.resolve())), None)
     rundirs = RunDirs(work_dir, isolate=settings.isolate_runs and hidden is None)
-    faults = rundirs.faults
+    fault = rundirs.fault
     if settings.isolate_runs and hidden is not None:
-        faults = (f"{hidden} lies below --work-dir, which runs would not see; name another one",)
-    for fault in faults:
+        fault = f"{hidden} lies below --work-dir, which runs would not see; name another one"
+    if fault is not None:
         _log.warning("Runs are not kept apart from each other", reason=fault)
     return rundirs

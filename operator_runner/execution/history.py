@@ -13,8 +13,9 @@ from pathlib import Path
 
 import structlog
 
+from operator_runner.execution import ownfiles
 from operator_runner.execution.rundir import RunDir
-from operator_runner.model import RunOutcome, RunRequest
+from operator_runner.model import Json, RunOutcome, RunRequest
 
 _log = structlog.get_logger(__name__)
 FILE = "why.json"
@@ -59,6 +60,8 @@ def past_runs(base: Path, kind: str, namespace: str | None, name: str) -> list[P
 
     `kind` may be in any case; `namespace` None looks in all. Raises OSError.
     """
+    # Of links there may be none but those that a run has made.
+    base = base.resolve()
     runs = [
         run
         for folder in _private_dirs(base, kind.lower(), namespace, name)
@@ -81,10 +84,14 @@ def _private_dirs(base: Path, kind: str, namespace: str | None, name: str) -> It
 
 def _read(file: Path) -> PastRun | None:
     try:
-        content = json.loads(file.read_text())
-    except (FileNotFoundError, ValueError):
-        # Removed or half written at this moment: the operator goes on working.
+        return _run_of(json.loads(ownfiles.read(file)))
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        # Removed or half written at this moment: the operator goes on working. Or a run has put
+        # something of its own there.
         return None
+
+
+def _run_of(content: Json) -> PastRun:
     return PastRun(
         run_id=content["run_id"],
         started=datetime.fromisoformat(content["started"]),

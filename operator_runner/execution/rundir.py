@@ -152,8 +152,8 @@ class RunDirs:
         self._scratch = Scratch(base)
         self._scratch.clear()
         self.shared = base / _SHARED
-        found = find_isolation(base) if isolate else Found(Isolation(), ())
-        self.isolation, self.faults = found.isolation, found.faults
+        found = find_isolation(base) if isolate else Found(Isolation(), None)
+        self.isolation, self.fault = found.isolation, found.fault
 
     def of(self, ref: ObjectRef) -> RunDir:
         """Return the dir of a resource, whether it exists or not."""

@@ -21,10 +21,10 @@ from operator_runner.execution.isolation.isolation import Isolation, beside, uns
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What is possible, and what is not, in words for whoever runs the operator."""
+    """What is possible, and in words for whoever runs the operator what is not, if anything."""
 
     isolation: Isolation
-    faults: tuple[str, ...]
+    fault: str | None
 
 
 def find_isolation(work_dir: Path) -> Found:
@@ -36,7 +36,7 @@ def find_isolation(work_dir: Path) -> Found:
         paths=mounting is not None and hiding is None and restricting is None,
         processes=restricting is None,
     )
-    return Found(isolation, tuple(_faults(restricting, hiding)))
+    return Found(isolation, _fault(restricting, hiding))
 
 
 def _why_not_by_paths(work_dir: Path) -> str | None:
@@ -50,21 +50,19 @@ def _why_not_by_paths(work_dir: Path) -> str | None:
     return None
 
 
-def _faults(restricting: str | None, hiding: str | None) -> list[str]:
+def _fault(restricting: str | None, hiding: str | None) -> str | None:
     if restricting is not None:
-        fault = (
+        return (
             "runs can read each other's files, environment and memory"
             f" ({restricting}); this takes Linux 5.19 with Landlock, and"
             " allowPrivilegeEscalation: false in the securityContext"
         )
-        return [fault]
     if hiding is not None:
-        fault = (
+        return (
             f"runs can read each other's files below --work-dir ({hiding}); name a directory in one"
             " that they can list and not write, as /var/lib/operator-runner is in the image"
         )
-        return [fault]
-    return []
+    return None
 
 
 @functools.cache

@@ -260,11 +260,11 @@ def test_runs_work_in_what_is_theirs(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_kept_apart_is_told(tmp_path: Path) -> None:
-    """The faults name what is open, why, and the cure; a directory of one's own has none."""
+    """The fault names what is open, why, and the cure; a directory of one's own has none."""
     assert unsettled(Path("/proc/sys/kernel")) is None or os.geteuid() == 0
     assert unsettled(tmp_path / "work") is not None
     found = find_isolation(tmp_path)
-    assert bool(found.faults) is not (found.isolation.processes and found.isolation.mounts)
+    assert bool(found.fault) is not (found.isolation.processes and found.isolation.mounts)
 
 
 def test_the_usual_work_dir_leads_to_that_of_the_image(tmp_path: Path) -> None:

@@ -37,7 +37,13 @@ def traces() -> Traces:
             event(62, "playbook_on_task_start", "two"),
             event(80, "runner_on_ok", "two"),
         ],
-        lives=[Life(1, at(-50), at(90)), Life(2, at(-40), at(85)), Life(1, at(95), at(200))],
+        lives=[
+            Life(10, 1, 1, at(-50), at(90)),
+            Life(11, 10, 2, at(-40), at(85)),
+            Life(12, 10, 2, at(52), at(60)),
+            Life(13, 11, 3, at(64), at(70)),
+            Life(20, 1, 1, at(80), at(200)),
+        ],
         requests=[Request("GET threes", at(8), at(10)), Request("GET old", at(-9), at(-8))],
     )
 
@@ -61,11 +67,23 @@ def test_what_the_operator_does_follows_without_gap() -> None:
 def test_a_play_is_set_up_tasks_and_what_is_between() -> None:
     """The time between two tasks is told as well."""
     assert lane("play") == [
-        ("fork and set-up", 20, 50),
+        ("fork", 20, 20),
+        ("play set-up", 20, 50),
         ("one", 50, 60),
         ("between tasks", 60, 62),
         ("two", 62, 80),
         ("end of play", 80, 90),
+    ]
+
+
+def test_processes_are_named_by_what_they_are_to_the_run() -> None:
+    """What is there already, or goes on, counts as far as it is within the run."""
+    assert lane("processes") == [
+        ("supervisor", 20, 90),
+        ("play", 20, 85),
+        ("module", 52, 60),
+        ("worker", 64, 70),
+        ("for the next run", 80, 90),
     ]
 
 

@@ -37,9 +37,9 @@ def test_what_is_possible_is_taken(
     monkeypatch.setattr(finding, "unsettled", lambda _: None if settled else Path("/above"))
     found = find_isolation(Path("/work"))
     assert found.isolation == expected
-    assert bool(found.faults) is bool(told)
+    assert bool(found.fault) is bool(told)
     for word in told:
-        assert word in found.faults[0]
+        assert word in str(found.fault)
 
 
 def test_what_cannot_be_listed_cannot_be_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -48,4 +48,4 @@ def test_what_cannot_be_listed_cannot_be_allowed(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(finding, "unsettled", lambda _: None)
     found = find_isolation(Path("/missing/work"))
     assert found.isolation == Isolation(processes=True)
-    assert "/missing" in found.faults[0]
+    assert "/missing" in str(found.fault)

@@ -48,6 +48,18 @@ def told(base: Path, *args: str) -> tuple[int, str]:
     return result.exit_code, result.output
 
 
+def test_what_a_run_put_in_the_place_of_its_file_is_not_told(dirs: RunDirs, tmp_path: Path) -> None:
+    """A run can write there: a link is not followed, and other content harms nobody."""
+    secret = tmp_path / "secret.json"
+    for run_id in ("1", "2", "3"):
+        kept(dirs, FOO, run_id, None)
+    linked, changed = (dirs.of(FOO).artifacts(run_id) / "why.json" for run_id in ("1", "2"))
+    linked.rename(secret)
+    linked.symlink_to(secret)
+    changed.write_text('{"run_id": 2}')
+    assert len(from_files(tmp_path, "foo", None, "a")) == 1
+
+
 def test_files_tell_every_run_that_is_kept(dirs: RunDirs, tmp_path: Path) -> None:
     """Newest first, with duration, outcome, all causes, and what went wrong."""
     kept(dirs, FOO, "1", RunOutcome(Stats(ok=1)))
