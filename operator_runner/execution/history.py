@@ -19,6 +19,8 @@ from operator_runner.model import Json, RunOutcome, RunRequest
 
 _log = structlog.get_logger(__name__)
 FILE = "why.json"
+_UNREADABLE = (FileNotFoundError, ValueError, KeyError, TypeError, OverflowError, RecursionError)
+"""What comes of a file that is not as `leave` writes it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +87,7 @@ def _private_dirs(base: Path, kind: str, namespace: str | None, name: str) -> It
 def _read(file: Path) -> PastRun | None:
     try:
         return _run_of(json.loads(ownfiles.read(file)))
-    except (FileNotFoundError, ValueError, KeyError, TypeError):
+    except _UNREADABLE:
         # Removed or half written at this moment: the operator goes on working. Or a run has put
         # something of its own there.
         return None
@@ -93,15 +95,15 @@ def _read(file: Path) -> PastRun | None:
 
 def _run_of(content: Json) -> PastRun:
     return PastRun(
-        run_id=content["run_id"],
-        started=datetime.fromisoformat(content["started"]),
-        seconds=content["seconds"],
-        outcome=content["outcome"],
+        run_id=str(content["run_id"]),
+        started=datetime.fromisoformat(content["started"]).astimezone(UTC),
+        seconds=float(content["seconds"]),
+        outcome=str(content["outcome"]),
         causes=tuple(
-            f"{cause['trigger']}: {cause['detail']}" if cause["detail"] else cause["trigger"]
+            f"{cause['trigger']}: {cause['detail']}" if cause["detail"] else str(cause["trigger"])
             for cause in content["causes"]
         ),
-        message=content["message"],
+        message=str(content["message"]),
     )
 
 

@@ -14,13 +14,13 @@ import ssl
 import time
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
-from urllib.request import getproxies, proxy_bypass
 
 import structlog
+from aiohttp.helpers import get_env_proxy_for_url
 from kubernetes.aio.client import Configuration
 from kubernetes.aio.config import ConfigException, exec_provider, incluster_config, kube_config
 from yaml import YAMLError
+from yarl import URL
 
 from operator_runner.errors import ConfigError
 
@@ -54,7 +54,7 @@ class Credentials:
         """Take a filled kubernetes Configuration; `loader` can fill it again."""
         self.server: str = configuration.host.rstrip("/")
         self.namespace = namespace
-        self.proxy: str | None = configuration.proxy or _proxy_of_environment(self.server)
+        self.proxy = _proxy(configuration)
         self.tls_name: str | None = configuration.tls_server_name
         self.ssl_context = _ssl_context(configuration)
         self._configuration = configuration
@@ -113,15 +113,18 @@ class Credentials:
             _log.warning("credentials could not be renewed", error=str(error))
 
 
-def _proxy_of_environment(server: str) -> str | None:
-    """Return the URL of the proxy that HTTPS_PROXY and NO_PROXY name for this server, if any.
+def _proxy(configuration: Any) -> URL | None:
+    """Return the proxy on the way to the API server: `proxy-url`, where "" is none, or HTTPS_PROXY.
 
-    Looked up once: aiohttp would do it for each request, in a thread.
+    Looked up once: with trust_env, aiohttp does it for each request, in a thread.
     """
-    parts = urlsplit(server)
-    if proxy_bypass(parts.hostname or ""):
+    if configuration.proxy is not None:
+        return URL(configuration.proxy) if configuration.proxy else None
+    try:
+        proxy, user = get_env_proxy_for_url(URL(configuration.host))
+    except LookupError:  # there is none, or NO_PROXY names the server
         return None
-    return getproxies().get(parts.scheme)
+    return proxy if user is None else proxy.with_user(user.login).with_password(user.password)
 
 
 async def load(kubeconfig: Path | None) -> Credentials:

@@ -41,7 +41,9 @@ class Line:
         took = "" if self.seconds is None else f"{self.seconds:.1f} s"
         times = f" (x{self.count})" if self.count > 1 else ""
         line = f"{time}  {took:>8}  {self.outcome + times:<13}  {self.why}".rstrip()
-        return "\n".join([line, *(_INDENT + text for text in self.note.splitlines())])
+        below = (_INDENT + text for text in self.note.splitlines())
+        # What stands there comes from a run, and is to do nothing to a terminal.
+        return "\n".join("".join(filter(str.isprintable, text)) for text in (line, *below))
 
 
 def line_of(event: Json) -> Line:

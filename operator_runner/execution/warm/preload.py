@@ -143,11 +143,11 @@ def _start_openssl() -> None:
     ssl.create_default_context()
     made = [ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)]
 
-    def context(protocol: int) -> ssl.SSLContext:
-        if protocol == ssl.PROTOCOL_TLS_CLIENT:
+    def context(*protocol: int) -> ssl.SSLContext:
+        if protocol == (ssl.PROTOCOL_TLS_CLIENT,):
             with contextlib.suppress(IndexError):
                 return made.pop()
-        return ssl.SSLContext(protocol)
+        return ssl.SSLContext(*protocol)
 
     library: Any = ssl_
     library.SSLContext = context

@@ -52,7 +52,8 @@ def fork() -> int:
 def begin_process() -> None:
     """Have what a program starts with, in what `fork` made: streams, signals, no exit functions.
 
-    SIGHUP is ignored, as ansible-runner has it for all that it starts.
+    SIGHUP is ignored, as ansible-runner has it for all that it starts. Garbage is looked for less
+    often than in a program, which would not have so much loaded that stays.
     """
     atexit._clear()
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)

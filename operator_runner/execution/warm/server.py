@@ -31,7 +31,7 @@ from operator_runner.execution.warm.preload import preload
 from operator_runner.execution.warm.processes import fork, open_streams
 
 _PAUSE = 0.1
-"""Seconds without an order after which the next run's processes are forked beforehand."""
+"""Seconds of rest after which the next run's processes are forked beforehand."""
 
 
 def main() -> None:
@@ -85,6 +85,7 @@ class Server:
         self._started = started
         self._runs: set[int] = set()
         self._spare: socket.socket | None = None
+        self._is_stale = False
         self._strays: set[int] = set()
         self._templates = RoleTemplates()
 
@@ -115,7 +116,7 @@ class Server:
         """Return how many seconds to wait for an order before something else is done."""
         if self._templates.is_pending:
             return 0.0
-        return _PAUSE if self._spare is None else None
+        return _PAUSE if self._spare is None and not self._is_stale else None
 
     def _take(self) -> bool:
         """Have a supervisor do the next run; False if there will be none any more."""
@@ -129,6 +130,7 @@ class Server:
                 is_fresh = order["asked"] <= self._started
                 changed = None if is_fresh else self._freshness.changed()
                 if changed is not None:
+                    self._retire()
                     _answer(operator, {"stale": changed})
                     return True
                 try:
@@ -138,6 +140,13 @@ class Server:
                     _answer(operator, {"refused": str(error)})
                 self._templates.note(Path(order["content"]))
         return True
+
+    def _retire(self) -> None:
+        """There will be no further run here, only those that are under way."""
+        self._is_stale = True
+        if self._spare is not None:
+            self._spare.close()
+            self._spare = None
 
     def _hand_over(self, message: memoryview, operator: socket.socket) -> None:
         supervisor, self._spare = self._spare, None
@@ -188,12 +197,13 @@ class Server:
                 killed = killed or os.WIFSIGNALED(status)
                 left = left or status != 0
             else:
-                left = True  # a daemon, and what it had started comes to us now
+                left = True  # a daemon: what it had started comes to us now
             self._strays.discard(pid)
         if killed:
             self._end_orphans()
-        elif left:
-            # Daemons of a run that ended well live on, as they do after ansible-playbook.
+        elif left or self._strays:
+            # Daemons of a run that ended well live on, as they do after ansible-playbook; so
+            # does what these have started since.
             self._strays |= {child.pid for child in self._orphans()}
 
     def _orphans(self) -> list[psutil.Process]:

@@ -56,21 +56,23 @@ async def test_places_are_tried_in_kubectls_order(
 async def test_the_proxy_is_the_kubeconfigs_or_the_environments(
     nowhere: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`proxy-url` beats HTTPS_PROXY, which counts where NO_PROXY does not name the server."""
+    """`proxy-url` beats HTTPS_PROXY, also empty; that counts unless NO_PROXY names the server."""
     for name in ("https_proxy", "no_proxy", "all_proxy"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HTTPS_PROXY", "http://env:1")
+    monkeypatch.setenv("HTTPS_PROXY", "http://me:secret@env:1")
     monkeypatch.setenv("NO_PROXY", ".inside")
     config = _config("https://api.outside:6443")
 
-    async def proxy() -> str | None:
-        return (await load(_write(nowhere / "config", config))).proxy
+    async def proxy() -> str:
+        return str((await load(_write(nowhere / "config", config))).proxy)
 
-    assert await proxy() == "http://env:1"
+    assert await proxy() == "http://me:secret@env:1"
     config["clusters"][0]["cluster"]["proxy-url"] = "http://file:2"
     assert await proxy() == "http://file:2"
+    config["clusters"][0]["cluster"]["proxy-url"] = ""
+    assert await proxy() == "None"
     config["clusters"][0]["cluster"] = {"server": "https://api.inside:6443"}
-    assert await proxy() is None
+    assert await proxy() == "None"
 
 
 async def test_a_pod_without_token_is_told_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:

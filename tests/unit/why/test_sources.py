@@ -51,13 +51,23 @@ def told(base: Path, *args: str) -> tuple[int, str]:
 def test_what_a_run_put_in_the_place_of_its_file_is_not_told(dirs: RunDirs, tmp_path: Path) -> None:
     """A run can write there: a link is not followed, and other content harms nobody."""
     secret = tmp_path / "secret.json"
-    for run_id in ("1", "2", "3"):
+    for run_id in "1234567":
         kept(dirs, FOO, run_id, None)
-    linked, changed = (dirs.of(FOO).artifacts(run_id) / "why.json" for run_id in ("1", "2"))
+    linked, *changed, coloured = (
+        dirs.of(FOO).artifacts(run_id) / "why.json" for run_id in "123456"
+    )
     linked.rename(secret)
     linked.symlink_to(secret)
-    changed.write_text('{"run_id": 2}')
-    assert len(from_files(tmp_path, "foo", None, "a")) == 1
+    content = json.loads(secret.read_text())
+    early = {**content, "started": "0001-01-01T00:00:00+14:00"}
+    odd = {**content, "started": "2026-01-01T00:00:00", "seconds": "1", "outcome": None}
+    for file, put in zip(changed, ('{"run_id": 2}', early, "[" * 100_000, odd), strict=True):
+        file.write_text(put if isinstance(put, str) else json.dumps(put))
+    coloured.write_text(json.dumps({**content, "message": "\x1b[2Jgone"}))
+    lines = from_files(tmp_path, "foo", None, "a")
+    assert len(lines) == 3
+    assert "[2Jgone" in "".join(map(str, lines))
+    assert "\x1b" not in "".join(map(str, lines))
 
 
 def test_files_tell_every_run_that_is_kept(dirs: RunDirs, tmp_path: Path) -> None:
