@@ -9,7 +9,7 @@ import pytest
 
 from tests.contract.execution.launchers.launching import Both
 from tests.contract.execution.launchers.projects import Project
-from tests.contract.execution.launchers.views import without_transport
+from tests.contract.execution.launchers.views import without_polls, without_transport
 
 WHO = """#!/usr/bin/python
 import os
@@ -65,7 +65,7 @@ def test_async(both: Both, tmp_path: Path) -> None:
 """
     # Else ansible-core looks below HOME on one side, below the user's home on the other.
     variables = {"ansible_async_dir": str(tmp_path / "jobs")}
-    record = both(Project(tasks, LIBRARY, variables=variables))
+    record = both(Project(tasks, LIBRARY, variables=variables), view=without_polls)
     assert record.outcome.successful
     assert record.result("Said")["msg"] == "ab"
     assert "no_such" in record.result("Failing")["msg"]

@@ -21,6 +21,8 @@ _TRANSPORT = re.compile(
     r"Loading collection ansible\.builtin)"
 )
 
+_POLL = re.compile(r"^ASYNC POLL ", re.MULTILINE)
+
 
 def by_host(record: Record) -> Record:
     """Sort what hosts did side by side, whose order is chance: each host's events stay in order.
@@ -44,13 +46,23 @@ def without_transport(record: Record) -> Record:
     These are lines of their own: shells, copied files, the files of modules. What tasks do and
     say with -vvvv stays; counters of events and lines go.
     """
+    return _without(record, "verbose", _TRANSPORT)
+
+
+def without_polls(record: Record) -> Record:
+    """Leave out that a task in the background was not done yet: how often it is asked is chance."""
+    return _without(record, "runner_on_async_poll", _POLL)
+
+
+def _without(record: Record, kind: str, line: re.Pattern[str]) -> Record:
+    """Leave out events of a kind that print such a line, and those lines."""
     events = [
         _bare(event)
         for event in record.events
-        if event["event"] != "verbose" or not _TRANSPORT.search(event["stdout"])
+        if event["event"] != kind or not line.search(event["stdout"])
     ]
     stdout = record.artifacts["stdout"].splitlines()
-    lines = "\n".join(line for line in stdout if not _TRANSPORT.search(line))
+    lines = "\n".join(each for each in stdout if not line.search(each))
     return replace(record, events=events, artifacts={**record.artifacts, "stdout": lines})
 
 
