@@ -132,6 +132,26 @@ async def test_a_killed_run_leaves_nothing(runs: Runs) -> None:
     assert (await runs("- debug:\n")).successful
 
 
+async def test_what_a_daemon_starts_later_lives_on(runs: Runs, tmp_path: Path) -> None:
+    """Where another run is killed after that, it is none of what that run has left."""
+    (server,) = runs.servers()
+    os.mkfifo(tmp_path / "fifo")
+    nap = new_nap()
+    daemon = f"until test -e go; do sleep 0.05; done; (setsid sleep {nap} &); cat fifo"
+    tasks = f"- shell: cd {tmp_path}; setsid sh -c '{daemon}' >/dev/null 2>&1 </dev/null &\n"
+    try:
+        assert (await runs(tasks, "daemon")).successful
+        (tmp_path / "go").touch()
+        await asyncio.to_thread(eventually, lambda: sleepers(nap))
+        assert (await runs("- debug:\n")).successful
+        await _killed_while_asleep(runs, lambda: _supervisor(server))
+        assert sleepers(nap)
+    finally:
+        for child in server.children():
+            if child.name() in {"sh", "sleep"}:
+                child.kill()
+
+
 async def test_a_killed_play_is_told(runs: Runs) -> None:
     """Where the play's process dies alone, its supervisor says so and ends the rest."""
     server = runs.servers()[0]
@@ -274,7 +294,8 @@ async def test_servers_that_die_at_once_are_not_tried_for_ever(
 
 async def test_the_process_of_the_next_module_may_be_killed(runs: Runs) -> None:
     """It waits until the task has come as far as its module; another one takes its place."""
-    wait = f"cd {runs.scratch}; touch waits; while ! test -e goes-on; do sleep 0.05; done"
+    until = "until test -e goes-on; do sleep 0.05; done"
+    wait = f"cd {runs.scratch}; sleep 600 & touch waits; {until}; kill $!"
     tasks = f"""
 - command: echo {{{{ lookup('pipe', '{wait}') }}}}
 - stat: {{path: /}}
