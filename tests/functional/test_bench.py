@@ -34,4 +34,5 @@ def test_an_edit_is_one_reconcile_and_one_request(world: World) -> None:
 def test_it_is_told_where_the_time_goes(world: World) -> None:
     """Every task and request of the role has its line."""
     names = {name.strip() for name, _ in where(world, 1).table}
-    assert {"fork", "play set-up", "modules, within the above", "PATCH configmaps"} <= names
+    assert {"fork", "play set-up", "modules, within the above"} <= names
+    assert {"Write the ConfigMap", "PATCH configmaps"} <= names

@@ -12,11 +12,13 @@ from __future__ import annotations
 import base64
 import functools
 import json
+from collections.abc import Callable
 from typing import Any, TextIO
 
 from ansible.plugins.loader import PluginLoader
 
 from operator_runner.execution.warm.plugins import DISPLAY
+from operator_runner.execution.warm.wrapping import wrap
 
 _LARGEST = 8 * 1024
 """Bytes of an event that goes with the output."""
@@ -27,19 +29,17 @@ _NEEDED = ("EventContext", "AnsibleJSONEncoderLocal")
 
 def install() -> None:
     """Have the plugin do so, once it is loaded, in this process and its forks."""
-    load = PluginLoader._load_module_source
+    wrap(PluginLoader, "_load_module_source", _load)
 
-    @functools.wraps(load)
-    def load_and_change(self: Any, *, python_module_name: str, path: str) -> Any:
-        module = load(self, python_module_name=python_module_name, path=path)
-        # Another version of it may go on with its files.
-        if path == DISPLAY and all(hasattr(module, name) for name in _NEEDED):
-            module.EventContext.dump_begin = functools.partialmethod(
-                dump_begin, module.AnsibleJSONEncoderLocal
-            )
-        return module
 
-    PluginLoader._load_module_source = load_and_change
+def _load(original: Callable[..., Any], loader: Any, *, python_module_name: str, path: str) -> Any:
+    module = original(loader, python_module_name=python_module_name, path=path)
+    # Another version of it may go on with its files.
+    if path == DISPLAY and all(hasattr(module, name) for name in _NEEDED):
+        module.EventContext.dump_begin = functools.partialmethod(
+            dump_begin, module.AnsibleJSONEncoderLocal
+        )
+    return module
 
 
 def dump_begin(context: Any, encoder: type[json.JSONEncoder], output: TextIO) -> None:

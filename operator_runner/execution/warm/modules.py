@@ -31,6 +31,7 @@ from ansible.utils.collection_loader import AnsibleCollectionConfig
 
 from operator_runner.execution.warm.module_calls import ModuleCall, announce_module, call_module
 from operator_runner.execution.warm.module_files import ModuleFile, find_module
+from operator_runner.execution.warm.wrapping import wrap
 
 _READ_AT_START = ("GCONV_", "GLIBC_", "LANG", "LC_", "LD_", "MALLOC_", "OPENSSL_", "PYTHON")
 """Names of variables that an interpreter, or a library in it, reads when it starts."""
@@ -49,24 +50,13 @@ class Payload(bytes):
 
 def install(requests: socket.socket) -> None:
     """Have this process and its forks ask for modules there, where that gives the same."""
-    _wrap(Task, "post_validate", functools.partial(_post_validate, requests))
-    _wrap(ActionBase, "_execute_module", _execute_module)
-    _wrap(ActionBase, "_is_pipelining_enabled", _is_pipelining_enabled)
-    _wrap(ActionBase, "_configure_module", _configure_module)
-    _wrap(ActionBase, "_make_tmp_path", _make_tmp_path)
-    _wrap(ActionBase, "_remove_tmp_path", _remove_tmp_path)
-    _wrap(Connection, "exec_command", functools.partial(_exec_command, requests))
-
-
-def _wrap(owner: type, name: str, wrapper: Callable[..., Any]) -> None:
-    """Replace a method by `wrapper(original, self, ...)`."""
-    original = getattr(owner, name)
-
-    @functools.wraps(original)
-    def method(*args: Any, **kwargs: Any) -> Any:
-        return wrapper(original, *args, **kwargs)
-
-    setattr(owner, name, method)
+    wrap(Task, "post_validate", functools.partial(_post_validate, requests))
+    wrap(ActionBase, "_execute_module", _execute_module)
+    wrap(ActionBase, "_is_pipelining_enabled", _is_pipelining_enabled)
+    wrap(ActionBase, "_configure_module", _configure_module)
+    wrap(ActionBase, "_make_tmp_path", _make_tmp_path)
+    wrap(ActionBase, "_remove_tmp_path", _remove_tmp_path)
+    wrap(Connection, "exec_command", functools.partial(_exec_command, requests))
 
 
 def _post_validate(

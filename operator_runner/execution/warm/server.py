@@ -221,8 +221,7 @@ class Server:
             psutil.wait_procs(orphans, timeout=1)
 
     def _end(self) -> NoReturn:
-        if self._spare is not None:
-            self._spare.close()
+        self._retire()
         for pid in self._runs:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGTERM)
