@@ -2,7 +2,9 @@
 
 - What a person just did comes before what the operator owes itself.
 - Among equally urgent keys the kinds take turns, the one with the fewest runs first.
-- Keys of one kind and urgency run in the order in which they came.
+- Among keys of one kind and urgency the namespaces take turns, so that many resources in one
+  namespace do not delay those of the others. Within a namespace keys run in the order in
+  which they came.
 - Who came first is overtaken a few times in a row, then it is its turn: a stream of urgent
   keys delays the others, but never for ever.
 """
@@ -42,12 +44,36 @@ class _Line:
     urgency: int
     gvk: GVK
     keys: dict[ObjectRef, int] = field(default_factory=dict)
+    namespaces: dict[str, dict[ObjectRef, None]] = field(default_factory=dict)
+    """The same keys by namespace; the namespace that was served least recently comes first."""
     overtaken: int = 0
 
     @property
     def age(self) -> int:
-        """Number of the first key; the lowest came first of all."""
+        """Number of the oldest key; the lowest came first of all."""
         return next(iter(self.keys.values()))
+
+    def first(self) -> ObjectRef:
+        """Return the oldest key of the namespace that is served next."""
+        return next(iter(next(iter(self.namespaces.values()))))
+
+    def add(self, key: ObjectRef, number: int) -> None:
+        """Append a key; its namespace is served after those that wait already."""
+        self.keys[key] = number
+        self.namespaces.setdefault(key.namespace, {})[key] = None
+
+    def remove(self, key: ObjectRef) -> None:
+        """Drop a key; its namespace keeps its place."""
+        del self.keys[key]
+        keys = self.namespaces[key.namespace]
+        del keys[key]
+        if not keys:
+            del self.namespaces[key.namespace]
+
+    def rotate(self, namespace: str) -> None:
+        """Serve all other namespaces before this one again."""
+        if namespace in self.namespaces:
+            self.namespaces[namespace] = self.namespaces.pop(namespace)
 
 
 class Turns:
@@ -75,20 +101,20 @@ class Turns:
             return
         self.leave(key)
         line = self._lines.setdefault((urgency, key.gvk), _Line(urgency, key.gvk))
-        line.keys[key] = next(self._numbers)
+        line.add(key, next(self._numbers))
         self._line_of[key] = line
 
     def leave(self, key: ObjectRef) -> None:
         """Forget a key that waits, if it does."""
         line = self._line_of.pop(key, None)
         if line is not None:
-            del line.keys[key]
+            line.remove(key)
 
     def next(self) -> ObjectRef | None:
         """Return the key whose turn it is if there is room for a run of it, or None."""
         lines = [line for line in self._lines.values() if line.keys and self._has_room(line.gvk)]
         line = min(lines, key=self._rank, default=None)
-        return next(iter(line.keys)) if line is not None else None
+        return line.first() if line is not None else None
 
     def start(self, key: ObjectRef) -> None:
         """Take the key that `next` gave out of its line, and count its run."""
@@ -98,6 +124,7 @@ class Turns:
                 other.overtaken += self._has_room(other.gvk)
         line.overtaken = 0
         self.leave(key)
+        line.rotate(key.namespace)
         self._busy[key.gvk] += 1
         self._served[key.gvk] = next(self._numbers)
 

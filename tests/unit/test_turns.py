@@ -32,8 +32,8 @@ class Room:
         self.turns = Turns(Concurrency(total, per_kind, extra=extra))
         self.names = itertools.count()
 
-    def join(self, trigger: Trigger, gvk: GVK = FOO) -> ObjectRef:
-        key = ObjectRef(gvk, "default", str(next(self.names)))
+    def join(self, trigger: Trigger, gvk: GVK = FOO, namespace: str = "default") -> ObjectRef:
+        key = ObjectRef(gvk, namespace, str(next(self.names)))
         self.turns.join(key, [Cause(trigger)])
         return key
 
@@ -135,6 +135,29 @@ def test_kinds_share_the_room_evenly(kinds: list[GVK]) -> None:
     while (key := room.run()) is not None:
         ran[key.gvk] += 1
         assert max(ran.values()) - min(ran[gvk] for gvk in (FOO, BAR, BAZ)) <= 1
+
+
+@given(st.permutations(["crowd"] * 30 + ["one"] * 3 + ["two"] * 3))
+def test_namespaces_of_a_kind_share_the_room_evenly(namespaces: list[str]) -> None:
+    """However many resources a namespace has, the others get every second or third run."""
+    room = Room(total=1)
+    for namespace in namespaces:
+        room.join(Trigger.SPEC, namespace=namespace)
+    ran = [key.namespace for key in iter(room.run, None)]
+    assert Counter(ran) == Counter(namespaces)
+    assert {*ran[:3]} == {"crowd", "one", "two"}
+    assert Counter(ran[:9]) == {"crowd": 3, "one": 3, "two": 3}
+
+
+def test_a_namespace_that_keeps_asking_delays_another_one_by_one_run() -> None:
+    """An edit elsewhere runs next, though the crowd's edits came first and keep coming."""
+    room = Room(total=1)
+    for _ in range(100):
+        room.join(Trigger.SPEC, namespace="crowd")
+    room.run()
+    edited = room.join(Trigger.SPEC, namespace="quiet")
+    room.join(Trigger.SPEC, namespace="crowd")
+    assert edited in {room.run(), room.run()}
 
 
 def test_a_kind_with_slow_runs_leaves_the_others_room() -> None:
