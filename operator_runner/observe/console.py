@@ -13,6 +13,8 @@ from structlog.dev import (
 )
 from structlog.typing import EventDict, Processor, WrappedLogger
 
+from operator_runner.observe.printable import printable
+
 _RESET, _BOLD, _DIM = "\x1b[0m", "\x1b[1m", "\x1b[2m"
 _CYAN, _GREEN, _YELLOW, _RED, _MAGENTA = (f"\x1b[3{n}m" for n in (6, 2, 3, 1, 5))
 _LEVELS = {
@@ -42,14 +44,21 @@ def _for_people(event: EventDict) -> EventDict:
     where = "/".join(str(event[key]) for key in ("namespace", "name") if event.get(key))
     shown: EventDict = {"ts": datetime.now().astimezone().strftime("%H:%M:%S.%f")[:-3]}
     shown.update({key: value for key, value in event.items() if key not in _OBJECT_KEYS})
-    shown = {key: value for key, value in shown.items() if value not in (None, "")}
+    shown = {key: _text(value) for key, value in shown.items() if value not in (None, "")}
     if "name" in event:
-        shown["object"] = f"{event.get('kind', '')} {where}".strip()
+        shown["object"] = printable(f"{event.get('kind', '')} {where}".strip())
     if "run_id" in event:
         shown["run_id"] = str(event["run_id"])[:8]
     if str(shown.get("logger", "")).startswith("operator_runner"):
         del shown["logger"]
     return shown
+
+
+def _text(value: object) -> object:
+    """Return texts as a terminal may show them; exc_info and flags stay what they are."""
+    if isinstance(value, str | list | dict):
+        return printable(str(value))
+    return value
 
 
 def _longer_texts(shown: EventDict) -> list[str]:

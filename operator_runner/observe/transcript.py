@@ -6,6 +6,7 @@ import re
 
 import structlog
 
+from operator_runner.observe.printable import printable
 from operator_runner.observe.redaction import redact
 
 _log = structlog.get_logger(__name__)
@@ -13,14 +14,12 @@ _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def write(text: str) -> None:
-    """Write text, and a line break, at once; colours and what looks like a secret are taken out.
+    """Write text and a line break at once, without escape sequences and what looks like a secret.
 
     Where nobody reads stdout any more, the run goes on and the log tells why.
     """
     plain = _COLOUR.sub("", text).replace("\r\n", "\n")
-    # What a module printed need not be valid text.
-    printable = str(redact(plain)).encode("utf-8", "replace").decode()
     try:
-        print(printable, flush=True)  # noqa: T201
+        print(printable(str(redact(plain))), flush=True)  # noqa: T201
     except OSError as error:
         _log.warning("Could not write the output of a play", error=str(error))

@@ -18,6 +18,7 @@ from operator_runner.kube.api import Api
 from operator_runner.kube.events import CONTROLLER, SECONDS, WHY
 from operator_runner.kube.session import connect
 from operator_runner.model import Json
+from operator_runner.observe.printable import printable
 
 _CHUNK = "500"
 _INDENT = " " * 4
@@ -42,8 +43,8 @@ class Line:
         times = f" (x{self.count})" if self.count > 1 else ""
         line = f"{time}  {took:>8}  {self.outcome + times:<13}  {self.why}".rstrip()
         below = (_INDENT + text for text in self.note.splitlines())
-        # What stands there comes from a run, and is to do nothing to a terminal.
-        return "\n".join("".join(filter(str.isprintable, text)) for text in (line, *below))
+        # Names of fields come from the resource and may hold line breaks.
+        return printable("\n".join((line.replace("\n", "\\n"), *below)))
 
 
 def line_of(event: Json) -> Line:
