@@ -198,4 +198,4 @@ def test_output_that_is_no_text_ends_no_run(capsys: pytest.CaptureFixture[str]) 
 
     PlayLog(REF, "run", TASKS, raw=True)(event)
 
-    assert capsys.readouterr().out == "b?d\n"
+    assert capsys.readouterr().out == "b\\udcffd\n"
