@@ -99,6 +99,17 @@ class Finalizer:
     vars: Mapping[str, Any] = field(default_factory=dict)
 
 
+class Ownership(enum.Enum):
+    """What a run may write that does not belong to its resource; the value is that of the file.
+
+    REFUSE: nothing. ADOPT: what has no owner, and it becomes the resource's. IGNORE: everything.
+    """
+
+    REFUSE = "refuse"
+    ADOPT = "adopt"
+    IGNORE = "ignore"
+
+
 @dataclass(frozen=True, slots=True)
 class Reference:
     """A kind that resources name objects of, and JMESPath expressions over a resource.
@@ -141,6 +152,8 @@ class Watch:
     `conversions` are the other served versions of the kind.
     `block_upgrade` is a JMESPath expression over the resource: where it is true, OLM is asked
     not to upgrade the operator while a run of the resource is under way.
+    `ownership` is what runs may write that belongs to others; it does not concern the kinds of
+    `ownership_exceptions`.
     `versions` are those in which the kind is watched, in the order of the file, if there are
     several: each resource belongs to one of them.
     """
@@ -166,6 +179,8 @@ class Watch:
     references: tuple[Reference, ...] = ()
     conversions: tuple[Conversion, ...] = ()
     block_upgrade: str | None = None
+    ownership: Ownership = Ownership.IGNORE
+    ownership_exceptions: frozenset[GVK] = frozenset()
     versions: tuple[str, ...] = ()
 
 

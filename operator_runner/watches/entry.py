@@ -6,7 +6,15 @@ from collections.abc import Callable, Iterable
 from datetime import timedelta
 from pathlib import Path
 
-from operator_runner.model import GVK, Finalizer, LabelSelector, Playbook, Reference, Watch
+from operator_runner.model import (
+    GVK,
+    Finalizer,
+    LabelSelector,
+    Ownership,
+    Playbook,
+    Reference,
+    Watch,
+)
 from operator_runner.watches import expressions
 from operator_runner.watches.conversions import ConversionReader
 from operator_runner.watches.document import Item
@@ -40,7 +48,7 @@ class EntryReader:
             vars=fields.mapping("vars"),
             finalizer=self._finalizer(fields),
             selector=LabelSelector() if selector is None else read_selector(selector),
-            blacklist=_blacklist(fields),
+            blacklist=_kinds(fields, "blacklist"),
             max_runner_artifacts=fields.integer("maxRunnerArtifacts"),
             reconcile_period=_period(fields),
             manage_status=fields.flag("manageStatus"),
@@ -56,6 +64,8 @@ class EntryReader:
             references=tuple(map(_reference, fields.each("references"))),
             conversions=self._conversions.read(fields),
             block_upgrade=_block_upgrade(fields),
+            ownership=Ownership(fields.choice("ownership")),
+            ownership_exceptions=_kinds(fields, "ownershipExceptions"),
         )
 
     def _gvk(self, fields: Fields) -> GVK:
@@ -131,12 +141,12 @@ def _go_text(gvk: GVK) -> str:
     return f"{gvk.group}/{gvk.version}, Kind={gvk.kind}"
 
 
-def _blacklist(fields: Fields) -> frozenset[GVK]:
-    entries = list(fields.each("blacklist"))
+def _kinds(fields: Fields, name: str) -> frozenset[GVK]:
+    entries = list(fields.each(name))
     for entry in entries:
-        for name in ("version", "kind"):
-            if not entry.text(name):
-                entry.warning(name, "empty, so the entry names no kind; it has no effect")
+        for part in ("version", "kind"):
+            if not entry.text(part):
+                entry.warning(part, "empty, so the entry names no kind; it has no effect")
     return frozenset(_read_gvk(entry) for entry in entries)
 
 

@@ -97,6 +97,17 @@ class Fields:
             return default
         return item.value
 
+    def choice(self, name: str) -> str:
+        """Return one of the words of the key; its default if absent."""
+        key = self._known[name]
+        item = self._shaped(name, Shape.CHOICE)
+        if item is None:
+            return str(key.default)
+        if item.value not in key.choices:
+            self._refuse(item, f"{', '.join(key.choices[:-1])} or {key.choices[-1]}")
+            return str(key.default)
+        return str(item.value)
+
     def integer(self, name: str) -> int:
         """Return a whole number; its default if absent or 0, the file's way to say nothing."""
         default = int(self._known[name].default or 0)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass, replace
 
+from operator_runner.model import Ownership
+
 
 class Shape(enum.Enum):
     """What kind of value a key has. null is as good as absent for all of them."""
@@ -27,6 +29,8 @@ class Shape(enum.Enum):
     """A list of such maps."""
     EXPRESSIONS = enum.auto()
     """A map of fields to JMESPath, or null for what the other version says nothing about."""
+    CHOICE = enum.auto()
+    """One of several words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +40,14 @@ class Key:
     name: str
     shape: Shape
     about: str
-    default: bool | int | None = None
-    """What an absent flag or number means."""
+    default: bool | int | str | None = None
+    """What an absent flag, number or choice means."""
     keys: tuple[Key, ...] = ()
     """The keys of a MAP, or of each of the MAPS."""
     required: bool = False
     """Whether a map without it, or with an empty one, is refused."""
+    choices: tuple[str, ...] = ()
+    """The words of a CHOICE."""
 
 
 _GROUP = Key("group", Shape.TEXT, "API group; empty is the core group.")
@@ -186,5 +192,18 @@ ENTRY_KEYS = (
         Shape.MAPS,
         "Other versions of the kind; the conversion webhook serves them.",
         keys=_CONVERSION,
+    ),
+    Key(
+        "ownership",
+        Shape.CHOICE,
+        "Writes of a run to objects that do not belong to its resource.",
+        default=Ownership.IGNORE.value,
+        choices=tuple(policy.value for policy in Ownership),
+    ),
+    Key(
+        "ownershipExceptions",
+        Shape.MAPS,
+        "Kinds that ownership does not concern.",
+        keys=(_GROUP, _VERSION, _KIND),
     ),
 )

@@ -139,6 +139,8 @@ def _value(key: Key) -> Json:
             return _map(key.keys)
         case Shape.MAPS:
             return {"type": ["array", "null"], "items": _map(key.keys)}
+        case Shape.CHOICE:
+            return {"anyOf": [{"enum": [*key.choices, None]}, _VARIABLE]}
         case _:
             return _SIMPLE[key.shape]
 

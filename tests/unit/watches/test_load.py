@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from operator_runner.errors import ConfigError
 from operator_runner.model import (
     GVK,
     Conversion,
     Finalizer,
     LabelSelector,
+    Ownership,
     Playbook,
     Reference,
     Requirement,
@@ -244,6 +246,27 @@ def test_the_environment_may_bring_whole_lines(project: Path) -> None:
     assert watch.gvk.kind == "Web"
     assert watch.content == Playbook(playbook=project / "site.yml")
     assert not watch.manage_status
+
+
+def test_ownership_is_ignored_unless_a_watch_says_otherwise(project: Path) -> None:
+    """Existing projects write what belongs to others; kinds may be left out of the policy."""
+    assert read_one(project, "").ownership is Ownership.IGNORE
+    watch = read_one(
+        project,
+        """\
+ownership: refuse
+ownershipExceptions:
+  - {version: v1, kind: PersistentVolumeClaim}
+""",
+    )
+    assert watch.ownership is Ownership.REFUSE
+    assert watch.ownership_exceptions == {GVK("", "v1", "PersistentVolumeClaim")}
+
+
+def test_an_unknown_policy_of_ownership_is_refused(project: Path) -> None:
+    """The message names the words that there are."""
+    with pytest.raises(ConfigError, match="write refuse, adopt or ignore"):
+        read_one(project, "ownership: deny")
 
 
 def test_a_playbook_wins_over_a_role(project: Path) -> None:
