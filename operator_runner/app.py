@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import signal
 from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
 from contextlib import AsyncExitStack
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 import structlog
 
@@ -52,21 +53,55 @@ _log = structlog.get_logger(__name__)
 
 
 async def run(settings: Settings, watches: Sequence[Watch]) -> int:
-    """Run the operator until it is told to stop; return the exit status of the process.
+    """Run the operator until a signal asks it to stop; return the exit status of the process.
 
-    0 after SIGTERM or SIGINT, 1 where leadership was lost or a part broke. Raises
+    0 after SIGTERM, SIGINT or SIGHUP, 1 where leadership was lost or a part broke. Raises
     ConfigError for credentials, ports and directories that cannot be used.
     """
+    stop = asyncio.Event()
+    _take_signals(stop)
     async with AsyncExitStack() as stack:
-        connection = await connect(settings.kubeconfig, user_agent=f"operator-runner/{__version__}")
-        stack.push_async_callback(connection.close)
-        metrics = Metrics(__version__, commit())
-        launcher = await stack.enter_async_context(
-            open_launcher(settings.executor, settings.ansible, metrics.machine.fork_servers.inc)
-        )
-        operator = Operator(settings, watches, connection, launcher, metrics)
-        await operator.serve(stack)
-        return await operator.run()
+        starting = asyncio.create_task(_start(settings, watches, stack, stop))
+        if await _until_one_ends([starting], stop) is None:
+            await end_tasks([starting])
+            return 0
+        return await starting.result().run()
+
+
+async def _start(
+    settings: Settings, watches: Sequence[Watch], stack: AsyncExitStack, stop: asyncio.Event
+) -> Operator:
+    """Build the operator and open its ports; all of it ends with `stack`."""
+    connection = await connect(settings.kubeconfig, user_agent=f"operator-runner/{__version__}")
+    stack.push_async_callback(connection.close)
+    metrics = Metrics(__version__, commit())
+    launcher = await stack.enter_async_context(
+        open_launcher(settings.executor, settings.ansible, metrics.machine.fork_servers.inc)
+    )
+    operator = Operator(settings, watches, connection, launcher, metrics, stop=stop)
+    await operator.serve(stack)
+    return operator
+
+
+def _take_signals(stop: asyncio.Event) -> None:
+    """Have signals that end a process set `stop` instead; nohup keeps SIGHUP ignored."""
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
+            loop.add_signal_handler(number, stop.set)
+
+
+_Result = TypeVar("_Result")
+
+
+async def _until_one_ends(
+    tasks: Sequence[asyncio.Task[_Result]], stop: asyncio.Event
+) -> asyncio.Task[_Result] | None:
+    """Wait for the first task to end, or for `stop`: then return None."""
+    stopping = asyncio.create_task(stop.wait())
+    done, _ = await asyncio.wait([*tasks, stopping], return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    return next((task for task in tasks if task in done), None)
 
 
 class Operator:
@@ -79,12 +114,17 @@ class Operator:
         connection: Connection,
         launcher: Launcher,
         metrics: Metrics,
+        *,
+        stop: asyncio.Event,
     ) -> None:
-        """Build the parts; nothing is started yet. Raises ConfigError for a bad work dir."""
+        """Build the parts; nothing is started yet. Raises ConfigError for a bad work dir.
+
+        `stop` is set when the operator is to end.
+        """
         self._settings = settings
         self._watches = watches
         self._connection = connection
-        self._stop = asyncio.Event()
+        self._stop = stop
         self._leading = False
         self._metrics = metrics
         self._health = Health()
@@ -171,13 +211,12 @@ class Operator:
 
     async def run(self) -> int:
         """Lead, work until something ends that, and shut down in order; return the exit status."""
-        self._take_signals()
         if self._elector is not None:
             lease = self._settings.leader_election.lease_name
             self._metrics.leading(lease, False)
             _log.info("Waiting for leadership", lease=lease)
             acquiring = asyncio.create_task(self._elector.acquire(), name="leader election")
-            if await self._until_one_ends([acquiring]) is None:
+            if await _until_one_ends([acquiring], self._stop) is None:
                 await end_tasks([acquiring])
                 # A cancelled request may have won the Lease all the same.
                 await self._elector.release()
@@ -185,7 +224,7 @@ class Operator:
             self._metrics.leading(lease, True)
         self._leading = True
         working = [asyncio.create_task(part, name=name) for name, part in self._parts()]
-        ended = await self._until_one_ends(working)
+        ended = await _until_one_ends(working, self._stop)
         await self._shut_down(working, ended)
         return 0 if ended is None else 1
 
@@ -201,15 +240,6 @@ class Operator:
         if self._settings.reload:
             project = ProjectWatcher(self._watches, self._primary.known, self._enqueue)
             yield "project", project.run()
-
-    async def _until_one_ends(
-        self, tasks: Sequence[asyncio.Task[None]]
-    ) -> asyncio.Task[None] | None:
-        """Wait for the first task to end, or for SIGTERM: then return None."""
-        stopping = asyncio.create_task(self._stop.wait())
-        done, _ = await asyncio.wait([*tasks, stopping], return_when=asyncio.FIRST_COMPLETED)
-        stopping.cancel()
-        return next((task for task in tasks if task in done), None)
 
     async def _shut_down(
         self, working: Sequence[asyncio.Task[None]], ended: asyncio.Task[None] | None
@@ -238,7 +268,10 @@ class Operator:
         while True:
             watching = asyncio.create_task(
                 self._primary.run(
-                    self._connection, self._kinds.known(), namespaces, self._take_signals
+                    self._connection,
+                    self._kinds.known(),
+                    namespaces,
+                    functools.partial(_take_signals, self._stop),
                 )
             )
             coming = asyncio.create_task(self._kinds.come())
@@ -275,11 +308,6 @@ class Operator:
         # A replica that waits for its turn does its duty; were it not ready, a rolling
         # update would wait for it for ever, while the old leader still holds the lease.
         return self._established.missing() if self._leading else None
-
-    def _take_signals(self) -> None:
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._stop.set)
 
 
 def _rundirs(settings: Settings, watches: Sequence[Watch]) -> RunDirs:

@@ -24,7 +24,7 @@ from operator_runner.flags import (
     warnings_from,
 )
 from operator_runner.migration.command import migrate_storage
-from operator_runner.observe import logs
+from operator_runner.observe import logs, output
 from operator_runner.packaging.command import bundle, catalog, operatorhub, validate_bundle
 from operator_runner.rights.command import rbac
 from operator_runner.scaffold import create, init
@@ -104,7 +104,15 @@ def _run(options: dict[str, Any]) -> int:
     settings = settings_from(options, os.environ, loaded.watches, terminal=sys.stderr.isatty())
     for warning in (*loaded.warnings, *warnings_from(options, os.environ, loaded.watches)):
         _log.warning("Configuration", warning=warning)
-    return asyncio.run(app.run(settings, loaded.watches))
+    with output.in_background():
+        try:
+            return asyncio.run(app.run(settings, loaded.watches))
+        except ConfigError:
+            raise
+        except Exception:  # noqa: BLE001 (the last line of the process)
+            # Not by the interpreter, which would wait for whoever reads standard error.
+            _log.critical("Internal error", exc_info=True)
+            return 1
 
 
 def _load(file: Path, options: dict[str, Any]) -> Loaded:

@@ -13,14 +13,20 @@ import signal
 import sys
 
 from operator_runner.execution.isolation.isolation import Enclosure
-from operator_runner.execution.processes import adopt_orphans, die_with_parent, end_run
+from operator_runner.execution.processes import (
+    END_SIGNALS,
+    adopt_orphans,
+    die_with_parent,
+    end_run,
+)
 from operator_runner.execution.runner import play
 
 
 def main() -> None:
     """Run what standard input describes."""
     orders = json.load(sys.stdin)
-    signal.signal(signal.SIGTERM, lambda *_: end_run())
+    for number in END_SIGNALS:
+        signal.signal(number, lambda *_: end_run())
     adopt_orphans()
     die_with_parent(orders["parent"])
     # Whatever a library prints must not end up between the events.

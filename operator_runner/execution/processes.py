@@ -14,6 +14,8 @@ from operator_runner.execution.libc import call
 
 _PLAY_GRACE = 5.0
 """Seconds that a play gets between SIGTERM and SIGKILL."""
+END_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
+"""Signals that end a process of the operator in order; SIGHUP comes from a terminal that closes."""
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 

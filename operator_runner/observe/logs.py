@@ -6,6 +6,7 @@ every line inside, of any module, carries the object, the run and its cause.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import sys
@@ -20,6 +21,7 @@ from structlog.typing import EventDict, Processor, WrappedLogger
 
 from operator_runner.errors import ConfigError, OperatorRunnerError
 from operator_runner.model import ObjectRef
+from operator_runner.observe import output
 from operator_runner.observe.console import console_renderer
 from operator_runner.observe.redaction import redact
 
@@ -122,7 +124,7 @@ def parse_level(text: str, flag: str) -> int:
 
 
 def _take_over_stdlib(formatter: logging.Formatter, stream: TextIO, threshold: int) -> None:
-    handler = logging.StreamHandler(stream)
+    handler = _Handler(stream)
     handler.setFormatter(formatter)
     root = logging.getLogger()
     root.handlers[:] = [handler]
@@ -133,6 +135,27 @@ def _take_over_stdlib(formatter: logging.Formatter, stream: TextIO, threshold: i
         logging.getLogger(name).setLevel(quiet)
     for name in _NEVER_DEBUG:
         logging.getLogger(name).setLevel(max(threshold, logging.INFO))
+
+
+class _Handler(logging.Handler):
+    """Writes records to a stream, by the thread of `output` where there is one."""
+
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__()
+        self._stream = stream
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Format here, where the values of `bound` are known, and have it written."""
+        try:
+            output.write(self._stream, self.format(record) + "\n")
+        except Exception:  # noqa: BLE001 (a log line that fails must not fail its subject)
+            self.handleError(record)
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 (of logging)
+        """Report a record that cannot be formatted."""
+        place = f"{record.pathname}:{record.lineno}"
+        with contextlib.suppress(OSError, ValueError):
+            output.write(self._stream, f"Log record of {place} failed:\n{traceback.format_exc()}")
 
 
 def _json_tail(time_encoding: str) -> list[Processor]:

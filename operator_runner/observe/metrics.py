@@ -14,6 +14,7 @@ from prometheus_client.exposition import choose_encoder
 from operator_runner.model import GVK, Cause, ObjectRef, Trigger
 from operator_runner.observe.api_requests import ApiRequests
 from operator_runner.observe.conversions import Conversions
+from operator_runner.observe.dropped import DroppedRecords
 from operator_runner.observe.families import (
     AnsibleFamilies,
     ControllerFamilies,
@@ -77,6 +78,7 @@ class Metrics:
         self._watched: dict[GVK, _Watched] = {}
         ProcessCollector(registry=self._registry)
         GCCollector(registry=self._registry)
+        DroppedRecords(self._registry)
         # Last, so that no name of the operator's own can be taken.
         self.user = UserMetrics(self._registry)
         self._ansible.build_info.labels(commit, version).set(1)

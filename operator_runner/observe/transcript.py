@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+import sys
 
 import structlog
 
+from operator_runner.observe import output
 from operator_runner.observe.printable import printable
 from operator_runner.observe.redaction import redact
 
@@ -20,6 +22,6 @@ def write(text: str) -> None:
     """
     plain = _COLOUR.sub("", text).replace("\r\n", "\n")
     try:
-        print(printable(str(redact(plain))), flush=True)  # noqa: T201
+        output.write(sys.stdout, printable(str(redact(plain))) + "\n")
     except OSError as error:
         _log.warning("Could not write the output of a play", error=str(error))

@@ -58,15 +58,18 @@ class Operator:
             "--zap-encoder=json",
         ]
 
-    def start(self, *flags: str, wait: bool = True) -> Operator:
-        """Start the process with further flags and wait until it is ready."""
+    def start(self, *flags: str, wait: bool = True, output: int | None = None) -> Operator:
+        """Start the process with further flags and wait until it is ready.
+
+        `output` is a descriptor that takes the place of the log file.
+        """
         with self.log_file.open("ab") as log:
             self._process = subprocess.Popen(
                 [*self._command, *flags],
                 cwd=self.project,
                 env=self._environment,
-                stdout=log,
-                stderr=log,
+                stdout=log if output is None else output,
+                stderr=log if output is None else output,
             )
         if wait:
             eventually(lambda: self.probe("readyz"), lambda code: code == 200, told=self.log)
@@ -83,9 +86,9 @@ class Operator:
         """`host:port` of /metrics."""
         return f"127.0.0.1:{self._metrics_port}"
 
-    def terminate(self, seconds: float = 60) -> int:
-        """End it as Kubernetes does; return the exit status."""
-        return self._end(signal.SIGTERM, seconds)
+    def terminate(self, seconds: float = 60, number: signal.Signals = signal.SIGTERM) -> int:
+        """End it as Kubernetes does, or by another signal; return the exit status."""
+        return self._end(number, seconds)
 
     def wait(self, seconds: float = 60) -> int:
         """Wait until it ends by itself; return the exit status."""

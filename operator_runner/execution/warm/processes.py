@@ -15,6 +15,8 @@ import traceback
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+from operator_runner.execution.processes import END_SIGNALS
+
 
 @dataclass(frozen=True, slots=True)
 class _Choice:
@@ -34,16 +36,17 @@ _CHOSEN = tuple(map(_choice, (sys.__stdin__, sys.__stdout__, sys.__stderr__)))
 
 
 def fork() -> int:
-    """Fork as `os.fork` does; SIGTERM has its default effect in the child, from its start on.
+    """Fork as `os.fork` does; signals that end it have their default effect in the child at once.
 
     Python forgets what reaches a child before it has begun to run (PyOS_AfterFork_Child), and a
     child that is ended as soon as it has been made would then live on.
     """
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, END_SIGNALS)
     try:
         pid = os.fork()
         if not pid:
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            for number in END_SIGNALS:
+                signal.signal(number, signal.SIG_DFL)
         return pid
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -22,7 +22,12 @@ from typing import Any, NoReturn
 
 import psutil
 
-from operator_runner.execution.processes import adopt_orphans, die_with_parent, end_descendants
+from operator_runner.execution.processes import (
+    END_SIGNALS,
+    adopt_orphans,
+    die_with_parent,
+    end_descendants,
+)
 from operator_runner.execution.runner import run_environment, say
 from operator_runner.execution.warm.compiled import RoleTemplates
 from operator_runner.execution.warm.freshness import Freshness, preloaded_paths
@@ -60,7 +65,8 @@ def _scratch(path: str) -> Iterator[str]:
         shutil.rmtree(path, ignore_errors=True)
         os._exit(1)
 
-    signal.signal(signal.SIGTERM, leave)
+    for number in END_SIGNALS:
+        signal.signal(number, leave)
     os.mkdir(path, 0o700)  # noqa: PTH102
     try:
         yield path
@@ -94,7 +100,8 @@ class Server:
         wake_reader, wake_writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(wake_writer)
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        signal.signal(signal.SIGTERM, lambda *_: self._end())
+        for number in END_SIGNALS:
+            signal.signal(number, lambda *_: self._end())
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         while True:
             watched: list[Any] = [self._control, wake_reader]

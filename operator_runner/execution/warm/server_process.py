@@ -97,14 +97,22 @@ async def start_server(ansible: AnsibleSettings) -> ForkServer:
             start_new_session=True,
         )
         theirs.close()
-        with contextlib.ExitStack() as undo:
-            undo.callback(ours.close)
+        async with contextlib.AsyncExitStack() as undo:
+            undo.push_async_callback(end_tree, process, _GRACE)
+            undo.callback(_close, ours)
             await asyncio.to_thread(ours.send, json.dumps(orders).encode())
             if not await asyncio.to_thread(ours.recv, 64):
                 await process.wait()
                 raise RunError(f"the fork server could not load Ansible: {_last_line(complaints)}")
             undo.pop_all()
     return ForkServer(process, ours)
+
+
+def _close(control: socket.socket) -> None:
+    # A thread that waits for a message goes on waiting when its socket is only closed.
+    with contextlib.suppress(OSError):
+        control.shutdown(socket.SHUT_RDWR)
+    control.close()
 
 
 @contextlib.contextmanager

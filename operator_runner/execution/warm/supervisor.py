@@ -21,7 +21,12 @@ from typing import Any, NoReturn
 from ansible_runner import runner as ansible_runner_module
 
 from operator_runner.execution.isolation.isolation import Enclosure
-from operator_runner.execution.processes import adopt_orphans, die_with_parent, end_run
+from operator_runner.execution.processes import (
+    END_SIGNALS,
+    adopt_orphans,
+    die_with_parent,
+    end_run,
+)
 from operator_runner.execution.runner import play as run_play
 from operator_runner.execution.runner import say
 from operator_runner.execution.warm.messages import Message
@@ -43,7 +48,8 @@ def supervise(orders: socket.socket, environment: dict[str, str]) -> NoReturn:
     atexit._clear()  # the server's own are not ours to run
     adopt_orphans()
     die_with_parent(server)
-    signal.signal(signal.SIGTERM, lambda *_: end_run())
+    for number in END_SIGNALS:
+        signal.signal(number, lambda *_: end_run())
     try:
         play = ForkedPlay(environment)
     except OSError as error:
