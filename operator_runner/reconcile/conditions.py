@@ -8,21 +8,22 @@ say the same as before is returned unchanged, so that a steady resource costs no
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
+from operator_runner.duration import format_duration
 from operator_runner.model import Json, RunOutcome, TaskFailure
 
 _MAX_MESSAGE = 32768
 """metav1.Condition allows no longer message."""
+_RUNNING = "Running reconciliation"
+_ASKED = "the role asked to run again in "
 
 
 def started(conditions: Sequence[Json], now: datetime) -> list[Json]:
     """Return the conditions of a resource whose run begins."""
     result = _turn_false(list(conditions), "Successful", now)
-    return put_condition(
-        result, _condition("Running", "True", "Running", "Running reconciliation"), now
-    )
+    return put_condition(result, _condition("Running", "True", "Running", _RUNNING), now)
 
 
 def interrupted(conditions: Sequence[Json], why: str, now: datetime) -> list[Json]:
@@ -35,6 +36,8 @@ def finished(conditions: Sequence[Json], outcome: RunOutcome, now: datetime) -> 
     """Return the conditions of a resource whose run has ended."""
     if not outcome.successful:
         return failed(conditions, failure_text(outcome.failures), now, _recap(outcome))
+    if outcome.requeue_after is not None:
+        return _waiting(conditions, outcome, outcome.requeue_after, now)
     assert outcome.stats is not None
     # A run that changed something is news, even if the verdict is the same as before.
     news = outcome.stats.changed > 0
@@ -44,6 +47,27 @@ def finished(conditions: Sequence[Json], outcome: RunOutcome, now: datetime) -> 
     result = put_condition(list(conditions), running, now, always=news)
     result = put_condition(result, _condition("Failure", "False", "", ""), now)
     return put_condition(result, successful, now)
+
+
+def _waiting(
+    conditions: Sequence[Json], outcome: RunOutcome, after: timedelta, now: datetime
+) -> list[Json]:
+    """Return the conditions of a resource whose role asked to run again: it has not converged.
+
+    As with ansible-operator it goes on running, and Successful waits for a run that does not ask.
+    """
+    assert outcome.stats is not None
+    running = _condition("Running", "True", "Running", f"{_RUNNING}; {waiting_text(after)}")
+    running["ansibleResult"] = _recap(outcome)
+    result = _turn_false(list(conditions), "Successful", now)
+    if any(condition.get("type") == "Failure" for condition in result):
+        result = put_condition(result, _condition("Failure", "False", "", ""), now)
+    return put_condition(result, running, now, always=outcome.stats.changed > 0)
+
+
+def waiting_text(after: timedelta) -> str:
+    """Write what a role asked for with requeue_after: `the role asked to run again in 1m30s`."""
+    return f"{_ASKED}{format_duration(after)}"
 
 
 def failed(
@@ -74,6 +98,16 @@ def is_successful(conditions: Sequence[Json]) -> bool:
     """Return whether the last run, as the resource itself tells, was a success."""
     return any(
         condition.get("type") == "Successful" and condition.get("status") == "True"
+        for condition in conditions
+    )
+
+
+def is_waiting(conditions: Sequence[Json]) -> bool:
+    """Return whether the last run, as the resource itself tells, asked to be run again."""
+    return any(
+        condition.get("type") == "Running"
+        and condition.get("status") == "True"
+        and str(condition.get("message")).startswith(f"{_RUNNING}; {_ASKED}")
         for condition in conditions
     )
 

@@ -39,9 +39,18 @@ def ready(conditions: Sequence[Json], generation: int, now: datetime) -> list[Js
     return put_condition(_without(conditions, *_ABNORMAL), condition, now)
 
 
+def waiting(conditions: Sequence[Json], generation: int, now: datetime) -> list[Json]:
+    """Return the conditions of a resource whose run succeeded and asked for another one."""
+    why = _message(conditions, "Running")
+    condition = _condition("Ready", "Unknown", "Progressing", why, generation)
+    result = put_condition(_without(conditions, "Stalled"), condition, now)
+    reconciling = _condition("Reconciling", "True", "Progressing", why, generation)
+    return put_condition(result, reconciling, now)
+
+
 def failing(conditions: Sequence[Json], generation: int, now: datetime) -> list[Json]:
     """Return the conditions of a resource whose run failed and that is tried again."""
-    why = _failure(conditions)
+    why = _message(conditions, "Failure")
     condition = _condition("Ready", "False", "Failed", why, generation)
     result = put_condition(_without(conditions, "Stalled"), condition, now)
     retrying = _condition("Reconciling", "True", "ProgressingWithRetry", why, generation)
@@ -50,15 +59,15 @@ def failing(conditions: Sequence[Json], generation: int, now: datetime) -> list[
 
 def stalled(conditions: Sequence[Json], generation: int, now: datetime) -> list[Json]:
     """Return the conditions of a resource that cannot be run before somebody mends it."""
-    why = _failure(conditions)
+    why = _message(conditions, "Failure")
     condition = _condition("Ready", "False", "Stalled", why, generation)
     result = put_condition(_without(conditions, "Reconciling"), condition, now)
     return put_condition(result, _condition("Stalled", "True", "Failed", why, generation), now)
 
 
-def _failure(conditions: Sequence[Json]) -> str:
-    """Return what the condition Failure says, which is up to date."""
-    found = (each.get("message") for each in conditions if each.get("type") == "Failure")
+def _message(conditions: Sequence[Json], type_: str) -> str:
+    """Return what a condition of the contract says, which is up to date."""
+    found = (each.get("message") for each in conditions if each.get("type") == type_)
     return str(next(found, "") or "")
 
 

@@ -25,7 +25,7 @@ from operator_runner.model import (
     Watch,
 )
 from operator_runner.reconcile.annotations import Overrides, read_overrides
-from operator_runner.reconcile.conditions import is_successful
+from operator_runner.reconcile.conditions import is_successful, is_waiting
 from operator_runner.reconcile.decide import AddFinalizer, Run, Skip, decide
 from operator_runner.reconcile.playlog import PlayLog, task_time
 from operator_runner.reconcile.ports import Access, Cluster, Executor
@@ -172,7 +172,7 @@ class Reconciler:
             self._well.pop(ref, None)
             await self._reporter.failure(told, outcome, self._current(ref, body))
             return Failed(outcome.timed_out)
-        if start.cleanup:
+        if start.cleanup and outcome.requeue_after is None:
             await self._release(ref)
             return Idle()
         await self._reporter.success(told, outcome, self._current(ref, body))
@@ -194,9 +194,11 @@ class Reconciler:
 
     def _is_steady(self, ref: ObjectRef, body: Json, causes: Sequence[Cause]) -> bool:
         """Whether the run will most likely change nothing, so that its start is no news."""
+        conditions = read_conditions(body)
         if body["metadata"].get("deletionTimestamp"):
-            return False
-        if not is_successful(read_conditions(body)):
+            # A deletion is a new generation: the last run that asked was one of the clean-up.
+            return is_waiting(conditions) and self._well.get(ref) == generation_of(body)
+        if not (is_successful(conditions) or is_waiting(conditions)):
             return False
         if ref in self._well:
             return self._well[ref] == generation_of(body)

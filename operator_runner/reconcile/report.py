@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from typing import Any
 
 import structlog
 
+from operator_runner.duration import format_duration
 from operator_runner.model import Cause, Json, ObjectRef, RunOutcome, Trigger, Watch, describe
 from operator_runner.reconcile import conditions, kstatus
 from operator_runner.reconcile.ports import Cluster, Notice
@@ -71,13 +73,17 @@ class Reporter:
         `current` is the resource as it is now, None if it has to be read.
         """
         assert outcome.stats is not None
-        stats = outcome.stats
-        told = {"ok": stats.ok, "changed": stats.changed, "skipped": stats.skipped}
+        stats, asked = outcome.stats, outcome.requeue_after
+        told: dict[str, Any] = {"ok": stats.ok, "changed": stats.changed, "skipped": stats.skipped}
+        note = f"Reconciled: {stats.ok} tasks ok, {stats.changed} changed"
+        if asked is not None:
+            told["requeue_after"] = format_duration(asked)
+            note = f"{note}; {conditions.waiting_text(asked)}"
         _log.info("Reconciled", **told, seconds=run.seconds)
         after = await self._put_conditions(run, outcome, current)
-        was_well = conditions.is_successful(read_conditions(run.before))
-        if after is not None and (stats.changed or not was_well):
-            note = f"Reconciled: {stats.ok} tasks ok, {stats.changed} changed"
+        settled = conditions.is_successful if asked is None else conditions.is_waiting
+        was_so = settled(read_conditions(run.before))
+        if after is not None and (stats.changed or not was_so):
             await self._cluster.emit(after, run.notice("Successful", note))
         return after
 
@@ -116,7 +122,10 @@ class Reporter:
         if not self._manage_status:
             return current or await self._cluster.get(run.ref)
         now = outcome.finished or datetime.now(UTC)
-        verdict = kstatus.ready if outcome.successful else kstatus.failing
+        if not outcome.successful:
+            verdict = kstatus.failing
+        else:
+            verdict = kstatus.ready if outcome.requeue_after is None else kstatus.waiting
         return await self._write(
             run,
             lambda old: conditions.finished(old, outcome, now),

@@ -15,15 +15,18 @@ TASKS = """
 - name: Come back soon
   operator_sdk.util.requeue_after:
     time: 2s
+  when: not (done | default(false))
 - name: Come back later
   operator_sdk.util.requeue_after:
     time: 1h
+  when: not (done | default(false))
 - name: Count the runs
   operator_sdk.util.osdk_metric:
     name: echoes
     description: Runs of the role
     counter:
       increment: true
+  changed_when: false  # else each run is news
 - name: Say how it went so far
   operator_sdk.util.k8s_status:
     api_version: test.example.com/v1
@@ -57,8 +60,9 @@ def line_of(operator: Operator, number: int) -> dict[str, Any]:
 def test_a_role_that_asks_is_run_again(kubectl: Kubectl, operator: Operator, project: Path) -> None:
     """The play runs to its end, the status is written, and then the first period asked for counts.
 
-    What the role said of itself stays beside the operator's own conditions, and its metric
-    stands among the operator's.
+    The resource is not Successful before a run ends without asking, and is not written again
+    while nothing changes. What the role said of itself stays beside the operator's own
+    conditions, and its metric stands among the operator's.
     """
     role = project / ROLE
     role.write_text(role.read_text() + TASKS)
@@ -66,10 +70,16 @@ def test_a_role_that_asks_is_run_again(kubectl: Kubectl, operator: Operator, pro
     kubectl.apply(echo())
     wait_for_runs(operator, 1)
     first = conditions(kubectl)
-    assert first["Running"]["message"] == "Awaiting next reconciliation"
+    assert first["Running"]["reason"] == "Running"
+    assert first["Running"]["message"] == (
+        "Running reconciliation; the role asked to run again in 2s"
+    )
     assert first["Running"]["ansibleResult"]["ok"] == 5
-    assert first["Successful"]["status"] == "True"
-    wait_for_runs(operator, 3)
+    assert "Successful" not in first
+    wait_for_runs(operator, 2)
+    version = kubectl.get(KIND, "a")["metadata"]["resourceVersion"]  # type: ignore[index]
+    wait_for_runs(operator, 4)
+    assert kubectl.get(KIND, "a")["metadata"]["resourceVersion"] == version  # type: ignore[index]
     assert [line_of(operator, number)["cause"] for number in (1, 2)] == ["requeue_after: 2 s"] * 2
     assert conditions(kubectl)["Heard"] == first["Heard"]
     assert first["Heard"]["observedGeneration"] == 1
@@ -77,6 +87,10 @@ def test_a_role_that_asks_is_run_again(kubectl: Kubectl, operator: Operator, pro
     assert operator.metric("controller_runtime_reconcile_total", result="requeue_after") >= 2
     # The parser of the text format calls each counter that.
     assert operator.metric("echoes_total") >= 3
+    kubectl.merge(KIND, "a", {"spec": {"done": True}})
+    kubectl("wait", "--for=condition=Successful", f"{KIND}/a", "--timeout=90s")
+    assert conditions(kubectl)["Running"]["message"] == "Awaiting next reconciliation"
+    assert operator.lines("Reconciled")[-1]["cause"] == "spec: spec.done"
 
 
 def test_a_run_that_fails_is_retried_instead(

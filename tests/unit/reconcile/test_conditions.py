@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from operator_runner.model import Json, RunOutcome, Stats, TaskFailure
 from operator_runner.reconcile import conditions
@@ -19,6 +19,10 @@ def by_type(found: list[Json]) -> dict[str, Json]:
 
 def well(now: datetime, changed: int = 0) -> RunOutcome:
     return RunOutcome(Stats(ok=3, changed=changed, skipped=1), finished=now)
+
+
+def asking(now: datetime, changed: int = 0, seconds: int = 10) -> RunOutcome:
+    return RunOutcome(Stats(ok=3, changed=changed), (), timedelta(seconds=seconds), now)
 
 
 def test_a_first_run_says_that_it_runs() -> None:
@@ -127,3 +131,59 @@ def test_a_play_that_could_not_run_is_reported_without_recap() -> None:
     assert found["Failure"]["message"] == "YAML parsing failed: main.yml:3"
     assert "ansibleResult" not in found["Failure"]
     assert "Running" not in found
+
+
+def test_a_run_that_asks_for_another_one_is_not_the_end() -> None:
+    """As with ansible-operator Running stays; a new resource gets no other condition."""
+    (running,) = conditions.finished(conditions.started([], T1), asking(T2), T2)
+    assert running["status"] == "True"
+    assert running["reason"] == "Running"
+    assert running["message"] == ("Running reconciliation; the role asked to run again in 10s")
+    assert running["lastTransitionTime"] == "2026-01-02T03:04:05Z"
+    assert running["ansibleResult"]["ok"] == 3
+
+
+def test_successful_is_false_until_a_run_does_not_ask() -> None:
+    """Even where the run before was a success, and its start was not worth a write."""
+    before = conditions.finished([], well(T1), T1)
+    waiting = conditions.finished(before, asking(T2), T2)
+    found = by_type(waiting)
+    assert found["Successful"]["status"] == "False"
+    assert found["Successful"]["message"] == "Last reconciliation succeeded"
+    assert (found["Failure"]["status"], found["Failure"]["message"]) == ("False", "")
+    assert conditions.is_waiting(waiting)
+    assert not conditions.is_successful(waiting)
+    after = conditions.finished(waiting, well(T3), T3)
+    assert by_type(after)["Successful"]["status"] == "True"
+    assert by_type(after)["Running"]["message"] == "Awaiting next reconciliation"
+    assert not conditions.is_waiting(after)
+
+
+def test_a_resource_that_always_asks_is_not_written_again() -> None:
+    """Nothing differs from pass to pass; what a run changed, or another time, is news."""
+    first = conditions.finished(conditions.started([], T1), asking(T1, changed=2), T1)
+    assert conditions.finished(first, asking(T2), T2) == first
+    changed = by_type(conditions.finished(first, asking(T2, changed=1), T2))
+    assert changed["Running"]["ansibleResult"]["changed"] == 1
+    later = by_type(conditions.finished(first, asking(T2, seconds=90), T2))
+    assert later["Running"]["message"].endswith("the role asked to run again in 1m30s")
+
+
+def test_a_run_that_asks_after_a_failure_has_not_failed() -> None:
+    """The failure of the run before is over, and the resource is not Successful."""
+    outcome = RunOutcome(Stats(failures=1), (TaskFailure("a", "no rights"),), finished=T1)
+    before = conditions.finished(conditions.started([], T1), outcome, T1)
+    found = by_type(conditions.finished(conditions.started(before, T2), asking(T2), T2))
+    assert (found["Failure"]["status"], found["Failure"]["message"]) == ("False", "")
+    assert found["Successful"]["status"] == "False"
+    assert found["Running"]["status"] == "True"
+
+
+def test_a_run_that_asks_and_fails_is_a_failure() -> None:
+    """What a play asked for before it failed does not count."""
+    outcome = RunOutcome(
+        Stats(failures=1), (TaskFailure("a", "no rights"),), timedelta(seconds=10), T2
+    )
+    found = by_type(conditions.finished(conditions.started([], T1), outcome, T2))
+    assert found["Failure"]["status"] == "True"
+    assert found["Running"]["status"] == "False"

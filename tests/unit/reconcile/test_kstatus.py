@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 from operator_runner.model import Json
@@ -45,6 +46,27 @@ async def test_a_success_is_ready() -> None:
     version = await case.version()
     await case.reconciler.reconcile(REF, SPEC)
     assert await case.version() == version
+
+
+async def test_a_run_that_asks_for_another_one_is_reconciling() -> None:
+    """Not ready, not even where it was before, until a run ends without asking."""
+    cluster = FakeCluster(resource(generation=2))
+    asking = replace(success(), requeue_after=timedelta(seconds=10))
+    case = Case(WATCH, cluster, success(), asking, asking, success())
+    await case.reconciler.reconcile(REF, SPEC)
+    assert Seen(await cluster.get(REF)).of("Ready") == ("True", "Succeeded", 2)
+    await case.reconciler.reconcile(REF, SPEC)
+    seen = Seen(await cluster.get(REF))
+    assert seen.of("Ready") == ("Unknown", "Progressing", 2)
+    assert seen.of("Reconciling") == ("True", "Progressing", 2)
+    assert seen.conditions["Ready"]["message"].endswith("the role asked to run again in 10s")
+    version = await case.version()
+    await case.reconciler.reconcile(REF, SPEC)
+    assert await case.version() == version
+    await case.reconciler.reconcile(REF, SPEC)
+    seen = Seen(await cluster.get(REF))
+    assert seen.of("Ready") == ("True", "Succeeded", 2)
+    assert "Reconciling" not in seen.conditions
 
 
 async def test_a_failure_is_tried_again() -> None:

@@ -46,6 +46,7 @@ PLAIN_SETTINGS = AnsibleSettings()
 START = [Cause(Trigger.START)]
 SPEC = [Cause(Trigger.SPEC)]
 PERIOD = "ansible.sdk.operatorframework.io/reconcile-period"
+ASKING = RunOutcome(Stats(ok=1), requeue_after=timedelta(seconds=7))
 VERBOSITY = "ansible.sdk.operatorframework.io/verbosity"
 
 
@@ -311,6 +312,49 @@ async def test_requeue_after_beats_the_period() -> None:
     case = Case(PLAIN, FakeCluster(resource()), outcome)
     verdict = await case.reconciler.reconcile(REF, SPEC)
     assert verdict == Succeeded(timedelta(seconds=7), Trigger.REQUEUE)
+
+
+async def test_a_resource_that_asks_each_time_costs_no_write() -> None:
+    """Neither do runs after a restart of the operator; one Event tells of all of them."""
+    cluster = FakeCluster(resource())
+    case = Case(PLAIN, cluster, ASKING)
+    await case.reconciler.reconcile(REF, SPEC)
+    version = await case.version()
+    assert (await case.conditions())["Running"]["reason"] == "Running"
+    await case.reconciler.reconcile(REF, [Cause(Trigger.REQUEUE)])
+    await Case(PLAIN, cluster, ASKING).reconciler.reconcile(REF, START)
+    assert await case.version() == version
+    (notice,) = cluster.notices
+    assert notice.note == ("Reconciled: 1 tasks ok, 0 changed; the role asked to run again in 7s")
+
+
+async def test_an_edit_ends_the_waiting() -> None:
+    """A run for a new spec says that it runs, and a success after it is told by an Event."""
+    case = Case(PLAIN, FakeCluster(resource()), ASKING, success())
+    await case.reconciler.reconcile(REF, SPEC)
+    case.cluster.edit(REF, lambda body: body["metadata"].update(generation=2))
+    during: list[str] = []
+    of_resource = case.cluster.objects
+    case.executor.during = lambda: during.extend(
+        each["message"] for each in of_resource[REF]["status"]["conditions"]
+    )
+    await case.reconciler.reconcile(REF, SPEC)
+    assert during == ["Running reconciliation"]
+    assert (await case.conditions())["Successful"]["status"] == "True"
+    assert [notice.reason for notice in case.cluster.notices] == ["Successful"] * 2
+
+
+async def test_a_clean_up_that_asks_holds_the_resource() -> None:
+    """The finalizer stays until a clean-up ends without asking; the waiting costs no write."""
+    held = {"finalizers": ["example.com/f"], "deletionTimestamp": "now", "generation": 2}
+    case = Case(HELD, FakeCluster(resource(**held)), ASKING, ASKING, success())
+    again = Succeeded(timedelta(seconds=7), Trigger.REQUEUE)
+    assert await case.reconciler.reconcile(REF, SPEC) == again
+    version = await case.version()
+    assert await case.reconciler.reconcile(REF, SPEC) == again
+    assert await case.version() == version
+    assert await case.reconciler.reconcile(REF, SPEC) == Idle()
+    assert await case.cluster.get(REF) is None
 
 
 @pytest.mark.parametrize(
