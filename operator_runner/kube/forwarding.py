@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
@@ -13,8 +14,10 @@ from aiohttp import hdrs, web
 from multidict import CIMultiDict
 
 from operator_runner.kube import bodies, tunnel
+from operator_runner.kube.decoding import DecodingError
 from operator_runner.kube.grants import Grant
 from operator_runner.kube.headers import request_headers, response_headers, upgrade_of
+from operator_runner.kube.offloop import OffLoop
 from operator_runner.kube.ownership import can_be_owned, claim
 from operator_runner.kube.recorder import Recorder
 from operator_runner.kube.requestinfo import RequestInfo
@@ -30,6 +33,9 @@ _AUTOMATIC = (hdrs.ACCEPT, hdrs.ACCEPT_ENCODING, hdrs.CONTENT_TYPE)
 """Headers that aiohttp would make up where the client sent none."""
 _ONE_PIECE = 1024 * 1024
 """Bytes that are sent at once."""
+_SECONDS_FOR_BODY = 60
+"""For a body that is read as a whole, and between two pieces of one that is streamed. The API
+server gives a whole request that long."""
 _SWITCHING = 101
 _OK = range(200, 300)
 _TRUE = ("1", "true", "True")
@@ -43,6 +49,7 @@ class Forwarder:
         self,
         connection: Connection,
         witness: Witness,
+        offloop: OffLoop,
         *,
         inject: bool,
         recorder: Recorder | None = None,
@@ -50,6 +57,7 @@ class Forwarder:
         """`inject` says whether what runs create gets an owner; `recorder` is told of requests."""
         self._connection = connection
         self._witness = witness
+        self._offloop = offloop
         self._inject = inject
         self._recorder = recorder
 
@@ -80,7 +88,7 @@ class Forwarder:
 
     async def _body(
         self, request: web.BaseRequest, grant: Grant | None, info: RequestInfo | None
-    ) -> bytes | aiohttp.StreamReader | None:
+    ) -> bytes | _Stream | None:
         """Return the body to send: read as a whole where it needs an owner or to be looked at."""
         if not request.body_exists:
             return None
@@ -89,18 +97,32 @@ class Forwarder:
             if bodies.is_foreign(kind) or hdrs.CONTENT_ENCODING in request.headers:
                 reason = f"send JSON, YAML or protobuf, not compressed, in place of {kind}"
                 raise Refusal(415, reason)
-            return bodies.add_owner(kind, await _read(request), partial(claim, grant.owner, info))
+            return await self._owned(request, kind, grant, info)
         length = request.content_length
         if request.method == "DELETE" or (length is not None and length <= _ONE_PIECE):
             # What is held can be sent again, should the operator's credentials have run out.
             return await _read(request)
-        return request.content
+        return _Stream(request)
+
+    async def _owned(
+        self, request: web.BaseRequest, kind: str, grant: Grant, info: RequestInfo
+    ) -> bytes:
+        """Return the whole body with the owner. Raises Refusal for one beyond the bounds."""
+        body = await _read(request)
+        add = partial(bodies.add_owner, kind, body, partial(claim, grant.owner, info))
+        try:
+            if bodies.is_quick(kind, len(body)):
+                return add()
+            async with grant.decoding:
+                return await self._offloop.call(add)
+        except DecodingError as error:
+            raise Refusal(400, str(error)) from error
 
     async def _send(
         self,
         request: web.BaseRequest,
         headers: CIMultiDict[str],
-        body: bytes | aiohttp.StreamReader | None,
+        body: bytes | _Stream | None,
         exchange: Exchange | None,
         told: Callable[[int], Awaitable[None]] | None,
     ) -> web.StreamResponse:
@@ -121,6 +143,8 @@ class Forwarder:
             reason = f"cannot reach the API server {server}: {error}"
             raise Refusal(503, reason, retry_after=1) from error
         except (aiohttp.ClientError, OSError) as error:
+            if isinstance(body, _Stream) and body.fault is not None:
+                raise body.fault from error
             reason = str(error) or type(error).__name__
             raise Refusal(502, f"no answer from the API server {server}: {reason}") from error
         async with upstream:
@@ -191,7 +215,7 @@ def _exchange(
     request: web.BaseRequest,
     grant: Grant | None,
     info: RequestInfo | None,
-    body: bytes | aiohttp.StreamReader | None,
+    body: bytes | _Stream | None,
 ) -> Exchange | None:
     """Return the exchange if its answer is to be looked at: a write, or a GET of one object."""
     if grant is None or info is None or info.watch or request.query.get("dryRun"):
@@ -222,14 +246,44 @@ def _makes_owned(method: str, kind: str, info: RequestInfo, grant: Grant) -> boo
 
 async def _read(request: web.BaseRequest) -> bytes:
     body = bytearray()
-    async for chunk in request.content.iter_any():
-        body += chunk
-        if len(body) > LARGEST:
-            raise Refusal(413, f"the body is larger than {LARGEST} bytes, as no object can be")
+    try:
+        async with asyncio.timeout(_SECONDS_FOR_BODY):
+            async for chunk in request.content.iter_any():
+                body += chunk
+                if len(body) > LARGEST:
+                    raise Refusal(413, f"the body is larger than {LARGEST} bytes")
+    except (TimeoutError, web.RequestPayloadError) as error:
+        raise _unread(error) from error
     return bytes(body)
 
 
-def _payload(body: bytes | aiohttp.StreamReader | None) -> Any:
+class _Stream:
+    """A body that is passed on while it comes; one that stops coming ends with `fault`."""
+
+    def __init__(self, request: web.BaseRequest) -> None:
+        self._content = request.content
+        self.fault: Refusal | None = None
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        try:
+            while True:
+                async with asyncio.timeout(_SECONDS_FOR_BODY):
+                    chunk = await self._content.readany()
+                if not chunk:
+                    return
+                yield chunk
+        except (TimeoutError, web.RequestPayloadError) as error:
+            self.fault = _unread(error)
+            raise
+
+
+def _unread(error: Exception) -> Refusal:
+    if isinstance(error, TimeoutError):
+        return Refusal(408, f"the body did not come within {_SECONDS_FOR_BODY} s; send it faster")
+    return Refusal(400, f"the body is incomplete or malformed: {error}")
+
+
+def _payload(body: bytes | _Stream | None) -> Any:
     # aiohttp sends bytes in one piece, and warns of large ones, but a file in many.
     if isinstance(body, bytes) and len(body) > _ONE_PIECE:
         return io.BytesIO(body)

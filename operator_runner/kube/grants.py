@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import secrets
 from asyncio import BaseTransport
@@ -37,6 +38,8 @@ class Grant:
     run_id: str
     of_finalizer: bool = False
     connections: WeakSet[BaseTransport] = field(default_factory=WeakSet, repr=False)
+    decoding: asyncio.Lock = field(default_factory=asyncio.Lock, repr=False, compare=False)
+    """Held while a large body of the run is decoded, so that others get their turns between."""
 
 
 class Grants:

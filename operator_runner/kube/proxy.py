@@ -20,6 +20,7 @@ from operator_runner.kube.anonymous import claimed_owner
 from operator_runner.kube.discovery import Discovery
 from operator_runner.kube.forwarding import Forwarder
 from operator_runner.kube.grants import Grant, Grants, kubeconfig
+from operator_runner.kube.offloop import OffLoop
 from operator_runner.kube.ownership import Owner
 from operator_runner.kube.recorder import Recorder
 from operator_runner.kube.recording import Recording
@@ -70,9 +71,12 @@ class Proxy:
         """
         self._wanted = address
         self._grants = Grants()
-        witness = Witness(observer, discovery)
+        self._offloop = OffLoop()
+        witness = Witness(observer, discovery, self._offloop)
         recorder = None if record is None else Recorder(Recording(record), discovery)
-        self._forwarder = Forwarder(connection, witness, inject=inject_owner_ref, recorder=recorder)
+        self._forwarder = Forwarder(
+            connection, witness, self._offloop, inject=inject_owner_ref, recorder=recorder
+        )
         self._anonymous = anonymous
         self._listener: Listener | None = None
         self._authority = folder / "ca.crt"
@@ -117,6 +121,7 @@ class Proxy:
         """Close the server and its connections."""
         if self._listener is not None:
             await self._listener.stop()
+        self._offloop.close()
         self._authority.unlink(missing_ok=True)
         with suppress(OSError):  # there is something else in it
             self._authority.parent.rmdir()
@@ -157,6 +162,13 @@ class Proxy:
                 reason=str(refusal),
             )
             return refusal.response()
+        except ConnectionError:
+            raise  # the client has hung up
+        except Exception:
+            if request.writer.output_size > 0:
+                raise  # too late for a Status
+            _log.exception("Internal error in the proxy", method=request.method, path=request.path)
+            return Refusal(500, "internal error; the operator's log has its traceback").response()
 
     def _admit(self, request: web.BaseRequest) -> Grant | None:
         """Return the grant of the request; None: passes without an owner. Raises Refusal."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -19,6 +18,7 @@ from operator_runner.kube.asked import (
     rights_for,
     rights_in,
 )
+from operator_runner.kube.decoding import decode_json
 from operator_runner.kube.discovery import Discovery
 from operator_runner.kube.grants import Grant
 from operator_runner.kube.recording import Recording
@@ -27,6 +27,8 @@ from operator_runner.model import Json
 
 _log = structlog.get_logger(__name__)
 _UNAUTHORIZED = 401
+_LARGEST = 256 * 1024
+"""Bytes: no Role and no binding is larger."""
 
 
 class Recorder:
@@ -91,11 +93,11 @@ def _sender(grant: Grant | None) -> Sender:
 
 
 def _content(body: Any) -> Json | None:
-    """Return a body in JSON as an object; YAML and protobuf are passed over."""
-    if not isinstance(body, bytes):
+    """Return a body in JSON as an object; YAML, protobuf and large bodies are passed over."""
+    if not isinstance(body, bytes) or len(body) > _LARGEST:
         return None
     try:
-        content: Any = json.loads(body)
+        content: Any = decode_json(body)
     except ValueError:
         return None
     return content if isinstance(content, dict) else None

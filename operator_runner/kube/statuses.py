@@ -9,8 +9,11 @@ from aiohttp import hdrs, web
 _REASONS = {
     400: "BadRequest",
     401: "Unauthorized",
+    408: "Timeout",
     413: "RequestEntityTooLarge",
     415: "UnsupportedMediaType",
+    429: "TooManyRequests",
+    500: "InternalError",
     502: "InternalError",
     503: "ServiceUnavailable",
 }

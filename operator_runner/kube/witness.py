@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import structlog
 
 from operator_runner.errors import ApiError
-from operator_runner.kube.bodies import media_type
+from operator_runner.kube.bodies import is_quick, media_type
+from operator_runner.kube.decoding import DecodingError, decode_json
 from operator_runner.kube.discovery import Discovery
 from operator_runner.kube.grants import Grant
+from operator_runner.kube.offloop import OffLoop
 from operator_runner.kube.ownership import is_owned
 from operator_runner.kube.requestinfo import RequestInfo
 from operator_runner.model import GVK, Json, ObjectRef, Watch
@@ -20,6 +22,8 @@ _log = structlog.get_logger(__name__)
 
 LARGEST = 4 * 1024 * 1024
 """Bytes: no object is larger (etcd takes 1.5 MB), so longer bodies are not looked at."""
+
+_JSON = "application/json"
 
 WRITES = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 """HTTP methods that write, and what the API calls them."""
@@ -58,8 +62,9 @@ class Exchange:
 class Witness:
     """Reads the answers and tells the observer."""
 
-    def __init__(self, observer: Observer, discovery: Discovery) -> None:
+    def __init__(self, observer: Observer, discovery: Discovery, offloop: OffLoop) -> None:
         """`discovery` names kinds where only the resource of a path is known."""
+        self._offloop = offloop
         self._observer = observer
         self._discovery = discovery
 
@@ -68,11 +73,17 @@ class Witness:
 
         What is no object in JSON says nothing: tables, protobuf, the answers of other APIs.
         """
-        answer = _decode(content_type, body)
-        if answer is None:
-            return
         try:
-            await self._tell(exchange, answer)
+            answer = await self._decode(exchange.grant, media_type(content_type), body)
+            if answer is not None:
+                await self._tell(exchange, answer)
+        except DecodingError as error:
+            _log.info(
+                "Cannot decode the answer to a run",
+                run_id=exchange.grant.run_id,
+                resource=exchange.info.resource,
+                reason=str(error),
+            )
         except ApiError as error:
             _log.warning(
                 "The kind of an object is unknown, so its change may run the role once more",
@@ -82,6 +93,20 @@ class Witness:
             )
         except Exception:  # noqa: BLE001 whatever an answer looks like, the client gets it
             _log.exception("The answer to a run was not understood", run_id=exchange.grant.run_id)
+
+    async def _decode(self, grant: Grant, kind: str, body: bytes) -> Json | None:
+        """Return the object that a body holds, if any. Raises DecodingError."""
+        if kind != _JSON:
+            return None
+        try:
+            if is_quick(kind, len(body)):
+                answer = decode_json(body)
+            else:
+                async with grant.decoding:
+                    answer = await self._offloop.call(decode_json, body)
+        except json.JSONDecodeError:
+            return None
+        return answer if isinstance(answer, dict) else None
 
     async def _tell(self, exchange: Exchange, answer: Json) -> None:
         grant, info = exchange.grant, exchange.info
@@ -120,13 +145,3 @@ class Witness:
         if gvk.group == "meta.k8s.io":
             return None  # a Table or PartialObjectMetadata: about an object, not the object
         return ObjectRef(gvk, answer["metadata"].get("namespace") or "", answer["metadata"]["name"])
-
-
-def _decode(content_type: str, body: bytes) -> Json | None:
-    if media_type(content_type) != "application/json":
-        return None
-    try:
-        answer: Any = json.loads(body)
-    except ValueError:
-        return None
-    return answer if isinstance(answer, dict) else None

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
+import time
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from operator_runner.kube import bodies, protobuf
+from operator_runner.kube.decoding import DecodingError, decode_json, decode_yaml
 from operator_runner.kube.ownership import Claim
 from operator_runner.model import Json
 
@@ -95,11 +98,7 @@ def test_yaml(kind: str) -> None:
         ("application/json", b'{"metadata": {"ownerReferences": 7}}'),
         ("application/json", b'{"metadata": {"annotations": ["x"]}}'),
         ("application/json", b"\xff\xfe\x00"),
-        ("application/yaml", b"a: [1"),
-        ("application/yaml", b"x: !!binary aGk="),
         ("application/xml", b"<a/>"),
-        (bodies.PROTOBUF, b"nonsense"),
-        (bodies.PROTOBUF, CREATED[:-20]),
     ],
 )
 def test_unreadable(kind: str, body: bytes) -> None:
@@ -138,8 +137,9 @@ def test_protobuf(body: bytes, owners: list[str]) -> None:
 
 @given(st.binary(max_size=80), st.integers(0, len(READ)))
 def test_broken_protobuf(noise: bytes, at: int) -> None:
-    """No body makes the proxy fail: broken ones are passed on or get their owner."""
-    bodies.add_owner(bodies.PROTOBUF, READ[:at] + noise + READ[at:], asks(CLAIM))
+    """No body makes the proxy fail: broken ones are refused or get their owner."""
+    with suppress(DecodingError):
+        bodies.add_owner(bodies.PROTOBUF, READ[:at] + noise + READ[at:], asks(CLAIM))
 
 
 @pytest.mark.parametrize(
@@ -157,3 +157,109 @@ def test_broken_protobuf(noise: bytes, at: int) -> None:
 def test_dry_run(kind: str, body: bytes, expected: bool) -> None:
     """A deletion that only asks what would happen is told from a real one."""
     assert bodies.is_dry_run(kind, body) is expected
+
+
+LAUGHS = b"a0: &a0 [x,x,x,x,x,x,x,x,x]\n" + b"".join(
+    b"a%d: &a%d [%s]\n" % (n, n, b",".join([b"*a%d" % (n - 1)] * 9)) for n in range(1, 8)
+)
+"""Some 300 bytes whose aliases stand for millions of values."""
+TYPE_META, NAMED = b"\x0a\x00", b"\x0a\x03\x0a\x01x"
+
+
+def envelope(*fields: bytes) -> bytes:
+    """Return a protobuf body of these fields."""
+    return b"k8s\x00" + b"".join(fields)
+
+
+def raw(content: bytes) -> bytes:
+    """Return the field of the envelope that holds an object of less than 128 bytes."""
+    return b"\x12" + bytes([len(content)]) + content
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "problem"),
+    [
+        ("application/json", b"[" * 100_000, "nested too deep"),
+        ("application/json", b'{"a":' * 100_000 + b"1" + b"}" * 100_000, "nested too deep"),
+        ("application/json", b'{"data": ' + b"7" * 5000 + b"}", "number out of range"),
+        ("application/json", b'{"data": 1e999}', "written as JSON"),
+        ("application/json", b'{"data": NaN}', "NaN is not a number"),
+        ("application/yaml", LAUGHS, "aliases"),
+        ("application/apply-patch+yaml", LAUGHS, "aliases"),
+        ("application/yaml", b"[" * 100_000 + b"]" * 100_000, "nested"),
+        ("application/apply-patch+yaml", b"- " * 100_000, "nested deeper than 500"),
+        ("application/yaml", b"[" + b"a," * 200_000 + b"]", "more than 200000 parts"),
+        ("application/yaml", b"a: [1", "invalid YAML"),
+        ("application/yaml", b"a: \x00", "invalid YAML"),
+        ("application/yaml", b"x: !!binary aGk=", "the YAML tag"),
+        ("application/yaml", b"x: !!python/tuple [1]", "the YAML tag"),
+        ("application/yaml", b"{<<: {a: 1}}", "merge keys"),
+        ("application/yaml", b"? [1]\n: 2", "YAML key"),
+        ("application/yaml", b"a: 1\n---\nb: 2", "several documents"),
+        ("application/yaml", b"a: .inf", "not a number of JSON"),
+        (bodies.PROTOBUF, b"nonsense", "invalid protobuf"),
+        (bodies.PROTOBUF, CREATED[:-20], "truncated"),
+        (bodies.PROTOBUF, envelope(b"\x18\x01" * 200_001), "more than 200000 fields"),
+        (bodies.PROTOBUF, envelope(b"\x12\xff\xff\xff\xff\x7f"), "truncated"),
+        (bodies.PROTOBUF, envelope(b"\x13\x14"), "wire type"),
+        (bodies.PROTOBUF, envelope(raw(NAMED), raw(NAMED)), "comes twice"),
+        (bodies.PROTOBUF, envelope(raw(NAMED + NAMED)), "comes twice"),
+        (bodies.PROTOBUF, envelope(TYPE_META, TYPE_META), "comes twice"),
+    ],
+)
+def test_beyond_the_bounds(kind: str, body: bytes, problem: str) -> None:
+    """What the API server might read, but which is not decoded here, is refused with a reason."""
+    with pytest.raises(DecodingError, match=problem):
+        bodies.add_owner(kind, body, asks(CLAIM))
+
+
+def test_go_drops_the_upper_bits_of_a_field_number() -> None:
+    """A field whose number has more than 32 bits is the one that Go takes it for."""
+    disguised = b"\x8a\x80\x80\x80\x80\x01" + b"\x03\x0a\x01x"  # 1 + 2**32, then metadata {name: x}
+    assert protobuf.view(envelope(raw(disguised)))["metadata"]["name"] == "x"
+
+
+def test_invalid_utf_8_is_read_as_go_reads_it() -> None:
+    """A byte that is no text does not let an object escape its owner."""
+    content = json.loads(
+        bodies.add_owner("application/json", b'{"data": {"a": "\xff"}}', asks(CLAIM))
+    )
+    assert content["data"] == {"a": "\ufffd"}
+    assert content["metadata"]["ownerReferences"] == [REFERENCE]
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        *[(text, True) for text in ("true", "Yes", "on", "y")],
+        *[(text, False) for text in ("FALSE", "no", "Off", "n")],
+        *[(text, None) for text in ("~", "null", "")],
+        *[("0", 0), ("-17", -17), ("1_000", 1000), ("0x1F", 31), ("0b101", 5), ("017", 15)],
+        *[("0o17", 15), ("1.5", 1.5), (".5", 0.5), ("1e3", 1000.0), ("-2.5e-1", -0.25)],
+        *[(text, text) for text in ("1:30", "2020-01-01", "1.2.3", "0x", "0b_", "1e999", "a b")],
+        *[("'80'", "80"), ('"true"', "true"), ("!!str 80", "80"), ("!!int 80", 80), ("! 80", "80")],
+        *[
+            ("{80: a, true: b, ~: c}", {"80": "a", "true": "b", "null": "c"}),
+            ("[]", []),
+            ("{}", {}),
+        ],
+        *[("&a {b: &c [1]}", {"b": [1]}), ("|\n  a\n  b\n", "a\nb\n"), ("9" * 400, "9" * 400)],
+    ],
+)
+def test_yaml_types(text: str, value: Any) -> None:
+    """Scalars have the types that the API server's own YAML gives them."""
+    assert decode_yaml(f"k: {text}".encode()) == {"k": value}
+
+
+def test_json_is_yaml() -> None:
+    """What one decoder reads the other reads alike."""
+    body = json.dumps({"a": [1, -2.5, None, True, "x", {"b": {}}], "c": "1", "d": []}).encode()
+    assert decode_yaml(body) == decode_json(body)
+
+
+def test_sexagesimal_numbers_and_equal_hashes_cost_no_time() -> None:
+    """Numbers that Python adds up or hashes slowly are text and keys in the form of text."""
+    started = time.process_time()
+    decode_yaml(b"a: 1" + b":1" * 100_000)
+    decode_yaml(b"".join(b"%d: 1\n" % (n * (2**61 - 1)) for n in range(20_000)))
+    assert time.process_time() - started < 10
