@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import signal
+import time
 from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
 from contextlib import AsyncExitStack
 from datetime import datetime
@@ -28,7 +29,7 @@ from operator_runner.kube.discovery import Discovery
 from operator_runner.kube.lease import Elector
 from operator_runner.kube.proxy import Proxy
 from operator_runner.kube.session import Connection, connect
-from operator_runner.kube.watching import MetadataEvent, watch_metadata
+from operator_runner.kube.watching import Delay, MetadataEvent, watch_metadata
 from operator_runner.loops import LoopBreaker
 from operator_runner.machine import Machine
 from operator_runner.model import GVK, Cause, Json, ObjectRef, Watch
@@ -132,7 +133,7 @@ class Operator:
             (str(watch.gvk) for watch in watches),
             converted=(str(watch.gvk) for watch in watches if watch.conversions),
         )
-        connection.on_watch(self._established.answered)
+        connection.on_watch(self._established.answered, self._established.ended)
         connection.on_answer(self._metrics.api_requests.count)
         self._api = Api(connection)
         self._discovery = Discovery(self._api)
@@ -164,11 +165,12 @@ class Operator:
         self._primary = PrimaryWatcher(
             watches, is_relevant, self._enqueue, self._met, self._references.shown
         )
+        self._breaker = LoopBreaker(self._dependents.writes.is_echo)
         self._dispatcher = Dispatcher(
             self._queue,
             self._reconcilers(rundirs, launcher),
             self._metrics,
-            LoopBreaker(self._dependents.writes.is_echo),
+            self._breaker,
             self._gone,
         )
         self._conversions = Conversions(
@@ -186,6 +188,7 @@ class Operator:
             version=self._primary.version,
             task_ended=self._metrics.task_finished,
             guard=self._upgrades.guard,
+            replaced=self._replaced,
         )
         for watch in self._watches:
             self._metrics.watching(watch.gvk, settings.concurrency.limit(watch.gvk))
@@ -262,10 +265,12 @@ class Operator:
             await self._elector.release()
 
     async def _watch_primaries(self) -> None:
-        """Watch the kinds that are there, and anew when one has come or gone."""
+        """Watch the kinds that are there, again when one has come or gone and after a failure."""
         await self._kinds.look()
         namespaces = self._settings.namespaces
+        delay = Delay()
         while True:
+            began = time.monotonic()
             watching = asyncio.create_task(
                 self._primary.run(
                     self._connection,
@@ -281,6 +286,10 @@ class Operator:
                     watching.result()
             except (NotFound, Expired) as error:
                 _log.warning("Watching anew", reason=str(error))
+                await self._kinds.look_again()
+            except Exception as error:  # noqa: BLE001 whatever it was, nothing may end the watches
+                _log.exception("Restarting the watches of all resources", reason=str(error))
+                await delay.wait(time.monotonic() - began)
                 await self._kinds.look_again()
             finally:
                 await end_tasks([watching, coming])
@@ -300,7 +309,16 @@ class Operator:
 
     def _gone(self, ref: ObjectRef) -> None:
         self._dependents.forget(ref)
-        self._metrics.resource_gone(ref)
+        if not self._primary.uid(ref):
+            # Otherwise another resource of the same name is there, or the event is to come.
+            self._metrics.resource_gone(ref)
+
+    def _replaced(self, ref: ObjectRef) -> None:
+        """Forget what is known by name of a resource that is gone; another one has its name."""
+        self._queue.forget(ref)
+        self._breaker.forget(ref)
+        self._dependents.forget(ref)
+        self._metrics.resource_fared(ref, failed=False)
 
     def _why_not_ready(self) -> str | None:
         if self._stop.is_set():

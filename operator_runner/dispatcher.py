@@ -9,7 +9,7 @@ from functools import partial
 
 import structlog
 
-from operator_runner.errors import ApiError
+from operator_runner.errors import ApiError, Conflict, NotFound, Unavailable
 from operator_runner.loops import LoopBreaker
 from operator_runner.model import GVK, Cause, ObjectRef, Trigger, describe
 from operator_runner.observe.metrics import Metrics, Outcome, Result, RunTimes
@@ -86,6 +86,9 @@ class Dispatcher:
                 verdict = await self._turn(item)
                 superseded = isinstance(verdict, Superseded)
                 item = self._queue.take_again(first.key) if superseded else None
+        except Exception:  # noqa: BLE001 nobody waits for this task, and the key must not be lost
+            _log.exception("Reconciliation failed: a mistake in operator-runner")
+            self._queue.retry(first.key)
         finally:
             self._queue.done(first.key)
 
@@ -114,14 +117,16 @@ class Dispatcher:
         self._metrics.reconcile_started(gvk)
         began = asyncio.get_running_loop().time()
         result: Result = "error"
+        period: float | None = None
         try:
             verdict = await self._reconcile(key, item)
+            period = _own_period(verdict)
             result = self._settle(key, verdict)
         finally:
             seconds = asyncio.get_running_loop().time() - began
             self._metrics.reconcile_finished(gvk, result, seconds)
             self._metrics.queue_worked(gvk, seconds)
-            self._breaker.ended(key, asyncio.get_running_loop().time())
+            self._breaker.ended(key, asyncio.get_running_loop().time(), period=period)
         outcome = _OUTCOMES.get(type(verdict))
         if outcome is not None:
             times = RunTimes(item.waited, seconds)
@@ -139,10 +144,26 @@ class Dispatcher:
             return await self._reconcilers[key.gvk].reconcile(key, item.causes)
         except ApiError as error:
             _log.error("Reconciliation failed: the Kubernetes API refused", reason=str(error))
-        except Exception:  # noqa: BLE001
+            if not isinstance(error, Conflict | NotFound | Unavailable):
+                await self._report(item, f"The Kubernetes API refused: {error}")
+        except Exception as error:  # noqa: BLE001
             # One resource that trips over a mistake of ours must not stop all others.
             _log.exception("Reconciliation failed: a mistake in operator-runner")
+            await self._report(
+                item,
+                f"Internal error in operator-runner ({type(error).__name__}): "
+                "please report it with the traceback from the operator's log",
+            )
         return Failed()
+
+    async def _report(self, item: Item, message: str) -> None:
+        """Say on the resource why it was not reconciled; where that fails too, the log has it."""
+        try:
+            await self._reconcilers[item.key.gvk].failed(item.key, item.causes, message)
+        except ApiError as error:
+            _log.debug("The failure cannot be written to the resource", reason=str(error))
+        except Exception:  # noqa: BLE001 as above
+            _log.exception("The failure cannot be written to the resource")
 
     def _settle(self, key: ObjectRef, verdict: Verdict) -> Result:
         """Put the key back as the verdict asks; return the result's name in metrics."""
@@ -172,6 +193,13 @@ def _bind(item: Item) -> None:
     structlog.contextvars.bind_contextvars(
         kind=key.gvk.kind, namespace=key.namespace, name=key.name, cause=describe(item.causes)
     )
+
+
+def _own_period(verdict: Verdict) -> float | None:
+    """Return after how many seconds the resource itself asks for a run, None if it does not."""
+    if isinstance(verdict, Succeeded) and verdict.by_resource and verdict.after is not None:
+        return verdict.after.total_seconds()
+    return None
 
 
 def _spread(seconds: float, trigger: Trigger) -> float:

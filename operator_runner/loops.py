@@ -4,6 +4,9 @@ A run that writes an object, and is woken at once because that object changed ag
 fight with another writer, or answers to itself. One such echo is ordinary; a row of them is a
 loop. What a run did not write is never held against it, however busy it is.
 See docs/adr/0010-why.md.
+
+A resource whose annotation asks for a run each second is slowed down too: whoever may write a
+resource could keep the operator busy for nothing.
 """
 
 from __future__ import annotations
@@ -40,6 +43,9 @@ class _Row:
 
     ended: float
     length: int = 0
+    hurried: bool = False
+    periods: int = 0
+    """Runs in a row that the resource itself asked for in quick succession."""
     counted: bool = False
     told: bool = False
     until: float = 0.0
@@ -53,9 +59,14 @@ class LoopBreaker:
         self._is_echo = is_echo
         self._rows: dict[ObjectRef, _Row] = {}
 
-    def ended(self, key: ObjectRef, now: float) -> None:
-        """Take note of the end of a run, at `now` seconds of any steady clock."""
+    def ended(self, key: ObjectRef, now: float, *, period: float | None = None) -> None:
+        """Take note of the end of a run, at `now` seconds of any steady clock.
+
+        `period` is after how many seconds the resource itself asks for the next one, if it does.
+        """
         row = self._rows.setdefault(key, _Row(now))
+        row.hurried = period is not None and period < QUICK
+        row.periods = row.periods if row.hurried else 0
         row.ended, row.counted, row.told, row.until = now, False, False, 0.0
 
     def forget(self, key: ObjectRef) -> None:
@@ -71,8 +82,10 @@ class LoopBreaker:
         """
         row = self._rows.get(key)
         events = [cause for cause in causes if cause.trigger not in _TIMERS]
-        if row is None or not events:
+        if row is None:
             return None
+        if not events:
+            return _check_period(row, causes, now)
         echoes = tuple(cause for cause in events if self._is_echo(key, cause))
         if any(_is_edit(cause) and cause not in echoes for cause in events):
             # Somebody did something about it: whatever was, is over.
@@ -88,6 +101,19 @@ class LoopBreaker:
             return None
         first, row.told = not row.told, True
         return Hold(row.until - now, echoes, row.length, first)
+
+
+def _check_period(row: _Row, causes: Iterable[Cause], now: float) -> Hold | None:
+    if not row.hurried or any(cause.trigger is not Trigger.PERIOD for cause in causes):
+        return None
+    if not row.counted:
+        row.periods, row.counted = row.periods + 1, True
+    due = row.ended + QUICK
+    if row.periods <= _ROW or now >= due:
+        return None
+    # It stays like this until the annotation changes, so once is often enough to say it.
+    first, row.told = row.periods == _ROW + 1 and not row.told, True
+    return Hold(due - now, (), row.periods, first)
 
 
 def _is_edit(cause: Cause) -> bool:

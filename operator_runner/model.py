@@ -58,6 +58,11 @@ class ObjectRef:
         return f"{self.gvk.kind} {path}"
 
 
+def uid_of(body: Mapping[str, Any]) -> str:
+    """Return what tells an object from an earlier one of the same name; empty if not known."""
+    return str(body["metadata"].get("uid") or "")
+
+
 @dataclass(frozen=True, slots=True)
 class Requirement:
     """One `matchExpressions` entry of a label selector; operator is In, NotIn, Exists, ..."""

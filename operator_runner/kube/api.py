@@ -10,6 +10,7 @@ from typing import Any
 
 import aiohttp
 
+from operator_runner import bounds
 from operator_runner.errors import (
     ApiError,
     Conflict,
@@ -59,11 +60,13 @@ class Api:
         body: Json | None = None,
         content_type: str = JSON,
         accept: str = JSON,
+        around: int = 0,
         timeout: float = 30.0,  # noqa: ASYNC109 turned into Unavailable, unlike asyncio.timeout
     ) -> Json:
         """Send `body` to an API path such as `/api/v1/namespaces` and return the JSON answer.
 
-        `timeout` is in seconds and covers the whole exchange. Raises ApiError.
+        `timeout` is in seconds and covers the whole exchange. `around` is 2 where objects come
+        in a list, see `bounds.decode`. Raises ApiError.
         """
         data = None if body is None else json.dumps(body).encode()
         headers = {"Accept": accept} | ({} if data is None else {"Content-Type": content_type})
@@ -80,7 +83,7 @@ class Api:
                     ) as response:
                         wait = _retry_after(response)
                         if wait is None:
-                            return await _decode(response, what)
+                            return await _decode(response, what, around)
                     await asyncio.sleep(wait)
         except TimeoutError as error:
             raise Unavailable(f"{what}: no answer within {timeout:g} s") from error
@@ -106,13 +109,22 @@ class Api:
             ) as response:
                 if response.status >= 400:  # noqa: PLR2004
                     await _decode(response, what)
-                yield response.content.iter_any()
+                ended = self.connection.watch_begun(metadata_watch(path))
+                try:
+                    yield response.content.iter_any()
+                finally:
+                    ended()
         except (aiohttp.ClientError, OSError) as error:  # TimeoutError is an OSError
             raise self._unreachable(what, error) from error
 
     def _unreachable(self, what: str, error: Exception) -> Unavailable:
         reason = str(error) or type(error).__name__
         return Unavailable(f"{what}: {self.connection.server}: {reason}")
+
+
+def metadata_watch(path: str) -> str:
+    """Return what a watch of metadata is reported as: objects may be watched whole beside it."""
+    return f"{path} (metadata)"
 
 
 def _retry_after(response: aiohttp.ClientResponse) -> float | None:
@@ -123,10 +135,10 @@ def _retry_after(response: aiohttp.ClientResponse) -> float | None:
     return max(0.1, float(after))
 
 
-async def _decode(response: aiohttp.ClientResponse, what: str) -> Json:
+async def _decode(response: aiohttp.ClientResponse, what: str, around: int = 0) -> Json:
     raw = await response.read()
     try:
-        answer: Any = json.loads(raw)
+        answer: Any = bounds.decode(raw, around)
     except ValueError:
         answer = None
     if response.status < 400 and isinstance(answer, dict):  # noqa: PLR2004

@@ -18,6 +18,7 @@ from yarl import URL
 
 from operator_runner.kube import credentials
 from operator_runner.kube.credentials import Credentials
+from operator_runner.kube.responses import bounded
 from operator_runner.sockets import closed
 
 _TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=10)
@@ -41,20 +42,24 @@ class Connection:
         self._origin = URL(found.server).origin()
         self._parts = urlsplit(found.server)
         self._user_agent = user_agent
-        self._watchers: list[Callable[[str], None]] = []
+        self._watchers: list[tuple[Callable[[str], None], Callable[[str, bool], None]]] = []
+        self._live: dict[str, object] = {}
         self._counters: list[Answered] = []
         self._sockets: weakref.WeakSet[socket.socket] = weakref.WeakSet()
         self._connector = aiohttp.TCPConnector(
             limit=0, ssl=found.ssl_context, socket_factory=self._open_socket
         )
-        self.http = self.session()
+        self.http = self._session(aiohttp.ClientResponse)
 
     def session(self) -> aiohttp.ClientSession:
         """Return a further session on the same connections, for a library that closes its own.
 
         kopf closes its session on a 401; the others must live on. Closing a session leaves the
-        connections open; `close` ends them all.
+        connections open; `close` ends them all. What is read keeps within the bounds.
         """
+        return self._session(bounded(self._watch_of))
+
+    def _session(self, response: type[aiohttp.ClientResponse]) -> aiohttp.ClientSession:
         return aiohttp.ClientSession(
             base_url=self.server + "/",
             connector=self._connector,
@@ -64,6 +69,7 @@ class Connection:
             middlewares=(self._authenticate,),
             trace_configs=[self._trace()],
             proxy=self._credentials.proxy,
+            response_class=response,
         )
 
     def url(self, path: str) -> URL:
@@ -73,9 +79,35 @@ class Connection:
         """
         return URL(self.server + path, encoded=True)
 
-    def on_watch(self, callback: Callable[[str], None]) -> None:
-        """Call `callback` with the path of every watch that is answered 200, whoever asked."""
-        self._watchers.append(callback)
+    def on_watch(self, begun: Callable[[str], None], ended: Callable[[str, bool], None]) -> None:
+        """Have the watches of our own reported by their path, those of runs left out.
+
+        `begun` is called when one is answered 200, `ended` when it has ended; its second argument
+        is False where kind or rights to watch are missing, so that it is not begun again soon.
+        """
+        self._watchers.append((begun, ended))
+
+    def watch_begun(self, path: str) -> Callable[[], None]:
+        """Report a watch that was accepted; call what is returned once it has ended."""
+        token = self._live[path] = object()
+        for begun, _ in self._watchers:
+            begun(path)
+
+        def end() -> None:
+            # The end of an abandoned stream may come when the next one is there already.
+            if self._live.get(path) is token:
+                del self._live[path]
+                self._report_end(path, again=True)
+
+        return end
+
+    def watch_refused(self, path: str) -> None:
+        """Report that a watch is not possible now: its kind is gone, or rights are missing."""
+        self._report_end(path, again=False)
+
+    def _report_end(self, path: str, *, again: bool) -> None:
+        for _, ended in self._watchers:
+            ended(path, again)
 
     def on_answer(self, callback: Answered) -> None:
         """Call `callback` for every request to the API server, whoever asked."""
@@ -121,28 +153,30 @@ class Connection:
             _context: SimpleNamespace,
             end: aiohttp.TraceRequestEndParams,
         ) -> None:
-            self._answered(end.url, end.response.status, end.method)
+            self._answered(end.response.status, end.method)
 
         async def failed(
             _session: aiohttp.ClientSession,
             _context: SimpleNamespace,
             failure: aiohttp.TraceRequestExceptionParams,
         ) -> None:
-            self._answered(failure.url, None, failure.method)
+            self._answered(None, failure.method)
 
         trace = aiohttp.TraceConfig()
         trace.on_request_end.append(ended)
         trace.on_request_exception.append(failed)
         return trace
 
-    def _answered(self, url: URL, status: int | None, method: str) -> None:
+    def _answered(self, status: int | None, method: str) -> None:
         for count in self._counters:
             # As client-go has it: the port stays, even if it is the usual one.
             count(status, method, self._parts.netloc.rpartition("@")[2])
-        if status == 200 and url.query.get("watch") in {"true", "1"}:  # noqa: PLR2004
-            path = url.path.removeprefix(self._parts.path)
-            for callback in self._watchers:
-                callback(path)
+
+    def _watch_of(self, url: URL) -> Callable[[], None] | None:
+        """Report a response that was accepted, if it is a watch; see `watch_begun`."""
+        if url.query.get("watch") not in {"true", "1"}:
+            return None
+        return self.watch_begun(url.path.removeprefix(self._parts.path))
 
 
 async def connect(kubeconfig: Path | None, *, user_agent: str) -> Connection:

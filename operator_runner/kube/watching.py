@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import random
 import time
-from collections.abc import AsyncIterable, AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 import structlog
 
+from operator_runner import bounds
 from operator_runner.errors import ApiError, Forbidden, NotFound, Unavailable
-from operator_runner.kube.api import Api, error_of
+from operator_runner.kube.api import Api, error_of, metadata_watch
 from operator_runner.kube.discovery import Resource
+from operator_runner.kube.lines import split_lines
 from operator_runner.model import Json
 
 _META = "g=meta.k8s.io;v=v1,application/json"
@@ -71,7 +72,7 @@ async def watch_metadata(
     answer so for a moment while they start.
     """
     follower = _Follower(api, resource, namespace, label_selector)
-    delay = _Delay()
+    delay = Delay()
     complained = False
     while True:
         started = time.monotonic()
@@ -81,6 +82,8 @@ async def watch_metadata(
                 yield event
         except ApiError as error:
             refused = isinstance(error, Forbidden | NotFound)
+            if refused:
+                api.connection.watch_refused(metadata_watch(resource.path(namespace)))
             if refused and not follower.synced:
                 raise
             log = _log.warning if refused and not complained else _log.debug
@@ -93,7 +96,7 @@ async def watch_metadata(
                 await delay.wait(0)
 
 
-class _Delay:
+class Delay:
     """Exponential backoff with jitter."""
 
     def __init__(self) -> None:
@@ -140,7 +143,7 @@ class _Follower:
         params = self._params() | {"limit": _CHUNK}
         while True:
             answer = await self.api.request(
-                "GET", self.resource.path(self.namespace), params=params, accept=_LIST
+                "GET", self.resource.path(self.namespace), params=params, accept=_LIST, around=2
             )
             items += [self._reduce(item) for item in answer.get("items") or []]
             metadata = answer["metadata"]
@@ -216,27 +219,10 @@ def _remembered(body: Json) -> Json:
 
 def _parse(line: bytes, path: str) -> Json:
     try:
-        change: Json = json.loads(line)
+        change: Json = bounds.decode(line, 1)
     except ValueError as error:
         raise Unavailable(f"watch {path}: a line of the answer is no JSON") from error
     if change["type"] == "ERROR":
         status = change["object"]
         raise error_of(int(status.get("code") or 500), status, f"watch {path}")
     return change
-
-
-async def split_lines(chunks: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
-    """Yield the lines of a stream, however long; an unfinished last line is dropped.
-
-    aiohttp's own line iteration refuses lines beyond its buffer; objects are larger.
-    """
-    parts: list[bytes] = []
-    async for chunk in chunks:
-        *ended, rest = chunk.split(b"\n")
-        for line in ended:
-            whole = b"".join([*parts, line])
-            parts = []
-            if whole:
-                yield whole
-        if rest:
-            parts.append(rest)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import TypeAlias
 
 import structlog
 
+from operator_runner.bounds import fault_of
 from operator_runner.errors import Conflict, NotFound
 from operator_runner.model import (
     GVK,
@@ -23,6 +24,7 @@ from operator_runner.model import (
     RunRequest,
     Trigger,
     Watch,
+    uid_of,
 )
 from operator_runner.reconcile.annotations import Overrides, read_overrides
 from operator_runner.reconcile.conditions import is_successful, is_waiting
@@ -36,6 +38,8 @@ from operator_runner.reconcile.variables import extra_vars, templated_fields
 from operator_runner.settings import AnsibleSettings
 
 _log = structlog.get_logger(__name__)
+MIN_PERIOD = timedelta(seconds=1)
+"""Shorter periods than this one are taken for it, whoever asks for them."""
 _TEMPLATES = "Text of the resource is evaluated as a template"
 
 
@@ -55,6 +59,8 @@ class Succeeded:
 
     after: timedelta | None
     trigger: Trigger
+    by_resource: bool = field(default=False, compare=False)
+    """Whether the resource itself asks for this period, by its annotation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +92,8 @@ class Parts:
     """Is told the name, the action and the seconds of each task of a play that ran."""
     guard: Callable[[Json, Watch], AbstractAsyncContextManager[None]]
     """Is entered around each run, with the resource as it was when the run began."""
+    replaced: Callable[[ObjectRef], None]
+    """Is called when another resource has taken the name of one that is gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,11 +117,15 @@ class Reconciler:
         self._watch = watch
         self._parts = parts
         self._ansible = ansible
-        self._period = watch.reconcile_period if watch.reconcile_period is not None else period
+        self._period = _floored(
+            watch.reconcile_period if watch.reconcile_period is not None else period
+        )
         self._reporter = Reporter(watch, parts.cluster)
         self._superseding = Superseding(watch, parts.cluster.get, parts.relevant)
         # Generation at the last successful run: how a steady resource is known.
         self._well: dict[ObjectRef, int] = {}
+        # What is remembered by name is about the resource with this uid.
+        self._uids: dict[ObjectRef, str] = {}
 
     def heard(self, ref: ObjectRef, cause: Cause) -> None:
         """Take note of an event that may end a run of the resource, where the watch wants that."""
@@ -122,10 +134,18 @@ class Reconciler:
     async def reconcile(self, ref: ObjectRef, causes: Sequence[Cause]) -> Verdict:
         """Bring the world to what the resource asks for. Raises ApiError; nothing is lost by it."""
         with self._superseding.listening(ref):
-            return await self._reconcile(ref, causes)
+            try:
+                return await self._reconcile(ref, causes)
+            except _Vanished:
+                await self._forget(ref)
+                return Gone()
 
     async def _reconcile(self, ref: ObjectRef, causes: Sequence[Cause]) -> Verdict:
         body = await self._parts.cluster.get(ref)
+        if body is not None and self._uids.setdefault(ref, uid_of(body)) != uid_of(body):
+            await self._forget(ref)
+            self._parts.replaced(ref)
+            self._uids[ref] = uid_of(body)
         while body is not None:
             relevant = self._parts.relevant(body, self._watch)
             match decide(body, self._watch, relevant=relevant):
@@ -134,6 +154,10 @@ class Reconciler:
                     if self._superseding.forget(ref):
                         await self._reporter.interrupted(ref, body, reason)
                     return Idle()
+                case AddFinalizer() | Run() if fault := fault_of(body):
+                    told = Told(ref, body, causes, datetime.now(UTC))
+                    await self._reporter.error(told, fault)
+                    return Idle()
                 case AddFinalizer(name):
                     finalizers = [*(body["metadata"].get("finalizers") or ()), name]
                     body = await self._parts.cluster.set_finalizers(body, finalizers)
@@ -141,10 +165,20 @@ class Reconciler:
                     run_id = secrets.token_hex(8)
                     with structlog.contextvars.bound_contextvars(run_id=run_id):
                         return await self._run(_Start(ref, body, run_id, cleanup, tuple(causes)))
+        raise _Vanished
+
+    async def _forget(self, ref: ObjectRef) -> None:
+        """Drop everything that is remembered of a resource that is gone."""
+        self._uids.pop(ref, None)
         self._well.pop(ref, None)
         self._superseding.forget(ref)
         await self._parts.executor.forget(ref)
-        return Gone()
+
+    async def failed(self, ref: ObjectRef, causes: Sequence[Cause], message: str) -> None:
+        """Say on the resource why its reconcile ended before its time. Raises ApiError."""
+        body = await self._parts.cluster.get(ref)
+        if body is not None:
+            await self._reporter.failed(Told(ref, body, causes, datetime.now(UTC)), message)
 
     async def looping(self, ref: ObjectRef, echoes: Sequence[Cause]) -> None:
         """Say that the resource keeps triggering itself, by these causes. Raises ApiError."""
@@ -158,7 +192,7 @@ class Reconciler:
             await self._reporter.error(Told(ref, body, start.causes, began), overrides.error)
             return Failed()
         if not self._is_steady(ref, body, start.causes):
-            body = await self._reporter.start(ref, body)
+            body = _existing(await self._reporter.start(ref, body))
         told = Told(ref, body, start.causes, began)
         play = self._play(replace(start, body=body), overrides)
         if start.cleanup:
@@ -168,19 +202,27 @@ class Reconciler:
         else:
             self._well.pop(ref, None)
             return Superseded()
+        if outcome.successful and start.cleanup and outcome.requeue_after is None:
+            await self._release(ref, uid_of(body))
+            return Idle()
+        return await self._conclude(told, outcome, overrides.period)
+
+    async def _conclude(
+        self, told: Told, outcome: RunOutcome, period: timedelta | None
+    ) -> Succeeded | Failed:
+        """Report how a run ended; `period` is what the resource itself asks for, if anything."""
+        ref, current = told.ref, self._current(told.ref, told.before)
         if not outcome.successful:
             self._well.pop(ref, None)
-            await self._reporter.failure(told, outcome, self._current(ref, body))
+            _existing(await self._reporter.failure(told, outcome, current))
             return Failed(outcome.timed_out)
-        if start.cleanup and outcome.requeue_after is None:
-            await self._release(ref)
-            return Idle()
-        await self._reporter.success(told, outcome, self._current(ref, body))
-        self._well[ref] = generation_of(body)
+        _existing(await self._reporter.success(told, outcome, current))
+        self._well[ref] = generation_of(told.before)
         if outcome.requeue_after is not None:
             return Succeeded(outcome.requeue_after, Trigger.REQUEUE)
-        period = self._period if overrides.period is None else overrides.period
-        return Succeeded(period or None, Trigger.PERIOD)
+        if period is None:
+            return Succeeded(self._period or None, Trigger.PERIOD)
+        return Succeeded(_floored(period) or None, Trigger.PERIOD, by_resource=True)
 
     def _current(self, ref: ObjectRef, body: Json) -> Json | None:
         """Return the resource if events have told of no write since `body`, else None.
@@ -240,13 +282,13 @@ class Reconciler:
             playlog.end(outcome)
             return outcome
 
-    async def _release(self, ref: ObjectRef) -> None:
-        """Take our finalizer off, now that the clean-up is done."""
+    async def _release(self, ref: ObjectRef, uid: str) -> None:
+        """Take our finalizer off the resource with this uid, now that the clean-up is done."""
         assert self._watch.finalizer is not None
         name = self._watch.finalizer.name
         while (body := await self._parts.cluster.get(ref)) is not None:
             finalizers = body["metadata"].get("finalizers") or []
-            if name not in finalizers:
+            if uid_of(body) != uid or name not in finalizers:
                 return
             try:
                 left = [finalizer for finalizer in finalizers if finalizer != name]
@@ -255,6 +297,21 @@ class Reconciler:
                 continue
             except NotFound:
                 return
+
+
+class _Vanished(Exception):
+    """The resource does not exist any more; another one may have its name."""
+
+
+def _existing(body: Json | None) -> Json:
+    if body is None:
+        raise _Vanished
+    return body
+
+
+def _floored(period: timedelta) -> timedelta:
+    """Return a period that a resource may have; zero stays zero."""
+    return max(period, MIN_PERIOD) if period > timedelta(0) else timedelta(0)
 
 
 def _content(watch: Watch, *, cleanup: bool) -> Playbook:

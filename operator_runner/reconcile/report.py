@@ -5,17 +5,29 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeAlias
 
 import structlog
 
 from operator_runner.duration import format_duration
-from operator_runner.model import Cause, Json, ObjectRef, RunOutcome, Trigger, Watch, describe
+from operator_runner.model import (
+    Cause,
+    Json,
+    ObjectRef,
+    RunOutcome,
+    Trigger,
+    Watch,
+    describe,
+    uid_of,
+)
 from operator_runner.reconcile import conditions, kstatus
 from operator_runner.reconcile.ports import Cluster, Notice
 from operator_runner.reconcile.status import Change, StatusWriter, generation_of, read_conditions
 
 _log = structlog.get_logger(__name__)
+
+Verdict: TypeAlias = Callable[[Sequence[Json], int, datetime], list[Json]]
+"""Adds the conditions of kstatus, given the others, the generation and the time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +59,8 @@ class Reporter:
         self._cluster = cluster
         self._status = StatusWriter(cluster)
 
-    async def start(self, ref: ObjectRef, body: Json) -> Json:
-        """Say that a run begins; return the resource as it is then."""
+    async def start(self, ref: ObjectRef, body: Json) -> Json | None:
+        """Say that a run begins; return the resource as it is then, None if it is gone."""
         if not self._manage_status:
             return body
         now = datetime.now(UTC)
@@ -59,13 +71,15 @@ class Reporter:
             return kstatus.progressing(new, generation, now) if self._kstatus else new
 
         # What is observed is told when it has been acted on.
-        return await self._status.write(ref, change, body) or body
+        return await self._status.write(ref, uid_of(body), change, body)
 
     async def interrupted(self, ref: ObjectRef, body: Json, why: str) -> None:
         """Say that a run was ended and no other follows it, for this reason."""
         if self._manage_status:
             now = datetime.now(UTC)
-            await self._status.write(ref, lambda old: conditions.interrupted(old, why, now), body)
+            await self._status.write(
+                ref, uid_of(body), lambda old: conditions.interrupted(old, why, now), body
+            )
 
     async def success(self, run: Told, outcome: RunOutcome, current: Json | None) -> Json | None:
         """Say that the play succeeded; return the resource as it is then, None if gone.
@@ -87,7 +101,7 @@ class Reporter:
             await self._cluster.emit(after, run.notice("Successful", note))
         return after
 
-    async def failure(self, run: Told, outcome: RunOutcome, current: Json | None) -> None:
+    async def failure(self, run: Told, outcome: RunOutcome, current: Json | None) -> Json | None:
         """Say which task failed and why; see `success`."""
         first = outcome.failures[0]
         text = conditions.failure_text(outcome.failures)
@@ -95,19 +109,29 @@ class Reporter:
         _log.error("Reconciliation failed", **told, seconds=run.seconds)
         after = await self._put_conditions(run, outcome, current)
         await self._cluster.emit(after or run.before, run.notice("Failed", text, warning=True))
+        return after
 
     async def error(self, run: Told, message: str) -> None:
         """Say why the play could not be run at all."""
         _log.error("Reconciliation failed", reason=message)
-        if self._manage_status:
-            now = datetime.now(UTC)
-            await self._write(
-                run,
-                lambda old: conditions.failed(old, message, now),
-                lambda new, generation: kstatus.stalled(new, generation, now),
-                run.before,
-            )
-        await self._cluster.emit(run.before, run.notice("Failed", message, warning=True))
+        await self.failed(run, message, kstatus.stalled)
+
+    async def failed(self, run: Told, message: str, verdict: Verdict = kstatus.failing) -> None:
+        """Say on the resource alone why it could not be reconciled.
+
+        The Event is written even where the status cannot be.
+        """
+        now = datetime.now(UTC)
+        try:
+            if self._manage_status:
+                await self._write(
+                    run,
+                    lambda old: conditions.failed(old, message, now),
+                    lambda new, generation: verdict(new, generation, now),
+                    run.before,
+                )
+        finally:
+            await self._cluster.emit(run.before, run.notice("Failed", message, warning=True))
 
     async def loop(self, ref: ObjectRef, echoes: Sequence[Cause]) -> None:
         """Say what a resource that keeps triggering itself is woken by."""
@@ -120,7 +144,8 @@ class Reporter:
         self, run: Told, outcome: RunOutcome, current: Json | None
     ) -> Json | None:
         if not self._manage_status:
-            return current or await self._cluster.get(run.ref)
+            found = current or await self._cluster.get(run.ref)
+            return found if found is not None and uid_of(found) == uid_of(run.before) else None
         now = outcome.finished or datetime.now(UTC)
         if not outcome.successful:
             verdict = kstatus.failing
@@ -141,11 +166,12 @@ class Reporter:
         current: Json | None,
     ) -> Json | None:
         """Write the contract's conditions and, where they are wanted, kstatus's beside them."""
+        uid = uid_of(run.before)
         if not self._kstatus:
-            return await self._status.write(run.ref, change, current)
+            return await self._status.write(run.ref, uid, change, current)
         generation = generation_of(run.before)
         return await self._status.write(
-            run.ref, lambda old: verdict(change(old), generation), current, generation
+            run.ref, uid, lambda old: verdict(change(old), generation), current, generation
         )
 
 
@@ -158,6 +184,11 @@ def _why(causes: Sequence[Cause]) -> str:
 
 def loop_text(echoes: Sequence[Cause]) -> str:
     """Say which objects and fields are written again and again, and what to do about it."""
+    if not echoes:
+        return (
+            "Slowed down: the annotation reconcile-period asks for runs in quick succession; "
+            "name a period of at least 10s"
+        )
     changes = "; ".join(dict.fromkeys(cause.detail for cause in echoes))
     if any(cause.trigger is Trigger.DEPENDENT for cause in echoes):
         cure = (

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from operator_runner.errors import Conflict, Invalid, NotFound
-from operator_runner.model import GVK, Json, ObjectRef
+from operator_runner.model import GVK, Json, ObjectRef, uid_of
 from operator_runner.reconcile.conditions import with_reasons
 from operator_runner.reconcile.ports import Cluster
 
@@ -27,19 +27,21 @@ class StatusWriter:
     async def write(
         self,
         ref: ObjectRef,
+        uid: str,
         change: Change,
         body: Json | None = None,
         generation: int | None = None,
     ) -> Json | None:
         """Apply `change` to the conditions and return the resource as it is then.
 
-        `body` is the resource where it was just read, `generation` the one that the status is
-        to name as observed, if any. None is returned for a resource that is gone. Raises
-        ApiError, Conflict only if others write without a pause.
+        `uid` is that of the resource: another one of the same name is left alone. `body` is the
+        resource where it was just read, `generation` the one that the status is to name as
+        observed, if any. None is returned for a resource that is gone. Raises ApiError, Conflict
+        only if others write without a pause.
         """
         for attempt in range(_ATTEMPTS):
             current = body if body is not None and attempt == 0 else await self._cluster.get(ref)
-            if current is None:
+            if current is None or uid_of(current) != uid:
                 return None
             conditions = read_conditions(current)
             wanted = self._fit(ref.gvk, change(conditions))

@@ -16,6 +16,8 @@ _log = structlog.get_logger(__name__)
 
 _RECHECK = 60.0
 """Seconds until a kind that may not be watched is tried again: rights can be granted."""
+_RESTART = 10.0
+"""Seconds until a watch that ended by an error of our own is begun again."""
 
 
 async def follow(
@@ -34,7 +36,7 @@ async def follow(
         try:
             async for event in stream(gvk, namespace):
                 complained = False
-                take(gvk, event)
+                _give(take, gvk, event)
         except Forbidden as error:
             if not complained:
                 _log.warning(
@@ -47,4 +49,23 @@ async def follow(
                 complained = True
         except ApiError as error:
             _log.warning("Watching was interrupted", gvk=str(gvk), reason=str(error))
+        except Exception:  # noqa: BLE001
+            # Without the watch nothing that is deleted or edited by hand would come back.
+            _log.exception("Watching was interrupted: a mistake in operator-runner", gvk=str(gvk))
+            await asyncio.sleep(_RESTART)
+            continue
         await asyncio.sleep(_RECHECK)
+
+
+def _give(take: Callable[[GVK, MetadataEvent], None], gvk: GVK, event: MetadataEvent) -> None:
+    """Hand an event on; one object that cannot be understood must not end the watch of all."""
+    try:
+        take(gvk, event)
+    except Exception:  # noqa: BLE001
+        metadata = event.body.get("metadata") or {}
+        _log.exception(
+            "An event was not understood: a mistake in operator-runner",
+            gvk=str(gvk),
+            namespace=metadata.get("namespace"),
+            name=metadata.get("name"),
+        )

@@ -12,13 +12,14 @@ from typing import Any, Protocol
 
 import aiohttp
 import kopf
+import structlog
 from kopf._cogs.clients.errors import APIError, APINotFoundError
 from kopf._cogs.structs.references import Insights
 
 from operator_runner.asynctasks import end_tasks
 from operator_runner.errors import Expired, NotFound
 from operator_runner.kube.discovery import Resource
-from operator_runner.model import GVK, Cause, Json, ObjectRef, Trigger, Watch
+from operator_runner.model import GVK, Cause, Json, ObjectRef, Trigger, Watch, uid_of
 from operator_runner.triggers.lastseen import LastSeen
 from operator_runner.triggers.predicate import Seen, judge
 
@@ -31,6 +32,8 @@ class Session(Protocol):
     def session(self) -> aiohttp.ClientSession:
         """Return a session that kopf may close."""
 
+
+_log = structlog.get_logger(__name__)
 
 _PAGE = 100
 """Resources that are listed with one request."""
@@ -59,6 +62,7 @@ class PrimaryWatcher:
         self._met = met
         self._shown = shown
         self._seen = LastSeen()
+        self._odd: dict[ObjectRef, tuple[str, object]] = {}
 
     def known(self, gvk: GVK) -> Iterable[ObjectRef]:
         """Return the resources of a kind that exist, as far as events have told."""
@@ -68,6 +72,11 @@ class PrimaryWatcher:
         """Return the newest resourceVersion that events have told; empty if it is not known."""
         seen = self._seen.get(ref)
         return seen.resource_version if seen is not None else ""
+
+    def uid(self, ref: ObjectRef) -> str:
+        """Return the uid of the resource of this name that exists, as far as events have told."""
+        seen = self._seen.get(ref)
+        return seen.uid if seen is not None else ""
 
     async def run(
         self,
@@ -138,10 +147,30 @@ class PrimaryWatcher:
         return deliver
 
     def deliver(self, watch: Watch, type_: str | None, body: Json) -> None:
-        """Take one event in; its type is None for a resource found by listing."""
+        """Take one event in; its type is None for a resource found by listing.
+
+        Of an event that is not understood the reconcile learns: it says so on the resource.
+        """
         metadata = body["metadata"]
         ref = ObjectRef(watch.gvk, metadata.get("namespace") or "", metadata["name"])
+        try:
+            self._deliver(ref, watch, type_, body)
+        except Exception:  # noqa: BLE001 one resource must not harm the others
+            state = uid_of(body), metadata.get("generation")
+            if self._odd.get(ref) != state:
+                self._odd[ref] = state
+                _log.exception(
+                    "An event was not understood: a mistake in operator-runner", resource=str(ref)
+                )
+                self._enqueue(ref, Cause(Trigger.SPEC, "an event that was not understood"))
+        else:
+            self._odd.pop(ref, None)
+
+    def _deliver(self, ref: ObjectRef, watch: Watch, type_: str | None, body: Json) -> None:
         if type_ == "DELETED":
+            if self.uid(ref) not in {"", uid_of(body)}:
+                # kopf delivers by uid: the event of the resource that has the name now came first.
+                return
             self._seen.drop(ref)
             self._shown(ref, None)
             self._enqueue(ref, Cause(Trigger.DELETION, "deleted"))

@@ -55,7 +55,7 @@ async def test_closing_one_session_leaves_the_other(connection: Connection, name
 async def test_established_watches_are_told(connection: Connection, namespace: str) -> None:
     """A watch that is answered is reported by its path; a list and a refused watch are not."""
     told: list[str] = []
-    connection.on_watch(told.append)
+    connection.on_watch(told.append, lambda *_: None)
     pods = f"/api/v1/namespaces/{namespace}/pods"
 
     async with connection.session() as session:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from operator_runner.kube.discovery import Resource
 from operator_runner.kube.events import cut
-from operator_runner.kube.watching import split_lines
+from operator_runner.kube.lines import split_lines
 from operator_runner.model import GVK
 
 

@@ -76,6 +76,7 @@ class Case:
         self.told = ""
         self.times: list[tuple[str, str, float]] = []
         self.guarded: Json | None = None
+        self.replaced: list[ObjectRef] = []
         parts = Parts(
             cluster,
             self.access,
@@ -84,6 +85,7 @@ class Case:
             lambda _: self.told,
             lambda _, *took: self.times.append(took),
             self.guard,
+            self.replaced.append,
         )
         self.reconciler = Reconciler(watch, parts, ansible, timedelta(hours=10))
 

@@ -142,6 +142,7 @@ class Case:
             lambda _: "",
             self.metrics.task_finished,
             lambda *_: nullcontext(),
+            lambda _: None,
         )
         reconciler = Reconciler(watch, parts, AnsibleSettings(), timedelta(0))
         self.queue = WorkQueue(Concurrency(2, 2), Backoff())

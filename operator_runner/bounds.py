@@ -1,0 +1,148 @@
+"""Bounds on JSON that comes from the API server: how deep and how large an object may be. Pure.
+
+Whoever may write an object of a watched kind decides what is decoded here. The API server accepts
+10,000 levels of nesting, Python's own recursion ends near 300. So what is nested deeper than
+MAX_DEPTH is cut out before it is decoded. See docs/adr/0021-bounds-on-what-comes-in.md.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from typing import Any
+
+MAX_DEPTH = 100
+"""Levels of maps and lists in an object, the object itself included."""
+MAX_SIZE = 3 * 1024**2
+"""Bytes of an object in JSON: as much as the API server takes in one request."""
+
+_OTHERS = bytes(byte for byte in range(256) if byte not in b"[]{}")
+_AS_STEPS = bytes.maketrans(b"{}", b"[]")
+_TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}]', re.DOTALL)
+_DIGITS = 4000
+"""Python refuses to convert an integer of more digits (sys.get_int_max_str_digits)."""
+_PATH_STEPS = 3
+
+
+class Refused(dict[str, Any]):
+    """An object outside the bounds; its deepest parts are empty, metadata is complete."""
+
+    fault: str = ""
+    """What exceeds the bounds, where, and what to do about it."""
+
+
+def decode(raw: bytes, around: int = 0) -> Any:
+    """Return the JSON value, with everything empty that is nested too deep. Raises ValueError.
+
+    `around` is the number of levels around each object: 1 in a watch event, 2 in a list. An
+    object by itself that exceeds the bounds is a `Refused`.
+    """
+    levels = depth(raw) - around
+    if levels > MAX_DEPTH:
+        value = _parse(prune(raw, MAX_DEPTH + around))
+        where = ".".join(_deepest(value)) if isinstance(value, dict) else ""
+        return value if around else _refused(value, _too_deep(where, levels))
+    value = _parse(raw)
+    if len(raw) > MAX_SIZE and not around:
+        return _refused(value, _too_large(value, len(raw)))
+    return value
+
+
+def shorten(raw: bytes, around: int) -> bytes:
+    """Return JSON with everything empty that is nested too deep; see `decode`."""
+    return raw if depth(raw) <= MAX_DEPTH + around else prune(raw, MAX_DEPTH + around)
+
+
+def fault_of(value: object) -> str:
+    """Return why an object cannot be worked with, for people; empty if it can."""
+    return value.fault if isinstance(value, Refused) else ""
+
+
+def depth(raw: bytes) -> int:
+    """Return an upper bound of the levels of nesting, which is exact beyond MAX_DEPTH."""
+    opened = raw.count(b"{") + raw.count(b"[")
+    if opened <= MAX_DEPTH:
+        return opened
+    # Escapes first, so that every quote that is left begins or ends a text.
+    plain = raw.replace(b"\\\\", b"").replace(b'\\"', b"")
+    brackets = b"".join(plain.split(b'"')[::2]).translate(_AS_STEPS, _OTHERS)
+    # `[` is 91 and `]` is 93: a step down and a step up again.
+    return max(itertools.accumulate(map((92).__sub__, brackets)), default=0)
+
+
+def prune(raw: bytes, levels: int) -> bytes:
+    """Empty every map and list at the given level, which leaves valid JSON valid."""
+    kept: list[bytes] = []
+    level = start = 0
+    for token in _TOKEN.finditer(raw):
+        if token[0] in (b"{", b"["):
+            level += 1
+            if level == levels:
+                kept.append(raw[start : token.end()])
+        elif token[0] in (b"}", b"]"):
+            if level == levels:
+                start = token.start()
+            level -= 1
+    return b"".join([*kept, raw[start:]])
+
+
+def _parse(raw: bytes) -> Any:
+    try:
+        return json.loads(raw)
+    except ValueError:
+        # Numbers of thousands of digits are valid JSON.
+        return json.loads(raw, parse_int=_integer)
+
+
+def _integer(text: str) -> int | float:
+    return int(text) if len(text) <= _DIGITS else float(text)
+
+
+def _refused(value: Any, fault: str) -> Any:
+    if not isinstance(value, dict):
+        return value
+    refused = Refused(value)
+    refused.fault = fault
+    return refused
+
+
+def _too_deep(where: str, levels: int) -> str:
+    return (
+        f"The resource is nested {levels} levels deep at {where}; at most {MAX_DEPTH} are "
+        "supported: make it flatter, or keep such content as text in one field"
+    )
+
+
+def _too_large(value: Any, size: int) -> str:
+    fields = value if isinstance(value, dict) else {}
+    largest = max(fields, key=lambda name: len(json.dumps(fields[name])), default="")
+    return (
+        f"The resource is {size} bytes large, most of it in {largest}; at most {MAX_SIZE} are "
+        "supported: keep large content in ConfigMaps or volumes that the resource names"
+    )
+
+
+def _deepest(value: dict[str, Any]) -> list[str]:
+    """Return the first steps of the path to the deepest part; metadata only if nothing else is."""
+    asked = {name: part for name, part in value.items() if name != "metadata"}
+    parts = asked if height(asked) >= MAX_DEPTH - 1 else value
+    steps: list[str] = []
+    current: Any = parts
+    while isinstance(current, dict | list) and current and len(steps) < _PATH_STEPS:
+        named = current.items() if isinstance(current, dict) else enumerate(current)
+        name, current = max(named, key=lambda item: height(item[1]))
+        steps.append(str(name)[:60])
+    return steps
+
+
+def height(value: Any) -> int:
+    """Return the levels of maps and lists in a value, without recursion; 0 for a scalar."""
+    levels = 0
+    row = [value]
+    while row := [part for part in row if isinstance(part, dict | list)]:
+        levels += 1
+        row = [
+            inner for part in row for inner in (part.values() if isinstance(part, dict) else part)
+        ]
+    return levels
