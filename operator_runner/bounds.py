@@ -26,7 +26,7 @@ _PATH_STEPS = 3
 
 
 class Refused(dict[str, Any]):
-    """An object outside the bounds; its deepest parts are empty, metadata is complete."""
+    """An object outside the bounds: what is nested too deep in it is empty."""
 
     fault: str = ""
     """What exceeds the bounds, where, and what to do about it."""
@@ -38,11 +38,9 @@ def decode(raw: bytes, around: int = 0) -> Any:
     `around` is the number of levels around each object: 1 in a watch event, 2 in a list. An
     object by itself that exceeds the bounds is a `Refused`.
     """
-    levels = depth(raw) - around
-    if levels > MAX_DEPTH:
-        value = _parse(prune(raw, MAX_DEPTH + around))
-        where = ".".join(_deepest(value)) if isinstance(value, dict) else ""
-        return value if around else _refused(value, _too_deep(where, levels))
+    if depth(raw) > MAX_DEPTH + around:
+        value = _parse(prune(raw, MAX_DEPTH + around + 1))
+        return value if around else _refused(value, _too_deep(value))
     value = _parse(raw)
     if len(raw) > MAX_SIZE and not around:
         return _refused(value, _too_large(value, len(raw)))
@@ -51,7 +49,8 @@ def decode(raw: bytes, around: int = 0) -> Any:
 
 def shorten(raw: bytes, around: int) -> bytes:
     """Return JSON with everything empty that is nested too deep; see `decode`."""
-    return raw if depth(raw) <= MAX_DEPTH + around else prune(raw, MAX_DEPTH + around)
+    levels = MAX_DEPTH + around
+    return raw if depth(raw) <= levels else prune(raw, levels + 1)
 
 
 def fault_of(value: object) -> str:
@@ -72,7 +71,7 @@ def depth(raw: bytes) -> int:
 
 
 def prune(raw: bytes, levels: int) -> bytes:
-    """Empty every map and list at the given level, which leaves valid JSON valid."""
+    """Empty every map and list at this level, 1 being the outermost: valid JSON stays valid."""
     kept: list[bytes] = []
     level = start = 0
     for token in _TOKEN.finditer(raw):
@@ -107,10 +106,11 @@ def _refused(value: Any, fault: str) -> Any:
     return refused
 
 
-def _too_deep(where: str, levels: int) -> str:
+def _too_deep(value: Any) -> str:
+    where = ".".join(_deepest(value)) if isinstance(value, dict) else ""
     return (
-        f"The resource is nested {levels} levels deep at {where}; at most {MAX_DEPTH} are "
-        "supported: make it flatter, or keep such content as text in one field"
+        f"The resource is nested more than {MAX_DEPTH} levels deep at {where}: "
+        "make it flatter, or keep such content as text in one field"
     )
 
 
@@ -126,7 +126,8 @@ def _too_large(value: Any, size: int) -> str:
 def _deepest(value: dict[str, Any]) -> list[str]:
     """Return the first steps of the path to the deepest part; metadata only if nothing else is."""
     asked = {name: part for name, part in value.items() if name != "metadata"}
-    parts = asked if height(asked) >= MAX_DEPTH - 1 else value
+    # managedFields follow the rest of the object, five levels deeper.
+    parts = asked if height(asked) > MAX_DEPTH - 5 else value
     steps: list[str] = []
     current: Any = parts
     while isinstance(current, dict | list) and current and len(steps) < _PATH_STEPS:

@@ -89,7 +89,9 @@ def with_reasons(conditions: Sequence[Json]) -> list[Json]:
     asks for at least one character.
     """
     return [
-        condition if condition.get("reason") else {**condition, "reason": f"Not{condition['type']}"}
+        condition
+        if condition.get("reason") or not condition.get("type")
+        else {**condition, "reason": f"Not{condition['type']}"}
         for condition in conditions
     ]
 
@@ -145,7 +147,9 @@ def _turn_false(conditions: list[Json], type_: str, now: datetime) -> list[Json]
     """Set a condition to False with its reason and message kept; an absent one stays absent."""
     for condition in conditions:
         if condition.get("type") == type_:
-            return put_condition(conditions, {**condition, "status": "False"}, now)
+            # Somebody else may have written it, in any shape that the schema allows.
+            texts = {name: _text(condition.get(name)) for name in ("reason", "message")}
+            return put_condition(conditions, {**condition, **texts, "status": "False"}, now)
     return conditions
 
 
@@ -158,7 +162,7 @@ def put_condition(
         return conditions
     kept = old is not None and old.get("status") == new["status"]
     time = old.get("lastTransitionTime") if old is not None and kept else None
-    stamped = {**new, "lastTransitionTime": time or _timestamp(now)}
+    stamped = {**new, "lastTransitionTime": _text(time) or _timestamp(now)}
     return [c for c in conditions if c.get("type") != new["type"]] + [stamped]
 
 
@@ -171,6 +175,10 @@ def _says_the_same(old: Json, new: Json) -> bool:
     # A reason that stands in for an empty one says nothing either.
     stand_in = {**new, "reason": f"Not{new['type']}"} if not new["reason"] else new
     return gist(old) in (gist(new), gist(stand_in))
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
 
 
 def _timestamp(now: datetime) -> str:
