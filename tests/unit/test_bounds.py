@@ -99,7 +99,7 @@ def test_cutting_leaves_valid_json_that_is_shallow(value: Any, levels: int) -> N
 @given(JSON)
 def test_depth_is_that_of_the_value(value: Any) -> None:
     """Counted on the bytes, it is never less than that of the value, and exact where it matters."""
-    padding = [[] for _ in range(MAX_DEPTH)]
+    padding: list[list[int]] = [[] for _ in range(MAX_DEPTH)]
     raw = json.dumps([padding, value]).encode()
     assert depth(raw) == height([padding, value])
     assert shorten(raw, 0) == raw
