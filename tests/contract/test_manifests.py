@@ -148,4 +148,4 @@ def test_the_image_of_the_operand_is_named_once(kubectl: Kubectl) -> None:
     (image,) = [e["value"] for e in container["env"] if e["name"] == "RELATED_IMAGE_NGINX"]
     defaults = (REPOSITORY / "roles" / "nginx" / "defaults" / "main.yml").read_text()
     assert f"or '{image}'" in defaults
-    assert re.fullmatch(r"nginx:\d+\.\d+\.\d+", image)
+    assert re.fullmatch(r"docker.io/library/nginx:\d+\.\d+\.\d+", image)

@@ -9,8 +9,12 @@ import re
 import secrets
 import subprocess
 import sys
+import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -128,10 +132,25 @@ class Nginx:
         assert not outcome.successful
         return "\n".join(failure.message for failure in outcome.failures)
 
+    def in_namespace(self, name: str) -> Nginx:
+        """Return the same in another namespace."""
+        kubectl = replace(self.kubectl, namespace=name)
+        return Nginx(kubectl, self.kubeconfig, self.scratch, self.plays)
+
+    def owning_configmap(self, name: str) -> Json:
+        """Create a ConfigMap to own something; return the owner reference to it."""
+        self.kubectl("create", "configmap", name)
+        uid = self.live("configmap", name)["metadata"]["uid"]
+        return {"apiVersion": "v1", "kind": "ConfigMap", "name": name, "uid": uid}
+
     def degraded(self, name: str = "web") -> Json:
         """Return the condition OperatorDegraded."""
+        return self.condition("OperatorDegraded", name)
+
+    def condition(self, type_: str, name: str = "web") -> Json:
+        """Return the only condition of a type."""
         conditions = self.live(KIND, name)["status"]["conditions"]
-        found = [c for c in conditions if c["type"] == "OperatorDegraded"]
+        found = [c for c in conditions if c["type"] == type_]
         assert len(found) == 1, conditions
         condition: Json = found[0]
         return condition
@@ -151,6 +170,32 @@ def rule(resource: str, *verbs: str) -> Json:
     """Return a rule for one resource, `plural.group`."""
     plural, _, group = resource.partition(".")
     return {"apiGroups": [group], "resources": [plural], "verbs": list(verbs)}
+
+
+def owner_reference(resource: Json, *, version: str = "v1alpha2") -> Json:
+    """Return the reference that what the resource owns bears."""
+    return {
+        "apiVersion": f"operator.example.com/{version}",
+        "kind": "NginxOperator",
+        "name": resource["metadata"]["name"],
+        "uid": resource["metadata"]["uid"],
+    }
+
+
+def some_deployment(name: str, *, owners: list[Json], replicas: int = 1) -> Json:
+    """Return a Deployment with an nginx that the role did not make."""
+    labels = {"app": "nginx"}
+    old = {"name": "nginx", "image": "nginx:latest", "command": ["nginx"]}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name, "ownerReferences": owners},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": {"containers": [old]}},
+        },
+    }
 
 
 READ_RESOURCE = rule(KIND, "get")
@@ -179,6 +224,12 @@ def container(deployment: Json) -> Json:
     return found
 
 
+def is_settled(deployment: Json) -> bool:
+    """Return true once the controller has made one Pod; without a node it gets no further."""
+    reasons = {c["reason"] for c in deployment.get("status", {}).get("conditions", [])}
+    return {"MinimumReplicasUnavailable", "ReplicaSetUpdated"} <= reasons
+
+
 def listens_on(deployment: Json) -> list[str]:
     """Return the ports that the Pods' nginx.conf names."""
     annotations = deployment["spec"]["template"]["metadata"]["annotations"]
@@ -195,7 +246,7 @@ def test_an_empty_spec_gives_the_defaults(nginx: Nginx) -> None:
         {"name": "nginx", "containerPort": 8080, "protocol": "TCP"}
     ]
     assert listens_on(deployment) == ["8080"]
-    assert re.fullmatch(r"nginx:\d+\.\d+\.\d+", container(deployment)["image"])
+    assert re.fullmatch(r"docker.io/library/nginx:\d+\.\d+\.\d+", container(deployment)["image"])
     (port,) = service["spec"]["ports"]
     assert (port["port"], port["targetPort"]) == (8080, "nginx")
     labels = deployment["spec"]["template"]["metadata"]["labels"]
@@ -223,11 +274,6 @@ def test_a_steady_resource_costs_no_write(nginx: Nginx) -> None:
     def versions() -> list[str]:
         kinds = (KIND, "deployment", "service")
         return [nginx.live(kind)["metadata"]["resourceVersion"] for kind in kinds]
-
-    def is_settled(deployment: Json) -> bool:
-        # Without a node the deployment controller ends here: one Pod, waiting to be scheduled.
-        reasons = {c["reason"] for c in deployment.get("status", {}).get("conditions", [])}
-        return {"MinimumReplicasUnavailable", "ReplicaSetUpdated"} <= reasons
 
     nginx.resource(ports=[{"containerPort": 8081}], forceRedploy="once")
     nginx.succeed()
@@ -279,7 +325,7 @@ EDITED: Json = {
     "spec": {
         "replicas": 7,
         "template": {
-            "metadata": {"labels": {"added": "yes"}, "annotations": {"added": "yes"}},
+            "metadata": {"labels": {"added": "yes"}},
             "spec": {"containers": [{"name": "nginx", "image": "evil:1"}]},
         },
     },
@@ -346,6 +392,170 @@ def test_labels_and_annotations_of_others_stay(nginx: Nginx) -> None:
     assert metadata["annotations"]["note"] == "b"
 
 
+def test_metadata_of_others_on_the_service_stays(nginx: Nginx) -> None:
+    """Labels, annotations, finalizers and owners of others survive a write of the Service."""
+    nginx.resource()
+    nginx.succeed()
+    other = nginx.owning_configmap("other")
+    metadata = nginx.live("service")["metadata"]
+    theirs = {
+        "labels": {"team": "a"},
+        "annotations": {"external-dns.alpha.kubernetes.io/hostname": "web.example.com"},
+        "finalizers": ["example.com/load-balancer"],
+        "ownerReferences": [*metadata["ownerReferences"], other],
+    }
+    nginx.kubectl.merge("service", "web", {"metadata": theirs})
+    assert nginx.succeed() == 0
+    nginx.resource(ports=[{"containerPort": 8081}])
+    assert nginx.succeed()
+    service = nginx.live("service")
+    assert [port["port"] for port in service["spec"]["ports"]] == [8081]
+    assert service["metadata"]["labels"] == metadata["labels"] | theirs["labels"]
+    for key in ("annotations", "finalizers", "ownerReferences"):
+        assert service["metadata"][key] == theirs[key]
+    nginx.kubectl.merge("service", "web", {"metadata": {"finalizers": None}})
+
+
+def test_a_restart_by_kubectl_rolls_out_once(nginx: Nginx) -> None:
+    """The annotation of `kubectl rollout restart` stays in the Pod template."""
+    nginx.resource()
+    nginx.succeed()
+    nginx.kubectl("rollout", "restart", "deployment/web")
+    restarted = nginx.live("deployment")["spec"]["template"]
+    assert "kubectl.kubernetes.io/restartedAt" in restarted["metadata"]["annotations"]
+    assert nginx.succeed(times=2) == 0
+    assert nginx.live("deployment")["spec"]["template"] == restarted
+    nginx.resource(forceRedploy="now")
+    nginx.succeed()
+    after = nginx.live("deployment")["spec"]["template"]["metadata"]["annotations"]
+    key = "kubectl.kubernetes.io/restartedAt"
+    assert after[key] == restarted["metadata"]["annotations"][key]
+
+
+def test_no_write_of_others_is_lost(nginx: Nginx) -> None:
+    """While another client keeps writing, each pass succeeds and each annotation stays."""
+    nginx.resource()
+    nginx.succeed()
+    lost: list[Json] = []
+    ended = threading.Event()
+
+    def write() -> None:
+        count = 0
+        while not ended.is_set():
+            for kind in ("deployment", "service"):
+                seen = nginx.live(kind)["metadata"].get("annotations", {})
+                if count and seen.get("count") != str(count):
+                    lost.append(seen)
+            count += 1
+            nginx.kubectl("annotate", "--overwrite", "deployment,service", "web", f"count={count}")
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        for replicas in range(4):
+            nginx.resource(replicas=replicas)
+            nginx.succeed()
+            assert nginx.live("deployment")["spec"]["replicas"] == replicas
+    finally:
+        ended.set()
+        writer.join()
+    assert lost == []
+
+
+def test_a_deployment_of_another_owner_is_refused(nginx: Nginx) -> None:
+    """Nothing is changed, the conditions name the owner; without it the next pass works."""
+    generation = nginx.resource()["metadata"]["generation"]
+    owner = nginx.owning_configmap("database")
+    nginx.kubectl.apply(some_deployment("web", replicas=3, owners=[owner]))
+    # The deployment controller has to be done with it.
+    eventually(
+        lambda: nginx.live("deployment")["status"], lambda now: now.get("unavailableReplicas")
+    )
+    before = nginx.live("deployment")["spec"]
+    said = nginx.fail()
+    assert 'unable to take over: Deployment "web" is not owned by this NginxOperator' in said
+    assert '(its owner: ConfigMap "database"); nothing was changed' in said
+    assert nginx.live("deployment")["spec"] == before
+    assert nginx.live("deployment")["metadata"]["ownerReferences"] == [owner]
+    assert nginx.kubectl.get("service", "web") is None
+    for type_, status in (("OperatorDegraded", "True"), ("Available", "False")):
+        condition = nginx.condition(type_)
+        assert (condition["status"], condition["reason"]) == (status, "OperandNotOwned")
+        assert condition["message"] == said
+        assert condition["observedGeneration"] == generation
+    nginx.kubectl("delete", "deployment", "web")
+    nginx.succeed()
+    assert nginx.live("deployment")["spec"]["replicas"] == 1
+    assert nginx.condition("OperatorDegraded")["status"] == "False"
+
+
+def test_a_service_without_an_owner_is_refused_until_it_is_handed_over(nginx: Nginx) -> None:
+    """Not even the Deployment is created; with the owner reference the Service is the role's."""
+    resource = nginx.resource()
+    nginx.kubectl("create", "service", "clusterip", "web", "--tcp=5432")
+    before = nginx.live("service")
+    said = nginx.fail()
+    assert 'Service "web" is not owned by this NginxOperator (its owner: none)' in said
+    assert nginx.live("service") == before
+    assert nginx.kubectl.get("deployment", "web") is None
+    owners = {"ownerReferences": [owner_reference(resource)]}
+    nginx.kubectl.merge("service", "web", {"metadata": owners})
+    nginx.succeed()
+    assert nginx.live("service")["spec"]["ports"][0]["port"] == 8080
+
+
+def test_the_service_of_the_api_server_is_refused(nginx: Nginx) -> None:
+    """A resource `kubernetes` in `default` changes nothing there."""
+    there = nginx.in_namespace("default")
+    before = there.live("service", "kubernetes")
+    there.resource("kubernetes")
+    try:
+        outcome = there.reconcile("kubernetes")
+        assert not outcome.successful
+        assert there.condition("Available", "kubernetes")["reason"] == "OperandNotOwned"
+        assert there.live("service", "kubernetes") == before
+        assert there.kubectl.get("deployment", "kubernetes") is None
+    finally:
+        there.kubectl("delete", KIND, "kubernetes")
+
+
+def test_what_a_deleted_resource_of_the_name_leaves_is_waited_for(nginx: Nginx) -> None:
+    """The role writes nothing and asks to come back; then it creates objects of its own."""
+    nginx.resource()
+    nginx.succeed()
+    nginx.kubectl.merge("deployment", "web", {"metadata": {"finalizers": ["example.com/hold"]}})
+    first = nginx.live("deployment")
+    nginx.kubectl("delete", KIND, "web")
+    body = nginx.resource(replicas=2)
+    eventually(lambda: nginx.kubectl.get("service", "web"), lambda found: found is None)
+    outcome = nginx.reconcile()
+    assert outcome.successful, outcome.failures
+    assert outcome.requeue_after == timedelta(seconds=5)
+    assert nginx.condition("Available")["reason"] == "FormerOperandDeleting"
+    assert nginx.live("deployment")["spec"] == first["spec"]
+    nginx.kubectl.merge("deployment", "web", {"metadata": {"finalizers": None}})
+    eventually(lambda: nginx.kubectl.get("deployment", "web"), lambda found: found is None)
+    nginx.succeed()
+    assert nginx.live("deployment")["metadata"]["ownerReferences"] == [owner_reference(body)]
+
+
+def test_the_pauses_grow_while_pods_do_not_serve(nginx: Nginx) -> None:
+    """The role comes back after as long as the Deployment has stood still, 10 s to 10 min."""
+    nginx.resource()
+    assert nginx.reconcile().requeue_after == timedelta(seconds=10)
+
+    conditions = eventually(lambda: nginx.live("deployment"), is_settled)["status"]["conditions"]
+    before = f"{datetime.now(UTC) - timedelta(minutes=5):%Y-%m-%dT%H:%M:%SZ}"
+    earlier = [c | {"lastUpdateTime": before, "lastTransitionTime": before} for c in conditions]
+    patch = json.dumps({"status": {"conditions": earlier}})
+    nginx.kubectl(
+        "patch", "deployment", "web", "--subresource=status", "--type=merge", f"--patch={patch}"
+    )
+    pause = nginx.reconcile().requeue_after
+    assert pause is not None
+    assert timedelta(minutes=5) <= pause < timedelta(minutes=10)
+
+
 def test_drift_of_the_service_is_repaired_and_its_address_stays(nginx: Nginx) -> None:
     """Selector, type and ports return; the cluster IP that clients know is kept."""
     nginx.resource()
@@ -387,33 +597,23 @@ def test_two_resources_in_one_namespace(nginx: Nginx) -> None:
 def test_an_operand_of_an_older_version_is_upgraded(nginx: Nginx) -> None:
     """A Deployment with another selector, image and command becomes today's, in place."""
     labels = {"app": "nginx"}
-    old = {"name": "nginx", "image": "nginx:latest", "command": ["nginx"]}
-    nginx.resource()
-    nginx.kubectl.apply(
-        {
-            "apiVersion": "apps/v1",
-            "kind": "Deployment",
-            "metadata": {"name": "web"},
-            "spec": {
-                "selector": {"matchLabels": labels},
-                "template": {"metadata": {"labels": labels}, "spec": {"containers": [old]}},
-            },
-        }
-    )
+    owner = owner_reference(nginx.resource(), version="v1alpha1")
+    nginx.kubectl.apply(some_deployment("web", owners=[owner]))
     uid = nginx.live("deployment")["metadata"]["uid"]
     nginx.succeed()
-    deployment = nginx.live("deployment")
-    assert deployment["metadata"]["uid"] == uid
-    assert container(deployment)["image"] != "nginx:latest"
-    assert container(deployment)["command"] != ["nginx"]
-    pod_labels = deployment["spec"]["template"]["metadata"]["labels"]
+    upgraded = nginx.live("deployment")
+    assert upgraded["metadata"]["uid"] == uid
+    assert upgraded["metadata"]["ownerReferences"] == [owner]
+    assert container(upgraded)["image"] != "nginx:latest"
+    assert container(upgraded)["command"] != ["nginx"]
+    pod_labels = upgraded["spec"]["template"]["metadata"]["labels"]
     assert labels.items() <= pod_labels.items()
     assert pod_labels["app.kubernetes.io/instance"] == "web"
     assert nginx.live("service")["spec"]["selector"].items() <= pod_labels.items()
 
 
 def test_ansible_playbook_alone_runs_the_role(nginx: Nginx, tmp_path: Path) -> None:
-    """Nothing of an operator is needed; RELATED_IMAGE_NGINX in the environment names the image."""
+    """Nothing of an operator is needed; the environment names the image and no user."""
     body = nginx.resource()
     variables = tmp_path / "extravars.json"
     variables.write_text(json.dumps(extra_vars(body, WATCH, cleanup=False)))
@@ -427,6 +627,7 @@ def test_ansible_playbook_alone_runs_the_role(nginx: Nginx, tmp_path: Path) -> N
         "ANSIBLE_COLLECTIONS_PATH": str(REPOSITORY / "operator_runner" / "collections"),
         "ANSIBLE_PYTHON_INTERPRETER": sys.executable,
         "RELATED_IMAGE_NGINX": "mirror.example/nginx:2",
+        "NGINX_RUN_AS_USER": "",
     }
     done = subprocess.run(
         [program, "-i", "localhost,", "-c", "local", "-e", f"@{variables}", play],
@@ -436,7 +637,14 @@ def test_ansible_playbook_alone_runs_the_role(nginx: Nginx, tmp_path: Path) -> N
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert container(nginx.live("deployment"))["image"] == "mirror.example/nginx:2"
+    made = nginx.live("deployment")
+    assert container(made)["image"] == "mirror.example/nginx:2"
+    context = made["spec"]["template"]["spec"]["securityContext"]
+    assert context["runAsNonRoot"] is True
+    assert not context.keys() & {"runAsUser", "runAsGroup"}
+    nginx.succeed()
+    context = nginx.live("deployment")["spec"]["template"]["spec"]["securityContext"]
+    assert (context["runAsUser"], context["runAsGroup"]) == (101, 101)
 
 
 def test_the_pods_satisfy_the_restricted_standard(nginx: Nginx) -> None:
@@ -493,7 +701,8 @@ def test_the_deployment_cannot_be_read(nginx: Nginx) -> None:
 def test_the_deployment_cannot_be_written(nginx: Nginx) -> None:
     """The condition gives OperandDeploymentFailed, and goes once the cause is gone."""
     nginx.resource()
-    looker = nginx.allow("looker", [READ_RESOURCE, WRITE_STATUS, rule("deployments.apps", "get")])
+    read_operand = [rule("deployments.apps", "get"), rule("services", "get")]
+    looker = nginx.allow("looker", [READ_RESOURCE, WRITE_STATUS, *read_operand])
     nginx.fail(looker)
     condition = nginx.degraded()
     assert (condition["status"], condition["reason"]) == ("True", "OperandDeploymentFailed")
@@ -596,6 +805,10 @@ def test_a_resource_deleted_meanwhile_ends_quietly(nginx: Nginx) -> None:
             "spec.ports[0].containerPort in body should be less",
         ),
         ({"replicas": 1.5}, "spec.replicas: Invalid value"),
+        (
+            {"ports": [{"containerPort": port} for port in range(1, 252)]},
+            "spec.ports: Too many: 251: must have at most 250 items",
+        ),
         ({"forceRedploy": 1}, "spec.forceRedploy: Invalid value"),
         ({"forceRedeploy": "x"}, 'unknown field "spec.forceRedeploy"'),
     ],
@@ -606,3 +819,62 @@ def test_a_bad_spec_is_refused_by_the_api_server(nginx: Nginx, spec: Json, compl
     done = nginx.kubectl.run("create", "--filename=-", input_=json.dumps(body))
     assert done.returncode != 0
     assert complaint in done.stderr
+
+
+@pytest.mark.parametrize("name", ["1st", "web.example", "a" * 64])
+@pytest.mark.parametrize("version", ["v1alpha1", "v1alpha2"])
+def test_a_name_that_a_service_cannot_have_is_refused(
+    nginx: Nginx, version: str, name: str
+) -> None:
+    """The API server refuses the resource at once, in either version, and says why."""
+    body = support.nginx(name, version=version)
+    done = nginx.kubectl.run("create", "--filename=-", input_=json.dumps(body))
+    assert done.returncode != 0
+    assert "metadata.name becomes the name of a Service" in done.stderr
+
+
+def test_the_longest_name_works(nginx: Nginx) -> None:
+    """A name of 63 characters is that of a Deployment, a Service and a label."""
+    name = "a" * 62 + "9"
+    nginx.resource(name)
+    nginx.succeed(name)
+    assert nginx.live("service", name)["spec"]["selector"]["app.kubernetes.io/instance"] == name
+
+
+def test_an_older_resource_of_another_name_can_be_edited(nginx: Nginx) -> None:
+    """A resource that was there before the rule takes edits and a status, and can be deleted."""
+    rules = nginx.live("crd", KIND)["spec"]["versions"]
+    for version in rules:
+        del version["schema"]["openAPIV3Schema"]["x-kubernetes-validations"]
+    nginx.kubectl.merge("crd", KIND, {"spec": {"versions": rules}})
+    create = partial(nginx.kubectl.run, "create", "--filename=-")
+    body = json.dumps(support.nginx("web.example"))
+    eventually(lambda: create(input_=body).returncode, lambda code: code == 0)
+    nginx.kubectl("apply", f"--filename={REPOSITORY / 'crds'}")
+    refused = json.dumps(support.nginx("an.other"))
+    eventually(lambda: create("--dry-run=server", input_=refused).returncode, bool)
+    nginx.kubectl.merge(KIND, "web.example", {"spec": {"replicas": 2}})
+    assert "web.example" in nginx.reconcile("web.example").failures[0].message
+    assert nginx.degraded("web.example")["status"] == "True"
+    nginx.kubectl("delete", KIND, "web.example")
+
+
+def test_kubectl_shows_what_a_user_looks_for(nginx: Nginx) -> None:
+    """Columns for readiness, replicas, ports and age, with the defaults of an empty spec."""
+    nginx.resource()
+    nginx.succeed()
+    nginx.resource("two", ports=[{"containerPort": 80}, {"containerPort": 53, "protocol": "UDP"}])
+    nginx.succeed("two")
+    shown = [line.split() for line in nginx.kubectl("get", KIND).splitlines()]
+    assert shown[0] == ["NAME", "READY", "REPLICAS", "PORTS", "AGE"]
+    assert [line[:4] for line in shown[1:]] == [
+        ["two", "False", "1", "80/TCP,53/UDP"],
+        ["web", "False", "1", "8080/TCP"],
+    ]
+
+
+def test_the_older_version_is_deprecated(nginx: Nginx) -> None:
+    """The API server warns users of v1alpha1, and says what to use."""
+    body = json.dumps(support.nginx("old", version="v1alpha1"))
+    done = nginx.kubectl.run("create", "--dry-run=server", "--filename=-", input_=body)
+    assert "v1alpha1 NginxOperator is deprecated; use operator.example.com/v1alpha2" in done.stderr

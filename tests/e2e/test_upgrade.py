@@ -84,7 +84,8 @@ def image_of(project: Path) -> str:
     """Return the image that the role of a version pins, as a node knows it."""
     defaults = yaml.safe_load((project / "roles" / "nginx" / "defaults" / "main.yml").read_text())
     _, _, pinned = str(defaults["nginx_image"]).partition(" or ")
-    return "docker.io/library/" + pinned.strip(" '}")
+    name = pinned.strip(" '}")
+    return name if "/" in name else f"docker.io/library/{name}"
 
 
 @pytest.fixture
@@ -158,10 +159,15 @@ def in_version(kubectl: Kubectl, version: str) -> Json:
 def wait_for_operand(world: World, project: Path) -> None:
     """Wait until nginx is what this version of the role makes of the newest spec."""
     wanted = image_of(project).rpartition("/")[2]
+
+    def image(body: Json) -> str:
+        named: str = body["spec"]["template"]["spec"]["containers"][0]["image"]
+        return named.rpartition("/")[2]
+
     world.wait_reconciled()
     world.until(
         lambda: world.kubectl.get("deployment", "web"),
-        lambda body: body["spec"]["template"]["spec"]["containers"][0]["image"] == wanted,
+        lambda body: image(body) == wanted,
     )
     world.wait_available(2)
 
