@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import logging
 import socket
 import ssl
 from collections.abc import Collection
@@ -15,8 +16,11 @@ from weakref import WeakSet
 
 import structlog
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
+from aiohttp.log import server_logger
 
 from operator_runner.asynctasks import end_tasks
+from operator_runner.connections import Connections, Open, abort
 
 _log = structlog.get_logger(__name__)
 
@@ -27,6 +31,10 @@ _SILENCE = 10.0
 """Seconds that a client may take for its first byte where it tells what the client speaks."""
 _SHORT_OF_FILES = 1.0
 """Seconds until the next try where a connection could not be accepted."""
+_HANDSHAKE = 10.0
+"""Seconds for a TLS handshake."""
+_SHUTDOWN = 5.0
+"""Seconds that a client may take to answer the end of a TLS connection."""
 _GOODBYE = 1.0
 """Seconds that closing waits at most for the peers' ends of TLS connections."""
 _NOT_HERE = {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT}
@@ -47,9 +55,15 @@ class Listener:
         context: ssl.SSLContext | None = None,
         *,
         plain_too: bool = False,
+        connections: Connections | None = None,
     ) -> None:
-        """`runner` must have been set up. With a `context` TLS is spoken, and `plain_too`."""
+        """`runner` must have been set up. With a `context` TLS is spoken, and `plain_too`.
+
+        `connections` bounds what is open; the server's handlers say there what they serve.
+        """
         assert runner.server is not None
+        server_logger.addFilter(_of_the_operator)
+        self._connections = connections or Connections()
         self._runner = runner
         self._protocol = runner.server
         self._context = context
@@ -68,7 +82,7 @@ class Listener:
         self._listening = _bound(host, port)
         for listening in self._listening:
             self._accept_from(listening)
-        self.port = _port(self._listening[0])
+        self.port = self._connections.port = _port(self._listening[0])
 
     async def stop(self) -> None:
         """Accept no more, end the server and its connections; return when these are closed."""
@@ -80,6 +94,7 @@ class Listener:
         for _ in range(2):
             await asyncio.sleep(0)
         await end_tasks(self._beginning)
+        self._connections.end()
         await self._runner.cleanup()
         if not await closed(self._sockets):
             for transport in self._transports:
@@ -103,12 +118,16 @@ class Listener:
             loop.call_later(_SHORT_OF_FILES, self._accept_from, listening)
             return
         connection.setblocking(False)
-        task = asyncio.create_task(self._begin(connection), name="begin of a connection")
+        admitted = self._connections.admit(connection)
+        if admitted is None:
+            connection.close()
+            return
+        task = asyncio.create_task(self._begin(admitted), name="begin of a connection")
         self._beginning.add(task)
         task.add_done_callback(self._beginning.discard)
 
-    async def _begin(self, connection: socket.socket) -> None:
-        handed_over = False
+    async def _begin(self, admitted: Open) -> None:
+        connection, handed_over = admitted.sock, False
         try:
             context = await self._wanted(connection) if self._looks else self._context
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -116,10 +135,16 @@ class Listener:
             # From here on the socket is the event loop's to close, failed handshakes included.
             handed_over = True
             self._sockets.add(connection)
-            transport, _ = await loop.connect_accepted_socket(
-                self._protocol, connection, ssl=context
+            protocol = self._protocol()
+            self._connections.began(admitted, protocol)
+            admitted.transport, _ = await loop.connect_accepted_socket(
+                lambda: protocol,
+                connection,
+                ssl=context,
+                ssl_handshake_timeout=None if context is None else _HANDSHAKE,
+                ssl_shutdown_timeout=None if context is None else _SHUTDOWN,
             )
-            self._transports.add(transport)
+            self._transports.add(admitted.transport)
         except OSError as error:
             # TimeoutError and ssl.SSLError included: a client that left or speaks neither.
             _log.debug("A connection did not begin", reason=str(error) or type(error).__name__)
@@ -147,10 +172,10 @@ async def closed(sockets: Collection[socket.socket]) -> bool:
     return True
 
 
-def abort(transport: asyncio.BaseTransport) -> None:
-    """Close without waiting until the peer has taken what is buffered, or has said goodbye."""
-    end = getattr(transport, "abort", transport.close)
-    end()
+def _of_the_operator(record: logging.LogRecord) -> bool:
+    """Whether a record of aiohttp's is about the operator: requests of others may be malformed."""
+    error = record.exc_info[1] if record.exc_info else None
+    return not isinstance(error, HttpProcessingError | web.RequestPayloadError)
 
 
 def _bound(host: str, port: int) -> list[socket.socket]:

@@ -14,9 +14,9 @@ from weakref import WeakSet
 
 import yaml
 
+from operator_runner.connections import abort
 from operator_runner.kube.ownership import Owner
 from operator_runner.model import Watch
-from operator_runner.sockets import abort
 
 _NAME = "operator-runner"
 """Cluster, context and user of every kubeconfig. Clients key their caches by server and user,
@@ -38,6 +38,8 @@ class Grant:
     run_id: str
     of_finalizer: bool = False
     connections: WeakSet[BaseTransport] = field(default_factory=WeakSet, repr=False)
+    requests: asyncio.Semaphore | None = field(default=None, repr=False, compare=False)
+    """How many of the run's requests may be under way; None: it shares with those of no run."""
     decoding: asyncio.Lock = field(default_factory=asyncio.Lock, repr=False, compare=False)
     """Held while a large body of the run is decoded, so that others get their turns between."""
 

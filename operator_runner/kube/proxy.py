@@ -7,14 +7,16 @@ the run's kubeconfig. Programs beside the runs are let in by plain HTTP, if at a
 
 from __future__ import annotations
 
+import asyncio
 import errno
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 
 import structlog
 from aiohttp import hdrs, web
 
+from operator_runner.connections import Connections
 from operator_runner.errors import ConfigError
 from operator_runner.kube.anonymous import claimed_owner
 from operator_runner.kube.discovery import Discovery
@@ -38,6 +40,10 @@ _LONGEST_LINE = 64 * 1024
 """Bytes of a request line or header; label selectors can be long."""
 _SHUTDOWN = 1.0
 """Seconds for answers under way at the end; by then all runs are over."""
+_SHARE_OF_RUN = 4
+"""A run may have a fourth of the connections in use at once."""
+_WAIT = 10.0
+"""Seconds that a request waits for others of its run."""
 _LOOPBACK = "127.0.0.1"
 _UNKNOWN = (
     "no valid token; use the kubeconfig of the run, which a play finds in "
@@ -78,6 +84,8 @@ class Proxy:
             connection, witness, self._offloop, inject=inject_owner_ref, recorder=recorder
         )
         self._anonymous = anonymous
+        self._connections = Connections()
+        self._anonymous_requests = asyncio.Semaphore(self._share)
         self._listener: Listener | None = None
         self._authority = folder / "ca.crt"
         self._port = 0
@@ -103,7 +111,7 @@ class Proxy:
         await runner.setup()
         self._authority.parent.mkdir(mode=0o700, exist_ok=True)
         context = server_context(self._authority, list(names))
-        self._listener = Listener(runner, context, plain_too=True)
+        self._listener = Listener(runner, context, plain_too=True, connections=self._connections)
         try:
             self._listener.open(self._host, self._wanted.port)
             self._port = self._listener.port
@@ -135,7 +143,8 @@ class Proxy:
         What the run creates through it is owned by `owner`; see `Grant` for `of_finalizer`.
         The proxy must have been started.
         """
-        grant = Grant(Owner.of(owner), watch, run_id, of_finalizer)
+        requests = asyncio.Semaphore(self._share)
+        grant = Grant(Owner.of(owner), watch, run_id, of_finalizer, requests=requests)
         host = f"[{self._host}]" if ":" in self._host else self._host
         with self._grants.issue(grant) as token:
             yield kubeconfig(
@@ -152,7 +161,10 @@ class Proxy:
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         try:
-            return await self._forwarder.forward(request, self._admit(request))
+            grant = self._admit(request)
+            async with self._turn(grant):
+                with self._connections.serving(request.protocol):
+                    return await self._forwarder.forward(request, grant)
         except Refusal as refusal:
             _log.warning(
                 "A request to the proxy failed",
@@ -169,6 +181,27 @@ class Proxy:
                 raise  # too late for a Status
             _log.exception("Internal error in the proxy", method=request.method, path=request.path)
             return Refusal(500, "internal error; the operator's log has its traceback").response()
+
+    @property
+    def _share(self) -> int:
+        return max(self._connections.limit // _SHARE_OF_RUN, 2)
+
+    @asynccontextmanager
+    async def _turn(self, grant: Grant | None) -> AsyncIterator[None]:
+        """Wait until the run has few enough requests under way. Raises Refusal after a while."""
+        requests = self._anonymous_requests
+        if grant is not None and grant.requests is not None:
+            requests = grant.requests
+        try:
+            async with asyncio.timeout(_WAIT):
+                await requests.acquire()
+        except TimeoutError as error:
+            reason = f"{self._share} requests of this run are under way; end some of its watches"
+            raise Refusal(429, reason, retry_after=1) from error
+        try:
+            yield
+        finally:
+            requests.release()
 
     def _admit(self, request: web.BaseRequest) -> Grant | None:
         """Return the grant of the request; None: passes without an owner. Raises Refusal."""

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import ssl
 from collections.abc import Awaitable, Callable, Collection
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TypeAlias
 
 import structlog
 from aiohttp import web
+from aiohttp.typedefs import Handler, Middleware
 
+from operator_runner.connections import Connections, small_share
 from operator_runner.errors import ConfigError
 from operator_runner.observe.authorization import Reviews, require_permission
 from operator_runner.observe.metrics import Metrics
@@ -24,6 +28,10 @@ _Probe: TypeAlias = Callable[[str | None, Collection[str]], Report]
 
 # A scrape or probe takes milliseconds; a slower client must not hold up the shutdown.
 _SHUTDOWN_SECONDS = 1.0
+_LARGE_BODY, _LARGE_BODIES = 8 * 1024 * 1024, 2
+"""Bytes, and how many bodies that are larger are received at once: they fill the memory."""
+_LARGEST_METRIC = 64 * 1024
+"""Bytes of a request of osdk_metric."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +75,7 @@ async def serve_user_metrics(user: UserMetrics, host: str, port: int) -> Listene
             return web.Response(status=400, text=f"{error}\n")
         return web.Response()
 
-    app = web.Application()
+    app = web.Application(client_max_size=_LARGEST_METRIC)
     app.router.add_route("*", "/metrics", answer)
     try:
         return await serve(app, host, port, "--user-metrics-bind-address")
@@ -88,17 +96,32 @@ async def serve_probes(health: Health, host: str, port: int, flag: str) -> Liste
 
 
 async def serve(
-    app: web.Application, host: str, port: int, flag: str, context: ssl.SSLContext | None = None
+    app: web.Application,
+    host: str,
+    port: int,
+    flag: str,
+    context: ssl.SSLContext | None = None,
+    *,
+    connections: Connections | None = None,
 ) -> Listener:
     """Listen on `host` (empty: every interface) and `port` (0: any free one).
 
-    With a TLS `context` only HTTPS is spoken.
+    With a TLS `context` only HTTPS is spoken. `connections` bounds what is open; by default there
+    are few.
 
     Raises ConfigError, with `flag` and the cure in it, if the address cannot be had.
     """
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=_SHUTDOWN_SECONDS)
+    connections = connections or Connections(small_share())
+    app.middlewares.insert(0, _complete(connections))
+    runner = web.AppRunner(
+        app,
+        access_log=None,
+        shutdown_timeout=_SHUTDOWN_SECONDS,
+        # What a client compresses could be of any size.
+        auto_decompress=False,
+    )
     await runner.setup()
-    listener = Listener(runner, context)
+    listener = Listener(runner, context, connections=connections)
     try:
         # As Go does: of a name the IPv4 address. Where IPv6 is off, ::1 has a name all the same.
         listener.open("127.0.0.1" if host == "localhost" else host, port)
@@ -110,6 +133,26 @@ async def serve(
             f"end what uses the address or give another one, such as {elsewhere}"
         ) from error
     return listener
+
+
+def _complete(connections: Connections) -> Middleware:
+    """Return a middleware that serves requests whose body has come, within its deadline."""
+    large = asyncio.Semaphore(_LARGE_BODIES)
+
+    @web.middleware
+    async def complete(request: web.Request, handler: Handler) -> web.StreamResponse:
+        try:
+            length = request.content_length
+            gate = large if length is None or length > _LARGE_BODY else nullcontext()
+            if request.body_exists:
+                async with gate:
+                    await request.read()
+        except web.RequestPayloadError as error:
+            return web.Response(status=400, text=f"malformed body: {error}\n")
+        with connections.serving(request.protocol):
+            return await handler(request)
+
+    return complete
 
 
 def _probe_handler(probe: _Probe) -> Callable[[web.Request], Awaitable[web.Response]]:

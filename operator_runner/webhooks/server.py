@@ -9,6 +9,7 @@ from collections.abc import Callable
 import structlog
 from aiohttp import web
 
+from operator_runner.connections import Connections, large_share
 from operator_runner.observe.servers import serve
 from operator_runner.sockets import Listener
 from operator_runner.webhooks.converter import ConversionError
@@ -40,7 +41,9 @@ async def serve_conversions(
 
     app = web.Application(client_max_size=_MOST)
     app.router.add_post(PATH, answer)
-    return await serve(app, "", port, "--webhook-port", context)
+    return await serve(
+        app, "", port, "--webhook-port", context, connections=Connections(large_share())
+    )
 
 
 async def _answer(review: Review, answered: Answered) -> dict[str, object]:

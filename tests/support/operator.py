@@ -86,6 +86,11 @@ class Operator:
         """`host:port` of /metrics."""
         return f"127.0.0.1:{self._metrics_port}"
 
+    @property
+    def probe_address(self) -> str:
+        """`host:port` of the probes."""
+        return f"127.0.0.1:{self._probe_port}"
+
     def terminate(self, seconds: float = 60, number: signal.Signals = signal.SIGTERM) -> int:
         """End it as Kubernetes does, or by another signal; return the exit status."""
         return self._end(number, seconds)
