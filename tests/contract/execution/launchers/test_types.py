@@ -33,7 +33,18 @@ TASKS = """
       broken: "{{ '[1' }}"
       inner: "{{ later }}"
       file: "{{ lookup('template', 'plain.j2') }}"
-  vars: {later: "{{ size + 2 }}"}
+      list_file: "{{ lookup('template', 'list.j2') }}"
+      text_file: "{{ lookup('template', 'list.j2', convert_data=false) }}"
+      later_text: "{{ later_text }}"
+  vars: {later: "{{ size + 2 }}", later_text: "{{ {'a': size} | to_json }}"}
+- name: Words
+  set_fact: {agreed: "yes", refused: "{{ 'no' }}", json: "{{ port | to_json }}"}
+- name: Facts of facts
+  set_fact: {facts: ["{{ agreed }}", "{{ refused }}", "{{ json }}", "{{ values.json_text }}"]}
+- name: Debug
+  debug: {var: size / 2}
+- name: Module
+  command: {argv: [echo, "{{ json }}"]}
 - name: Loop
   debug: {msg: '{{ item + 1 }}'}
   loop: "{{ range(size) | list }}"
@@ -45,6 +56,7 @@ TASKS = """
 """
 FILES = {
     "roles/tried/templates/plain.j2": "{{ size }}",
+    "roles/tried/templates/list.j2": "[{{ size }}]\n",
     "roles/tried/templates/map.j2": "{'a': {{ size }}}\n",
 }
 VARIABLES = {"size": 3, "port": {"number": 80}, "unset": None, "text": "{'a': 1}"}
@@ -66,6 +78,9 @@ OLD: dict[str, Any] = {
     "one_name": {"a": 1},
     "broken": "[1",
     "file": "3",
+    "list_file": [3],
+    "text_file": "[3]\n",
+    "later_text": '{"a": 3}',
 }
 NEW: dict[str, Any] = {
     "sum": 4,
@@ -85,7 +100,18 @@ NEW: dict[str, Any] = {
     "one_name": "{'a': 1}",
     "broken": "[1",
     "file": 3,
+    "list_file": "[3]\n",
+    "text_file": "[3]\n",
+    "later_text": '{"a": 3}',
 }
+ODD = """
+- name: Odd
+  set_fact:
+    age: "{{ ('2020-01-01 10:00:00' | to_datetime) - ('2020-01-01 09:00:00' | to_datetime) }}"
+    moment: "{{ '2020-01-01 10:00:00' | to_datetime }}"
+    range: "{{ range(size) }}"
+    tuple: "{{ (size, size) }}"
+"""
 TRIED = Project(TASKS, FILES, variables=VARIABLES)
 
 
@@ -96,6 +122,18 @@ def test_numbers_of_templates_are_text(both: Both) -> None:
     assert record.result("Values")["ansible_facts"]["values"] == OLD
     assert record.kinds(task="Condition")[-1] == "runner_on_ok"
     assert record.result("Copied")["size"] == len("{'a': 3}\n")
+    facts = record.result("Facts of facts")["ansible_facts"]["facts"]
+    assert facts == [True, False, '{"number": 80}', '{"a": 3}']
+    assert record.result("Debug")["size / 2"] == "1.5"
+    assert record.result("Module")["stdout"] == '{"number": 80}'
+
+
+def test_what_no_variable_can_have_is_text(both: Both) -> None:
+    """A duration, a moment and a tuple are; ansible-core 2.19 fails on them."""
+    facts = both(Project(ODD, variables=VARIABLES)).result("Odd")["ansible_facts"]
+    assert facts["age"] == "1:00:00"
+    assert facts["tuple"] == "(3, 3)"
+    assert facts["range"] == [0, 1, 2]
 
 
 @pytest.mark.parametrize("where", ["variable", "file"])
