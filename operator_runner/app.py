@@ -143,7 +143,7 @@ class Operator:
         self._queue = WorkQueue(settings.concurrency, settings.backoff, memory)
         rundirs = _rundirs(settings, watches)
         self._dependents = Dependents(
-            self._stream,
+            self._stream_health,
             self._enqueue,
             settings.namespaces,
             enabled=settings.inject_owner_ref,
@@ -297,6 +297,13 @@ class Operator:
     async def _stream(self, gvk: GVK, namespace: str | None) -> AsyncIterator[MetadataEvent]:
         resource = await self._discovery.resource(gvk)
         async for event in watch_metadata(self._api, resource, namespace):
+            yield event
+
+    async def _stream_health(self, gvk: GVK, namespace: str | None) -> AsyncIterator[MetadataEvent]:
+        """Watch a kind; metadata alone if it has no status, as Secrets and ConfigMaps have none."""
+        resource = await self._discovery.resource(gvk)
+        health = "status" in resource.subresources
+        async for event in watch_metadata(self._api, resource, namespace, health=health):
             yield event
 
     def _enqueue(self, ref: ObjectRef, cause: Cause) -> None:

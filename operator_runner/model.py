@@ -208,7 +208,8 @@ class Trigger(enum.Enum):
 class Cause:
     """One reason for a reconcile, with a detail for people: a field, an object, a count.
 
-    `about` is the object that an event was about. `mark` tells the state of the resource that
+    `about` is the object that an event was about, None where it cannot be an answer to what the
+    last run wrote. `mark` tells the state of the resource that
     an event showed, so that an edit by its own role can be told from one by somebody else.
     """
 

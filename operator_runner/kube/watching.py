@@ -1,4 +1,7 @@
-"""Follow the metadata of all objects of one kind: list, watch, and go on after any failure."""
+"""Follow all objects of one kind: list, watch, and go on after any failure.
+
+Metadata alone is asked for, or whole objects of which metadata and health are kept.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import asyncio
 import random
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 import structlog
@@ -17,12 +20,16 @@ from operator_runner.kube.api import Api, error_of, metadata_watch
 from operator_runner.kube.discovery import Resource
 from operator_runner.kube.lines import split_lines
 from operator_runner.model import Json
+from operator_runner.readiness import Health, health_of
 
 _META = "g=meta.k8s.io;v=v1,application/json"
 _LIST = f"application/json;as=PartialObjectMetadataList;{_META}"
 _WATCH = f"application/json;as=PartialObjectMetadata;{_META}"
 """An aggregated API that cannot reduce objects to their metadata sends them whole."""
+_WHOLE = "application/json"
 _CHUNK = "500"
+_CHUNK_OF_WHOLE = "100"
+"""Whole objects are larger, and memory that was needed once stays with the process."""
 _SERVER_TIMEOUT = (300, 600)
 """Seconds after which the API server ends a watch, spread so that not all come at once."""
 _SILENCE = 60.0
@@ -51,19 +58,26 @@ class MetadataEvent:
     """`body` has apiVersion, kind and metadata, and nothing else.
 
     The body of a deletion that was noticed only afterwards has name, namespace, uid,
-    resourceVersion and ownerReferences alone.
+    resourceVersion and ownerReferences alone. `health` is None where it was not asked for.
     """
 
     type: EventType
     body: Json
+    health: Health | None = None
 
 
 async def watch_metadata(
-    api: Api, resource: Resource, namespace: str | None, label_selector: str = ""
+    api: Api,
+    resource: Resource,
+    namespace: str | None,
+    label_selector: str = "",
+    *,
+    health: bool = False,
 ) -> AsyncIterator[MetadataEvent]:
     """Yield ADDED for what exists, SYNCED, then each change, for ever.
 
-    `namespace` None means all. Failures are answered by going on where the watch was, with
+    `namespace` None means all. `health` asks for whole objects, to tell what their status says;
+    nothing else of them is kept. Failures are answered by going on where the watch was, with
     growing delay; where the API server no longer knows that place (410), objects are listed
     again and the difference is yielded.
 
@@ -71,7 +85,7 @@ async def watch_metadata(
     the caller decides when to try again. Once SYNCED, these too are retried, for API servers
     answer so for a moment while they start.
     """
-    follower = _Follower(api, resource, namespace, label_selector)
+    follower = _Follower(api, resource, namespace, label_selector, health)
     delay = Delay()
     complained = False
     while True:
@@ -119,6 +133,7 @@ class _Follower:
     resource: Resource
     namespace: str | None
     label_selector: str
+    health: bool
     known: dict[str, Json] = field(default_factory=dict)
     """The last state by uid, reduced to what a late DELETED needs."""
     version: str = ""
@@ -138,14 +153,15 @@ class _Follower:
             if taken is not None:
                 yield taken
 
-    async def _list(self) -> tuple[list[Json], str]:
-        items: list[Json] = []
-        params = self._params() | {"limit": _CHUNK}
+    async def _list(self) -> tuple[list[MetadataEvent], str]:
+        items: list[MetadataEvent] = []
+        params = self._params() | {"limit": _CHUNK_OF_WHOLE if self.health else _CHUNK}
+        accept = _WHOLE if self.health else _LIST
         while True:
             answer = await self.api.request(
-                "GET", self.resource.path(self.namespace), params=params, accept=_LIST, around=2
+                "GET", self.resource.path(self.namespace), params=params, accept=accept, around=2
             )
-            items += [self._reduce(item) for item in answer.get("items") or []]
+            items += [self._event(EventType.ADDED, item) for item in answer.get("items") or []]
             metadata = answer["metadata"]
             if not metadata.get("continue"):
                 return items, metadata["resourceVersion"]
@@ -162,7 +178,10 @@ class _Follower:
         path = self.resource.path(self.namespace)
         try:
             async with self.api.stream(
-                path, params=params, accept=_WATCH, idle=seconds + _SILENCE
+                path,
+                params=params,
+                accept=_WHOLE if self.health else _WATCH,
+                idle=seconds + _SILENCE,
             ) as chunks:
                 async for line in split_lines(chunks):
                     yield _parse(line, path)
@@ -180,27 +199,32 @@ class _Follower:
         self.version = metadata["resourceVersion"]
         if change["type"] == "BOOKMARK":
             return None
-        body = self._reduce(change["object"])
-        if change["type"] == "DELETED":
+        event = self._event(EventType(change["type"]), change["object"])
+        if event.type is EventType.DELETED:
             self.known.pop(metadata["uid"], None)
         else:
-            self.known[metadata["uid"]] = _remembered(body)
-        return MetadataEvent(EventType(change["type"]), body)
+            self.known[metadata["uid"]] = _remembered(event.body)
+        return event
 
-    def _compare(self, items: list[Json]) -> Iterator[MetadataEvent]:
+    def _compare(self, items: list[MetadataEvent]) -> Iterator[MetadataEvent]:
         """Yield how a fresh list differs from what is known; deletions first."""
         before, self.known = self.known, {}
         for item in items:
-            self.known[item["metadata"]["uid"]] = _remembered(item)
+            self.known[item.body["metadata"]["uid"]] = _remembered(item.body)
         for uid, body in before.items():
             if uid not in self.known:
                 yield MetadataEvent(EventType.DELETED, body)
         for item in items:
-            old = before.get(item["metadata"]["uid"])
+            metadata = item.body["metadata"]
+            old = before.get(metadata["uid"])
             if old is None:
-                yield MetadataEvent(EventType.ADDED, item)
-            elif old["metadata"]["resourceVersion"] != item["metadata"]["resourceVersion"]:
-                yield MetadataEvent(EventType.MODIFIED, item)
+                yield item
+            elif old["metadata"]["resourceVersion"] != metadata["resourceVersion"]:
+                yield replace(item, type=EventType.MODIFIED)
+
+    def _event(self, type_: EventType, item: Json) -> MetadataEvent:
+        health = health_of(self.resource.gvk, item) if self.health else None
+        return MetadataEvent(type_, self._reduce(item), health)
 
     def _reduce(self, item: Json) -> Json:
         metadata = dict(item["metadata"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import structlog
@@ -17,6 +17,7 @@ from operator_runner.kube.offloop import OffLoop
 from operator_runner.kube.ownership import is_owned
 from operator_runner.kube.requestinfo import RequestInfo
 from operator_runner.model import GVK, Json, ObjectRef, Watch
+from operator_runner.readiness import Health, health_of
 
 _log = structlog.get_logger(__name__)
 
@@ -33,9 +34,18 @@ class Observer(Protocol):
     """Wants to know what runs own and write; both methods must return at once."""
 
     def observed(
-        self, owner: ObjectRef, dependent: ObjectRef, metadata: Json, watch: Watch
+        self,
+        owner: ObjectRef,
+        dependent: ObjectRef,
+        metadata: Json,
+        watch: Watch,
+        health: Health,
     ) -> None:
-        """Take note of an object that belongs to `owner`, as it was at this moment."""
+        """Take note of an object that belongs to `owner`, as it was at this moment.
+
+        Whether its status was behind its spec is in `health` where the run has read the object:
+        a status is always behind in the answer to the write of a spec.
+        """
 
     def wrote(
         self, owner: ObjectRef, dependent: ObjectRef, resource_version: str, verb: str
@@ -116,7 +126,10 @@ class Witness:
             return
         seen = not info.subresource and exchange.method != "DELETE"
         if seen and is_owned(grant.owner, metadata):
-            self._observer.observed(grant.owner.ref, dependent, metadata, grant.watch)
+            health = health_of(dependent.gvk, answer)
+            if exchange.method != "GET":
+                health = replace(health, behind=None)
+            self._observer.observed(grant.owner.ref, dependent, metadata, grant.watch, health)
         # What others write in the owner's name is no run's work: the role shall see to it.
         if (verb := WRITES.get(exchange.method)) and grant.run_id:
             version = metadata.get("resourceVersion") or ""

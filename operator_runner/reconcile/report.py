@@ -20,6 +20,7 @@ from operator_runner.model import (
     describe,
     uid_of,
 )
+from operator_runner.readiness import is_change
 from operator_runner.reconcile import conditions, kstatus
 from operator_runner.reconcile.ports import Cluster, Notice
 from operator_runner.reconcile.status import Change, StatusWriter, generation_of, read_conditions
@@ -190,7 +191,9 @@ def loop_text(echoes: Sequence[Cause]) -> str:
             "name a period of at least 10s"
         )
     changes = "; ".join(dict.fromkeys(cause.detail for cause in echoes))
-    if any(cause.trigger is Trigger.DEPENDENT for cause in echoes):
+    if all(is_change(cause.detail) for cause in echoes):
+        cure = "the role's own writes change the readiness: write only what differs"
+    elif any(cause.trigger is Trigger.DEPENDENT for cause in echoes):
         cure = (
             "another writer undoes what the role writes: let one of the two leave the field alone"
         )

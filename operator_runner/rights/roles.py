@@ -51,8 +51,10 @@ def _is_followed(asked: Asked, watch: Watch, kinds: KindTable, duties: Duties) -
     if asked.verb != "create" or not asked.resource or not can_be_owned(info):
         return False
     ignored = {(gvk.group, kinds.plural(gvk).name) for gvk in watch.blacklist}
+    is_far = not asked.namespace and kinds.plural(watch.gvk).namespaced
     return (
         duties.inject_owner_ref
+        and (watch.watch_cluster_scoped_resources or not is_far)
         and watch.watch_dependent_resources
         and (asked.group, asked.resource) not in ignored
     )

@@ -1,7 +1,8 @@
-"""Events of the objects that resources own: watched by metadata only, and only kinds in use.
+"""Events of the objects that resources own: only kinds in use are watched.
 
 The proxy tells which objects a run made or found, and which versions its writes led to.
-The event of one's own write is thereby known and wakes nobody.
+The event of one's own write is thereby known and wakes nobody. What becomes of an object is not
+the run's doing: a change of its readiness wakes the owner, whoever wrote last.
 """
 
 from __future__ import annotations
@@ -13,14 +14,21 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from operator_runner.asynctasks import end_tasks
-from operator_runner.kube.watching import MetadataEvent
+from operator_runner.kube.watching import EventType, MetadataEvent
 from operator_runner.model import GVK, Cause, Json, ObjectRef, Trigger, Watch
+from operator_runner.readiness import Health, Readiness, change
 from operator_runner.triggers.changes import Version, difference
 from operator_runner.triggers.following import follow
 from operator_runner.triggers.ownwrites import OwnWrites
+from operator_runner.triggers.pacing import Pacer
 
 _OWN_WRITES = 64
 """Versions of one object that are known as own writes; more than a run makes of it."""
+_UNCLAIMED = 256
+"""Objects of nobody whose last event is kept while runs are under way."""
+
+
+_NO_HEALTH = Health()
 
 
 @dataclass(slots=True)
@@ -35,11 +43,24 @@ class _Dependent:
     """resourceVersion of the last answer to a run that showed the object."""
     fresh: bool = False
     """Whether neither an answer before the last one nor an event had shown this version."""
+    readiness: Readiness = Readiness.UNKNOWN
+    """As the owner knows it: a run has met it, or was woken by it."""
+    read_behind: bool = False
+    """Whether the last answer to a read showed a status of an older spec."""
+    was_ready: bool = False
+    """Whether an object of this name has ever become ready."""
 
     def has_shown(self, resource_version: str) -> bool:
         """Whether this resourceVersion is none that a write has just made."""
         told = self.version.resource_version if self.version is not None else ""
         return resource_version in {self.answered, told}
+
+    def take(self, health: Health) -> str:
+        """Take note of the health that an event shows; return what is new of it, for people."""
+        caught_up = self.read_behind and not health.behind
+        self.read_behind = self.read_behind and not caught_up
+        old, self.readiness = self.readiness, health.readiness
+        return change(old, self.readiness) or ("status is up to date" if caught_up else "")
 
 
 class Dependents:
@@ -64,24 +85,34 @@ class Dependents:
         self._objects: dict[ObjectRef, _Dependent] = {}
         self._watching: dict[GVK, list[asyncio.Task[None]]] = {}
         self._running: dict[ObjectRef, list[tuple[ObjectRef, MetadataEvent]]] = {}
+        self._unclaimed: OrderedDict[ObjectRef, MetadataEvent] = OrderedDict()
+        self._pacer = Pacer(enqueue)
         self.writes = OwnWrites()
 
     # What the proxy tells ------------------------------------------------------------
 
     def observed(
-        self, owner: ObjectRef, dependent: ObjectRef, metadata: Json, watch: Watch
+        self,
+        owner: ObjectRef,
+        dependent: ObjectRef,
+        metadata: Json,
+        watch: Watch,
+        health: Health = _NO_HEALTH,
     ) -> None:
         """Take note of an object that belongs to `owner`, as a response to its run showed it."""
-        wanted = self._enabled and watch.watch_dependent_resources
-        if not wanted or dependent.gvk in watch.blacklist:
+        if not self._enabled or not _is_watched(owner, dependent, watch):
             return
         known = self._objects.setdefault(dependent, _Dependent())
         known.owners.add(owner)
         answered = metadata.get("resourceVersion", "")
         known.fresh, known.answered = not known.has_shown(answered), answered
+        if health.behind is not None:
+            known.read_behind = health.behind
         if known.version is None:
             # Later sightings are no reason to forget a change that the role may not have met.
-            known.version = Version.of(metadata)
+            known.version, known.readiness = Version.of(metadata), health.readiness
+            if (missed := self._unclaimed.pop(dependent, None)) is not None:
+                self._take(dependent.gvk, missed)
         if dependent.gvk not in self._watching:
             self._watching[dependent.gvk] = [
                 asyncio.create_task(
@@ -125,10 +156,13 @@ class Dependents:
         finally:
             for ref, event in self._running.pop(owner):
                 self._judge(ref, event)
+            if not self._running:
+                self._unclaimed.clear()
 
     def forget(self, owner: ObjectRef) -> None:
         """Drop what belongs to an owner that is gone."""
         self.writes.forget(owner)
+        self._pacer.forget(owner)
         for ref, known in list(self._objects.items()):
             known.owners.discard(owner)
             if not known.owners:
@@ -136,6 +170,7 @@ class Dependents:
 
     async def stop(self) -> None:
         """End all watches."""
+        self._pacer.stop()
         await end_tasks(task for tasks in self._watching.values() for task in tasks)
 
     # What the API tells --------------------------------------------------------------
@@ -147,6 +182,7 @@ class Dependents:
         ref = ObjectRef(gvk, metadata.get("namespace") or "", metadata["name"])
         known = self._objects.get(ref)
         if known is None:
+            self._keep_unclaimed(ref, event)
             return
         held = next((owner for owner in known.owners if owner in self._running), None)
         if held is None:
@@ -154,24 +190,59 @@ class Dependents:
         else:
             self._running[held].append((ref, event))
 
+    def _keep_unclaimed(self, ref: ObjectRef, event: MetadataEvent) -> None:
+        """Keep an event that may be of what a run has just made, whose answer is still to come."""
+        if not self._running:
+            return
+        self._unclaimed[ref] = event
+        self._unclaimed.move_to_end(ref)
+        if len(self._unclaimed) > _UNCLAIMED:
+            self._unclaimed.popitem(last=False)
+
     def _judge(self, ref: ObjectRef, event: MetadataEvent) -> None:
         known = self._objects.get(ref)
-        what = self._news(known, event) if known is not None else ""
-        if known is not None and what:
-            for owner in known.owners:
-                self._enqueue(owner, Cause(Trigger.DEPENDENT, f"{ref} {what}", ref))
-
-    def _news(self, known: _Dependent, event: MetadataEvent) -> str:
-        """Return what happened to an owned object that its owner did not do itself."""
-        if event.type == "DELETED":
+        if known is None:
+            return
+        if event.type is EventType.DELETED:
             own, known.deleted_by_run = known.deleted_by_run, False
-            known.version = None
-            return "" if own else "deleted"
-        new = Version.of(event.body["metadata"])
-        old = known.version
+            if known.version is not None and known.version.uid != event.body["metadata"].get("uid"):
+                # Another object has the name by now.
+                return
+            known.version, known.readiness, known.read_behind = None, Readiness.UNKNOWN, False
+            self._wake(known, ref, "" if own else "deleted")
+            return
+        new, old = Version.of(event.body["metadata"]), known.version
         if old is not None and new.is_older_than(old):
-            return ""
+            return
         known.version = new
-        if new.resource_version in known.own_writes or old is None:
-            return ""
-        return difference(old, new)
+        if old is not None and new.resource_version not in known.own_writes:
+            self._wake(known, ref, difference(old, new))
+        if event.health is not None and not new.deleting:
+            self._judge_health(known, ref, event.health)
+
+    def _wake(self, known: _Dependent, ref: ObjectRef, what: str) -> None:
+        """Wake the owners for what happened to an object and they did not do themselves."""
+        for owner in known.owners if what else ():
+            self._enqueue(owner, Cause(Trigger.DEPENDENT, f"{ref} {what}", ref))
+
+    def _judge_health(self, known: _Dependent, ref: ObjectRef, health: Health) -> None:
+        """Wake the owners, soon, where the readiness of an object is not what they know."""
+        what = known.take(health)
+        is_first = health.readiness is Readiness.READY and not known.was_ready
+        known.was_ready = known.was_ready or is_first
+        # What was made and is ready for the first time leads on; only what comes again can loop.
+        about = None if is_first else ref
+        for owner in known.owners if what else ():
+            self._pacer.add(owner, Cause(Trigger.DEPENDENT, f"{ref} {what}", about))
+
+
+def _is_watched(owner: ObjectRef, dependent: ObjectRef, watch: Watch) -> bool:
+    """Whether changes of an object are to wake its owner.
+
+    What is in no namespace cannot have an owner reference to what is in one: it is known by its
+    annotations then, and followed only where the watch asks for that.
+    """
+    if not watch.watch_dependent_resources or dependent.gvk in watch.blacklist:
+        return False
+    is_far = not dependent.namespace and bool(owner.namespace)
+    return watch.watch_cluster_scoped_resources or not is_far

@@ -15,6 +15,7 @@ from operator_runner.kube.api import MERGE_PATCH, Api
 from operator_runner.kube.discovery import Discovery, Resource
 from operator_runner.kube.watching import MetadataEvent, watch_metadata
 from operator_runner.model import GVK, Json
+from operator_runner.readiness import Health, Readiness
 from tests.contract.kube.scripted import ScriptedServer, status, stream
 from tests.support.kubectl import Kubectl
 
@@ -53,6 +54,37 @@ async def test_changes_are_seen_as_they_happen(
         kubectl("delete", "configmap", "a")
         expected = [("MODIFIED", "a"), ("ADDED", "unlabelled"), ("DELETED", "a")]
         assert await _take(events, 3) == expected
+
+
+async def test_health_is_kept_of_a_whole_object(
+    api: Api, discovery: Discovery, kubectl: Kubectl
+) -> None:
+    """Listed and changed, an object is reduced to its metadata and to what its status says."""
+    resource = await discovery.resource(GVK("", "v1", "PersistentVolumeClaim"))
+    assert "status" in resource.subresources
+    claim = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": "a"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+    }
+    kubectl.apply(claim)
+    watch = watch_metadata(api, resource, kubectl.namespace, health=True)
+    async with asyncio.timeout(60), aclosing(watch) as events:  # type: ignore[type-var]
+        first = await anext(events)
+        assert first.body.keys() == {"apiVersion", "kind", "metadata"}
+        assert first.health == Health(Readiness.NOT_READY, behind=False)
+        patch = '--patch={"status": {"phase": "Lost"}}'
+        kubectl("patch", "pvc", "a", "--subresource=status", "--type=merge", patch)
+        while first.health != Health(Readiness.FAILED, behind=False):
+            first = await anext(events)
+        assert first.body.keys() in ({"apiVersion", "kind", "metadata"}, set())
+
+
+async def test_secrets_have_no_status_to_be_read_for(discovery: Discovery) -> None:
+    """They are watched by metadata alone, and so are all kinds without a status."""
+    for kind in ("Secret", "ConfigMap", "ServiceAccount"):
+        assert "status" not in (await discovery.resource(GVK("", "v1", kind))).subresources
 
 
 async def test_long_lists_come_in_chunks(api: Api, discovery: Discovery, namespace: str) -> None:

@@ -21,6 +21,7 @@ from operator_runner.kube.discovery import Discovery
 from operator_runner.kube.proxy import Proxy
 from operator_runner.kube.session import Connection, connect
 from operator_runner.model import GVK, Json, ObjectRef, Playbook, Watch
+from operator_runner.readiness import Health
 from operator_runner.settings import Address
 
 OWNER_GVK = GVK("", "v1", "ConfigMap")
@@ -40,14 +41,21 @@ class Recorder:
     seen: list[tuple[ObjectRef, ObjectRef]] = field(default_factory=list)
     written: list[tuple[ObjectRef, str, str]] = field(default_factory=list)
     edited: list[tuple[ObjectRef, str]] = field(default_factory=list)
+    health: list[Health] = field(default_factory=list)
 
     def observed(
-        self, owner: ObjectRef, dependent: ObjectRef, metadata: Json, watch: Watch
+        self,
+        owner: ObjectRef,
+        dependent: ObjectRef,
+        metadata: Json,
+        watch: Watch,
+        health: Health,
     ) -> None:
-        """Keep the owner and its object."""
+        """Keep the owner and its object, and its health."""
         assert metadata["name"] == dependent.name
         assert watch is WATCH
         self.seen.append((owner, dependent))
+        self.health.append(health)
 
     def wrote(
         self, owner: ObjectRef, dependent: ObjectRef, resource_version: str, verb: str

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 from operator_runner.model import GVK, ObjectRef
+from operator_runner.readiness import Health, Readiness
 from tests.support.kubectl import Kubectl
 
 from .conftest import OWNER_GVK, Recorder, Run, config_map
@@ -61,6 +62,17 @@ async def test_owned_objects_are_seen_again(
     assert recorder.seen == []
     await run.get("configmap", "mine")
     assert recorder.seen == [(owner, ObjectRef(OWNER_GVK, namespace, "mine"))]
+
+
+async def test_health_is_reported_with_an_object(run: Run, recorder: Recorder) -> None:
+    """That a status is behind its spec is told of a read; of a write it would always be."""
+    await run.kubectl("create", "deployment", "d", "--image=nginx", "--replicas=0")
+    patch = '--patch={"spec": {"replicas": 1}}'
+    await run.kubectl("patch", "deployment", "d", patch)
+    assert recorder.health[0] == Health(Readiness.NOT_READY)
+    await run.get("deployment", "d")
+    assert recorder.health[-1].behind is not None
+    assert recorder.health[-1].readiness is Readiness.NOT_READY
 
 
 async def test_annotated_objects_are_seen_again(

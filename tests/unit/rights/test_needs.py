@@ -125,7 +125,9 @@ def test_what_a_role_creates_is_watched() -> None:
     assert needs(WEB, Asked(BY, "", "pods/exec", OWN, "create")) == ["create pods/exec"]
     assert needs(WEB, Asked(BY, "", "events", OWN, "create")) == ["create events"]
     cluster = Asked(BY, "rbac.authorization.k8s.io", "clusterroles", "", "create")
-    assert len(needs(WEB, cluster, scopes=("shop",))) == 3 + len(EVENTS) + len(WATCHED)
+    assert len(needs(WEB, cluster, scopes=("shop",))) == 1 + len(EVENTS) + len(WATCHED)
+    asking = replace(WEB, watch_cluster_scoped_resources=True)
+    assert len(needs(asking, cluster, scopes=("shop",))) == 3 + len(EVENTS) + len(WATCHED)
 
 
 def test_scopes_of_requests() -> None:

@@ -1,0 +1,146 @@
+"""Roles that live on the status of what they made: they are run again when it changes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.functional.test_operator import KIND, ROLE, echo, wait_for_runs
+from tests.functional.test_requeue import conditions
+from tests.support.kubectl import Json, Kubectl
+from tests.support.operator import Operator
+from tests.support.waiting import eventually
+
+SERVE = """
+- name: Write the Deployment
+  kubernetes.core.k8s:
+    definition:
+      apiVersion: apps/v1
+      kind: Deployment
+      metadata:
+        name: "{{ ansible_operator_meta.name }}"
+        namespace: "{{ ansible_operator_meta.namespace }}"
+        labels:
+          text: "{{ say_this | default('nothing') }}"
+      spec:
+        replicas: 2
+        selector: {matchLabels: {app: web}}
+        template:
+          metadata: {labels: {app: web}}
+          spec:
+            containers: [{name: web, image: registry.example.com/web:1}]
+- name: Read it
+  kubernetes.core.k8s_info:
+    api_version: apps/v1
+    kind: Deployment
+    name: "{{ ansible_operator_meta.name }}"
+    namespace: "{{ ansible_operator_meta.namespace }}"
+  register: found
+- name: Say whether it serves
+  operator_sdk.util.k8s_status:
+    api_version: test.example.com/v1
+    kind: Echo
+    name: "{{ ansible_operator_meta.name }}"
+    namespace: "{{ ansible_operator_meta.namespace }}"
+    conditions:
+      - type: DeploymentNotReady
+        status: "{{ 'False' if ready | int == 2 else 'True' }}"
+        reason: AsItIs
+  vars:
+    ready: "{{ found.resources[0].status.readyReplicas | default(0) }}"
+"""
+CLUSTER_ROLE = """
+- name: Write what is in no namespace
+  kubernetes.core.k8s:
+    definition:
+      apiVersion: rbac.authorization.k8s.io/v1
+      kind: ClusterRole
+      metadata:
+        name: "{{ ansible_operator_meta.namespace }}"
+      rules: []
+"""
+
+
+def causes(operator: Operator) -> list[str]:
+    return [line["cause"] for line in operator.lines("Reconciled")]
+
+
+def pods(kubectl: Kubectl) -> list[str]:
+    return sorted(pod["metadata"]["name"] for pod in kubectl.list("pods", "app=web"))
+
+
+def set_ready(kubectl: Kubectl, pod: str, status: str) -> None:
+    """Write what a kubelet would."""
+    body = {"phase": "Running", "conditions": [{"type": "Ready", "status": status}]}
+    patch = f"--patch={json.dumps({'status': body})}"
+    kubectl("patch", "pod", pod, "--subresource=status", "--type=merge", patch)
+
+
+def ready_replicas(kubectl: Kubectl) -> int:
+    found: Json = kubectl.get("deployment", "a") or {}
+    return int(found.get("status", {}).get("readyReplicas", 0))
+
+
+def not_ready(kubectl: Kubectl) -> str:
+    return str(conditions(kubectl).get("DeploymentNotReady", {}).get("status", ""))
+
+
+def test_a_role_converges_with_what_it_made(
+    kubectl: Kubectl, operator: Operator, project: Path
+) -> None:
+    """One run for each change of readiness, in both directions, and none for counters.
+
+    An edit that changes nothing in readiness is one reconcile.
+    """
+    role = project / ROLE
+    role.write_text(role.read_text() + SERVE)
+    operator.start()
+    kubectl.apply(echo())
+    first, second = eventually(lambda: pods(kubectl), lambda found: len(found) == 2)
+    eventually(lambda: not_ready(kubectl), "True".__eq__, told=operator.log)
+    set_ready(kubectl, first, "True")
+    eventually(lambda: ready_replicas(kubectl), (1).__eq__)
+    set_ready(kubectl, second, "True")
+    eventually(lambda: not_ready(kubectl), "False".__eq__, told=operator.log)
+    kubectl.merge(KIND, "a", {"spec": {"sayThis": "again"}})
+    wait_for_runs(operator, 3)
+    set_ready(kubectl, first, "False")
+    eventually(lambda: not_ready(kubectl), "True".__eq__, told=operator.log)
+    set_ready(kubectl, first, "True")
+    eventually(lambda: not_ready(kubectl), "False".__eq__, told=operator.log)
+    deployment = f"dependent: Deployment {kubectl.namespace}/a"
+    assert causes(operator) == [
+        "spec: created",
+        f"{deployment} became ready",
+        "spec: spec.sayThis",
+        f"{deployment} became not ready",
+        f"{deployment} became ready",
+    ]
+    assert operator.metric("operator_runner_loops_slowed_total") == 0
+
+
+@pytest.mark.parametrize("asked", [False, True])
+def test_cluster_scoped_objects_wake_their_owner_where_the_watch_asks(
+    kubectl: Kubectl, operator: Operator, project: Path, asked: bool
+) -> None:
+    """Without watchClusterScopedResources what is in no namespace is made and not watched."""
+    role = project / ROLE
+    role.write_text(role.read_text() + CLUSTER_ROLE)
+    if asked:
+        with (project / "watches.yaml").open("a") as watches:
+            watches.write("  watchClusterScopedResources: true\n")
+    operator.start()
+    kubectl.apply(echo())
+    wait_for_runs(operator, 1)
+    kubectl("delete", "clusterrole", kubectl.namespace)
+    if asked:
+        again = ("get", "clusterrole", kubectl.namespace)
+        eventually(lambda: kubectl.run(*again).returncode, (0).__eq__, told=operator.log)
+    wait_for_runs(operator, 1 + asked)
+    kubectl.merge(KIND, "a", {"spec": {"sayThis": "again"}})
+    wait_for_runs(operator, 2 + asked)
+    deleted = f"dependent: ClusterRole {kubectl.namespace} deleted"
+    assert causes(operator) == ["spec: created", *([deleted] * asked), "spec: spec.sayThis"]
+    kubectl("delete", "clusterrole", kubectl.namespace)
