@@ -9,6 +9,8 @@ import time
 from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
 from contextlib import AsyncExitStack
 from datetime import datetime
+from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar
 
 import structlog
@@ -21,6 +23,7 @@ from operator_runner.dispatcher import Dispatcher
 from operator_runner.errors import Expired, NotFound
 from operator_runner.execution.executor import AnsibleExecutor, Launcher
 from operator_runner.execution.launchers import open_launcher
+from operator_runner.execution.reserved import AskedNames, RunVariables
 from operator_runner.execution.rundir import RunDirs
 from operator_runner.execution.workdir import placed
 from operator_runner.kube.api import Api
@@ -46,6 +49,8 @@ from operator_runner.triggers.primary import PrimaryWatcher
 from operator_runner.triggers.project import ProjectWatcher
 from operator_runner.triggers.references import References
 from operator_runner.upgrades import Upgrades
+from operator_runner.watches.declared import declared_variables
+from operator_runner.watches.lookup import Lookup
 from operator_runner.watches.referenced import referenced
 from operator_runner.watches.relevance import is_relevant
 from operator_runner.workqueue import WorkQueue
@@ -76,10 +81,13 @@ async def _start(
     connection = await connect(settings.kubeconfig, user_agent=f"operator-runner/{__version__}")
     stack.push_async_callback(connection.close)
     metrics = Metrics(__version__, commit())
+    names = AskedNames(settings.ansible, [watch.content.path for watch in watches])
+    stack.push_async_callback(names.close)
+    names.start()  # beside the fork server, which takes as long
     launcher = await stack.enter_async_context(
         open_launcher(settings.executor, settings.ansible, metrics.machine.fork_servers.inc)
     )
-    operator = Operator(settings, watches, connection, launcher, metrics, stop=stop)
+    operator = Operator(settings, watches, connection, launcher, metrics, stop=stop, names=names)
     await operator.serve(stack)
     return operator
 
@@ -117,6 +125,7 @@ class Operator:
         metrics: Metrics,
         *,
         stop: asyncio.Event,
+        names: AskedNames,
     ) -> None:
         """Build the parts; nothing is started yet. Raises ConfigError for a bad work dir.
 
@@ -168,7 +177,7 @@ class Operator:
         self._breaker = LoopBreaker(self._dependents.writes.is_echo)
         self._dispatcher = Dispatcher(
             self._queue,
-            self._reconcilers(rundirs, launcher),
+            self._reconcilers(rundirs, launcher, names),
             self._metrics,
             self._breaker,
             self._gone,
@@ -178,7 +187,9 @@ class Operator:
         )
         self._elector = self._make_elector()
 
-    def _reconcilers(self, rundirs: RunDirs, launcher: Launcher) -> dict[GVK, Reconciler]:
+    def _reconcilers(
+        self, rundirs: RunDirs, launcher: Launcher, names: AskedNames
+    ) -> dict[GVK, Reconciler]:
         settings = self._settings
         parts = Parts(
             cluster=KubeCluster(self._api, self._discovery),
@@ -189,6 +200,7 @@ class Operator:
             task_ended=self._metrics.task_finished,
             guard=self._upgrades.guard,
             replaced=self._replaced,
+            variables=_variables(settings, names),
         )
         for watch in self._watches:
             self._metrics.watching(watch.gvk, settings.concurrency.limit(watch.gvk))
@@ -333,6 +345,13 @@ class Operator:
         # A replica that waits for its turn does its duty; were it not ready, a rolling
         # update would wait for it for ever, while the old leader still holds the lease.
         return self._established.missing() if self._leading else None
+
+
+def _variables(settings: Settings, names: AskedNames) -> RunVariables:
+    ansible = settings.ansible
+    home = {"HOME": str(Path("~").expanduser())}
+    lookup = Lookup.of(home, ansible.roles_path, ansible.collections_path)
+    return RunVariables(names, partial(declared_variables, lookup=lookup))
 
 
 def _rundirs(settings: Settings, watches: Sequence[Watch]) -> RunDirs:

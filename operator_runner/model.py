@@ -13,6 +13,17 @@ Json: TypeAlias = dict[str, Any]
 """A decoded JSON object, such as a Kubernetes object as the API gives it."""
 
 
+TYPE_TAG_PREFIX = "__ansible_"
+"""What keys of a map begin with that make Ansible's JSON decoder take the map for something else.
+
+`__ansible_unsafe`, `__ansible_vault` and `__ansible_type` in ansible-core 2.19.
+"""
+
+
+class PlainMap(Json):
+    """A map of a resource with such a key: for Ansible it is a map all the same."""
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class GVK:
     """Group, version and kind; the group is empty for the core group."""
@@ -161,6 +172,7 @@ class Watch:
     `ownership_exceptions`.
     `versions` are those in which the kind is watched, in the order of the file, if there are
     several: each resource belongs to one of them.
+    `allow_vars` are names of fields or variables that a spec may set though Ansible acts on them.
     """
 
     gvk: GVK
@@ -187,6 +199,20 @@ class Watch:
     ownership: Ownership = Ownership.IGNORE
     ownership_exceptions: frozenset[GVK] = frozenset()
     versions: tuple[str, ...] = ()
+    allow_vars: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class ReservedNames:
+    """Names of variables that mean something to Ansible, as it is installed here.
+
+    Ansible or one of its plugins takes a setting from a variable of `acted_on`, or sets it itself.
+    `keywords` are words of playbooks and template functions: a variable of such a name means
+    something to templates alone.
+    """
+
+    acted_on: frozenset[str] = frozenset()
+    keywords: frozenset[str] = frozenset()
 
 
 class Trigger(enum.Enum):

@@ -18,6 +18,7 @@ from typing import TextIO
 
 from operator_runner.errors import ConfigError
 from operator_runner.execution import ownfiles
+from operator_runner.execution.extravars import serialize
 from operator_runner.execution.isolation.finding import Found, find_isolation
 from operator_runner.execution.isolation.isolation import Enclosure, Isolation
 from operator_runner.execution.scratch import OWN_NAMES, Scratch
@@ -59,7 +60,7 @@ class RunDir:
         for part in ("env", "inventory", "project", "artifacts"):
             ownfiles.make_private(self.path / part)
         env = self.path / "env"
-        ownfiles.write(env / "extravars", json.dumps(request.extra_vars))
+        ownfiles.write(env / "extravars", serialize(request.extra_vars))
         ownfiles.write(env / "cmdline", _unquote(ansible.args))
         ownfiles.write(self.kubeconfig, request.kubeconfig)
         self._write_inventory(ansible.inventory, self.scratch.of(request.run_id))

@@ -7,7 +7,16 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
-from operator_runner.model import Json, ObjectRef, RunEvent, RunOutcome, RunRequest, Watch
+from operator_runner.model import (
+    Json,
+    ObjectRef,
+    Playbook,
+    ReservedNames,
+    RunEvent,
+    RunOutcome,
+    RunRequest,
+    Watch,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,3 +79,13 @@ class Executor(Protocol):
 
     async def forget(self, ref: ObjectRef) -> None:
         """Remove everything that was kept for a resource that is gone."""
+
+
+class Variables(Protocol):
+    """What variables mean to Ansible and to roles."""
+
+    async def reserved(self) -> ReservedNames:
+        """Return the names that mean something to Ansible. Raises RunError if it gives none."""
+
+    async def declared(self, content: Playbook) -> frozenset[str]:
+        """Return the variables that a role or playbook declares, as it is now."""

@@ -12,7 +12,7 @@ from typing import TypeAlias
 import structlog
 
 from operator_runner.bounds import fault_of
-from operator_runner.errors import Conflict, NotFound
+from operator_runner.errors import Conflict, NotFound, RunError
 from operator_runner.model import (
     GVK,
     Cause,
@@ -30,8 +30,14 @@ from operator_runner.reconcile.annotations import Overrides, read_overrides
 from operator_runner.reconcile.conditions import is_successful, is_waiting
 from operator_runner.reconcile.decide import AddFinalizer, Run, Skip, decide
 from operator_runner.reconcile.playlog import PlayLog, task_time
-from operator_runner.reconcile.ports import Access, Cluster, Executor
+from operator_runner.reconcile.ports import Access, Cluster, Executor, Variables
 from operator_runner.reconcile.report import Reporter, Told
+from operator_runner.reconcile.reserved_fields import (
+    ReservedField,
+    Use,
+    dropped,
+    reserved_fields,
+)
 from operator_runner.reconcile.status import generation_of, read_conditions
 from operator_runner.reconcile.superseding import Superseding
 from operator_runner.reconcile.variables import extra_vars, templated_fields
@@ -94,6 +100,7 @@ class Parts:
     """Is entered around each run, with the resource as it was when the run began."""
     replaced: Callable[[ObjectRef], None]
     """Is called when another resource has taken the name of one that is gone."""
+    variables: Variables
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +112,8 @@ class _Start:
     run_id: str
     cleanup: bool
     causes: tuple[Cause, ...]
+    without: frozenset[str] = frozenset()
+    """Fields of the spec that the role does not get."""
 
 
 class Reconciler:
@@ -126,6 +135,8 @@ class Reconciler:
         self._well: dict[ObjectRef, int] = {}
         # What is remembered by name is about the resource with this uid.
         self._uids: dict[ObjectRef, str] = {}
+        # uid and generation for which fields were last reported as dropped.
+        self._dropped: dict[ObjectRef, tuple[str, int]] = {}
 
     def heard(self, ref: ObjectRef, cause: Cause) -> None:
         """Take note of an event that may end a run of the resource, where the watch wants that."""
@@ -171,6 +182,7 @@ class Reconciler:
         """Drop everything that is remembered of a resource that is gone."""
         self._uids.pop(ref, None)
         self._well.pop(ref, None)
+        self._dropped.pop(ref, None)
         self._superseding.forget(ref)
         await self._parts.executor.forget(ref)
 
@@ -188,13 +200,20 @@ class Reconciler:
         ref, body = start.ref, start.body
         began = datetime.now(UTC)
         overrides = read_overrides(body)
-        if overrides.error:
-            await self._reporter.error(Told(ref, body, start.causes, began), overrides.error)
+        problem, without = overrides.error, frozenset[str]()
+        if not problem:
+            try:
+                content = _content(self._watch, cleanup=start.cleanup)
+                without = await self._drop_fields(ref, body, content)
+            except RunError as error:
+                problem = f"Unable to run reconciliation: {error}"
+        if problem:
+            await self._reporter.error(Told(ref, body, start.causes, began), problem)
             return Failed()
         if not self._is_steady(ref, body, start.causes):
             body = _existing(await self._reporter.start(ref, body))
         told = Told(ref, body, start.causes, began)
-        play = self._play(replace(start, body=body), overrides)
+        play = self._play(replace(start, body=body, without=without), overrides)
         if start.cleanup:
             outcome = await play
         elif (ended := await self._superseding.run(ref, body, play)) is not None:
@@ -223,6 +242,21 @@ class Reconciler:
         if period is None:
             return Succeeded(self._period or None, Trigger.PERIOD)
         return Succeeded(_floored(period) or None, Trigger.PERIOD, by_resource=True)
+
+    async def _drop_fields(self, ref: ObjectRef, body: Json, content: Playbook) -> frozenset[str]:
+        """Return the fields that Ansible would act on; report them once for each generation.
+
+        Raises RunError if it is unknown which these are.
+        """
+        names = await self._parts.variables.reserved()
+        fields: Sequence[ReservedField] = reserved_fields(body, self._watch, names)
+        if any(field.use is Use.KEYWORD for field in fields):
+            fields = dropped(fields, await self._parts.variables.declared(content))
+        spec = (body["metadata"].get("uid", ""), generation_of(body))
+        if fields and self._dropped.get(ref) != spec:
+            await self._reporter.dropped(body, fields)
+            self._dropped[ref] = spec
+        return frozenset(field.name for field in fields)
 
     def _current(self, ref: ObjectRef, body: Json) -> Json | None:
         """Return the resource if events have told of no write since `body`, else None.
@@ -262,7 +296,9 @@ class Reconciler:
                 run_id=start.run_id,
                 ref=start.ref,
                 content=content,
-                extra_vars=extra_vars(start.body, watch, cleanup=start.cleanup),
+                extra_vars=extra_vars(
+                    start.body, watch, cleanup=start.cleanup, without=start.without
+                ),
                 kubeconfig=kubeconfig,
                 verbosity=verbosity if overrides.verbosity is None else overrides.verbosity,
                 max_artifacts=artifacts if overrides.artifacts is None else overrides.artifacts,

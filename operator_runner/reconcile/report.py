@@ -21,8 +21,9 @@ from operator_runner.model import (
     uid_of,
 )
 from operator_runner.readiness import is_change
-from operator_runner.reconcile import conditions, kstatus
+from operator_runner.reconcile import conditions, kstatus, reserved_fields
 from operator_runner.reconcile.ports import Cluster, Notice
+from operator_runner.reconcile.reserved_fields import ReservedField
 from operator_runner.reconcile.status import Change, StatusWriter, generation_of, read_conditions
 
 _log = structlog.get_logger(__name__)
@@ -133,6 +134,13 @@ class Reporter:
                 )
         finally:
             await self._cluster.emit(run.before, run.notice("Failed", message, warning=True))
+
+    async def dropped(self, body: Json, fields: Sequence[ReservedField]) -> None:
+        """Say which fields of the spec the role does not get, and why."""
+        paths, cure = reserved_fields.paths(fields), reserved_fields.cure(fields)
+        _log.warning("Fields of the resource are not passed to the role", fields=paths, cure=cure)
+        note = reserved_fields.note(fields)
+        await self._cluster.emit(body, Notice("ReservedFieldNames", note, warning=True))
 
     async def loop(self, ref: ObjectRef, echoes: Sequence[Cause]) -> None:
         """Say what a resource that keeps triggering itself is woken by."""

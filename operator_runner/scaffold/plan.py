@@ -146,6 +146,8 @@ def _watch(project: Project, wanted: Wanted) -> str:
         f"  group: {api.full_group(project.domain)}\n"
         f"  kind: {api.kind}\n"
         f"  {content}\n"
+        "  # Text in a resource is data: `{{ ... }}` in it is not evaluated as a template.\n"
+        "  markUnsafe: true\n"
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from datetime import timedelta
 from pathlib import Path
@@ -19,7 +20,7 @@ from operator_runner.watches import expressions
 from operator_runner.watches.conversions import ConversionReader
 from operator_runner.watches.document import Item
 from operator_runner.watches.fields import Fields, maps
-from operator_runner.watches.keys import ENTRY_KEYS
+from operator_runner.watches.keys import ENTRY_KEYS, NAME_PATTERN
 from operator_runner.watches.lookup import Lookup, has_tasks
 from operator_runner.watches.report import Place, Report
 from operator_runner.watches.selector import is_qualified_name, read_selector
@@ -57,6 +58,7 @@ class EntryReader:
             watch_annotations_changes=fields.flag("watchAnnotationsChanges"),
             snake_case_parameters=fields.flag("snakeCaseParameters"),
             mark_unsafe=fields.flag("markUnsafe", self._mark_unsafe),
+            allow_vars=_allow_vars(fields),
             when=_expression(fields, "when"),
             timeout=_timeout(fields),
             supersede=fields.flag("supersede"),
@@ -148,6 +150,19 @@ def _kinds(fields: Fields, name: str) -> frozenset[GVK]:
             if not entry.text(part):
                 entry.warning(part, "empty, so the entry names no kind; it has no effect")
     return frozenset(_read_gvk(entry) for entry in entries)
+
+
+def _allow_vars(fields: Fields) -> frozenset[str]:
+    names = fields.names("allowVars")
+    for name in names:
+        # What is a name of a field or a variable in any version of Ansible is accepted.
+        if not re.fullmatch(NAME_PATTERN, name):
+            fields.problem(
+                "allowVars",
+                f'"{name}" is not a name; write a field of the spec or a variable,'
+                " such as ansible_host",
+            )
+    return frozenset(names)
 
 
 def _check_playbook(playbook: Path) -> str:

@@ -74,6 +74,10 @@ class Fields:
         """Return a list of texts."""
         return tuple(self._text(item) for item in self._items_of(name, Shape.TEXTS))
 
+    def names(self, name: str) -> tuple[str, ...]:
+        """Return a list of names."""
+        return tuple(self._text(item) for item in self._items_of(name, Shape.NAMES))
+
     def labels(self, name: str) -> dict[str, str]:
         """Return a map of text to text."""
         return {key: self._text(child) for key, child in self._map(name, Shape.LABELS).items()}

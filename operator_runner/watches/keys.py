@@ -7,6 +7,9 @@ from dataclasses import dataclass, replace
 
 from operator_runner.model import Ownership
 
+NAME_PATTERN = "[A-Za-z_][A-Za-z0-9_-]*"
+"""Of a field whose variable can be used in a template, or of the variable."""
+
 
 class Shape(enum.Enum):
     """What kind of value a key has. null is as good as absent for all of them."""
@@ -23,6 +26,8 @@ class Shape(enum.Enum):
     """A map of text to text."""
     TEXTS = enum.auto()
     """A list of text."""
+    NAMES = enum.auto()
+    """A list of names of fields or variables."""
     MAP = enum.auto()
     """A map with keys of its own."""
     MAPS = enum.auto()
@@ -153,6 +158,11 @@ ENTRY_KEYS = (
         Shape.FLAG,
         "Text of the resource is never taken for a template.",
         default=False,
+    ),
+    Key(
+        "allowVars",
+        Shape.NAMES,
+        "Fields of the spec that become extra vars though Ansible acts on their names.",
     ),
     Key(
         "blacklist",

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from operator_runner.duration import DURATION_PATTERN
 from operator_runner.model import Json
-from operator_runner.watches.keys import ENTRY_KEYS, Key, Shape
+from operator_runner.watches.keys import ENTRY_KEYS, NAME_PATTERN, Key, Shape
 from operator_runner.watches.selector import (
     LABEL_VALUE_PATTERN,
     OPERATORS,
@@ -154,6 +154,10 @@ _SIMPLE: dict[Shape, Json] = {
     Shape.FLAG: {"anyOf": [{"type": ["boolean", "null"]}, _VARIABLE, _OLD_BOOLEAN]},
     Shape.NUMBER: {"anyOf": [{"type": ["integer", "null"]}, _VARIABLE]},
     Shape.DURATION: {"type": ["string", "null"], **_pattern(DURATION_PATTERN)},
+    Shape.NAMES: {
+        "type": ["array", "null"],
+        "items": {"type": ["string", "boolean"], **_pattern(NAME_PATTERN)},
+    },
     Shape.EXPRESSIONS: {"type": ["object", "null"], "additionalProperties": _TEXT},
     Shape.ANYTHING: {"type": ["object", "string", "null"], "pattern": _VARIABLE["pattern"]},
 }

@@ -9,6 +9,8 @@ from datetime import UTC, datetime
 from operator_runner.model import (
     Json,
     ObjectRef,
+    Playbook,
+    ReservedNames,
     RunEvent,
     RunOutcome,
     RunRequest,
@@ -67,3 +69,22 @@ class FakeAccess:
             yield f"kubeconfig of {owner['metadata']['name']} {watch.gvk.kind} {run_id}"
         finally:
             self.open -= 1
+
+
+class FakeVariables:
+    """Some of the names that Ansible reserves, and those that a role declares."""
+
+    def __init__(self) -> None:
+        self.names = ReservedNames(frozenset({"vars", "sops_binary"}), frozenset({"hosts", "port"}))
+        self.error: Exception | None = None
+        self.declares = frozenset[str]()
+
+    async def reserved(self) -> ReservedNames:
+        """See the port."""
+        if self.error is not None:
+            raise self.error
+        return self.names
+
+    async def declared(self, _: Playbook) -> frozenset[str]:
+        """See the port."""
+        return self.declares

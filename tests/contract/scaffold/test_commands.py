@@ -19,7 +19,8 @@ def test_init_makes_a_kind_as_well(tmp_path: Path) -> None:
     )  # fmt: skip
     assert yaml.safe_load((root / "PROJECT").read_text())["projectName"] == "web-operator"
     (watch,) = yaml.safe_load((root / "watches.yaml").read_text())
-    assert watch == {"version": "v1", "group": "web.example.com", "kind": "Page", "role": "page"}
+    gvk = {"version": "v1", "group": "web.example.com", "kind": "Page"}
+    assert watch == gvk | {"role": "page", "markUnsafe": True}
     assert (root / "roles/page/tasks/main.yml").is_file()
 
 

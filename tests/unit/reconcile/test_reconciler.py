@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import structlog.testing
 
+from operator_runner.errors import RunError
 from operator_runner.model import (
     GVK,
     Cause,
@@ -35,7 +36,7 @@ from operator_runner.reconcile.reconciler import (
 )
 from operator_runner.settings import AnsibleSettings
 from tests.fakes.cluster import FakeCluster
-from tests.fakes.executor import FakeAccess, FakeExecutor, failure, success
+from tests.fakes.executor import FakeAccess, FakeExecutor, FakeVariables, failure, success
 
 FOO = GVK("example.com", "v1", "Foo")
 REF = ObjectRef(FOO, "default", "a")
@@ -73,6 +74,7 @@ class Case:
     ) -> None:
         self.cluster, self.executor = cluster, FakeExecutor(*outcomes)
         self.access = FakeAccess()
+        self.variables = FakeVariables()
         self.told = ""
         self.times: list[tuple[str, str, float]] = []
         self.guarded: Json | None = None
@@ -86,6 +88,7 @@ class Case:
             lambda _, *took: self.times.append(took),
             self.guard,
             self.replaced.append,
+            self.variables,
         )
         self.reconciler = Reconciler(watch, parts, ansible, timedelta(hours=10))
 
@@ -387,3 +390,63 @@ async def test_text_that_is_evaluated_is_told(marked: bool, text: str, told: int
         await case.reconciler.reconcile(REF, SPEC)
     warnings = [line for line in lines if "evaluated as a template" in line["event"]]
     assert [warning["fields"] for warning in warnings] == [["spec.title"]] * told
+
+
+def reserved_notices(cluster: FakeCluster) -> list[str]:
+    return [found.note for found in cluster.notices if found.reason == "ReservedFieldNames"]
+
+
+async def test_a_field_that_ansible_acts_on_is_dropped_and_reported_once() -> None:
+    """By a warning in the log and an Event for each generation; the runs go on without it."""
+    body = resource()
+    body["spec"] |= {"sopsBinary": "/bin/sh", "hosts": "all"}
+    cluster = FakeCluster(body)
+    case = Case(PLAIN, cluster)
+
+    with structlog.testing.capture_logs() as lines:
+        for _ in range(2):
+            assert isinstance(await case.reconciler.reconcile(REF, SPEC), Succeeded)
+
+    for request in case.executor.requests:
+        assert "sops_binary" not in request.extra_vars
+        assert "hosts" not in request.extra_vars
+        assert request.extra_vars["size"] == 3
+    (warning,) = [line for line in lines if "not passed to the role" in line["event"]]
+    assert warning["fields"] == ["spec.sopsBinary", "spec.hosts"]
+    assert "allowVars" in warning["cure"]
+    (note,) = reserved_notices(cluster)
+    assert "spec.sopsBinary" in note
+
+    cluster.edit(REF, lambda edited: edited["metadata"].update(generation=2))
+    await case.reconciler.reconcile(REF, SPEC)
+    assert len(reserved_notices(cluster)) == 2
+
+
+async def test_a_keyword_that_the_role_declares_reaches_it() -> None:
+    """`port` is a word of playbooks, but a variable that Ansible has no use for."""
+    body = resource()
+    body["spec"] |= {"port": 80, "vars": {}}
+    cluster = FakeCluster(body)
+    case = Case(PLAIN, cluster)
+    case.variables.declares = frozenset({"port", "vars"})
+
+    await case.reconciler.reconcile(REF, SPEC)
+
+    assert case.executor.requests[0].extra_vars["port"] == 80
+    assert "vars" not in case.executor.requests[0].extra_vars
+    (note,) = reserved_notices(cluster)
+    assert "spec.port" not in note
+
+
+async def test_nothing_runs_while_the_names_are_unknown() -> None:
+    """The resource shows why; it is tried again."""
+    cluster = FakeCluster(resource())
+    case = Case(PLAIN, cluster)
+    case.variables.error = RunError("Ansible is missing")
+
+    verdict = await case.reconciler.reconcile(REF, SPEC)
+
+    assert isinstance(verdict, Failed)
+    assert case.executor.requests == []
+    failure = (await case.conditions())["Failure"]
+    assert failure["message"] == "Unable to run reconciliation: Ansible is missing"

@@ -33,7 +33,7 @@ from operator_runner.settings import AnsibleSettings, Backoff, Concurrency
 from operator_runner.triggers.ownwrites import OwnWrites
 from operator_runner.workqueue import WorkQueue
 from tests.fakes.cluster import FakeCluster
-from tests.fakes.executor import FakeAccess, success
+from tests.fakes.executor import FakeAccess, FakeVariables, success
 
 FOO = GVK("example.com", "v1", "Foo")
 REF = ObjectRef(FOO, "default", "a")
@@ -143,6 +143,7 @@ class Case:
             self.metrics.task_finished,
             lambda *_: nullcontext(),
             lambda _: None,
+            FakeVariables(),
         )
         reconciler = Reconciler(watch, parts, AnsibleSettings(), timedelta(0))
         self.queue = WorkQueue(Concurrency(2, 2), Backoff())

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from operator_runner.model import GVK, Finalizer, Json, Playbook, Watch
+from operator_runner.model import GVK, Finalizer, Json, PlainMap, Playbook, Watch
 from operator_runner.reconcile.variables import extra_vars, templated_fields
 
 WATCH = Watch(GVK("cache.my-example.com", "v1", "MemCached"), Playbook(role=Path("/roles/web")))
@@ -104,9 +104,9 @@ def test_marked_unsafe_no_text_of_the_user_is_a_template() -> None:
 
 def test_text_that_is_a_template_is_named_by_its_path() -> None:
     """Only the spec counts, and only what Ansible would evaluate."""
-    spec = {"a": "{{ x }}", "b": [{"c": "{% if x %}"}, "{ x }", 1], "d": {"{{ key }}": "x"}}
+    spec = {"a": "{{ x }}", "b": [{"c": "{% if x %}"}, "{ x }", 1], "d": {"{{ key }}": "{# x #}"}}
 
-    assert list(templated_fields(body(spec))) == ["spec.a", "spec.b[0].c"]
+    assert list(templated_fields(body(spec))) == ["spec.a", "spec.b[0].c", "spec.d.{{ key }}"]
     assert list(templated_fields({"metadata": {"name": "{{ x }}"}})) == []
 
 
@@ -127,3 +127,42 @@ def test_the_resource_is_not_changed() -> None:
     extra_vars(resource, watch, cleanup=True)
 
     assert resource == before
+
+
+def test_a_field_that_is_left_out_is_in_the_resource_alone() -> None:
+    """The whole resource and its spec show what was written; there is no variable of the name."""
+    resource = body({"ansibleHost": "db", "size": 3})
+
+    variables = extra_vars(resource, WATCH, cleanup=False, without={"ansibleHost"})
+
+    assert "ansible_host" not in variables
+    assert variables["size"] == 3
+    assert variables[OBJECT] == resource
+    assert variables[f"{OBJECT}_spec"] == {"ansibleHost": "db", "size": 3}
+
+
+@pytest.mark.parametrize("mark_unsafe", [False, True])
+def test_a_map_with_a_type_tag_as_key_is_marked_as_a_map(mark_unsafe: bool) -> None:
+    """Wherever it is, and whatever spelling becomes the tag in snake case."""
+    watch = replace(WATCH, mark_unsafe=mark_unsafe)
+    resource = body({"a": [{"__ansibleUnsafe": "x"}], "b": {"__ansible_type": 1, "c": 2}})
+    resource["metadata"]["annotations"] = {"__ansible_vault": "x"}
+
+    variables = extra_vars(resource, watch, cleanup=False)
+
+    assert isinstance(variables["a"][0], PlainMap)
+    assert isinstance(variables["b"], PlainMap)
+    assert isinstance(variables[OBJECT]["metadata"]["annotations"], PlainMap)
+    assert not isinstance(variables[OBJECT]["metadata"], PlainMap)
+
+
+def test_a_name_that_is_a_template_is_marked() -> None:
+    """Objects of some kinds may have any name; those of most have the form that they had."""
+    resource = body({})
+    resource["metadata"]["name"] = "{{ x }}"
+
+    meta = extra_vars(resource, replace(WATCH, mark_unsafe=True), cleanup=False)[
+        "ansible_operator_meta"
+    ]
+
+    assert meta == {"namespace": "shop", "name": {"__ansible_unsafe": "{{ x }}"}}

@@ -95,6 +95,7 @@ timeout: 90s
 supersede: true
 kstatus: true
 blockUpgrade: spec.migrate
+allowVars: [ansibleHost, port]
 references: [{version: v1, kind: Secret, name: spec.secret, namespace: "'shared'"}]
 conversion:
 - version: v1beta1
@@ -134,6 +135,7 @@ conversion:
             ),
         ),
         block_upgrade="spec.migrate",
+        allow_vars=frozenset({"ansibleHost", "port"}),
     )
 
 
