@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from bench import document, herd, latency, single, thousand, traffic, weight
+from bench import document, facts, herd, latency, single, thousand, traffic, weight
 from bench.errors import BenchError
 from bench.figures import Row, Verdict
 from bench.table import markdown_table, terminal_table
@@ -39,6 +39,7 @@ GROUPS: Mapping[str, Callable[[World, Effort], Iterator[Row]]] = {
     "three": lambda world, effort: single.three_tasks(world, effort.repetitions),
     "edit": lambda world, effort: latency.edit(world, effort.repetitions),
     "empty": lambda world, effort: single.empty_role(world, effort.repetitions),
+    "facts": lambda world, effort: facts.facts(world, effort.repetitions),
     "herd": lambda world, effort: herd.herd(world, effort.resources),
     "memory": lambda world, _: weight.weight(world),
     "thousand": lambda world, effort: thousand.thousand(world, effort.herd),

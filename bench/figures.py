@@ -87,6 +87,11 @@ def share(value: float) -> str:
     return f"1/{1 / value:.3g}" if value else "0"
 
 
+def times(value: float) -> str:
+    """Write how many times as much something is."""
+    return f"{value:.2f} times"
+
+
 def mebibytes(value: float) -> str:
     """Write bytes."""
     return f"{value / 1024**2:.0f} MiB"

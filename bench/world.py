@@ -40,6 +40,8 @@ class Setup:
     """Runs of a resource whose artifacts are kept; 20 is the default of the contract."""
     kubeconfig: Path | None = None
     """How to reach the API server, if not straight."""
+    gathers_facts: bool = False
+    """Whether runs of roles gather facts, which is the default of the contract."""
 
 
 class Site:
@@ -54,7 +56,12 @@ class Site:
         for folder in (home, temporary):
             folder.mkdir()
         self.folders = (scratch / "work", temporary, home)
-        environment = {"HOME": str(home), "TMPDIR": str(temporary)}
+        gathering = "implicit" if setup.gathers_facts else "explicit"
+        environment = {
+            "HOME": str(home),
+            "TMPDIR": str(temporary),
+            "ANSIBLE_GATHERING": gathering,
+        }
         self.operator = Operator(
             _project(scratch, setup), kubeconfig, self.namespace, scratch, environment
         )

@@ -85,7 +85,12 @@ class WarmLauncher:
     async def start(self, request: RunRequest, rundir: RunDir) -> AsyncIterator[WarmRun]:
         """Start a run; leaving the block ends whatever of it is still there."""
         spec = run_spec(request, rundir, self._ansible)
-        asked = {"asked": time.monotonic(), "content": str(request.content.path)}
+        asked = {
+            "asked": time.monotonic(),
+            "content": str(request.content.path),
+            # What holds for every run.
+            "enclosure": {**spec["enclosure"], "shown": [], "shared": []},
+        }
         forking = asyncio.create_task(self._fork(message(asked, spec)))
         try:
             fork = await asyncio.shield(forking)

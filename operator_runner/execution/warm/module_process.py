@@ -21,7 +21,7 @@ from ansible.module_utils._internal import _traceback
 from ansible.module_utils._internal._ansiballz import _loader
 from ansible.utils.collection_loader import AnsibleCollectionConfig
 
-from operator_runner.execution.warm.module_calls import GivenModule, ModuleCall, receive_module
+from operator_runner.execution.warm.module_calls import ModuleCall, receive_module
 from operator_runner.execution.warm.processes import (
     begin_process,
     exit_status,
@@ -32,15 +32,17 @@ from operator_runner.execution.warm.processes import (
 
 def become_module(orders: socket.socket) -> NoReturn:
     """Run the module that `orders` brings, and exit; without one if it closes before."""
-    _start_afresh(orders)
+    start_afresh(orders.fileno())
     with orders:
         given = receive_module(orders)
     if given is None:
         os._exit(0)
     status, process = 1, os.getpid()
     try:
-        _settle(given)
-        status = _run(given.call)
+        for stream, descriptor in ((1, given.out), (2, given.err)):
+            os.dup2(descriptor, stream)
+            os.close(descriptor)
+        status = run_module(given.call)
     except KeyboardInterrupt:
         traceback.print_exc()
         status = 128 + signal.SIGINT
@@ -52,24 +54,25 @@ def become_module(orders: socket.socket) -> NoReturn:
     os._exit(status)
 
 
-def _start_afresh(orders: socket.socket) -> None:
-    """Begin as a program, with `orders` as its only descriptor beside the standard ones."""
+def start_afresh(kept: int) -> None:
+    """Begin as a program, with one descriptor beside the standard ones, which have no output."""
     gc.freeze()
     # No output for now; and once it has one, its input is at its end.
     nothing, nowhere = os.pipe()
     for stream, descriptor in enumerate((nothing, nowhere, nowhere)):
         os.dup2(descriptor, stream)
-    os.closerange(3, orders.fileno())
-    os.closerange(orders.fileno() + 1, os.sysconf("SC_OPEN_MAX"))
+    os.closerange(3, kept)
+    os.closerange(kept + 1, os.sysconf("SC_OPEN_MAX"))
     begin_process()
 
 
-def _settle(given: GivenModule) -> None:
-    """Find itself where the task has it run."""
-    for stream, descriptor in ((1, given.out), (2, given.err)):
-        os.dup2(descriptor, stream)
-        os.close(descriptor)
-    call = given.call
+def run_module(call: ModuleCall) -> int:
+    """Find itself where the task has the module run, and run it; return its exit status."""
+    _settle(call)
+    return _run(call)
+
+
+def _settle(call: ModuleCall) -> None:
     os.chdir(call.cwd)
     os.umask(call.umask)
     use_environment({**call.environment, "PWD": call.cwd})

@@ -13,8 +13,8 @@ from typing import Any
 import ansible_runner
 
 _ACTIONS = (
-    *("assert", "command", "copy", "debug", "fail", "file", "include_tasks", "include_vars"),
-    *("normal", "set_fact", "shell", "stat", "template", "uri"),
+    *("assert", "command", "copy", "debug", "fail", "file", "gather_facts", "include_tasks"),
+    *("include_vars", "normal", "set_fact", "shell", "stat", "template", "uri"),
     *("kubernetes.core.k8s", "kubernetes.core.k8s_info"),
 )
 _PLUGINS = (

@@ -37,7 +37,7 @@ _LIBRARIES = (
     "operator_runner.execution.warm.supervisor",
 )
 _MODULES = (
-    *(f"ansible.modules.{name}" for name in ("command", "copy", "file", "stat", "uri")),
+    *(f"ansible.modules.{name}" for name in ("command", "copy", "file", "setup", "stat", "uri")),
     *(
         f"ansible_collections.kubernetes.core.plugins.modules.{name}"
         for name in ("k8s", "k8s_info")
@@ -59,6 +59,7 @@ def preload(environment: dict[str, str], scratch: str) -> None:
         _learn_interpreters()
         for name in _MODULES:
             _import_if_installed(name)
+        _keep_facts()
         _start_openssl()
         _read_kubeconfigs_fast()
         _keep_compiled_templates()
@@ -100,6 +101,12 @@ def _keep_compiled_templates() -> None:
     from operator_runner.execution.warm import compiled
 
     compiled.install()
+
+
+def _keep_facts() -> None:
+    from operator_runner.execution.warm import facts
+
+    facts.install()
 
 
 def _learn_interpreters() -> None:

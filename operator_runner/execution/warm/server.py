@@ -18,7 +18,7 @@ import sys
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import psutil
 
@@ -34,6 +34,9 @@ from operator_runner.execution.warm.freshness import Freshness, preloaded_paths
 from operator_runner.execution.warm.messages import MESSAGE_LIMIT, Message, send
 from operator_runner.execution.warm.preload import preload
 from operator_runner.execution.warm.processes import fork, open_streams
+
+if TYPE_CHECKING:
+    from operator_runner.execution.warm.fact_gathering import FactGathering
 
 _PAUSE = 0.1
 """Seconds of rest after which the next run's processes are forked beforehand."""
@@ -94,6 +97,7 @@ class Server:
         self._is_stale = False
         self._strays: set[int] = set()
         self._templates = RoleTemplates()
+        self._facts = _fact_gathering(environment)
 
     def serve(self) -> None:
         """Fork as ordered and reap what ends, until the control socket closes."""
@@ -104,14 +108,17 @@ class Server:
             signal.signal(number, lambda *_: self._end())
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         while True:
-            watched: list[Any] = [self._control, wake_reader]
+            watched: list[Any] = [self._control, wake_reader, *self._facts.watched]
             ready, _, _ = select.select(watched, [], [], self._patience())
             if not ready and self._templates.is_pending:
                 self._templates.step()
             elif not ready:
+                self._gather_facts()
                 # A run that comes while it is so still is told.
                 with contextlib.suppress(OSError):
                     self._spare = self._fork()
+            if set(ready) & {*self._facts.watched} and self._facts.receive():
+                self._drop_spare()
             if wake_reader in ready:
                 with contextlib.suppress(BlockingIOError):
                     os.read(wake_reader, 4096)
@@ -146,11 +153,23 @@ class Server:
                     # No process can be had for this run: no reason to end the others.
                     _answer(operator, {"refused": str(error)})
                 self._templates.note(Path(order["content"]))
+                self._facts.note(order["enclosure"])
+        self._gather_facts()
         return True
+
+    def _gather_facts(self) -> None:
+        with contextlib.suppress(OSError):  # runs gather them themselves
+            gatherer = self._facts.begin_if_due()
+            if gatherer is not None:
+                self._runs.add(gatherer)
 
     def _retire(self) -> None:
         """There will be no further run here, only those that are under way."""
         self._is_stale = True
+        self._drop_spare()
+
+    def _drop_spare(self) -> None:
+        """End the processes that wait for the next run, which gets others."""
         if self._spare is not None:
             self._spare.close()
             self._spare = None
@@ -236,6 +255,13 @@ class Server:
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(pid, 0)
         os._exit(0)
+
+
+def _fact_gathering(environment: dict[str, str]) -> FactGathering:
+    # Not before everything is loaded: whatever imports ansible-core makes it read the settings.
+    from operator_runner.execution.warm.fact_gathering import FactGathering
+
+    return FactGathering(environment)
 
 
 def _answer(operator: socket.socket, answer: dict[str, str]) -> None:

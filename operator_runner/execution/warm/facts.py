@@ -1,0 +1,236 @@
+"""Facts that do not change in the life of a process, gathered once and handed to each run.
+
+ansible-core's module `setup` asks forty collectors, some of which start programs or look up
+names: half a second. The results of those that are slow and steady are kept by the fork server,
+which has them gathered by a process of its own (`fact_gathering`), and each fork inherits them.
+A module that gathers facts takes a result over only where all that it depends on is as it was:
+the files that it is read from, the host's name, the network's addresses and routes, the block
+devices, the user and its capabilities, PATH and locale of the task. Else, and for whatever is
+not named here (time, uptime, load, memory, mounts and their free space, environment, user, custom
+facts), it gathers itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import os
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Self
+
+import psutil
+
+LONGEST_SECONDS = 3600.0
+"""Age at which facts are gathered again, whatever they depend on."""
+
+_OF_THE_HOST = (
+    *("/etc/hostname", "/etc/hosts", "/etc/resolv.conf", "/etc/nsswitch.conf", "/etc/machine-id"),
+    *("/var/lib/dbus/machine-id", "/etc/localtime"),
+)
+_OF_THE_DISTRIBUTION = (
+    *("/etc/os-release", "/usr/lib/os-release", "/etc/lsb-release", "/etc/debian_version"),
+    *("/etc/redhat-release", "/etc/centos-release", "/etc/system-release", "/etc/alpine-release"),
+    *("/etc/SuSE-release", "/etc/arch-release", "/etc/oracle-release", "/etc/altlinux-release"),
+    *("/etc/gentoo-release", "/etc/slackware-version", "/etc/coreos/update.conf", "/etc/issue"),
+)
+_OF_THE_MACHINE = ("/.dockerenv", "/run/.containerenv", "/run/systemd/container")
+_ROUTES = ("/proc/net/route", "/proc/net/ipv6_route", "/proc/net/if_inet6")
+_ENVIRONMENT = ("PATH", "LANG", "LANGUAGE", "LC_ALL", "LC_MESSAGES", "LC_CTYPE", "HOSTALIASES")
+_CAPABILITIES = ("Uid:", "Gid:", "Groups:", "Cap")
+
+
+@dataclass(frozen=True, slots=True)
+class KeptFacts:
+    """What functions of ansible-core gave, when, and what they depend on."""
+
+    results: dict[str, str] = field(default_factory=dict)
+    """As JSON, by the function's name and its arguments."""
+    signals: dict[str, Any] = field(default_factory=dict)
+    taken: float = float("-inf")
+    """Seconds of the monotonic clock, which all processes of a machine share."""
+
+    @classmethod
+    def of(cls, text: bytes) -> Self:
+        """Return what `as_json` has written."""
+        return cls(**json.loads(text))
+
+    def as_json(self) -> bytes:
+        """Return it as a process sends it to another one."""
+        return json.dumps(asdict(self)).encode()
+
+    @property
+    def is_old(self) -> bool:
+        """Whether it is time to gather them again."""
+        return time.monotonic() - self.taken > LONGEST_SECONDS
+
+
+class _State:
+    """Of this process: facts that it has inherited, and those that it is to keep."""
+
+    kept = KeptFacts()
+    recorded: dict[str, str] | None = None
+    signals: dict[str, Any] | None = None
+
+    def unchanged(self, names: tuple[str, ...]) -> bool:
+        """Whether what these signals stand for is as it was."""
+        if self.signals is None:
+            self.signals = all_signals()
+        return all(self.signals[name] == self.kept.signals.get(name) for name in names)
+
+
+_state = _State()
+
+
+def inherit(kept: KeptFacts) -> None:
+    """Have this process and its forks use these facts."""
+    _state.kept = kept
+
+
+def record() -> dict[str, str]:
+    """Have this process gather everything itself; return where the results are kept."""
+    _state.kept, _state.recorded = KeptFacts(), {}
+    return _state.recorded
+
+
+def system_signals() -> dict[str, Any]:
+    """Return what facts depend on that is the same for all processes of runs, as JSON has it."""
+    return {
+        "host": [*os.uname(), *_states(_OF_THE_HOST)],
+        "distribution": _states(_OF_THE_DISTRIBUTION),
+        "machine": [*_states(_OF_THE_MACHINE), _text("/proc/sys/kernel/random/boot_id")],
+        "network": [_interfaces(), [_text(path) for path in _ROUTES]],
+        "devices": [_names("/sys/block"), _text("/proc/partitions")],
+        "programs": _states(tuple(os.environ.get("PATH", "").split(os.pathsep))),
+    }
+
+
+def all_signals() -> dict[str, Any]:
+    """Return what facts depend on, the process itself included."""
+    status = _text("/proc/self/status").splitlines()
+    return {
+        **system_signals(),
+        "process": [
+            [line for line in status if line.startswith(_CAPABILITIES)],
+            [os.environ.get(name) for name in _ENVIRONMENT],
+            _root(),
+        ],
+        # Without the numbers that each mount namespace has of its own.
+        "mounts": [line.split()[3:] for line in _text("/proc/self/mountinfo").splitlines()],
+    }
+
+
+def install() -> None:
+    """Have the module `setup` use kept facts, in this process and its forks."""
+    from ansible.module_utils.facts import default_collectors as collectors
+    from ansible.module_utils.facts.hardware import linux
+
+    own = ("process", "programs")
+    for owner, name, signals in (
+        (collectors.PlatformFactCollector, "collect", ("host",)),
+        (collectors.DistributionFactCollector, "collect", ("host", "distribution")),
+        (collectors.LSBFactCollector, "collect", ("distribution",)),
+        (collectors.ChrootFactCollector, "collect", ("machine",)),
+        (collectors.LinuxVirtualCollector, "collect", ("machine",)),
+        (collectors.SystemCapabilitiesFactCollector, "collect", ()),
+        (collectors.LinuxNetworkCollector, "collect", ("network", "host")),
+        (linux, "get_best_parsable_locale", ()),
+        (linux.LinuxHardware, "get_device_facts", ("devices",)),
+        (linux.LinuxHardware, "get_lvm_facts", ("devices",)),
+        (linux.LinuxHardware, "_lsblk_uuid", ("devices",)),
+        (linux.LinuxHardware, "_udevadm_uuid", ("devices",)),
+        (linux.LinuxHardware, "_find_bind_mounts", ("mounts",)),
+    ):
+        _keep(owner, name, (*signals, *own))
+    # It waits a tenth of a second for mounts, also for those that have answered.
+    linux.time = SimpleNamespace(**{**vars(time), "sleep": _sleep})
+
+
+def _sleep(seconds: float) -> None:
+    time.sleep(min(seconds, 0.002))
+
+
+def _keep(owner: Any, name: str, signals: tuple[str, ...]) -> None:
+    original: Callable[..., Any] = getattr(owner, name)
+
+    @functools.wraps(original)
+    def kept_or_gathered(self: Any, *args: Any, **kwargs: Any) -> Any:
+        # Collectors are given the module and facts gathered before; others a device, or nothing
+        # but what gathers.
+        key = json.dumps([f"{owner.__name__}.{name}", *([] if name == "collect" else args)])
+        text = _state.kept.results.get(key)
+        if text is not None and not _state.kept.is_old and _state.unchanged(signals):
+            return _decoded(text)
+        before = _warnings()
+        result = original(self, *args, **kwargs)
+        if _state.recorded is not None and _warnings() == before:
+            with contextlib.suppress(TypeError):
+                _state.recorded[key] = _encoded(result)
+        return result
+
+    setattr(owner, name, kept_or_gathered)
+
+
+def _encoded(result: Any) -> str:
+    """Return JSON; a set within is a list, which the module makes of it too. Raises TypeError."""
+    return json.dumps({"value": result, "is_set": isinstance(result, set)}, default=sorted)
+
+
+def _decoded(text: str) -> Any:
+    kept = json.loads(text)
+    return set(kept["value"]) if kept["is_set"] else kept["value"]
+
+
+def _warnings() -> int:
+    """Return how many warnings and deprecations the module has to report."""
+    from ansible.module_utils.common import warnings
+
+    return len(warnings.get_warnings()) + len(warnings.get_deprecations())
+
+
+def _states(paths: tuple[str, ...]) -> list[list[int] | None]:
+    return [_state_of(path) for path in paths]
+
+
+def _state_of(path: str) -> list[int] | None:
+    try:
+        found = os.stat(path)  # noqa: PTH116 (thirty of these for each run)
+    except OSError:
+        return None
+    return [found.st_mtime_ns, found.st_size, found.st_ino]
+
+
+def _text(path: str) -> str:
+    try:
+        return Path(path).read_text(errors="replace")
+    except OSError:
+        return ""
+
+
+def _names(folder: str) -> list[str]:
+    try:
+        return sorted(os.listdir(folder))  # noqa: PTH208
+    except OSError:
+        return []
+
+
+def _root() -> list[int]:
+    found = os.stat("/")  # noqa: PTH116
+    return [found.st_dev, found.st_ino]
+
+
+def _interfaces() -> list[Any]:
+    """Return addresses, flags and MTU of all interfaces."""
+    addresses = psutil.net_if_addrs()
+    return [
+        [name, [list(map(str, each)) for each in addresses[name]], _link(name)]
+        for name in sorted(addresses)
+    ]
+
+
+def _link(name: str) -> list[str]:
+    return [_text(f"/sys/class/net/{name}/{part}") for part in ("flags", "mtu", "operstate")]
