@@ -28,6 +28,7 @@ from operator_runner.execution.rundir import RunDirs
 from operator_runner.execution.workdir import placed
 from operator_runner.kube.api import Api
 from operator_runner.kube.cluster import KubeCluster
+from operator_runner.kube.credential_files import credential_files
 from operator_runner.kube.discovery import Discovery
 from operator_runner.kube.lease import Elector
 from operator_runner.kube.proxy import Proxy
@@ -355,14 +356,19 @@ def _variables(settings: Settings, names: AskedNames) -> RunVariables:
 
 
 def _rundirs(settings: Settings, watches: Sequence[Watch]) -> RunDirs:
-    """Return the private data dirs; say what keeps runs from being kept apart."""
+    """Return the private data dirs; warn of what is open to runs."""
     work_dir = placed(settings.work_dir)
     contents = [watch.content.path.resolve() for watch in watches]
     hidden = next((path for path in contents if path.is_relative_to(work_dir.resolve())), None)
-    rundirs = RunDirs(work_dir, isolate=settings.isolate_runs and hidden is None)
+    isolate = settings.ansible.isolate_runs
+    credentials: Sequence[Path] = ()
+    if settings.hide_credentials:
+        credentials = credential_files(settings.kubeconfig, settings.webhook.cert_dir)
+    rundirs = RunDirs(work_dir, isolate=isolate and hidden is None, credentials=credentials)
     fault = rundirs.fault
-    if settings.isolate_runs and hidden is not None:
+    if isolate and hidden is not None:
         fault = f"{hidden} lies below --work-dir, which runs would not see; name another one"
     if fault is not None:
-        _log.warning("Runs are not kept apart from each other", reason=fault)
+        extent = "partial" if rundirs.isolation.processes else "unavailable"
+        _log.warning(f"Run isolation is {extent}", reason=fault)
     return rundirs

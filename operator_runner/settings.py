@@ -108,6 +108,8 @@ class AnsibleSettings:
     """URL that osdk_metric sends to; empty: its own default."""
     timeout: timedelta | None = None
     """Default deadline of a run, where the watch has none; None: no deadline."""
+    isolate_runs: bool = True
+    """Whether runs are kept from each other's and the operator's files and processes."""
 
     def verbosity_for(self, gvk: GVK) -> int:
         """Return the number of v for this kind."""
@@ -149,8 +151,8 @@ class Settings:
     proxy: Address
     work_dir: Path
     """Where private data dirs and artifacts live, 0700."""
-    isolate_runs: bool = True
-    """Whether runs are kept from reading each other's files and processes."""
+    hide_credentials: bool = True
+    """Whether isolated runs are kept from the operator's kubeconfig, tokens and keys."""
     reconcile_period: timedelta = timedelta(hours=10)
     """Time between two periodic runs where the watch says nothing; zero: none."""
     inject_owner_ref: bool = True

@@ -12,6 +12,7 @@ import json
 import os
 import shutil
 import stat
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
@@ -36,6 +37,8 @@ class RunDir:
     path: Path
     scratch: Scratch
     isolation: Isolation
+    secrets: tuple[str, ...] = ()
+    """Files and directories with the operator's credentials."""
 
     @property
     def kubeconfig(self) -> Path:
@@ -43,12 +46,12 @@ class RunDir:
         return self.path / "env" / "kubeconfig"
 
     def enclosure(self, run_id: str) -> Enclosure:
-        """Return what keeps a run from the files and processes of the others."""
+        """Return what keeps a run from files and processes of the operator and of other runs."""
         base = self.scratch.base
         own = (str(self.path), str(self.scratch.of(run_id)))
         shared = base / _SHARED
         readable = (str(shared),) if shared.is_dir() else ()
-        return Enclosure(self.isolation, str(base), own, readable)
+        return Enclosure(self.isolation, str(base), own, readable, self.secrets)
 
     def artifacts(self, run_id: str) -> Path:
         """Where a run leaves its output and events."""
@@ -135,10 +138,13 @@ class RunDir:
 class RunDirs:
     """All private data dirs, below one directory that belongs to this process alone."""
 
-    def __init__(self, base: Path, *, isolate: bool = True) -> None:
+    def __init__(
+        self, base: Path, *, isolate: bool = True, credentials: Sequence[Path] = ()
+    ) -> None:
         """Take `base` (made if missing); a base of another user raises ConfigError.
 
-        Runs are kept apart as far as that is possible here, unless `isolate` is False.
+        Runs are kept apart, and from the operator and its `credentials` (files and directories),
+        as far as that is possible here, unless `isolate` is False.
         """
         # Runs have working directories of their own, so nothing relative may reach them. And of
         # links there may be none but those that a run has made.
@@ -153,14 +159,15 @@ class RunDirs:
         self._scratch = Scratch(base)
         self._scratch.clear()
         self.shared = base / _SHARED
-        found = find_isolation(base) if isolate else Found(Isolation(), None)
+        found = find_isolation(base, credentials) if isolate else Found(Isolation(), None)
         self.isolation, self.fault = found.isolation, found.fault
+        self._secrets = found.secrets
 
     def of(self, ref: ObjectRef) -> RunDir:
         """Return the dir of a resource, whether it exists or not."""
         gvk = ref.gvk
         path = self.base / gvk.group / gvk.version / gvk.kind / ref.namespace / ref.name
-        return RunDir(path, self._scratch, self.isolation)
+        return RunDir(path, self._scratch, self.isolation, self._secrets)
 
     def remove(self, ref: ObjectRef) -> None:
         """Remove the dir of a resource that is gone, and parents that became empty."""

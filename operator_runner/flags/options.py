@@ -177,7 +177,13 @@ _OPTIONS: tuple[Callable[..., Any], ...] = (
     _bool(
         _RUNS,
         "--isolate-runs",
-        "Keep runs from reading files, environment and memory of others; they cannot mount then.",
+        "Keep runs from files and processes of others and of the operator; they cannot mount then.",
+        default="true",
+    ),
+    _bool(
+        _RUNS,
+        "--hide-credentials",
+        "Keep isolated runs from the operator's kubeconfig, tokens and keys.",
         default="true",
     ),
     _bool(_LEADER, "--leader-elect", "Of several replicas, let one work.", default=None),

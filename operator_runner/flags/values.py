@@ -86,7 +86,7 @@ def settings_from(
         user_metrics=Address.parse(options["user_metrics_bind_address"]),
         proxy=Address("127.0.0.1", options["proxy_port"]),
         work_dir=options["work_dir"],
-        isolate_runs=options["isolate_runs"],
+        hide_credentials=options["hide_credentials"],
         reconcile_period=max(options["reconcile_period"], _NONE),
         inject_owner_ref=options["inject_owner_ref"],
         # Below zero controller-runtime waits without end; a year is as good.
@@ -173,6 +173,7 @@ def _ansible(
         ),
         metric_address=_metric_address(options["user_metrics_bind_address"]),
         timeout=timeout if timeout > _NONE else None,
+        isolate_runs=options["isolate_runs"],
     )
 
 

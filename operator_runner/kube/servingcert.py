@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import datetime as dt
 import ipaddress
-import os
 import ssl
 import tempfile
 from collections.abc import Sequence
@@ -19,6 +18,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from operator_runner.tlskeys import load_key
 
 _LIFE = dt.timedelta(days=3650)
 _EARLY = dt.timedelta(hours=1)
@@ -48,14 +49,7 @@ def server_context(
         serialization.PrivateFormat.PKCS8,
         serialization.NoEncryption(),
     )
-    # The ssl module reads keys from files only.
-    descriptor, file = tempfile.mkstemp(dir=certificate.parent)
-    try:
-        with os.fdopen(descriptor, "wb") as out:
-            out.write(private)
-        context.load_cert_chain(certificate, file)
-    finally:
-        Path(file).unlink()
+    load_key(context, pem, private)
     return context
 
 

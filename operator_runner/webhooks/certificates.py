@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import os
 import ssl
-import tempfile
 from pathlib import Path
 
 import structlog
 
+from operator_runner.tlskeys import load_key
 from operator_runner.webhooks.authority import expires
 
 CERTIFICATE, KEY = "tls.crt", "tls.key"
@@ -51,15 +50,9 @@ class Serving:
         _log.info("The webhook has a certificate", until=until.isoformat())
 
     def _check_and_load(self, certificate: bytes, key: bytes) -> None:
-        # The ssl module reads files only, and a context keeps half of what does not fit.
-        with tempfile.TemporaryDirectory() as folder:
-            files = (Path(folder) / CERTIFICATE, Path(folder) / KEY)
-            for file, content in zip(files, (certificate, key), strict=True):
-                descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-                with os.fdopen(descriptor, "wb") as out:
-                    out.write(content)
-            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(*files)
-            self.context.load_cert_chain(*files)
+        # A context keeps half of what does not fit.
+        load_key(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), certificate, key)
+        load_key(self.context, certificate, key)
 
 
 def has_files(folder: Path) -> bool:

@@ -115,7 +115,7 @@ def test_the_image_runs_the_operator(deployed: Kubectl, kubectl: Kubectl) -> Non
     log = deployed("logs", MANAGER)
     assert "cold" not in log.lower(), log
     assert "Traceback" not in log, log
-    assert "not kept apart" not in log, log
+    assert "Run isolation is" not in log, log
     python = "/opt/operator-runner/bin/python"
     assert deployed("exec", MANAGER, "--", python, "-c", APART).split() == ["readable", "refused"]
     # What projects call in their Dockerfiles and people in the container.

@@ -23,32 +23,45 @@ class Isolation:
 
     Without this, the two above would be of no use: /proc leads round them.
     """
+    signals: bool = False
+    """Processes of the operator and of other runs cannot be sent signals, by Landlock."""
 
 
 @dataclass(frozen=True, slots=True)
 class Enclosure:
-    """One run's: of the directory `hidden` it finds what is in `shown`, and can read `shared`."""
+    """One run's: of the directory `hidden` it finds what is in `shown`, and can read `shared`.
+
+    It cannot read `secrets`, files and directories with credentials of the operator.
+    """
 
     isolation: Isolation
     hidden: str
     shown: tuple[str, ...]
     shared: tuple[str, ...] = ()
+    secrets: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, written: dict[str, Any]) -> Self:
         """Return what `as_json` has written."""
         isolation = Isolation(**written["isolation"])
-        shown, shared = tuple(written["shown"]), tuple(written["shared"])
-        return cls(isolation, written["hidden"], shown, shared)
+        parts = (tuple(written[name]) for name in ("shown", "shared", "secrets"))
+        return cls(isolation, written["hidden"], *parts)
 
     def as_json(self) -> dict[str, Any]:
         """Return it as the processes of the run are told of it."""
         return asdict(self)
 
-    def enter(self) -> None:
-        """Enclose this process and all that it starts from now on. Raises OSError."""
+    def enter(self, *, scoped: bool = False) -> None:
+        """Enclose this process and all that it starts from now on. Raises OSError.
+
+        `scoped` is whether `landlock.scope_signals` was called already: it has to be before another
+        process of the run is started, which the two could not signal each other otherwise.
+        """
+        if self.isolation.signals and not scoped:
+            landlock.scope_signals(paths_follow=not self.isolation.mounts)
         if self.isolation.mounts:
             mounts.hide(self.hidden, self.shown, self.shared)
+            mounts.cover(self.secrets)
         self._restrict()
 
     def join(self, process: int) -> None:
@@ -58,23 +71,30 @@ class Enclosure:
         self._restrict()
 
     def _restrict(self) -> None:
-        if self.isolation.paths:
-            landlock.restrict([*beside(Path(self.hidden)), *self.shown], self.shared)
-        elif self.isolation.processes:
-            landlock.restrict(["/"])
-        if self.isolation.processes:
-            capabilities.drop()
+        if not self.isolation.processes:
+            return
+        if not self.isolation.mounts:
+            closed = [self.hidden] if self.isolation.paths else []
+            closed += filter(os.path.exists, self.secrets)
+            allowed = [*beside(*map(Path, closed)), *self.shown] if closed else ["/"]
+            landlock.restrict(allowed, self.shared)
+        elif not self.isolation.signals:
+            landlock.restrict(["/"])  # scopes keep from other processes as well
+        capabilities.drop()
 
 
-def beside(folder: Path) -> list[str]:
-    """Return all that there is, but the folder and the directories above it. Raises OSError.
+def beside(*closed: Path) -> list[str]:
+    """Return all that there is, but these paths and the directories above them. Raises OSError.
 
     Landlock knows no exception from what it allows, so all else has to be allowed by name.
     """
-    folder = folder.resolve()
-    way = {str(path) for path in (folder, *folder.parents)}
+    resolved = {path.resolve() for path in closed}
+    above = {parent for path in resolved for parent in path.parents}
+    # What is below a closed directory is closed with it.
+    above -= resolved | {path for path in above if resolved & {*path.parents}}
+    way = {str(path) for path in (*resolved, *above)}
     found: list[str] = []
-    for parent in folder.parents:
+    for parent in above:
         with os.scandir(parent) as entries:
             found += (
                 entry.path for entry in entries if not entry.is_symlink() and entry.path not in way
@@ -82,10 +102,10 @@ def beside(folder: Path) -> list[str]:
     return found
 
 
-def unsettled(folder: Path) -> Path | None:
-    """Return a directory above `folder` in which a run could make something; None if none is.
+def unsettled(path: Path) -> Path | None:
+    """Return a directory above `path` in which a run could make something; None if none is.
 
     It could not read there what it has made itself.
     """
-    above = folder.resolve().parents
+    above = path.resolve().parents
     return next((parent for parent in above if os.access(parent, os.W_OK)), None)

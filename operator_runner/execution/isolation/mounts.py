@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Sequence
+import shutil
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
 from operator_runner.execution.libc import call
@@ -41,6 +42,41 @@ def hide(folder: str, but: Sequence[str] = (), read_only: Sequence[str] = ()) ->
         for _, descriptor in shown:
             os.close(descriptor)
     _leave_what_is_hidden()
+
+
+def cover(paths: Iterable[str]) -> None:
+    """Let files be empty, and directories have nothing in them, as `hide` lets it.
+
+    To be called after `hide`. A file of a volume whose files the kubelet replaces (Secrets,
+    tokens) is missing, and the others are copies: a mount would stay on the old ones.
+    Raises OSError.
+    """
+    volumes: dict[Path, set[str]] = {}
+    for path in map(Path, paths):
+        if path.is_dir():
+            _mount("tmpfs", str(path), "tmpfs", _MS_RDONLY | _MS_NOSUID | _MS_NODEV, "mode=0755")
+        elif (path.parent / "..data").is_symlink():
+            volumes.setdefault(path.parent.resolve(), set()).add(path.name)
+        elif path.exists():
+            _mount("/dev/null", str(path), None, _MS_BIND)
+    for folder, hidden in volumes.items():
+        _replace_by_copies(folder, hidden)
+
+
+def _replace_by_copies(folder: Path, but: Collection[str]) -> None:
+    opened = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        _mount("tmpfs", str(folder), "tmpfs", _MS_NOSUID | _MS_NODEV, "mode=0755")
+        for entry in Path(f"/proc/self/fd/{opened}").iterdir():
+            if entry.name in but or entry.name.startswith(".."):
+                continue
+            if entry.is_dir():
+                shutil.copytree(entry, folder / entry.name)
+            else:
+                shutil.copy(entry, folder / entry.name)
+        _mount(None, str(folder), None, _MS_REMOUNT | _MS_RDONLY | _MS_NOSUID | _MS_NODEV)
+    finally:
+        os.close(opened)
 
 
 def join(process: int) -> None:

@@ -52,7 +52,8 @@ def main() -> None:
         environment = run_environment(orders["envvars"], scratch)
         preload(environment, scratch)
     open_streams()
-    server = Server(control, environment, Freshness(preloaded_paths()), orders["started"])
+    freshness = Freshness(preloaded_paths())
+    server = Server(control, environment, freshness, orders["started"], scope=orders["scope"])
     control.send(b"ready")
     server.serve()
 
@@ -86,8 +87,14 @@ class Server:
         environment: dict[str, str],
         freshness: Freshness,
         started: float,
+        *,
+        scope: dict[str, Any] | None,
     ) -> None:
-        """`environment` is the one that everything was loaded with, from `started` on."""
+        """`environment` is the one that everything was loaded with, from `started` on.
+
+        `scope` are the arguments of `landlock.scope_signals`; None: it is not called.
+        """
+        self._scope = scope
         self._control = control
         self._environment = environment
         self._freshness = freshness
@@ -206,7 +213,7 @@ class Server:
         # Not before: whatever imports ansible-core makes it read the settings.
         from operator_runner.execution.warm.supervisor import supervise
 
-        supervise(orders, self._environment)
+        supervise(orders, self._environment, self._scope)
 
     def _reap(self) -> None:
         """Take note of ended runs; what a run that was killed left behind is ended too."""

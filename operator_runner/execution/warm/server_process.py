@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import IO
 
 from operator_runner.errors import RunError
+from operator_runner.execution.isolation.finding import can_mount, signals_scoped
 from operator_runner.execution.processes import end_tree
 from operator_runner.execution.spec import common_environment
 from operator_runner.execution.warm.messages import send
@@ -83,6 +84,7 @@ async def start_server(ansible: AnsibleSettings) -> ForkServer:
         "envvars": environment,
         "started": time.monotonic(),
         "scratch": str(scratch),
+        "scope": await asyncio.to_thread(_scope) if ansible.isolate_runs else None,
     }
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs, _removed(scratch), tempfile.TemporaryFile() as complaints:
@@ -106,6 +108,11 @@ async def start_server(ansible: AnsibleSettings) -> ForkServer:
                 raise RunError(f"the fork server could not load Ansible: {_last_line(complaints)}")
             undo.pop_all()
     return ForkServer(process, ours)
+
+
+def _scope() -> Json | None:
+    """Return how a run is kept from sending signals to others; None where that is not possible."""
+    return {"paths_follow": not can_mount()} if signals_scoped() else None
 
 
 def _close(control: socket.socket) -> None:

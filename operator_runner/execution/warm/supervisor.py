@@ -20,6 +20,7 @@ from typing import Any, NoReturn
 
 from ansible_runner import runner as ansible_runner_module
 
+from operator_runner.execution.isolation import landlock
 from operator_runner.execution.isolation.isolation import Enclosure
 from operator_runner.execution.processes import (
     END_SIGNALS,
@@ -37,11 +38,14 @@ from operator_runner.execution.warm.processes import fork
 _CHUNK = 64 * 1024
 
 
-def supervise(orders: socket.socket, environment: dict[str, str]) -> NoReturn:
+def supervise(
+    orders: socket.socket, environment: dict[str, str], scope: dict[str, Any] | None
+) -> NoReturn:
     """Run what `orders` gives, in a process just forked for it, and exit.
 
     There comes one message, once there is a run: what `spec.run_spec` describes as JSON, and
-    the socket to the operator. `environment` is the one that everything was loaded with.
+    the socket to the operator. `environment` is the one that everything was loaded with;
+    `scope` are the arguments of `landlock.scope_signals`; None: it is not called.
     """
     server = os.getppid()
     os.setsid()
@@ -51,6 +55,9 @@ def supervise(orders: socket.socket, environment: dict[str, str]) -> NoReturn:
     for number in END_SIGNALS:
         signal.signal(number, lambda *_: end_run())
     try:
+        if scope is not None:
+            # Before the play is forked: the two, and modules, may signal each other.
+            landlock.scope_signals(**scope)
         play = ForkedPlay(environment)
     except OSError as error:
         _refuse(orders, error)
@@ -58,7 +65,14 @@ def supervise(orders: socket.socket, environment: dict[str, str]) -> NoReturn:
         if message.attached is None:
             os._exit(0)  # no run has come of it
         spec, operator = message.for_supervisor(), message.attached
-    _supervise(spec, operator, play)
+    _supervise(spec, operator, play, scoped=scope is not None)
+
+
+def _enter(written: dict[str, Any], *, scoped: bool) -> None:
+    enclosure = Enclosure.of(written)
+    if enclosure.isolation.signals and not scoped:
+        raise OSError("the run could not be kept from sending signals to others")
+    enclosure.enter(scoped=scoped)
 
 
 def _refuse(orders: socket.socket, error: OSError) -> NoReturn:
@@ -69,7 +83,9 @@ def _refuse(orders: socket.socket, error: OSError) -> NoReturn:
     os._exit(1)
 
 
-def _supervise(spec: dict[str, Any], operator: socket.socket, play: ForkedPlay) -> NoReturn:
+def _supervise(
+    spec: dict[str, Any], operator: socket.socket, play: ForkedPlay, *, scoped: bool
+) -> NoReturn:
     lines = operator.makefile("w", encoding="utf-8")
     say(lines, {"pid": os.getpid()})
 
@@ -83,7 +99,7 @@ def _supervise(spec: dict[str, Any], operator: socket.socket, play: ForkedPlay) 
         spawn=spawn, EOF=pexpect.EOF, exceptions=pexpect.exceptions
     )
     try:
-        Enclosure.of(spec["enclosure"]).enter()
+        _enter(spec["enclosure"], scoped=scoped)
         left = run_play(spec, lines)
     except BaseException:  # noqa: BLE001 (the last line of a process)
         say(lines, {"broken": traceback.format_exc()})

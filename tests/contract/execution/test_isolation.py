@@ -7,7 +7,11 @@ import json
 import os
 import shutil
 import signal
-from collections.abc import Callable
+import subprocess
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +23,7 @@ from operator_runner.execution.executor import AnsibleExecutor
 from operator_runner.execution.isolation.finding import find_isolation
 from operator_runner.execution.isolation.isolation import Enclosure, Isolation, unsettled
 from operator_runner.execution.launchers import open_launcher
+from operator_runner.execution.libc import call
 from operator_runner.execution.rundir import RunDirs
 from operator_runner.execution.workdir import placed
 from operator_runner.model import GVK, Json, ObjectRef, Playbook, RunOutcome, RunRequest
@@ -94,9 +99,11 @@ module.exit_json(found={kind: sorted(paths) for kind, paths in found.items()}, r
 class Runs:
     """Runs of two roles at once, by one launcher, below one work dir."""
 
-    def __init__(self, site: Path, launcher: Any, *, isolate: bool) -> None:
+    def __init__(
+        self, site: Path, launcher: Any, *, isolate: bool, credentials: Sequence[Path] = ()
+    ) -> None:
         self._site = site
-        self._rundirs = RunDirs(site / "work", isolate=isolate)
+        self._rundirs = RunDirs(site / "work", isolate=isolate, credentials=credentials)
         self._executor = AnsibleExecutor(launcher, self._rundirs, SETTINGS)
 
     async def start(self, name: str, tasks: str, module: str, **variables: Any) -> RunOutcome:
@@ -257,6 +264,264 @@ def test_runs_work_in_what_is_theirs(tmp_path: Path) -> None:
 
     assert isolation.processes
     assert _in_child(work_on) == "x"
+
+
+CREDENTIALS = {
+    "kubeconfig": "kube/config",
+    "key of the kubeconfig": "kube/client.key",
+    "cache of an exec plugin": "cache/token",
+    "token": "serviceaccount/token",
+    "key of the webhook": "certs/tls.key",
+}
+PUBLIC = ("serviceaccount/ca.crt", "serviceaccount/namespace", "certs/tls.crt", "kube/other")
+
+
+def _with_credentials(site: Path) -> list[Path]:
+    """Write the operator's credentials below `site`; return what is to be kept from runs."""
+    for name in (*CREDENTIALS.values(), *PUBLIC):
+        path = site / name
+        volume = path.parent / "..2026_01_01"
+        target = path
+        # As the kubelet lays out Secrets and tokens.
+        if path.parent.name in {"serviceaccount", "certs"}:
+            target = volume / path.name
+            volume.mkdir(parents=True, exist_ok=True)
+            (path.parent / "..data").unlink(missing_ok=True)
+            (path.parent / "..data").symlink_to(volume.name)
+            path.symlink_to(Path("..data") / path.name)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(f"secret of {name}")
+    kept = [site / name for name in CREDENTIALS.values() if not name.startswith("cache")]
+    return [*kept, site / "cache"]
+
+
+@pytest.mark.parametrize(
+    "isolation",
+    [Isolation(mounts=True, processes=True), Isolation(processes=True)],
+    ids=["mounts", "paths"],
+)
+def test_credentials_of_the_operator_cannot_be_read(tmp_path: Path, isolation: Isolation) -> None:
+    """Neither files nor volumes nor directories; what is public beside them can be read."""
+    site, work = tmp_path / "site", tmp_path / "work"
+    work.mkdir()
+    secrets = tuple(map(str, _with_credentials(site)))
+    enclosure = Enclosure(isolation, str(work), (), (), secrets)
+    places = {name: site / path for name, path in CREDENTIALS.items()}
+    through = {f"{name} by its target": path.resolve() for name, path in places.items()}
+
+    def what_it_reads() -> list[str]:
+        enclosure.enter()
+        assert _in_child(lambda: _texts(PUBLIC, site)) == [f"secret of {name}" for name in PUBLIC]
+        return [
+            name
+            for name, path in {**places, **through}.items()
+            if any("secret" in text for text in _texts([str(path)], site))
+        ]
+
+    assert _in_child(what_it_reads) == []
+    assert _texts(CREDENTIALS.values(), site) == [f"secret of {n}" for n in CREDENTIALS.values()]
+
+
+NOBODY = 65534
+_PR_SET_NO_NEW_PRIVS = 38
+
+
+def test_without_privileges_rules_for_paths_and_scopes_do_the_same() -> None:
+    """In a container whose user is not root and may gain nothing, as operators are deployed."""
+    with tempfile.TemporaryDirectory() as folder:
+        site, work = Path(folder, "site"), Path(folder, "work")
+        work.mkdir()
+        secrets = tuple(map(str, _with_credentials(site)))
+        Path(folder).chmod(0o755)
+        isolation = Isolation(paths=True, processes=True, signals=True)
+        enclosure = Enclosure(isolation, str(work), (), (), secrets)
+
+        def what_it_does() -> list[str]:
+            os.setgroups([])
+            os.setgid(NOBODY)
+            os.setuid(NOBODY)
+            call("prctl", _PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+            before = _texts(CREDENTIALS.values(), site)
+            assert len(before) == len(CREDENTIALS)
+            os.kill(outside.pid, 0)
+            enclosure.enter()
+            assert len(_texts(PUBLIC, site)) == len(PUBLIC)
+            with pytest.raises(PermissionError):
+                os.kill(outside.pid, signal.SIGKILL)
+            return _texts(CREDENTIALS.values(), site)
+
+        with subprocess.Popen(["sleep", "600"], user=NOBODY) as outside:
+            try:
+                assert _in_child(what_it_does) == []
+                assert outside.poll() is None
+            finally:
+                outside.kill()
+
+
+def _texts(names: Iterable[str], site: Path) -> list[str]:
+    found = []
+    for name in names:
+        try:
+            found.append((site / name).read_text())
+        except OSError:
+            continue
+    return found
+
+
+ATTACK = """
+- name: Attack
+  attacking: {targets: '{{ targets }}', files: '{{ files }}', own: '{{ own_process }}'}
+- name: Attack from a shell, and leave a process behind
+  shell: |
+    for target in {{ targets | join(' ') }}; do kill -s URG $target && echo killed; done
+    for file in {{ files | join(' ') }}; do cat $file; done
+    sleep 0.1 & kill $!
+  register: shell
+  failed_when: "'killed' in shell.stdout or 'secret' in shell.stdout"
+- name: Attack from the play
+  set_fact: {read: "{{ lookup('pipe', attack) }}"}
+  failed_when: "'killed' in read or 'secret' in read"
+  vars: &attack
+    attack: >-
+      kill -s URG {{ targets | join(' ') }} && echo killed;
+      cat {{ files | join(' ') }} 2>&1; true
+- name: Attack from the background
+  shell: '{{ attack }}'
+  vars: *attack
+  async: 60
+  poll: 1
+  register: behind
+  failed_when: "'killed' in behind.stdout | default('') or 'secret' in behind.stdout | default('')"
+"""
+ATTACKING = """#!/usr/bin/python
+import ctypes, os, signal
+from ansible.module_utils.basic import AnsibleModule
+module = AnsibleModule(
+    {
+        "targets": {"type": "list", "elements": "int"},
+        "files": {"type": "list", "elements": "str"},
+        "own": {"type": "bool"},
+    }
+)
+libc = ctypes.CDLL(None, use_errno=True)
+done = []
+for target in module.params["targets"]:
+    for name, attack in {
+        "kill": lambda: os.kill(target, signal.SIGURG),
+        "zero": lambda: os.kill(target, 0),
+        "group": lambda: os.killpg(os.getpgid(target), signal.SIGURG),
+        "pidfd": lambda: signal.pidfd_send_signal(os.pidfd_open(target), signal.SIGURG),
+        "memory": lambda: open(f"/proc/{target}/mem", "r+b"),
+        "environment": lambda: open(f"/proc/{target}/environ").read(),
+        "root": lambda: os.listdir(f"/proc/{target}/root"),
+    }.items():
+        try:
+            attack()
+        except OSError:
+            continue
+        done.append(f"{name} of {target}")
+    tgkill = 234 if os.uname().machine == "x86_64" else 131
+    if libc.syscall(tgkill, target, target, signal.SIGURG) == 0:
+        done.append(f"tgkill of {target}")
+for path in module.params["files"]:
+    try:
+        if "secret" in open(path).read():
+            done.append(f"read {path}")
+    except OSError:
+        pass
+# Its own processes it may end.
+child = os.fork()
+if not child:
+    signal.pause()
+os.kill(child, signal.SIGKILL)
+os.waitpid(child, 0)
+if done:
+    module.fail_json(msg=f"done: {done}")
+module.exit_json()
+"""
+EVERYBODY = """
+- name: Send everybody a signal that is ignored by default, and its own shell one that ends it
+  shell: kill -s URG -1; kill -9 0
+"""
+WITNESS = """
+import pathlib, signal, sys
+signal.signal(signal.SIGURG, lambda *_: pathlib.Path(sys.argv[1], "hit").touch())
+pathlib.Path(sys.argv[1], "listens").touch()
+while True:
+    signal.pause()
+"""
+
+
+@asynccontextmanager
+async def _witness(folder: Path) -> AsyncIterator[int]:
+    """Run a process that is not of any run, and makes the file `hit` if a signal reaches it."""
+    program = (sys.executable, "-c", WITNESS, str(folder))
+    process = await asyncio.create_subprocess_exec(*program, start_new_session=True)
+    try:
+        await asyncio.to_thread(eventually, (folder / "listens").exists)
+        yield process.pid
+    finally:
+        process.kill()
+        await process.wait()
+
+
+def _processes_of_holder() -> list[int]:
+    """Return the run under way and what is above it; not those that wait for the next run."""
+    below = psutil.Process().children(recursive=True)
+    shell = next(process for process in below if "searched" in " ".join(process.cmdline()))
+    above = [process for process in shell.parents() if process in below]
+    run = above[-2] if len(above[-1].children()) > 1 else above[-1]
+    return [process.pid for process in {shell, *above, *run.children(recursive=True)}]
+
+
+@pytest.mark.parametrize("name", ["cold", "warm"])
+async def test_a_run_attacks_neither_the_operator_nor_another_run(
+    tmp_path: Path, name: ExecutorName
+) -> None:
+    """It reads no credentials, and its signals reach itself alone: from modules, shells, the play.
+
+    The operator is this process here; the others are the fork server, another run and a witness.
+    """
+    secrets = _with_credentials(tmp_path / "site")
+    async with _witness(tmp_path) as witness, open_launcher(name, SETTINGS) as launcher:
+        runs = Runs(tmp_path, launcher, isolate=True, credentials=secrets)
+        holder = asyncio.create_task(
+            runs.start("holding", HOLDER, HOLDING, word=WORD, variable=f"variable-{WORD}")
+        )
+        await asyncio.to_thread(eventually, (tmp_path / "holds").exists)
+        targets = [witness, os.getpid(), *_processes_of_holder()]
+        files = [str(tmp_path / "site" / path) for path in CREDENTIALS.values()]
+        attack = await runs.start(
+            "attacking", ATTACK, ATTACKING, targets=targets, files=files, own_process=True
+        )
+        assert attack.successful, attack.failures
+        ended = await runs.start("ending", EVERYBODY, ATTACKING)
+        assert not ended.successful
+        assert not (tmp_path / "hit").exists()
+        (tmp_path / "searched").touch()
+        held = await holder
+        assert held.successful, held.failures
+        after = await runs.start("after", "- debug:\n", ATTACKING)
+        assert after.successful, after.failures
+
+
+@pytest.mark.parametrize("name", ["cold", "warm"])
+async def test_runs_that_are_not_isolated_read_credentials(
+    tmp_path: Path, name: ExecutorName
+) -> None:
+    """The same attack succeeds there, so that it shows something."""
+    secrets = _with_credentials(tmp_path / "site")
+    settings = replace(SETTINGS, isolate_runs=False)
+    async with _witness(tmp_path) as witness, open_launcher(name, settings) as launcher:
+        runs = Runs(tmp_path, launcher, isolate=False, credentials=secrets)
+        files = [str(tmp_path / "site" / path) for path in CREDENTIALS.values()]
+        attack = await runs.start(
+            "attacking", ATTACK, ATTACKING, targets=[witness], files=files, own_process=True
+        )
+        await asyncio.to_thread(eventually, (tmp_path / "hit").exists)
+    assert not attack.successful
+    for word in ("kill of", "tls.key", "serviceaccount/token", "kube/config", "client.key"):
+        assert word in attack.failures[0].message
 
 
 def test_what_cannot_be_kept_apart_is_told(tmp_path: Path) -> None:
