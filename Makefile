@@ -22,7 +22,7 @@ IMAGE_TAG_BASE ?= example.com/nginx-operator
 BUNDLE_IMG ?= $(IMAGE_TAG_BASE)-bundle:v$(VERSION)
 CATALOG_IMG ?= $(IMAGE_TAG_BASE)-catalog:v$(VERSION)
 # The image of operator-registry's opm, which serves the catalog.
-OPM_IMAGE ?= operator-framework/opm:latest
+OPM_IMAGE ?= quay.io/operator-framework/opm:latest
 # kubectl, for the cluster of KUBECONFIG.
 KUBECTL ?= kubectl
 # Further arguments for pytest, such as ARGS='-k scale -x'.
@@ -153,7 +153,7 @@ molecule: $(INSTALLED) ## The nginx operator's scenario on a local cluster; CLUS
 
 .PHONY: install
 install: ## Install the CRDs, for `make run`
-	@$(KUBECTL) apply --filename crds
+	@$(KUBECTL) apply $(addprefix --filename=,crds $(wildcard config/crd/bases))
 
 .PHONY: uninstall
 uninstall: $(INSTALLED) ## Remove the CRDs and with them every resource; asks first, ARGS=--yes does not
@@ -191,9 +191,12 @@ BUNDLE_METADATA_OPTS ?= --channels=$(CHANNELS) $(if $(DEFAULT_CHANNEL),--default
 # Where the files of a version are: older ones lie in releases/.
 release = $(or $(wildcard releases/$(1)),.)
 
+# The image in the bundle: IMG where that was given.
+BUNDLED_IMG = $(if $(filter controller:latest,$(IMG)),$(IMAGE_TAG_BASE):v$(VERSION),$(IMG))
+
 .PHONY: bundle
 bundle: $(INSTALLED) ## Write the bundle of VERSION into bundle/, with the operator's image IMG
-	@$(BIN)/operator-runner bundle $(call release,$(VERSION)) --version=$(VERSION) --image=$(IMG) $(BUNDLE_METADATA_OPTS)
+	@$(BIN)/operator-runner bundle $(call release,$(VERSION)) --version=$(VERSION) --image=$(BUNDLED_IMG) $(BUNDLE_METADATA_OPTS)
 
 .PHONY: bundle-validate
 bundle-validate: bundle ## Have OLM's validators and scorecard look at it (the first time, they are built)
@@ -267,7 +270,7 @@ lock: $(INSTALLED) ## Renew requirements.lock from pyproject.toml
 .PHONY: clean
 clean: ## Remove what was built or cached here; the user's cache stays
 	@if [ -e .demo ]; then echo 'The demo is up: run make demo-down first'; exit 1; fi
-	@rm -rf $(VENV) build dist bin bundle bundle.Dockerfile catalog catalog.Dockerfile .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	@rm -rf $(VENV) build dist bin catalog catalog.Dockerfile .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	@find operator_runner tests demo bench -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # .venv is made once; it is brought up to date when the lock or the project's settings change.

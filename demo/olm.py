@@ -60,7 +60,6 @@ def _show(console: Console) -> None:
     cluster.up(install_packages=True)
     console.rule("OLM", align="left")
     cluster.install_olm()
-    _kubectl(cluster, "apply", f"--filename={record.ROOT / 'demo' / 'monitoring-crds.yaml'}")
     console.rule("Images, from this checkout", align="left")
     image = olm_images.nginx(console, cluster)
     operators = olm_images.operators(console, cluster)

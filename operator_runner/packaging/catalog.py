@@ -23,7 +23,7 @@ _VERSION_RANGE = {"version": "versionRange"}
 
 DOCKERFILE = """\
 # The image of the catalog; OPM_IMAGE is the image of operator-registry's opm.
-ARG OPM_IMAGE=operator-framework/opm:latest
+ARG OPM_IMAGE=quay.io/operator-framework/opm:latest
 FROM ${OPM_IMAGE}
 
 ENTRYPOINT ["/bin/opm"]

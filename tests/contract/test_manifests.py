@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -58,6 +59,7 @@ def test_names_and_flags(kubectl: Kubectl) -> None:
         ("Role", "nginx-operator-webhook-role"),
         ("RoleBinding", "nginx-operator-webhook-rolebinding"),
         ("Service", "nginx-operator-webhook-service"),
+        ("PodDisruptionBudget", "nginx-operator-controller-manager"),
         ("Deployment", "nginx-operator-controller-manager"),
     }
     manager = objects["Deployment", "nginx-operator-controller-manager"]
@@ -69,6 +71,86 @@ def test_names_and_flags(kubectl: Kubectl) -> None:
         "--metrics-bind-address=127.0.0.1:8080",
         "--webhook-service=nginx-operator-webhook-service",
     ]
+
+
+def test_two_replicas_serve_the_webhook(kubectl: Kubectl) -> None:
+    """Both are behind its Service, and one stays while nodes are drained."""
+    objects = rendered(kubectl, "default")
+    manager = objects["Deployment", "nginx-operator-controller-manager"]["spec"]
+    budget = objects["PodDisruptionBudget", "nginx-operator-controller-manager"]["spec"]
+    service = objects["Service", "nginx-operator-webhook-service"]["spec"]
+    assert manager["replicas"] == 2
+    assert budget["minAvailable"] == 1
+    labels = manager["template"]["metadata"]["labels"]
+    assert budget["selector"]["matchLabels"].items() <= labels.items()
+    assert service["selector"].items() <= labels.items()
+
+
+def in_another_place(kubectl: Kubectl, scratch: Path, overlay: str, *components: str) -> list[Json]:
+    """Return what an overlay installs as namespace `elsewhere` with the prefix `team-a-`."""
+    for part in ("config", "crds"):
+        shutil.copytree(REPOSITORY / part, scratch / part, dirs_exist_ok=True)
+    kustomization = scratch / "config" / overlay / "kustomization.yaml"
+    text = kustomization.read_text()
+    text = text.replace("namespace: nginx-operator-system", "namespace: elsewhere")
+    text = text.replace("Prefix: nginx-operator-", "Prefix: team-a-")
+    if components:
+        text += f"components: [{', '.join(components)}]\n"
+    kustomization.write_text(text)
+    return list(yaml.safe_load_all(kubectl("kustomize", str(kustomization.parent))))
+
+
+def test_another_namespace_and_prefix_break_nothing(kubectl: Kubectl, tmp_path: Path) -> None:
+    """Every name that an object refers to is that of another one, and the API server takes all."""
+    assert_references_resolve(in_another_place(kubectl, tmp_path, "manifests/operator"))
+    documents = in_another_place(kubectl, tmp_path, "default")
+    assert_references_resolve(documents)
+    objects = {(d["kind"], d["metadata"]["name"]): d for d in documents}
+    secrets = objects["Role", "team-a-webhook-role"]["rules"][0]
+    assert secrets["resourceNames"] == ["team-a-webhook-service-certificate"]
+    kubectl.run("create", "namespace", "elsewhere")
+    strict = ("apply", "--server-side", "--force-conflicts", "--dry-run=server")
+    kubectl = replace(kubectl, namespace="elsewhere")
+    kubectl(*strict, "--validate=strict", "--filename=-", input_=yaml.safe_dump_all(documents))
+
+
+def test_another_namespace_and_prefix_reach_the_components(
+    kubectl: Kubectl, tmp_path: Path
+) -> None:
+    """Metrics, their monitor and cert-manager's certificate follow too."""
+    components = ("../prometheus", "../certmanager")
+    documents = in_another_place(kubectl, tmp_path, "default", *components)
+    assert_references_resolve(documents)
+    objects = {(d["kind"], d["metadata"]["name"]): d for d in documents}
+    certificate = objects["Certificate", "team-a-serving-cert"]["spec"]
+    assert ("Issuer", certificate["issuerRef"]["name"]) in objects
+    assert certificate["dnsNames"] == [
+        "team-a-webhook-service.elsewhere.svc",
+        "team-a-webhook-service.elsewhere.svc.cluster.local",
+    ]
+    crd = objects["CustomResourceDefinition", "nginxoperators.operator.example.com"]
+    injected = crd["metadata"]["annotations"]["cert-manager.io/inject-ca-from"]
+    assert injected == "elsewhere/team-a-serving-cert"
+
+
+def assert_references_resolve(documents: list[Json]) -> None:
+    """Check account, roles and Service of the webhook, in CRD and argument, and all namespaces."""
+    objects = {(d["kind"], d["metadata"]["name"]): d for d in documents}
+    assert {d["metadata"].get("namespace", "elsewhere") for d in documents} == {"elsewhere"}
+    assert ("Namespace", "elsewhere") in objects
+    for each in documents:
+        if each["kind"].endswith("Binding"):
+            assert (each["roleRef"]["kind"], each["roleRef"]["name"]) in objects
+            for subject in each["subjects"]:
+                assert subject["namespace"] == "elsewhere"
+                assert (subject["kind"], subject["name"]) in objects
+    pod = objects["Deployment", "team-a-controller-manager"]["spec"]["template"]["spec"]
+    assert ("ServiceAccount", pod["serviceAccountName"]) in objects
+    (webhook,) = (a for a in pod["containers"][0]["args"] if a.startswith("--webhook-service="))
+    assert ("Service", webhook.partition("=")[2]) in objects
+    crd = objects["CustomResourceDefinition", "nginxoperators.operator.example.com"]
+    service = crd["spec"]["conversion"]["webhook"]["clientConfig"]["service"]
+    assert (service["name"], service["namespace"]) == ("team-a-webhook-service", "elsewhere")
 
 
 def test_protected_metrics(kubectl: Kubectl, tmp_path: Path) -> None:

@@ -35,7 +35,6 @@ DEPLOYMENT = "deployment/nginx-operator-controller-manager"
 ACCOUNT = f"system:serviceaccount:{NAMESPACE}:nginx-operator-controller-manager"
 CRD = f"crd/{KIND}"
 BUSY = "tables are moved"
-MONITORING = REPOSITORY / "demo" / "monitoring-crds.yaml"
 
 
 @dataclass
@@ -131,13 +130,11 @@ def olm(cluster: Cluster) -> Iterator[Cluster]:
     For the tests that come after, the CRD is put back and OLM ended.
     """
     cluster.exec(["kubectl", "delete", CRD, "--wait=true"])
-    cluster.exec(["kubectl", "apply", f"--filename={MONITORING}"])
     cluster.install_olm()
     yield cluster
     for part in ("olm-operator", "catalog-operator", "opm"):
         cluster.stop_part(part)
     cluster.exec(["kubectl", "delete", CRD, "--wait=true", "--ignore-not-found"])
-    cluster.exec(["kubectl", "delete", f"--filename={MONITORING}"])
     cluster.exec(["kubectl", "apply", "--filename", str(REPOSITORY / "crds")])
     cluster.exec(["kubectl", "wait", "--for=condition=Established", CRD])
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -272,16 +273,72 @@ def test_what_0_0_2_brings(made: Made) -> None:
     assert webhook["deploymentName"] in [each["name"] for each in install["deployments"]]
 
 
-def test_monitoring_is_in_the_bundle(made: Made) -> None:
-    """Service and ServiceMonitor of the metrics, and the role of those who may read them."""
+def test_the_metrics_are_in_the_bundle_without_kinds_of_prometheus(made: Made) -> None:
+    """Their Service, and the role to read them, but nothing that OLM refuses without Prometheus."""
     for bundle in made.nginx.values():
         things = [yaml.safe_load(path.read_text()) for path in bundle.glob("manifests/*.yaml")]
         names = {(each["kind"], each["metadata"]["name"]) for each in things}
         assert {
             ("Service", "nginx-operator-controller-manager-metrics-service"),
-            ("ServiceMonitor", "nginx-operator-controller-manager-metrics-monitor"),
             ("ClusterRole", "nginx-operator-metrics-reader"),
         } <= names
+        assert not [each for each in things if "monitoring.coreos.com" in each["apiVersion"]]
+
+
+def test_the_oldest_kubernetes_has_what_the_pods_need(made: Made) -> None:
+    """The sleep before a Pod stops, and the CRD's rule for new names, came with 1.30."""
+    for bundle in made.nginx.values():
+        assert service_version(bundle)["spec"]["minKubeVersion"] == "1.30.0"
+
+
+def test_the_bundle_of_the_repository_is_up_to_date(tmp_path: Path, kustomize: str) -> None:
+    """`bundle/` and `bundle.Dockerfile` are what `make bundle` writes; after a change, run that."""
+    text = (REPOSITORY / "Makefile").read_text()
+    version, base = (
+        re.findall(rf"^{name} \?= (\S+)$", text, re.MULTILINE)[0]
+        for name in ("VERSION", "IMAGE_TAG_BASE")
+    )
+    flags = [f"--version={version}", f"--image={base}:v{version}", "--channels=alpha"]
+    make(tmp_path, *flags, kustomize=kustomize)
+    for part in ("bundle", "bundle.Dockerfile"):
+        assert _texts(tmp_path / part) == _texts(REPOSITORY / part), "stale: run `make bundle`"
+
+
+def _texts(path: Path) -> dict[str, str]:
+    files = [path] if path.is_file() else [each for each in path.rglob("*") if each.is_file()]
+    return {str(each.relative_to(path.parent)): each.read_text() for each in files}
+
+
+def test_create_api_extends_this_repository(
+    tmp_path: Path, kubectl: Kubectl, kustomize: str
+) -> None:
+    """The nginx operator's own project takes another kind: manifests, bundle and `make install`."""
+    root = tmp_path / "nginx-operator"
+    root.mkdir()
+    for part in ("PROJECT", "Makefile", "watches.yaml"):
+        shutil.copy(REPOSITORY / part, root)
+    for part in ("config", "crds", "molecule", "roles"):
+        shutil.copytree(REPOSITORY / part, root / part)
+    create_api(root, "Memcached", "--generate-role")
+    kinds = [watch["kind"] for watch in yaml.safe_load((root / "watches.yaml").read_text())]
+    assert kinds == ["NginxOperator", "Memcached"]
+    objects = list(yaml.safe_load_all(kubectl("kustomize", str(root / "config" / "default"))))
+    assert [each["metadata"]["name"] for each in objects if each["kind"] == _CRD] == [
+        "memcacheds.cache.example.com",
+        "nginxoperators.operator.example.com",
+    ]
+    (role,) = (each for each in objects if each["metadata"]["name"].endswith("-manager-role"))
+    assert "memcacheds" in str(role["rules"])
+    installing = subprocess.run(
+        ["make", "--dry-run", "install", f"KUBECTL={kubectl.program}"],
+        cwd=root, capture_output=True, text=True, check=True,
+    ).stdout.split()  # fmt: skip
+    assert installing[1:] == ["apply", "--filename=crds", "--filename=config/crd/bases"]
+    files = [f"--filename={root / each.partition('=')[2]}" for each in installing[2:]]
+    kubectl("apply", *files, "--dry-run=server")
+    bundle = make(root, "--version=0.0.3", project=root, kustomize=kustomize)
+    owned = service_version(bundle)["spec"]["customresourcedefinitions"]["owned"]
+    assert [each["kind"] for each in owned] == ["Memcached", "NginxOperator", "NginxOperator"]
 
 
 def test_errors_name_what_is_missing(tmp_path: Path, kustomize: str) -> None:
