@@ -45,7 +45,7 @@ _log = structlog.get_logger(__name__)
 
 
 class EventType(StrEnum):
-    """What a MetadataEvent tells; SYNCED follows each complete list and has an empty body."""
+    """What a MetadataEvent tells; SYNCED follows each complete list."""
 
     SYNCED = "SYNCED"
     ADDED = "ADDED"
@@ -57,6 +57,7 @@ class EventType(StrEnum):
 class MetadataEvent:
     """`body` has apiVersion, kind and metadata, and nothing else.
 
+    That of SYNCED has `uids`, all that are in the list, and the list's `resourceVersion`.
     The body of a deletion that was noticed only afterwards has name, namespace, uid,
     resourceVersion and ownerReferences alone. `health` is None where it was not asked for.
     """
@@ -147,7 +148,8 @@ class _Follower:
             for event in self._compare(items):
                 yield event
             self.version, self.synced = version, True
-            yield MetadataEvent(EventType.SYNCED, {})
+            listed = {"uids": frozenset(self.known), "resourceVersion": version}
+            yield MetadataEvent(EventType.SYNCED, listed)
         async for change in self._watch():
             taken = self._take(change)
             if taken is not None:

@@ -71,10 +71,12 @@ class Version:
         resourceVersions of one kind compare as numbers since Kubernetes 1.35; where they
         are no numbers, nothing is known.
         """
-        mine, theirs = self.resource_version, other.resource_version
-        if self.uid != other.uid or not (mine.isdigit() and theirs.isdigit()):
-            return False
-        return int(mine) < int(theirs)
+        return self.uid == other.uid and self.was_written_before(other.resource_version)
+
+    def was_written_before(self, resource_version: str) -> bool:
+        """Whether this version is surely older than a resourceVersion of the same kind."""
+        mine, theirs = self.resource_version, resource_version
+        return mine.isdigit() and theirs.isdigit() and int(mine) < int(theirs)
 
 
 def difference(old: Version, new: Version) -> str:

@@ -12,6 +12,7 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 
 from operator_runner.asynctasks import end_tasks
 from operator_runner.kube.watching import EventType, MetadataEvent
@@ -112,12 +113,16 @@ class Dependents:
             # Later sightings are no reason to forget a change that the role may not have met.
             known.version, known.readiness = Version.of(metadata), health.readiness
             if (missed := self._unclaimed.pop(dependent, None)) is not None:
-                self._take(dependent.gvk, missed)
+                self._hold_or_judge(dependent, known, missed)
         if dependent.gvk not in self._watching:
             self._watching[dependent.gvk] = [
                 asyncio.create_task(
                     follow(
-                        self._stream, dependent.gvk, namespace, self._take, "what resources own"
+                        self._stream,
+                        dependent.gvk,
+                        namespace,
+                        partial(self._take, namespace),
+                        "what resources own",
                     ),
                     name=f"watch {dependent.gvk}",
                 )
@@ -175,15 +180,30 @@ class Dependents:
 
     # What the API tells --------------------------------------------------------------
 
-    def _take(self, gvk: GVK, event: MetadataEvent) -> None:
-        if event.type == "SYNCED":
+    def _take(self, namespace: str | None, gvk: GVK, event: MetadataEvent) -> None:
+        if event.type is EventType.SYNCED:
+            self._find_missing(namespace, gvk, event.body)
             return
         metadata = event.body["metadata"]
         ref = ObjectRef(gvk, metadata.get("namespace") or "", metadata["name"])
         known = self._objects.get(ref)
         if known is None:
             self._keep_unclaimed(ref, event)
-            return
+        else:
+            self._hold_or_judge(ref, known, event)
+
+    def _find_missing(self, namespace: str | None, gvk: GVK, listed: Json) -> None:
+        """Take what a complete list does not show for deleted: before it nobody was watching."""
+        for ref, known in list(self._objects.items()):
+            mine = ref.gvk == gvk and namespace in {None, ref.namespace}
+            if not mine or known.version is None or known.version.uid in listed.get("uids", ()):
+                continue
+            if known.version.was_written_before(listed.get("resourceVersion", "")):
+                names = {"name": ref.name, "namespace": ref.namespace, "uid": known.version.uid}
+                event = MetadataEvent(EventType.DELETED, {"metadata": names})
+                self._hold_or_judge(ref, known, event)
+
+    def _hold_or_judge(self, ref: ObjectRef, known: _Dependent, event: MetadataEvent) -> None:
         held = next((owner for owner in known.owners if owner in self._running), None)
         if held is None:
             self._judge(ref, event)

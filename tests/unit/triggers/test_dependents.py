@@ -65,6 +65,11 @@ class Stream:
         self.events.put_nowait(MetadataEvent(EventType(type_), {"metadata": body}, health))
         await self.events.join()
 
+    async def synced(self, uids: list[str], version: int) -> None:
+        listed = {"uids": frozenset(uids), "resourceVersion": str(version)}
+        self.events.put_nowait(MetadataEvent(EventType.SYNCED, listed))
+        await self.events.join()
+
 
 class Woken(list[str]):
     """The causes that were enqueued, as people read them."""
@@ -179,6 +184,18 @@ async def test_a_kind_is_watched_once_and_in_the_operators_namespaces() -> None:
             subject.observed(OWNER, child, metadata(1), WATCH)
         await asyncio.sleep(0)
         assert stream.asked == [(DEPLOYMENT, "a"), (DEPLOYMENT, "b")]
+
+
+async def test_a_deletion_before_the_watch_began_is_seen() -> None:
+    """What the first list does not show is gone, unless it was made after the list."""
+    async with dependents() as (subject, stream, woken):
+        subject.observed(OWNER, CHILD, metadata(10), WATCH)
+        later = ObjectRef(DEPLOYMENT, "default", "later")
+        subject.observed(OWNER, later, metadata(12, uid="u2") | {"name": "later"}, WATCH)
+        await stream.synced(["u1"], 11)
+        assert woken == []
+        await stream.synced([], 11)
+        assert woken == ["dependent: Deployment default/child deleted"]
 
 
 async def test_strangers_and_the_forgotten_wake_nobody() -> None:
