@@ -16,7 +16,7 @@ from operator_runner.errors import ConfigError
 from operator_runner.flags import environment
 from operator_runner.flags.capacity import capacity, cores
 from operator_runner.machine import Machine
-from operator_runner.model import GVK, Watch
+from operator_runner.model import GVK, Ownership, Watch
 from operator_runner.settings import (
     Address,
     AnsibleSettings,
@@ -65,6 +65,7 @@ def settings_from(
     kinds there may be variables in the environment. `terminal` is whether a person reads along.
     """
     problems = [*_exclusions(options), *_leader_problems(options, environ)]
+    problems += _ownership_problems(options, watches)
     inventory = environ.get("ANSIBLE_INVENTORY") or None
     if inventory is not None and not Path(inventory).exists():
         problems.append(f"ANSIBLE_INVENTORY: {inventory} was not found; name a file or directory")
@@ -100,6 +101,17 @@ def settings_from(
         webhook=_webhook(options),
         reload=options["reload"],
     )
+
+
+def _ownership_problems(options: Options, watches: Sequence[Watch]) -> list[str]:
+    if options["inject_owner_ref"]:
+        return []
+    return [
+        f"--inject-owner-ref=false: {watch.gvk.kind} has `ownership: {watch.ownership.value}`, and"
+        " objects without owner references would not belong to it; remove one of the two"
+        for watch in watches
+        if watch.ownership is not Ownership.IGNORE
+    ]
 
 
 def warnings_from(options: Options, environ: Environ, watches: Sequence[Watch]) -> tuple[str, ...]:

@@ -19,6 +19,10 @@ PROTOBUF = "application/vnd.kubernetes.protobuf"
 _JSON = frozenset({"", "application/json"})
 _YAML = frozenset({"application/yaml", "application/apply-patch+yaml"})
 _CBOR = frozenset({"application/cbor", "application/apply-patch+cbor"})
+_PATCHES = frozenset({"application/merge-patch+json", "application/strategic-merge-patch+json"})
+APPLY = frozenset({"application/apply-patch+yaml", "application/apply-patch+cbor"})
+"""Media types of a server-side apply."""
+JSON_PATCH = "application/json-patch+json"
 _INLINE_JSON, _INLINE = 64 * 1024, 4 * 1024
 """Bytes that take a millisecond or two at most to decode: in C, and in Python."""
 
@@ -35,7 +39,7 @@ def is_foreign(kind: str) -> bool:
 
 def is_quick(kind: str, size: int) -> bool:
     """Whether a body of `size` bytes may be decoded in the event loop."""
-    return size <= (_INLINE_JSON if kind in _JSON else _INLINE)
+    return size <= (_INLINE_JSON if kind in _JSON | _PATCHES | {JSON_PATCH} else _INLINE)
 
 
 def add_owner(kind: str, body: bytes, claim: Callable[[Json], Claim]) -> bytes:
@@ -55,6 +59,31 @@ def add_owner(kind: str, body: bytes, claim: Callable[[Json], Claim]) -> bytes:
         return body  # metadata of a wrong shape
     # JSON is YAML too, so the Content-Type stays true.
     return encode_json(content)
+
+
+def add_test(body: bytes, uid: str) -> bytes:
+    """Return a JSON patch that is applied to the object with this uid only."""
+    content = _decode("application/json", body)
+    if not isinstance(content, list):
+        return body
+    return encode_json([{"op": "test", "path": "/metadata/uid", "value": uid}, *content])
+
+
+def add_precondition(kind: str, body: bytes, uid: str) -> bytes:
+    """Return DeleteOptions that delete the object with this uid only, unless they have a uid.
+
+    Raises DecodingError for what is beyond the bounds.
+    """
+    if kind == PROTOBUF:
+        try:
+            return protobuf.add_precondition(body, uid)
+        except ValueError as error:
+            raise DecodingError(f"invalid protobuf: {error}") from error
+    content = _decode(kind, body)
+    given = content.get("preconditions") or {} if isinstance(content, dict) else None
+    if not isinstance(given, dict):
+        return body
+    return encode_json({**content, "preconditions": {"uid": uid, **given}})
 
 
 def is_dry_run(kind: str, body: bytes) -> bool:
@@ -80,7 +109,7 @@ def _add_to_protobuf(body: bytes, claim: Callable[[Json], Claim]) -> bytes:
 
 def _decode(kind: str, body: bytes) -> Any:
     """Return the content; None for bad JSON, and for a media type that is not known."""
-    if kind not in _JSON and kind not in _YAML:
+    if kind not in _JSON | _YAML | _PATCHES:
         return None
     try:
         return decode_json(body)
@@ -90,7 +119,12 @@ def _decode(kind: str, body: bytes) -> Any:
 
 def _add(content: Json, claim: Claim) -> None:
     metadata = content["metadata"] = {**(content.get("metadata") or {})}
-    if claim.reference:
-        metadata["ownerReferences"] = [*(metadata.get("ownerReferences") or []), claim.reference]
+    if claim.references is not None:
+        metadata["ownerReferences"] = [*claim.references]
     if claim.annotations:
         metadata["annotations"] = {**(metadata.get("annotations") or {}), **claim.annotations}
+    if claim.uid and not metadata.get("uid"):
+        metadata["uid"] = claim.uid
+    # To the API server 0 is any version.
+    if claim.resource_version and metadata.get("resourceVersion") in {None, "", "0"}:
+        metadata["resourceVersion"] = claim.resource_version

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
-from collections.abc import AsyncIterator, Awaitable, Callable
-from functools import partial
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import aiohttp
@@ -14,11 +13,11 @@ from aiohttp import hdrs, web
 from multidict import CIMultiDict
 
 from operator_runner.kube import bodies, tunnel
+from operator_runner.kube.admission import Admission, Decision, Write, is_write
 from operator_runner.kube.decoding import DecodingError
 from operator_runner.kube.grants import Grant
 from operator_runner.kube.headers import request_headers, response_headers, upgrade_of
 from operator_runner.kube.offloop import OffLoop
-from operator_runner.kube.ownership import can_be_owned, claim
 from operator_runner.kube.recorder import Recorder
 from operator_runner.kube.requestinfo import RequestInfo
 from operator_runner.kube.session import Connection
@@ -39,7 +38,12 @@ server gives a whole request that long."""
 _SWITCHING = 101
 _OK = range(200, 300)
 _TRUE = ("1", "true", "True")
-_APPLY = frozenset({"application/apply-patch+yaml", "application/apply-patch+cbor"})
+_CREATED = 201
+_PRECONDITION_FAILED = (409, 422)
+"""Answers to a write whose precondition does not hold; an apply or a patch is invalid then."""
+_LOOKS = 3
+"""How often an object may come or go between the look at it and a write."""
+_SELECTORS = ("labelSelector", "fieldSelector")
 
 
 class Forwarder:
@@ -50,15 +54,15 @@ class Forwarder:
         connection: Connection,
         witness: Witness,
         offloop: OffLoop,
+        admission: Admission,
         *,
-        inject: bool,
         recorder: Recorder | None = None,
     ) -> None:
-        """`inject` says whether what runs create gets an owner; `recorder` is told of requests."""
+        """`admission` decides on writes; `recorder` is told of requests."""
         self._connection = connection
         self._witness = witness
         self._offloop = offloop
-        self._inject = inject
+        self._admission = admission
         self._recorder = recorder
 
     async def forward(self, request: web.BaseRequest, grant: Grant | None) -> web.StreamResponse:
@@ -72,49 +76,40 @@ class Forwarder:
         await _invite_body(request)
         info = RequestInfo.parse(request.raw_path.partition("?")[0])
         _tell_read(request, info)
-        body = await self._body(request, grant, info)
-        exchange = _exchange(request, grant, info, body)
+        content = await _content(request)
+        exchange = _exchange(request, grant, info, content)
         headers = request_headers(request.headers, readable=exchange is not None)
-        if isinstance(body, bytes):
-            headers[hdrs.CONTENT_LENGTH] = str(len(body))
         if upgrade := upgrade_of(request.headers):
             headers[hdrs.CONNECTION], headers[hdrs.UPGRADE] = "Upgrade", upgrade
-        told = (
-            None
-            if self._recorder is None
-            else partial(self._recorder.answered, request, grant, body)
-        )
-        return await self._send(request, headers, body, exchange, told)
+        write = _write(request, grant, info, content)
+        for look in range(1, _LOOKS + 1):
+            decision = Decision() if write is None else await self._admission.decide(write)
+            body = content
+            if write is not None and decision.edit is not None:
+                content = await _whole(request, content)
+                body = await self._edited(write, content, decision.edit)
+            if isinstance(body, bytes):
+                headers[hdrs.CONTENT_LENGTH] = str(len(body))
+            async with await self._send(request, headers, body, decision.query) as upstream:
+                failed = upstream.status in _PRECONDITION_FAILED and look < _LOOKS
+                if failed and write and await self._admission.is_outdated(write, decision):
+                    continue
+                if self._recorder is not None:
+                    await self._recorder.answered(
+                        request, grant, body, upstream.status, write.requests if write else ()
+                    )
+                if upstream.status == _SWITCHING:
+                    return await tunnel.join(request, upstream)
+                return await self._answer(request, upstream, exchange)
+        raise AssertionError("the last look is answered")
 
-    async def _body(
-        self, request: web.BaseRequest, grant: Grant | None, info: RequestInfo | None
-    ) -> bytes | _Stream | None:
-        """Return the body to send: read as a whole where it needs an owner or to be looked at."""
-        if not request.body_exists:
-            return None
-        kind = bodies.media_type(request.headers.get(hdrs.CONTENT_TYPE, ""))
-        if self._inject and grant and info and _makes_owned(request.method, kind, info, grant):
-            if bodies.is_foreign(kind) or hdrs.CONTENT_ENCODING in request.headers:
-                reason = f"send JSON, YAML or protobuf, not compressed, in place of {kind}"
-                raise Refusal(415, reason)
-            return await self._owned(request, kind, grant, info)
-        length = request.content_length
-        if request.method == "DELETE" or (length is not None and length <= _ONE_PIECE):
-            # What is held can be sent again, should the operator's credentials have run out.
-            return await _read(request)
-        return _Stream(request)
-
-    async def _owned(
-        self, request: web.BaseRequest, kind: str, grant: Grant, info: RequestInfo
-    ) -> bytes:
-        """Return the whole body with the owner. Raises Refusal for one beyond the bounds."""
-        body = await _read(request)
-        add = partial(bodies.add_owner, kind, body, partial(claim, grant.owner, info))
+    async def _edited(self, write: Write, body: bytes, edit: Callable[[bytes], bytes]) -> bytes:
+        """Return the body to send. Raises Refusal for one beyond the bounds."""
         try:
-            if bodies.is_quick(kind, len(body)):
-                return add()
-            async with grant.decoding:
-                return await self._offloop.call(add)
+            if bodies.is_quick(write.kind, len(body)):
+                return edit(body)
+            async with write.grant.decoding:
+                return await self._offloop.call(edit, body)
         except DecodingError as error:
             raise Refusal(400, str(error)) from error
 
@@ -123,14 +118,16 @@ class Forwarder:
         request: web.BaseRequest,
         headers: CIMultiDict[str],
         body: bytes | _Stream | None,
-        exchange: Exchange | None,
-        told: Callable[[int], Awaitable[None]] | None,
-    ) -> web.StreamResponse:
+        query: str,
+    ) -> aiohttp.ClientResponse:
         server = self._connection.server
+        path = request.raw_path
+        if query:
+            path += ("&" if "?" in path else "?") + query
         try:
-            upstream = await self._connection.http.request(
+            return await self._connection.http.request(
                 request.method,
-                self._connection.url(request.raw_path),
+                self._connection.url(path),
                 headers=headers,
                 skip_auto_headers=_AUTOMATIC,
                 data=_payload(body),
@@ -147,12 +144,6 @@ class Forwarder:
                 raise body.fault from error
             reason = str(error) or type(error).__name__
             raise Refusal(502, f"no answer from the API server {server}: {reason}") from error
-        async with upstream:
-            if told is not None:
-                await told(upstream.status)
-            if upstream.status == _SWITCHING:
-                return await tunnel.join(request, upstream)
-            return await self._answer(request, upstream, exchange)
 
     async def _answer(
         self,
@@ -199,7 +190,8 @@ class Forwarder:
                 seen += chunk
         if len(seen) <= LARGEST:
             kind = upstream.headers.get(hdrs.CONTENT_TYPE, "")
-            await self._witness.look(exchange, kind, bytes(seen))
+            created = upstream.status == _CREATED
+            await self._witness.look(exchange, kind, bytes(seen), created=created)
         if held:
             yield held
 
@@ -231,17 +223,46 @@ def _exchange(
     return Exchange(grant, request.method, info)
 
 
-def _makes_owned(method: str, kind: str, info: RequestInfo, grant: Grant) -> bool:
-    """Whether a request makes an object, or says all of it, so that an owner belongs to it.
+def _write(
+    request: web.BaseRequest,
+    grant: Grant | None,
+    info: RequestInfo | None,
+    content: bytes | _Stream | None,
+) -> Write | None:
+    """Return the request as a write of a run; None for any other."""
+    if grant is None or info is None or not is_write(request.method, info):
+        return None
+    query = request.query
+    return Write(
+        grant,
+        request.method,
+        info,
+        bodies.media_type(request.headers.get(hdrs.CONTENT_TYPE, "")),
+        has_body=bool(content),
+        manager=query.get("fieldManager", ""),
+        dry_run=bool(query.get("dryRun")),
+        selection=tuple((key, query[key]) for key in _SELECTORS if key in query),
+    )
 
-    Other patches say what shall change in an object that may be anybody's. A ConfigMap that a
-    finalizer creates is a record: owned, it would go before anybody has read it. What else it
-    creates is to go, or a Job of the same name would be taken for done at the next clean-up.
-    """
-    is_record = (info.group, info.resource) == ("", "configmaps")
-    if not can_be_owned(info) or (grant.of_finalizer and method == "POST" and is_record):
-        return False
-    return method in {"POST", "PUT"} or (method == "PATCH" and kind in _APPLY)
+
+async def _content(request: web.BaseRequest) -> bytes | _Stream | None:
+    """Return the body: read as a whole where it is small or has to be looked at."""
+    if not request.body_exists:
+        return None
+    length = request.content_length
+    if request.method == "DELETE" or (length is not None and length <= _ONE_PIECE):
+        # What is held can be sent again, should the operator's credentials have run out.
+        return await _read(request)
+    return _Stream(request)
+
+
+async def _whole(request: web.BaseRequest, content: bytes | _Stream | None) -> bytes:
+    """Return a body that gets an owner or a precondition. Raises Refusal if it cannot be read."""
+    kind = bodies.media_type(request.headers.get(hdrs.CONTENT_TYPE, ""))
+    if bodies.is_foreign(kind) or hdrs.CONTENT_ENCODING in request.headers:
+        reason = f"send JSON, YAML or protobuf, not compressed, in place of {kind}"
+        raise Refusal(415, reason)
+    return content if isinstance(content, bytes) else await _read(request)
 
 
 async def _read(request: web.BaseRequest) -> bytes:

@@ -37,6 +37,8 @@ class Grant:
     watch: Watch
     run_id: str
     of_finalizer: bool = False
+    own: set[str] = field(default_factory=set, compare=False)
+    """The uids of objects that the run has created, or that are known to belong to the owner."""
     connections: WeakSet[BaseTransport] = field(default_factory=WeakSet, repr=False)
     requests: asyncio.Semaphore | None = field(default=None, repr=False, compare=False)
     """How many of the run's requests may be under way; None: it shares with those of no run."""

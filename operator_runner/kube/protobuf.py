@@ -7,8 +7,8 @@ kind. Field numbers: the `generated.proto` files of k8s.io/apimachinery, which n
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from typing import NamedTuple
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any, NamedTuple
 
 from operator_runner.kube.ownership import Claim
 from operator_runner.model import Json
@@ -27,17 +27,20 @@ _TYPE_META, _RAW = 1, 2
 _API_VERSION, _KIND = 1, 2
 # Every kind; metav1.ObjectMeta
 _METADATA = 1
-_NAME, _UID, _ANNOTATIONS, _OWNER_REFERENCES = 1, 5, 12, 13
+_NAME, _UID, _RESOURCE_VERSION, _ANNOTATIONS, _OWNER_REFERENCES = 1, 5, 6, 12, 13
 # metav1.OwnerReference
 _OWNER = {"kind": 1, "name": 3, "uid": 4, "apiVersion": 5}
-# metav1.DeleteOptions
-_DRY_RUN = 5
+_TEXTS = {_NAME: "name", _UID: "uid", _RESOURCE_VERSION: "resourceVersion"}
+_OWNER_FLAGS = {"controller": 6, "blockOwnerDeletion": 7}
+# metav1.DeleteOptions, metav1.Preconditions
+_PRECONDITIONS, _DRY_RUN = 2, 5
+_PRECONDITION_UID = 1
 
 
 class _Field(NamedTuple):
     number: int
     value: bytes
-    """Content of a length-delimited field; empty for numbers."""
+    """Content of a length-delimited field, or the bytes of a number."""
     raw: bytes
     """The whole field as it stands in the message."""
 
@@ -52,33 +55,48 @@ def view(body: bytes) -> Json:
     kind = _first(envelope.get(_TYPE_META, b""), once={_API_VERSION, _KIND})
     raw = _first(envelope.get(_RAW, b""), once={_METADATA})
     fields = list(_fields(raw.get(_METADATA, b"")))
-    texts = {
-        field.number: field.value.decode() for field in fields if field.number in {_NAME, _UID}
-    }
+    texts = {field.number: field.value.decode() for field in fields if field.number in _TEXTS}
     entries = [_first(field.value) for field in fields if field.number == _ANNOTATIONS]
     owners = [_first(field.value) for field in fields if field.number == _OWNER_REFERENCES]
     return {
         "apiVersion": kind.get(_API_VERSION, b"").decode(),
         "kind": kind.get(_KIND, b"").decode(),
         "metadata": {
-            "name": texts.get(_NAME, ""),
-            "uid": texts.get(_UID, ""),
+            **{_TEXTS[number]: text for number, text in texts.items() if text},
             "annotations": {e.get(1, b"").decode(): e.get(2, b"").decode() for e in entries},
-            "ownerReferences": [{"uid": o.get(_OWNER["uid"], b"").decode()} for o in owners],
+            "ownerReferences": [_reference(one) for one in owners],
         },
     }
 
 
 def add(body: bytes, claim: Claim) -> bytes:
     """Return the body with the claim in its metadata; all else is kept byte for byte."""
-    extra = b"".join(
-        _field(_ANNOTATIONS, _field(1, key.encode()) + _field(2, value.encode()))
+    entries = [
+        _field(_ANNOTATIONS, _text(1, key) + _text(2, value))
         for key, value in claim.annotations.items()
+    ]
+    if claim.references is not None:
+        entries += [_field(_OWNER_REFERENCES, _encoded_owner(one)) for one in claim.references]
+    given = view(body)["metadata"]
+    if claim.uid and "uid" not in given:
+        entries.append(_text(_UID, claim.uid))
+    if claim.resource_version and given.get("resourceVersion", "0") == "0":
+        entries.append(_text(_RESOURCE_VERSION, claim.resource_version))
+    dropped = _OWNER_REFERENCES if claim.references is not None else None
+    return _MAGIC + _extend(_open(body), (_RAW, _METADATA), b"".join(entries), dropped)
+
+
+def add_precondition(body: bytes, uid: str) -> bytes:
+    """Return DeleteOptions that delete the object with this uid only, unless they have a uid.
+
+    Raises ValueError for what is no such message.
+    """
+    options = _first(_first(_open(body)).get(_RAW, b""))
+    if _PRECONDITION_UID in _first(options.get(_PRECONDITIONS, b"")):
+        return body
+    return _MAGIC + _extend(
+        _open(body), (_RAW, _PRECONDITIONS), _text(_PRECONDITION_UID, uid), None
     )
-    if claim.reference:
-        texts = ((_OWNER[key], value) for key, value in claim.reference.items())
-        extra += _field(_OWNER_REFERENCES, b"".join(_field(n, v.encode()) for n, v in texts))
-    return _MAGIC + _extend(_open(body), (_RAW, _METADATA), extra)
 
 
 def is_dry_run(body: bytes) -> bool:
@@ -92,21 +110,43 @@ def _open(body: bytes) -> bytes:
     return body[len(_MAGIC) :]
 
 
-def _extend(message: bytes, path: tuple[int, ...], extra: bytes) -> bytes:
-    """Append fields to the message that lies at the field numbers of `path`."""
+def _extend(message: bytes, path: tuple[int, ...], extra: bytes, dropped: int | None) -> bytes:
+    """Append fields to the message that is at the field numbers of `path`; drop those of one."""
     if not path:
-        return message + extra
+        kept = (field.raw for field in _fields(message) if field.number != dropped)
+        return (message if dropped is None else b"".join(kept)) + extra
     number, *rest = path
     done, parts = False, []
     for field in _fields(message):
         if field.number == number and not done:
-            parts.append(_field(number, _extend(field.value, tuple(rest), extra)))
+            parts.append(_field(number, _extend(field.value, tuple(rest), extra, dropped)))
             done = True
         else:
             parts.append(field.raw)
     if not done:
-        parts.append(_field(number, _extend(b"", tuple(rest), extra)))
+        parts.append(_field(number, _extend(b"", tuple(rest), extra, dropped)))
     return b"".join(parts)
+
+
+def _reference(fields: Mapping[int, bytes]) -> Json:
+    """Return an owner reference as JSON has it."""
+    texts = {key: fields[number].decode() for key, number in _OWNER.items() if number in fields}
+    flags = {key: any(fields[n]) for key, n in _OWNER_FLAGS.items() if n in fields}
+    return {**texts, **flags}
+
+
+def _encoded_owner(reference: Mapping[str, Any]) -> bytes:
+    texts = [_text(n, str(reference[key])) for key, n in _OWNER.items() if key in reference]
+    flags = [
+        _encoded(number << 3 | _VARINT) + bytes([bool(reference[key])])
+        for key, number in _OWNER_FLAGS.items()
+        if reference.get(key) is not None
+    ]
+    return b"".join([*texts, *flags])
+
+
+def _text(number: int, text: str) -> bytes:
+    return _field(number, text.encode())
 
 
 def _first(message: bytes, once: Collection[int] = ()) -> dict[int, bytes]:
@@ -130,7 +170,9 @@ def _fields(message: bytes) -> Iterator[_Field]:
         value = b""
         match tag & 7:
             case 0:  # _VARINT
+                start_of_value = position
                 _, position = _varint(message, position)
+                value = message[start_of_value:position]
             case 1:  # _FIXED64
                 position += 8
             case 2:  # _BYTES

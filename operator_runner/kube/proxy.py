@@ -18,8 +18,11 @@ from aiohttp import hdrs, web
 
 from operator_runner.connections import Connections
 from operator_runner.errors import ConfigError
+from operator_runner.kube.admission import Admission
 from operator_runner.kube.anonymous import claimed_owner
+from operator_runner.kube.api import Api
 from operator_runner.kube.discovery import Discovery
+from operator_runner.kube.existing import ExistingObjects
 from operator_runner.kube.forwarding import Forwarder
 from operator_runner.kube.grants import Grant, Grants, kubeconfig
 from operator_runner.kube.offloop import OffLoop
@@ -80,8 +83,10 @@ class Proxy:
         self._offloop = OffLoop()
         witness = Witness(observer, discovery, self._offloop)
         recorder = None if record is None else Recorder(Recording(record), discovery)
+        existing = ExistingObjects(Api(connection))
+        admission = Admission(existing, discovery, inject=inject_owner_ref)
         self._forwarder = Forwarder(
-            connection, witness, self._offloop, inject=inject_owner_ref, recorder=recorder
+            connection, witness, self._offloop, admission, recorder=recorder
         )
         self._anonymous = anonymous
         self._connections = Connections()
@@ -166,7 +171,8 @@ class Proxy:
                 with self._connections.serving(request.protocol):
                     return await self._forwarder.forward(request, grant)
         except Refusal as refusal:
-            _log.warning(
+            log = _log.warning if refusal.own else _log.debug
+            log(
                 "A request to the proxy failed",
                 method=request.method,
                 path=request.path,

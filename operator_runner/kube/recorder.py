@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from typing import Any
 
 import structlog
@@ -26,6 +26,7 @@ from operator_runner.kube.requestinfo import RequestInfo
 from operator_runner.model import Json
 
 _log = structlog.get_logger(__name__)
+_OK = 200
 _UNAUTHORIZED = 401
 _LARGEST = 256 * 1024
 """Bytes: no Role and no binding is larger."""
@@ -40,17 +41,26 @@ class Recorder:
         self._discovery = discovery
 
     async def answered(
-        self, request: web.BaseRequest, grant: Grant | None, body: Any, status: int
+        self,
+        request: web.BaseRequest,
+        grant: Grant | None,
+        body: Any,
+        status: int,
+        before: Iterable[tuple[str, str]] = (),
     ) -> None:
         """Record what the request needed, whatever the answer was. Never raises.
 
-        `body` is what was sent, in bytes if it was held; a stream is not looked at.
+        `body` is what was sent, in bytes if it was held; a stream is not looked at. `before` has
+        method and path of the requests that the proxy made of its own for this one.
         """
         if status == _UNAUTHORIZED:
             return
         try:
             self._recording.add(
-                [right async for right in self._rights(request, grant, body, status)]
+                [
+                    *_rights_before(before, _sender(grant)),
+                    *[right async for right in self._rights(request, grant, body, status)],
+                ]
             )
         except ApiError as error:
             _log.warning("A request was not recorded", path=request.path, reason=str(error))
@@ -82,6 +92,11 @@ class Recorder:
             where = info.namespace if owner.namespaced else ""
             namespace = "own" if where and where == sender.namespace else where
             yield Asked(sender.by, gvk.group, f"{owner.plural}/finalizers", namespace, "update")
+
+
+def _rights_before(requests: Iterable[tuple[str, str]], sender: Sender) -> Iterator[Asked]:
+    for method, path in requests:
+        yield from rights_for(Sent(method, path, RequestInfo.parse(path), False, _OK), sender)
 
 
 def _sender(grant: Grant | None) -> Sender:

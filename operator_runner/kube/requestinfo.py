@@ -7,7 +7,7 @@ The grammar is that of the API server: `/api/v1/...` or `/apis/GROUP/VERSION/...
 from __future__ import annotations
 
 from dataclasses import dataclass
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 _OF_NAMESPACES = frozenset({"status", "finalize"})
 """Subresources of a Namespace; any other word after its name is a resource in it."""
@@ -34,7 +34,8 @@ class RequestInfo:
     @classmethod
     def parse(cls, path: str) -> RequestInfo | None:
         """Take a path (percent-encoded, without query) apart; None if it names no resource."""
-        parts = [unquote(part) for part in path.strip("/").split("/")]
+        # Decoded first, as Go's path is: an encoded slash separates parts like any other.
+        parts = unquote(path).strip("/").split("/")
         if parts[0] == "api" and len(parts) > 2:  # noqa: PLR2004 api, version, resource
             group, version, parts = "", parts[1], parts[2:]
         elif parts[0] == "apis" and len(parts) > _GROUPED:
@@ -46,6 +47,19 @@ class RequestInfo:
         resource, name, *rest = [*parts, ""]
         subresource = rest[0] if rest else ""
         return cls(group, version, namespace, resource, name, subresource, watch)
+
+    @property
+    def collection_path(self) -> str:
+        """The path of the collection, percent-encoded."""
+        parts = [f"/apis/{_quote(self.group)}" if self.group else "/api", _quote(self.version)]
+        if self.namespace:
+            parts += ["namespaces", _quote(self.namespace)]
+        return "/".join([*parts, _quote(self.resource)])
+
+    @property
+    def object_path(self) -> str:
+        """The path of the object, without a subresource, percent-encoded."""
+        return f"{self.collection_path}/{_quote(self.name)}"
 
     def told(self, path: str, *, watch: bool) -> dict[str, str | bool]:
         """Describe a read of this path in the words and the order of ansible-operator's log."""
@@ -62,6 +76,10 @@ class RequestInfo:
             "Subresource": self.subresource,
             "Name": self.name,
         }
+
+
+def _quote(part: str) -> str:
+    return quote(part, safe=":")
 
 
 def _split_namespace(parts: list[str]) -> tuple[str, list[str]]:

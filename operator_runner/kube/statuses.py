@@ -9,7 +9,10 @@ from aiohttp import hdrs, web
 _REASONS = {
     400: "BadRequest",
     401: "Unauthorized",
+    403: "Forbidden",
+    404: "NotFound",
     408: "Timeout",
+    409: "Conflict",
     413: "RequestEntityTooLarge",
     415: "UnsupportedMediaType",
     429: "TooManyRequests",
@@ -22,10 +25,16 @@ _REASONS = {
 class Refusal(Exception):
     """A request that the proxy does not forward, or whose answer did not come."""
 
-    def __init__(self, code: int, message: str, *, retry_after: int | None = None) -> None:
-        """`retry_after`, in seconds, says that nothing was done and the client may try again."""
+    def __init__(
+        self, code: int, message: str, *, retry_after: int | None = None, own: bool = True
+    ) -> None:
+        """`retry_after`, in seconds, says that nothing was done and the client may try again.
+
+        Not `own` is what the API server would answer; the message does not name the proxy then.
+        """
         super().__init__(message)
         self.code = code
+        self.own = own
         self.retry_after = retry_after
 
     def response(self) -> web.Response:
@@ -35,7 +44,7 @@ class Refusal(Exception):
             "apiVersion": "v1",
             "metadata": {},
             "status": "Failure",
-            "message": f"operator-runner's proxy: {self}",
+            "message": f"operator-runner's proxy: {self}" if self.own else str(self),
             "reason": _REASONS[self.code],
             "code": self.code,
         }

@@ -78,14 +78,19 @@ class Witness:
         self._observer = observer
         self._discovery = discovery
 
-    async def look(self, exchange: Exchange, content_type: str, body: bytes) -> None:
+    async def look(
+        self, exchange: Exchange, content_type: str, body: bytes, *, created: bool = False
+    ) -> None:
         """Look at the whole body of a successful answer. Never raises: the client gets its answer.
 
+        `created` says that the object of the answer is a new one.
         What is no object in JSON says nothing: tables, protobuf, the answers of other APIs.
         """
         try:
             answer = await self._decode(exchange.grant, media_type(content_type), body)
             if answer is not None:
+                if created and not exchange.info.subresource:
+                    exchange.grant.own.add(str((answer.get("metadata") or {}).get("uid")))
                 await self._tell(exchange, answer)
         except DecodingError as error:
             _log.info(

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from operator_runner.kube.asked import ANY, OWN, Asked
 from operator_runner.kube.ownership import can_be_owned
 from operator_runner.kube.requestinfo import RequestInfo
-from operator_runner.model import Watch
+from operator_runner.model import Ownership, Watch
 from operator_runner.rights.kinds import KindTable
 from operator_runner.rights.right import EVERYWHERE, Need, Right
 from operator_runner.rights.runner import Duties
+
+_CHANGES = frozenset({"delete", "patch", "update"})
 
 
 def needs_of_roles(
@@ -30,6 +34,8 @@ def needs_of_roles(
             yield Need(right, _who(watch))
         if watch is not None and _is_followed(asked, watch, kinds, duties):
             yield from _following(asked, watch, duties)
+        if watch is not None and asked.resource and duties.inject_owner_ref:
+            yield from _verifying(asked, watch, duties)
 
 
 def strangers(recorded: Sequence[Asked], watches: Sequence[Watch]) -> list[str]:
@@ -44,6 +50,24 @@ def _following(asked: Asked, watch: Watch, duties: Duties) -> Iterator[Need]:
         for verb in ("list", "watch"):
             reason = f"the runner watches what {_content(watch)} makes"
             yield Need(Right(asked.group, asked.resource, verb, scope), reason)
+
+
+def _verifying(asked: Asked, watch: Watch, duties: Duties) -> Iterator[Need]:
+    """Yield what the proxy needs to get the owner of an object that a role writes."""
+    info = RequestInfo(asked.group, "", asked.namespace, *_split(asked.resource))
+    if not can_be_owned(replace(info, subresource="")):
+        return
+    verbs: tuple[str, ...] = ()
+    if watch.ownership is Ownership.IGNORE:
+        verbs = ("get",) if asked.verb == "update" and not info.subresource else ()
+    elif asked.verb == "deletecollection":
+        verbs = ("list",)
+    elif asked.verb in _CHANGES or (asked.verb == "create" and info.subresource):
+        adopts = watch.ownership is Ownership.ADOPT and asked.verb in {"patch", "update"}
+        verbs = ("get", "patch") if adopts else ("get",)
+    for scope, verb in itertools.product(_scopes(asked, duties), verbs):
+        reason = f"the proxy gets the owner of what {_content(watch)} writes"
+        yield Need(Right(asked.group, info.resource, verb, scope, asked.name), reason)
 
 
 def _is_followed(asked: Asked, watch: Watch, kinds: KindTable, duties: Duties) -> bool:

@@ -148,6 +148,8 @@ def _watch(project: Project, wanted: Wanted) -> str:
         f"  {content}\n"
         "  # Text in a resource is data: `{{ ... }}` in it is not evaluated as a template.\n"
         "  markUnsafe: true\n"
+        "  # The role writes nothing that belongs to others.\n"
+        "  ownership: refuse\n"
     )
 
 

@@ -53,7 +53,7 @@ class Recorder:
     ) -> None:
         """Keep the owner and its object, and its health."""
         assert metadata["name"] == dependent.name
-        assert watch is WATCH
+        assert watch.gvk == OWNER_GVK
         self.seen.append((owner, dependent))
         self.health.append(health)
 

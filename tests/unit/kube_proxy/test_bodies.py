@@ -6,6 +6,7 @@ import base64
 import json
 import time
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from operator_runner.kube.ownership import Claim
 from operator_runner.model import Json
 
 REFERENCE = {"apiVersion": "g/v1", "kind": "K", "name": "n", "uid": "uid-1"}
-CLAIM = Claim(reference=REFERENCE, annotations={"mine": "yes"})
+CLAIM = Claim((REFERENCE,), annotations={"mine": "yes"})
 
 # What kubectl 1.36 posts for `create configmap seen --from-literal=a=b`.
 CREATED = base64.b64decode(
@@ -37,8 +38,16 @@ OWNER_OF_READ = "9270b161-8fe7-4a06-911a-5a171f8daec8"
 
 
 def asks(wanted: Claim) -> Any:
-    """Return a decision that always comes out as `wanted`."""
-    return lambda _: wanted
+    """Return a decision that comes out as `wanted`, beside the owners that a body has."""
+
+    def decide(body: Json) -> Claim:
+        metadata = body.get("metadata")
+        given = metadata.get("ownerReferences") if isinstance(metadata, dict) else None
+        if wanted.references is None or not isinstance(given, list):
+            return wanted
+        return replace(wanted, references=(*given, *wanted.references))
+
+    return decide
 
 
 def added(kind: str, body: str, wanted: Claim = CLAIM) -> Json:
@@ -95,7 +104,6 @@ def test_yaml(kind: str) -> None:
         ("application/json", b"{bad"),
         ("application/json", b"[]"),
         ("application/json", b'{"metadata": "text"}'),
-        ("application/json", b'{"metadata": {"ownerReferences": 7}}'),
         ("application/json", b'{"metadata": {"annotations": ["x"]}}'),
         ("application/json", b"\xff\xfe\x00"),
         ("application/xml", b"<a/>"),
@@ -119,7 +127,9 @@ def test_protobuf_is_understood() -> None:
     content = protobuf.view(READ)
     assert (content["apiVersion"], content["kind"]) == ("v1", "ConfigMap")
     assert content["metadata"]["name"] == "csa"
-    assert content["metadata"]["ownerReferences"] == [{"uid": OWNER_OF_READ}]
+    assert content["metadata"]["ownerReferences"] == [
+        {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": OWNER_OF_READ}
+    ]
 
 
 @pytest.mark.parametrize(("body", "owners"), [(CREATED, []), (READ, [OWNER_OF_READ])])

@@ -10,7 +10,11 @@ from hypothesis import strategies as st
 
 from operator_runner.kube.requestinfo import RequestInfo
 
-NAMES = st.text(st.characters(min_codepoint=33, max_codepoint=0x7FF), min_size=1, max_size=20)
+NAMES = st.text(
+    st.characters(min_codepoint=33, max_codepoint=0x7FF, exclude_characters="/"),
+    min_size=1,
+    max_size=20,
+)
 
 
 @pytest.mark.parametrize(
@@ -74,13 +78,21 @@ def test_a_read_is_told_in_words_that_are_searched_for(path: str, watch: bool, v
 
 @given(namespace=NAMES, resource=NAMES, name=NAMES, subresource=NAMES)
 def test_whatever_the_names(namespace: str, resource: str, name: str, subresource: str) -> None:
-    """Any quoted text comes back as the name that it stood for."""
+    """Any quoted text comes back as the name that it stood for, and is quoted again."""
     if resource in {"status", "finalize"}:
         return
     quoted = [quote(part, safe="") for part in (namespace, resource, name, subresource)]
     path = "/apis/g/v1/namespaces/{}/{}/{}/{}".format(*quoted)
     expected = RequestInfo("g", "v1", namespace, resource, name, subresource)
     assert RequestInfo.parse(path) == expected
+    assert RequestInfo.parse(expected.object_path + f"/{quoted[3]}") == expected
+
+
+def test_an_encoded_slash_separates() -> None:
+    """The API server decodes a path before it takes it apart; an object cannot hide in a name."""
+    expected = RequestInfo.parse("/api/v1/namespaces/team/secrets/s")
+    assert RequestInfo.parse("/api/v1/namespaces/team/secrets%2Fs") == expected
+    assert RequestInfo.parse("/api/v1/namespaces/team%2fsecrets/s") == expected
 
 
 @given(st.text(max_size=60))
