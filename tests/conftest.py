@@ -9,9 +9,13 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from operator_runner.devcluster import Cluster
 from tests.support.kubectl import Kubectl
+
+# `make fuzz`: --hypothesis-profile=fuzz.
+settings.register_profile("fuzz", max_examples=100_000, deadline=None)
 
 
 def pytest_configure() -> None:

@@ -62,7 +62,7 @@ def _lateness(entry: Json) -> tuple[str, bool, bool, str]:
     fields = entry["fieldsV1"]
     annotations = fields.get("f:metadata", {}).get("f:annotations", {})
     inside = (value for key, value in fields.items() if key not in _BOOKKEEPING)
-    return _time(entry), _APPLIED in annotations, any(inside), entry["apiVersion"]
+    return _time(entry), _APPLIED in annotations, any(inside), str(entry.get("apiVersion"))
 
 
 def _time(entry: Json) -> str:

@@ -52,7 +52,9 @@ class FakeCluster:
         reasons = [condition.get("reason") for condition in status["conditions"]]
         if self._strict and not all(reasons):
             raise Invalid("status.conditions[1].reason: should be at least 1 chars long", 422)
-        current.setdefault("status", {}).update(copy.deepcopy(status))
+        before = current.get("status")
+        # A merge patch puts an object in the place of anything else.
+        current["status"] = (before if isinstance(before, dict) else {}) | copy.deepcopy(status)
         return self._bump(current)
 
     async def emit(self, body: Json, notice: Any) -> None:

@@ -1,0 +1,203 @@
+"""Any resource, status and annotation that an API server takes is understood, or refused as such.
+
+`make fuzz` runs the same with a hundred thousand examples each.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from contextlib import nullcontext, suppress
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import structlog.testing
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from operator_runner.bounds import decode
+from operator_runner.model import (
+    GVK,
+    Cause,
+    Conversion,
+    Finalizer,
+    LabelSelector,
+    ObjectRef,
+    Playbook,
+    Reference,
+    Requirement,
+    Trigger,
+    Watch,
+)
+from operator_runner.reconcile import conditions, kstatus
+from operator_runner.reconcile.annotations import read_overrides
+from operator_runner.reconcile.reconciler import Failed, Gone, Idle, Parts, Reconciler, Succeeded
+from operator_runner.reconcile.status import read_conditions
+from operator_runner.reconcile.superseding import why_superseded
+from operator_runner.reconcile.variables import extra_vars
+from operator_runner.settings import AnsibleSettings
+from operator_runner.triggers.changes import Version, difference
+from operator_runner.triggers.primary import PrimaryWatcher
+from operator_runner.watches import expressions
+from operator_runner.watches.referenced import referenced
+from operator_runner.watches.relevance import blocks_upgrade, is_relevant
+from operator_runner.webhooks.converter import ConversionError, Converter
+from operator_runner.webhooks.review import API_VERSION, BadReview, Review
+from tests.fakes.cluster import FakeCluster
+from tests.fakes.executor import FakeAccess, FakeExecutor, failure, success
+from tests.unit.fuzz.strategies import JSON, METADATA, RESOURCES, STATUSES, Json
+
+FOO = GVK("example.com", "v1", "Foo")
+PLAIN = Watch(FOO, Playbook(role=Path("/roles/foo")))
+EVERYTHING = replace(
+    PLAIN,
+    finalizer=Finalizer("example.com/f", None, {"state": "absent"}),
+    selector=LabelSelector(
+        {"name": "True"}, (Requirement("type", "NotIn", ("a",)), Requirement("size", "Exists"))
+    ),
+    when="length(spec.secrets) > `1` && spec.size < `3`",
+    watch_annotations_changes=True,
+    mark_unsafe=True,
+    kstatus=True,
+    block_upgrade="status.conditions[?type=='Running'].status | [0] == 'True'",
+    references=(
+        Reference(GVK("", "v1", "Secret"), "spec.secrets[].name", "spec.name"),
+        Reference(GVK("", "v1", "ConfigMap"), "keys(spec)"),
+    ),
+    versions=("v1", "v2"),
+)
+ALL = replace(EVERYTHING, selector=LabelSelector(), when=None, versions=())
+WATCHES = (PLAIN, EVERYTHING, ALL)
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+TYPES = st.sampled_from([None, "ADDED", "MODIFIED", "DELETED"])
+CHANGES: tuple[Callable[[list[Json]], list[Json]], ...] = (
+    lambda given: conditions.started(given, NOW),
+    lambda given: conditions.finished(given, success(), NOW),
+    lambda given: conditions.finished(given, failure("t", "m"), NOW),
+    lambda given: conditions.failed(given, "m", NOW),
+    lambda given: conditions.interrupted(given, "m", NOW),
+    lambda given: kstatus.progressing(given, 1, NOW),
+    lambda given: kstatus.ready(given, 1, NOW),
+    lambda given: kstatus.failing(given, 1, NOW),
+    lambda given: kstatus.stalled(given, 1, NOW),
+)
+ORDINARY = {"Running", "Successful", "Failure", "Ready", "Reconciling", "Stalled"}
+
+# The machine may be busy with something else.
+without_hurry = settings(deadline=None)
+
+
+@without_hurry
+@given(st.lists(st.tuples(TYPES, RESOURCES), max_size=4))
+def test_any_events_are_understood(events: list[tuple[str | None, Json]]) -> None:
+    """Whatever comes in whatever order, nothing is lost by an error of our own."""
+    for watch in WATCHES:
+        shown: dict[ObjectRef, Json | None] = {}
+        watcher = PrimaryWatcher(
+            [watch], is_relevant, lambda *_: None, lambda *_: None, shown.__setitem__
+        )
+        with structlog.testing.capture_logs() as lines:
+            for type_, body in events:
+                watcher.deliver(watch, type_, decode(json.dumps(body).encode()))
+        assert not [line for line in lines if line["log_level"] == "error"]
+        assert {ref for ref, body in shown.items() if body is not None} == set(watcher.known(FOO))
+
+
+@without_hurry
+@given(RESOURCES, RESOURCES)
+def test_any_resource_can_be_judged(body: Json, later: Json) -> None:
+    """Selectors, expressions, references, variables and what supersedes a run."""
+    for watch in WATCHES:
+        is_relevant(body, watch)
+        blocks_upgrade(body, watch)
+        assert all(ref.name for ref in referenced(body, watch))
+        assert isinstance(why_superseded(body, later, watch), str)
+        for cleanup in (False, True):
+            json.dumps(extra_vars(body, watch, cleanup=cleanup))
+    overrides = read_overrides(body)
+    assert overrides.error or overrides.period is None or overrides.period >= timedelta(0)
+
+
+@without_hurry
+@given(STATUSES)
+def test_any_status_gets_conditions(status: Any) -> None:
+    """Whatever was there, ours are well formed beside it."""
+    old = read_conditions({"status": status})
+    for change in CHANGES:
+        new = change(old)
+        json.dumps(conditions.with_reasons(change(new)))
+        for condition in new:
+            if condition not in old:
+                assert condition["type"] in ORDINARY
+                texts = [condition[name] for name in ("status", "reason", "message")]
+                assert all(isinstance(text, str) for text in texts)
+                assert condition["lastTransitionTime"]
+        conditions.is_successful(new)
+
+
+@without_hurry
+@given(METADATA, METADATA)
+def test_any_metadata_can_be_compared(old: Json, new: Json) -> None:
+    """Of an owned or named object, whoever wrote it, and told in a text."""
+    before, after = Version.of(old), Version.of(new)
+    assert isinstance(difference(before, after), str)
+    assert difference(before, before) == ""
+    assert isinstance(before.is_older_than(after), bool)
+
+
+@without_hurry
+@given(RESOURCES, st.sampled_from([success(), success(changed=1), failure("t", "m")]))
+def test_any_resource_can_be_reconciled(body: Json, outcome: Any) -> None:
+    """From reading to the report, with and without everything that a watch can ask for."""
+
+    async def reconcile(watch: Watch) -> Any:
+        cluster = FakeCluster(body)
+        parts = Parts(
+            cluster,
+            FakeAccess(),
+            FakeExecutor(outcome),
+            is_relevant,
+            lambda _: "",
+            lambda *_: None,
+            lambda *_: nullcontext(),
+            lambda _: None,
+        )
+        reconciler = Reconciler(watch, parts, AnsibleSettings(), timedelta(hours=10))
+        return await reconciler.reconcile(ObjectRef.of(body), [Cause(Trigger.SPEC)])
+
+    for watch in WATCHES:
+        verdict = asyncio.run(reconcile(watch))
+        assert isinstance(verdict, Succeeded | Failed | Idle | Gone)
+
+
+@without_hurry
+@given(
+    JSON
+    | st.fixed_dictionaries(
+        {
+            "apiVersion": st.just(API_VERSION),
+            "kind": st.just("ConversionReview"),
+            "request": st.fixed_dictionaries(
+                {
+                    "uid": JSON | st.just("1"),
+                    "desiredAPIVersion": st.sampled_from(["example.com/v1", "example.com/v2", ""]),
+                    "objects": st.lists(JSON | RESOURCES, max_size=3),
+                }
+            )
+            | JSON,
+        }
+    )
+)
+def test_any_conversion_review_is_answered(review: Any) -> None:
+    """With objects or with what is wrong."""
+    conversion = Conversion(
+        "v2",
+        {expressions.path("spec.size"): "spec.name[0]", expressions.path("spec.a"): None},
+        {expressions.path("spec.name"): "[spec.size]"},
+    )
+    converters = {("example.com", "Foo"): Converter(FOO, [conversion], expressions.evaluate)}
+    with suppress(BadReview, ConversionError):
+        json.dumps(list(Review(review, converters).convert()))
