@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import functools
 import signal
-import time
 from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
 from contextlib import AsyncExitStack
 from datetime import datetime
@@ -20,7 +19,6 @@ from operator_runner.access import OwnedAccess
 from operator_runner.asynctasks import end_tasks
 from operator_runner.conversions import Conversions
 from operator_runner.dispatcher import Dispatcher
-from operator_runner.errors import Expired, NotFound
 from operator_runner.execution.executor import AnsibleExecutor, Launcher
 from operator_runner.execution.launchers import open_launcher
 from operator_runner.execution.reserved import AskedNames, RunVariables
@@ -29,11 +27,11 @@ from operator_runner.execution.workdir import placed
 from operator_runner.kube.api import Api
 from operator_runner.kube.cluster import KubeCluster
 from operator_runner.kube.credential_files import credential_files
-from operator_runner.kube.discovery import Discovery
+from operator_runner.kube.discovery import Discovery, Resource
 from operator_runner.kube.lease import Elector
 from operator_runner.kube.proxy import Proxy
 from operator_runner.kube.session import Connection, connect
-from operator_runner.kube.watching import Delay, MetadataEvent, watch_metadata
+from operator_runner.kube.watching import MetadataEvent, watch_metadata
 from operator_runner.loops import LoopBreaker
 from operator_runner.machine import Machine
 from operator_runner.model import GVK, Cause, Json, ObjectRef, Watch
@@ -45,7 +43,7 @@ from operator_runner.reconcile.reconciler import Parts, Reconciler
 from operator_runner.settings import Settings
 from operator_runner.triggers.dependents import Dependents
 from operator_runner.triggers.established import Established
-from operator_runner.triggers.kinds import Kinds
+from operator_runner.triggers.kinds import Kinds, keep_watching
 from operator_runner.triggers.primary import PrimaryWatcher
 from operator_runner.triggers.project import ProjectWatcher
 from operator_runner.triggers.references import References
@@ -278,34 +276,11 @@ class Operator:
             await self._elector.release()
 
     async def _watch_primaries(self) -> None:
-        """Watch the kinds that are there, again when one has come or gone and after a failure."""
-        await self._kinds.look()
-        namespaces = self._settings.namespaces
-        delay = Delay()
-        while True:
-            began = time.monotonic()
-            watching = asyncio.create_task(
-                self._primary.run(
-                    self._connection,
-                    self._kinds.known(),
-                    namespaces,
-                    functools.partial(_take_signals, self._stop),
-                )
-            )
-            coming = asyncio.create_task(self._kinds.come())
-            try:
-                await asyncio.wait([watching, coming], return_when=asyncio.FIRST_COMPLETED)
-                if watching.done():
-                    watching.result()
-            except (NotFound, Expired) as error:
-                _log.warning("Watching anew", reason=str(error))
-                await self._kinds.look_again()
-            except Exception as error:  # noqa: BLE001 whatever it was, nothing may end the watches
-                _log.exception("Restarting the watches of all resources", reason=str(error))
-                await delay.wait(time.monotonic() - began)
-                await self._kinds.look_again()
-            finally:
-                await end_tasks([watching, coming])
+        def watch(kinds: Sequence[Resource]) -> Coroutine[Any, Any, None]:
+            signals = functools.partial(_take_signals, self._stop)
+            return self._primary.run(self._connection, kinds, self._settings.namespaces, signals)
+
+        await keep_watching(watch, self._kinds)
 
     async def _stream(self, gvk: GVK, namespace: str | None) -> AsyncIterator[MetadataEvent]:
         resource = await self._discovery.resource(gvk)

@@ -97,7 +97,8 @@ async def watch_metadata(
                 yield event
         except ApiError as error:
             refused = isinstance(error, Forbidden | NotFound)
-            if refused:
+            if refused and not (follower.synced and isinstance(error, Forbidden)):
+                # A kind that is gone has no objects; rights that were there may come back.
                 api.connection.watch_refused(metadata_watch(resource.path(namespace)))
             if refused and not follower.synced:
                 raise

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, NoReturn
 
 import structlog
 
-from operator_runner.errors import ApiError
+from operator_runner.asynctasks import end_tasks
+from operator_runner.errors import ApiError, Expired, NotFound
 from operator_runner.kube.discovery import Discovery, Resource
+from operator_runner.kube.watching import Delay
 from operator_runner.model import GVK, Watch
 from operator_runner.triggers.established import Established
 
@@ -92,6 +96,31 @@ class Kinds:
         if not (resource.namespaced and self._namespaces):
             return [resource.path()]
         return [resource.path(namespace) for namespace in self._namespaces]
+
+
+async def keep_watching(
+    watch: Callable[[Sequence[Resource]], Coroutine[Any, Any, None]], kinds: Kinds
+) -> NoReturn:
+    """Watch the kinds that are there, again when one has come or gone and after any failure."""
+    await kinds.look()
+    delay = Delay()
+    while True:
+        began = time.monotonic()
+        watching = asyncio.create_task(watch(kinds.known()))
+        coming = asyncio.create_task(kinds.come())
+        try:
+            await asyncio.wait([watching, coming], return_when=asyncio.FIRST_COMPLETED)
+            if watching.done():
+                watching.result()
+        except (NotFound, Expired) as error:
+            _log.warning("Watching anew", reason=str(error))
+            await kinds.look_again()
+        except Exception as error:  # noqa: BLE001 whatever it was, it must not end the operator
+            _log.exception("Restarting the watches of all resources", reason=str(error))
+            await delay.wait(time.monotonic() - began)
+            await kinds.look_again()
+        finally:
+            await end_tasks([watching, coming])
 
 
 def _raise_if_unwatchable(resource: Resource) -> None:

@@ -24,7 +24,7 @@ class Resource:
         self.own = OwnWrites()
         self.breaker = LoopBreaker(self.own.is_echo)
 
-    def run(self, generation: int | None = None) -> None:
+    def run(self, generation: int | None = None, period: float | None = None) -> None:
         """Run now, whatever the breaker says."""
         self.own.begin(KEY)
         if self._writes is not None:
@@ -32,7 +32,7 @@ class Resource:
         if generation is not None:
             self.own.edited(KEY, {"generation": generation})
         self.now += 1
-        self.breaker.ended(KEY, self.now)
+        self.breaker.ended(KEY, self.now, period=period)
 
     def wake(self, *causes: Cause, after: float = 0.2) -> Hold | None:
         """Ask what becomes of causes that come some seconds after the run."""
@@ -165,3 +165,32 @@ def test_what_is_gone_is_forgotten() -> None:
     fighter.fight(9)
     fighter.breaker.forget(KEY)
     assert fighter.wake(ECHO) is None
+
+
+def test_a_resource_that_asks_for_a_run_each_second_is_slowed_down() -> None:
+    """By its annotation, that is: five runs as it asks, then one each ten seconds at most."""
+    hasty = Resource()
+    held = []
+    for _ in range(9):
+        hasty.run(period=1.0)
+        hold = hasty.wake(PERIOD, after=1.0)
+        held.append(round(hold.seconds) if hold is not None else 0)
+        hasty.now += hold.seconds if hold is not None else 0.0
+    assert held == [0, 0, 0, 0, 0, 9, 9, 9, 9]
+    hasty.run(period=1.0)
+    assert hasty.wake(EDIT) is None
+    hasty.run(period=60.0)
+    assert hasty.wake(PERIOD, after=1.0) is None
+
+
+def test_what_slows_a_resource_down_is_said_once() -> None:
+    """It stays like that until the annotation changes."""
+    hasty = Resource()
+    firsts = []
+    for _ in range(9):
+        hasty.run(period=2.0)
+        hold = hasty.wake(PERIOD, after=2.0)
+        firsts.append(hold is not None and hold.first)
+        assert not (again := hasty.wake(PERIOD, after=0.0)) or not again.first
+        hasty.now += 10
+    assert firsts == [False] * 5 + [True] + [False] * 3

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -12,6 +14,8 @@ from typing import Any
 import pytest
 import structlog.testing
 
+from operator_runner.bounds import decode
+from operator_runner.duration import parse_duration
 from operator_runner.errors import RunError
 from operator_runner.model import (
     GVK,
@@ -450,3 +454,93 @@ async def test_nothing_runs_while_the_names_are_unknown() -> None:
     assert case.executor.requests == []
     failure = (await case.conditions())["Failure"]
     assert failure["message"] == "Unable to run reconciliation: Ansible is missing"
+
+
+async def test_a_resource_out_of_bounds_is_refused_and_waits_for_an_edit() -> None:
+    """Condition and Event say where and what to do; nothing is run, held or tried again."""
+    body = decode(json.dumps(resource() | {"spec": nested(200)}).encode())
+    cluster = FakeCluster(body)
+    case = Case(HELD, cluster)
+    cluster.objects[REF] = body
+    assert await case.reconciler.reconcile(REF, SPEC) == Idle()
+    failure_ = (await case.conditions())["Failure"]
+    assert (failure_["status"], failure_["reason"]) == ("True", "Failed")
+    assert "nested more than 100 levels deep at spec.a.a" in failure_["message"]
+    assert [notice.note for notice in cluster.notices] == [failure_["message"]]
+    assert case.executor.requests == []
+    cluster.objects[REF] = resource(resourceVersion="9", generation=2)
+    assert isinstance(await case.reconciler.reconcile(REF, SPEC), Succeeded)
+
+
+def nested(levels: int) -> Json:
+    body: Json = {}
+    for _ in range(levels):
+        body = {"a": body}
+    return body
+
+
+@pytest.mark.parametrize("outcome", [success(changed=1), failure("t", "m")])
+@pytest.mark.parametrize("manage_status", [True, False])
+async def test_a_run_says_nothing_of_a_resource_that_has_taken_the_name(
+    outcome: RunOutcome, manage_status: bool
+) -> None:
+    """Neither status nor Event; the new one is announced and run, and its finalizer stays."""
+    cluster = FakeCluster(resource(uid="old"))
+    case = Case(replace(PLAIN, manage_status=manage_status), cluster, outcome, success())
+    new = resource(uid="new", resourceVersion="7")
+    case.executor.during = lambda: cluster.objects.update({REF: copy.deepcopy(new)})
+    assert await case.reconciler.reconcile(REF, SPEC) == Gone()
+    assert await cluster.get(REF) == new
+    assert case.executor.forgotten == [REF]
+    case.executor.during = lambda: None
+    assert isinstance(await case.reconciler.reconcile(REF, SPEC), Succeeded)
+    assert len(case.executor.requests) == 2
+
+
+async def test_what_is_remembered_of_a_name_is_dropped_with_its_uid() -> None:
+    """A resource made again between two runs starts from nothing, and is announced."""
+    cluster = FakeCluster(resource(uid="old"))
+    case = Case(PLAIN, cluster, success())
+    await case.reconciler.reconcile(REF, SPEC)
+    cluster.objects[REF] = resource(uid="new", resourceVersion="7")
+    seen: list[str] = []
+    case.executor.during = lambda: seen.extend(
+        condition["type"] for condition in cluster.objects[REF]["status"]["conditions"]
+    )
+    assert isinstance(await case.reconciler.reconcile(REF, SPEC), Succeeded)
+    assert (case.replaced, case.executor.forgotten, seen) == ([REF], [REF], ["Running"])
+    assert isinstance(await case.reconciler.reconcile(REF, SPEC), Succeeded)
+    assert case.replaced == [REF]
+
+
+async def test_a_clean_up_releases_the_resource_that_it_cleaned_up() -> None:
+    """The finalizer of another one of the same name stays until its own clean-up."""
+    held = resource(uid="old", finalizers=["example.com/f"], deletionTimestamp="now")
+    new = resource(uid="new", resourceVersion="7", finalizers=["example.com/f"])
+    cluster = FakeCluster(held)
+    case = Case(HELD, cluster)
+    case.executor.during = lambda: cluster.objects.update({REF: copy.deepcopy(new)})
+    await case.reconciler.reconcile(REF, [Cause(Trigger.DELETION)])
+    assert await cluster.get(REF) == new
+
+
+@pytest.mark.parametrize(
+    ("asked", "given"), [("1ns", "1s"), ("999ms", "1s"), ("1s", "1s"), ("-5m", None)]
+)
+async def test_a_period_is_at_least_a_second(asked: str, given: str | None) -> None:
+    """By annotation, by watches.yaml and by flag alike; zero and less still turn it off."""
+    expected = None if given is None else parse_duration(given)
+    body = resource(annotations={PERIOD: asked})
+    verdict = await Case(PLAIN, FakeCluster(body)).reconciler.reconcile(REF, SPEC)
+    assert verdict == Succeeded(expected, Trigger.PERIOD)
+    watch = replace(PLAIN, reconcile_period=parse_duration(asked))
+    verdict = await Case(watch, FakeCluster(resource())).reconciler.reconcile(REF, SPEC)
+    assert verdict == Succeeded(expected, Trigger.PERIOD)
+
+
+async def test_an_error_of_our_own_reaches_the_user() -> None:
+    """On the resource too, whose owner cannot read the operator's log."""
+    case = Case(PLAIN, FakeCluster(resource()))
+    await case.reconciler.failed(REF, SPEC, "Internal error")
+    assert (await case.conditions())["Failure"]["message"] == "Internal error"
+    assert [notice.note for notice in case.cluster.notices] == ["Internal error"]
