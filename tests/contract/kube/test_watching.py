@@ -10,12 +10,15 @@ from contextlib import aclosing
 import pytest
 from aiohttp import web
 
+from operator_runner.bounds import MAX_DEPTH, height
 from operator_runner.errors import Forbidden, NotFound
 from operator_runner.kube.api import MERGE_PATCH, Api
 from operator_runner.kube.discovery import Discovery, Resource
 from operator_runner.kube.watching import MetadataEvent, watch_metadata
 from operator_runner.model import GVK, Json
 from operator_runner.readiness import Health, Readiness
+from operator_runner.triggers.changes import Version
+from tests.contract.kube.crds import crd
 from tests.contract.kube.scripted import ScriptedServer, status, stream
 from tests.support.kubectl import Kubectl
 
@@ -85,6 +88,35 @@ async def test_secrets_have_no_status_to_be_read_for(discovery: Discovery) -> No
     """They are watched by metadata alone, and so are all kinds without a status."""
     for kind in ("Secret", "ConfigMap", "ServiceAccount"):
         assert "status" not in (await discovery.resource(GVK("", "v1", kind))).subresources
+
+
+async def test_an_object_nested_too_deep_harms_no_other(
+    api: Api, discovery: Discovery, kubectl: Kubectl
+) -> None:
+    """Its managedFields are as deep as its spec; listed or watched, all others are seen."""
+    gvk = GVK(f"{kubectl.namespace}.example.com", "v1", "Deep")
+    kubectl("create", "--filename=-", input_=json.dumps(crd(gvk)))
+    kubectl("wait", "--for=condition=Established", f"crd/deeps.{gvk.group}", "--timeout=60s")
+
+    def create(name: str, levels: int) -> None:
+        head = {"apiVersion": gvk.api_version, "kind": gvk.kind, "metadata": {"name": name}}
+        spec = '{"a":' * levels + "1" + "}" * levels
+        text = f'{json.dumps(head)[:-1]}, "spec": {spec}}}'
+        kubectl("create", "--validate=false", "--filename=-", input_=text)
+
+    create("a-listed", 1_000)
+    create("b-listed", 1)
+    resource = await discovery.resource(gvk)
+    async with aclosing(watch_metadata(api, resource, kubectl.namespace)) as events:  # type: ignore[type-var]
+        listed = await anext(events)
+        assert listed.body["metadata"]["name"] == "a-listed"
+        assert height(listed.body) <= MAX_DEPTH + 1
+        Version.of(listed.body["metadata"])
+        assert await _take(events, 2) == [("ADDED", "b-listed"), ("SYNCED", "")]
+        create("watched", 5_000)
+        kubectl("label", f"deeps.{gvk.group}", "b-listed", "a=b")
+        assert await _take(events, 2) == [("ADDED", "watched"), ("MODIFIED", "b-listed")]
+    kubectl("delete", f"crd/deeps.{gvk.group}")
 
 
 async def test_long_lists_come_in_chunks(api: Api, discovery: Discovery, namespace: str) -> None:

@@ -47,7 +47,7 @@ from operator_runner.watches.relevance import blocks_upgrade, is_relevant
 from operator_runner.webhooks.converter import ConversionError, Converter
 from operator_runner.webhooks.review import API_VERSION, BadReview, Review
 from tests.fakes.cluster import FakeCluster
-from tests.fakes.executor import FakeAccess, FakeExecutor, failure, success
+from tests.fakes.executor import FakeAccess, FakeExecutor, FakeVariables, failure, success
 from tests.unit.fuzz.strategies import JSON, METADATA, RESOURCES, STATUSES, Json
 
 FOO = GVK("example.com", "v1", "Foo")
@@ -164,6 +164,7 @@ def test_any_resource_can_be_reconciled(body: Json, outcome: Any) -> None:
             lambda *_: None,
             lambda *_: nullcontext(),
             lambda _: None,
+            FakeVariables(),
         )
         reconciler = Reconciler(watch, parts, AnsibleSettings(), timedelta(hours=10))
         return await reconciler.reconcile(ObjectRef.of(body), [Cause(Trigger.SPEC)])
