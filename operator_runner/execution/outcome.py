@@ -10,6 +10,7 @@ from typing import Any
 
 from operator_runner.duration import parse_duration
 from operator_runner.model import Json, RunEvent, RunOutcome, Stats, TaskFailure
+from operator_runner.truncation import truncated
 
 # The contract reads the recap of this host alone; ansible-operator's inventory has no other.
 _HOST = "localhost"
@@ -19,6 +20,8 @@ _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 _ERROR_START = re.compile(r"^(\[ERROR\]: |ERROR! |ansible-playbook: error: )")
 _NOTHING_SAID = (None, "", "Unknown error.")
 _MAX_REASON = 2000
+_MAX_MESSAGE_BYTES = 16 * 1024
+"""Of the message of one failure; name and place of its task fit into a condition beside it."""
 
 
 @dataclass(slots=True)
@@ -67,7 +70,7 @@ class EventFold:
     def _note_failure(self, event: RunEvent) -> None:
         failure = TaskFailure(
             task=str(event.data.get("task") or ""),
-            message=_message(event.data.get("res")),
+            message=truncated(_message(event.data.get("res")), _MAX_MESSAGE_BYTES),
             path=str(event.data.get("task_path") or ""),
         )
         self._failed.setdefault(str(event.data.get("host") or _HOST), []).append(failure)

@@ -16,9 +16,10 @@ def name() -> str:
 
 def main() -> None:
     """Run ansible-playbook and exit with its status."""
-    from operator_runner.execution import templates
+    from operator_runner.execution import event_results, templates
 
     templates.install()
+    event_results.install()
     sys.argv[0] = name()
     from ansible.cli.playbook import main as run
 

@@ -10,8 +10,11 @@ import structlog
 from operator_runner.observe import output
 from operator_runner.observe.printable import printable
 from operator_runner.observe.redaction import redact
+from operator_runner.truncation import truncated
 
 _log = structlog.get_logger(__name__)
+_LIMIT_BYTES = 256 * 1024
+"""Of one piece of output; all of it is in the artifacts of the run."""
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -20,7 +23,7 @@ def write(text: str) -> None:
 
     Where nobody reads stdout any more, the run goes on and the log tells why.
     """
-    plain = _COLOUR.sub("", text).replace("\r\n", "\n")
+    plain = _COLOUR.sub("", truncated(text, _LIMIT_BYTES)).replace("\r\n", "\n")
     try:
         output.write(sys.stdout, printable(str(redact(plain))) + "\n")
     except OSError as error:

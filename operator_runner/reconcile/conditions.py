@@ -13,6 +13,7 @@ from typing import Any
 
 from operator_runner.duration import format_duration
 from operator_runner.model import Json, RunOutcome, TaskFailure
+from operator_runner.truncation import truncated
 
 _MAX_MESSAGE = 32768
 """metav1.Condition allows no longer message."""
@@ -74,7 +75,7 @@ def failed(
     conditions: Sequence[Json], message: str, now: datetime, recap: Json | None = None
 ) -> list[Json]:
     """Return the conditions of a resource that could not be reconciled, for this reason."""
-    failure = _condition("Failure", "True", "Failed", message[:_MAX_MESSAGE])
+    failure = _condition("Failure", "True", "Failed", truncated(message, _MAX_MESSAGE))
     if recap is not None:
         failure["ansibleResult"] = recap
     result = _turn_false(list(conditions), "Running", now)
@@ -114,16 +115,17 @@ def is_waiting(conditions: Sequence[Json]) -> bool:
     )
 
 
-def failure_text(failures: Sequence[TaskFailure]) -> str:
-    """Write failures for people, a line each: why, and in which task."""
-    return "\n".join(_failure_line(failure) for failure in failures)
+def failure_text(failures: Sequence[TaskFailure], limit: int = _MAX_MESSAGE) -> str:
+    """Write failures for people, a line each: why, in at most `limit` bytes, and in which task."""
+    return "\n".join(_failure_line(failure, limit) for failure in failures)
 
 
-def _failure_line(failure: TaskFailure) -> str:
+def _failure_line(failure: TaskFailure, limit: int) -> str:
+    message = truncated(failure.message, limit)
     if not failure.task:
-        return failure.message
+        return message
     where = f" at {failure.path}" if failure.path else ""
-    return f"{failure.message} (task '{failure.task}'{where})"
+    return f"{message} (task '{failure.task}'{where})"
 
 
 def _recap(outcome: RunOutcome) -> Json | None:

@@ -27,6 +27,8 @@ from operator_runner.reconcile.reserved_fields import ReservedField
 from operator_runner.reconcile.status import Change, StatusWriter, generation_of, read_conditions
 
 _log = structlog.get_logger(__name__)
+_EVENT_BYTES = 300
+"""Of a failure's message in an Event, whose note of 1,024 has its task, place and cause too."""
 
 Verdict: TypeAlias = Callable[[Sequence[Json], int, datetime], list[Json]]
 """Adds the conditions of kstatus, given the others, the generation and the time."""
@@ -106,7 +108,7 @@ class Reporter:
     async def failure(self, run: Told, outcome: RunOutcome, current: Json | None) -> Json | None:
         """Say which task failed and why; see `success`."""
         first = outcome.failures[0]
-        text = conditions.failure_text(outcome.failures)
+        text = conditions.failure_text(outcome.failures, _EVENT_BYTES)
         told = {"task": first.task, "path": first.path, "reason": first.message}
         _log.error("Reconciliation failed", **told, seconds=run.seconds)
         after = await self._put_conditions(run, outcome, current)

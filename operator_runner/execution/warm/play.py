@@ -16,7 +16,7 @@ from ansible.cli.playbook import PlaybookCLI
 from ansible.config.manager import find_ini_config_file
 from ansible.utils.display import Display
 
-from operator_runner.execution import playbook, templates
+from operator_runner.execution import event_results, playbook, templates
 from operator_runner.execution.isolation.isolation import Enclosure
 from operator_runner.execution.processes import die_with_parent
 from operator_runner.execution.warm import events, modules, results, tasks
@@ -101,6 +101,7 @@ def _prepare(requests: socket.socket) -> None:
     cli.init_plugin_loader = lambda *_: None
     PlaybookCLI.init_parser = _take_parser
     events.install()
+    event_results.install()
     modules.install(requests)
     tasks.install()
     templates.install()
