@@ -29,6 +29,8 @@ _Dumper: Any = yaml.CSafeDumper if yaml.__with_libyaml__ else yaml.SafeDumper
 
 def serialize(variables: Json) -> str:
     """Return the content of the file for these variables."""
+    if not variables:
+        return "{}"
     if _fits_json(variables):
         return "\t" + json.dumps(variables)
     return str(yaml.serialize(_node(variables), Dumper=_Dumper, width=_WIDTH))

@@ -219,3 +219,26 @@ def test_private_files_are_private(kubectl: Kubectl, operator: Operator) -> None
     assert not (private / "env" / "kubeconfig").exists()
     (command,) = private.glob("artifacts/*[!t]/command")
     assert "env" not in json.loads(command.read_text())
+
+
+def test_a_field_that_ansible_acts_on_does_not_reach_the_role(
+    kubectl: Kubectl, operator: Operator, tmp_path: Path
+) -> None:
+    """The resource runs without it and has an Event that names it; nothing was executed."""
+    touched = tmp_path / "touched"
+    command = f"-o ProxyCommand='touch {touched}'"
+    operator.start()
+    kubectl.apply(
+        echo(sayThis="world", ansibleConnection="ssh", ansibleSshCommonArgs=command, hosts="all")
+    )
+
+    wait_for_text(kubectl, operator, "hello world")
+
+    def notes() -> list[str]:
+        events = kubectl.list("events.events.k8s.io")
+        return [event["note"] for event in events if event["reason"] == "ReservedFieldNames"]
+
+    (note,) = eventually(notes, bool, told=operator.log)
+    for field in ("spec.ansibleConnection", "spec.ansibleSshCommonArgs", "spec.hosts"):
+        assert field in note
+    assert not touched.exists()
