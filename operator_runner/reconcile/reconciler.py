@@ -200,15 +200,17 @@ class Reconciler:
         ref, body = start.ref, start.body
         began = datetime.now(UTC)
         overrides = read_overrides(body)
-        problem, without = overrides.error, frozenset[str]()
-        if not problem:
-            try:
-                content = _content(self._watch, cleanup=start.cleanup)
-                without = await self._drop_fields(ref, body, content)
-            except RunError as error:
-                problem = f"Unable to run reconciliation: {error}"
-        if problem:
-            await self._reporter.error(Told(ref, body, start.causes, began), problem)
+        told = Told(ref, body, start.causes, began)
+        if overrides.error:
+            await self._reporter.error(told, overrides.error)
+            return Failed()
+        try:
+            content = _content(self._watch, cleanup=start.cleanup)
+            without = await self._drop_fields(ref, body, content)
+        except RunError as error:
+            message = f"Unable to run reconciliation: {error}"
+            _log.error("Reconciliation failed", reason=message)
+            await self._reporter.failed(told, message)
             return Failed()
         if not self._is_steady(ref, body, start.causes):
             body = _existing(await self._reporter.start(ref, body))

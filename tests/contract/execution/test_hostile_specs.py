@@ -14,6 +14,7 @@ from typing import Any, cast
 
 import pytest
 
+from operator_runner.bounds import MAX_DEPTH
 from operator_runner.execution.executor import AnsibleExecutor, Launcher
 from operator_runner.execution.launchers import open_launcher
 from operator_runner.execution.reserved import AskedNames
@@ -228,12 +229,18 @@ async def test_vars_of_the_watch_keep_templates_and_vault_values(runs: Runs, spe
 
 
 async def test_a_deep_resource_does_not_become_templates(runs: Runs) -> None:
-    """What Ansible's JSON decoder gives up on is not read in another way."""
-    spec: Json = {"text": f"{{{{ lookup('pipe', 'touch {runs.touched}') }}}}"}
-    for _ in range(300):
-        spec["deep"] = {"deep": spec.pop("deep", 1)}
+    """As deep as resources may be it is data; what Ansible's decoder gives up on is not run."""
 
-    outcome = await runs("- debug: {msg: '{{ text }}'}\n", spec, mark_unsafe=True)
+    def nested(levels: int) -> Json:
+        spec: Json = {"text": f"{{{{ lookup('pipe', 'touch {runs.touched}') }}}}"}
+        for _ in range(levels):
+            spec = {"text": spec["text"], "deep": spec}
+        return spec
 
-    assert outcome.successful or outcome.failures
+    tasks = "- copy: {content: '{{ _example_com_foo_spec | to_json }}', dest: '{{ out }}'}\n"
+    outcome = await runs(tasks, nested(MAX_DEPTH - 3), mark_unsafe=True)
+    assert outcome.successful, outcome.failures
+    assert runs.seen() == nested(MAX_DEPTH - 3)
+
+    await runs(tasks, nested(300), mark_unsafe=True)
     assert not runs.touched.exists()
