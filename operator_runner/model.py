@@ -206,9 +206,9 @@ class Watch:
 class ReservedNames:
     """Names of variables that mean something to Ansible, as it is installed here.
 
-    Ansible or one of its plugins takes a setting from a variable of `acted_on`, or sets it itself.
-    `keywords` are words of playbooks and template functions: a variable of such a name means
-    something to templates alone.
+    Ansible or one of its plugins takes a setting from a variable of `acted_on`, sets it itself, or
+    has a template function of the name. `keywords` are words of playbooks: a variable of such a
+    name has no effect on Ansible.
     """
 
     acted_on: frozenset[str] = frozenset()

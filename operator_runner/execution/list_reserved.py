@@ -20,6 +20,7 @@ from typing import Any
 import ansible
 import yaml
 from ansible import constants
+from ansible._internal._templating._engine import TemplateEngine
 from ansible.collections.list import list_collection_dirs
 from ansible.inventory.manager import InventoryManager
 from ansible.parsing.dataloader import DataLoader
@@ -48,8 +49,10 @@ def main() -> None:
     answer = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     init_plugin_loader()
-    acted_on = {*_settings(), *_magic(), *_options(_plugin_files(map(Path, orders["contents"])))}
+    contents = map(Path, orders["contents"])
     # Jinja's own functions, such as range and namespace, mean nothing to Ansible.
+    functions = {*TemplateEngine().environment.globals} - DEFAULT_NAMESPACE.keys()
+    acted_on = {*_settings(), *_magic(), *_options(_plugin_files(contents)), *functions}
     keywords = get_reserved_names() - DEFAULT_NAMESPACE.keys() - acted_on
     with answer:
         json.dump({"acted_on": sorted(acted_on), "keywords": sorted(keywords)}, answer)

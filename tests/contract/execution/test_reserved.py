@@ -52,8 +52,8 @@ async def test_the_names_are_those_of_ansible(tmp_path: Path) -> None:
     assert len(documented) > 100
     assert {name.partition("[")[0] for name in documented} <= names.acted_on
     assert {"tool_program", "wire_program"} <= names.acted_on
-    assert {"vars", "environment", "groups", "hostvars", "role_path"} <= names.acted_on
-    assert {"hosts", "port", "name", "tags", "no_log", "timeout", "lookup"} <= names.keywords
+    assert {"vars", "environment", "groups", "role_path", "omit", "lookup"} <= names.acted_on
+    assert {"hosts", "port", "name", "tags", "no_log", "timeout"} <= names.keywords
     assert not {"namespace", "range", "size", "image"} & (names.acted_on | names.keywords)
 
 
