@@ -23,6 +23,7 @@ from operator_runner.execution.executor import AnsibleExecutor, Launcher
 from operator_runner.execution.launchers import open_launcher
 from operator_runner.execution.reserved import AskedNames, RunVariables
 from operator_runner.execution.rundir import RunDirs
+from operator_runner.execution.template_types import log_types
 from operator_runner.execution.workdir import placed
 from operator_runner.kube.api import Api
 from operator_runner.kube.cluster import KubeCluster
@@ -225,6 +226,7 @@ class Operator:
 
     async def run(self) -> int:
         """Lead, work until something ends that, and shut down in order; return the exit status."""
+        log_types(self._watches)
         if self._elector is not None:
             lease = self._settings.leader_election.lease_name
             self._metrics.leading(lease, False)

@@ -172,6 +172,8 @@ class Watch:
     `ownership_exceptions`.
     `versions` are those in which the kind is watched, in the order of the file, if there are
     several: each resource belongs to one of them.
+    `native_types` is whether templates give the types of their expressions; where it is None,
+    Ansible's own settings decide.
     `allow_vars` are names of fields or variables that a spec may set though Ansible acts on them.
     """
 
@@ -189,6 +191,7 @@ class Watch:
     watch_annotations_changes: bool = False
     snake_case_parameters: bool = True
     mark_unsafe: bool = False
+    native_types: bool | None = None
     when: str | None = None
     timeout: timedelta | None = None
     supersede: bool = False
@@ -260,7 +263,7 @@ class RunRequest:
 
     `timeout` is None for no deadline. `verbosity` is the number of v in -vvv (0..7).
     `max_artifacts` counts runs whose artifacts are kept for this resource (0 keeps all).
-    `causes` are all that led to the run.
+    `causes` are all that led to the run. `native_types` is that of the watch.
     """
 
     run_id: str
@@ -272,6 +275,7 @@ class RunRequest:
     max_artifacts: int
     timeout: timedelta | None
     causes: tuple[Cause, ...] = ()
+    native_types: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)

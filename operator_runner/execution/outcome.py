@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from operator_runner.duration import parse_duration
+from operator_runner.execution.type_hints import with_type_hint
 from operator_runner.model import Json, RunEvent, RunOutcome, Stats, TaskFailure
 from operator_runner.truncation import truncated
 
@@ -70,7 +71,7 @@ class EventFold:
     def _note_failure(self, event: RunEvent) -> None:
         failure = TaskFailure(
             task=str(event.data.get("task") or ""),
-            message=truncated(_message(event.data.get("res")), _MAX_MESSAGE_BYTES),
+            message=with_type_hint(truncated(_message(event.data.get("res")), _MAX_MESSAGE_BYTES)),
             path=str(event.data.get("task_path") or ""),
         )
         self._failed.setdefault(str(event.data.get("host") or _HOST), []).append(failure)

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from operator_runner.execution.rundir import RunDir
+from operator_runner.execution.template_types import VARIABLE
 from operator_runner.model import Json, RunRequest
 from operator_runner.settings import AnsibleSettings
 
@@ -34,12 +35,17 @@ def run_spec(request: RunRequest, rundir: RunDir, ansible: AnsibleSettings) -> J
         "enclosure": rundir.enclosure(request.run_id).as_json(),
         "envvars": {
             **common_environment(ansible),
+            **_template_types(request.native_types),
             "TMPDIR": scratch,
             "ANSIBLE_LOCAL_TEMP": os.environ.get("ANSIBLE_LOCAL_TEMP", scratch),
             "K8S_AUTH_KUBECONFIG": str(rundir.kubeconfig),
             "KUBECONFIG": str(rundir.kubeconfig),
         },
     }
+
+
+def _template_types(native: bool | None) -> dict[str, str]:
+    return {} if native is None else {VARIABLE: str(native).lower()}
 
 
 def common_environment(ansible: AnsibleSettings) -> dict[str, str]:

@@ -306,6 +306,7 @@ class Reconciler:
                 max_artifacts=artifacts if overrides.artifacts is None else overrides.artifacts,
                 timeout=watch.timeout or ansible.timeout,
                 causes=start.causes,
+                native_types=watch.native_types,
             )
             raw = ansible.raw_output or (overrides.verbosity or 0) > 0
             playlog = PlayLog(start.ref, start.run_id, ansible, raw=raw)

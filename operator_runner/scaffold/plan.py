@@ -150,6 +150,8 @@ def _watch(project: Project, wanted: Wanted) -> str:
         "  markUnsafe: true\n"
         "  # The role writes nothing that belongs to others.\n"
         "  ownership: refuse\n"
+        "  # Templates give the types of their expressions: `{{ size | int }}` is a number.\n"
+        "  nativeTypes: true\n"
     )
 
 

@@ -58,6 +58,7 @@ class EntryReader:
             watch_annotations_changes=fields.flag("watchAnnotationsChanges"),
             snake_case_parameters=fields.flag("snakeCaseParameters"),
             mark_unsafe=fields.flag("markUnsafe", self._mark_unsafe),
+            native_types=fields.optional_flag("nativeTypes"),
             allow_vars=_allow_vars(fields),
             when=_expression(fields, "when"),
             timeout=_timeout(fields),

@@ -101,6 +101,11 @@ class Fields:
             return default
         return item.value
 
+    def optional_flag(self, name: str) -> bool | None:
+        """Return a boolean; None if absent."""
+        item = self._shaped(name, Shape.FLAG)
+        return None if item is None else self.flag(name)
+
     def choice(self, name: str) -> str:
         """Return one of the words of the key; its default if absent."""
         key = self._known[name]

@@ -160,6 +160,11 @@ ENTRY_KEYS = (
         default=False,
     ),
     Key(
+        "nativeTypes",
+        Shape.FLAG,
+        "Templates give the types of their expressions; false: text, as ansible-core 2.18 did.",
+    ),
+    Key(
         "allowVars",
         Shape.NAMES,
         "Fields of the spec that become extra vars though Ansible acts on their names.",

@@ -30,6 +30,7 @@ from operator_runner.execution.warm.processes import (
 
 _PER_RUN = {
     "ANSIBLE_CACHE_PLUGIN_CONNECTION",
+    "ANSIBLE_JINJA2_NATIVE",
     "ANSIBLE_LOCAL_TEMP",
     "ANSIBLE_REMOTE_TEMP",
     "ANSIBLE_ROLES_PATH",
@@ -104,12 +105,12 @@ def _prepare(requests: socket.socket) -> None:
     event_results.install()
     modules.install(requests)
     tasks.install()
-    templates.install()
     results.install()
 
 
 def _play(command: list[str]) -> int:
     _read_settings_of_this_run()
+    templates.install()
     sys.argv = [playbook.name(), *command[len(playbook.PROGRAM) :]]
     try:
         PlaybookCLI.cli_executor(sys.argv)

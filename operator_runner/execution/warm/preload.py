@@ -34,6 +34,7 @@ _LIBRARIES = (
     "ansible.executor.task_queue_manager",
     "ansible.module_utils.urls",
     "ansible.plugins.strategy.linear",
+    "operator_runner.execution.old_templates",
     "operator_runner.execution.warm.supervisor",
 )
 _MODULES = (

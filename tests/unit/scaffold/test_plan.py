@@ -113,7 +113,8 @@ def test_the_watch(project: dict[str, str], how: dict[str, Any], serves: dict[st
     """It names what was generated, the playbook if there are both; text of resources is data."""
     (entry,) = watches(plan_api(project, wanted(**how)))
     gvk = {"version": "v1alpha1", "group": "cache.example.com", "kind": "Memcached"}
-    assert entry == gvk | serves | {"markUnsafe": True, "ownership": "refuse"}
+    safe = {"markUnsafe": True, "ownership": "refuse", "nativeTypes": True}
+    assert entry == gvk | serves | safe
 
 
 def test_kinds_add_up_and_edits_stay(project: dict[str, str]) -> None:

@@ -85,6 +85,7 @@ watchClusterScopedResources: true
 snakeCaseParameters: false
 watchAnnotationsChanges: true
 markUnsafe: yes
+nativeTypes: false
 blacklist: [{group: apps, version: v1, kind: Deployment}, {version: v1, kind: Pod}]
 selector:
   matchLabels: {tier: front}
@@ -122,6 +123,7 @@ conversion:
         watch_annotations_changes=True,
         snake_case_parameters=False,
         mark_unsafe=True,
+        native_types=False,
         when="metadata.annotations.paused != 'true'",
         timeout=timedelta(seconds=90),
         supersede=True,

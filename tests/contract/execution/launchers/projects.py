@@ -46,6 +46,7 @@ class Project:
     variables: Json = field(default_factory=dict)
     kubeconfig: str = "the token"
     seconds: float | None = None
+    native_types: bool | None = None
     masked: Mapping[str, str] = field(default_factory=dict)
     """Texts that only one run has, and what stands for them."""
     work: str = "work"
@@ -78,6 +79,7 @@ class Project:
             verbosity=self.verbosity,
             max_artifacts=20,
             timeout=None if self.seconds is None else timedelta(seconds=self.seconds),
+            native_types=self.native_types,
         )
         outcome = await AnsibleExecutor(launcher, rundirs, settings).run(request, _ignore)
         artifacts = rundirs.of(REF).artifacts(_RUN)

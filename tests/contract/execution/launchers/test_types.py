@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -151,3 +152,12 @@ def test_a_project_may_ask_for_native_types(
         record = Both(launchers, tmp_path)(TRIED)
     assert record.result("Values")["ansible_facts"]["values"] == json.loads(json.dumps(NEW))
     assert "DEFAULT_JINJA2_NATIVE" not in record.stdout
+
+
+def test_the_watch_decides_before_all_other_settings(launchers: Launchers, tmp_path: Path) -> None:
+    """One fork server runs both: what a watch asks for reaches the run alone."""
+    for number, (native, expected) in enumerate([(True, NEW), (False, OLD), (None, OLD)]):
+        project = replace(TRIED, native_types=native)
+        record = Both(launchers, tmp_path / str(number))(project)
+        assert record.result("Values")["ansible_facts"]["values"] == expected
+        assert "DEFAULT_JINJA2_NATIVE" not in record.stdout
