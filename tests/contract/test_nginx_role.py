@@ -110,6 +110,8 @@ class Nginx:
                 verbosity=0,
                 max_artifacts=1,
                 timeout=None,
+                # As in watches.yaml.
+                native_types=True,
             )
         )
 

@@ -143,9 +143,9 @@ def install() -> None:
         (linux.LinuxHardware, "get_lvm_facts", ("devices",)),
         (linux.LinuxHardware, "_lsblk_uuid", ("devices",)),
         (linux.LinuxHardware, "_udevadm_uuid", ("devices",)),
-        (linux.LinuxHardware, "_find_bind_mounts", ("mounts",)),
     ):
         _keep(owner, name, (*signals, *own))
+    _keep(linux.LinuxHardware, "_find_bind_mounts", own, adjusted=_bind_mounts_of_this_process)
     # It waits a tenth of a second for mounts, also for those that have answered.
     linux.time = SimpleNamespace(**{**vars(time), "sleep": _sleep})
 
@@ -154,7 +154,13 @@ def _sleep(seconds: float) -> None:
     time.sleep(min(seconds, 0.002))
 
 
-def _keep(owner: Any, name: str, signals: tuple[str, ...]) -> None:
+def _keep(
+    owner: Any,
+    name: str,
+    signals: tuple[str, ...],
+    adjusted: Callable[[Any], Any] = lambda value: value,
+) -> None:
+    """Wrap a function; `adjusted` returns a kept result as this process has it, None: unknown."""
     original: Callable[..., Any] = getattr(owner, name)
 
     @functools.wraps(original)
@@ -164,7 +170,9 @@ def _keep(owner: Any, name: str, signals: tuple[str, ...]) -> None:
         key = json.dumps([f"{owner.__name__}.{name}", *([] if name == "collect" else args)])
         text = _state.kept.results.get(key)
         if text is not None and not _state.kept.is_old and _state.unchanged(signals):
-            return _decoded(text)
+            value = adjusted(_decoded(text))
+            if value is not None:
+                return value
         before = _warnings()
         result = original(self, *args, **kwargs)
         if _state.recorded is not None and _warnings() == before:
@@ -173,6 +181,22 @@ def _keep(owner: Any, name: str, signals: tuple[str, ...]) -> None:
         return result
 
     setattr(owner, name, kept_or_gathered)
+
+
+def _bind_mounts_of_this_process(kept: set[str]) -> set[str] | None:
+    """Return mount points of bind mounts, given those where facts were gathered.
+
+    A run has mounts of its own. `findmnt` calls a mount one whose root is not that of its file
+    system.
+    """
+    before, now = (
+        {(point, root) for root, point, *_ in signals["mounts"]}
+        for signals in (_state.kept.signals, _state.signals or all_signals())
+    )
+    gone, new = ({point for point, _ in pairs} for pairs in (before - now, now - before))
+    if gone & {point for point, _ in now} or any("\\" in point for point in new):
+        return None
+    return (kept - gone) | {point for point, root in now - before if root != "/"}
 
 
 def _encoded(result: Any) -> str:
