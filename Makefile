@@ -117,6 +117,12 @@ e2e: $(INSTALLED) ## End-to-end tests: the nginx operator on a local cluster, as
 	$(TITLE) "End-to-end tests"
 	@$(BIN)/pytest tests/e2e $(TWO) $(ARGS)
 
+.PHONY: fuzz
+fuzz: $(INSTALLED) ## Make up what comes from outside, for long; ARGS='--executions 1000000 yaml_body'
+	@$(BIN)/python -c 'import atheris' 2>/dev/null || $(BIN)/pip install --quiet \
+	  $$($(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["dependency-groups"]["fuzz"])')
+	@$(BIN)/python -m tests.fuzz $(ARGS)
+
 .PHONY: prepare
 prepare: $(INSTALLED) ## Build Kubernetes and OLM, install what the node needs: start a cluster once
 	$(TITLE) "The local cluster (the first time, Kubernetes and OLM are built)"

@@ -30,6 +30,8 @@ _FREE = frozenset(
 _METHODS = {"POST": "create", "PUT": "update", "PATCH": "patch"}
 _SESSIONS = frozenset({"pods/exec", "pods/attach", "pods/portforward"})
 _CREATED = 201
+_RULE = ("verbs", "apiGroups", "resources", "resourceNames", "nonResourceURLs")
+"""Fields of a rule of a Role."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -108,14 +110,14 @@ def rights_in(info: RequestInfo, body: Json, sender: Sender) -> Iterator[Asked]:
         return
     namespace = _namespace(info.namespace, sender)
     if info.resource in {"roles", "clusterroles"}:
-        rules = [rule for rule in body.get("rules") or () if isinstance(rule, dict)]
-        if "*" in str(rules):
+        rules = [rule for rule in _list(body.get("rules")) if isinstance(rule, dict)]
+        if any("*" in _list(rule.get(key)) for rule in rules for key in _RULE):
             yield Asked(sender.by, _RBAC, info.resource, namespace, "escalate")
             return
         for rule in rules:
             yield from _held(rule, sender.by, namespace)
     elif info.resource in {"rolebindings", "clusterrolebindings"}:
-        role = body.get("roleRef") or {}
+        role = _dict(body.get("roleRef"))
         resource = "roles" if role.get("kind") == "Role" else "clusterroles"
         where = namespace if resource == "roles" else ""
         name = _name(str(role.get("name") or ""), sender)
@@ -128,9 +130,11 @@ def blocked_owners(body: Json) -> Iterator[GVK]:
     The admission plugin OwnerReferencesPermissionEnforcement asks for `update` of their
     `finalizers` then.
     """
-    for reference in (body.get("metadata") or {}).get("ownerReferences") or ():
-        if reference.get("blockOwnerDeletion"):
-            yield GVK.of(reference["apiVersion"], reference["kind"])
+    for each in _list(_dict(body.get("metadata")).get("ownerReferences")):
+        reference = _dict(each)
+        named = reference.get("apiVersion"), reference.get("kind")
+        if reference.get("blockOwnerDeletion") and all(isinstance(text, str) for text in named):
+            yield GVK.of(str(named[0]), str(named[1]))
 
 
 def impersonation(headers: Mapping[str, str], by: str) -> Iterator[Asked]:
@@ -167,10 +171,24 @@ def _name(name: str, sender: Sender) -> str:
 
 
 def _held(rule: Mapping[str, Any], by: str, namespace: str) -> Iterator[Asked]:
-    for verb in rule.get("verbs") or ():
-        for path in rule.get("nonResourceURLs") or ():
+    verbs, groups, resources, names, paths = (_texts(rule.get(key)) for key in _RULE)
+    for verb in verbs:
+        for path in paths:
             yield Asked(by, "", "", "", verb, path=path)
-        for group in rule.get("apiGroups") or ():
-            for resource in rule.get("resources") or ():
-                for name in rule.get("resourceNames") or ("",):
+        for group in groups:
+            for resource in resources:
+                for name in names or [""]:
                     yield Asked(by, group, resource, namespace, verb, name)
+
+
+def _dict(value: Any) -> Mapping[str, Any]:
+    """Clients send what they like; what has another shape says nothing here."""
+    return value if isinstance(value, dict) else {}
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _texts(value: Any) -> list[str]:
+    return [each for each in _list(value) if isinstance(each, str)]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import reprlib
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -38,6 +39,10 @@ _FAMILY = {
     "summary": "histogram or summary",
 }
 _LARGEST = 1e308
+_MOST = 1000
+"""Metrics of roles; more, and a name has something of a resource or a run in it."""
+_LONGEST_NAME, _LONGEST_DESCRIPTION = 200, 1000
+"""Characters; what a description has more is left out."""
 _NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 # Those of Go's client, on which alerts of existing projects count.
 _BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
@@ -98,7 +103,10 @@ class UserMetrics:
 
     def apply(self, body: bytes) -> None:
         """Make or change the metric that a request asks for. Raises UserMetricError."""
-        request = parse(body)
+        try:
+            request = parse(body)
+        except RecursionError as error:
+            raise UserMetricError("the body is nested too deep") from error
         with self._lock:
             family, series = self._ensure(request)
             if family != _FAMILY[request.kind]:
@@ -118,6 +126,11 @@ class UserMetrics:
 
     def _ensure(self, request: UserMetric) -> tuple[str, _Series]:
         if request.name not in self._made:
+            if len(self._made) >= _MOST:
+                raise UserMetricError(
+                    f"name: {request.name} would be one more than {_MOST} metrics of roles;"
+                    " let names stay the same from run to run"
+                )
             problem = UserMetricError(
                 f"name: {request.name} is taken by another metric of the operator,"
                 " or by a part of one such as _count or _sum; choose another name"
@@ -156,28 +169,35 @@ def parse(body: bytes) -> UserMetric:
         raise UserMetricError("only one metric can be processed at a time")
     if not given:
         raise UserMetricError("a request should contain at least one metric")
-    if not _NAME.fullmatch(name):
+    if len(name) > _LONGEST_NAME or not _NAME.fullmatch(name):
         raise UserMetricError(
-            f"name: {name!r} is no name of a metric; write letters, digits and underscores,"
-            " and begin with no digit"
+            f"name: {_shown(name)} is no name of a metric; write letters, digits and underscores,"
+            f" begin with no digit, {_LONGEST_NAME} characters at most"
         )
     ((kind, operations),) = given.items()
     if operations.get("add", 0) < 0 and kind == "counter" and not operations.get("increment"):
         raise UserMetricError("counter metrics cannot decrease in value")
-    return UserMetric(name, description, kind, operations)
+    # Where a text is no text, all metrics could not be encoded.
+    described = description[:_LONGEST_DESCRIPTION].encode(errors="replace").decode()
+    return UserMetric(name, described, kind, operations)
+
+
+def _shown(value: Any) -> str:
+    """Return a value for a message, however long or deep it is."""
+    return reprlib.repr(value)
 
 
 def _text(request: Mapping[str, Any], field: str) -> str:
     value = request.get(field)
     if value is not None and not isinstance(value, str):
-        raise UserMetricError(f"{field} must be text, not {value!r}")
+        raise UserMetricError(f"{field} must be text, not {_shown(value)}")
     return value or ""
 
 
 def _operations(kind: str, given: Any) -> Mapping[str, Any]:
     """Return the operations that are asked for; null means that one is not."""
     if not isinstance(given, dict):
-        raise UserMetricError(f"{kind} must be an object, not {given!r}")
+        raise UserMetricError(f"{kind} must be an object, not {_shown(given)}")
     return {
         name: _value(f"{kind}.{name}", given[name], type_)
         for name, type_ in _OPERATIONS[kind].items()
@@ -188,12 +208,12 @@ def _operations(kind: str, given: Any) -> Mapping[str, Any]:
 def _value(path: str, value: Any, type_: type) -> bool | float:
     if type_ is bool:
         if not isinstance(value, bool):
-            raise UserMetricError(f"{path} must be true or false, not {value!r}")
+            raise UserMetricError(f"{path} must be true or false, not {_shown(value)}")
         return value
     number = isinstance(value, int | float) and not isinstance(value, bool)
     # JSON has neither NaN nor infinity, but Python reads both, and numbers of any size.
     if not number or not abs(value) <= _LARGEST:
-        raise UserMetricError(f"{path} must be a finite number, not {value!r}")
+        raise UserMetricError(f"{path} must be a finite number, not {_shown(value)}")
     return float(value)
 
 

@@ -157,9 +157,10 @@ class Converter:
 
 def name_of(body: Json) -> str:
     """Return kind, namespace and name of an object, for people; whatever it lacks is left out."""
-    metadata = body.get("metadata") or {}
-    path = "/".join(filter(None, (metadata.get("namespace"), metadata.get("name"))))
-    return f"{body.get('kind', 'object')} {path}".rstrip()
+    metadata = body.get("metadata")
+    named = metadata if isinstance(metadata, dict) else {}
+    path = "/".join(str(named[key])[:253] for key in ("namespace", "name") if named.get(key))
+    return f"{str(body.get('kind', 'object'))[:63]} {path}".rstrip()
 
 
 def _alike(one: Json, other: Json, paths: Mapping[FieldPath, Any]) -> bool:

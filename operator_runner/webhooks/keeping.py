@@ -92,12 +92,12 @@ def write(body: Json, version: str, kept: Kept) -> Json:
     Raises ValueError if that is more than annotations can hold.
     """
     metadata = body.get("metadata") or {}
-    annotations = dict(metadata.get("annotations") or {})
+    annotations = _annotations(body)
     before = len(annotations)
     annotations.pop(PREFIX + version, None)
     if kept:
         annotations[PREFIX + version] = _encode(kept)
-        size = sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items())
+        size = sum(len(key) + len(value) for key, value in map(_bytes, annotations.items()))
         if size > _LIMIT:
             raise ValueError(
                 f"it needs an annotation there, and all annotations would be {size} bytes of "
@@ -111,10 +111,11 @@ def write(body: Json, version: str, kept: Kept) -> Json:
 
 def read(body: Json, version: str, fields: Fields) -> Kept:
     """Return what is kept of `version`; raises ValueError for what nobody can have written here."""
-    annotations = (body.get("metadata") or {}).get("annotations") or {}
-    encoded = annotations.get(PREFIX + version)
+    encoded = _annotations(body).get(PREFIX + version)
     if encoded is None:
         return Kept()
+    if not isinstance(encoded, str):
+        raise ValueError("not text")  # noqa: TRY004 the same to the caller as bad JSON
     content = json.loads(encoded)
     if not isinstance(content, dict):
         raise ValueError("no JSON object")  # noqa: TRY004 the same to the caller as bad JSON
@@ -135,6 +136,17 @@ def read(body: Json, version: str, fields: Fields) -> Kept:
 def text(path: FieldPath) -> str:
     """Return a path as it is written in watches.yaml."""
     return ".".join(name if name.isidentifier() else json.dumps(name) for name in path)
+
+
+def _annotations(body: Json) -> dict[str, Any]:
+    """Return a copy of the annotations; the API server has checked their shape, others have not."""
+    annotations = (body.get("metadata") or {}).get("annotations")
+    return dict(annotations) if isinstance(annotations, dict) else {}
+
+
+def _bytes(item: tuple[str, Any]) -> tuple[bytes, bytes]:
+    key, value = item
+    return key.encode(errors="replace"), str(value).encode(errors="replace")
 
 
 def _encode(kept: Kept) -> str:

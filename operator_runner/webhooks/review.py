@@ -68,7 +68,10 @@ class Review:
                 f"{name_of(body)}: cannot convert {gvk.api_version} to {self._wanted.api_version}: "
                 f"watches.yaml has no conversion between these"
             )
-        return converter.convert(body, self._wanted.version)
+        try:
+            return converter.convert(body, self._wanted.version)
+        except RecursionError as error:
+            raise ConversionError(f"{name_of(body)}: nested too deep to be converted") from error
 
     def _answer(self, response: Json) -> Json:
         return {

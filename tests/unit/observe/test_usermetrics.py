@@ -13,6 +13,7 @@ from prometheus_client.openmetrics.parser import (
     text_string_to_metric_families as parse_openmetrics,
 )
 
+from operator_runner.observe import usermetrics
 from operator_runner.observe.metrics import Metrics
 from operator_runner.observe.usermetrics import UserMetricError, UserMetrics
 
@@ -206,3 +207,40 @@ def test_threads_lose_nothing(metrics: Metrics) -> None:
         ):
             pass
     assert value(metrics, "hits") == 400
+
+
+@pytest.mark.parametrize(
+    ("body", "problem"),
+    [
+        ("[" * 100_000, "nested too deep"),
+        ('{"name": ' + "[" * 800 + "]" * 800 + "}", "name must be text"),
+        ('{"name": "a", "gauge": {"set": ' + "9" * 4000 + "}}", "finite number"),
+        ('{"name": "a", "gauge": {"set": ' + "9" * 5000 + "}}", "no JSON"),
+        ('{"name": "a", "gauge": {"set": NaN}}', "finite number"),
+        ('{"name": "' + "a" * 100_000 + '", "gauge": {"set": 1}}', "200 characters at most"),
+    ],
+)
+def test_a_hostile_request(metrics: Metrics, body: str, problem: str) -> None:
+    """It is refused with a reason that is short, however long the request is."""
+    with pytest.raises(UserMetricError, match=problem) as refused:
+        metrics.user.apply(body.encode())
+    assert len(str(refused.value)) < 500
+
+
+def test_a_description_that_is_no_text(metrics: Metrics) -> None:
+    """One role cannot make all metrics unreadable."""
+    metrics.user.apply(b'{"name": "odd", "description": "\\ud800", "gauge": {"set": 1}}')
+    assert value(metrics, "odd") == 1
+
+
+def test_roles_make_so_many_metrics_at_most(
+    metrics: Metrics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A name that differs from run to run does not fill memory and scrapes; known ones go on."""
+    monkeypatch.setattr(usermetrics, "_MOST", 10)
+    for number in range(10):
+        send(metrics.user, f"m{number}", gauge={"set": 1})
+    with pytest.raises(UserMetricError, match="one more than 10 metrics"):
+        send(metrics.user, "m10", gauge={"set": 1})
+    send(metrics.user, "m0", gauge={"set": 2})
+    assert value(metrics, "m0") == 2
