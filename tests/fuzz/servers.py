@@ -175,7 +175,7 @@ SEEDS: Mapping[str, tuple[bytes, ...]] = {
 
 
 def _owned(kind: str, data: bytes) -> None:
-    wanted = Claim(reference=_OWNER.reference)
+    wanted = Claim(references=(_OWNER.reference,))
     with suppress(DecodingError):
         added = bodies.add_owner(kind, data, lambda _: wanted)
         assert added == data or json.loads(added)["metadata"]["ownerReferences"][-1]["uid"]
