@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 import structlog
 
+from operator_runner.bounds import shorten
 from operator_runner.errors import ApiError
 from operator_runner.kube.bodies import is_quick, media_type
 from operator_runner.kube.decoding import DecodingError, decode_json
@@ -115,10 +116,10 @@ class Witness:
             return None
         try:
             if is_quick(kind, len(body)):
-                answer = decode_json(body)
+                answer = _shortened(body)
             else:
                 async with grant.decoding:
-                    answer = await self._offloop.call(decode_json, body)
+                    answer = await self._offloop.call(_shortened, body)
         except json.JSONDecodeError:
             return None
         return answer if isinstance(answer, dict) else None
@@ -163,3 +164,11 @@ class Witness:
         if gvk.group == "meta.k8s.io":
             return None  # a Table or PartialObjectMetadata: about an object, not the object
         return ObjectRef(gvk, answer["metadata"].get("namespace") or "", answer["metadata"]["name"])
+
+
+def _shortened(body: bytes) -> Any:
+    """Return the content of JSON; if that is nested too deep, with what is deepest empty."""
+    try:
+        return decode_json(body)
+    except DecodingError:
+        return decode_json(shorten(body, around=0))

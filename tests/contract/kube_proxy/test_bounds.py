@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import ssl
 import time
+from contextlib import AsyncExitStack, suppress
 from io import BytesIO
+from pathlib import Path
 
 import pytest
 
-from .conftest import Run
-from .test_streams import Upstream, answer, chunk, client
+from operator_runner.connections import Connections
+from operator_runner.kube import proxy as proxy_module
+from operator_runner.kube.session import connect
+
+from .conftest import WATCH, Recorder, Run, config_map, proxied, source
+from .test_streams import ENDLESS, Upstream, answer, chunk, client
 
 PODS = "/api/v1/namespaces/team/pods"
 LAUGHS = b"a0: &a0 [x,x,x,x,x,x,x,x,x]\n" + b"".join(
@@ -89,9 +96,13 @@ async def test_what_needs_no_owner_is_passed_on(upstream: Upstream) -> None:
     assert seen == [deep, deep]
 
 
-async def test_a_deep_answer(upstream: Upstream) -> None:
-    """The run gets an object whole, though it is too deep to be looked at."""
-    body = b'{"metadata": {"name": "p"}, "spec": ' + b"[" * 5000 + b"]" * 5000 + b"}"
+async def test_a_deep_answer(upstream: Upstream, recorder: Recorder) -> None:
+    """The run gets an object whole, and its owner is known, however deep the rest of it is."""
+    deep = b"[" * 5000 + b"]" * 5000
+    reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": "uid-1"}
+    metadata = {"name": "p", "namespace": "team", "ownerReferences": [reference]}
+    head = b'{"apiVersion": "v1", "kind": "Pod", "metadata": ' + json.dumps(metadata).encode()
+    body = head + b', "spec": ' + deep + b"}"
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, _: str) -> None:
         writer.write(answer(body, "Content-Type: application/json", "Connection: close"))
@@ -100,6 +111,7 @@ async def test_a_deep_answer(upstream: Upstream) -> None:
 
     async with client(await upstream(serve)) as http, http.get(f"{PODS}/p") as response:
         assert (response.status, await response.read()) == (200, body)
+    assert [str(dependent) for _, dependent in recorder.seen] == ["Pod team/p"]
 
 
 async def test_a_malformed_body(upstream: Upstream) -> None:
@@ -122,3 +134,47 @@ async def _connected(run: Run) -> tuple[asyncio.StreamReader, asyncio.StreamWrit
     port = int(server.rpartition(":")[2])
     trust = ssl.create_default_context(cafile=authority)
     return await asyncio.open_connection("127.0.0.1", port, ssl=trust)
+
+
+async def test_one_run_leaves_room_for_others(
+    tmp_path: Path, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run with more watches than its share gets a 429 for the rest; another one is answered."""
+    monkeypatch.setattr(proxy_module, "Connections", lambda: Connections(16))
+    monkeypatch.setattr(proxy_module, "_WAIT", 0.2)
+
+    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(asyncio.IncompleteReadError, ConnectionError):
+            head = await reader.readuntil(b"\r\n\r\n")
+            writer.write(ENDLESS if b"watch=1" in head else answer(b"{}", "Connection: close"))
+            await writer.drain()
+            await reader.read()
+        writer.close()
+
+    server = await asyncio.start_server(accept, "127.0.0.1", 0)
+    file = tmp_path / "upstream.kubeconfig"
+    file.write_text(source(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"))
+    connection = await connect(file, user_agent="operator-runner/test")
+    body = config_map("owner", "team")
+    body["metadata"]["uid"] = "uid-1"
+    async with proxied(connection, recorder) as proxy, AsyncExitStack() as stack:
+        greedy, other = (
+            _run(tmp_path / name, stack.enter_context(proxy.grant(body, WATCH, name)))
+            for name in ("run-1", "run-2")
+        )
+        http = await stack.enter_async_context(client(greedy))
+        answers = [await http.get("/api/v1/pods?watch=1") for _ in range(6)]
+        assert [each.status for each in answers] == [200] * 4 + [429] * 2
+        assert answers[-1].headers["Retry-After"] == "1"
+        assert "requests of this run" in (await answers[-1].json())["message"]
+        async with client(other) as others, others.get("/api/v1/pods") as response:
+            assert response.status == 200
+        for each in answers:
+            each.close()
+    server.close()
+    await connection.close()
+
+
+def _run(file: Path, kubeconfig: str) -> Run:
+    file.write_text(kubeconfig)
+    return Run(file, file.parent)
