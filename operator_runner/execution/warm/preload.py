@@ -8,12 +8,14 @@ import functools
 import gc
 import importlib
 import os
+import pkgutil
 import pty
 import ssl
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 from operator_runner.execution.warm.plugins import load_plugins
@@ -37,14 +39,25 @@ _LIBRARIES = (
     "operator_runner.execution.old_templates",
     "operator_runner.execution.warm.supervisor",
 )
-_MODULES = (
-    *(f"ansible.modules.{name}" for name in ("command", "copy", "file", "setup", "stat", "uri")),
-    *(
-        f"ansible_collections.kubernetes.core.plugins.modules.{name}"
-        for name in ("k8s", "k8s_info")
-    ),
-    "ansible_collections.operator_sdk.util.plugins.modules.k8s_status",
+_MODULES = tuple(
+    f"ansible.modules.{name}" for name in ("command", "copy", "file", "setup", "stat", "uri")
 )
+_PACKAGES = (
+    "ansible_collections.kubernetes.core.plugins.modules",
+    "ansible_collections.operator_sdk.util.plugins.modules",
+)
+"""Collections of which each module is loaded, with all that it imports before it does its work."""
+_LATE = (
+    *(
+        f"ansible.module_utils._internal._json._profiles._module_{profile}_{direction}"
+        for profile in ("legacy", "modern")
+        for direction in ("c2m", "m2c")
+    ),
+    "kubernetes.client.models.v1_delete_options",
+    "kubernetes.client.models.v1_eviction",
+    "kubernetes.client.models.v1_object_meta",
+)
+"""What these modules import while they work; tests/contract/execution/test_preloaded.py looks."""
 
 
 def preload(environment: dict[str, str], scratch: str) -> None:
@@ -58,7 +71,8 @@ def preload(environment: dict[str, str], scratch: str) -> None:
         load_plugins()
         _share_texts()
         _learn_interpreters()
-        for name in _MODULES:
+        _spare_unused_apis()
+        for name in (*_MODULES, *_modules_of_collections(), *_LATE):
             _import_if_installed(name)
         _keep_facts()
         _start_openssl()
@@ -67,6 +81,7 @@ def preload(environment: dict[str, str], scratch: str) -> None:
     gc.collect()
     gc.freeze()
     _use_huge_pages()
+    _give_memory_back()  # last: huge pages take in what has been given back
     assert threading.active_count() == 1, "a library started a thread; forks would lose it"
 
 
@@ -96,6 +111,38 @@ def _import_if_installed(name: str) -> None:
         # A project without kubernetes.core, or with a part of a collection, is one all the same.
         if error.name != name and not name.startswith(f"{error.name}."):
             raise
+
+
+def _modules_of_collections() -> Iterator[str]:
+    for package in _PACKAGES:
+        _import_if_installed(package)
+        if package in sys.modules:
+            found = pkgutil.iter_modules(sys.modules[package].__path__)
+            yield from (f"{package}.{module.name}" for module in found)
+
+
+def _spare_unused_apis() -> None:
+    """Have `kubernetes.client.apis` import the API that is asked for, instead of all 67.
+
+    k8s_exec takes one from there; the rest is 5 s and 50 MiB where there is no bytecode. It
+    is an old name of `kubernetes.client.api`, which loads lazily, and warns that it is old.
+    """
+    from kubernetes.client import api
+
+    if not hasattr(api, "__getattr__"):
+        return  # another version, which loads all in any case
+
+    def attribute(name: str) -> Any:
+        with contextlib.suppress(AttributeError):
+            return getattr(api, name)
+        try:
+            return importlib.import_module(f"{api.__name__}.{name}")
+        except ModuleNotFoundError:
+            raise AttributeError(f"module {apis.__name__!r} has no attribute {name!r}") from None
+
+    apis = ModuleType("kubernetes.client.apis", api.__doc__)
+    vars(apis).update(__getattr__=attribute, __all__=list(api.__all__), __path__=[])
+    sys.modules[apis.__name__] = apis
 
 
 def _keep_compiled_templates() -> None:
@@ -159,6 +206,15 @@ def _start_openssl() -> None:
 
     library: Any = ssl_
     library.SSLContext = context
+
+
+def _give_memory_back() -> None:
+    """Give back what the compiler has used, 60 MiB where there is no bytecode.
+
+    Source: malloc_trim(3); other C libraries have no such function.
+    """
+    with contextlib.suppress(AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def _use_huge_pages() -> None:
