@@ -13,6 +13,10 @@ from tests.support.operator import Operator
 from tests.support.waiting import eventually
 
 KIND = "echoes.test.example.com"
+APPLIED = {
+    "apply": True,
+    "server_side_apply": {"field_manager": "cleanup", "force_conflicts": True},
+}
 ROLE = "roles/echo/tasks/main.yml"
 
 
@@ -91,6 +95,48 @@ def test_what_the_clean_up_makes_outlives_the_resource(
     # What the role made has an owner: once that has gone, the garbage collector has been here.
     eventually(lambda: text_of(kubectl), lambda text: text is None, told=operator.log)
     assert text_of(kubectl, "record") == "it was here"
+
+
+def test_a_clean_up_may_write_what_was_there_before(
+    kubectl: Kubectl, operator: Operator, project: Path
+) -> None:
+    """What somebody else made outlives the resource, whichever way the finalizer writes it."""
+    ways: Json = {"patched": {}, "replaced": {"force": True}, "applied": APPLIED}
+    tasks = []
+    for name, how in ways.items():
+        kubectl("create", "configmap", name)
+        body: Json = {"apiVersion": "v1", "kind": "ConfigMap", "data": {"text": "done"}}
+        body["metadata"] = {"name": name, "namespace": kubectl.namespace}
+        tasks.append({"kubernetes.core.k8s": {"definition": body, **how}})
+    (project / "roles" / "cleanup" / "tasks" / "main.yml").write_text(json.dumps(tasks))
+    operator.start()
+    kubectl.apply(echo())
+    wait_for_text(kubectl, operator, "hello nothing")
+    kubectl("delete", KIND, "a")
+    # What the role made has an owner: once that has gone, the garbage collector has been here.
+    eventually(lambda: text_of(kubectl), lambda text: text is None, told=operator.log)
+    assert [text_of(kubectl, name) for name in ways] == ["done"] * 3
+
+
+def test_what_belongs_to_others_is_not_taken_over(
+    kubectl: Kubectl, operator: Operator, project: Path
+) -> None:
+    """A resource named like somebody's object fails and says so; the object stays as it is."""
+    watches = project / "watches.yaml"
+    watches.write_text(watches.read_text() + "  ownership: refuse\n")
+    kubectl("create", "configmap", "a", "--from-literal=text=theirs")
+    operator.start()
+    kubectl.apply(echo())
+    kubectl.apply(echo("b"))
+    kubectl("wait", f"{KIND}/a", "--for=condition=Failure", "--timeout=120s")
+    resource = kubectl.get(KIND, "a")
+    assert resource is not None
+    conditions = resource["status"]["conditions"]
+    (failure,) = (one for one in conditions if one["type"] == "Failure")
+    wanted = f"ConfigMap {kubectl.namespace}/a does not belong to Echo {kubectl.namespace}/a"
+    assert wanted in failure["message"]
+    assert text_of(kubectl) == "theirs"
+    wait_for_text(kubectl, operator, "hello nothing", "b")
 
 
 def test_a_change_by_hand_is_undone_and_named(kubectl: Kubectl, operator: Operator) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -31,6 +31,7 @@ WATCH = Watch(
 SECONDS = 60.0
 """No answer may take longer, however busy the machine is."""
 
+Start = Callable[..., "Run"]
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter, str], Awaitable[None]]
 
 
@@ -218,9 +219,25 @@ def run(proxy: Proxy, owner: Json, tmp_path: Path, control_plane_cluster: Cluste
 
 
 @pytest.fixture
+def start(
+    proxy: Proxy, owner: Json, tmp_path: Path, control_plane_cluster: Cluster
+) -> Iterator[Start]:
+    """Give a function that starts a run of the owner with a watch."""
+    with ExitStack() as stack:
+
+        def started(watch: Watch, run_id: str = "run-1", **options: Any) -> Run:
+            text = stack.enter_context(proxy.grant(owner, watch, run_id, **options))
+            kubeconfig = tmp_path / f"kubeconfig-{watch.ownership.value}-{run_id}"
+            kubeconfig.write_text(text)
+            return Run(kubeconfig, control_plane_cluster.bin)
+
+        yield started
+
+
+@pytest.fixture
 async def upstream(
     tmp_path: Path, recorder: Recorder
-) -> AsyncIterator[Callable[[Serve], Awaitable[Run]]]:
+) -> AsyncIterator[Callable[..., Awaitable[Run]]]:
     """Give a function that puts the proxy in front of `serve(reader, writer, head)`.
 
     It is called for every connection with the first request's head; its credentials are the
@@ -228,7 +245,7 @@ async def upstream(
     """
     async with AsyncExitStack() as stack:
 
-        async def start(serve: Serve) -> Run:
+        async def start(serve: Serve, watch: Watch = WATCH) -> Run:
             async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
                 try:
                     head = await reader.readuntil(b"\r\n\r\n")
@@ -249,7 +266,7 @@ async def upstream(
             body = config_map("owner", "team")
             body["metadata"]["uid"] = "uid-1"
             kubeconfig = tmp_path / "kubeconfig"
-            kubeconfig.write_text(stack.enter_context(proxy.grant(body, WATCH, "run-1")))
+            kubeconfig.write_text(stack.enter_context(proxy.grant(body, watch, "run-1")))
             return Run(kubeconfig, tmp_path)
 
         yield start

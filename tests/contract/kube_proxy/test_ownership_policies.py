@@ -4,40 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
-import pytest
-
-from operator_runner.devcluster import Cluster
-from operator_runner.kube.proxy import Proxy
-from operator_runner.model import Json, Ownership, Watch
+from operator_runner.model import Ownership
 from tests.support.kubectl import Kubectl
 
-from .conftest import WATCH, Recorder, Run, config_map, owners
+from .conftest import WATCH, Recorder, Run, Start, config_map, owners
 
 REFUSE = replace(WATCH, ownership=Ownership.REFUSE)
 ADOPT = replace(WATCH, ownership=Ownership.ADOPT)
-Start = Callable[..., Run]
-
-
-@pytest.fixture
-def start(
-    proxy: Proxy, owner: Json, tmp_path: Path, control_plane_cluster: Cluster
-) -> Iterator[Start]:
-    """Give a function that starts a run of the owner with a watch."""
-    with ExitStack() as stack:
-
-        def started(watch: Watch, run_id: str = "run-1", **options: Any) -> Run:
-            text = stack.enter_context(proxy.grant(owner, watch, run_id, **options))
-            kubeconfig = tmp_path / f"kubeconfig-{watch.ownership.value}-{run_id}"
-            kubeconfig.write_text(text)
-            return Run(kubeconfig, control_plane_cluster.bin)
-
-        yield started
 
 
 async def refused(run: Run, *args: str, input_: str = "") -> str:

@@ -22,7 +22,7 @@ from operator_runner.flags import (
     warnings_from,
 )
 from operator_runner.flags.capacity import cores
-from operator_runner.model import GVK, Playbook, Watch
+from operator_runner.model import GVK, Ownership, Playbook, Watch
 from operator_runner.settings import (
     Address,
     AnsibleSettings,
@@ -383,6 +383,14 @@ def test_what_does_not_fit_together_is_an_error(
         settings(*args, **environ)
 
     assert len(caught.value.problems) == 1
+
+
+def test_a_policy_of_ownership_needs_owner_references() -> None:
+    """Without them the operator would refuse to write what its own roles made."""
+    watches = [replace(WATCHES[0], ownership=Ownership.REFUSE)]
+    with pytest.raises(ConfigError, match=r"--inject-owner-ref=false: .* `ownership: refuse`"):
+        settings_from(options("--inject-owner-ref=false"), {}, watches)
+    assert not settings("--inject-owner-ref=false").inject_owner_ref
 
 
 def test_all_problems_come_at_once() -> None:

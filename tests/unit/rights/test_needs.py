@@ -10,7 +10,7 @@ import pytest
 
 from operator_runner.errors import ConfigError
 from operator_runner.kube.asked import ANY, OWN, Asked
-from operator_runner.model import GVK, Conversion, Finalizer, Playbook, Reference, Watch
+from operator_runner.model import GVK, Conversion, Finalizer, Ownership, Playbook, Reference, Watch
 from operator_runner.rights.kinds import KindTable
 from operator_runner.rights.needs import Project, needs_of, warnings_of
 from operator_runner.rights.right import OPERATORS
@@ -178,3 +178,29 @@ def test_a_kind_without_its_crd() -> None:
     """The error names it, and the flag that helps."""
     with pytest.raises(ConfigError, match=r"Web of shop.io/v1: .* --crds"):
         KindTable([]).plural(WEB.gvk)
+
+
+@pytest.mark.parametrize(
+    ("ownership", "verb", "resource", "expected"),
+    [
+        (Ownership.IGNORE, "update", "secrets", ["get"]),
+        (Ownership.IGNORE, "patch", "secrets", []),
+        (Ownership.IGNORE, "update", "secrets/status", []),
+        (Ownership.REFUSE, "patch", "secrets", ["get"]),
+        (Ownership.REFUSE, "delete", "secrets", ["get"]),
+        (Ownership.REFUSE, "create", "secrets", []),
+        (Ownership.REFUSE, "create", "secrets/eviction", ["get"]),
+        (Ownership.REFUSE, "deletecollection", "secrets", ["list"]),
+        (Ownership.ADOPT, "update", "secrets/scale", ["get", "patch"]),
+        (Ownership.REFUSE, "patch", "events", []),
+    ],
+)
+def test_the_owner_of_what_is_written_has_to_be_read(
+    ownership: Ownership, verb: str, resource: str, expected: list[str]
+) -> None:
+    """The proxy gets the metadata of an object before such a write."""
+    watch = replace(WEB, ownership=ownership, watch_dependent_resources=False)
+    found = needs(watch, Asked(BY, "", resource, "", verb))
+    base = resource.partition("/")[0]
+    written = f"{verb} {resource}"
+    assert sorted(set(found) - {written}) == [f"{more} {base}" for more in expected]
