@@ -20,7 +20,8 @@ def test_init_makes_a_kind_as_well(tmp_path: Path) -> None:
     assert yaml.safe_load((root / "PROJECT").read_text())["projectName"] == "web-operator"
     (watch,) = yaml.safe_load((root / "watches.yaml").read_text())
     gvk = {"version": "v1", "group": "web.example.com", "kind": "Page"}
-    assert watch == gvk | {"role": "page", "markUnsafe": True}
+    safe = {"markUnsafe": True, "ownership": "refuse", "nativeTypes": True}
+    assert watch == gvk | {"role": "page"} | safe
     assert (root / "roles/page/tasks/main.yml").is_file()
 
 
@@ -106,7 +107,8 @@ def test_a_project_of_operator_sdk(tmp_path: Path) -> None:
     ]
     watches = (root / "watches.yaml").read_text()
     assert watches.startswith("---\n# mine\n")
-    assert watches.endswith("  role: fresh\n#+kubebuilder:scaffold:watch\n")
+    assert [entry["role"] for entry in yaml.safe_load(watches)] == ["old", "fresh"]
+    assert watches.endswith("\n#+kubebuilder:scaffold:watch\n")
     rules = yaml.safe_load((root / "config/rbac/role.yaml").read_text())["rules"]
     assert [rule["apiGroups"] for rule in rules] == [["apps"], ["cache.example.com"]]
     users = yaml.safe_load((root / "config/rbac/kustomization.yaml").read_text())["resources"]
