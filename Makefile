@@ -102,6 +102,11 @@ unit: $(INSTALLED) ## Unit tests: pure parts, milliseconds each
 	$(TITLE) "Unit tests"
 	@$(BIN)/pytest tests/unit $(ARGS)
 
+.PHONY: fuzz
+fuzz: $(INSTALLED) ## A hundred thousand odd resources, statuses and annotations; takes an hour
+	$(TITLE) "Fuzzing"
+	@$(BIN)/pytest tests/unit/fuzz --hypothesis-profile=fuzz --timeout=0 --show-capture=no $(ARGS)
+
 .PHONY: contract
 contract: $(INSTALLED) ## Contract tests: the same cases on fakes and on the real parts
 	$(TITLE) "Contract tests"

@@ -55,7 +55,18 @@ CONDITIONS = st.lists(
     ),
     max_size=5,
 )
-STATUSES = JSON | st.fixed_dictionaries({"conditions": CONDITIONS | JSON})
+_COUNTS = st.dictionaries(
+    st.sampled_from(
+        [
+            *("replicas", "updatedReplicas", "availableReplicas", "readyReplicas", "phase"),
+            *("observedGeneration", "desiredNumberScheduled", "loadBalancer", "succeeded", "type"),
+            *("containerStatuses", "currentRevision", "numberReady", "updateStrategy", "selector"),
+        ]
+    ),
+    JSON,
+    max_size=4,
+)
+STATUSES = JSON | _COUNTS | st.fixed_dictionaries({"conditions": CONDITIONS | JSON})
 _FIELDS: st.SearchStrategy[Json] = st.recursive(
     st.just({}),
     lambda inner: st.dictionaries(
@@ -100,5 +111,5 @@ METADATA = st.fixed_dictionaries(
 )
 RESOURCES: st.SearchStrategy[Json] = st.fixed_dictionaries(
     {"apiVersion": st.just("example.com/v1"), "kind": st.just("Foo"), "metadata": METADATA},
-    optional={"spec": JSON, "status": STATUSES, "data": JSON},
+    optional={"spec": JSON | _COUNTS, "status": STATUSES, "data": JSON},
 )

@@ -32,6 +32,7 @@ from operator_runner.model import (
     Trigger,
     Watch,
 )
+from operator_runner.readiness import Readiness, health_of
 from operator_runner.reconcile import conditions, kstatus
 from operator_runner.reconcile.annotations import read_overrides
 from operator_runner.reconcile.reconciler import Failed, Gone, Idle, Parts, Reconciler, Succeeded
@@ -72,6 +73,12 @@ EVERYTHING = replace(
 ALL = replace(EVERYTHING, selector=LabelSelector(), when=None, versions=())
 WATCHES = (PLAIN, EVERYTHING, ALL)
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
+KINDS = [
+    *(GVK("apps", "v1", kind) for kind in ("Deployment", "StatefulSet", "DaemonSet")),
+    *(GVK("", "v1", kind) for kind in ("Pod", "PersistentVolumeClaim", "Service")),
+    GVK("batch", "v1", "Job"),
+    FOO,
+]
 TYPES = st.sampled_from([None, "ADDED", "MODIFIED", "DELETED"])
 CHANGES: tuple[Callable[[list[Json]], list[Json]], ...] = (
     lambda given: conditions.started(given, NOW),
@@ -136,6 +143,13 @@ def test_any_status_gets_conditions(status: Any) -> None:
                 assert all(isinstance(text, str) for text in texts)
                 assert condition["lastTransitionTime"]
         conditions.is_successful(new)
+
+
+@without_hurry
+@given(st.sampled_from(KINDS), RESOURCES)
+def test_any_owned_object_has_a_readiness(kind: GVK, body: Json) -> None:
+    """Whatever its status is."""
+    assert isinstance(health_of(kind, body).readiness, Readiness)
 
 
 @without_hurry
