@@ -17,6 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from operator_runner.bounds import MAX_DEPTH, depth
 from operator_runner.model import FieldPath, Json
 from operator_runner.webhooks.fieldpaths import ABSENT, canonical, get, put, same
 
@@ -83,7 +84,7 @@ def lost(body: Json, back: Json, fields: Fields, seen: str) -> Kept:
 def digest(body: Json, paths: Iterable[FieldPath]) -> str:
     """Return a short text that changes when one of these fields is edited."""
     found = {text(path): value for path in paths if (value := get(body, path)) is not ABSENT}
-    return hashlib.sha256(canonical(found).encode()).hexdigest()[:12]
+    return hashlib.sha256(canonical(found).encode(errors="surrogatepass")).hexdigest()[:12]
 
 
 def write(body: Json, version: str, kept: Kept) -> Json:
@@ -116,6 +117,8 @@ def read(body: Json, version: str, fields: Fields) -> Kept:
         return Kept()
     if not isinstance(encoded, str):
         raise ValueError("not text")  # noqa: TRY004 the same to the caller as bad JSON
+    if depth(encoded.encode(errors="replace")) > MAX_DEPTH:
+        raise ValueError(f"no JSON of at most {MAX_DEPTH} levels")
     content = json.loads(encoded)
     if not isinstance(content, dict):
         raise ValueError("no JSON object")  # noqa: TRY004 the same to the caller as bad JSON

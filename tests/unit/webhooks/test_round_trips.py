@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from operator_runner.webhooks.converter import ConversionError, Converter
-from operator_runner.webhooks.keeping import PREFIX
+from operator_runner.webhooks.keeping import PREFIX, Fields, read
 from tests.unit.webhooks.conftest import MakeConverter
 
 Json = dict[str, Any]
@@ -151,3 +152,11 @@ def _bare(body: Json) -> Json:
     annotations = metadata.pop("annotations", {})
     mine = {key: value for key, value in annotations.items() if not key.startswith(PREFIX)}
     return {**body, "metadata": {**metadata, "annotations": mine}}
+
+
+@pytest.mark.parametrize("kept", ["[" * 100_000, "[" * 1_000 + "]" * 1_000])
+def test_what_is_kept_is_read_within_bounds(kept: Any) -> None:
+    """Whoever may write a resource may write the annotation."""
+    body = {"metadata": {"name": "a", "annotations": {f"{PREFIX}v2": kept}}}
+    with pytest.raises(ValueError, match="no JSON of at most 100 levels"):
+        read(body, "v2", Fields.of(("spec", "y")))
