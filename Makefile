@@ -102,8 +102,8 @@ unit: $(INSTALLED) ## Unit tests: pure parts, milliseconds each
 	$(TITLE) "Unit tests"
 	@$(BIN)/pytest tests/unit $(ARGS)
 
-.PHONY: fuzz
-fuzz: $(INSTALLED) ## A hundred thousand odd resources, statuses and annotations; takes an hour
+.PHONY: fuzz-resources
+fuzz-resources: $(INSTALLED) ## A hundred thousand odd resources, statuses and annotations; takes an hour
 	$(TITLE) "Fuzzing"
 	@$(BIN)/pytest tests/unit/fuzz --hypothesis-profile=fuzz --timeout=0 --show-capture=no $(ARGS)
 

@@ -14,7 +14,7 @@ from hypothesis import settings
 from operator_runner.devcluster import Cluster
 from tests.support.kubectl import Kubectl
 
-# `make fuzz`: --hypothesis-profile=fuzz.
+# `make fuzz-resources`: --hypothesis-profile=fuzz.
 settings.register_profile("fuzz", max_examples=100_000, deadline=None)
 
 

@@ -1,6 +1,6 @@
 """Any resource, status and annotation that an API server takes is understood, or refused as such.
 
-`make fuzz` runs the same with a hundred thousand examples each.
+`make fuzz-resources` runs the same with a hundred thousand examples each.
 """
 
 from __future__ import annotations
