@@ -17,6 +17,9 @@ from tests.support.kubectl import Kubectl
 # `make fuzz-resources`: --hypothesis-profile=fuzz.
 settings.register_profile("fuzz", max_examples=100_000, deadline=None)
 
+# On OpenShift it is on: only users who may delete an object change its owner references.
+OPENSHIFT_PLUGIN = "OwnerReferencesPermissionEnforcement"
+
 
 def pytest_configure() -> None:
     """Be as if called from a terminal: shells ignore SIGINT for what runs in the background."""
@@ -51,7 +54,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None]:
 def control_plane_cluster() -> Iterator[Cluster]:
     """Give a real API server with controllers but without nodes; needs no root."""
     cluster = Cluster(f"test-control-plane-{secrets.token_hex(3)}")
-    cluster.up(control_plane_only=True)
+    cluster.up(control_plane_only=True, admission_plugins=(OPENSHIFT_PLUGIN,))
     try:
         yield cluster
     finally:

@@ -47,6 +47,7 @@ class Plan:
     full: bool
     port: int | None
     install_packages: bool
+    admission_plugins: tuple[str, ...] = ()
 
     def say(self, text: str) -> None:
         """Tell the user about a step."""
@@ -68,7 +69,7 @@ def _start_control_plane(plan: Plan) -> State:
     port = ports.require(LOOPBACK, plan.port) if plan.port else ports.free(LOOPBACK, 1)[0]
     plan.say("Starting etcd, kube-apiserver and kube-controller-manager")
     endpoint = Endpoint(LOOPBACK, port, _UNROUTED_SERVICES, node=None)
-    control = control_plane.prepare(programs, home, endpoint, plan.name)
+    control = control_plane.prepare(programs, home, endpoint, plan.name, plan.admission_plugins)
     state = save(home, State(process.boot(), endpoint.url, slot=None))
     state = _start_api(state, control)
     supervision.wait_until_well(home, state, "kube-apiserver")
@@ -89,7 +90,7 @@ def _start_full(plan: Plan) -> State:
     subnets = links.create(home.token)
     port = ports.require(subnets.host, plan.port or _PORT)
     endpoint = Endpoint(subnets.host, port, subnets.services, subnets.node)
-    control = control_plane.prepare(programs, home, endpoint, plan.name)
+    control = control_plane.prepare(programs, home, endpoint, plan.name, plan.admission_plugins)
     state = State(process.boot(), endpoint.url, subnets.slot)
     # What takes long starts first, and runs while the next step is prepared.
     state, config = node.create(home, state, subnets, pause.tag)

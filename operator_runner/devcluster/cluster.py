@@ -75,12 +75,14 @@ class Cluster:
         control_plane_only: bool = False,
         port: int | None = None,
         install_packages: bool = False,
+        admission_plugins: Sequence[str] = (),
     ) -> None:
         """Start the cluster and return when it is ready; on a running one only check it.
 
         `control_plane_only` leaves out scheduler and node, and needs no root. `port` is the API
         server's (by default 6443 on an address of the cluster's own, or a free one of loopback).
-        `install_packages` lets apt-get install what the node needs.
+        `install_packages` lets apt-get install what the node needs. `admission_plugins` names
+        plugins of the API server that are off by default; they count when the cluster is new.
         A start that is interrupted leaves nothing behind, one that fails only its logs.
         """
         plan = bringup.Plan(
@@ -91,6 +93,7 @@ class Cluster:
             full=not control_plane_only,
             port=port,
             install_packages=install_packages,
+            admission_plugins=tuple(admission_plugins),
         )
         with self._locked():
             state = self._current()

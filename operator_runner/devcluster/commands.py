@@ -40,11 +40,29 @@ def _named(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--control-plane-only", is_flag=True, help="No node and no Pods; needs no root.")
 @click.option("--port", type=click.IntRange(1, 65535), help="Port of the API server.")
 @click.option("--install-packages", is_flag=True, help="Install missing packages with apt-get.")
-def up(name: str, control_plane_only: bool, port: int | None, install_packages: bool) -> None:
+@click.option(
+    "--admission-plugin",
+    "admission_plugins",
+    multiple=True,
+    metavar="NAME",
+    help="Admission plugin that is off by default; may be repeated.",
+)
+def up(
+    name: str,
+    control_plane_only: bool,
+    port: int | None,
+    install_packages: bool,
+    admission_plugins: tuple[str, ...],
+) -> None:
     """Start a cluster, or check one that is up."""
     with _errors():
         this = Cluster(name)
-        this.up(control_plane_only=control_plane_only, port=port, install_packages=install_packages)
+        this.up(
+            control_plane_only=control_plane_only,
+            port=port,
+            install_packages=install_packages,
+            admission_plugins=admission_plugins,
+        )
         click.echo(f"KUBECONFIG={this.kubeconfig}")
         click.echo(f"kubectl:   {this.bin / 'kubectl'}")
 

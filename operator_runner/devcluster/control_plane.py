@@ -108,6 +108,8 @@ class ControlPlane:
     credentials: Credentials
     etcd_ports: tuple[int, int, int]
     """Loopback ports for clients, peers and health checks."""
+    admission_plugins: tuple[str, ...] = ()
+    """Names of admission plugins that the API server has besides those of every cluster."""
 
     def etcd(self) -> Part:
         """Return etcd."""
@@ -157,7 +159,7 @@ class ControlPlane:
             f"--tls-cert-file={serving.certificate}",
             f"--tls-private-key-file={serving.key}",
             "--authorization-mode=Node,RBAC",
-            "--enable-admission-plugins=NodeRestriction",
+            f"--enable-admission-plugins={','.join(('NodeRestriction', *self.admission_plugins))}",
             f"--service-account-key-file={credentials.token_key}",
             f"--service-account-signing-key-file={credentials.token_key}",
             "--service-account-issuer=https://kubernetes.default.svc.cluster.local",
@@ -211,8 +213,15 @@ class ControlPlane:
         return Part(name, command, f"https://{LOOPBACK}:{port}/healthz")
 
 
-def prepare(programs: Path, home: Home, endpoint: Endpoint, cluster: str) -> ControlPlane:
+def prepare(
+    programs: Path,
+    home: Home,
+    endpoint: Endpoint,
+    cluster: str,
+    admission_plugins: tuple[str, ...] = (),
+) -> ControlPlane:
     """Make credentials and choose ports for the control plane of the cluster called `cluster`."""
     client, peer, metrics = ports.free(LOOPBACK, 3)
     credentials = issue(home, endpoint, cluster)
-    return ControlPlane(programs, home, endpoint, credentials, (client, peer, metrics))
+    etcd_ports = (client, peer, metrics)
+    return ControlPlane(programs, home, endpoint, credentials, etcd_ports, admission_plugins)

@@ -671,6 +671,27 @@ def test_the_shipped_rights_are_enough(nginx: Nginx) -> None:
     assert nginx.degraded()["status"] == "False"
 
 
+def test_an_upgrade_needs_no_right_to_delete(nginx: Nginx) -> None:
+    """The own owner reference stays in its version: OpenShift asks for `delete` to change it."""
+    role = yaml.safe_load((REPOSITORY / "config" / "rbac" / "role.yaml").read_text())
+    operator = nginx.allow("operator", role["rules"])
+    resource = nginx.resource()
+    nginx.succeed(environment=operator)
+    older = owner_reference(resource, version="v1alpha1")
+    for kind in ("deployment", "service"):
+        nginx.kubectl.merge(kind, "web", {"metadata": {"ownerReferences": [older]}})
+        patch = json.dumps({"metadata": {"ownerReferences": [owner_reference(resource)]}})
+        done = nginx.kubectl.run(
+            "patch", kind, "web", "--as=operator", "--type=merge", f"--patch={patch}"
+        )
+        assert "cannot set an ownerRef on a resource you can't delete" in done.stderr
+    nginx.resource(ports=[{"containerPort": 8081}])
+    assert nginx.succeed(environment=operator)
+    for kind in ("deployment", "service"):
+        assert nginx.live(kind)["metadata"]["ownerReferences"] == [older]
+    assert nginx.live("service")["spec"]["ports"][0]["port"] == 8081
+
+
 def test_the_resource_cannot_be_read(nginx: Nginx) -> None:
     """The condition gives OperatorResourceNotAvailable, if only the status can be written."""
     nginx.resource()

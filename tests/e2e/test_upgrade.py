@@ -16,6 +16,7 @@ import pytest
 import yaml
 
 from operator_runner.devcluster import Cluster, pack
+from tests.conftest import OPENSHIFT_PLUGIN
 from tests.support.kubectl import Json, Kubectl
 from tests.support.nginx import KIND, World, nginx
 from tests.support.operator import REPOSITORY, Operator
@@ -66,7 +67,7 @@ def own_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     Its node has the images that the roles of both versions name.
     """
     cluster = Cluster(f"upgrade-{secrets.token_hex(3)}")
-    cluster.up(install_packages=True)
+    cluster.up(install_packages=True, admission_plugins=(OPENSHIFT_PLUGIN,))
     scratch = tmp_path_factory.mktemp("images")
     try:
         for project in (OLDER, REPOSITORY):

@@ -176,7 +176,7 @@ def test_its_whole_life(installed: Installed) -> None:
     ("group", "resource", "verb"),
     [
         ("operator.example.com", "nginxoperators/status", "patch"),
-        ("apps", "deployments", "update"),
+        ("apps", "deployments", "patch"),
         ("", "services", "get"),
         ("events.k8s.io", "events", "create"),
     ],

@@ -50,14 +50,23 @@ class World:
         return next((c for c in conditions if c["type"] == type_), {})
 
     def wait_reconciled(self, name: str = "web") -> None:
-        """Wait until the operator has seen the newest spec and succeeded with it."""
+        """Wait until the operator has written what the newest spec asks for.
+
+        `Successful` it is not while the role asks to come back: until the Pods serve.
+        """
 
         def is_done(body: Json | None) -> bool:
-            degraded = self.condition("OperatorDegraded", name)
+            degraded, available = (
+                self.condition(type_, name) for type_ in ("OperatorDegraded", "Available")
+            )
             return (
                 body is not None
                 and degraded.get("observedGeneration") == body["metadata"]["generation"]
-                and self.condition("Successful", name).get("status") == "True"
+                and degraded["status"] == "False"
+                and (
+                    self.condition("Successful", name).get("status") == "True"
+                    or available.get("status") == "False"
+                )
             )
 
         self.until(lambda: self.kubectl.get(KIND, name), is_done)
