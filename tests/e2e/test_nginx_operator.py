@@ -25,6 +25,7 @@ def test_a_resource_makes_nginx_answer(world: World) -> None:
     world.wait_reconciled()
     world.wait_available(1)
     assert world.until(world.fetch, lambda status: status == 200)
+    world.wait_told_available()
     degraded = world.condition("OperatorDegraded")
     assert (degraded["status"], degraded["reason"]) == ("False", "OperatorSucceeded")
     assert degraded["message"] == "operator successfully reconciling"
@@ -55,7 +56,7 @@ def test_one_edit_causes_one_reconcile(world: World) -> None:
     world.wait_available(1)
     world.kubectl.merge(KIND, "web", {"spec": {"replicas": 2}})
     world.wait_available(2)
-    world.wait_reconciled()
+    world.wait_told_available()
     causes = [line["cause"] for line in world.operator.lines("Reconciled")]
     deployment = f"dependent: Deployment {world.kubectl.namespace}/web became "
     parts = [part for cause in causes for part in cause.split("; ")]

@@ -91,10 +91,17 @@ class World:
 
     def wait_told_available(self, name: str = "web") -> None:
         """Wait until the resource says that its Pods serve: nothing is left to write then."""
-        self.until(
-            lambda: self.condition("Available", name),
-            lambda condition: condition.get("status") == "True",
-        )
+
+        def is_told(body: Json | None) -> bool:
+            available = self.condition("Available", name)
+            return (
+                body is not None
+                and available.get("status") == "True"
+                and available.get("observedGeneration") == body["metadata"]["generation"]
+                and self.condition("Successful", name).get("status") == "True"
+            )
+
+        self.until(lambda: self.kubectl.get(KIND, name), is_told)
 
     def fetch(self, name: str = "web", index: int = 0) -> int:
         """Fetch through a port of the Service; return the HTTP status, 0 without an answer."""
