@@ -67,7 +67,8 @@ def test_each_verb_that_goes_is_missed() -> None:
         lines = differences(wanted, grants_in(checked, MANAGER))
         told = [line.startswith(f"missing: {verb} {resource}") for line in lines]
         # A line for each of those who need it.
-        assert told in ([True], [True, True]), lines
+        assert told, (verb, resource)
+        assert all(told), lines
 
 
 def test_each_verb_that_comes_is_superfluous() -> None:
