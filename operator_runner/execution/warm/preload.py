@@ -8,8 +8,8 @@ import functools
 import gc
 import importlib
 import os
-import pkgutil
 import pty
+import re
 import ssl
 import sys
 import threading
@@ -47,6 +47,8 @@ _PACKAGES = (
     "ansible_collections.operator_sdk.util.plugins.modules",
 )
 """Collections of which each module is loaded, with all that it imports before it does its work."""
+_GUARD = re.compile(rb"""^if __name__ == ["']__main__["']""", re.MULTILINE)
+"""Of a module that does nothing when it is imported."""
 _LATE = (
     *(
         f"ansible.module_utils._internal._json._profiles._module_{profile}_{direction}"
@@ -72,8 +74,12 @@ def preload(environment: dict[str, str], scratch: str) -> None:
         _share_texts()
         _learn_interpreters()
         _spare_unused_apis()
-        for name in (*_MODULES, *_modules_of_collections(), *_LATE):
+        for name in (*_MODULES, *_LATE):
             _import_if_installed(name)
+        for name in _modules_of_collections():
+            # One that cannot be imported fails in the task that uses it.
+            with contextlib.suppress(Exception):
+                importlib.import_module(name)
         _keep_facts()
         _start_openssl()
         _read_kubeconfigs_fast()
@@ -114,11 +120,17 @@ def _import_if_installed(name: str) -> None:
 
 
 def _modules_of_collections() -> Iterator[str]:
+    """Yield those that do nothing when they are imported: their work is behind a guard."""
     for package in _PACKAGES:
         _import_if_installed(package)
         if package in sys.modules:
-            found = pkgutil.iter_modules(sys.modules[package].__path__)
-            yield from (f"{package}.{module.name}" for module in found)
+            for folder in map(Path, sys.modules[package].__path__):
+                guarded = (path for path in sorted(folder.glob("*.py")) if _is_guarded(path))
+                yield from (f"{package}.{path.stem}" for path in guarded)
+
+
+def _is_guarded(module: Path) -> bool:
+    return _GUARD.search(module.read_bytes()) is not None
 
 
 def _spare_unused_apis() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -49,8 +49,8 @@ class Project:
     native_types: bool | None = None
     masked: Mapping[str, str] = field(default_factory=dict)
     """Texts that only one run has, and what stands for them."""
-    work: str = "work"
-    """The name of the work dir."""
+    resource: str = REF.name
+    """The name of the resource, and so that of the private data dir."""
 
     def write(self, site: Path) -> Playbook:
         """Write the project; return what is to be run."""
@@ -65,14 +65,15 @@ class Project:
     async def run(self, launcher: Launcher, site: Path) -> Record:
         """Write the project to `site` and run it there; a work dir lies beside the project."""
         content = self.write(site)
-        rundirs = RunDirs(site.parent / self.work)
+        rundirs = RunDirs(site.parent / "work")
+        ref = replace(REF, name=self.resource)
         settings = AnsibleSettings(
             args=self.args.format(site=site),
             inventory=site / self.inventory if self.inventory else None,
         )
         request = RunRequest(
             run_id=_RUN,
-            ref=REF,
+            ref=ref,
             content=content,
             extra_vars={"site": str(site), "out": str(site / "out"), **self.variables},
             kubeconfig=self.kubeconfig,
@@ -82,7 +83,7 @@ class Project:
             native_types=self.native_types,
         )
         outcome = await AnsibleExecutor(launcher, rundirs, settings).run(request, _ignore)
-        artifacts = rundirs.of(REF).artifacts(_RUN)
+        artifacts = rundirs.of(ref).artifacts(_RUN)
         return read_record(outcome, artifacts, site / "out", Masks(self.masked.items()))
 
 

@@ -245,7 +245,7 @@ module.exit_json(found=found)
         needle = "".join(f"[{letter}]" for letter in first)
         for run, word in enumerate((first, second)):
             variables = {"needle": needle, "own": word}
-            project = Project(tasks, files, variables=variables, kubeconfig=word, work=word)
+            project = Project(tasks, files, variables=variables, kubeconfig=word, resource=word)
             # The directory of the project itself is no secret of a run.
             record = launchers.run(name, project, tmp_path / f"project{number}{run}")
         assert record.outcome.successful, record.outcome.failures
