@@ -35,8 +35,8 @@ class Session(Protocol):
 
 _log = structlog.get_logger(__name__)
 
-_PAGE = 100
-"""Resources that are listed with one request."""
+_PAGE = 20
+"""Resources that are listed with one request, which decodes them in one piece: up to 30 MB."""
 _GONE = 410
 _IDENTITY: Any = "operator-runner"
 
