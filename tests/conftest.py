@@ -22,8 +22,12 @@ OPENSHIFT_PLUGIN = "OwnerReferencesPermissionEnforcement"
 
 
 def pytest_configure() -> None:
-    """Be as if called from a terminal: shells ignore SIGINT for what runs in the background."""
+    """Be as if called from a terminal: shells ignore SIGINT for what runs in the background.
+
+    And nohup ignores SIGHUP, as do some systems that run tests.
+    """
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     # What `make test ARGS=...` was told is not for the makes that tests run.
     for name in ("MAKEFLAGS", "MFLAGS", "MAKEOVERRIDES", "MAKELEVEL", "ARGS"):
         os.environ.pop(name, None)

@@ -16,9 +16,8 @@ from tests.support.kubectl import Kubectl
 from tests.support.operator import Operator
 from tests.support.waiting import eventually
 
-_TALKATIVE = """
-- ansible.builtin.debug: {msg: "{{ 'x' * 1500000 }}"}
-"""
+_TALKATIVE = 12 * "- ansible.builtin.debug: {msg: \"{{ 'x' * 300000 }}\"}\n"
+"""With four resources three times of what may wait to be written."""
 
 
 @pytest.fixture
@@ -43,7 +42,7 @@ def test_a_log_that_nobody_reads_stops_nothing(
 ) -> None:
     """Resources are reconciled, probes answer, the missing lines are counted, SIGTERM ends it."""
     role = project / ROLE
-    role.write_text(role.read_text() + _TALKATIVE)
+    role.write_text(f"{role.read_text()}\n{_TALKATIVE}")
     names = [f"e{number}" for number in range(4)]
     operator.start(output=full_pipe)
     kubectl.apply(*(echo(name) for name in names))
