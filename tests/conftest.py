@@ -9,13 +9,16 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from operator_runner.devcluster import Cluster
 from tests.support.kubectl import Kubectl
 
 # `make fuzz-resources`: --hypothesis-profile=fuzz.
 settings.register_profile("fuzz", max_examples=100_000, deadline=None)
+# How long an example takes says how busy the machine is.
+settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("tests")
 
 # On OpenShift it is on: only users who may delete an object change its owner references.
 OPENSHIFT_PLUGIN = "OwnerReferencesPermissionEnforcement"
