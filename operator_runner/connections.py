@@ -161,7 +161,7 @@ def small_share(descriptors: int | None = None) -> int:
 def abort(transport: asyncio.BaseTransport) -> None:
     """Close without waiting until the peer has taken what is buffered, or has said goodbye."""
     end = getattr(transport, "abort", transport.close)
-    # Up to Python 3.11.4 a TLS transport that was closed twice has lost its protocol.
+    # In Python 3.11.2 a TLS transport that was closed twice has no protocol any more.
     with contextlib.suppress(AttributeError):
         end()
 

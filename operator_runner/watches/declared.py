@@ -1,11 +1,13 @@
-"""Which variables a role or a playbook declares as its own: defaults, argument specs, play vars.
+"""Which variables a role or a playbook has as its own: it declares them, or it uses them.
 
+Defaults, argument specs and the vars of plays declare them; templates and conditions use them.
 What runs follows: roles of a playbook, the roles that they depend on, and those that tasks
 include by a literal name. A file that is not YAML declares nothing; Ansible reports it.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,15 @@ _BLOCKS = ("block", "rescue", "always")
 _PREFIXES = ("", "ansible.builtin.", "ansible.legacy.")
 _INCLUDE_ROLE = {f"{prefix}{verb}_role" for prefix in _PREFIXES for verb in ("include", "import")}
 _INCLUDE_PLAYS = {f"{prefix}import_playbook" for prefix in _PREFIXES}
+_USES = re.compile(
+    r"\{[{%](?P<template>.*?)[%}]\}"
+    r"|^\s*(?:-\s+)?(?:when|until|changed_when|failed_when|that|var|loop)\s*:(?P<condition>[^\n]*)$"
+    r"|^\s*-\s+(?P<item>[^:#\n]+\s[^:#\n]+)$",
+    re.DOTALL | re.MULTILINE,
+)
+"""Templates, and what Ansible takes for an expression without braces."""
+_WORD = re.compile(r"[A-Za-z_]\w*")
+_LARGEST_FILE = 1024 * 1024
 _Base: Any = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
 
 
@@ -32,7 +43,10 @@ _Loader.add_multi_constructor("!", lambda *_: None)
 
 
 def declared_variables(content: Playbook, lookup: Lookup) -> frozenset[str]:
-    """Return the names of the variables that a role or playbook declares."""
+    """Return the names of the variables that a role or playbook declares or uses.
+
+    Some more may be among them, such as words of a text beside an expression.
+    """
     reader = _Reader(lookup)
     if content.role is not None:
         reader.role(content.role)
@@ -54,6 +68,7 @@ class _Reader:
         if role in self._seen or not role.is_dir():
             return
         self._seen.add(role)
+        self._uses(role)
         for defaults in _documents(role / "defaults", "main"):
             self._names_of(defaults)
         for main in _documents(role / "meta", "main"):
@@ -72,6 +87,11 @@ class _Reader:
         if playbook in self._seen:
             return
         self._seen.add(playbook)
+        for path in (
+            playbook,
+            *(playbook.parent / name for name in ("tasks", "templates", "vars")),
+        ):
+            self._uses(path)
         for play in _list(_read(playbook)):
             for key in _INCLUDE_PLAYS:
                 if isinstance(name := _get(play, key), str):
@@ -83,6 +103,13 @@ class _Reader:
                 self._role_named(role, playbook.parent / "roles")
             for section in _PLAY_TASKS:
                 self._tasks(_get(play, section), playbook.parent / "roles")
+
+    def _uses(self, place: Path) -> None:
+        """Take in what the texts of a file or directory use."""
+        for path in sorted(place.rglob("*")) if place.is_dir() else [place]:
+            if path.is_file() and path.stat().st_size <= _LARGEST_FILE:
+                for found in _USES.finditer(path.read_text(errors="replace")):
+                    self.names.update(_WORD.findall("".join(filter(None, found.groups()))))
 
     def _names_of(self, variables: Any) -> None:
         if isinstance(variables, dict):

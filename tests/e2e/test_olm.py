@@ -32,6 +32,7 @@ pytestmark = [pytest.mark.timeout(1800), pytest.mark.xdist_group("images")]
 NAMESPACE = "nginx-by-olm"
 FIRST, SECOND = "nginx-operator.v0.0.1", "nginx-operator.v0.0.2"
 DEPLOYMENT = "deployment/nginx-operator-controller-manager"
+PODS = "control-plane=controller-manager"
 ACCOUNT = f"system:serviceaccount:{NAMESPACE}:nginx-operator-controller-manager"
 CRD = f"crd/{KIND}"
 BUSY = "tables are moved"
@@ -266,7 +267,7 @@ def waits_for_the_operator(world: World) -> None:
 
 def assert_nothing_was_refused(world: World) -> None:
     """Look for refusals in what the operator has logged so far."""
-    log = world.system("logs", DEPLOYMENT)
+    log = world.system("logs", f"--selector={PODS}", "--tail=-1")
     assert "forbidden" not in log.lower(), log
 
 
@@ -275,7 +276,8 @@ def upgraded(world: World) -> Json | None:
     found = world.web.get("nginxoperators.v1alpha2.operator.example.com", "web")
     if found is None:
         return None
-    lines = world.system("logs", DEPLOYMENT).splitlines()
+    # One of the replicas has reconciled it.
+    lines = world.system("logs", f"--selector={PODS}", "--tail=-1").splitlines()
     records = [json.loads(line) for line in lines if line.startswith("{")]
     done = [one for one in records if one.get("msg") == "Reconciled" and one.get("name") == "web"]
     return found if done else None

@@ -44,6 +44,24 @@ def test_a_role_declares_by_defaults_and_argument_specs(
     assert "port" in declared(tmp_path, Playbook(role=tmp_path / "web"))
 
 
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"defaults/main.yml": 'web_port: "{{ port | default(8080) }}"\n'},
+        {"templates/web.conf.j2": "listen {% if\n port %}{{ web_port }}{% endif %};\n"},
+        {"tasks/main.yml": "- debug:\n  when: port is defined\n"},
+        {"tasks/main.yml": "- debug:\n  when:\n    - port is defined\n"},
+        {"tasks/other.yml": "- debug: {msg: '{{ port }}'}\n"},
+    ],
+)
+def test_what_a_role_uses_is_its_own(tmp_path: Path, files: dict[str, str]) -> None:
+    """Roles made for ansible-operator often use fields of the spec without a declaration."""
+    write(tmp_path / "web", **files)
+
+    assert "port" in declared(tmp_path, Playbook(role=tmp_path / "web"))
+    assert "hosts" not in declared(tmp_path, Playbook(role=tmp_path / "web"))
+
+
 def test_what_a_role_only_sets_is_not_declared(tmp_path: Path) -> None:
     """vars/ and tasks are the author's own business; broken files declare nothing."""
     write(
@@ -77,7 +95,8 @@ def test_roles_that_a_role_runs_count(tmp_path: Path) -> None:
 
     found = declared(tmp_path, Playbook(role=tmp_path / "roles" / "web"))
 
-    assert found == {"one", "two", "three", "four"}
+    # The last one is used.
+    assert found == {"one", "two", "three", "four", "any"}
 
 
 def test_a_playbook_declares_by_vars_and_roles(tmp_path: Path) -> None:
