@@ -107,9 +107,8 @@ class _Reader:
     def _uses(self, place: Path) -> None:
         """Take in what the texts of a file or directory use."""
         for path in sorted(place.rglob("*")) if place.is_dir() else [place]:
-            if path.is_file() and path.stat().st_size <= _LARGEST_FILE:
-                for found in _USES.finditer(path.read_text(errors="replace")):
-                    self.names.update(_WORD.findall("".join(filter(None, found.groups()))))
+            for found in _USES.finditer(_text(path)):
+                self.names.update(_WORD.findall("".join(filter(None, found.groups()))))
 
     def _names_of(self, variables: Any) -> None:
         if isinstance(variables, dict):
@@ -147,6 +146,15 @@ def _documents(folder: Path, name: str) -> Iterator[Any]:
             yield from (_read(file) for file in inside if file.suffix in _SUFFIXES)
         elif path.is_file():
             yield _read(path)
+
+
+def _text(path: Path) -> str:
+    """Return the text of a file; of one that is large or cannot be read nothing."""
+    try:
+        is_small = path.is_file() and path.stat().st_size <= _LARGEST_FILE
+        return path.read_text(errors="replace") if is_small else ""
+    except OSError:
+        return ""
 
 
 def _read(path: Path) -> Any:
