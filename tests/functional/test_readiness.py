@@ -67,6 +67,11 @@ def causes(operator: Operator) -> list[str]:
     return [line["cause"] for line in operator.lines("Reconciled")]
 
 
+def wait_for_causes(operator: Operator, count: int) -> None:
+    """Wait until the log has this many reconciles: it is written beside the event loop."""
+    eventually(lambda: causes(operator), lambda found: len(found) >= count, told=operator.log)
+
+
 def pods(kubectl: Kubectl) -> list[str]:
     return sorted(pod["metadata"]["name"] for pod in kubectl.list("pods", "app=web"))
 
@@ -110,6 +115,8 @@ def test_a_role_converges_with_what_it_made(
     eventually(lambda: not_ready(kubectl), "True".__eq__, told=operator.log)
     set_ready(kubectl, first, "True")
     eventually(lambda: not_ready(kubectl), "False".__eq__, told=operator.log)
+    # The role writes the condition before its run ends.
+    wait_for_causes(operator, 5)
     deployment = f"dependent: Deployment {kubectl.namespace}/a"
     assert causes(operator) == [
         "spec: created",
@@ -141,6 +148,7 @@ def test_cluster_scoped_objects_wake_their_owner_where_the_watch_asks(
     wait_for_runs(operator, 1 + asked)
     kubectl.merge(KIND, "a", {"spec": {"sayThis": "again"}})
     wait_for_runs(operator, 2 + asked)
+    wait_for_causes(operator, 2 + asked)
     deleted = f"dependent: ClusterRole {kubectl.namespace} deleted"
     assert causes(operator) == ["spec: created", *([deleted] * asked), "spec: spec.sayThis"]
     kubectl("delete", "clusterrole", kubectl.namespace)
