@@ -10,12 +10,12 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from bench import document, facts, herd, latency, single, thousand, traffic, weight
+from bench import burst, document, facts, latency, memory, single, thousand, traffic
+from bench.breakdown import Where, where
+from bench.environment import World, open_world
 from bench.errors import BenchError
 from bench.figures import Row, Verdict
 from bench.table import markdown_table, terminal_table
-from bench.where import Where, where
-from bench.world import World, open_world
 from operator_runner.devcluster.errors import ClusterError
 
 _WIDTH = 160
@@ -40,8 +40,8 @@ GROUPS: Mapping[str, Callable[[World, Effort], Iterator[Row]]] = {
     "edit": lambda world, effort: latency.edit(world, effort.repetitions),
     "empty": lambda world, effort: single.empty_role(world, effort.repetitions),
     "facts": lambda world, effort: facts.facts(world, effort.repetitions),
-    "herd": lambda world, effort: herd.herd(world, effort.resources),
-    "memory": lambda world, _: weight.weight(world),
+    "herd": lambda world, effort: burst.herd(world, effort.resources),
+    "memory": lambda world, _: memory.weight(world),
     "thousand": lambda world, effort: thousand.thousand(world, effort.herd),
     "requests": lambda world, _: traffic.traffic(world),
 }

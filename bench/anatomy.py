@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from bench.births import Life
+from bench.process_timeline import Life
 from bench.recorder import Request
 
 LANES = ("operator", "play", "processes", "API")

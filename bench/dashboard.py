@@ -20,11 +20,11 @@ import yaml
 from rich.console import Console
 
 from bench.api import CONFIG_MAP, THREE, WEB, Kind
+from bench.burst import names
 from bench.document import DOCS
+from bench.environment import PROJECT, Setup, Site, World, open_world
 from bench.errors import BenchError
-from bench.herd import names
 from bench.panels import Line, Panel, svg
-from bench.world import PROJECT, Setup, Site, World, open_world
 from operator_runner.devcluster.errors import ClusterError
 from tests.support.dashboard import filled, panels
 from tests.support.prometheus import Prometheus

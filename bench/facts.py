@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from bench.api import THREE
+from bench.environment import Setup, World
 from bench.figures import Cost, Goal, Row, times
 from bench.single import reconcile_steadily
-from bench.world import Setup, World
 
 
 def facts(world: World, repetitions: int) -> Iterator[Row]:

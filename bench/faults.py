@@ -10,7 +10,7 @@ import time
 
 import psutil
 
-from bench.world import Site, wait_until
+from bench.environment import Site, wait_until
 from operator_runner.devcluster import Cluster
 
 _STALL = 3.0

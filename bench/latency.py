@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 from statistics import median
 
 from bench.api import DEPLOYMENT, NGINX, WEB, Kind
+from bench.environment import Setup, Site, World
 from bench.errors import BenchError
 from bench.figures import Goal, Row, ratio_row
-from bench.world import Setup, Site, World
 
 _LONGEST = 60.0
 _SETTLED = 1.0

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from bench.api import EMPTY, THREE, Kind
+from bench.baseline import AnsibleRunner
+from bench.environment import Setup, Site, World
 from bench.figures import Cost, Goal, Row, compared
-from bench.peer import AnsibleRunner
-from bench.world import Setup, Site, World
 
 _BATCH = 5
 """Reconciles that are measured together: /proc counts CPU time in hundredths of a second."""

@@ -15,14 +15,14 @@ from dataclasses import dataclass, field
 import click
 from rich.console import Console
 
-from bench import accounting, document, truth
+from bench import accounting, convergence, document
 from bench.api import THREE
+from bench.burst import names
+from bench.environment import Setup, Site, World, open_world, wait_until
 from bench.errors import BenchError
 from bench.faults import Faults
 from bench.figures import mebibytes
-from bench.herd import names
-from bench.taken import Taken
-from bench.world import Setup, Site, World, open_world, wait_until
+from bench.footprint import Taken
 from operator_runner.devcluster.errors import ClusterError
 
 _CALM = 400.0
@@ -159,10 +159,10 @@ class Soak:
     def _await_truth(self) -> None:
         try:
             wait_until(
-                lambda: not truth.lies(self.site, self._wanted), "all is true", _CALM, every=1
+                lambda: not convergence.lies(self.site, self._wanted), "all is true", _CALM, every=1
             )
         except BenchError as error:
-            found = truth.lies(self.site, self._wanted)
+            found = convergence.lies(self.site, self._wanted)
             raise BenchError(f"{error}: {'; '.join(found[:10])}") from None
 
     def _judge(self, before: Taken, after: Taken) -> None:

@@ -6,10 +6,10 @@ import time
 from collections.abc import Iterator
 
 from bench.api import THREE, is_successful
+from bench.burst import create, names
+from bench.environment import Setup, World
 from bench.figures import Goal, Row, mebibytes, number, percent, seconds
-from bench.herd import create, names
-from bench.taken import NOISE, Taken
-from bench.world import Setup, World
+from bench.footprint import NOISE, Taken
 
 _LONGEST = 1800.0
 _AIM = 0.12

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 from statistics import median
 
 from bench.api import THREE
+from bench.baseline import AnsibleRunner
+from bench.environment import Setup, Site, World
 from bench.figures import Goal, Row, number
-from bench.peer import AnsibleRunner
 from bench.single import reconcile_steadily
-from bench.world import Setup, Site, World
 
 PEER_REQUESTS, PEER_RECONCILES = 6, 2
 """What was measured for ansible-operator with the same role."""

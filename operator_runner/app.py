@@ -6,7 +6,7 @@ import asyncio
 import functools
 import signal
 from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, contextmanager
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -15,45 +15,44 @@ from typing import Any, TypeVar
 import structlog
 
 from operator_runner import __version__
-from operator_runner.access import OwnedAccess
-from operator_runner.asynctasks import end_tasks
-from operator_runner.conversions import Conversions
-from operator_runner.dispatcher import Dispatcher
-from operator_runner.execution.executor import AnsibleExecutor, Launcher
-from operator_runner.execution.launchers import open_launcher
-from operator_runner.execution.reserved import AskedNames, RunVariables
-from operator_runner.execution.rundir import RunDirs
-from operator_runner.execution.template_types import log_types
-from operator_runner.execution.workdir import placed
+from operator_runner.ansible.executor import AnsibleExecutor, Launcher, open_launcher
+from operator_runner.ansible.reserved_names import AskedNames, RunVariables
+from operator_runner.ansible.rundir import RunDirs
+from operator_runner.ansible.templating.types_in_force import log_types
+from operator_runner.ansible.work_dir import placed
+from operator_runner.config.watches.declared import declared_variables
+from operator_runner.config.watches.lookup import Lookup
+from operator_runner.config.watches.referenced import referenced
+from operator_runner.config.watches.relevance import is_relevant
+from operator_runner.controller.dispatcher import Dispatcher
+from operator_runner.controller.loop_throttle import LoopBreaker
+from operator_runner.controller.sources.dependents import Dependents
+from operator_runner.controller.sources.kinds import Kinds, keep_watching
+from operator_runner.controller.sources.primary import PrimaryWatcher
+from operator_runner.controller.sources.project import ProjectWatcher
+from operator_runner.controller.sources.references import References
+from operator_runner.controller.sources.watch_readiness import Established
+from operator_runner.controller.workqueue import WorkQueue
+from operator_runner.conversion.service import Conversions
+from operator_runner.core.async_tasks import end_tasks
+from operator_runner.core.host_resources import Machine
+from operator_runner.core.model import GVK, Cause, Json, ObjectRef, Watch
+from operator_runner.core.settings import Settings
 from operator_runner.kube.api import Api
 from operator_runner.kube.cluster import KubeCluster
 from operator_runner.kube.credential_files import credential_files
 from operator_runner.kube.discovery import Discovery, Resource
 from operator_runner.kube.lease import Elector
-from operator_runner.kube.proxy import Proxy
+from operator_runner.kube.reviews import protection_of
 from operator_runner.kube.session import Connection, connect
-from operator_runner.kube.watching import MetadataEvent, watch_metadata
-from operator_runner.loops import LoopBreaker
-from operator_runner.machine import Machine
-from operator_runner.model import GVK, Cause, Json, ObjectRef, Watch
-from operator_runner.observe.commit import commit
-from operator_runner.observe.metrics import Metrics
-from operator_runner.observe.probes import Health
-from operator_runner.observers import serve_observers
+from operator_runner.kube.watch import MetadataEvent, watch_metadata
+from operator_runner.olm import Upgrades
+from operator_runner.proxy.server import Proxy
 from operator_runner.reconcile.reconciler import Parts, Reconciler
-from operator_runner.settings import Settings
-from operator_runner.triggers.dependents import Dependents
-from operator_runner.triggers.established import Established
-from operator_runner.triggers.kinds import Kinds, keep_watching
-from operator_runner.triggers.primary import PrimaryWatcher
-from operator_runner.triggers.project import ProjectWatcher
-from operator_runner.triggers.references import References
-from operator_runner.upgrades import Upgrades
-from operator_runner.watches.declared import declared_variables
-from operator_runner.watches.lookup import Lookup
-from operator_runner.watches.referenced import referenced
-from operator_runner.watches.relevance import is_relevant
-from operator_runner.workqueue import WorkQueue
+from operator_runner.telemetry.commit import commit
+from operator_runner.telemetry.metrics import Metrics
+from operator_runner.telemetry.probes import Health
+from operator_runner.telemetry.servers import serve_metrics, serve_probes, serve_user_metrics
 
 _log = structlog.get_logger(__name__)
 
@@ -111,6 +110,24 @@ async def _until_one_ends(
     done, _ = await asyncio.wait([*tasks, stopping], return_when=asyncio.FIRST_COMPLETED)
     stopping.cancel()
     return next((task for task in tasks if task in done), None)
+
+
+class _OwnedAccess:
+    """Access through the proxy, with the events of what a run owns held back meanwhile."""
+
+    def __init__(self, proxy: Proxy, dependents: Dependents) -> None:
+        """Join the two, which do not know each other."""
+        self._proxy = proxy
+        self._dependents = dependents
+
+    @contextmanager
+    def grant(self, owner: Json, watch: Watch, run_id: str, *, of_finalizer: bool) -> Iterator[str]:
+        """See `reconcile.ports.Access`."""
+        with (
+            self._dependents.during(ObjectRef.of(owner)),
+            self._proxy.grant(owner, watch, run_id, of_finalizer=of_finalizer) as kubeconfig,
+        ):
+            yield kubeconfig
 
 
 class Operator:
@@ -193,7 +210,7 @@ class Operator:
         settings = self._settings
         parts = Parts(
             cluster=KubeCluster(self._api, self._discovery),
-            access=OwnedAccess(self._proxy, self._dependents),
+            access=_OwnedAccess(self._proxy, self._dependents),
             executor=AnsibleExecutor(launcher, rundirs, settings.ansible),
             relevant=is_relevant,
             version=self._primary.version,
@@ -219,7 +236,7 @@ class Operator:
     async def serve(self, stack: AsyncExitStack) -> None:
         """Open the ports; they are closed when `stack` is. Raises ConfigError."""
         self._health.ready("watches", self._why_not_ready)
-        await serve_observers(self._settings, self._health, self._metrics, self._api, stack)
+        await _serve_endpoints(self._settings, self._health, self._metrics, self._api, stack)
         await self._conversions.serve(stack, self._health)
         await self._proxy.start()
         stack.push_async_callback(self._proxy.stop)
@@ -323,6 +340,30 @@ class Operator:
         # A replica that waits for its turn does its duty; were it not ready, a rolling
         # update would wait for it for ever, while the old leader still holds the lease.
         return self._established.missing() if self._leading else None
+
+
+async def _serve_endpoints(
+    settings: Settings, health: Health, metrics: Metrics, api: Api, stack: AsyncExitStack
+) -> None:
+    """Open the ports of probes, metrics and role metrics; they are closed when `stack` is.
+
+    Raises ConfigError for an address that cannot be bound.
+    """
+    if (at := settings.probes) is not None:
+        probes = await serve_probes(health, at.host, at.port, "--health-probe-bind-address")
+        stack.push_async_callback(probes.stop)
+    if (at := settings.metrics) is not None:
+        protection = protection_of(
+            api, secure=settings.metrics_secure, require_rbac=settings.metrics_require_rbac
+        )
+        server = await serve_metrics(
+            metrics, at.host, at.port, "--metrics-bind-address", protection
+        )
+        stack.push_async_callback(server.stop)
+    if (at := settings.user_metrics) is not None:
+        taker = await serve_user_metrics(metrics.user, at.host, at.port)
+        if taker is not None:
+            stack.push_async_callback(taker.stop)
 
 
 def _variables(settings: Settings, names: AskedNames) -> RunVariables:

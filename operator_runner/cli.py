@@ -13,9 +13,7 @@ import click
 import structlog
 
 from operator_runner import __version__
-from operator_runner.devcluster.commands import cluster
-from operator_runner.errors import ConfigError
-from operator_runner.flags import (
+from operator_runner.config.flags import (
     RunCommand,
     log_settings_from,
     lookup_options,
@@ -23,14 +21,16 @@ from operator_runner.flags import (
     settings_from,
     warnings_from,
 )
-from operator_runner.migration.command import migrate_storage
-from operator_runner.observe import logs, output
-from operator_runner.packaging.command import bundle, catalog, operatorhub, validate_bundle
-from operator_runner.rights.command import rbac
-from operator_runner.scaffold import create, init
-from operator_runner.undeploy.command import undeploy
-from operator_runner.watches import Loaded, load, schema, summarize
-from operator_runner.why.command import why
+from operator_runner.config.watches import Loaded, load, schema, summarize
+from operator_runner.core.errors import ConfigError
+from operator_runner.devcluster.commands import cluster
+from operator_runner.telemetry import logs, output
+from operator_runner.tools.bundle.command import bundle, catalog, operatorhub, validate_bundle
+from operator_runner.tools.rbac.command import rbac
+from operator_runner.tools.run_history.command import why
+from operator_runner.tools.scaffold import create, init
+from operator_runner.tools.storage_migration.command import migrate_storage
+from operator_runner.tools.undeploy.command import undeploy
 
 _log = structlog.get_logger(__name__)
 

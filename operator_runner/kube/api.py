@@ -10,8 +10,8 @@ from typing import Any
 
 import aiohttp
 
-from operator_runner import bounds
-from operator_runner.errors import (
+from operator_runner.core import bounds
+from operator_runner.core.errors import (
     ApiError,
     Conflict,
     Expired,
@@ -20,8 +20,8 @@ from operator_runner.errors import (
     NotFound,
     Unavailable,
 )
+from operator_runner.core.model import Json
 from operator_runner.kube.session import Connection
-from operator_runner.model import Json
 
 JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from operator_runner.errors import Invalid, NotFound
+from operator_runner.core.errors import Invalid, NotFound
+from operator_runner.core.model import Json, ObjectRef
 from operator_runner.kube.api import FIELD_MANAGER, MERGE_PATCH, Api
 from operator_runner.kube.discovery import Discovery, Resource
 from operator_runner.kube.events import Announcement, Recorder
-from operator_runner.model import Json, ObjectRef
 
 
 class KubeCluster:

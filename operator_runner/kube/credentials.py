@@ -22,7 +22,7 @@ from kubernetes.aio.config import ConfigException, exec_provider, incluster_conf
 from yaml import YAMLError
 from yarl import URL
 
-from operator_runner.errors import ConfigError
+from operator_runner.core.errors import ConfigError
 
 _RENEW_EVERY = 60.0
 """Seconds between two looks at a token file or a plugin's expiry; client-go's period."""

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from urllib.parse import quote
 
-from operator_runner.errors import NotFound
+from operator_runner.core.errors import NotFound
+from operator_runner.core.model import GVK, Json
 from operator_runner.kube.api import Api
-from operator_runner.model import GVK, Json
 
 _AGGREGATED = (
     "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"

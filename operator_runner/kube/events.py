@@ -12,9 +12,9 @@ from uuid import uuid4
 
 import structlog
 
-from operator_runner.errors import ApiError, NotFound
+from operator_runner.core.errors import ApiError, NotFound
+from operator_runner.core.model import Json
 from operator_runner.kube.api import MERGE_PATCH, Api
-from operator_runner.model import Json
 
 CONTROLLER = "operator-runner"
 WHY, SECONDS = f"{CONTROLLER}/why", f"{CONTROLLER}/seconds"

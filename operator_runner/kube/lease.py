@@ -13,10 +13,10 @@ from uuid import uuid4
 
 import structlog
 
-from operator_runner.errors import ApiError, ConfigError, Conflict, Forbidden, NotFound
+from operator_runner.core.errors import ApiError, ConfigError, Conflict, Forbidden, NotFound
+from operator_runner.core.model import Json
+from operator_runner.core.settings import LeaderElection
 from operator_runner.kube.api import Api
-from operator_runner.model import Json
-from operator_runner.settings import LeaderElection
 
 _API_VERSION = "coordination.k8s.io/v1"
 _RENEWALS = 5

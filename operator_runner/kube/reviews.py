@@ -5,11 +5,11 @@ TokenReview and SubjectAccessReview are the two questions.
 
 from __future__ import annotations
 
+from operator_runner.core.model import Json
 from operator_runner.kube.api import Api
-from operator_runner.kube.servingcert import unverified_context
-from operator_runner.model import Json
-from operator_runner.observe.authorization import User
-from operator_runner.observe.servers import Protection
+from operator_runner.net.serving_certificate import unverified_context
+from operator_runner.telemetry.authorization import User
+from operator_runner.telemetry.servers import Protection
 
 _TIMEOUT = 10.0
 """Seconds; a scraper does not wait longer than that."""

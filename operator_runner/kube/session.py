@@ -18,8 +18,8 @@ from yarl import URL
 
 from operator_runner.kube import credentials
 from operator_runner.kube.credentials import Credentials
-from operator_runner.kube.responses import bounded
-from operator_runner.sockets import closed
+from operator_runner.kube.kopf_responses import bounded
+from operator_runner.net.sockets import closed
 
 _TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=10)
 """Watches live for long: only connecting has a limit; api.py sets one for each request."""

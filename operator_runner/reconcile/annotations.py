@@ -14,8 +14,8 @@ import re
 from dataclasses import dataclass
 from datetime import timedelta
 
-from operator_runner.duration import parse_duration
-from operator_runner.model import Json
+from operator_runner.core.durations import parse_duration
+from operator_runner.core.model import Json
 
 _PREFIX = "ansible.sdk.operatorframework.io/"
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)

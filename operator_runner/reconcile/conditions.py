@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from operator_runner.duration import format_duration
-from operator_runner.model import Json, RunOutcome, TaskFailure
-from operator_runner.truncation import truncated
+from operator_runner.core.durations import format_duration
+from operator_runner.core.model import Json, RunOutcome, TaskFailure
+from operator_runner.core.truncation import truncated
 
 _MAX_MESSAGE = 32768
 """metav1.Condition allows no longer message."""

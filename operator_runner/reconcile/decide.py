@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from operator_runner.model import Json, Watch
+from operator_runner.core.model import Json, Watch
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from operator_runner.model import Json
+from operator_runner.core.model import Json
 from operator_runner.reconcile.conditions import put_condition
 
 _ABNORMAL = ("Reconciling", "Stalled")

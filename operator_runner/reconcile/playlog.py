@@ -11,9 +11,9 @@ from typing import Any
 
 import structlog
 
-from operator_runner.model import ObjectRef, RunEvent, RunOutcome
-from operator_runner.observe import transcript
-from operator_runner.settings import AnsibleSettings
+from operator_runner.core.model import ObjectRef, RunEvent, RunOutcome
+from operator_runner.core.settings import AnsibleSettings
+from operator_runner.telemetry import transcript
 
 _log = structlog.get_logger(__name__)
 _RESULTS = {

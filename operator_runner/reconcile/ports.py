@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
-from operator_runner.model import (
+from operator_runner.core.model import (
     Json,
     ObjectRef,
     Playbook,

@@ -11,9 +11,9 @@ from typing import TypeAlias
 
 import structlog
 
-from operator_runner.bounds import fault_of
-from operator_runner.errors import Conflict, NotFound, RunError
-from operator_runner.model import (
+from operator_runner.core.bounds import fault_of
+from operator_runner.core.errors import Conflict, NotFound, RunError
+from operator_runner.core.model import (
     GVK,
     Cause,
     Json,
@@ -26,6 +26,7 @@ from operator_runner.model import (
     Watch,
     uid_of,
 )
+from operator_runner.core.settings import AnsibleSettings
 from operator_runner.reconcile.annotations import Overrides, read_overrides
 from operator_runner.reconcile.conditions import is_successful, is_waiting
 from operator_runner.reconcile.decide import AddFinalizer, Run, Skip, decide
@@ -41,7 +42,6 @@ from operator_runner.reconcile.reserved_fields import (
 from operator_runner.reconcile.status import generation_of, read_conditions
 from operator_runner.reconcile.superseding import Superseding
 from operator_runner.reconcile.variables import extra_vars, templated_fields
-from operator_runner.settings import AnsibleSettings
 
 _log = structlog.get_logger(__name__)
 MIN_PERIOD = timedelta(seconds=1)

@@ -9,8 +9,8 @@ from typing import Any, TypeAlias
 
 import structlog
 
-from operator_runner.duration import format_duration
-from operator_runner.model import (
+from operator_runner.core.durations import format_duration
+from operator_runner.core.model import (
     Cause,
     Json,
     ObjectRef,
@@ -20,7 +20,7 @@ from operator_runner.model import (
     describe,
     uid_of,
 )
-from operator_runner.readiness import is_change
+from operator_runner.kube.readiness import is_change
 from operator_runner.reconcile import conditions, kstatus, reserved_fields
 from operator_runner.reconcile.ports import Cluster, Notice
 from operator_runner.reconcile.reserved_fields import ReservedField

@@ -12,7 +12,7 @@ import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from operator_runner.model import Json, ReservedNames, Watch
+from operator_runner.core.model import Json, ReservedNames, Watch
 from operator_runner.reconcile.variables import META, fields_of_spec, object_name
 
 _PREFIXES = ("ansible_", "_ansible_", "__ansible_")

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from operator_runner.model import Json
+from operator_runner.core.model import Json
 
 _SPECIAL_WORDS = ("HTTP", "URL", "IP")
 _NUMBERS = re.compile(r"([a-zA-Z])([0-9]+)([a-zA-Z]([0-9]+))")

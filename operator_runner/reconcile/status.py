@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from operator_runner.errors import Conflict, Invalid, NotFound
-from operator_runner.model import GVK, Json, ObjectRef, uid_of
+from operator_runner.core.errors import Conflict, Invalid, NotFound
+from operator_runner.core.model import GVK, Json, ObjectRef, uid_of
 from operator_runner.reconcile.conditions import with_reasons
 from operator_runner.reconcile.ports import Cluster
 

@@ -14,9 +14,9 @@ from typing import Any
 
 import structlog
 
-from operator_runner.asynctasks import end_tasks
-from operator_runner.errors import ApiError
-from operator_runner.model import Cause, Json, ObjectRef, RunOutcome, Trigger, Watch
+from operator_runner.core.async_tasks import end_tasks
+from operator_runner.core.errors import ApiError
+from operator_runner.core.model import Cause, Json, ObjectRef, RunOutcome, Trigger, Watch
 
 _log = structlog.get_logger(__name__)
 

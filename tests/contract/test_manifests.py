@@ -11,8 +11,8 @@ from typing import Any
 import click
 import yaml
 
-from operator_runner.flags import RunCommand, run_options, settings_from
-from operator_runner.settings import Address
+from operator_runner.config.flags import RunCommand, run_options, settings_from
+from operator_runner.core.settings import Address
 from tests.support.kubectl import Json, Kubectl
 from tests.support.nginx import installed_with
 from tests.support.operator import REPOSITORY

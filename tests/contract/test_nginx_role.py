@@ -21,12 +21,11 @@ from typing import Any, Self
 import pytest
 import yaml
 
-from operator_runner.execution.executor import AnsibleExecutor
-from operator_runner.execution.launchers import open_launcher
-from operator_runner.execution.rundir import RunDirs
-from operator_runner.model import GVK, ObjectRef, Playbook, RunOutcome, RunRequest, Watch
+from operator_runner.ansible.executor import AnsibleExecutor, open_launcher
+from operator_runner.ansible.rundir import RunDirs
+from operator_runner.core.model import GVK, ObjectRef, Playbook, RunOutcome, RunRequest, Watch
+from operator_runner.core.settings import AnsibleSettings
 from operator_runner.reconcile.variables import extra_vars
-from operator_runner.settings import AnsibleSettings
 from tests.support import nginx as support
 from tests.support.kubectl import Json, Kubectl
 from tests.support.nginx import KIND

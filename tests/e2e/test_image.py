@@ -25,8 +25,8 @@ ANYBODY = 1000770000
 """A user id that the image knows nothing of, as OpenShift gives them."""
 APART = """
 from pathlib import Path
-from operator_runner.execution.isolation.finding import find_isolation
-from operator_runner.execution.isolation.isolation import Enclosure
+from operator_runner.ansible.sandbox.isolation_probe import find_isolation
+from operator_runner.ansible.sandbox.isolation import Enclosure
 
 # Where people look for the artifacts of a run.
 found = Path("/tmp/ansible-operator/runner").glob("*/*/*/*/web/artifacts/latest/stdout")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.lesson import blocks, section
+from tests.support.doc_commands import blocks, section
 from tests.support.operator import REPOSITORY
 from tests.support.session import Session
 from tests.support.waiting import eventually

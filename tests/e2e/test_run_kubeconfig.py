@@ -12,7 +12,7 @@ import pytest
 
 from operator_runner.devcluster import Cluster
 from operator_runner.kube.session import connect
-from tests.contract.kube_proxy.conftest import WATCH, Recorder, Run, config_map, proxied
+from tests.contract.proxy.conftest import WATCH, Recorder, Run, config_map, proxied
 from tests.support.kubectl import Json, Kubectl
 
 SECONDS = 60.0

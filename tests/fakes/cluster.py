@@ -6,8 +6,8 @@ import copy
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from operator_runner.errors import Conflict, Invalid, NotFound
-from operator_runner.model import Json, ObjectRef
+from operator_runner.core.errors import Conflict, Invalid, NotFound
+from operator_runner.core.model import Json, ObjectRef
 
 
 class FakeCluster:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 
-from operator_runner.model import (
+from operator_runner.core.model import (
     Json,
     ObjectRef,
     Playbook,

@@ -9,7 +9,7 @@ import ssl
 import urllib.error
 import urllib.request
 
-from operator_runner.observe.commit import commit
+from operator_runner.telemetry.commit import commit
 from tests.support.kubectl import Kubectl
 from tests.support.operator import Operator
 from tests.support.waiting import eventually

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from bench import single, traffic
-from bench.where import where
-from bench.world import World
+from bench.breakdown import where
+from bench.environment import World
 from operator_runner.devcluster import Cluster
 
 

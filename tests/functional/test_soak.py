@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from bench.environment import World
 from bench.soak import Plan, soak
-from bench.world import World
 from operator_runner.devcluster import Cluster
 
 pytestmark = pytest.mark.xdist_group("soak")

@@ -8,20 +8,26 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from operator_runner.kube import bodies, protobuf
-from operator_runner.kube.anonymous import claimed_owner
-from operator_runner.kube.asked import Sender, Sent, blocked_owners, rights_for, rights_in
+from operator_runner.config.watches.expressions import evaluate
+from operator_runner.conversion.converter import ConversionError, Converter
+from operator_runner.conversion.review import BadReview, Review
+from operator_runner.core.model import GVK, Conversion, Json, ObjectRef
 from operator_runner.kube.decoding import DecodingError, decode_json, decode_yaml, encode_json
-from operator_runner.kube.headers import request_headers, response_headers, upgrade_of
-from operator_runner.kube.ownership import Claim, Owner, claim
-from operator_runner.kube.requestinfo import RequestInfo
-from operator_runner.kube.statuses import Refusal
-from operator_runner.model import GVK, Conversion, Json, ObjectRef
-from operator_runner.observe.metrics import Metrics
-from operator_runner.observe.usermetrics import UserMetricError
-from operator_runner.watches.expressions import evaluate
-from operator_runner.webhooks.converter import ConversionError, Converter
-from operator_runner.webhooks.review import BadReview, Review
+from operator_runner.proxy import bodies, protobuf
+from operator_runner.proxy.anonymous import claimed_owner
+from operator_runner.proxy.headers import request_headers, response_headers, upgrade_of
+from operator_runner.proxy.ownership import Claim, Owner, claim
+from operator_runner.proxy.request_info import RequestInfo
+from operator_runner.proxy.request_permissions import (
+    Sender,
+    Sent,
+    blocked_owners,
+    rights_for,
+    rights_in,
+)
+from operator_runner.proxy.status_errors import Refusal
+from operator_runner.telemetry.metrics import Metrics
+from operator_runner.telemetry.usermetrics import UserMetricError
 
 Target = Callable[[bytes], None]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from operator_runner.packaging.project import Rendered
+from operator_runner.tools.bundle.project import Rendered
 
 Json = dict[str, Any]
 

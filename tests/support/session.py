@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from tests.support.lesson import Mode, Step
+from tests.support.doc_commands import Mode, Step
 from tests.support.waiting import eventually
 
 _END = "\x1e"

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 from operator_runner import __version__
 from operator_runner.cli import main
-from operator_runner.watches import schema
+from operator_runner.config.watches import schema
 
 PROGRAMS = Path(sys.executable).parent
 GOOD = """\

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from operator_runner.model import GVK, Json
+from operator_runner.core.model import GVK, Json
 
 
 def crd(gvk: GVK, *, scope: str = "Namespaced", status: bool = True) -> Json:

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from aiohttp import web
 
-from operator_runner.errors import ApiError, Conflict, Expired, Invalid, NotFound, Unavailable
+from operator_runner.core.errors import ApiError, Conflict, Expired, Invalid, NotFound, Unavailable
 from operator_runner.kube.api import Api
 from tests.contract.kube.scripted import ScriptedServer, status
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from operator_runner.errors import Conflict, Invalid, NotFound
+from operator_runner.core.errors import Conflict, Invalid, NotFound
+from operator_runner.core.model import GVK, Json, ObjectRef
 from operator_runner.kube.api import Api
 from operator_runner.kube.cluster import KubeCluster
 from operator_runner.kube.discovery import Discovery
-from operator_runner.model import GVK, Json, ObjectRef
 from tests.contract.kube.crds import crd
 from tests.support.kubectl import Kubectl
 

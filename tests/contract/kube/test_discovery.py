@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import pytest
 from aiohttp import web
 
-from operator_runner.errors import ApiError, NotFound, Unavailable
+from operator_runner.core.errors import ApiError, NotFound, Unavailable
+from operator_runner.core.model import GVK, Json
 from operator_runner.kube.api import Api
 from operator_runner.kube.discovery import Discovery
-from operator_runner.model import GVK, Json
 from tests.contract.kube.crds import crd
 from tests.contract.kube.scripted import ScriptedServer, status
 from tests.contract.kube.waiting import until

@@ -8,9 +8,9 @@ import pytest
 from aiohttp import web
 from structlog.testing import capture_logs
 
+from operator_runner.core.model import Json
 from operator_runner.kube.api import Api
 from operator_runner.kube.events import Recorder
-from operator_runner.model import Json
 from tests.contract.kube.scripted import ScriptedServer, status
 from tests.support.kubectl import Kubectl
 

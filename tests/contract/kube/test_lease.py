@@ -12,11 +12,11 @@ import pytest
 import yaml
 from structlog.testing import capture_logs
 
+from operator_runner.core.model import Json
+from operator_runner.core.settings import LeaderElection
 from operator_runner.kube.api import Api
 from operator_runner.kube.lease import Elector
 from operator_runner.kube.session import Connection, connect
-from operator_runner.model import Json
-from operator_runner.settings import LeaderElection
 from tests.contract.kube.relay import Relay
 from tests.contract.kube.scripted import kubeconfig
 from tests.contract.kube.waiting import until

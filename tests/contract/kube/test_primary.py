@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from operator_runner.errors import Expired, NotFound
+from operator_runner.controller.sources.primary import PrimaryWatcher
+from operator_runner.core.errors import Expired, NotFound
+from operator_runner.core.model import GVK, Json, Playbook, Watch
 from operator_runner.kube.discovery import Resource
 from operator_runner.kube.session import connect
-from operator_runner.model import GVK, Json, Playbook, Watch
-from operator_runner.triggers.primary import PrimaryWatcher
 from tests.contract.kube.scripted import ScriptedServer, hang, status
 
 GADGET = Resource(GVK("example.com", "v1", "Gadget"), "gadgets", namespaced=True)

@@ -13,8 +13,8 @@ import yaml
 from aiohttp import ClientTimeout, web
 from kubernetes.aio.config import incluster_config
 
-from operator_runner.bounds import MAX_DEPTH, height
-from operator_runner.errors import ConfigError, Forbidden, NotFound, Unavailable
+from operator_runner.core.bounds import MAX_DEPTH, height
+from operator_runner.core.errors import ConfigError, Forbidden, NotFound, Unavailable
 from operator_runner.kube.api import Api
 from operator_runner.kube.session import Connection, connect
 from tests.contract.kube.scripted import ScriptedServer, kubeconfig, status, stream

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from operator_runner.execution.type_hints import FOR_NUMBERS, FOR_TEXTS, with_type_hint
-from operator_runner.model import Json
+from operator_runner.ansible.templating.type_hints import FOR_NUMBERS, FOR_TEXTS, with_type_hint
+from operator_runner.core.model import Json
 from tests.support.kubectl import Kubectl
 
 SERVER_SIDE = ("apply", "--server-side", "--validate=false", "--filename=-")

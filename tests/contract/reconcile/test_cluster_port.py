@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from operator_runner.core.errors import Conflict, Invalid, NotFound
+from operator_runner.core.model import GVK, Json, ObjectRef
 from operator_runner.devcluster import Cluster as LocalCluster
-from operator_runner.errors import Conflict, Invalid, NotFound
 from operator_runner.kube.api import Api
 from operator_runner.kube.cluster import KubeCluster
 from operator_runner.kube.discovery import Discovery
 from operator_runner.kube.session import connect
-from operator_runner.model import GVK, Json, ObjectRef
 from operator_runner.reconcile.ports import Cluster, Notice
 from tests.fakes.cluster import FakeCluster
 from tests.support.kubectl import Kubectl

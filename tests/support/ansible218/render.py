@@ -3,7 +3,7 @@
 Reads one case a line, as JSON: `variables` is YAML, `templates` are texts by name, each of which
 may use those before it, as facts. Writes one line for each: `{"facts": {...}}` or
 `{"error": "..."}`. It imports nothing but ansible-core; with the argument `ours` also
-`operator_runner.execution.templates`, which it installs.
+`operator_runner.ansible.templating.compatibility`, which it installs.
 """
 
 # ruff: noqa: PLC0415 (each of them has imports that the other one has not)
@@ -84,10 +84,10 @@ def _ours() -> Any:
     from ansible.plugins.loader import init_plugin_loader
     from ansible.template import Templar, trust_as_template
 
-    from operator_runner.execution import templates
+    from operator_runner.ansible.templating import compatibility
 
     init_plugin_loader()
-    templates.install()
+    compatibility.install()
 
     def load(text: str) -> Any:
         return from_yaml(trust_as_template(text))

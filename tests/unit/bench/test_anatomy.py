@@ -7,8 +7,8 @@ from typing import Any
 from xml.etree import ElementTree as ET
 
 from bench.anatomy import Span, Traces
-from bench.births import Life
 from bench.picture import svg
+from bench.process_timeline import Life
 from bench.recorder import Request
 
 

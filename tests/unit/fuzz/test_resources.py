@@ -18,8 +18,15 @@ import structlog.testing
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from operator_runner.bounds import decode
-from operator_runner.model import (
+from operator_runner.config.watches import expressions
+from operator_runner.config.watches.referenced import referenced
+from operator_runner.config.watches.relevance import blocks_upgrade, is_relevant
+from operator_runner.controller.predicates.changes import Version, difference
+from operator_runner.controller.sources.primary import PrimaryWatcher
+from operator_runner.conversion.converter import ConversionError, Converter
+from operator_runner.conversion.review import API_VERSION, BadReview, Review
+from operator_runner.core.bounds import decode
+from operator_runner.core.model import (
     GVK,
     Cause,
     Conversion,
@@ -32,21 +39,14 @@ from operator_runner.model import (
     Trigger,
     Watch,
 )
-from operator_runner.readiness import Readiness, health_of
+from operator_runner.core.settings import AnsibleSettings
+from operator_runner.kube.readiness import Readiness, health_of
 from operator_runner.reconcile import conditions, kstatus
 from operator_runner.reconcile.annotations import read_overrides
 from operator_runner.reconcile.reconciler import Failed, Gone, Idle, Parts, Reconciler, Succeeded
 from operator_runner.reconcile.status import read_conditions
 from operator_runner.reconcile.superseding import why_superseded
 from operator_runner.reconcile.variables import extra_vars
-from operator_runner.settings import AnsibleSettings
-from operator_runner.triggers.changes import Version, difference
-from operator_runner.triggers.primary import PrimaryWatcher
-from operator_runner.watches import expressions
-from operator_runner.watches.referenced import referenced
-from operator_runner.watches.relevance import blocks_upgrade, is_relevant
-from operator_runner.webhooks.converter import ConversionError, Converter
-from operator_runner.webhooks.review import API_VERSION, BadReview, Review
 from tests.fakes.cluster import FakeCluster
 from tests.fakes.executor import FakeAccess, FakeExecutor, FakeVariables, failure, success
 from tests.unit.fuzz.strategies import JSON, METADATA, RESOURCES, STATUSES, Json

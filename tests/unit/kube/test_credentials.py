@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from operator_runner.errors import ConfigError
+from operator_runner.core.errors import ConfigError
 from operator_runner.kube.credentials import load
 
 

@@ -7,10 +7,10 @@ from typing import cast
 
 import pytest
 
-from operator_runner.errors import ConfigError
+from operator_runner.core.errors import ConfigError
+from operator_runner.core.settings import LeaderElection
 from operator_runner.kube.api import Api
 from operator_runner.kube.lease import Elector, Observed, claim
-from operator_runner.settings import LeaderElection
 
 HELD = {"holderIdentity": "other", "leaseDurationSeconds": 15, "leaseTransitions": 3}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from operator_runner.model import Json, RunOutcome, Stats, TaskFailure
+from operator_runner.core.model import Json, RunOutcome, Stats, TaskFailure
 from operator_runner.reconcile import conditions
 
 T1 = datetime(2026, 1, 2, 3, 4, 5, 678, tzinfo=UTC)

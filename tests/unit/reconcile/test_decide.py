@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from operator_runner.model import GVK, Finalizer, Json, Playbook, Watch
+from operator_runner.core.model import GVK, Finalizer, Json, Playbook, Watch
 from operator_runner.reconcile.decide import Action, AddFinalizer, Run, Skip, decide
 
 GVK_FOO = GVK("example.com", "v1", "Foo")

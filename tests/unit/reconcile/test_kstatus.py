@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-from operator_runner.model import Json
+from operator_runner.core.model import Json
 from tests.fakes.cluster import FakeCluster
 from tests.fakes.executor import failure, success
 from tests.unit.reconcile.test_reconciler import PERIOD, PLAIN, REF, SPEC, Case, resource

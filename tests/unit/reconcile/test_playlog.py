@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import structlog.testing
 
-from operator_runner.model import GVK, ObjectRef, RunEvent, RunOutcome, Stats, TaskFailure
+from operator_runner.core.model import GVK, ObjectRef, RunEvent, RunOutcome, Stats, TaskFailure
+from operator_runner.core.settings import AnsibleSettings
 from operator_runner.reconcile.playlog import PlayLog
-from operator_runner.settings import AnsibleSettings
 
 REF = ObjectRef(GVK("shop.example.com", "v1", "Web"), "ns", "a")
 TASKS = AnsibleSettings()

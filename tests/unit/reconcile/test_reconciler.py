@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 import structlog.testing
 
-from operator_runner.bounds import decode
-from operator_runner.duration import parse_duration
-from operator_runner.errors import RunError
-from operator_runner.model import (
+from operator_runner.core.bounds import decode
+from operator_runner.core.durations import parse_duration
+from operator_runner.core.errors import RunError
+from operator_runner.core.model import (
     GVK,
     Cause,
     Finalizer,
@@ -30,6 +30,7 @@ from operator_runner.model import (
     Trigger,
     Watch,
 )
+from operator_runner.core.settings import AnsibleSettings
 from operator_runner.reconcile.reconciler import (
     Failed,
     Gone,
@@ -38,7 +39,6 @@ from operator_runner.reconcile.reconciler import (
     Reconciler,
     Succeeded,
 )
-from operator_runner.settings import AnsibleSettings
 from tests.fakes.cluster import FakeCluster
 from tests.fakes.executor import FakeAccess, FakeExecutor, FakeVariables, failure, success
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from operator_runner.model import Json, RunOutcome
+from operator_runner.core.model import Json, RunOutcome
 from operator_runner.reconcile.reconciler import Failed
 from tests.fakes.cluster import FakeCluster
 from tests.fakes.executor import failure, success

@@ -11,9 +11,11 @@ from typing import Any
 
 import pytest
 
-from operator_runner.dispatcher import Dispatcher
-from operator_runner.loops import LoopBreaker
-from operator_runner.model import (
+from operator_runner.controller.dispatcher import Dispatcher
+from operator_runner.controller.loop_throttle import LoopBreaker
+from operator_runner.controller.sources.own_writes import OwnWrites
+from operator_runner.controller.workqueue import WorkQueue
+from operator_runner.core.model import (
     GVK,
     Cause,
     Finalizer,
@@ -26,12 +28,10 @@ from operator_runner.model import (
     Trigger,
     Watch,
 )
-from operator_runner.observe.metrics import Metrics
+from operator_runner.core.settings import AnsibleSettings, Backoff, Concurrency
 from operator_runner.reconcile.reconciler import Parts, Reconciler
 from operator_runner.reconcile.superseding import why_superseded
-from operator_runner.settings import AnsibleSettings, Backoff, Concurrency
-from operator_runner.triggers.ownwrites import OwnWrites
-from operator_runner.workqueue import WorkQueue
+from operator_runner.telemetry.metrics import Metrics
 from tests.fakes.cluster import FakeCluster
 from tests.fakes.executor import FakeAccess, FakeVariables, success
 

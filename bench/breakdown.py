@@ -1,0 +1,108 @@
+"""Where the time of an edit goes: queue, fork, set-up, each task, processes, API."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+from bench.anatomy import Span, Traces
+from bench.api import THREE
+from bench.environment import Setup, Site, World
+from bench.picture import svg
+from bench.process_timeline import descendants
+from bench.recorder import Recorder
+
+_TITLE = "From the edit of a field to the end of its reconcile: three Kubernetes tasks"
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """What was found in some edits."""
+
+    table: Sequence[tuple[str, float]]
+    """Names of what takes time, indented, with the median of its milliseconds."""
+    picture: str
+    """SVG of the edit in the middle."""
+
+    def text(self) -> str:
+        """Return the table."""
+        return "\n".join(f"{name:<40}{length:8.1f} ms" for name, length in self.table)
+
+
+def where(world: World, repetitions: int) -> Where:
+    """Edit a resource some times and look closely."""
+    recorder = Recorder(world.api)
+    kubeconfig = world.scratch / "recorded.kubeconfig"
+    with recorder.serve(kubeconfig):
+        flags = ("--zap-log-level=debug",)
+        with world.site(Setup("warm", THREE, flags, kubeconfig=kubeconfig)) as site:
+            world.api.create(THREE, site.namespace, "a", {"size": 0})
+            site.wait_for_end(1)
+            _edit(site, recorder, 1)
+            found = [_edit(site, recorder, 2 + step).spans() for step in range(repetitions)]
+    found.sort(key=lambda spans: max(span.end for span in spans if span.lane == "operator"))
+    return Where(_table(found), svg(found[len(found) // 2], _TITLE))
+
+
+def _edit(site: Site, recorder: Recorder, size: int) -> Traces:
+    site.wait_for_quiet()
+    time.sleep(0.5)
+    ended, lines = site.ended(), len(site.operator.log().splitlines())
+    recorder.requests.clear()
+    with descendants(site.fork_servers()[0].pid) as lives:
+        edited = time.time()
+        site.api.merge(THREE, site.namespace, "a", {"spec": {"size": size}})
+        site.wait_for_end(ended + 1)
+        site.wait_for_quiet()
+        time.sleep(0.1)
+    # The output of the plays stands between the lines.
+    told = site.operator.log().splitlines()[lines:]
+    log = [json.loads(line) for line in told if line.startswith("{")]
+    (playbook,) = site.folders[0].rglob("project/main.json")
+    prepared = playbook.stat().st_mtime
+    return Traces(
+        edited, prepared, log, _events(site), list(lives.values()), list(recorder.requests)
+    )
+
+
+def _events(site: Site) -> list[dict[str, object]]:
+    logs: list[Path] = [*site.folders[0].rglob("events.jsonl")]
+    latest = max(logs, key=lambda path: path.stat().st_mtime_ns)
+    return [json.loads(line) for line in latest.read_text().splitlines()]
+
+
+def _table(found: Sequence[Sequence[Span]]) -> list[tuple[str, float]]:
+    """Return the medians: what the operator does, and within the run what the play does."""
+    rows = []
+    for name, length in _medians(found, "operator"):
+        rows.append((name, length))
+        if name == "run":
+            rows.extend((f"  {inner}", took) for inner, took in _medians(found, "play"))
+    rows.append(("all of it", median(_total(spans, "operator") for spans in found)))
+    rows.append(
+        ("modules, within the above", median(_total(s, "processes", "module") for s in found))
+    )
+    rows.append(("API requests, within the above", median(_total(s, "API") for s in found)))
+    rows.extend((f"  {name}", length) for name, length in _medians(found, "API"))
+    return rows
+
+
+def _medians(found: Sequence[Sequence[Span]], lane: str) -> list[tuple[str, float]]:
+    """Return the median of what each name takes in all; names in the order of time."""
+    sums: dict[str, list[float]] = defaultdict(list)
+    for spans in found:
+        own: dict[str, float] = defaultdict(float)
+        for span in sorted((s for s in spans if s.lane == lane), key=lambda s: s.begin):
+            own[span.name] += span.length
+        for name, length in own.items():
+            sums[name].append(length)
+    return [(name, median(lengths)) for name, lengths in sums.items()]
+
+
+def _total(spans: Sequence[Span], lane: str, name: str | None = None) -> float:
+    return sum(s.length for s in spans if s.lane == lane and name in {None, s.name})

@@ -1,0 +1,44 @@
+"""Whether what the resources ask for is there, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from bench.api import CONFIG_MAP, SERVICE, is_successful
+from bench.environment import Site
+
+_GIVEN = {"kube-root-ca.crt"}
+"""ConfigMaps that every namespace has."""
+
+
+def lies(site: Site, wanted: Mapping[str, int]) -> list[str]:
+    """Return what is not as it should be; `wanted` has the size of each resource by name."""
+    kind, namespace = site.setup.kind, site.namespace
+    resources = {body["metadata"]["name"]: body for body in site.api.list(kind, namespace)}
+    maps = {body["metadata"]["name"]: body for body in site.api.list(CONFIG_MAP, namespace)}
+    services = {body["metadata"]["name"] for body in site.api.list(SERVICE, namespace)}
+    found = [
+        *_differences("resources", set(resources), set(wanted)),
+        *_differences("ConfigMaps", set(maps) - _GIVEN, set(wanted)),
+        *_differences("Services", services, set(wanted)),
+        *_differences("private data dirs", _private_dirs(site), set(wanted)),
+    ]
+    for name, size in wanted.items():
+        if name in resources and not is_successful(resources[name]):
+            found.append(f"{name} is not Successful")
+        if name in maps and maps[name]["data"]["size"] != str(size):
+            found.append(f"{name} has {maps[name]['data']['size']} instead of {size}")
+    return found
+
+
+def _differences(what: str, there: set[str], wanted: set[str]) -> list[str]:
+    return [
+        *(f"{what}: {name} is missing" for name in sorted(wanted - there)),
+        *(f"{what}: {name} is too much" for name in sorted(there - wanted)),
+    ]
+
+
+def _private_dirs(site: Site) -> set[str]:
+    group, version = site.setup.kind.api_version.split("/")
+    folder = site.folders[0] / group / version / site.setup.kind.name / site.namespace
+    return {entry.name for entry in folder.iterdir()} if folder.exists() else set()

@@ -1,0 +1,1 @@
+"""Cold runs: each in a new ansible-playbook process."""

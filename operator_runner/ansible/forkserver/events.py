@@ -1,0 +1,55 @@
+"""Events of a play that reach its supervisor with its output, instead of by a file for each.
+
+ansible-runner's callback plugin writes an event into a file and its name into the output, between
+the lines that it belongs to. What stands there may as well be the event: ansible-runner takes
+over all that it finds, and looks for the file only to add to it. A large event keeps its file,
+for output goes through a terminal, four kilobytes at a time; and so does a line of
+`Display.verbose`, which ansible-runner would give another id if it knew it as such too soon.
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import json
+from collections.abc import Callable
+from typing import Any, TextIO
+
+from ansible.plugins.loader import PluginLoader
+
+from operator_runner.ansible.forkserver.plugins import DISPLAY
+from operator_runner.ansible.forkserver.wrapping import wrap
+
+_LARGEST = 8 * 1024
+"""Bytes of an event that goes with the output."""
+_MARK = "\x1b[K"
+"""Begin and end of what the output filter of ansible-runner takes for an event."""
+_NEEDED = ("EventContext", "AnsibleJSONEncoderLocal")
+
+
+def install() -> None:
+    """Have the plugin do so, once it is loaded, in this process and its forks."""
+    wrap(PluginLoader, "_load_module_source", _load)
+
+
+def _load(original: Callable[..., Any], loader: Any, *, python_module_name: str, path: str) -> Any:
+    module = original(loader, python_module_name=python_module_name, path=path)
+    # Another version of it may go on with its files.
+    if path == DISPLAY and all(hasattr(module, name) for name in _NEEDED):
+        module.EventContext.dump_begin = functools.partialmethod(
+            dump_begin, module.AnsibleJSONEncoderLocal
+        )
+    return module
+
+
+def dump_begin(context: Any, encoder: type[json.JSONEncoder], output: TextIO) -> None:
+    """Write an event into the output, as `EventContext.dump_begin` does its name."""
+    event = context.get_begin_dict()
+    data = json.dumps(event, cls=encoder).encode()
+    if len(data) > _LARGEST or event["event"] == "verbose":
+        context.cache.set(f":1:ev-{event['uuid']}", event)
+        context.dump(output, {"uuid": event["uuid"]})
+        return
+    text = base64.b64encode(data).decode()
+    with context.display_lock:
+        output.write(f"{_MARK}{text}\x1b[{len(text)}D{_MARK}")

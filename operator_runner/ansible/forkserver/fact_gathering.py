@@ -1,0 +1,127 @@
+"""The fork server's side of kept facts: a process of its own gathers them, and gathers them again.
+
+The process is forked before anything of a run is in its memory, and is enclosed as runs are,
+without a directory of its own: the programs that it starts can read no more than those of a run.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from typing import Any, NoReturn
+
+from ansible import module_utils
+from ansible.modules import setup
+
+from operator_runner.ansible.forkserver import facts
+from operator_runner.ansible.forkserver.module_calls import ModuleCall
+from operator_runner.ansible.forkserver.module_process import run_module, start_afresh
+from operator_runner.ansible.forkserver.processes import fork, use_environment
+from operator_runner.ansible.processes import die_with_parent
+from operator_runner.ansible.sandbox.isolation import Enclosure
+
+_CHUNK = 256 * 1024
+_LONGEST_SECONDS = 60
+"""Seconds after which the process is ended: a program that it has started hangs."""
+_PAUSE_SECONDS = 5.0
+"""Seconds before another attempt, where one has failed or what facts depend on changes a lot."""
+
+
+class FactGathering:
+    """Has facts gathered when there is a run, what they depend on has changed, or they are old."""
+
+    def __init__(self, environment: dict[str, str]) -> None:
+        """Take the environment of runs."""
+        self._environment = environment
+        self._enclosure: dict[str, Any] | None = None
+        self._signals: dict[str, Any] = {}
+        self._kept = facts.KeptFacts()
+        self._reader: int | None = None
+        self._received = b""
+        self._next = float("-inf")
+
+    @property
+    def watched(self) -> list[int]:
+        """The descriptor that the facts come from, while they are gathered."""
+        return [] if self._reader is None else [self._reader]
+
+    def note(self, enclosure: dict[str, Any]) -> None:
+        """There is a run, whose processes are enclosed so."""
+        self._enclosure = enclosure
+
+    def begin_if_due(self) -> int | None:
+        """Have facts gathered where there is need; return the process that does it."""
+        now = time.monotonic()
+        if self._enclosure is None or self._reader is not None or now < self._next:
+            return None
+        signals = facts.system_signals()
+        if signals == self._signals and not self._kept.is_old:
+            return None
+        self._signals, self._received = signals, b""
+        self._next = now + _PAUSE_SECONDS
+        self._reader, writer = os.pipe2(os.O_CLOEXEC)
+        with os.fdopen(writer, "wb") as output:
+            parent = os.getpid()
+            pid = fork()
+            if not pid:
+                _become_gatherer(parent, output.fileno(), self._environment, self._enclosure)
+        return pid
+
+    def receive(self) -> bool:
+        """Take in what has come; return whether these are facts, which forks now inherit."""
+        assert self._reader is not None
+        data = os.read(self._reader, _CHUNK)
+        self._received += data
+        if data:
+            return False
+        os.close(self._reader)
+        self._reader = None
+        if not self._received:
+            return False  # it has failed, and runs gather facts themselves
+        self._kept = facts.KeptFacts.of(self._received)
+        facts.inherit(self._kept)
+        return True
+
+
+def _become_gatherer(
+    parent: int, output: int, environment: dict[str, str], enclosure: dict[str, Any]
+) -> NoReturn:
+    try:
+        die_with_parent(parent)
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(_LONGEST_SECONDS)
+        start_afresh(output)
+        Enclosure.of(enclosure).enter()
+        kept = _gather(environment)
+        with os.fdopen(output, "wb") as file:
+            file.write(kept.as_json())
+    except BaseException:  # noqa: BLE001 (the last line of a process)
+        os._exit(1)
+    os._exit(0)
+
+
+def _gather(environment: dict[str, str]) -> facts.KeptFacts:
+    os.chdir("/")
+    use_environment(environment)
+    taken = time.monotonic()
+    signals = facts.all_signals()
+    results = facts.record()
+    arguments = {"gather_subset": ["all", "!facter", "!ohai", "!local"]}
+    run_module(
+        ModuleCall(
+            name=setup.__name__,
+            path=str(setup.__file__),
+            params=json.dumps({"ANSIBLE_MODULE_ARGS": arguments}),
+            profile="legacy",
+            utils=list(module_utils.__path__),
+            playbook_paths=[],
+            open_files=0,
+            environment=environment,
+            cwd="/",
+            umask=0o022,
+        )
+    )
+    return facts.KeptFacts(results, signals, taken)

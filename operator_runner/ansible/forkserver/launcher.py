@@ -1,0 +1,170 @@
+"""The warm launcher: has the fork server fork each run, and a new server where it must be."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import socket
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import structlog
+
+from operator_runner.ansible.forkserver.messages import message
+from operator_runner.ansible.forkserver.server_process import ForkServer, start_server
+from operator_runner.ansible.processes import end_descendants
+from operator_runner.ansible.run_lines import LINE_LIMIT, RunLines
+from operator_runner.ansible.run_spec import run_spec
+from operator_runner.ansible.rundir import RunDir
+from operator_runner.core.errors import RunError
+from operator_runner.core.model import Json, RunRequest
+from operator_runner.core.settings import AnsibleSettings
+
+_log = structlog.get_logger(__name__)
+
+_GRACE = 10.0
+"""Seconds between asking a run to end and ending it by force; more than the run's own."""
+
+_SERVERS = 3
+"""Servers that are tried for a run; the first may be killed or loaded before a file changed."""
+
+
+@dataclass(slots=True)
+class WarmRun:
+    """A run under way."""
+
+    _lines: RunLines
+
+    def events(self) -> AsyncIterator[Json]:
+        """See `executor.LaunchedRun`."""
+        return self._lines.events()
+
+    @property
+    def left_processes(self) -> bool:
+        """See `executor.LaunchedRun`."""
+        return self._lines.left_processes
+
+    async def wait(self) -> int:
+        """Return the exit status of ansible-playbook. Raises RunError if it never ran."""
+        if self._lines.exit_status is None:
+            raise RunError("the run's process was killed before the play had ended")
+        return self._lines.exit_status
+
+
+class WarmLauncher:
+    """Starts runs as forks of a process that has everything loaded."""
+
+    def __init__(self, ansible: AnsibleSettings, started: Callable[[], None]) -> None:
+        """Take the settings that hold for every run; `started` is told of each new server."""
+        self._ansible = ansible
+        self._started = started
+        self._server: ForkServer | None = None
+        self._starting = asyncio.Lock()
+
+    async def open(self) -> None:
+        """Have a server ready. Raises RunError if this platform or installation has no way."""
+        async with self._starting:
+            if self._server is not None and self._server.gone:
+                await self._server.stop()
+                self._server = None
+            if self._server is None:
+                self._server = await start_server(self._ansible)
+                self._started()
+
+    async def close(self) -> None:
+        """End the server, and with it the runs that are still there."""
+        if self._server is not None:
+            await self._server.stop()
+
+    @asynccontextmanager
+    async def start(self, request: RunRequest, rundir: RunDir) -> AsyncIterator[WarmRun]:
+        """Start a run; leaving the block ends whatever of it is still there."""
+        spec = run_spec(request, rundir, self._ansible)
+        asked = {
+            "asked": time.monotonic(),
+            "content": str(request.content.path),
+            # What holds for every run.
+            "enclosure": {**spec["enclosure"], "shown": [], "shared": []},
+        }
+        forking = asyncio.create_task(self._fork(message(asked, spec)))
+        try:
+            fork = await asyncio.shield(forking)
+        except asyncio.CancelledError:
+            await (await forking).end()
+            raise
+        try:
+            yield WarmRun(RunLines(fork.reader))
+        finally:
+            await fork.end()
+
+    async def _fork(self, spec: bytes) -> _Fork:
+        """Have the run forked, by a new server if the present one is not what is needed.
+
+        Raises RunError if no process can be had for it.
+        """
+        for _ in range(_SERVERS):
+            await self.open()
+            server = self._server
+            assert server is not None
+            reader, writer, answer = await _ask(server, spec)
+            if "pid" in answer:
+                server.began()
+                return _Fork(server, reader, writer, answer["pid"])
+            writer.close()
+            if "refused" in answer:
+                raise RunError(f"the run could not be forked: {answer['refused']}")
+            self._replace(server, answer.get("stale"))
+        raise RunError(f"{_SERVERS} fork servers in a row were gone before the run had begun")
+
+    def _replace(self, server: ForkServer, changed: str | None) -> None:
+        if server is not self._server:
+            return
+        if changed is not None:
+            _log.info("Loading Ansible anew: a file has changed", path=changed)
+        else:
+            _log.warning("The fork server is gone; starting another")
+        self._server = None
+        server.retire()
+
+
+@dataclass(frozen=True, slots=True)
+class _Fork:
+    """The supervisor of a run, and the two directions of its socket."""
+
+    server: ForkServer
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+    pid: int
+
+    async def end(self) -> None:
+        """End the run: its supervisor does, once our end is closed; by force after a while."""
+        try:
+            with contextlib.suppress(OSError):
+                self.writer.write_eof()
+            async with asyncio.timeout(_GRACE):
+                while await self.reader.read(64 * 1024):
+                    pass
+        except TimeoutError:
+            await asyncio.to_thread(end_descendants, self.pid, 0.0)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)
+        finally:
+            self.writer.close()
+            self.server.ended()
+
+
+async def _ask(
+    server: ForkServer, spec: bytes
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter, Json]:
+    ours, theirs = socket.socketpair()
+    with theirs:
+        reader, writer = await asyncio.open_connection(sock=ours, limit=LINE_LIMIT)
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            await server.order(spec, theirs)
+    line = await reader.readline()
+    return reader, writer, json.loads(line) if line else {}

@@ -1,0 +1,144 @@
+"""Become a Python module of Ansible: what an interpreter started for it would do, in a fork."""
+
+from __future__ import annotations
+
+import gc
+import importlib.machinery
+import os
+import resource
+import signal
+import socket
+import sys
+import traceback
+from pathlib import Path
+from types import CodeType, ModuleType
+from typing import NoReturn
+
+import ansible
+import ansible.module_utils
+from ansible.module_utils import _internal
+from ansible.module_utils._internal import _traceback
+from ansible.module_utils._internal._ansiballz import _loader
+from ansible.utils.collection_loader import AnsibleCollectionConfig
+
+from operator_runner.ansible.forkserver.module_calls import ModuleCall, receive_module
+from operator_runner.ansible.forkserver.processes import (
+    begin_process,
+    exit_status,
+    finish_process,
+    use_environment,
+)
+
+
+def become_module(orders: socket.socket) -> NoReturn:
+    """Run the module that `orders` brings, and exit; without one if it closes before."""
+    start_afresh(orders.fileno())
+    with orders:
+        given = receive_module(orders)
+    if given is None:
+        os._exit(0)
+    status, process = 1, os.getpid()
+    try:
+        for stream, descriptor in ((1, given.out), (2, given.err)):
+            os.dup2(descriptor, stream)
+            os.close(descriptor)
+        status = run_module(given.call)
+    except KeyboardInterrupt:
+        traceback.print_exc()
+        status = 128 + signal.SIGINT
+    except BaseException:  # noqa: BLE001 (the last line of a process)
+        traceback.print_exc()
+    status = finish_process(status)
+    if os.getpid() == process:  # what the module forked may come here as well
+        given.tell_end(status)
+    os._exit(status)
+
+
+def start_afresh(kept: int) -> None:
+    """Begin as a program, with one descriptor beside the standard ones, which have no output."""
+    gc.freeze()
+    # No output for now; and once it has one, its input is at its end.
+    nothing, nowhere = os.pipe()
+    for stream, descriptor in enumerate((nothing, nowhere, nowhere)):
+        os.dup2(descriptor, stream)
+    os.closerange(3, kept)
+    os.closerange(kept + 1, os.sysconf("SC_OPEN_MAX"))
+    begin_process()
+
+
+def run_module(call: ModuleCall) -> int:
+    """Find itself where the task has the module run, and run it; return its exit status."""
+    _settle(call)
+    return _run(call)
+
+
+def _settle(call: ModuleCall) -> None:
+    os.chdir(call.cwd)
+    os.umask(call.umask)
+    use_environment({**call.environment, "PWD": call.cwd})
+    if call.open_files:
+        _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, call.open_files), hard))
+    sys.argv = [call.path]
+    folder = os.path.dirname(call.path)  # noqa: PTH120
+    sys.path = [entry for entry in sys.path if entry not in {"", ".", folder}]
+    package, _, _ = call.name.rpartition(".")
+    if package == "ansible.legacy":
+        sys.modules[package] = ModuleType(package)
+        sys.modules[package].__path__ = []
+        sys.meta_path.insert(0, _NamelessModule(call))
+    AnsibleCollectionConfig.playbook_paths = call.playbook_paths
+    _take_the_modules_side(call.utils)
+
+
+class _NamelessModule(importlib.machinery.SourceFileLoader):
+    """Finds a module that has no name of its own, of a role or a `library/`.
+
+    ansible-core packs it as `ansible/legacy/NAME.py`, and knows deprecations of such modules
+    by that path.
+    """
+
+    def __init__(self, call: ModuleCall) -> None:
+        packed = Path(ansible.__file__).parent / "legacy" / Path(call.path).name
+        super().__init__(call.name, str(packed))
+        self._source = call.path
+
+    def find_spec(
+        self, fullname: str, path: object = None, target: object = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        """Find the one module; see importlib.abc.MetaPathFinder."""
+        del path, target
+        if fullname != self.name:
+            return None
+        return importlib.machinery.ModuleSpec(fullname, self, origin=self.path)
+
+    def get_code(self, fullname: str) -> CodeType:
+        """See importlib.abc.InspectLoader."""
+        return compile(self.get_data(self.path), self.get_filename(fullname), "exec")
+
+    def get_data(self, path: str) -> bytes:
+        """See importlib.abc.ResourceLoader."""
+        return super().get_data(self._source if path == self.path else path)
+
+
+def _take_the_modules_side(utils: list[str]) -> None:
+    """Undo what makes this process a controller; see ansible._internal.setup."""
+    ansible.module_utils.__path__ = utils
+    _internal.is_controller = False
+    _internal.import_controller_module = lambda _name: None
+    _internal.get_controller_serialize_map = dict
+    _traceback._is_traceback_enabled = _traceback._is_module_traceback_enabled
+
+
+def _run(call: ModuleCall) -> int:
+    try:
+        _loader.run_module(
+            json_params=call.params.encode(),
+            profile=call.profile,
+            module_fqn=call.name,
+            modlib_path="",
+            extensions={},
+        )
+    except SystemExit as ended:
+        return exit_status(ended.code)
+    return 0

@@ -1,0 +1,210 @@
+"""Run Python modules for this host in a fork of the run.
+
+ansible-core packs a module and all it imports into a file, starts a shell that starts an
+interpreter, and has that unpack, import and run it. All of it stands loaded in this process
+already: a fork of it, told to be on the module's side, does the same. Only what is certain to
+give the same goes this way: new-style Python modules for the local host, without become and
+async, for the interpreter that runs here.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import json
+import os
+import shutil
+import socket
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from ansible import constants
+from ansible.executor.module_common import _BuiltModule
+from ansible.module_utils.common.json import Direction, get_module_encoder
+from ansible.playbook.task import Task
+from ansible.plugins.action import ActionBase
+from ansible.plugins.connection.local import Connection
+from ansible.plugins.shell.sh import ShellModule
+from ansible.utils.collection_loader import AnsibleCollectionConfig
+
+from operator_runner.ansible.forkserver.module_calls import ModuleCall, announce_module, call_module
+from operator_runner.ansible.forkserver.module_files import ModuleFile, find_module
+from operator_runner.ansible.forkserver.wrapping import wrap
+
+_READ_AT_START = ("GCONV_", "GLIBC_", "LANG", "LC_", "LD_", "MALLOC_", "OPENSSL_", "PYTHON")
+"""Names of variables that an interpreter, or a library in it, reads when it starts."""
+_WITHOUT_MODULE = {
+    *("add_host", "assert", "debug", "fail", "group_by", "include_role", "include_tasks"),
+    *("include_vars", "meta", "pause", "set_fact", "set_stats", "validate_argument_spec"),
+}
+"""Actions that run no module; a process made ready for one of these would wait in vain."""
+
+
+class Payload(bytes):
+    """What the action hands to the connection as the module: nothing to send, but to run."""
+
+    call: ModuleCall
+
+
+def install(requests: socket.socket) -> None:
+    """Have this process and its forks ask for modules there, where that gives the same."""
+    wrap(Task, "post_validate", functools.partial(_post_validate, requests))
+    wrap(ActionBase, "_execute_module", _execute_module)
+    wrap(ActionBase, "_is_pipelining_enabled", _is_pipelining_enabled)
+    wrap(ActionBase, "_configure_module", _configure_module)
+    wrap(ActionBase, "_make_tmp_path", _make_tmp_path)
+    wrap(ActionBase, "_remove_tmp_path", _remove_tmp_path)
+    wrap(Connection, "exec_command", functools.partial(_exec_command, requests))
+
+
+def _post_validate(
+    requests: socket.socket, original: Callable[..., Any], task: Any, templar: Any
+) -> Any:
+    # Its condition holds by now; to template its arguments takes about as long as a fork.
+    if task.action.rpartition(".")[2] not in _WITHOUT_MODULE:
+        announce_module(requests)
+    return original(task, templar=templar)
+
+
+def _execute_module(original: Callable[..., Any], action: Any, *args: Any, **kwargs: Any) -> Any:
+    call = inspect.signature(original).bind(action, *args, **kwargs).arguments
+    outer = getattr(action, "_warm_module", None)
+    action._warm_module = _warm_module(action, call)
+    if action._warm_module is not None and action._connection._shell.tmpdir is None:
+        # Pipelining would do without; modules find one where files are transferred.
+        action._make_tmp_path()
+    try:
+        return original(action, *args, **kwargs)
+    finally:
+        action._warm_module = outer
+
+
+def _warm_module(action: Any, call: dict[str, Any]) -> ModuleFile | None:
+    """Return the module if it can be run in a fork with the same result, else None."""
+    if not _is_here(action) or call.get("wrap_async") or action._task.async_val:
+        return None
+    environment = _environment(action)
+    if any(name.startswith(_READ_AT_START) for name in environment):
+        return None
+    name = call.get("module_name") or action._task.action
+    return find_module(action, name, call.get("task_vars") or {}, environment)
+
+
+def _environment(action: Any) -> dict[str, str]:
+    """Return what the task adds to the environment."""
+    environment: dict[str, Any] = {}
+    action._compute_environment_string(environment)
+    return {name: str(value) for name, value in environment.items()}
+
+
+def _is_here(action: Any) -> bool:
+    """Whether the task's host is this one, and its user the one of this process."""
+    connection = action._connection
+    return (
+        type(connection) is Connection
+        and type(connection._shell) is ShellModule
+        and connection.become is None
+    )
+
+
+def _is_pipelining_enabled(
+    original: Callable[..., Any], action: Any, *args: Any, **kwargs: Any
+) -> Any:
+    # Pipelining is what hands the module to the connection instead of writing a file.
+    return bool(getattr(action, "_warm_module", None)) or original(action, *args, **kwargs)
+
+
+def _configure_module(
+    original: Callable[..., Any],
+    action: Any,
+    module_name: str,
+    module_args: dict[str, Any],
+    task_vars: dict[str, Any],
+) -> Any:
+    module: ModuleFile | None = getattr(action, "_warm_module", None)
+    if module is None:
+        return original(
+            action, module_name=module_name, module_args=module_args, task_vars=task_vars
+        )
+    encoder = get_module_encoder(module.profile, Direction.CONTROLLER_TO_MODULE)
+    payload = Payload(b"#")
+    payload.call = ModuleCall(
+        name=module.name,
+        path=module.path,
+        params=json.dumps({"ANSIBLE_MODULE_ARGS": module_args}, cls=encoder),
+        profile=module.profile,
+        utils=list(module.utils),
+        # Without the `collections` that setting them puts behind each.
+        playbook_paths=[os.path.dirname(path) for path in AnsibleCollectionConfig.playbook_paths],  # noqa: PTH120
+        open_files=module.open_files,
+        environment={**os.environ, **module.environment},
+        cwd=os.getcwd(),  # noqa: PTH109
+        umask=_umask(),
+    )
+    built = _BuiltModule(
+        b_module_data=payload,
+        module_style="new",
+        shebang=f"#!{sys.executable}",
+        serialization_profile=module.profile,
+    )
+    return built, module.path
+
+
+def _exec_command(
+    requests: socket.socket,
+    original: Callable[..., Any],
+    connection: Any,
+    *args: Any,
+    **kwargs: Any,
+) -> Any:
+    payload = kwargs.get("in_data")
+    if not isinstance(payload, Payload):
+        return original(connection, *args, **kwargs)
+    connection._connect()
+    call = payload.call
+    if connection.cwd is not None:
+        call = replace(call, cwd=os.fsdecode(connection.cwd))
+    return call_module(requests, call)
+
+
+def _umask() -> int:
+    umask = os.umask(0)
+    os.umask(umask)
+    return umask
+
+
+def _make_tmp_path(original: Callable[..., Any], action: Any, *args: Any, **kwargs: Any) -> Any:
+    """Make the directory for what a task transfers, which takes ansible-core three shells."""
+    if not _is_here(action) or action._task.async_val:
+        # What goes on after the play needs a place that stays.
+        return original(action, *args, **kwargs)
+    name = action._connection._shell._generate_temp_dir_name()
+    folder = os.path.join(constants.DEFAULT_LOCAL_TMP, name)  # noqa: PTH118
+    umask = os.umask(0o077)
+    try:
+        os.makedirs(folder)  # noqa: PTH103
+    except OSError:
+        # It knows how to say what is wrong.
+        return original(action, *args, **kwargs)
+    finally:
+        os.umask(umask)
+    action._cleanup_remote_tmp = True
+    action._connection._shell.tmpdir = folder + "/"
+    return action._connection._shell.tmpdir
+
+
+def _remove_tmp_path(
+    original: Callable[..., Any], action: Any, tmp_path: str | None, force: bool = False
+) -> Any:
+    path = tmp_path or action._connection._shell.tmpdir
+    if path and _is_here(action) and (force or action._should_remove_tmp_path(path)):
+        try:
+            os.rmdir(path)  # noqa: PTH106 (nearly always there is nothing in it)
+        except OSError:
+            shutil.rmtree(path, ignore_errors=True)
+        if not os.path.lexists(path):
+            action._connection._shell.tmpdir = None
+            return None
+    return original(action, tmp_path, force=force)

@@ -1,0 +1,130 @@
+"""Become ansible-playbook: what a new process would do, in a fork that has it all loaded."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import socket
+import sys
+import traceback
+from pathlib import Path
+from typing import BinaryIO, NoReturn
+
+from ansible import cli, constants
+from ansible.cli.playbook import PlaybookCLI
+from ansible.config.manager import find_ini_config_file
+from ansible.utils.display import Display
+
+from operator_runner.ansible.cold import playbook
+from operator_runner.ansible.forkserver import events, modules, results, tasks
+from operator_runner.ansible.forkserver.freshness import loaded_collections
+from operator_runner.ansible.forkserver.processes import (
+    begin_process,
+    end_process,
+    exit_status,
+    use_environment,
+)
+from operator_runner.ansible.processes import die_with_parent
+from operator_runner.ansible.sandbox.isolation import Enclosure
+from operator_runner.ansible.templating import compatibility, event_results
+
+_PER_RUN = {
+    "ANSIBLE_CACHE_PLUGIN_CONNECTION",
+    "ANSIBLE_JINJA2_NATIVE",
+    "ANSIBLE_LOCAL_TEMP",
+    "ANSIBLE_REMOTE_TEMP",
+    "ANSIBLE_ROLES_PATH",
+}
+"""Settings that may differ from run to run: nothing loaded before has taken them over."""
+_SETTINGS_PER_RUN = tuple(
+    name
+    for name, definition in constants.config.get_configuration_definitions().items()
+    if _PER_RUN & {source["name"] for source in definition.get("env") or ()}
+)
+_COMMAND_LINE = PlaybookCLI(["ansible-playbook"])
+_COMMAND_LINE.init_parser()
+"""Knows the options; to list them for the parser takes longer than to parse."""
+
+
+def become_play(orders: BinaryIO, preloaded: dict[str, str], requests: socket.socket) -> NoReturn:
+    """Run `ansible-playbook ARGUMENTS` to its end and exit with its status.
+
+    `orders` gives command, working directory, environment and enclosure as a JSON object, once
+    there is a run; `requests` is where modules are asked for. Where a setting is not as it was when
+    everything was loaded, or a collection beside the playbook comes before one that was, an
+    ordinary ansible-playbook takes this process over.
+    """
+    status = 250
+    try:
+        _be_a_new_process()
+        _prepare(requests)
+        run = json.loads(orders.read() or b"null")
+        if run is None:
+            os._exit(0)  # no run has come of it
+        command, environment = run["command"], run["environment"]
+        Enclosure.of(run["enclosure"]).join(os.getppid())
+        os.chdir(run["cwd"])
+        use_environment(environment)
+        if not _is_as_loaded(environment, preloaded) or _hides_what_is_loaded(command[-1]):
+            os.execvpe(command[0], command, environment)  # noqa: S606 (no shell is wanted)
+        status = _play(command)
+    except BaseException:  # noqa: BLE001 (the last line of a process)
+        traceback.print_exc()
+    end_process(status)
+
+
+def _be_a_new_process() -> None:
+    begin_process()
+    die_with_parent(os.getppid())
+    random.seed()
+
+
+def _is_as_loaded(environment: dict[str, str], preloaded: dict[str, str]) -> bool:
+    names = {name for name in (*environment, *preloaded) if name.startswith("ANSIBLE_")}
+    if any(environment.get(name) != preloaded.get(name) for name in names - _PER_RUN):
+        return False
+    return bool(find_ini_config_file() == constants.CONFIG_FILE)
+
+
+def _hides_what_is_loaded(playbook: str) -> bool:
+    """Whether a collection beside the playbook takes the place of one that is loaded."""
+    beside = Path(playbook).parent / "collections" / "ansible_collections"
+    return beside.is_dir() and any(
+        beside.joinpath(*collection).is_dir() for collection in loaded_collections()
+    )
+
+
+def _prepare(requests: socket.socket) -> None:
+    """Do what does not depend on the run."""
+    # Made when it was loaded, for other streams; what it has said already was not of this play.
+    Display().__init__()
+    # Loaded and set up already; a second time would only warn.
+    cli.init_plugin_loader = lambda *_: None
+    PlaybookCLI.init_parser = _take_parser
+    events.install()
+    event_results.install()
+    modules.install(requests)
+    tasks.install()
+    results.install()
+
+
+def _play(command: list[str]) -> int:
+    _read_settings_of_this_run()
+    compatibility.install()
+    sys.argv = [playbook.name(), *command[len(playbook.PROGRAM) :]]
+    try:
+        PlaybookCLI.cli_executor(sys.argv)
+    except SystemExit as ended:
+        return exit_status(ended.code)
+    return 0
+
+
+def _take_parser(command_line: PlaybookCLI) -> None:
+    command_line.parser = _COMMAND_LINE.parser
+
+
+def _read_settings_of_this_run() -> None:
+    for name in _SETTINGS_PER_RUN:
+        value = constants.config.get_config_value(name, variables=vars(constants))
+        constants.set_constant(name, value)

@@ -1,0 +1,246 @@
+"""Load what runs need, once: ansible-core, its plugins, kubernetes.core and their imports."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import gc
+import importlib
+import os
+import pty
+import re
+import ssl
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+from operator_runner.ansible.forkserver.plugins import load_plugins
+
+_HUGE_PAGE = 2 * 1024 * 1024
+_MADV_COLLAPSE = 25
+_LIBRARIES = (
+    "kubernetes.dynamic",
+    "requests",
+    "jsonpatch",
+    "jinja2",
+    "yaml",
+    "multiprocessing.synchronize",
+    "multiprocessing.popen_fork",
+    "ansible.cli.playbook",
+    "ansible.executor.playbook_executor",
+    "ansible.executor.process.worker",
+    "ansible.executor.task_queue_manager",
+    "ansible.module_utils.urls",
+    "ansible.plugins.strategy.linear",
+    "operator_runner.ansible.templating.text_templates",
+    "operator_runner.ansible.forkserver.supervisor",
+)
+_MODULES = tuple(
+    f"ansible.modules.{name}" for name in ("command", "copy", "file", "setup", "stat", "uri")
+)
+_PACKAGES = (
+    "ansible_collections.kubernetes.core.plugins.modules",
+    "ansible_collections.operator_sdk.util.plugins.modules",
+)
+"""Collections of which each module is loaded, with all that it imports before it does its work."""
+_GUARD = re.compile(rb"""^if __name__ == ["']__main__["']""", re.MULTILINE)
+"""Of a module that does nothing when it is imported."""
+_LATE = (
+    *(
+        f"ansible.module_utils._internal._json._profiles._module_{profile}_{direction}"
+        for profile in ("legacy", "modern")
+        for direction in ("c2m", "m2c")
+    ),
+    "kubernetes.client.models.v1_delete_options",
+    "kubernetes.client.models.v1_eviction",
+    "kubernetes.client.models.v1_object_meta",
+)
+"""What these modules import while they work; tests/contract/ansible/test_preloaded.py looks."""
+
+
+def preload(environment: dict[str, str], scratch: str) -> None:
+    """Import everything as a run with this environment would; there are no threads afterwards.
+
+    `scratch` is a directory for what is written meanwhile; it can go when this returns.
+    """
+    with _as_a_run(environment, scratch):
+        for name in _LIBRARIES:
+            importlib.import_module(name)
+        load_plugins()
+        _share_texts()
+        _learn_interpreters()
+        _spare_unused_apis()
+        for name in (*_MODULES, *_LATE):
+            _import_if_installed(name)
+        for name in _modules_of_collections():
+            # One that cannot be imported fails in the task that uses it.
+            with contextlib.suppress(Exception):
+                importlib.import_module(name)
+        _keep_facts()
+        _start_openssl()
+        _read_kubeconfigs_fast()
+        _keep_compiled_templates()
+    gc.collect()
+    gc.freeze()
+    _use_huge_pages()
+    _give_memory_back()  # last: huge pages take in what has been given back
+    assert threading.active_count() == 1, "a library started a thread; forks would lose it"
+
+
+@contextlib.contextmanager
+def _as_a_run(environment: dict[str, str], scratch: str) -> Iterator[None]:
+    """Be what a run is while modules look around: its environment, and a terminal as output."""
+    before = dict(os.environ)
+    terminal, output = pty.openpty()
+    kept = os.dup(1)
+    os.environ.update(environment)
+    os.environ["ANSIBLE_LOCAL_TEMP"] = scratch
+    os.dup2(output, 1)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 1)
+        for descriptor in (terminal, output, kept):
+            os.close(descriptor)
+        os.environ.clear()
+        os.environ.update(before)
+
+
+def _import_if_installed(name: str) -> None:
+    try:
+        importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        # A project without kubernetes.core, or with a part of a collection, is one all the same.
+        if error.name != name and not name.startswith(f"{error.name}."):
+            raise
+
+
+def _modules_of_collections() -> Iterator[str]:
+    """Yield those that do nothing when they are imported: their work is behind a guard."""
+    for package in _PACKAGES:
+        _import_if_installed(package)
+        if package in sys.modules:
+            for folder in map(Path, sys.modules[package].__path__):
+                guarded = (path for path in sorted(folder.glob("*.py")) if _is_guarded(path))
+                yield from (f"{package}.{path.stem}" for path in guarded)
+
+
+def _is_guarded(module: Path) -> bool:
+    return _GUARD.search(module.read_bytes()) is not None
+
+
+def _spare_unused_apis() -> None:
+    """Have `kubernetes.client.apis` import the API that is asked for, instead of all 67.
+
+    k8s_exec takes one from there; the rest is 5 s and 50 MiB where there is no bytecode. It
+    is an old name of `kubernetes.client.api`, which loads lazily, and warns that it is old.
+    """
+    from kubernetes.client import api
+
+    if not hasattr(api, "__getattr__"):
+        return  # another version, which loads all in any case
+
+    def attribute(name: str) -> Any:
+        with contextlib.suppress(AttributeError):
+            return getattr(api, name)
+        try:
+            return importlib.import_module(f"{api.__name__}.{name}")
+        except ModuleNotFoundError:
+            raise AttributeError(f"module {apis.__name__!r} has no attribute {name!r}") from None
+
+    apis = ModuleType("kubernetes.client.apis", api.__doc__)
+    vars(apis).update(__getattr__=attribute, __all__=list(api.__all__), __path__=[])
+    sys.modules[apis.__name__] = apis
+
+
+def _keep_compiled_templates() -> None:
+    from operator_runner.ansible.forkserver import compiled
+
+    compiled.install()
+
+
+def _keep_facts() -> None:
+    from operator_runner.ansible.forkserver import facts
+
+    facts.install()
+
+
+def _learn_interpreters() -> None:
+    from operator_runner.ansible.forkserver import module_files
+
+    module_files.learn_interpreters()
+
+
+def _read_kubeconfigs_fast() -> None:
+    """Have the Kubernetes client read kubeconfigs with libyaml, in a tenth of the time.
+
+    Only there: a kubeconfig is plain data, which both parsers read alike.
+    """
+    import yaml
+    from kubernetes.config import kube_config
+
+    if yaml.__with_libyaml__:
+        load = functools.partial(yaml.load, Loader=yaml.CSafeLoader)
+        reader: Any = kube_config
+        reader.yaml = SimpleNamespace(**{**vars(yaml), "safe_load": load})
+
+
+def _share_texts() -> None:
+    """Let copies of what is read from YAML share its texts, as copies of plain texts do.
+
+    ansible-core copies the data of each file before it uses it.
+    """
+    from ansible.module_utils._internal import _datatag
+
+    text: Any = _datatag._AnsibleTaggedStr
+    text.__deepcopy__ = lambda self, _copied: self
+
+
+def _start_openssl() -> None:
+    """Have OpenSSL read its configuration and load its providers: 10 ms in every new process.
+
+    And have the context of urllib3's first connection made, before anything is set in it: 2 ms.
+    """
+    from urllib3.util import ssl_
+
+    ssl.create_default_context()
+    made = [ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)]
+
+    def context(*protocol: int) -> ssl.SSLContext:
+        if protocol == (ssl.PROTOCOL_TLS_CLIENT,):
+            with contextlib.suppress(IndexError):
+                return made.pop()
+        return ssl.SSLContext(*protocol)
+
+    library: Any = ssl_
+    library.SSLContext = context
+
+
+def _give_memory_back() -> None:
+    """Give back what the compiler has used, 60 MiB where there is no bytecode.
+
+    Source: malloc_trim(3); other C libraries have no such function.
+    """
+    with contextlib.suppress(AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
+
+
+def _use_huge_pages() -> None:
+    """Have the kernel map the heap in pages of 2 MiB: a fork copies one entry for 512.
+
+    Source: madvise(2), MADV_COLLAPSE, since Linux 6.1; where it is missing nothing changes.
+    """
+    libc = ctypes.CDLL(None)
+    libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        addresses, access, _offset, _device, _inode, *name = line.split(maxsplit=5)
+        if not access.startswith("rw") or name not in ([], ["[heap]"]):
+            continue
+        start, end = (int(part, 16) for part in addresses.split("-"))
+        start, end = -(-start // _HUGE_PAGE) * _HUGE_PAGE, end // _HUGE_PAGE * _HUGE_PAGE
+        if start < end:
+            libc.madvise(start, end - start, _MADV_COLLAPSE)

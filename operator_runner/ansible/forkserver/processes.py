@@ -1,0 +1,138 @@
+"""Forks, and what one does to be a program of its own: begin with fresh streams, and end."""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import io
+import os
+import signal
+import sys
+import tempfile
+import threading
+import time
+import traceback
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from operator_runner.ansible.processes import END_SIGNALS
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """What the interpreter chose for a stream when it started this program."""
+
+    encoding: str
+    errors: str | None
+    write_through: bool
+
+
+def _choice(stream: Any) -> _Choice:
+    return _Choice(stream.encoding, stream.errors, stream.write_through)
+
+
+# Looked at before any library is loaded: ansible-core changes them.
+_CHOSEN = tuple(map(_choice, (sys.__stdin__, sys.__stdout__, sys.__stderr__)))
+
+
+def fork() -> int:
+    """Fork as `os.fork` does; signals that end it have their default effect in the child at once.
+
+    Python forgets what reaches a child before it has begun to run (PyOS_AfterFork_Child), and a
+    child that is ended as soon as it has been made would then live on.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, END_SIGNALS)
+    try:
+        pid = os.fork()
+        if not pid:
+            for number in END_SIGNALS:
+                signal.signal(number, signal.SIG_DFL)
+        return pid
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def begin_process() -> None:
+    """Have what a program starts with, in what `fork` made: streams, signals, no exit functions.
+
+    SIGHUP is ignored, as ansible-runner has it for all that it starts. Garbage is looked for less
+    often than in a program, which would not have so much loaded that stays.
+    """
+    atexit._clear()
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    gc.set_threshold(20_000, 20, 20)
+    open_streams()
+
+
+def open_streams() -> None:
+    """Make Python's standard streams anew over descriptors 0, 1 and 2, as an interpreter does.
+
+    Encoding and errors are those that the interpreter chose when it started.
+    """
+    sys.stdin = _stream(0, "<stdin>", "r")
+    sys.stdout = _stream(1, "<stdout>", "w")
+    sys.stderr = _stream(2, "<stderr>", "w")
+
+
+def _stream(number: int, name: str, mode: str) -> io.TextIOWrapper:
+    chosen = _CHOSEN[number]
+    unbuffered = chosen.write_through and mode == "w"
+    raw = io.FileIO(number, mode, closefd=False)
+    raw.name = name
+    binary = raw if unbuffered else (io.BufferedReader if mode == "r" else io.BufferedWriter)(raw)
+    stream = io.TextIOWrapper(
+        binary,
+        encoding=chosen.encoding,
+        errors=chosen.errors,
+        newline="\n" if mode == "w" else None,
+        line_buffering=not unbuffered and (number == 2 or raw.isatty()),  # noqa: PLR2004
+        write_through=chosen.write_through,
+    )
+    stream.mode = mode  # type: ignore[misc]
+    return stream
+
+
+def use_environment(environment: dict[str, str]) -> None:
+    """Have this environment, and nothing that was derived from another one."""
+    os.environ.clear()
+    os.environ.update(environment)
+    tempfile.tempdir = None
+    time.tzset()
+
+
+def exit_status(code: object) -> int:
+    """Return the exit status that the interpreter gives a SystemExit's code; say a text."""
+    if code is None:
+        return 0
+    if isinstance(code, int):
+        return code & 0xFF
+    print(code, file=sys.stderr)  # noqa: T201 (as the interpreter does)
+    return 1
+
+
+def end_process(status: int) -> NoReturn:
+    """Exit as an interpreter does."""
+    os._exit(finish_process(status))
+
+
+def finish_process(status: int) -> int:
+    """Do what an interpreter does before it exits; return the status to exit with.
+
+    Output is flushed, threads are joined, exit functions run.
+    """
+    try:
+        _flush()
+        threading._shutdown()  # type: ignore[attr-defined]
+        atexit._run_exitfuncs()
+        _flush()
+    except BaseException:  # noqa: BLE001 (nobody is left to tell)
+        traceback.print_exc()
+        status = status or 120
+    return status
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()

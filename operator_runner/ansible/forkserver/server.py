@@ -1,0 +1,280 @@
+"""The fork server: one thread that waits for runs and forks a supervisor for each.
+
+Started by `launcher.py` as `python -m operator_runner.ansible.forkserver.server FD`, where FD is a
+socket. The operator sends a JSON object a message; a run's comes with the socket that its
+lines go to. When the operator's end closes, all runs end and so does the server.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import shutil
+import signal
+import socket
+import sys
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import psutil
+
+from operator_runner.ansible.forkserver.compiled import RoleTemplates
+from operator_runner.ansible.forkserver.freshness import Freshness, preloaded_paths
+from operator_runner.ansible.forkserver.messages import MESSAGE_LIMIT, Message, send
+from operator_runner.ansible.forkserver.preload import preload
+from operator_runner.ansible.forkserver.processes import fork, open_streams
+from operator_runner.ansible.processes import (
+    END_SIGNALS,
+    adopt_orphans,
+    die_with_parent,
+    end_descendants,
+)
+from operator_runner.ansible.runner import run_environment, say
+
+if TYPE_CHECKING:
+    from operator_runner.ansible.forkserver.fact_gathering import FactGathering
+
+_PAUSE = 0.1
+"""Seconds of rest after which the next run's processes are forked beforehand."""
+
+
+def main() -> None:
+    """Serve until the operator goes away."""
+    control = socket.socket(fileno=int(sys.argv[1]))
+    orders = json.loads(control.recv(MESSAGE_LIMIT))
+    die_with_parent(orders["parent"])
+    adopt_orphans()
+    with _scratch(orders["scratch"]) as scratch:
+        environment = run_environment(orders["envvars"], scratch)
+        preload(environment, scratch)
+    open_streams()
+    freshness = Freshness(preloaded_paths())
+    server = Server(control, environment, freshness, orders["started"], scope=orders["scope"])
+    control.send(b"ready")
+    server.serve()
+
+
+@contextlib.contextmanager
+def _scratch(path: str) -> Iterator[str]:
+    """Make a folder that goes at the end of the block, and with the operator if that dies.
+
+    The operator removes it as well: where one of the two is killed, the other one is there.
+    """
+
+    def leave(*_: object) -> NoReturn:
+        shutil.rmtree(path, ignore_errors=True)
+        os._exit(1)
+
+    for number in END_SIGNALS:
+        signal.signal(number, leave)
+    os.mkdir(path, 0o700)  # noqa: PTH102
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+class Server:
+    """The runs that are under way, and the socket that orders them."""
+
+    def __init__(
+        self,
+        control: socket.socket,
+        environment: dict[str, str],
+        freshness: Freshness,
+        started: float,
+        *,
+        scope: dict[str, Any] | None,
+    ) -> None:
+        """`environment` is the one that everything was loaded with, from `started` on.
+
+        `scope` are the arguments of `landlock.scope_signals`; None: it is not called.
+        """
+        self._scope = scope
+        self._control = control
+        self._environment = environment
+        self._freshness = freshness
+        self._started = started
+        self._runs: set[int] = set()
+        self._spare: socket.socket | None = None
+        self._is_stale = False
+        self._strays: set[int] = set()
+        self._templates = RoleTemplates()
+        self._facts = _fact_gathering(environment)
+
+    def serve(self) -> None:
+        """Fork as ordered and reap what ends, until the control socket closes."""
+        wake_reader, wake_writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.set_wakeup_fd(wake_writer)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        for number in END_SIGNALS:
+            signal.signal(number, lambda *_: self._end())
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        while True:
+            watched: list[Any] = [self._control, wake_reader, *self._facts.watched]
+            ready, _, _ = select.select(watched, [], [], self._patience())
+            if not ready and self._templates.is_pending:
+                self._templates.step()
+            elif not ready:
+                self._gather_facts()
+                # A run that comes while it is so still is told.
+                with contextlib.suppress(OSError):
+                    self._spare = self._fork()
+            if set(ready) & {*self._facts.watched} and self._facts.receive():
+                self._drop_spare()
+            if wake_reader in ready:
+                with contextlib.suppress(BlockingIOError):
+                    os.read(wake_reader, 4096)
+                self._reap()
+            if self._control in ready and not self._take():
+                self._end()
+
+    def _patience(self) -> float | None:
+        """Return how many seconds to wait for an order before something else is done."""
+        if self._templates.is_pending:
+            return 0.0
+        return _PAUSE if self._spare is None and not self._is_stale else None
+
+    def _take(self) -> bool:
+        """Have a supervisor do the next run; False if there will be none any more."""
+        with Message(self._control) as message:
+            if message.attached is None:
+                return False
+            with message.attached as operator:
+                # What was asked for before we began to load finds nothing older than itself, so
+                # that files which change all the time do not put it off for ever.
+                order = message.for_server()
+                is_fresh = order["asked"] <= self._started
+                changed = None if is_fresh else self._freshness.changed()
+                if changed is not None:
+                    self._retire()
+                    _answer(operator, {"stale": changed})
+                    return True
+                try:
+                    self._hand_over(message.whole, operator)
+                except OSError as error:
+                    # No process can be had for this run: no reason to end the others.
+                    _answer(operator, {"refused": str(error)})
+                self._templates.note(Path(order["content"]))
+                self._facts.note(order["enclosure"])
+        self._gather_facts()
+        return True
+
+    def _gather_facts(self) -> None:
+        with contextlib.suppress(OSError):  # runs gather them themselves
+            gatherer = self._facts.begin_if_due()
+            if gatherer is not None:
+                self._runs.add(gatherer)
+
+    def _retire(self) -> None:
+        """There will be no further run here, only those that are under way."""
+        self._is_stale = True
+        self._drop_spare()
+
+    def _drop_spare(self) -> None:
+        """End the processes that wait for the next run, which gets others."""
+        if self._spare is not None:
+            self._spare.close()
+            self._spare = None
+
+    def _hand_over(self, message: memoryview, operator: socket.socket) -> None:
+        supervisor, self._spare = self._spare, None
+        if supervisor is not None:
+            with contextlib.closing(supervisor), contextlib.suppress(OSError):
+                send(supervisor, message, operator)
+                return
+        with self._fork() as supervisor:
+            send(supervisor, message, operator)
+
+    def _fork(self) -> socket.socket:
+        """Fork a supervisor with its play; return where it waits for a run."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        pid = fork()
+        if not pid:
+            ours.close()
+            try:
+                self._become_supervisor(theirs)
+            except BaseException:  # noqa: BLE001 (a fork must not go on as a second server)
+                traceback.print_exc()
+            os._exit(1)
+        theirs.close()
+        self._runs.add(pid)
+        return ours
+
+    def _become_supervisor(self, orders: socket.socket) -> NoReturn:
+        signal.set_wakeup_fd(-1)
+        for number in (signal.SIGCHLD, signal.SIGINT):
+            signal.signal(number, signal.SIG_DFL)
+        self._control.close()
+        # Not before: whatever imports ansible-core makes it read the settings.
+        from operator_runner.ansible.forkserver.supervisor import supervise
+
+        supervise(orders, self._environment, self._scope)
+
+    def _reap(self) -> None:
+        """Take note of ended runs; what a run that was killed left behind is ended too."""
+        killed = left = False
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                pid = 0
+            if not pid:
+                break
+            if pid in self._runs:
+                self._runs.discard(pid)
+                killed = killed or os.WIFSIGNALED(status)
+                left = left or status != 0
+            else:
+                left = True  # a daemon: what it had started comes to us now
+            self._strays.discard(pid)
+        if killed:
+            self._end_orphans()
+        elif left or self._strays:
+            # Daemons of a run that ended well live on, as they do after ansible-playbook; so
+            # does what these have started since.
+            self._strays |= {child.pid for child in self._orphans()}
+
+    def _orphans(self) -> list[psutil.Process]:
+        """Return the processes that came to us when the run that they were of had ended."""
+        known = self._runs | self._strays
+        return [child for child in psutil.Process().children() if child.pid not in known]
+
+    def _end_orphans(self) -> None:
+        """End what a killed run left, down to what comes to us as its parents end."""
+        while orphans := self._orphans():
+            for orphan in orphans:
+                end_descendants(orphan.pid, 0.0)
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    orphan.kill()
+            psutil.wait_procs(orphans, timeout=1)
+
+    def _end(self) -> NoReturn:
+        self._retire()
+        for pid in self._runs:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)
+        for pid in self._runs:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, 0)
+        os._exit(0)
+
+
+def _fact_gathering(environment: dict[str, str]) -> FactGathering:
+    # Not before everything is loaded: whatever imports ansible-core makes it read the settings.
+    from operator_runner.ansible.forkserver.fact_gathering import FactGathering
+
+    return FactGathering(environment)
+
+
+def _answer(operator: socket.socket, answer: dict[str, str]) -> None:
+    with contextlib.suppress(OSError):  # nobody waits for it any more
+        say(operator.makefile("w", encoding="utf-8"), answer)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,137 @@
+"""The fork server as the operator sees it: started, given runs, retired, stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import secrets
+import shutil
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from operator_runner.ansible.forkserver.messages import send
+from operator_runner.ansible.processes import end_tree
+from operator_runner.ansible.run_spec import common_environment
+from operator_runner.ansible.sandbox.isolation_probe import can_mount, signals_scoped
+from operator_runner.core.errors import RunError
+from operator_runner.core.model import Json
+from operator_runner.core.settings import AnsibleSettings
+
+_GRACE = 10.0
+"""Seconds between asking it to end and ending it by force; more than a run's own."""
+# -P: modules are not looked for in the working directory, as ansible-playbook does not either.
+_PROGRAM = (sys.executable, "-P", "-m", "operator_runner.ansible.forkserver.server")
+
+
+@dataclass(slots=True)
+class ForkServer:
+    """A fork server that is ready."""
+
+    _process: asyncio.subprocess.Process
+    _control: socket.socket
+    _runs: int = 0
+    _retired: bool = False
+
+    @property
+    def gone(self) -> bool:
+        """Whether it has ended."""
+        return self._process.returncode is not None
+
+    async def order(self, spec: bytes, lines: socket.socket) -> None:
+        """Have a run forked that writes to `lines`. Raises OSError if the server is gone."""
+        await asyncio.to_thread(send, self._control, spec, lines)
+
+    def began(self) -> None:
+        """Count a run in."""
+        self._runs += 1
+
+    def ended(self) -> None:
+        """Count a run out."""
+        self._runs -= 1
+        self._close_if_done()
+
+    def retire(self) -> None:
+        """Take no more runs; end with the last one."""
+        self._retired = True
+        self._close_if_done()
+
+    async def stop(self) -> int:
+        """End it and all its runs; by force if they do not end. Return its exit status."""
+        self._control.close()
+        await end_tree(self._process, _GRACE)
+        return await self._process.wait()
+
+    def _close_if_done(self) -> None:
+        if self._retired and not self._runs:
+            self._control.close()
+
+
+async def start_server(ansible: AnsibleSettings) -> ForkServer:
+    """Start a fork server and wait until everything is loaded. Raises RunError with its reason."""
+    environment = common_environment(ansible)
+    # The server makes it, and is told when we die: ours alone, it would stay if we were killed.
+    scratch = Path(tempfile.gettempdir(), f"operator-runner-{secrets.token_hex(8)}")
+    orders: Json = {
+        "parent": os.getpid(),
+        "envvars": environment,
+        "started": time.monotonic(),
+        "scratch": str(scratch),
+        "scope": await asyncio.to_thread(_scope) if ansible.isolate_runs else None,
+    }
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with theirs, _removed(scratch), tempfile.TemporaryFile() as complaints:
+        process = await asyncio.create_subprocess_exec(
+            *_PROGRAM,
+            str(theirs.fileno()),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=complaints,
+            stderr=complaints,
+            pass_fds=[theirs.fileno()],
+            env={**os.environ, **environment},
+            start_new_session=True,
+        )
+        theirs.close()
+        async with contextlib.AsyncExitStack() as undo:
+            undo.push_async_callback(end_tree, process, _GRACE)
+            undo.callback(_close, ours)
+            await asyncio.to_thread(ours.send, json.dumps(orders).encode())
+            if not await asyncio.to_thread(ours.recv, 64):
+                await process.wait()
+                raise RunError(f"the fork server could not load Ansible: {_last_line(complaints)}")
+            undo.pop_all()
+    return ForkServer(process, ours)
+
+
+def _scope() -> Json | None:
+    """Return how a run is kept from sending signals to others; None where that is not possible."""
+    return {"paths_follow": not can_mount()} if signals_scoped() else None
+
+
+def _close(control: socket.socket) -> None:
+    # A thread that waits for a message goes on waiting when its socket is only closed.
+    with contextlib.suppress(OSError):
+        control.shutdown(socket.SHUT_RDWR)
+    control.close()
+
+
+@contextlib.contextmanager
+def _removed(scratch: Path) -> Iterator[None]:
+    """Have what the server works in removed, for the server may be killed before it does so."""
+    try:
+        yield
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _last_line(complaints: IO[bytes]) -> str:
+    complaints.seek(0)
+    text = complaints.read().decode(errors="replace").strip()
+    return text.splitlines()[-1] if text else "no reason given"

@@ -1,0 +1,196 @@
+"""A run's supervisor: ansible-runner in a fork, which starts the play as a further fork.
+
+It stays beside the play to read its terminal, to tell the operator of events, and to end the
+whole tree on SIGTERM or when the operator closes the run's socket.
+"""
+
+from __future__ import annotations
+
+import atexit
+import codecs
+import json
+import os
+import select
+import signal
+import socket
+import termios
+import traceback
+from types import SimpleNamespace
+from typing import Any, NoReturn
+
+from ansible_runner import runner as ansible_runner_module
+
+from operator_runner.ansible.forkserver.messages import Message
+from operator_runner.ansible.forkserver.module_calls import ModuleForks
+from operator_runner.ansible.forkserver.play import become_play
+from operator_runner.ansible.forkserver.processes import fork
+from operator_runner.ansible.processes import (
+    END_SIGNALS,
+    adopt_orphans,
+    die_with_parent,
+    end_run,
+)
+from operator_runner.ansible.runner import play as run_play
+from operator_runner.ansible.runner import say
+from operator_runner.ansible.sandbox import landlock
+from operator_runner.ansible.sandbox.isolation import Enclosure
+
+_CHUNK = 64 * 1024
+
+
+def supervise(
+    orders: socket.socket, environment: dict[str, str], scope: dict[str, Any] | None
+) -> NoReturn:
+    """Run what `orders` gives, in a process just forked for it, and exit.
+
+    There comes one message, once there is a run: what `spec.run_spec` describes as JSON, and
+    the socket to the operator. `environment` is the one that everything was loaded with;
+    `scope` are the arguments of `landlock.scope_signals`; None: it is not called.
+    """
+    server = os.getppid()
+    os.setsid()
+    atexit._clear()  # the server's own are not ours to run
+    adopt_orphans()
+    die_with_parent(server)
+    for number in END_SIGNALS:
+        signal.signal(number, lambda *_: end_run())
+    try:
+        if scope is not None:
+            # Before the play is forked: the two, and modules, may signal each other.
+            landlock.scope_signals(**scope)
+        play = ForkedPlay(environment)
+    except OSError as error:
+        _refuse(orders, error)
+    with Message(orders) as message:
+        if message.attached is None:
+            os._exit(0)  # no run has come of it
+        spec, operator = message.for_supervisor(), message.attached
+    _supervise(spec, operator, play, scoped=scope is not None)
+
+
+def _enter(written: dict[str, Any], *, scoped: bool) -> None:
+    enclosure = Enclosure.of(written)
+    if enclosure.isolation.signals and not scoped:
+        raise OSError("the run could not be kept from sending signals to others")
+    enclosure.enter(scoped=scoped)
+
+
+def _refuse(orders: socket.socket, error: OSError) -> NoReturn:
+    """Tell the run that comes that no process can be had for it."""
+    with Message(orders) as message:
+        if message.attached is not None:
+            say(message.attached.makefile("w", encoding="utf-8"), {"refused": str(error)})
+    os._exit(1)
+
+
+def _supervise(
+    spec: dict[str, Any], operator: socket.socket, play: ForkedPlay, *, scoped: bool
+) -> NoReturn:
+    lines = operator.makefile("w", encoding="utf-8")
+    say(lines, {"pid": os.getpid()})
+
+    def spawn(command: str, args: list[str], **how: Any) -> ForkedPlay:
+        run = {"command": [command, *args], "cwd": how["cwd"], "environment": how["env"]}
+        play.begin({**run, "enclosure": spec["enclosure"]}, operator)
+        return play
+
+    pexpect = ansible_runner_module.pexpect
+    ansible_runner_module.pexpect = SimpleNamespace(
+        spawn=spawn, EOF=pexpect.EOF, exceptions=pexpect.exceptions
+    )
+    try:
+        _enter(spec["enclosure"], scoped=scoped)
+        left = run_play(spec, lines)
+    except BaseException:  # noqa: BLE001 (the last line of a process)
+        say(lines, {"broken": traceback.format_exc()})
+        os._exit(1)
+    # The server looks for what has come to it, unless there can be nothing.
+    os._exit(1 if left else 0)
+
+
+class ForkedPlay:
+    """A play in a fork with a terminal, to ansible-runner what `pexpect.spawn` gives it."""
+
+    logfile_read: Any
+    """Takes what the play prints; set by ansible-runner."""
+    _operator: socket.socket
+
+    def __init__(self, preloaded: dict[str, str]) -> None:
+        """Fork the process of the play, which waits for `begin`.
+
+        `preloaded` is the environment that everything was loaded with.
+        """
+        self._modules = ModuleForks()
+        self.exitstatus: int | None = None
+        self._ended = False
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._terminal, slave = os.openpty()
+        reader, self._orders = os.pipe()
+        self.pid = fork()
+        if not self.pid:
+            os.close(self._terminal)
+            os.close(self._orders)
+            _use_terminal(slave)
+            become_play(os.fdopen(reader, "rb"), preloaded, self._modules.requests)
+        os.close(slave)
+        os.close(reader)
+        os.set_blocking(self._terminal, False)
+        self._process = os.pidfd_open(self.pid)
+
+    def begin(self, run: dict[str, Any], operator: socket.socket) -> None:
+        """Let the play run this, see `become_play`; all ends when `operator` closes."""
+        self._operator = operator
+        with os.fdopen(self._orders, "wb") as orders:
+            orders.write(json.dumps(run).encode())
+
+    def isalive(self) -> bool:
+        """Return whether the play still has to be waited for."""
+        return not self._ended
+
+    def expect(self, patterns: object, **_options: object) -> int:
+        """Read to the end. There are no passwords to answer, so nothing else is expected."""
+        del patterns
+        watched: list[Any] = [self._terminal, self._process, self._operator]
+        while not self._ended:
+            ready, _, _ = select.select([*watched, *self._modules.watched()], [], [])
+            self._modules.handle(ready)
+            if self._operator in ready:
+                end_run()
+            if self._terminal in ready and not self._read():
+                watched.remove(self._terminal)
+            if self._process in ready:
+                self._finish()
+        return 0
+
+    def close(self) -> None:
+        """Give the terminal back."""
+        os.close(self._terminal)
+        os.close(self._process)
+
+    def _read(self) -> bool:
+        """Pass on what has been printed; False if nothing more will come, or nothing now."""
+        try:
+            data = os.read(self._terminal, _CHUNK)
+        except OSError:
+            # Linux says EIO once no process has the terminal open, EAGAIN if it is quiet.
+            return False
+        self.logfile_read.write(self._decoder.decode(data))
+        return bool(data)
+
+    def _finish(self) -> None:
+        # A daemon of the play may hold the terminal for ever; what is there is all there is.
+        while self._read():
+            pass
+        self._modules.close()
+        _, status = os.waitpid(self.pid, 0)
+        self._ended = True
+        # None for a signal, as pexpect has it.
+        self.exitstatus = os.WEXITSTATUS(status) if os.WIFEXITED(status) else None
+
+
+def _use_terminal(slave: int) -> None:
+    settings = termios.tcgetattr(slave)
+    settings[3] &= ~termios.ECHO
+    termios.tcsetattr(slave, termios.TCSANOW, settings)
+    termios.tcsetwinsize(slave, (24, 80))
+    os.login_tty(slave)

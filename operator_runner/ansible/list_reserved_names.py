@@ -1,0 +1,157 @@
+"""The program that asks Ansible which names of variables mean something to it.
+
+Started by `reserved.py` as `python -P -m operator_runner.ansible.list_reserved_names`, with the
+environment of a run. Reads `{"parent": PID, "contents": [PATH, ...]}` from standard input, the
+paths of the roles and playbooks that are run, and writes `{"acted_on": [...], "keywords": [...]}`.
+A process of its own: the operator does not import ansible-core, and a list costs 2 s of CPU.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import ansible
+import yaml
+from ansible import constants
+from ansible._internal._templating._engine import TemplateEngine
+from ansible.collections.list import list_collection_dirs
+from ansible.inventory.manager import InventoryManager
+from ansible.parsing.dataloader import DataLoader
+from ansible.playbook.play import Play
+from ansible.plugins.loader import init_plugin_loader
+from ansible.vars.manager import VariableManager
+from ansible.vars.reserved import get_reserved_names
+from jinja2.defaults import DEFAULT_NAMESPACE
+
+from operator_runner.ansible.processes import die_with_parent
+
+_FRAGMENTS = "doc_fragments"
+_MAY_HAVE_VARS = re.compile(rb"\bvars[\"']?\s*:")
+_DOCUMENTATION = re.compile(
+    rb"""^DOCUMENTATION\s*=\s*[rRuU]?(?:\"{3}.*?\"{3}|'{3}.*?'{3})""", re.DOTALL | re.MULTILINE
+)
+_SOURCES = {".py", ".yml", ".yaml"}
+_Loader: Any = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
+
+
+def main() -> None:
+    """Write the names."""
+    orders = json.load(sys.stdin)
+    die_with_parent(orders["parent"])
+    # What Ansible prints must not end up in the answer.
+    answer = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    init_plugin_loader()
+    contents = map(Path, orders["contents"])
+    # Jinja's own functions, such as range and namespace, mean nothing to Ansible.
+    functions = {*TemplateEngine().environment.globals} - DEFAULT_NAMESPACE.keys()
+    acted_on = {*_settings(), *_magic(), *_options(_plugin_files(contents)), *functions}
+    keywords = get_reserved_names() - DEFAULT_NAMESPACE.keys() - acted_on
+    with answer:
+        json.dump({"acted_on": sorted(acted_on), "keywords": sorted(keywords)}, answer)
+
+
+def _settings() -> Iterator[str]:
+    """Yield the variables of ansible-core's own settings and of every connection."""
+    for definition in constants.config.get_configuration_definitions().values():
+        yield from (source["name"] for source in definition.get("vars") or ())
+    for names in constants.MAGIC_VARIABLE_MAPPING.values():
+        yield from names
+    yield from constants.COMMON_CONNECTION_VARS
+
+
+def _magic() -> Iterator[str]:
+    """Yield the variables that Ansible sets itself, whatever a user gives."""
+    yield from constants.INTERNAL_STATIC_VARS
+    loader = DataLoader()
+    inventory = InventoryManager(loader=loader, sources=["localhost,"])
+    manager = VariableManager(loader=loader, inventory=inventory)
+    described = {"hosts": "localhost", "gather_facts": False, "tasks": [{"meta": "noop"}]}
+    play = Play.load(described, variable_manager=manager, loader=loader)
+    task = play.tasks[0].block[0]
+    yield from manager.get_vars(play=play, host=inventory.get_host("localhost"), task=task)
+
+
+def _plugin_files(contents: Iterable[Path]) -> Iterator[Path]:
+    """Yield the plugins of ansible-core, of the collections, and beside roles and playbooks."""
+    types = (*constants.CONFIGURABLE_PLUGINS, "strategy", _FRAGMENTS)
+    folders = [Path(ansible.__file__).parent / "plugins"]
+    collections = {Path(os.fsdecode(path)) for path in list_collection_dirs()}
+    for content in contents:
+        base = content if content.is_dir() else content.parent
+        for kind in constants.CONFIGURABLE_PLUGINS:
+            yield from _sources(base / f"{kind}_plugins")
+        collections.update(base.glob("collections/ansible_collections/*/*"))
+    folders += (collection / "plugins" for collection in collections)
+    for folder in folders:
+        for kind in types:
+            yield from _sources(folder / kind)
+
+
+def _sources(folder: Path) -> Iterator[Path]:
+    return (path for path in folder.rglob("*") if path.suffix in _SOURCES)
+
+
+def _options(files: Iterable[Path]) -> Iterator[str]:
+    """Yield the variables from which plugins take their options."""
+    for path in files:
+        content = path.read_bytes()
+        if _MAY_HAVE_VARS.search(content):
+            for text in _documentation(path, content):
+                yield from _variables(_read(text))
+
+
+def _documentation(path: Path, content: bytes) -> Iterator[str]:
+    """Yield what documents the options: of a fragment every text, as it may have any name."""
+    if path.suffix != ".py":
+        yield content.decode(errors="replace")
+    elif path.parent.name == _FRAGMENTS:
+        yield from _texts(content, None)
+    elif found := _DOCUMENTATION.search(content):
+        # Most of a plugin is code, which need not be parsed.
+        yield from _texts(found.group(), "DOCUMENTATION")
+    else:
+        yield from _texts(content, "DOCUMENTATION")
+
+
+def _texts(source: bytes, wanted: str | None) -> Iterator[str]:
+    """Yield the texts that Python source assigns to a name; to any one if `wanted` is None."""
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Constant(value=str(text))):
+                if wanted in {None, name}:
+                    yield text
+
+
+def _read(text: str) -> Any:
+    try:
+        return yaml.load(text, Loader=_Loader)  # noqa: S506 (both loaders are safe ones)
+    except yaml.YAMLError:
+        return None  # Ansible cannot read the options of this plugin either
+
+
+def _variables(documentation: Any) -> Iterator[str]:
+    match documentation:
+        case {"vars": [*sources]}:
+            for source in sources:
+                if isinstance(source, dict) and isinstance(source.get("name"), str):
+                    # Of `delegated_vars['ansible_host']` the variable is delegated_vars.
+                    yield source["name"].partition("[")[0]
+    match documentation:
+        case dict():
+            for value in documentation.values():
+                yield from _variables(value)
+        case list():
+            for value in documentation:
+                yield from _variables(value)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,102 @@
+"""End a process and everything that it started."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+from typing import NoReturn
+
+import psutil
+
+from operator_runner.ansible.libc import call
+
+_PLAY_GRACE = 5.0
+"""Seconds that a play gets between SIGTERM and SIGKILL."""
+END_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
+"""Signals that end a process of the operator in order; SIGHUP comes from a terminal that closes."""
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+def adopt_orphans() -> None:
+    """Make daemons of this process's descendants its own children, so that none gets away.
+
+    Source: prctl(2), PR_SET_CHILD_SUBREAPER.
+    """
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def die_with_parent(parent: int) -> None:
+    """Be sent SIGTERM when the parent process ends, however it ends.
+
+    Source: prctl(2), PR_SET_PDEATHSIG. `parent` is checked, for it may have ended before.
+    """
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    if os.getppid() != parent:
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+def end_descendants(pid: int, grace: float) -> None:
+    """End all descendants of `pid`: SIGTERM, `grace` seconds, then SIGKILL until none is left."""
+    gone = _signal_descendants(pid, signal.SIGTERM)
+    psutil.wait_procs(gone, timeout=grace)
+    while survivors := _signal_descendants(pid, signal.SIGKILL):
+        psutil.wait_procs(survivors, timeout=1)
+
+
+def has_children() -> bool:
+    """Whether this process has a living child; dead ones are reaped."""
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        return False
+    return True
+
+
+def end_run() -> NoReturn:
+    """End this process, which supervises a play, and all of the play's processes."""
+    end_descendants(os.getpid(), _PLAY_GRACE)
+    # Nothing of the interrupted run is worth a clean exit.
+    os._exit(128 + signal.SIGTERM)
+
+
+async def end_tree(process: asyncio.subprocess.Process, grace: float) -> None:
+    """End a child of ours that ends its own descendants on SIGTERM; by force after `grace`."""
+    if process.returncode is not None:
+        return
+    with contextlib.suppress(ProcessLookupError):
+        process.terminate()
+    try:
+        async with asyncio.timeout(grace):
+            await process.wait()
+    except TimeoutError:
+        await asyncio.to_thread(end_descendants, process.pid, 0.0)
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+
+
+def _signal_descendants(pid: int, number: signal.Signals) -> list[psutil.Process]:
+    try:
+        processes = psutil.Process(pid).children(recursive=True)
+    except psutil.NoSuchProcess:
+        return []
+    living = [process for process in processes if _is_running(process)]
+    for process in living:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.send_signal(number)
+    return living
+
+
+def _is_running(process: psutil.Process) -> bool:
+    try:
+        return bool(process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
+
+
+def _prctl(option: int, argument: int) -> None:
+    call("prctl", option, argument, 0, 0, 0)

@@ -1,0 +1,1 @@
+"""Template results with the types of ansible-core 2.18."""

@@ -1,0 +1,178 @@
+"""Have ansible-core give templates the types that it gave them before 2.19; see `templates`."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from numbers import Number
+from typing import Any
+
+from ansible._internal._templating import _jinja_bits as bits
+from ansible._internal._templating._engine import TemplateEngine
+from ansible._internal._templating._jinja_common import Marker, MarkerError
+from ansible._internal._templating._jinja_plugins import JinjaPluginIntercept
+from ansible._internal._templating._marker_behaviors import RoutingMarkerBehavior
+from ansible._internal._templating._utils import TemplateContext
+from ansible.module_utils._internal._datatag import (
+    AnsibleSingletonTagBase,
+    AnsibleTagHelper,
+    _tag_dataclass_kwargs,
+)
+from ansible.plugins import loader as loaders
+
+from operator_runner.ansible.templating.text_types import (
+    keeps_type,
+    literal,
+    storable,
+    text_of,
+    unrolled,
+)
+
+_ONE_NAME = re.compile(r"{{\s*(\w*)\s*}}$")
+_WORDS_OF_FACTS = {"true": True, "yes": True, "false": False, "no": False}
+
+Compiled = Callable[[Mapping[str, Any]], Any]
+
+
+@dataclasses.dataclass(**_tag_dataclass_kwargs)
+class StaysText(AnsibleSingletonTagBase):  # type: ignore[misc]
+    """On a text that a filter for text gave: it is never taken for a list or a map."""
+
+
+_converts_files: ContextVar[bool] = ContextVar("_converts_files", default=True)
+"""Whether the lookup `template` under way makes a list or a map of what looks like one."""
+
+
+def install(text_filters: Iterable[str]) -> None:
+    """Change ansible-core in this process and its forks.
+
+    What the filters named give stays text, whatever it looks like.
+    """
+    bits.AnsibleEnvironment.concat = staticmethod(_concat)
+    _replace(TemplateEngine, "_compile_template", _compile_template)
+    _replace(TemplateEngine, "_post_render_mutation", _post_render_mutation)
+    _replace(TemplateEngine, "evaluate_expression", _evaluate_expression)
+    _replace(JinjaPluginIntercept, "__getitem__", functools.partial(_plugin, set(text_filters)))
+    _replace(_class_of(loaders.lookup_loader, "template"), "run", _look_up_template)
+    _replace(_class_of(loaders.action_loader, "set_fact"), "run", _set_fact)
+
+
+def _replace(owner: Any, name: str, wrapper: Callable[..., Any]) -> None:
+    original = getattr(owner, name)
+
+    @functools.wraps(original)
+    def method(*args: Any, **kwargs: Any) -> Any:
+        return wrapper(original, *args, **kwargs)
+
+    setattr(owner, name, method)
+
+
+def _class_of(loader: Any, name: str) -> Any:
+    return loader.get(name, class_only=True)
+
+
+def _concat(nodes: Iterable[Any]) -> Any:
+    """Return what a template, a macro or a block gives; see `AnsibleEnvironment.concat`."""
+    found = list(bits._flatten_nodes(map(unrolled, nodes)))
+    context = TemplateContext.current()
+    is_file = not context.options.escape_backslashes
+    stays_text = is_file and (context.is_top_level or not _converts_files.get())
+    if len(found) == 1 and not stays_text and _keeps_type(found[0]):
+        return found[0]
+    try:
+        text = "".join([text_of(_checked(node)) for node in found])
+    except MarkerError as undefined:
+        return undefined.source
+    value = text if stays_text else literal(text)
+    if value is text:
+        # What it is tagged with, such as its origin, stays.
+        return found[0] if len(found) == 1 and isinstance(found[0], str) else text
+    return storable(value, text) if context.is_top_level else value
+
+
+def _keeps_type(value: Any) -> bool:
+    return StaysText.is_tagged_on(value) or keeps_type(value)
+
+
+def _checked(node: Any) -> Any:
+    """Return a value without anything undefined in it. Raises MarkerError."""
+    bits._finalize_template_result(node, bits.FinalizeMode.CONCAT)
+    return node
+
+
+def _compile_template(
+    original: Callable[..., Compiled], engine: Any, template: str, options: Any
+) -> Compiled:
+    compiled = original(engine, template, options)
+    name = _ONE_NAME.match(template)
+    if name is None:
+        return compiled
+
+    def render(variables: Mapping[str, Any]) -> Any:
+        value = variables.get(name[1], "")
+        return value if value is None or isinstance(value, Number) else compiled(variables)
+
+    return render
+
+
+def _post_render_mutation(
+    original: Callable[..., Any], engine: Any, template: str, result: Any, options: Any
+) -> Any:
+    mutated = original(engine, template, result, options)
+    # With the line break that the template ends in it is another text.
+    return mutated if mutated == result else StaysText.untag(mutated)
+
+
+def _evaluate_expression(
+    original: Callable[..., Any], engine: Any, expression: Any, **options: Any
+) -> Any:
+    """Have `debug` show what a variable is as a template; conditions take it as it is."""
+    is_debug = isinstance(engine.marker_behavior, RoutingMarkerBehavior)
+    if not is_debug or not bits.TrustedAsTemplate.is_tagged_on(expression):
+        return original(engine, expression, **options)
+    return engine.template(AnsibleTagHelper.tag_copy(expression, f"{{{{{expression}}}}}"))
+
+
+def _plugin(
+    text_filters: set[str], original: Callable[..., Any], plugins: Any, name: str
+) -> Callable[..., Any]:
+    found: Callable[..., Any] = original(plugins, name)
+    if name not in text_filters or plugins._plugin_loader.type != "filter":
+        return found
+
+    @functools.wraps(found)
+    def stays_text(*args: Any, **kwargs: Any) -> Any:
+        result = found(*args, **kwargs)
+        return result if isinstance(result, Marker) else StaysText().tag(text_of(result))
+
+    return stays_text
+
+
+def _look_up_template(original: Callable[..., Any], lookup: Any, *args: Any, **kwargs: Any) -> Any:
+    with _converting_files(bool(kwargs.get("convert_data", True))):
+        found = original(lookup, *args, **kwargs)
+    if kwargs.get("convert_data", True):
+        return found
+    return [StaysText().tag(each) if isinstance(each, str) else each for each in found]
+
+
+@contextmanager
+def _converting_files(converts: bool) -> Iterator[None]:
+    token = _converts_files.set(converts)
+    try:
+        yield
+    finally:
+        _converts_files.reset(token)
+
+
+def _set_fact(original: Callable[..., Any], action: Any, *args: Any, **kwargs: Any) -> Any:
+    """Make booleans of words for them, which `set_fact` did."""
+    facts = action._task.args
+    for name, value in facts.items():
+        if isinstance(value, str) and value.lower() in _WORDS_OF_FACTS:
+            facts[name] = _WORDS_OF_FACTS[value.lower()]
+    return original(action, *args, **kwargs)

@@ -1,0 +1,1 @@
+"""What a user configures: watches.yaml and the flags."""

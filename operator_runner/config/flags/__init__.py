@@ -1,0 +1,25 @@
+"""Flags and environment of `operator-runner run`, and the settings that they make.
+
+`options` declares the flags, `environment` reads the variables, `capacity` looks at the machine,
+`values` puts them together.
+"""
+
+from __future__ import annotations
+
+from operator_runner.config.flags.options import RunCommand, lookup_options, run_options
+from operator_runner.config.flags.values import (
+    LogSettings,
+    log_settings_from,
+    settings_from,
+    warnings_from,
+)
+
+__all__ = [
+    "LogSettings",
+    "RunCommand",
+    "log_settings_from",
+    "lookup_options",
+    "run_options",
+    "settings_from",
+    "warnings_from",
+]

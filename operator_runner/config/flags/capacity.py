@@ -1,0 +1,59 @@
+"""How many runs the machine, or the container on it, can carry at once."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from operator_runner.core.host_resources import Machine
+from operator_runner.core.settings import ExecutorName
+
+_MB = 1024**2
+_MIN_RUNS = 2
+"""So that one slow run does not stop all others, even on one core."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Need:
+    """Bytes of memory: what the operator itself takes, and what each run adds."""
+
+    own: int
+    run: int
+
+
+_NEEDS: dict[ExecutorName, _Need] = {
+    # Operator and fork server; a fork shares most of its memory with the server.
+    "warm": _Need(own=150 * _MB, run=40 * _MB),
+    # Operator; ansible-runner, ansible-playbook, its worker and a module in it.
+    "cold": _Need(own=150 * _MB, run=100 * _MB),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """How many runs fit, and what each of them takes."""
+
+    runs: int
+    """One for each core, at least two, fewer where memory is short; at least 1."""
+    extra: int
+    """As many again where memory allows it: room for kinds that have no run under way."""
+    run_memory: int
+    """Bytes of memory for each run."""
+
+
+def cores() -> int:
+    """Return the number of cores that this process may use, as Go's runtime.NumCPU does."""
+    return len(os.sched_getaffinity(0))
+
+
+def capacity(machine: Machine, executor: ExecutorName, wanted: int) -> Capacity:
+    """Return what the machine can carry with this executor.
+
+    `wanted` is what the user asks for of one kind; it may exceed the cores, never the memory.
+    What other processes use at this moment does not count: the number holds for the whole life
+    of the operator. The workqueue looks at free memory before each start instead.
+    """
+    need = _NEEDS[executor]
+    by_memory = max(1, (machine.memory() - need.own) // need.run)
+    runs = min(max(_MIN_RUNS, machine.cores(), wanted), by_memory)
+    return Capacity(runs, min(runs, by_memory - runs), need.run)

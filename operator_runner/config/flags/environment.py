@@ -1,0 +1,85 @@
+"""What the operator's environment variables decide."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from operator_runner.config.flags.types import GO_FALSE, GO_TRUE
+from operator_runner.core.model import GVK
+
+_INTEGER = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class PerKind:
+    """Numbers for single kinds, and what was wrong or old about the variables."""
+
+    values: Mapping[GVK, int] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+
+
+def namespaces(environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the namespaces of WATCH_NAMESPACE, a comma list; none means all."""
+    names = (name.strip() for name in environ.get("WATCH_NAMESPACE", "").split(","))
+    return tuple(dict.fromkeys(filter(None, names)))
+
+
+def concurrency(environ: Mapping[str, str], kinds: Sequence[GVK]) -> PerKind:
+    """Read MAX_CONCURRENT_RECONCILES_<KIND>_<GROUP>, or the old WORKER_<KIND>_<GROUP>."""
+    names: dict[GVK, str] = {}
+    deprecated: list[str] = []
+    for gvk in kinds:
+        name, old = _name("MAX_CONCURRENT_RECONCILES", gvk), _name("WORKER", gvk)
+        if name not in environ and old in environ:
+            deprecated.append(f"{old} is deprecated; use {name}")
+            name = old
+        names[gvk] = name
+    read = _read(environ, names, range(1, 1_000_000))
+    return PerKind(read.values, (*deprecated, *read.warnings))
+
+
+def verbosity(environ: Mapping[str, str], kinds: Sequence[GVK]) -> PerKind:
+    """Read ANSIBLE_VERBOSITY_<KIND>_<GROUP>, 0 to 7."""
+    return _read(environ, {gvk: _name("ANSIBLE_VERBOSITY", gvk) for gvk in kinds}, range(8))
+
+
+def raw_output(environ: Mapping[str, str]) -> bool:
+    """Tell whether ANSIBLE_VERBOSITY is above 0: then runs are told by their own output."""
+    text = environ.get("ANSIBLE_VERBOSITY", "")
+    return _INTEGER.fullmatch(text) is not None and int(text) > 0
+
+
+def debug_logs(environ: Mapping[str, str]) -> bool:
+    """Read ANSIBLE_DEBUG_LOGS, a boolean as Go writes it; anything else is false."""
+    return environ.get("ANSIBLE_DEBUG_LOGS") in GO_TRUE
+
+
+def log_warnings(environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Return what is wrong about the variables that concern the log."""
+    text = environ.get("ANSIBLE_DEBUG_LOGS")
+    if not text or text in GO_TRUE | GO_FALSE:
+        return ()
+    return (f"ANSIBLE_DEBUG_LOGS={text} is ignored; write true or false",)
+
+
+def _name(prefix: str, gvk: GVK) -> str:
+    # Only the dots of the group are replaced: a dash stays, as in ansible-operator.
+    return f"{prefix}_{gvk.kind}_{gvk.group}".replace(".", "_").upper()
+
+
+def _read(environ: Mapping[str, str], names: Mapping[GVK, str], allowed: range) -> PerKind:
+    """Take the variables that are set; those that make no sense leave the flag's value."""
+    values: dict[GVK, int] = {}
+    warnings: list[str] = []
+    for gvk, name in names.items():
+        text = environ.get(name)
+        if text is None:
+            continue
+        if _INTEGER.fullmatch(text) and int(text) in allowed:
+            values[gvk] = int(text)
+        else:
+            bounds = f"from {allowed.start} to {allowed.stop - 1}"
+            warnings.append(f"{name}={text} is ignored; write a whole number {bounds}")
+    return PerKind(values, tuple(warnings))

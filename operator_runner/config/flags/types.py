@@ -1,0 +1,53 @@
+"""Readers of flag values as Go programs write them: booleans, durations, addresses.
+
+Each raises click.BadParameter, to which click adds the name of the flag.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+
+import click
+
+from operator_runner.core.durations import parse_duration
+from operator_runner.core.settings import Address
+
+_LABEL = r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?"
+_SERVICE = re.compile(rf"(?:({_LABEL})/)?({_LABEL})(?::([1-9][0-9]{{0,4}}))?")
+
+GO_TRUE = frozenset({"1", "t", "T", "true", "TRUE", "True"})
+GO_FALSE = frozenset({"0", "f", "F", "false", "FALSE", "False"})
+
+
+def go_bool(text: str) -> bool:
+    """Read a boolean in any of the ways of Go's strconv.ParseBool."""
+    if text not in GO_TRUE | GO_FALSE:
+        raise click.BadParameter(f"{text!r}; write the flag alone, or with =true or =false")
+    return text in GO_TRUE
+
+
+def go_duration(text: str) -> timedelta:
+    """Read `90s` or `1h30m`; a value below zero is kept, its meaning is the flag's."""
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        message = f"{error}; write a duration such as 30s, 10m or 1h30m"
+        raise click.BadParameter(message) from error
+
+
+def bind_address(text: str) -> str:
+    """Check `:8443`, `127.0.0.1:8443`, or `0` for off; it stays text, for None is `not given`."""
+    try:
+        Address.parse(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
+    return text
+
+
+def service(text: str) -> tuple[str, str, int]:
+    """Read `namespace/name:port`; the namespace may be left out (empty), the port too (443)."""
+    found = _SERVICE.fullmatch(text)
+    if found is None or int(found[3] or 0) > 65535:  # noqa: PLR2004
+        raise click.BadParameter(f"{text!r} is no Service; write [namespace/]name[:port]")
+    return found[1] or "", found[2], int(found[3] or 443)

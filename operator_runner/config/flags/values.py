@@ -1,0 +1,253 @@
+"""From the values of flags and environment to `Settings`: precedence, and what fits together.
+
+A flag beats the environment, the environment a default. The variables for single kinds beat the
+flags for all kinds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Literal
+
+from operator_runner.config.flags import environment
+from operator_runner.config.flags.capacity import capacity, cores
+from operator_runner.core.errors import ConfigError
+from operator_runner.core.host_resources import Machine
+from operator_runner.core.model import GVK, Ownership, Watch
+from operator_runner.core.settings import (
+    Address,
+    AnsibleSettings,
+    Concurrency,
+    LeaderElection,
+    Settings,
+    WebhookSettings,
+)
+
+_LOG_EVENTS = ("nothing", "tasks", "everything")
+_FOREVER = timedelta(days=365)
+_NONE = timedelta(0)
+
+Options = Mapping[str, Any]
+Environ = Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class LogSettings:
+    """How log lines are written; the values are those of the --zap flags."""
+
+    encoder: Literal["json", "console"] | None = None
+    """None: console on a terminal, else JSON."""
+    level: str = "info"
+    stacktrace_level: str = "error"
+    time_encoding: str = "iso8601"
+
+
+def log_settings_from(options: Options) -> LogSettings:
+    """Take the --zap flags; --zap-devel changes the defaults of the others."""
+    devel = options["zap_devel"]
+    return LogSettings(
+        encoder=options["zap_encoder"] or ("console" if devel else None),
+        level=options["zap_log_level"] or ("debug" if devel else "info"),
+        stacktrace_level=options["zap_stacktrace_level"] or ("warn" if devel else "error"),
+        time_encoding=options["zap_time_encoding"],
+    )
+
+
+def settings_from(
+    options: Options, environ: Environ, watches: Sequence[Watch], *, terminal: bool = False
+) -> Settings:
+    """Return all settings; raises ConfigError for what does not fit together.
+
+    `options` are the keyword arguments that `run_options` gives. The watches tell for which
+    kinds there may be variables in the environment. `terminal` is whether a person reads along.
+    """
+    problems = [*_exclusions(options), *_leader_problems(options, environ)]
+    problems += _ownership_problems(options, watches)
+    inventory = environ.get("ANSIBLE_INVENTORY") or None
+    if inventory is not None and not Path(inventory).exists():
+        problems.append(f"ANSIBLE_INVENTORY: {inventory} was not found; name a file or directory")
+    if problems:
+        raise ConfigError(*problems)
+    kinds = [watch.gvk for watch in watches]
+    given = (options["metrics_bind_address"], options["metrics_addr"])
+    metrics = next((text for text in given if text is not None), ":8443")
+    grace = options["graceful_shutdown_timeout"]
+    return Settings(
+        watches_file=options["watches_file"],
+        namespaces=environment.namespaces(environ),
+        kubeconfig=options["kubeconfig"],
+        concurrency=_concurrency(options, environ, kinds),
+        ansible=_ansible(options, environ, kinds, terminal=terminal),
+        leader_election=_leader_election(options, environ),
+        metrics=Address.parse(metrics),
+        probes=Address.parse(options["health_probe_bind_address"]),
+        user_metrics=Address.parse(options["user_metrics_bind_address"]),
+        proxy=Address("127.0.0.1", options["proxy_port"]),
+        work_dir=options["work_dir"],
+        hide_credentials=options["hide_credentials"],
+        reconcile_period=max(options["reconcile_period"], _NONE),
+        inject_owner_ref=options["inject_owner_ref"],
+        # Below zero controller-runtime waits without end; a year is as good.
+        graceful_shutdown=grace if grace >= _NONE else _FOREVER,
+        executor=options["executor"],
+        metrics_secure=options["metrics_secure"],
+        metrics_require_rbac=options["metrics_require_rbac"],
+        proxy_allow_anonymous=options["proxy_allow_anonymous"],
+        operator_condition=environ.get("OPERATOR_CONDITION_NAME", "").strip(),
+        record_requests=options["record_requests"],
+        webhook=_webhook(options),
+        reload=options["reload"],
+    )
+
+
+def _ownership_problems(options: Options, watches: Sequence[Watch]) -> list[str]:
+    if options["inject_owner_ref"]:
+        return []
+    return [
+        f"--inject-owner-ref=false: {watch.gvk.kind} has `ownership: {watch.ownership.value}`, and"
+        " objects without owner references would not belong to it; remove one of the two"
+        for watch in watches
+        if watch.ownership is not Ownership.IGNORE
+    ]
+
+
+def warnings_from(options: Options, environ: Environ, watches: Sequence[Watch]) -> tuple[str, ...]:
+    """Return what was ignored, and what is old and has a new name."""
+    kinds = [watch.gvk for watch in watches]
+    warnings = [
+        *environment.concurrency(environ, kinds).warnings,
+        *environment.verbosity(environ, kinds).warnings,
+        *environment.log_warnings(environ),
+    ]
+    if options["metrics_addr"] is not None:
+        warnings.append("--metrics-addr is deprecated; use --metrics-bind-address")
+    if options["enable_leader_election"] is not None:
+        warnings.append("--enable-leader-election is deprecated; use --leader-elect")
+    if options["leader_elect_resource_lock"] is not None:
+        warnings.append("--leader-elect-resource-lock is ignored; the lock is a Lease")
+    if options["enable_http2"]:
+        warnings.append("--enable-http2 is ignored; the servers speak HTTP/1.1")
+    if "OPERATOR_NAME" in environ:
+        used = "ignored, for" if options["leader_election_id"] else "deprecated; use"
+        tail = " is set" if options["leader_election_id"] else ""
+        warnings.append(f"OPERATOR_NAME is {used} --leader-election-id{tail}")
+    if options["ansible_log_events"].lower() not in _LOG_EVENTS:
+        warnings.append(
+            f"--ansible-log-events={options['ansible_log_events']} is ignored;"
+            f" write one of {', '.join(_LOG_EVENTS)}"
+        )
+    asked = options["max_concurrent_reconciles"]
+    if asked is not None and asked < 1:
+        warnings.append(f"--max-concurrent-reconciles={asked} is ignored; write 1 or more")
+    return tuple(warnings)
+
+
+def _concurrency(options: Options, environ: Environ, kinds: Sequence[GVK]) -> Concurrency:
+    own = environment.concurrency(environ, kinds).values
+    asked = max(options["max_concurrent_reconciles"] or 0, 0)
+    wanted = max(asked, *own.values(), 0)
+    fits = capacity(Machine(), options["executor"], wanted)
+    most = options["max_runs"]
+    return Concurrency(
+        total=most or fits.runs,
+        per_kind=asked or cores(),
+        kinds=own,
+        # Who names a number means it.
+        extra=0 if most else fits.extra,
+        run_memory=fits.run_memory,
+    )
+
+
+def _ansible(
+    options: Options, environ: Environ, kinds: Sequence[GVK], *, terminal: bool
+) -> AnsibleSettings:
+    encoder = log_settings_from(options).encoder or ("console" if terminal else "json")
+    events = options["ansible_log_events"].lower()
+    inventory = environ.get("ANSIBLE_INVENTORY")
+    timeout = options["run_timeout"]
+    return AnsibleSettings(
+        verbosity=options["ansible_verbosity"],
+        verbosity_of_kind=environment.verbosity(environ, kinds).values,
+        args=options["ansible_args"],
+        log_events=events if events in _LOG_EVENTS else "tasks",
+        # A person at a terminal has a line for each task instead.
+        framed=encoder == "json",
+        raw_output=environment.raw_output(environ),
+        debug_logs=environment.debug_logs(environ),
+        skip_facts=environ.get("ANSIBLE_GATHERING") == "explicit",
+        inventory=Path(inventory) if inventory else None,
+        roles_path=options["ansible_roles_path"] or environ.get("ANSIBLE_ROLES_PATH", ""),
+        collections_path=(
+            options["ansible_collections_path"] or environ.get("ANSIBLE_COLLECTIONS_PATH", "")
+        ),
+        metric_address=_metric_address(options["user_metrics_bind_address"]),
+        timeout=timeout if timeout > _NONE else None,
+        isolate_runs=options["isolate_runs"],
+    )
+
+
+def _metric_address(bind: str) -> str:
+    """Return the URL by which a run reaches the address; roles know that of the default."""
+    address = Address.parse(bind)
+    if address is None or not address.port or bind == "localhost:5050":
+        return ""
+    host = "localhost" if address.host in {"", "0.0.0.0", "::"} else address.host  # noqa: S104
+    return f"http://{f'[{host}]' if ':' in host else host}:{address.port}/metrics"
+
+
+def _webhook(options: Options) -> WebhookSettings:
+    folder = options["webhook_cert_dir"]
+    return WebhookSettings(
+        port=options["webhook_port"],
+        cert_dir=folder or WebhookSettings().cert_dir,
+        cert_dir_given=folder is not None,
+        service=options["webhook_service"],
+        host=options["webhook_host"],
+    )
+
+
+def _leader_election(options: Options, environ: Environ) -> LeaderElection:
+    return LeaderElection(
+        enabled=bool(options["leader_elect"] or options["enable_leader_election"]),
+        lease_name=options["leader_election_id"] or environ.get("OPERATOR_NAME", ""),
+        namespace=options["leader_election_namespace"],
+        lease_duration=options["leader_elect_lease_duration"],
+        renew_deadline=options["leader_elect_renew_deadline"],
+    )
+
+
+def _exclusions(options: Options) -> list[str]:
+    problems = [
+        f"only one of --{new} and --{old} may be set; keep --{new}"
+        for new, old in (
+            ("leader-elect", "enable-leader-election"),
+            ("metrics-bind-address", "metrics-addr"),
+        )
+        if options[new.replace("-", "_")] is not None and options[old.replace("-", "_")] is not None
+    ]
+    if options["webhook_service"] and options["webhook_host"]:
+        problems.append(
+            "only one of --webhook-service and --webhook-host may be set;"
+            " in a cluster keep --webhook-service"
+        )
+    if options["metrics_require_rbac"] and not options["metrics_secure"]:
+        problems.append("--metrics-secure flag is required when --metrics-require-rbac is present")
+    return problems
+
+
+def _leader_problems(options: Options, environ: Environ) -> list[str]:
+    election = _leader_election(options, environ)
+    if not election.enabled:
+        return []
+    problems = []
+    if not election.lease_name:
+        problems.append("--leader-elect needs a name for its Lease; add --leader-election-id")
+    if not _NONE < election.renew_deadline < election.lease_duration:
+        problems.append(
+            "--leader-elect-renew-deadline must be above 0s and below"
+            " --leader-elect-lease-duration; leave both out for 10s and 15s"
+        )
+    return problems

@@ -1,0 +1,38 @@
+"""The flags of the conversion webhook: name, help and what click needs besides."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from operator_runner.config.flags.types import service
+from operator_runner.core.settings import WebhookSettings
+
+WEBHOOK_FLAGS: tuple[tuple[str, str, dict[str, Any]], ...] = (
+    (
+        "--webhook-port",
+        "Port of the conversion webhook, if watches.yaml has conversions; 0: any free one.",
+        {"default": 9443, "type": click.IntRange(0, 65535), "metavar": "PORT"},
+    ),
+    (
+        "--webhook-cert-dir",
+        "Where its tls.crt and tls.key are; without them the operator makes its own.",
+        {
+            "default": None,
+            "type": click.Path(path_type=Path, file_okay=False),
+            "show_default": str(WebhookSettings().cert_dir),
+        },
+    ),
+    (
+        "--webhook-service",
+        "Service before it; the operator tells the API server of that and of its certificates.",
+        {"default": None, "type": service, "metavar": "[NAMESPACE/]NAME[:PORT]"},
+    ),
+    (
+        "--webhook-host",
+        "Outside the cluster: address of this machine as the API server sees it.",
+        {"default": ""},
+    ),
+)

@@ -1,0 +1,16 @@
+"""watches.yaml, which says what runs for which kind of resource, as immutable values.
+
+Stages, a module each: `expand` the environment in the text, read the YAML `document`, the
+typed `fields` of a map, one `entry`, the whole file (`loader`). `keys` lists what may stand in
+an entry, for the loader and for the `schema` of editors.
+"""
+
+from __future__ import annotations
+
+from operator_runner.config.watches.loader import Loaded, load
+from operator_runner.config.watches.relevance import is_relevant
+from operator_runner.config.watches.schema import schema
+from operator_runner.config.watches.selector import match_labels
+from operator_runner.config.watches.summary import summarize
+
+__all__ = ["Loaded", "is_relevant", "load", "match_labels", "schema", "summarize"]

@@ -1,0 +1,90 @@
+"""The `conversion` key of an entry: how other versions of the kind convert into its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from operator_runner.config.watches import expressions
+from operator_runner.config.watches.fields import Fields
+from operator_runner.config.watches.report import Place
+from operator_runner.core.model import Conversion, FieldPath
+
+_CHANGEABLE = ("labels", "annotations")
+"""What of the metadata a conversion may change; the API server refuses the rest."""
+
+
+class ConversionReader:
+    """Reads the conversions of one file; each kind has them in one entry only."""
+
+    def __init__(self) -> None:
+        """Know no kind yet."""
+        self._seen: dict[tuple[str, str], Place] = {}
+
+    def read(self, fields: Fields) -> tuple[Conversion, ...]:
+        """Return the conversions of an entry; what is wrong with them is reported."""
+        entries = list(fields.each("conversion"))
+        if not entries:
+            return ()
+        kind = (fields.text("group"), fields.text("kind"))
+        if not kind[0]:
+            fields.problem(
+                "conversion", "the kinds of the core group have no conversion; add `group:`"
+            )
+        if kind in self._seen:
+            fields.problem(
+                "conversion",
+                f"duplicate conversion of {kind[1]}: line {self._seen[kind].line} has it already;"
+                " put all versions there",
+            )
+        self._seen.setdefault(kind, fields.where("conversion"))
+        versions = {fields.text("version"): "this is the version of the watch itself, the hub"}
+        return tuple(_conversion(entry, versions) for entry in entries)
+
+
+def _conversion(entry: Fields, taken: dict[str, str]) -> Conversion:
+    version = entry.text("version")
+    if not version:
+        entry.problem("version", "version must not be empty; add `version:`")
+    elif version in taken:
+        entry.problem("version", f"{taken[version]}; name another version of the kind")
+    taken.setdefault(version, "this version has a conversion already")
+    return Conversion(version, _fields(entry, "toHub"), _fields(entry, "fromHub"))
+
+
+def _fields(entry: Fields, name: str) -> Mapping[FieldPath, str | None]:
+    found: dict[FieldPath, str | None] = {}
+    for text, (expression, place) in entry.expressions(name).items():
+        path = _path(entry, text, place, found)
+        if expression is not None:
+            try:
+                expressions.check(expression)
+            except ValueError as error:
+                entry.report.problem(
+                    place, f"no valid JMESPath: {error}; correct {expression!r}, or write null"
+                )
+        found[path] = expression
+    return found
+
+
+def _path(
+    entry: Fields, text: str, place: Place, found: Mapping[FieldPath, str | None]
+) -> FieldPath:
+    try:
+        path = expressions.path(text)
+    except ValueError as error:
+        entry.report.problem(place, f"{text!r} is no path of a field: {error}")
+        return (text,)
+    if path[0] in {"apiVersion", "kind"} or path == ("metadata",):
+        entry.report.problem(
+            place, f"{text} is none of the fields that a conversion computes; remove it"
+        )
+    elif path[0] == "metadata" and path[1] not in _CHANGEABLE:
+        entry.report.problem(
+            place, "of the metadata only labels and annotations may change; remove it"
+        )
+    for other in found:
+        if path[: len(other)] == other or other[: len(path)] == path:
+            entry.report.problem(
+                place, f"{text} and {'.'.join(other)} are one inside the other; keep one of them"
+            )
+    return path

@@ -1,0 +1,175 @@
+"""YAML text as a tree that knows its lines. The owner of PyYAML in this package."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import yaml
+from yaml.composer import Composer
+from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+from yaml.parser import Parser
+from yaml.reader import Reader
+from yaml.scanner import Scanner
+
+from operator_runner.config.watches.expand import Expanded
+from operator_runner.config.watches.report import Place, Report
+from operator_runner.config.watches.scalars import Scalar, resolve
+
+_PLAIN = "plain"
+_TEXT = "tag:yaml.org,2002:str"
+_RESOLVED = {_PLAIN, *(f"tag:yaml.org,2002:{name}" for name in ("bool", "int", "float", "null"))}
+_MERGE = "<<"
+_UNSET = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+
+Value: TypeAlias = "Scalar | tuple[Item, ...] | Mapping[str, Item]"
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A value of the file and its place."""
+
+    value: Value
+    place: Place
+
+    def plain(self) -> Any:
+        """Return the value as decoded JSON."""
+        match self.value:
+            case tuple():
+                return [item.plain() for item in self.value]
+            case Mapping():
+                return {key: item.plain() for key, item in self.value.items()}
+            case _:
+                return self.value
+
+
+def parse(source: Expanded, report: Report) -> Item | None:
+    """Read the first YAML document; None if there is none, or it is broken (then reported)."""
+    try:
+        loader = _Loader(source.text)
+        node = loader.get_node() if loader.check_node() else None
+        if loader.check_node():
+            report.warning(Place(1), "only the first YAML document is read; put all watches there")
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        number = mark.line if mark else 0
+        text = ", ".join(filter(None, (error.context, error.problem)))
+        cure = "see the line above too"
+        if unset := _UNSET.findall("".join(source.text.splitlines()[number : number + 1])):
+            cure = f"set {', '.join(unset)} in the environment"
+        report.problem(Place(source.source_line(number)), f"no valid YAML: {text}; {cure}")
+        return None
+    except yaml.YAMLError as error:
+        report.problem(Place(1), f"no valid YAML: {error}; write it as UTF-8 text")
+        return None
+    return None if node is None else _Builder(source, report).build(node, "", ())
+
+
+class _Loader(Reader, Scanner, Parser, Composer):
+    """PyYAML up to its nodes; what plain scalars mean is decided by `scalars`."""
+
+    def __init__(self, text: str) -> None:
+        Reader.__init__(self, text)
+        Scanner.__init__(self)
+        Parser.__init__(self)
+        Composer.__init__(self)
+
+    def resolve(self, kind: type[Node], _value: Any, implicit: Any) -> str:
+        """Name the tag of a node that has none in the text."""
+        return _PLAIN if kind is ScalarNode and implicit[0] else _TEXT
+
+    def descend_resolver(self, _parent: Any, _index: Any) -> None:
+        """Tags do not depend on paths here."""
+
+    def ascend_resolver(self) -> None:
+        """Tags do not depend on paths here."""
+
+
+class _Builder:
+    """Makes items of nodes; what JSON cannot hold is reported and left out."""
+
+    def __init__(self, source: Expanded, report: Report) -> None:
+        self._source = source
+        self._report = report
+
+    def build(self, node: Node, path: str, parents: tuple[Node, ...]) -> Item:
+        place = Place(self._line(node), path)
+        if any(node is parent for parent in parents):
+            self._report.problem(place, "an alias stands inside what it names; write it out")
+            return Item(None, place)
+        parents = (*parents, node)
+        match node:
+            case MappingNode():
+                return Item(self._mapping(node, place, parents), place)
+            case SequenceNode():
+                items = (
+                    self.build(child, f"{path}[{index}]", parents)
+                    for index, child in enumerate(node.value)
+                )
+                return Item(tuple(items), place)
+            case _:
+                return Item(self._scalar(node, place), place)
+
+    def _line(self, node: Node) -> int:
+        return self._source.source_line(node.start_mark.line)
+
+    def _scalar(self, node: Node, place: Place) -> Scalar:
+        text = str(node.value)
+        for name in _UNSET.findall(text):
+            self._report.warning(
+                place, f"${{{name}}} stays as it is: the environment variable is not set"
+            )
+        if node.tag not in _RESOLVED:
+            if node.tag != _TEXT:
+                self._report.warning(place, f"the tag {node.tag} is not known; its text is taken")
+            return text
+        value = resolve(text)
+        if isinstance(value, float) and not math.isfinite(value):
+            self._report.problem(place, f"{text} is no JSON number; quote it to have it as text")
+            return None
+        return value
+
+    def _mapping(
+        self, node: MappingNode, place: Place, parents: tuple[Node, ...]
+    ) -> dict[str, Item]:
+        merged: dict[str, Item] = {}
+        own: dict[str, Item] = {}
+        for key_node, child in node.value:
+            key = self._key(key_node, place)
+            if key is None:
+                continue
+            if key == _MERGE and key_node.tag == _PLAIN:
+                merged |= self._merge(child, place, parents)
+                continue
+            item = self.build(child, place.child(key).path, parents)
+            if key in own:
+                self._report.warning(item.place, "the key is repeated; the last one counts")
+            own[key] = item
+        return {**merged, **own}
+
+    def _key(self, node: Node, place: Place) -> str | None:
+        if not isinstance(node, ScalarNode):
+            self._report.problem(
+                Place(self._line(node), place.path),
+                "a key must be text; quote values that begin with {{ or [",
+            )
+            return None
+        value = self._scalar(node, place)
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        return node.value if value is None else str(value)
+
+    def _merge(self, node: Node, place: Place, parents: tuple[Node, ...]) -> dict[str, Item]:
+        """Return the keys that `<<` brings in; of several maps the first wins."""
+        sources = node.value if isinstance(node, SequenceNode) else [node]
+        merged: dict[str, Item] = {}
+        for source in reversed(sources):
+            item = self.build(source, place.path, parents)
+            if isinstance(item.value, Mapping):
+                merged |= item.value
+            else:
+                self._report.problem(item.place, "<< merges maps only; give it an alias of a map")
+        return merged

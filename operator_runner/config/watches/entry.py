@@ -1,0 +1,212 @@
+"""One entry of watches.yaml as a `Watch`, with every mistake in it reported."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from datetime import timedelta
+from pathlib import Path
+
+from operator_runner.config.watches import expressions
+from operator_runner.config.watches.conversions import ConversionReader
+from operator_runner.config.watches.document import Item
+from operator_runner.config.watches.fields import Fields, maps
+from operator_runner.config.watches.keys import ENTRY_KEYS, NAME_PATTERN
+from operator_runner.config.watches.lookup import Lookup, has_tasks
+from operator_runner.config.watches.report import Place, Report
+from operator_runner.config.watches.selector import is_qualified_name, read_selector
+from operator_runner.core.model import (
+    GVK,
+    Finalizer,
+    LabelSelector,
+    Ownership,
+    Playbook,
+    Reference,
+    Watch,
+)
+
+
+class EntryReader:
+    """Reads the entries of one file, one after the other, and remembers their kinds."""
+
+    def __init__(self, report: Report, lookup: Lookup, *, mark_unsafe: bool) -> None:
+        """Take where to report, where roles and playbooks are sought, and a default."""
+        self._report = report
+        self._lookup = lookup
+        self._mark_unsafe = mark_unsafe
+        self._seen: dict[GVK, Place] = {}
+        self._conversions = ConversionReader()
+
+    def read(self, items: Iterable[Item]) -> tuple[Watch, ...]:
+        """Return the watches; they are of no use where a problem was reported."""
+        return tuple(self._read(fields) for fields in maps(items, self._report, ENTRY_KEYS))
+
+    def _read(self, fields: Fields) -> Watch:
+        selector = fields.fields("selector")
+        return Watch(
+            gvk=self._gvk(fields),
+            content=self._content(fields, self._report.problem) or Playbook(),
+            vars=fields.mapping("vars"),
+            finalizer=self._finalizer(fields),
+            selector=LabelSelector() if selector is None else read_selector(selector),
+            blacklist=_kinds(fields, "blacklist"),
+            max_runner_artifacts=fields.integer("maxRunnerArtifacts"),
+            reconcile_period=_period(fields),
+            manage_status=fields.flag("manageStatus"),
+            watch_dependent_resources=fields.flag("watchDependentResources"),
+            watch_cluster_scoped_resources=fields.flag("watchClusterScopedResources"),
+            watch_annotations_changes=fields.flag("watchAnnotationsChanges"),
+            snake_case_parameters=fields.flag("snakeCaseParameters"),
+            mark_unsafe=fields.flag("markUnsafe", self._mark_unsafe),
+            native_types=fields.optional_flag("nativeTypes"),
+            allow_vars=_allow_vars(fields),
+            when=_expression(fields, "when"),
+            timeout=_timeout(fields),
+            supersede=fields.flag("supersede"),
+            kstatus=fields.flag("kstatus"),
+            references=tuple(map(_reference, fields.each("references"))),
+            conversions=self._conversions.read(fields),
+            block_upgrade=_block_upgrade(fields),
+            ownership=Ownership(fields.choice("ownership")),
+            ownership_exceptions=_kinds(fields, "ownershipExceptions"),
+        )
+
+    def _gvk(self, fields: Fields) -> GVK:
+        gvk = _read_gvk(fields)
+        for name, value in (("version", gvk.version), ("kind", gvk.kind)):
+            if not value:
+                wrong = f"invalid GVK: {_go_text(gvk)}: {name} must not be empty"
+                fields.problem(name, f"{wrong}; add `{name}:`")
+                return gvk
+        if gvk in self._seen:
+            line = self._seen[gvk].line
+            fields.problem(
+                "kind",
+                f"duplicate GVK: {_go_text(gvk)}; line {line} has it already, remove one of them",
+            )
+        self._seen.setdefault(gvk, fields.where("kind"))
+        return gvk
+
+    def _finalizer(self, fields: Fields) -> Finalizer | None:
+        inner = fields.fields("finalizer")
+        if inner is None:
+            return None
+        name = inner.text("name")
+        if not name:
+            inner.problem(
+                "name", "finalizer must have name; add one such as `name: example.com/cleanup`"
+            )
+        elif not is_qualified_name(name):
+            inner.problem(
+                "name", f'the API refuses the finalizer "{name}"; write it as example.com/cleanup'
+            )
+        finalizer_vars = inner.mapping("vars")
+        if finalizer_vars and not (inner.text("role") or inner.text("playbook")):
+            return Finalizer(name, None, finalizer_vars)
+        # Beside vars a missing path stops nothing in ansible-operator until the finalizer runs.
+        tell = self._report.warning if finalizer_vars else self._report.problem
+        return Finalizer(name, self._content(inner, tell), finalizer_vars)
+
+    def _content(self, fields: Fields, tell: Callable[[Place, str], None]) -> Playbook | None:
+        """Return what to run; what is wrong with it goes to `tell`."""
+        if name := fields.text("playbook"):
+            playbook = self._lookup.playbook(name)
+            if message := _check_playbook(playbook):
+                tell(fields.where("playbook"), message)
+            return Playbook(playbook=playbook)
+        if name := fields.text("role"):
+            role = self._lookup.role(name)
+            if not role.exists():
+                places = ", ".join(str(path) for path in self._lookup.candidates(name))
+                cure = "make it there; for an image, copy it there in the Dockerfile"
+                tell(
+                    fields.where("role"), f"role: {name} was not found; looked for {places}; {cure}"
+                )
+            elif not role.is_dir():
+                text = f"role: {role} is no directory; name a playbook's file as `playbook:`"
+                tell(fields.where("role"), text)
+            elif not has_tasks(role):
+                fields.warning("role", f"the role does nothing; {role}/tasks/main.yml is missing")
+            return Playbook(role=role)
+        tell(
+            fields.place,
+            "must specify Role or Playbook; add `role: NAME` or `playbook: FILE`",
+        )
+        return None
+
+
+def _read_gvk(fields: Fields) -> GVK:
+    return GVK(fields.text("group"), fields.text("version"), fields.text("kind"))
+
+
+def _go_text(gvk: GVK) -> str:
+    # As in ansible-operator's messages, the slash stays even if the group is empty.
+    return f"{gvk.group}/{gvk.version}, Kind={gvk.kind}"
+
+
+def _kinds(fields: Fields, name: str) -> frozenset[GVK]:
+    entries = list(fields.each(name))
+    for entry in entries:
+        for part in ("version", "kind"):
+            if not entry.text(part):
+                entry.warning(part, "empty, so the entry names no kind; it has no effect")
+    return frozenset(_read_gvk(entry) for entry in entries)
+
+
+def _allow_vars(fields: Fields) -> frozenset[str]:
+    names = fields.names("allowVars")
+    for name in names:
+        # What is a name of a field or a variable in any version of Ansible is accepted.
+        if not re.fullmatch(NAME_PATTERN, name):
+            fields.problem(
+                "allowVars",
+                f'"{name}" is not a name; write a field of the spec or a variable,'
+                " such as ansible_host",
+            )
+    return frozenset(names)
+
+
+def _check_playbook(playbook: Path) -> str:
+    if not playbook.exists():
+        return f"playbook: {playbook} was not found; relative paths start where the operator does"
+    if playbook.is_dir():
+        return f"playbook: {playbook} is a directory; name a role as `role:`"
+    return ""
+
+
+def _period(fields: Fields) -> timedelta | None:
+    period = fields.duration("reconcilePeriod")
+    # 0s is the file's way to say nothing, and no period is shorter than none at all.
+    return max(period, timedelta(0)) if period else None
+
+
+def _timeout(fields: Fields) -> timedelta | None:
+    timeout = fields.duration("timeout")
+    if timeout is not None and timeout <= timedelta(0):
+        fields.problem("timeout", "a timeout must be longer than 0s; leave it out to have none")
+    return timeout
+
+
+def _expression(fields: Fields, name: str) -> str | None:
+    if fields.item(name) is None:
+        return None
+    expression = fields.text(name)
+    try:
+        expressions.check(expression)
+    except ValueError as error:
+        fields.problem(name, f"no valid JMESPath: {error}; correct {expression!r}")
+    return expression
+
+
+def _block_upgrade(fields: Fields) -> str | None:
+    literal = {"true": "`true`", "false": None, "": None}
+    text = fields.text("blockUpgrade")
+    return literal[text] if text in literal else _expression(fields, "blockUpgrade")
+
+
+def _reference(fields: Fields) -> Reference:
+    for name in ("version", "kind", "name"):
+        if not fields.text(name):
+            fields.problem(name, f"{name} must not be empty; add `{name}:`")
+    name = _expression(fields, "name") or ""
+    return Reference(_read_gvk(fields), name, _expression(fields, "namespace"))

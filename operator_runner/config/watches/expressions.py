@@ -1,0 +1,89 @@
+"""JMESPath expressions over a resource. The owner of jmespath in this package."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import jmespath
+from jmespath import exceptions, functions
+
+from operator_runner.core.model import Json
+
+_FUNCTIONS = functions.Functions.FUNCTION_TABLE
+_ENDS_EARLY = "the expression ends too early"
+
+
+def check(expression: str) -> None:
+    """Raise ValueError, with the position, if the expression is no valid JMESPath.
+
+    Functions are looked up too: jmespath itself would notice them only in use.
+    """
+    try:
+        parsed = jmespath.compile(expression).parsed
+    except exceptions.EmptyExpressionError:
+        raise ValueError("the expression is empty") from None
+    except exceptions.IncompleteExpressionError:
+        raise ValueError(f"position {len(expression)}: {_ENDS_EARLY}") from None
+    except exceptions.LexerError as error:
+        raise ValueError(f"position {error.lex_position}: {error.message}") from None
+    except exceptions.ParseError as error:
+        token = f"unexpected {error.token_value!r}" if error.token_value else _ENDS_EARLY
+        raise ValueError(f"position {error.lex_position}: {token}") from None
+    for call in _calls(parsed):
+        _check_call(call["value"], len(call["children"]))
+
+
+def evaluate(expression: str, value: Json) -> Any:
+    """Return what the expression gives for a resource; raises ValueError if it cannot."""
+    try:
+        return jmespath.compile(expression).search(value)
+    except exceptions.JMESPathError as error:
+        raise ValueError(str(error)) from error
+
+
+def path(text: str) -> tuple[str, ...]:
+    """Take `spec.tls."ca.crt"` apart; raises ValueError for what is no plain path of fields."""
+    check(text)
+    names = tuple(_names(jmespath.compile(text).parsed))
+    if not all(names):
+        raise ValueError('write names with dots between, such as spec.port or spec."ca.crt"')
+    return names
+
+
+def is_true(value: Any) -> bool:
+    """Tell what JMESPath takes for true: all but null, false and what is empty; 0 is true."""
+    return not (value is None or value is False or value in ("", [], {}))
+
+
+def _names(node: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the names of a path in order, and an empty one where it is none."""
+    match node["type"]:
+        case "field":
+            yield node["value"]
+        case "subexpression":
+            for child in node["children"]:
+                yield from _names(child)
+        case _:
+            yield ""
+
+
+def _calls(node: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    if node["type"] == "function_expression":
+        yield node
+    for child in node["children"]:
+        if isinstance(child, dict):
+            yield from _calls(child)
+
+
+def _check_call(name: str, count: int) -> None:
+    if name not in _FUNCTIONS:
+        near = difflib.get_close_matches(name, _FUNCTIONS, n=1)
+        hint = f"; did you mean {near[0]}()?" if near else ""
+        raise ValueError(f"there is no function {name}(){hint}")
+    signature = _FUNCTIONS[name]["signature"]
+    wanted = len(signature)
+    variadic = bool(signature) and signature[-1].get("variadic", False)
+    if count < wanted or (count > wanted and not variadic):
+        raise ValueError(f"{name}() takes {wanted} arguments, {count} were given")

@@ -1,0 +1,224 @@
+"""The keys of watches.yaml: the one list, for the loader and for the JSON schema."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, replace
+
+from operator_runner.core.model import Ownership
+
+NAME_PATTERN = "[A-Za-z_][A-Za-z0-9_-]*"
+"""Of a field whose variable can be used in a template, or of the variable."""
+
+
+class Shape(enum.Enum):
+    """What kind of value a key has. null is as good as absent for all of them."""
+
+    TEXT = enum.auto()
+    FLAG = enum.auto()
+    NUMBER = enum.auto()
+    """A whole number."""
+    DURATION = enum.auto()
+    """Text as Go writes durations."""
+    ANYTHING = enum.auto()
+    """A map with anything in it."""
+    LABELS = enum.auto()
+    """A map of text to text."""
+    TEXTS = enum.auto()
+    """A list of text."""
+    NAMES = enum.auto()
+    """A list of names of fields or variables."""
+    MAP = enum.auto()
+    """A map with keys of its own."""
+    MAPS = enum.auto()
+    """A list of such maps."""
+    EXPRESSIONS = enum.auto()
+    """A map of fields to JMESPath, or null for what the other version says nothing about."""
+    CHOICE = enum.auto()
+    """One of several words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A key: name as documented, shape of its value, and a line about it for an editor."""
+
+    name: str
+    shape: Shape
+    about: str
+    default: bool | int | str | None = None
+    """What an absent flag, number or choice means."""
+    keys: tuple[Key, ...] = ()
+    """The keys of a MAP, or of each of the MAPS."""
+    required: bool = False
+    """Whether a map without it, or with an empty one, is refused."""
+    choices: tuple[str, ...] = ()
+    """The words of a CHOICE."""
+
+
+_GROUP = Key("group", Shape.TEXT, "API group; empty is the core group.")
+_VERSION = Key("version", Shape.TEXT, "API version, such as v1alpha1.")
+_KIND = Key("kind", Shape.TEXT, "Kind in CamelCase.")
+_GVK = (_GROUP, replace(_VERSION, required=True), replace(_KIND, required=True))
+_ROLE = Key("role", Shape.TEXT, "Role to run: a name, a path or namespace.collection.role.")
+_PLAYBOOK = Key("playbook", Shape.TEXT, "Playbook to run; it wins over a role.")
+_VARS = Key("vars", Shape.ANYTHING, "Extra vars; they win over the fields of the spec.")
+
+_SELECTOR = (
+    Key("matchLabels", Shape.LABELS, "Labels that a resource must have."),
+    Key(
+        "matchExpressions",
+        Shape.MAPS,
+        "What must be true of the labels of a resource.",
+        keys=(
+            Key("key", Shape.TEXT, "Key of a label.", required=True),
+            Key(
+                "operator", Shape.TEXT, "How the label is compared with the values.", required=True
+            ),
+            Key("values", Shape.TEXTS, "Values for In and NotIn."),
+        ),
+    ),
+)
+_FINALIZER = (
+    Key("name", Shape.TEXT, "Name of the finalizer, such as example.com/cleanup.", required=True),
+    _ROLE,
+    _PLAYBOOK,
+    Key("vars", Shape.ANYTHING, "Extra vars of the clean-up; they win over those of the watch."),
+)
+
+_REFERENCE = (
+    *_GVK,
+    Key(
+        "name",
+        Shape.TEXT,
+        "JMESPath over the resource: the name of the object, or several.",
+        required=True,
+    ),
+    Key("namespace", Shape.TEXT, "JMESPath over the resource, if it is not the resource's own."),
+)
+
+_CONVERSION = (
+    Key(
+        "version",
+        Shape.TEXT,
+        "Another version of the kind; it converts into the version of the watch, the hub.",
+        required=True,
+    ),
+    Key(
+        "toHub",
+        Shape.EXPRESSIONS,
+        "Fields that only the hub has: JMESPath over an object of this version.",
+    ),
+    Key(
+        "fromHub",
+        Shape.EXPRESSIONS,
+        "Fields that only this version has: JMESPath over an object of the hub.",
+    ),
+)
+
+ENTRY_KEYS = (
+    *_GVK,
+    _ROLE,
+    _PLAYBOOK,
+    _VARS,
+    # To keep the artifacts of all runs there is the annotation.
+    Key(
+        "maxRunnerArtifacts",
+        Shape.NUMBER,
+        "Runs of one resource whose artifacts are kept; 0 means the default.",
+        default=20,
+    ),
+    Key("reconcilePeriod", Shape.DURATION, "Also run this often; 0s leaves it to the flag."),
+    Key("manageStatus", Shape.FLAG, "Write conditions into the status.", default=True),
+    Key(
+        "watchDependentResources",
+        Shape.FLAG,
+        "Run again when something that the role made changes.",
+        default=True,
+    ),
+    Key(
+        "watchClusterScopedResources",
+        Shape.FLAG,
+        "Watch what the role made outside namespaces too.",
+        default=False,
+    ),
+    Key(
+        "snakeCaseParameters",
+        Shape.FLAG,
+        "Fields of the spec are extra vars in snake case.",
+        default=True,
+    ),
+    Key(
+        "watchAnnotationsChanges",
+        Shape.FLAG,
+        "Run when an annotation of the resource changes.",
+        default=False,
+    ),
+    Key(
+        "markUnsafe",
+        Shape.FLAG,
+        "Text of the resource is never taken for a template.",
+        default=False,
+    ),
+    Key(
+        "nativeTypes",
+        Shape.FLAG,
+        "Templates give the types of their expressions; false: text, as ansible-core 2.18 did.",
+    ),
+    Key(
+        "allowVars",
+        Shape.NAMES,
+        "Fields of the spec that become extra vars though Ansible acts on their names.",
+    ),
+    Key(
+        "blacklist",
+        Shape.MAPS,
+        "Kinds that are made but not watched.",
+        keys=(_GROUP, _VERSION, _KIND),
+    ),
+    Key("selector", Shape.MAP, "Labels of the resources that are reconciled.", keys=_SELECTOR),
+    Key("finalizer", Shape.MAP, "What runs before a resource goes.", keys=_FINALIZER),
+    Key("when", Shape.TEXT, "JMESPath over the resource: reconcile only where it is true."),
+    Key("timeout", Shape.DURATION, "A run that takes longer is ended and is a failure."),
+    Key(
+        "supersede",
+        Shape.FLAG,
+        "An edit or a deletion ends the run under way and is run at once.",
+        default=False,
+    ),
+    Key(
+        "kstatus",
+        Shape.FLAG,
+        "Write the conditions Ready, Reconciling and Stalled, and observedGeneration.",
+        default=False,
+    ),
+    Key(
+        "blockUpgrade",
+        Shape.TEXT,
+        "true, or JMESPath over the resource: no upgrade by OLM while a run is under way.",
+    ),
+    Key(
+        "references",
+        Shape.MAPS,
+        "Kinds of objects that a resource names; it is run again when they change.",
+        keys=_REFERENCE,
+    ),
+    Key(
+        "conversion",
+        Shape.MAPS,
+        "Other versions of the kind; the conversion webhook serves them.",
+        keys=_CONVERSION,
+    ),
+    Key(
+        "ownership",
+        Shape.CHOICE,
+        "Writes of a run to objects that do not belong to its resource.",
+        default=Ownership.IGNORE.value,
+        choices=tuple(policy.value for policy in Ownership),
+    ),
+    Key(
+        "ownershipExceptions",
+        Shape.MAPS,
+        "Kinds that ownership does not concern.",
+        keys=(_GROUP, _VERSION, _KIND),
+    ),
+)

@@ -1,0 +1,72 @@
+"""From the file to watches: read, expand the environment, parse, check."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from operator_runner.config.watches.document import parse
+from operator_runner.config.watches.entry import EntryReader
+from operator_runner.config.watches.expand import expand
+from operator_runner.config.watches.lookup import Lookup
+from operator_runner.config.watches.report import Place, Report
+from operator_runner.config.watches.versions import introduce
+from operator_runner.core.errors import ConfigError
+from operator_runner.core.model import Watch
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """The watches of a file, and what its author should know though it stops nothing."""
+
+    watches: tuple[Watch, ...]
+    warnings: tuple[str, ...]
+
+
+def load(
+    path: Path,
+    environ: Mapping[str, str],
+    *,
+    roles_path: str = "",
+    collections_path: str = "",
+    mark_unsafe: bool = False,
+) -> Loaded:
+    """Read a watches file; raises ConfigError with every problem and every warning in it.
+
+    Roles and playbooks are sought from the working directory on; `roles_path` and
+    `collections_path` (of the flags) replace ANSIBLE_ROLES_PATH and ANSIBLE_COLLECTIONS_PATH.
+    `mark_unsafe` is what watches without markUnsafe have.
+    """
+    report = Report(str(path))
+    source = expand(_read(path), environ)
+    root = parse(source, report)
+    lookup = Lookup.of(environ, roles_path, collections_path)
+    reader = EntryReader(report, lookup, mark_unsafe=mark_unsafe)
+    watches: tuple[Watch, ...] = ()
+    match root.value if root is not None else None:
+        case tuple() as items:
+            watches = introduce(reader.read(items))
+        case None if not report.problems:
+            report.warning(Place(1), "there is nothing to watch; add an entry for each kind")
+        case None:
+            pass
+        case _:
+            report.problem(
+                Place(1), "watches are a list; begin each with a dash, as in `- version: v1`"
+            )
+    if report.problems:
+        raise ConfigError(*report.problems, warnings=report.warnings)
+    return Loaded(watches, tuple(report.warnings))
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise ConfigError(
+            f"{path}: there is no such file; start in the project's directory, or name the file"
+            " (run takes it as --watches-file)"
+        ) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: cannot be read: {error}") from error

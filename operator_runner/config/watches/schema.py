@@ -1,0 +1,163 @@
+"""The JSON schema of watches.yaml, for editors. Pure.
+
+It says what the loader says, as far as a schema can: what a file refers to, the limits of numbers,
+duplicates and JMESPath are beyond it. What the loader only warns of is no mistake here either: an
+editor that knows `deprecationMessage` shows keys that are unknown, or in another case than the
+documentation has them, as warnings. It does not look into what stands below such a key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from operator_runner.config.watches.keys import ENTRY_KEYS, NAME_PATTERN, Key, Shape
+from operator_runner.config.watches.selector import (
+    LABEL_VALUE_PATTERN,
+    OPERATORS,
+    QUALIFIED_NAME_PATTERN,
+    WITH_VALUES,
+)
+from operator_runner.core.durations import DURATION_PATTERN
+from operator_runner.core.model import Json
+
+# Before the file is YAML the environment is put in, so any value may be a variable for now.
+_VARIABLE = {"type": "string", "pattern": r"\$"}
+# Booleans of YAML 1.1, which the loader reads, are texts for editors, which read YAML 1.2.
+_OLD_BOOLEAN = {
+    "type": "string",
+    "pattern": "^(?:y|Y|yes|Yes|YES|n|N|no|No|NO|on|On|ON|off|Off|OFF)$",
+    "deprecationMessage": "works, but is written true or false",
+}
+_TEXT: Json = {"type": ["string", "number", "boolean", "null"]}
+_FILLED: Json = {"type": ["string", "number", "boolean"], "minLength": 1}
+
+
+def schema() -> Json:
+    """Return the schema, of draft 7, which editors know."""
+    return {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "title": "watches.yaml of operator-runner",
+        "type": ["array", "null"],
+        "items": _entry(),
+    }
+
+
+def _entry() -> Json:
+    entry = _map(ENTRY_KEYS)
+    properties = entry["properties"]
+    # A timeout of zero, or below, would end every run.
+    properties["timeout"]["not"] = {"type": "string", "pattern": r"^-|^[^1-9$]*$"}
+    properties["finalizer"] = properties["finalizer"] | _finalizer(properties["finalizer"])
+    expression = properties["selector"]["properties"]["matchExpressions"]["items"]
+    expression |= _requirement(expression)
+    return entry | {"anyOf": [_has("role"), _has("playbook")]}
+
+
+def _finalizer(read: Json) -> Json:
+    read["properties"]["name"] |= _pattern(QUALIFIED_NAME_PATTERN)
+    some = {"type": ["object", "string"], "minProperties": 1}
+    has_vars = _or_in_another_case("vars", {"required": ["vars"], "properties": {"vars": some}})
+    # An absent finalizer may be written as null.
+    contents = [_has("role"), _has("playbook"), has_vars]
+    return {"type": ["object", "null"], "anyOf": contents}
+
+
+def _requirement(read: Json) -> Json:
+    properties = read["properties"]
+    properties["key"] |= _pattern(QUALIFIED_NAME_PATTERN)
+    properties["operator"] = {
+        "description": properties["operator"]["description"],
+        "anyOf": [{"enum": list(OPERATORS)}, _VARIABLE],
+    }
+    compares = {"required": ["operator"], "properties": {"operator": {"enum": list(WITH_VALUES)}}}
+    bare = [operator for operator in OPERATORS if operator not in WITH_VALUES]
+    exists = {"required": ["operator"], "properties": {"operator": {"enum": bare}}}
+    wants = {"type": ["array", "string"], "minItems": 1}
+    has_values = {"required": ["values"], "properties": {"values": wants}}
+    return {
+        "allOf": [
+            *read["allOf"],
+            {"if": compares, "then": _or_in_another_case("values", has_values)},
+            {"if": exists, "then": {"properties": {"values": {"maxItems": 0}}}},
+        ],
+    }
+
+
+def _has(name: str) -> Json:
+    return _or_in_another_case(name, {"required": [name], "properties": {name: _FILLED}})
+
+
+def _map(keys: Sequence[Key]) -> Json:
+    required = [
+        _or_in_another_case(key.name, {"required": [key.name]}) for key in keys if key.required
+    ]
+    return {
+        # null is a map without keys.
+        "type": "object" if required else ["object", "null"],
+        "properties": {key.name: _described(key) for key in keys},
+        "patternProperties": {_another_case(key.name): _warned(key.name) for key in keys},
+        "additionalProperties": {"deprecationMessage": "no key of watches.yaml, ignored"},
+    } | ({"allOf": required} if required else {})
+
+
+def _another_case(name: str) -> str:
+    """Return a pattern of the key in any case but its own."""
+    letters = "".join(f"[{letter.upper()}{letter.lower()}]" for letter in name)
+    return f"^(?!{name}$){letters}$"
+
+
+def _warned(name: str) -> Json:
+    return {"deprecationMessage": f"works, but is written {name}"}
+
+
+def _or_in_another_case(name: str, right: Json) -> Json:
+    """Return what is also true of a map that has the key, but in another case."""
+    # Not all keys are something else.
+    has = {"not": {"propertyNames": {"not": {"pattern": _another_case(name)}}}}
+    return {"anyOf": [right, has]}
+
+
+def _described(key: Key) -> Json:
+    described: Json = {"description": key.about}
+    if key.default is not None:
+        described["default"] = key.default
+    return described | _value(key) | (_FILLED if key.required else {})
+
+
+def _value(key: Key) -> Json:
+    match key.shape:
+        case Shape.LABELS:
+            names, values = _pattern(QUALIFIED_NAME_PATTERN), _TEXT | _pattern(LABEL_VALUE_PATTERN)
+            return {
+                "type": ["object", "null"],
+                "propertyNames": names,
+                "additionalProperties": values,
+            }
+        case Shape.TEXTS:
+            return {"type": ["array", "null"], "items": _TEXT | _pattern(LABEL_VALUE_PATTERN)}
+        case Shape.MAP:
+            return _map(key.keys)
+        case Shape.MAPS:
+            return {"type": ["array", "null"], "items": _map(key.keys)}
+        case Shape.CHOICE:
+            return {"anyOf": [{"enum": [*key.choices, None]}, _VARIABLE]}
+        case _:
+            return _SIMPLE[key.shape]
+
+
+def _pattern(expression: str) -> Json:
+    return {"pattern": rf"^(?:{expression})$|\$"}
+
+
+_SIMPLE: dict[Shape, Json] = {
+    Shape.TEXT: _TEXT,
+    Shape.FLAG: {"anyOf": [{"type": ["boolean", "null"]}, _VARIABLE, _OLD_BOOLEAN]},
+    Shape.NUMBER: {"anyOf": [{"type": ["integer", "null"]}, _VARIABLE]},
+    Shape.DURATION: {"type": ["string", "null"], **_pattern(DURATION_PATTERN)},
+    Shape.NAMES: {
+        "type": ["array", "null"],
+        "items": {"type": ["string", "boolean"], **_pattern(NAME_PATTERN)},
+    },
+    Shape.EXPRESSIONS: {"type": ["object", "null"], "additionalProperties": _TEXT},
+    Shape.ANYTHING: {"type": ["object", "string", "null"], "pattern": _VARIABLE["pattern"]},
+}

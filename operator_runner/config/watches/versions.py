@@ -1,0 +1,69 @@
+"""Several versions of one kind in one file: which of the watches a resource belongs to. Pure.
+
+The API server shows each resource in all versions. It belongs to the version in which somebody
+last wrote what is asked for, so that one role serves it and not each of them.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+
+from operator_runner.core.model import Json, Watch
+
+_BOOKKEEPING = {"f:metadata", "f:status"}
+_APPLIED = "f:kubectl.kubernetes.io/last-applied-configuration"
+
+
+def introduce(watches: Sequence[Watch]) -> tuple[Watch, ...]:
+    """Tell each watch in which versions its kind is watched, if there is more than one."""
+    versions: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for watch in watches:
+        versions[watch.gvk.group, watch.gvk.kind].append(watch.gvk.version)
+    return tuple(
+        replace(watch, versions=tuple(known)) if len(known) > 1 else watch
+        for watch in watches
+        for known in [versions[watch.gvk.group, watch.gvk.kind]]
+    )
+
+
+def belongs_to(body: Json, watch: Watch) -> bool:
+    """Return whether a resource is this watch's, and not that of another version of its kind.
+
+    A resource of a version that is not watched is the first watch's.
+    """
+    if not watch.versions:
+        return True
+    written = _written_in(body)
+    return (written if written in watch.versions else watch.versions[0]) == watch.gvk.version
+
+
+def _written_in(body: Json) -> str:
+    """Return the version in which something else than metadata and status was last written.
+
+    Where there is nothing else it is the one in which the resource was made. Source: the
+    Kubernetes documentation on field management; `managedFields` keeps the version of each
+    manager's last write.
+    """
+    managed = body["metadata"].get("managedFields") or ()
+    entries = [entry for entry in managed if not entry.get("subresource")]
+    of_spec = [entry for entry in entries if entry.get("fieldsV1", {}).keys() - _BOOKKEEPING]
+    found: Json = max(of_spec, key=_lateness, default=min(entries, key=_time, default={}))
+    return str(found.get("apiVersion", "")).rpartition("/")[2]
+
+
+def _lateness(entry: Json) -> tuple[str, bool, bool, str]:
+    """Order writes of the spec; times have whole seconds, and within one the fields tell.
+
+    What is written again changes hands: the last writer has fields of the spec, and kubectl's
+    note of what it applied, which names the version and so changes with it.
+    """
+    fields = entry["fieldsV1"]
+    annotations = fields.get("f:metadata", {}).get("f:annotations", {})
+    inside = (value for key, value in fields.items() if key not in _BOOKKEEPING)
+    return _time(entry), _APPLIED in annotations, any(inside), str(entry.get("apiVersion"))
+
+
+def _time(entry: Json) -> str:
+    return entry.get("time") or ""

@@ -1,0 +1,1 @@
+"""The controller: event sources, predicates, the work queue, and the dispatcher."""

@@ -1,0 +1,1 @@
+"""Which events lead to a reconcile. Pure."""

@@ -1,0 +1,184 @@
+"""Whether an owned object changed in what a role could have asked for, and in what. Pure.
+
+Only metadata is watched, so the question is answered from it: `generation` counts the
+changes of a spec, labels and annotations are there to compare, and for kinds without a
+generation `managedFields` tells a write of the status from all others. `managedFields` also
+tells who wrote and which fields are that writer's. Its times have whole seconds, so that
+what was written is told from the entries first. Source: Kubernetes API conventions on
+generation and on field management.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from operator_runner.controller.predicates.field_paths import changed_paths, managed_paths, shown
+from operator_runner.core.model import Json
+
+_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+_COMPARED = ("labels", "annotations", "ownerReferences", "finalizers")
+"""Metadata that a role may have set; what else there is in it the API server keeps."""
+
+
+_Entries: TypeAlias = Mapping[tuple[str, str], Json]
+"""Entries of managedFields by manager and operation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """What is remembered of an owned object between two of its events."""
+
+    uid: str
+    resource_version: str
+    generation: int
+    deleting: bool
+    fields: str
+    """Who manages which fields except those of the status, as one text."""
+    status: str
+    """Who manages which fields through the status, as a digest."""
+    status_last: bool
+    """Whether the last write was surely one of the status."""
+    metadata: str
+    """Labels, annotations, owners and finalizers, each value as a digest, as one text.
+
+    Less those that come with the status: the controller of Deployments writes its revision so.
+    """
+
+    @classmethod
+    def of(cls, metadata: Json) -> Version:
+        """Take from an object's metadata what tells one version from another."""
+        managed = metadata.get("managedFields") or []
+        of_status = [entry for entry in managed if entry.get("subresource") == "status"]
+        others = [entry for entry in managed if entry.get("subresource") != "status"]
+        return cls(
+            uid=metadata.get("uid", ""),
+            resource_version=metadata.get("resourceVersion", ""),
+            generation=metadata.get("generation") or 0,
+            deleting=bool(metadata.get("deletionTimestamp")),
+            fields=_text(others),
+            status=_digest(of_status),
+            status_last=_latest(of_status) > _latest(others),
+            metadata=_text(_compared(metadata, of_status, others)),
+        )
+
+    def is_older_than(self, other: Version) -> bool:
+        """Whether this version of the same object was written before the other.
+
+        resourceVersions of one kind compare as numbers since Kubernetes 1.35; where they
+        are no numbers, nothing is known.
+        """
+        return self.uid == other.uid and self.was_written_before(other.resource_version)
+
+    def was_written_before(self, resource_version: str) -> bool:
+        """Whether this version is surely older than a resourceVersion of the same kind."""
+        mine, theirs = self.resource_version, resource_version
+        return mine.isdigit() and theirs.isdigit() and int(mine) < int(theirs)
+
+
+def difference(old: Version, new: Version) -> str:
+    """Say what happened between two versions, or return an empty text if nothing that matters.
+
+    `changed by kubectl-edit (spec.replicas)`: the fields are those that the writer came to
+    manage with this change, or all that it manages if it came to no new ones.
+    """
+    if old.uid != new.uid:
+        return "replaced"
+    if new.deleting and not old.deleting:
+        return "being deleted"
+    return _described(old, new) if _is_changed(old, new) else ""
+
+
+def _is_changed(old: Version, new: Version) -> bool:
+    if old.generation != new.generation:
+        return True
+    if new.generation or old.metadata != new.metadata:
+        # All but metadata and status is counted by the generation.
+        return old.metadata != new.metadata
+    if old.fields == new.fields and (new.status_last or old.status != new.status):
+        return False
+    # A second write by the same manager within one second leaves no other trace.
+    return old.resource_version != new.resource_version
+
+
+def _described(old: Version, new: Version) -> str:
+    """Tell who changed which fields, as far as metadata says it."""
+    before, after = _by_manager(old.fields), _by_manager(new.fields)
+    writers = [who for who, entry in after.items() if _has_written(before.get(who), entry)]
+    if old.metadata != new.metadata and old.generation == new.generation:
+        paths = list(changed_paths(json.loads(old.metadata), json.loads(new.metadata), "metadata"))
+    else:
+        paths = _fields(writers, before, after)
+    by = ", ".join(dict.fromkeys(name for name, _ in writers))
+    told = f"changed by {by}" if by else "changed"
+    return f"{told} ({shown(paths)})" if paths else told
+
+
+def _has_written(before: Json | None, after: Json) -> bool:
+    """Whether a manager wrote: one that only lost fields to another keeps its time."""
+    if before is None or before.get("time") != after.get("time"):
+        return True
+    return bool(_gained(_managed(before), _managed(after)))
+
+
+def _fields(writers: list[tuple[str, str]], before: _Entries, after: _Entries) -> list[str]:
+    all_ = [path for who in writers for path in _managed(after[who])]
+    had = [path for who in writers for path in _managed(before.get(who) or {})]
+    # What people mean is rather in the object than in its metadata.
+    return sorted(_gained(had, all_) or all_, key=lambda path: path.startswith("metadata."))
+
+
+def _gained(before: Sequence[str], after: Sequence[str]) -> list[str]:
+    """Return the new paths; a map that lost its fields to others is left as a path of its own."""
+    return [path for path in after if not any(_is_within(old, path) for old in before)]
+
+
+def _is_within(path: str, other: str) -> bool:
+    return path == other or path.startswith((f"{other}.", f"{other}["))
+
+
+def _managed(entry: Json) -> list[str]:
+    return list(managed_paths(entry.get("fieldsV1") or {}))
+
+
+def _by_manager(fields: str) -> dict[tuple[str, str], Json]:
+    entries = json.loads(fields)
+    return {(entry.get("manager", ""), entry.get("operation", "")): entry for entry in entries}
+
+
+def _latest(entries: list[Json]) -> str:
+    return max((entry.get("time") or "" for entry in entries), default="")
+
+
+def _compared(metadata: Json, of_status: list[Json], others: list[Json]) -> Json:
+    """Return the metadata that a role may have set, less what is managed through the status."""
+    return {
+        key: _digests(
+            metadata.get(key) or {}, _keys(key, of_status) - _keys(key, others) | {_LAST_APPLIED}
+        )
+        for key in _COMPARED
+    }
+
+
+def _keys(part: str, entries: list[Json]) -> set[str]:
+    """Return the labels or annotations that these entries of managedFields are about."""
+    fields = (entry.get("fieldsV1", {}).get("f:metadata", {}) for entry in entries)
+    return {key.removeprefix("f:") for one in fields for key in one.get(f"f:{part}", {})}
+
+
+def _digests(values: Any, without: set[str]) -> Any:
+    """Keep keys, and of values only whether they are the same: annotations may hold anything."""
+    if isinstance(values, dict):
+        return {key: _digest(value) for key, value in values.items() if key not in without}
+    return sorted(_digest(value) for value in values)
+
+
+def _digest(value: Any) -> str:
+    return hashlib.sha256(_text(value).encode()).hexdigest()[:16]
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, sort_keys=True)

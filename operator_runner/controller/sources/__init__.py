@@ -1,0 +1,1 @@
+"""Event sources: primary resources, their dependents, references, and project files."""

@@ -1,0 +1,268 @@
+"""Events of the objects that resources own: only kinds in use are watched.
+
+The proxy tells which objects a run made or found, and which versions its writes led to.
+The event of one's own write is thereby known and wakes nobody. What becomes of an object is not
+the run's doing: a change of its readiness wakes the owner, whoever wrote last.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+
+from operator_runner.controller.predicates.changes import Version, difference
+from operator_runner.controller.sources.own_writes import OwnWrites
+from operator_runner.controller.sources.pacing import Pacer
+from operator_runner.controller.sources.watch_retry import follow
+from operator_runner.core.async_tasks import end_tasks
+from operator_runner.core.model import GVK, Cause, Json, ObjectRef, Trigger, Watch
+from operator_runner.kube.readiness import Health, Readiness, change
+from operator_runner.kube.watch import EventType, MetadataEvent
+
+_OWN_WRITES = 64
+"""Versions of one object that are known as own writes; more than a run makes of it."""
+_UNCLAIMED = 256
+"""Objects of nobody whose last event is kept while runs are under way."""
+
+
+_NO_HEALTH = Health()
+
+
+@dataclass(slots=True)
+class _Dependent:
+    """An owned object: by whom, and what of it is known."""
+
+    owners: set[ObjectRef] = field(default_factory=set)
+    version: Version | None = None
+    own_writes: OrderedDict[str, None] = field(default_factory=OrderedDict)
+    deleted_by_run: bool = False
+    answered: str = ""
+    """resourceVersion of the last answer to a run that showed the object."""
+    fresh: bool = False
+    """Whether neither an answer before the last one nor an event had shown this version."""
+    readiness: Readiness = Readiness.UNKNOWN
+    """As the owner knows it: a run has met it, or was woken by it."""
+    read_behind: bool = False
+    """Whether the last answer to a read showed a status of an older spec."""
+    was_ready: bool = False
+    """Whether an object of this name has ever become ready."""
+
+    def has_shown(self, resource_version: str) -> bool:
+        """Whether this resourceVersion is none that a write has just made."""
+        told = self.version.resource_version if self.version is not None else ""
+        return resource_version in {self.answered, told}
+
+    def take(self, health: Health) -> str:
+        """Take note of the health that an event shows; return what is new of it, for people."""
+        caught_up = self.read_behind and not health.behind
+        self.read_behind = self.read_behind and not caught_up
+        old, self.readiness = self.readiness, health.readiness
+        return change(old, self.readiness) or ("status is up to date" if caught_up else "")
+
+
+class Dependents:
+    """Knows what is owned by whom, and says which owner is to be reconciled."""
+
+    def __init__(
+        self,
+        stream: Callable[[GVK, str | None], AsyncIterator[MetadataEvent]],
+        enqueue: Callable[[ObjectRef, Cause], None],
+        namespaces: Sequence[str],
+        *,
+        enabled: bool = True,
+    ) -> None:
+        """`stream` watches a kind in a namespace (None: all); `namespaces` restricts it.
+
+        Not `enabled`, nothing is watched: ansible-operator does so with --inject-owner-ref=false.
+        """
+        self._enabled = enabled
+        self._stream = stream
+        self._enqueue = enqueue
+        self._namespaces: tuple[str | None, ...] = tuple(namespaces) or (None,)
+        self._objects: dict[ObjectRef, _Dependent] = {}
+        self._watching: dict[GVK, list[asyncio.Task[None]]] = {}
+        self._running: dict[ObjectRef, list[tuple[ObjectRef, MetadataEvent]]] = {}
+        self._unclaimed: OrderedDict[ObjectRef, MetadataEvent] = OrderedDict()
+        self._pacer = Pacer(enqueue)
+        self.writes = OwnWrites()
+
+    # What the proxy tells ------------------------------------------------------------
+
+    def observed(
+        self,
+        owner: ObjectRef,
+        dependent: ObjectRef,
+        metadata: Json,
+        watch: Watch,
+        health: Health = _NO_HEALTH,
+    ) -> None:
+        """Take note of an object that belongs to `owner`, as a response to its run showed it."""
+        if not self._enabled or not _is_watched(owner, dependent, watch):
+            return
+        known = self._objects.setdefault(dependent, _Dependent())
+        known.owners.add(owner)
+        answered = metadata.get("resourceVersion", "")
+        known.fresh, known.answered = not known.has_shown(answered), answered
+        if health.behind is not None:
+            known.read_behind = health.behind
+        if known.version is None:
+            # Later sightings are no reason to forget a change that the role may not have met.
+            known.version, known.readiness = Version.of(metadata), health.readiness
+            if (missed := self._unclaimed.pop(dependent, None)) is not None:
+                self._hold_or_judge(dependent, known, missed)
+        if dependent.gvk not in self._watching:
+            self._watching[dependent.gvk] = [
+                asyncio.create_task(
+                    follow(
+                        self._stream,
+                        dependent.gvk,
+                        namespace,
+                        partial(self._take, namespace),
+                        "what resources own",
+                    ),
+                    name=f"watch {dependent.gvk}",
+                )
+                for namespace in (self._namespaces if dependent.namespace else (None,))
+            ]
+
+    def wrote(
+        self, owner: ObjectRef, dependent: ObjectRef, resource_version: str, verb: str
+    ) -> None:
+        """Take note of a write of `owner`'s run, whose event shall wake nobody."""
+        known = self._objects.get(dependent)
+        if known is None or owner not in known.owners:
+            self.writes.wrote_elsewhere(owner, dependent, resource_version)
+            return
+        if verb == "delete":
+            known.deleted_by_run = True
+            return
+        if known.fresh or not known.has_shown(resource_version):
+            self.writes.wrote(owner, dependent)
+        known.fresh, known.answered = False, resource_version
+        known.own_writes[resource_version] = None
+        while len(known.own_writes) > _OWN_WRITES:
+            known.own_writes.popitem(last=False)
+
+    def edited_itself(self, owner: ObjectRef, metadata: Json) -> None:
+        """Take note that a run wrote the very resource that it works for."""
+        self.writes.edited(owner, metadata)
+
+    @contextmanager
+    def during(self, owner: ObjectRef) -> Iterator[None]:
+        """Hold back events for an owner while it runs: its own writes are known only then."""
+        self._running[owner] = []
+        self.writes.begin(owner)
+        try:
+            yield
+        finally:
+            for ref, event in self._running.pop(owner):
+                self._judge(ref, event)
+            if not self._running:
+                self._unclaimed.clear()
+
+    def forget(self, owner: ObjectRef) -> None:
+        """Drop what belongs to an owner that is gone."""
+        self.writes.forget(owner)
+        self._pacer.forget(owner)
+        for ref, known in list(self._objects.items()):
+            known.owners.discard(owner)
+            if not known.owners:
+                del self._objects[ref]
+
+    async def stop(self) -> None:
+        """End all watches."""
+        self._pacer.stop()
+        await end_tasks(task for tasks in self._watching.values() for task in tasks)
+
+    # What the API tells --------------------------------------------------------------
+
+    def _take(self, namespace: str | None, gvk: GVK, event: MetadataEvent) -> None:
+        if event.type is EventType.SYNCED:
+            self._find_missing(namespace, gvk, event.body)
+            return
+        metadata = event.body["metadata"]
+        ref = ObjectRef(gvk, metadata.get("namespace") or "", metadata["name"])
+        known = self._objects.get(ref)
+        if known is None:
+            self._keep_unclaimed(ref, event)
+        else:
+            self._hold_or_judge(ref, known, event)
+
+    def _find_missing(self, namespace: str | None, gvk: GVK, listed: Json) -> None:
+        """Take what a complete list does not show for deleted: before it nobody was watching."""
+        for ref, known in list(self._objects.items()):
+            mine = ref.gvk == gvk and namespace in {None, ref.namespace}
+            if not mine or known.version is None or known.version.uid in listed.get("uids", ()):
+                continue
+            if known.version.was_written_before(listed.get("resourceVersion", "")):
+                names = {"name": ref.name, "namespace": ref.namespace, "uid": known.version.uid}
+                event = MetadataEvent(EventType.DELETED, {"metadata": names})
+                self._hold_or_judge(ref, known, event)
+
+    def _hold_or_judge(self, ref: ObjectRef, known: _Dependent, event: MetadataEvent) -> None:
+        held = next((owner for owner in known.owners if owner in self._running), None)
+        if held is None:
+            self._judge(ref, event)
+        else:
+            self._running[held].append((ref, event))
+
+    def _keep_unclaimed(self, ref: ObjectRef, event: MetadataEvent) -> None:
+        """Keep an event that may be of what a run has just made, whose answer is still to come."""
+        if not self._running:
+            return
+        self._unclaimed[ref] = event
+        self._unclaimed.move_to_end(ref)
+        if len(self._unclaimed) > _UNCLAIMED:
+            self._unclaimed.popitem(last=False)
+
+    def _judge(self, ref: ObjectRef, event: MetadataEvent) -> None:
+        known = self._objects.get(ref)
+        if known is None:
+            return
+        if event.type is EventType.DELETED:
+            own, known.deleted_by_run = known.deleted_by_run, False
+            if known.version is not None and known.version.uid != event.body["metadata"].get("uid"):
+                # Another object has the name by now.
+                return
+            known.version, known.readiness, known.read_behind = None, Readiness.UNKNOWN, False
+            self._wake(known, ref, "" if own else "deleted")
+            return
+        new, old = Version.of(event.body["metadata"]), known.version
+        if old is not None and new.is_older_than(old):
+            return
+        known.version = new
+        if old is not None and new.resource_version not in known.own_writes:
+            self._wake(known, ref, difference(old, new))
+        if event.health is not None and not new.deleting:
+            self._judge_health(known, ref, event.health)
+
+    def _wake(self, known: _Dependent, ref: ObjectRef, what: str) -> None:
+        """Wake the owners for what happened to an object and they did not do themselves."""
+        for owner in known.owners if what else ():
+            self._enqueue(owner, Cause(Trigger.DEPENDENT, f"{ref} {what}", ref))
+
+    def _judge_health(self, known: _Dependent, ref: ObjectRef, health: Health) -> None:
+        """Wake the owners, soon, where the readiness of an object is not what they know."""
+        what = known.take(health)
+        is_first = health.readiness is Readiness.READY and not known.was_ready
+        known.was_ready = known.was_ready or is_first
+        # What was made and is ready for the first time leads on; only what comes again can loop.
+        about = None if is_first else ref
+        for owner in known.owners if what else ():
+            self._pacer.add(owner, Cause(Trigger.DEPENDENT, f"{ref} {what}", about))
+
+
+def _is_watched(owner: ObjectRef, dependent: ObjectRef, watch: Watch) -> bool:
+    """Whether changes of an object are to wake its owner.
+
+    What is in no namespace cannot have an owner reference to what is in one: it is known by its
+    annotations then, and followed only where the watch asks for that.
+    """
+    if not watch.watch_dependent_resources or dependent.gvk in watch.blacklist:
+        return False
+    is_far = not dependent.namespace and bool(owner.namespace)
+    return watch.watch_cluster_scoped_resources or not is_far

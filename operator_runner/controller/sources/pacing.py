@@ -1,0 +1,61 @@
+"""Wakes each owner at once, but not again within a second: what comes meanwhile comes together.
+
+Ten Deployments that become ready one after the other are two runs then, and not ten.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from operator_runner.core.model import Cause, ObjectRef
+
+_PAUSE_SECONDS = 1.0
+
+
+@dataclass(slots=True)
+class _Pause:
+    """The time after an owner was woken, and what has come in it."""
+
+    timer: asyncio.TimerHandle
+    causes: dict[Cause, None] = field(default_factory=dict)
+
+
+class Pacer:
+    """Hands causes on, in groups. One event loop only."""
+
+    def __init__(self, enqueue: Callable[[ObjectRef, Cause], None]) -> None:
+        """`enqueue` is called for each cause, sooner or later."""
+        self._enqueue = enqueue
+        self._pauses: dict[ObjectRef, _Pause] = {}
+
+    def add(self, owner: ObjectRef, cause: Cause) -> None:
+        """Wake an owner for this cause, now or when its pause is over."""
+        if owner in self._pauses:
+            self._pauses[owner].causes[cause] = None
+            return
+        self._begin(owner)
+        self._enqueue(owner, cause)
+
+    def forget(self, owner: ObjectRef) -> None:
+        """Drop what waits for an owner that is gone."""
+        pause = self._pauses.pop(owner, None)
+        if pause is not None:
+            pause.timer.cancel()
+
+    def stop(self) -> None:
+        """Drop everything that waits."""
+        for owner in list(self._pauses):
+            self.forget(owner)
+
+    def _begin(self, owner: ObjectRef) -> None:
+        loop = asyncio.get_running_loop()
+        self._pauses[owner] = _Pause(loop.call_later(_PAUSE_SECONDS, self._end, owner))
+
+    def _end(self, owner: ObjectRef) -> None:
+        pause = self._pauses.pop(owner)
+        if pause.causes:
+            self._begin(owner)
+        for cause in pause.causes:
+            self._enqueue(owner, cause)

@@ -1,0 +1,81 @@
+"""The API server's question, a ConversionReview v1, and the answer to it. Pure.
+
+https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definition-versioning/
+gives the rules: the same uid, all objects in the order of the request, or one Failure for all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeAlias
+
+from operator_runner.conversion.converter import ConversionError, Converter, name_of
+from operator_runner.core.model import GVK, Json
+
+Converters: TypeAlias = Mapping[tuple[str, str], Converter]
+"""By group and kind."""
+
+API_VERSION = "apiextensions.k8s.io/v1"
+
+
+class BadReview(Exception):
+    """What was sent is no ConversionReview v1; the text says what is missing."""
+
+
+class Review:
+    """One request, checked as far as an answer needs it; objects are converted one by one."""
+
+    def __init__(self, body: Any, converters: Converters) -> None:
+        """Take the decoded body of the request; raises BadReview."""
+        if not isinstance(body, dict) or body.get("kind") != "ConversionReview":
+            raise BadReview("a ConversionReview is expected")
+        if body.get("apiVersion") != API_VERSION:
+            raise BadReview(
+                f"apiVersion is {body.get('apiVersion')!r}, but only {API_VERSION} is understood; "
+                "set conversionReviewVersions: [v1] in the CRD"
+            )
+        request = body.get("request")
+        if not isinstance(request, dict):
+            raise BadReview("request is missing")
+        for key, kind in (("uid", str), ("desiredAPIVersion", str), ("objects", list)):
+            if not isinstance(request.get(key), kind):
+                raise BadReview(f"request.{key} is missing")
+        self._uid: str = request["uid"]
+        self._wanted = GVK.of(request["desiredAPIVersion"], "")
+        self._objects: list[Any] = request["objects"]
+        self._converters = converters
+
+    def convert(self) -> Iterator[Json]:
+        """Yield the objects in the desired version, in order; raises ConversionError."""
+        for body in self._objects:
+            yield self._convert(body)
+
+    def success(self, converted: list[Json]) -> Json:
+        """Return the review that answers with objects."""
+        return self._answer({"convertedObjects": converted, "result": {"status": "Success"}})
+
+    def failure(self, error: ConversionError) -> Json:
+        """Return the review that says why not; users see the message."""
+        return self._answer({"result": {"status": "Failure", "message": str(error)}})
+
+    def _convert(self, body: Any) -> Json:
+        if not isinstance(body, dict) or not isinstance(body.get("metadata"), dict):
+            raise ConversionError("an object without metadata cannot be converted")
+        gvk = GVK.of(str(body.get("apiVersion", "")), str(body.get("kind", "")))
+        converter = self._converters.get((gvk.group, gvk.kind))
+        if converter is None or gvk.group != self._wanted.group:
+            raise ConversionError(
+                f"{name_of(body)}: cannot convert {gvk.api_version} to {self._wanted.api_version}: "
+                f"watches.yaml has no conversion between these"
+            )
+        try:
+            return converter.convert(body, self._wanted.version)
+        except RecursionError as error:
+            raise ConversionError(f"{name_of(body)}: nested too deep to be converted") from error
+
+    def _answer(self, response: Json) -> Json:
+        return {
+            "apiVersion": API_VERSION,
+            "kind": "ConversionReview",
+            "response": {"uid": self._uid, **response},
+        }

@@ -1,0 +1,1 @@
+"""What every other package speaks in: model, settings, errors, durations, limits."""

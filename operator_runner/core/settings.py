@@ -1,0 +1,177 @@
+"""What flags and environment decide, as frozen values. Only `cli.py` reads argv and environ."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from operator_runner.core.model import GVK
+
+DEFAULT_WORK_DIR = Path("/tmp/ansible-operator/runner")  # noqa: S108 (made 0700, see rundir)
+"""The work directory of ansible-operator, where users look for it."""
+ExecutorName: TypeAlias = Literal["warm", "cold"]
+"""How runs are started: forked from a process that has everything loaded, or by ansible-runner."""
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a server listens: `:8443` is every interface, port 0 turns the server off."""
+
+    host: str
+    port: int
+
+    @classmethod
+    def parse(cls, text: str) -> Address | None:
+        """Read `host:port` or `:port`; `0` and the empty text give None: do not serve.
+
+        Raises ValueError for anything else.
+        """
+        if text in {"", "0"}:
+            return None
+        host, colon, port = text.rpartition(":")
+        if not colon or not port.isdigit() or int(port) > 65535:  # noqa: PLR2004
+            raise ValueError(f"{text!r} is no address; write host:port, :port, or 0 to turn it off")
+        return cls(host.strip("[]"), int(port))
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderElection:
+    """How one of several replicas becomes the active one (client-go's terms and defaults)."""
+
+    enabled: bool = False
+    lease_name: str = ""
+    """Name of the Lease object."""
+    namespace: str = ""
+    """Namespace of the Lease; empty: the operator's own."""
+    lease_duration: timedelta = timedelta(seconds=15)
+    """Others wait this long after the last renewal before they take over."""
+    renew_deadline: timedelta = timedelta(seconds=10)
+    """The leader gives up after this time without a successful renewal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Concurrency:
+    """How many runs may be under way at once."""
+
+    total: int
+    """Over all kinds: each run needs memory and a core, however many kinds there are."""
+    per_kind: int
+    """Default share of one kind (--max-concurrent-reconciles)."""
+    kinds: Mapping[GVK, int] = field(default_factory=dict)
+    """MAX_CONCURRENT_RECONCILES_<KIND>_<GROUP>, for the kinds that have it."""
+    extra: int = 0
+    """Runs beyond the total, for kinds without one: so slow runs of one kind stop no other."""
+    run_memory: int = 0
+    """Bytes that must be free for a run to start beside others; 0: no look at the memory."""
+
+    def limit(self, gvk: GVK) -> int:
+        """Return how many resources of this kind may be reconciled at once."""
+        return self.kinds.get(gvk, self.per_kind)
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """Delays of retries, as controller-runtime has them: 5 ms doubling up to 1000 s."""
+
+    first: timedelta = timedelta(milliseconds=5)
+    limit: timedelta = timedelta(seconds=1000)
+
+
+@dataclass(frozen=True, slots=True)
+class AnsibleSettings:
+    """How plays are run."""
+
+    verbosity: int = 2
+    """Number of v in -vv."""
+    verbosity_of_kind: Mapping[GVK, int] = field(default_factory=dict)
+    """ANSIBLE_VERBOSITY_<KIND>_<GROUP>, for the kinds that have it."""
+    args: str = ""
+    """Further arguments for ansible-playbook (--ansible-args)."""
+    log_events: str = "tasks"
+    """Which events of a play are logged: nothing, tasks or everything."""
+    framed: bool = True
+    """Whether the output of tasks stands on stdout between log lines; not on a terminal."""
+    raw_output: bool = False
+    """Whether the output of runs as it is replaces the events (ANSIBLE_VERBOSITY above 0)."""
+    debug_logs: bool = False
+    """Whether the whole output of a run is printed after it (ANSIBLE_DEBUG_LOGS)."""
+    skip_facts: bool = False
+    """Whether role runs gather no facts (ANSIBLE_GATHERING=explicit)."""
+    inventory: Path | None = None
+    """ANSIBLE_INVENTORY; None: localhost alone."""
+    roles_path: str = ""
+    """--ansible-roles-path, beats ANSIBLE_ROLES_PATH."""
+    collections_path: str = ""
+    """--ansible-collections-path, beats ANSIBLE_COLLECTIONS_PATH."""
+    metric_address: str = ""
+    """URL that osdk_metric sends to; empty: its own default."""
+    timeout: timedelta | None = None
+    """Default deadline of a run, where the watch has none; None: no deadline."""
+    isolate_runs: bool = True
+    """Whether runs are kept from each other's and the operator's files and processes."""
+
+    def verbosity_for(self, gvk: GVK) -> int:
+        """Return the number of v for this kind."""
+        return self.verbosity_of_kind.get(gvk, self.verbosity)
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookSettings:
+    """Where conversions are served, and how the API server comes to trust that."""
+
+    port: int = 9443
+    """0: any free one."""
+    cert_dir: Path = Path("/tmp/k8s-webhook-server/serving-certs")  # noqa: S108 as controller-runtime
+    """Where tls.crt and tls.key may lie; without them the operator makes its own."""
+    cert_dir_given: bool = False
+    """Whether the directory was named, so that its files are waited for."""
+    service: tuple[str, str, int] | None = None
+    """Namespace (empty: the operator's own), name and port of the Service before the replicas."""
+    host: str = ""
+    """Name or address under which the API server reaches an operator outside the cluster."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Everything that is decided before the operator starts."""
+
+    watches_file: Path
+    namespaces: tuple[str, ...]
+    """WATCH_NAMESPACE; empty: all namespaces."""
+    kubeconfig: Path | None
+    """--kubeconfig; None: KUBECONFIG, in-cluster credentials, then ~/.kube/config."""
+    concurrency: Concurrency
+    ansible: AnsibleSettings
+    leader_election: LeaderElection
+    metrics: Address | None
+    probes: Address | None
+    user_metrics: Address | None
+    """Where roles send their own metrics (osdk_metric)."""
+    proxy: Address
+    work_dir: Path
+    """Where private data dirs and artifacts live, 0700."""
+    hide_credentials: bool = True
+    """Whether isolated runs are kept from the operator's kubeconfig, tokens and keys."""
+    reconcile_period: timedelta = timedelta(hours=10)
+    """Time between two periodic runs where the watch says nothing; zero: none."""
+    inject_owner_ref: bool = True
+    graceful_shutdown: timedelta = timedelta(seconds=30)
+    """How long running plays may go on after SIGTERM."""
+    backoff: Backoff = Backoff()
+    executor: ExecutorName = "warm"
+    metrics_secure: bool = False
+    """Whether metrics are served over TLS."""
+    metrics_require_rbac: bool = False
+    """Whether the API is asked who may read metrics; only with TLS."""
+    proxy_allow_anonymous: bool = False
+    """Whether programs without a run's token may use the proxy, by plain HTTP."""
+    operator_condition: str = ""
+    """OPERATOR_CONDITION_NAME: the object by which OLM is told whether to upgrade; empty: none."""
+    record_requests: Path | None = None
+    """Where to write which rights the requests of roles needed; None: nowhere."""
+    webhook: WebhookSettings = WebhookSettings()
+    reload: bool = False
+    """Whether an edited role or playbook is run at once for every resource of its kind."""

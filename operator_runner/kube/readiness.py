@@ -1,0 +1,226 @@
+"""How an object fares, as its status says it: ready, not ready, failed. Pure.
+
+Roles set conditions by the status of what they made, so a change of readiness wakes the owner, and
+not each change of a counter. What an object holds comes from others: whatever its shape, no
+function here raises.
+
+Source: kstatus (sigs.k8s.io/cli-utils, pkg/kstatus/status). A Job is ready once it is complete,
+a Service of type LoadBalancer once it has an address; kstatus calls both current before that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, TypeAlias
+
+from operator_runner.core.model import GVK, Json
+
+
+class Readiness(StrEnum):
+    """What the status of an object says; UNKNOWN where it has none of the known conditions."""
+
+    UNKNOWN = "unknown"
+    NOT_READY = "not ready"
+    READY = "ready"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """What is kept of an object's status.
+
+    `behind` is whether the status speaks of an older spec than the object has; None where that
+    says nothing.
+    """
+
+    readiness: Readiness = Readiness.UNKNOWN
+    behind: bool | None = None
+
+
+_Object: TypeAlias = Mapping[str, Any]
+_TRUE, _FALSE = "True", "False"
+_FAILED = ("Stalled", "Failed")
+"""Conditions that are only there while they are true, of any kind."""
+_READY = ("Ready", "Available", "Established")
+"""Conditions of any kind, the first that is there decides. CRDs are Established."""
+_STUCK = frozenset(
+    {
+        "CrashLoopBackOff",
+        "CreateContainerConfigError",
+        "CreateContainerError",
+        "ErrImageNeverPull",
+        "ErrImagePull",
+        "ImagePullBackOff",
+        "InvalidImageName",
+        "RunContainerError",
+    }
+)
+"""Reasons for which a container waits and that no time cures. Source: kubelet's events."""
+
+
+def health_of(gvk: GVK, body: Json) -> Health:
+    """Return what the status of an object says.
+
+    `body` may lack apiVersion and kind, as the items of lists do.
+    """
+    metadata, spec, status = (_map(body.get(key)) for key in ("metadata", "spec", "status"))
+    judge = _KINDS.get((gvk.group, gvk.kind))
+    readiness = judge(spec, status) if judge is not None else _by_conditions(status)
+    return Health(readiness, _is_behind(metadata, status))
+
+
+def change(old: Readiness, new: Readiness) -> str:
+    """Return what became of an object, for people; empty if nothing that matters.
+
+    What nobody has called ready does not become unready by its first status.
+    """
+    if old is new or (old is Readiness.UNKNOWN and new is Readiness.NOT_READY):
+        return ""
+    return _CHANGES[new]
+
+
+def is_change(text: str) -> bool:
+    """Return whether a text about an object ends with one of `change`."""
+    return text.endswith(tuple(_CHANGES.values()))
+
+
+_CHANGES = {
+    Readiness.UNKNOWN: "has no readiness condition any more",
+    Readiness.NOT_READY: "became not ready",
+    Readiness.READY: "became ready",
+    Readiness.FAILED: "failed",
+}
+
+
+def _by_conditions(status: _Object) -> Readiness:
+    conditions = _conditions(status)
+    if any(conditions.get(type_) == _TRUE for type_ in _FAILED):
+        return Readiness.FAILED
+    if conditions.get("Reconciling") == _TRUE:
+        return Readiness.NOT_READY
+    for type_ in _READY:
+        if type_ in conditions:
+            return _ready(conditions[type_] == _TRUE)
+    return Readiness.UNKNOWN
+
+
+def _deployment(spec: _Object, status: _Object) -> Readiness:
+    conditions = _conditions(status)
+    if conditions.get("Progressing") == _FALSE:
+        return Readiness.FAILED
+    wanted, updated = _count(spec, "replicas", 1), _count(status, "updatedReplicas")
+    return _ready(
+        _is_counted(status, wanted)
+        and wanted <= updated <= _count(status, "availableReplicas")
+        and conditions.get("Available") != _FALSE
+    )
+
+
+def _stateful_set(spec: _Object, status: _Object) -> Readiness:
+    wanted = _count(spec, "replicas", 1)
+    strategy = _map(spec.get("updateStrategy"))
+    partition = _count(_map(strategy.get("rollingUpdate")), "partition")
+    if strategy.get("type") == "OnDelete":
+        rolled_out = True
+    elif partition:
+        rolled_out = _count(status, "updatedReplicas") >= wanted - partition
+    else:
+        rolled_out = status.get("currentRevision") == status.get("updateRevision")
+    return _ready(_is_counted(status, wanted) and rolled_out)
+
+
+def _daemon_set(_: _Object, status: _Object) -> Readiness:
+    wanted = _count(status, "desiredNumberScheduled", -1)
+    counts = ("currentNumberScheduled", "updatedNumberScheduled", "numberAvailable", "numberReady")
+    return _ready(wanted >= 0 and all(_count(status, name) >= wanted for name in counts))
+
+
+def _replica_set(spec: _Object, status: _Object) -> Readiness:
+    wanted = _count(spec, "replicas", 1)
+    return _ready(
+        _is_counted(status, wanted)
+        and _count(status, "availableReplicas") >= wanted
+        and _conditions(status).get("ReplicaFailure") != _TRUE
+    )
+
+
+def _job(_: _Object, status: _Object) -> Readiness:
+    conditions = _conditions(status)
+    if conditions.get("Failed") == _TRUE:
+        return Readiness.FAILED
+    return _ready(conditions.get("Complete") == _TRUE)
+
+
+def _pod(_: _Object, status: _Object) -> Readiness:
+    phase = status.get("phase")
+    if phase == "Succeeded" or _conditions(status).get("Ready") == _TRUE:
+        return Readiness.READY
+    containers = [*_maps(status, "initContainerStatuses"), *_maps(status, "containerStatuses")]
+    waiting = (_map(_map(each.get("state")).get("waiting")).get("reason") for each in containers)
+    is_stuck = any(isinstance(reason, str) and reason in _STUCK for reason in waiting)
+    return Readiness.FAILED if phase == "Failed" or is_stuck else Readiness.NOT_READY
+
+
+def _volume_claim(_: _Object, status: _Object) -> Readiness:
+    phase = status.get("phase")
+    return Readiness.FAILED if phase == "Lost" else _ready(phase == "Bound")
+
+
+def _service(spec: _Object, status: _Object) -> Readiness:
+    if spec.get("type") != "LoadBalancer":
+        return Readiness.READY
+    return _ready(bool(_maps(_map(status.get("loadBalancer")), "ingress")))
+
+
+_KINDS: Mapping[tuple[str, str], Callable[[_Object, _Object], Readiness]] = {
+    ("apps", "DaemonSet"): _daemon_set,
+    ("apps", "Deployment"): _deployment,
+    ("apps", "ReplicaSet"): _replica_set,
+    ("apps", "StatefulSet"): _stateful_set,
+    ("batch", "Job"): _job,
+    ("", "PersistentVolumeClaim"): _volume_claim,
+    ("", "Pod"): _pod,
+    ("", "ReplicationController"): _replica_set,
+    ("", "Service"): _service,
+}
+"""Kinds whose readiness is in more than one condition, by group and kind."""
+
+
+def _is_counted(status: _Object, wanted: int) -> bool:
+    """Whether as many Pods as wanted are there and ready, by a status that has been written."""
+    counts = _count(status, "replicas") == wanted <= _count(status, "readyReplicas")
+    return bool(status) and counts
+
+
+def _is_behind(metadata: _Object, status: _Object) -> bool:
+    generation = metadata.get("generation")
+    conditions = [each for each in _maps(status, "conditions") if each.get("type") in _READY]
+    told = [each.get("observedGeneration") for each in (status, *conditions[:1])]
+    seen = [number for number in told if type(number) is int]
+    return type(generation) is int and any(number < generation for number in seen)
+
+
+def _ready(is_ready: bool) -> Readiness:
+    return Readiness.READY if is_ready else Readiness.NOT_READY
+
+
+def _conditions(status: _Object) -> dict[str, Any]:
+    """Return the status of each condition by its type."""
+    found = _maps(status, "conditions")
+    return {each["type"]: each.get("status") for each in found if isinstance(each.get("type"), str)}
+
+
+def _count(values: _Object, key: str, otherwise: int = 0) -> int:
+    found = values.get(key)
+    return found if type(found) is int else otherwise
+
+
+def _maps(values: _Object, key: str) -> list[_Object]:
+    found = values.get(key)
+    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+
+
+def _map(value: Any) -> _Object:
+    return value if isinstance(value, dict) else {}

@@ -1,0 +1,1 @@
+"""Ports and TLS: listening sockets, connection limits, serving certificates."""

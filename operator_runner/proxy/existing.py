@@ -1,0 +1,71 @@
+"""The metadata of objects that are there, as the API server has it now; their content is not read.
+
+A request for metadata needs the right to `get`, for a collection to `list`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable
+
+from operator_runner.core.errors import NotFound
+from operator_runner.core.model import Json
+from operator_runner.kube.api import FIELD_MANAGER, MERGE_PATCH, Api
+from operator_runner.proxy.request_info import RequestInfo
+
+_METADATA = (
+    "application/json;as={kind};g=meta.k8s.io;v=v1,application/json;as={kind};g=meta.k8s.io;"
+    "v=v1beta1,application/json"
+)
+_PAGE = 500
+"""Objects in one answer."""
+
+
+class ExistingObjects:
+    """Reads metadata."""
+
+    def __init__(self, api: Api) -> None:
+        """Take the API to ask."""
+        self._api = api
+
+    async def at(self, path: str) -> Json:
+        """Return the metadata of the object at a path, empty if there is none. Raises ApiError."""
+        accept = _METADATA.format(kind="PartialObjectMetadata")
+        try:
+            body = await self._api.request("GET", path, accept=accept)
+        except NotFound:
+            return {}
+        return _metadata(body)
+
+    async def collection(
+        self, info: RequestInfo, selection: Iterable[tuple[str, str]]
+    ) -> AsyncIterator[Json]:
+        """Yield the metadata of each object that parameters of a query select. Raises ApiError."""
+        accept = _METADATA.format(kind="PartialObjectMetadataList")
+        params = {**dict(selection), "limit": str(_PAGE)}
+        while True:
+            answer = await self._api.request(
+                "GET", info.collection_path, params=params, accept=accept
+            )
+            for item in answer.get("items") or ():
+                yield _metadata(item)
+            following = _metadata(answer).get("continue")
+            if not following:
+                return
+            params = {**params, "continue": following}
+
+    async def merge(self, path: str, metadata: Json) -> Json:
+        """Merge metadata into an object and return what it has since. Raises ApiError."""
+        body = await self._api.request(
+            "PATCH",
+            path,
+            params={"fieldManager": FIELD_MANAGER},
+            body={"metadata": metadata},
+            content_type=MERGE_PATCH,
+            accept=_METADATA.format(kind="PartialObjectMetadata"),
+        )
+        return _metadata(body)
+
+
+def _metadata(body: Json) -> Json:
+    metadata = body.get("metadata")
+    return metadata if isinstance(metadata, dict) else {}

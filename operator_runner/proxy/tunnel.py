@@ -1,0 +1,81 @@
+"""Upgraded connections (exec, attach, port-forward): bytes both ways until one side ends.
+
+Whether they carry websocket frames or SPDY does not matter here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import aiohttp
+from aiohttp import hdrs, web
+from aiohttp.http import StreamWriter
+
+from operator_runner.core.async_tasks import end_tasks
+from operator_runner.proxy.headers import response_headers
+
+_CHUNK = 64 * 1024
+
+
+class _Inbound:
+    """Receives a connection's bytes after its upgrade, in the shape of aiohttp's parsers."""
+
+    def __init__(self, transport: asyncio.Transport | None) -> None:
+        self.reader = asyncio.StreamReader(_CHUNK)
+        if transport is not None:
+            # Lets the reader stop a sender that is faster than the other side.
+            self.reader.set_transport(transport)
+
+    def feed_data(self, data: bytes) -> tuple[bool, bytes]:
+        """Take bytes; aiohttp wants to know whether the stream has ended, and what is left."""
+        self.reader.feed_data(data)
+        return False, b""
+
+    def feed_eof(self) -> None:
+        """Take note that the connection is closed."""
+        self.reader.feed_eof()
+
+
+async def join(request: web.BaseRequest, upstream: aiohttp.ClientResponse) -> web.StreamResponse:
+    """Answer `request` with the API server's 101 and pass on bytes until either side closes."""
+    connection = upstream.connection
+    assert connection is not None
+    protocol: Any = connection.protocol
+    assert protocol is not None
+    client, server = _Inbound(request.transport), _Inbound(connection.transport)
+
+    response = web.StreamResponse(
+        status=upstream.status,
+        reason=upstream.reason,
+        headers=response_headers(upstream.headers),
+    )
+    response.headers[hdrs.CONNECTION] = "Upgrade"
+    response.headers[hdrs.UPGRADE] = upstream.headers.get(hdrs.UPGRADE, "")
+    response.force_close()
+    # Before the client may send: from here on its bytes are no HTTP requests.
+    request.protocol.set_parser(client)  # type: ignore[arg-type] # only feed_* are called
+    await response.prepare(request)
+    protocol.set_parser(server, None)
+
+    outbound = StreamWriter(protocol, asyncio.get_running_loop())
+    ways = [
+        asyncio.create_task(_pump(client.reader, outbound.write), name="tunnel to the API server"),
+        asyncio.create_task(_pump(server.reader, response.write), name="tunnel to the client"),
+    ]
+    try:
+        await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        await end_tasks(ways)
+        upstream.close()
+    return response
+
+
+async def _pump(reader: asyncio.StreamReader, write: Callable[[bytes], Awaitable[None]]) -> None:
+    # A side that is gone is how tunnels end, not an error.
+    try:
+        while data := await reader.read(_CHUNK):
+            await write(data)
+    except ConnectionError:
+        return

@@ -1,0 +1,238 @@
+"""The one pipeline for all log lines: ours through structlog, those of the libraries too.
+
+A line is a constant message with key-values. Who reconciles wraps the work in `bound(...)`, and
+every line inside, of any module, carries the object, the run and its cause.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import sys
+import traceback
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from datetime import UTC, datetime
+from typing import Literal, TextIO, TypeAlias
+
+import structlog
+from structlog.typing import EventDict, Processor, WrappedLogger
+
+from operator_runner.core.errors import ConfigError, OperatorRunnerError
+from operator_runner.core.model import ObjectRef
+from operator_runner.telemetry import output
+from operator_runner.telemetry.console import console_renderer
+from operator_runner.telemetry.redaction import redact
+
+Encoder: TypeAlias = Literal["console", "json"]
+
+_LEVELS = {
+    "debug": logging.DEBUG,
+    "info": logging.INFO,
+    "warn": logging.WARNING,
+    "error": logging.ERROR,
+    "panic": logging.CRITICAL,
+}
+# Libraries that tell more at INFO than anybody wants to read; --zap-log-level=debug opens them.
+_CHATTY = ("kopf", "aiohttp", "asyncio", "ansible_runner", "urllib3")
+# At DEBUG the client writes whole response bodies, Secrets among them: never.
+_NEVER_DEBUG = ("kubernetes", "kubernetes_asyncio", "urllib3.connectionpool")
+_ORDER = ("ts", "level", "logger", "msg", "kind", "namespace", "name", "run_id", "cause")
+
+_structured = structlog.tracebacks.ExceptionDictTransformer(show_locals=False, use_rich=False)
+
+
+def configure(
+    encoder: Encoder | None,
+    level: str,
+    *,
+    stacktrace_level: str = "error",
+    time_encoding: str = "iso8601",
+    stream: TextIO | None = None,
+) -> None:
+    """Send all logging of the process to `stream` (stderr); may be called again.
+
+    `encoder` None: console on a terminal, else JSON. `level` and `stacktrace_level` as in
+    --zap-log-level (`parse_level`); tracebacks are written for errors of at least
+    `stacktrace_level`. `time_encoding` as in --zap-time-encoding. Raises ConfigError.
+    """
+    stream = stream or sys.stderr
+    terminal = stream.isatty()
+    json_lines = encoder == "json" or (encoder is None and not terminal)
+    threshold = parse_level(level, "--zap-log-level")
+    trace_from = parse_level(stacktrace_level, "--zap-stacktrace-level")
+    if time_encoding not in _TIMES:
+        known = ", ".join(_TIMES)
+        raise ConfigError(f"--zap-time-encoding={time_encoding}: unknown; write one of {known}")
+    tail = _json_tail(time_encoding) if json_lines else [console_renderer(colors=terminal)]
+    formatter = structlog.stdlib.ProcessorFormatter(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.stdlib.add_logger_name,
+            structlog.stdlib.add_log_level,
+            _name_object_of_kopf,
+            _retries_are_no_errors,
+            structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+            _Exceptions(trace_from, json_lines),
+            _redact_all,
+            *tail,
+        ]
+    )
+    structlog.configure(
+        processors=[
+            structlog.stdlib.filter_by_level,
+            structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
+        ],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        wrapper_class=structlog.stdlib.BoundLogger,
+        cache_logger_on_first_use=False,  # loggers of modules outlive a second `configure`
+    )
+    _take_over_stdlib(formatter, stream, threshold)
+
+
+def get_logger(name: str) -> structlog.stdlib.BoundLogger:
+    """Return the logger of a module, which passes `__name__`."""
+    logger: structlog.stdlib.BoundLogger = structlog.stdlib.get_logger(name)
+    return logger
+
+
+def bound(ref: ObjectRef | None = None, **values: object) -> AbstractContextManager[None]:
+    """Put the object's kind, namespace and name, and further values, on all lines in the block.
+
+    It holds for this task and the tasks that it starts, for no other. None and "" are left out.
+    """
+    if ref is not None:
+        values = {"kind": ref.gvk.kind, "namespace": ref.namespace, "name": ref.name, **values}
+    kept = {key: value for key, value in values.items() if value not in (None, "")}
+    return structlog.contextvars.bound_contextvars(**kept)
+
+
+def parse_level(text: str, flag: str) -> int:
+    """Read a zap level into one of `logging`; zap's numbers above 0 mean debug, ever finer.
+
+    Raises ConfigError that names `flag`.
+    """
+    if text.isdigit():
+        return logging.DEBUG if int(text) > 0 else logging.INFO
+    try:
+        return _LEVELS[text.lower()]
+    except KeyError:
+        known = ", ".join(_LEVELS)
+        message = f"{flag}={text}: no such level; write one of {known}, or a whole number"
+        raise ConfigError(message) from None
+
+
+def _take_over_stdlib(formatter: logging.Formatter, stream: TextIO, threshold: int) -> None:
+    handler = _Handler(stream)
+    handler.setFormatter(formatter)
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(threshold)
+    logging.captureWarnings(True)
+    for name in _CHATTY:
+        quiet = threshold if threshold <= logging.DEBUG else max(threshold, logging.WARNING)
+        logging.getLogger(name).setLevel(quiet)
+    for name in _NEVER_DEBUG:
+        logging.getLogger(name).setLevel(max(threshold, logging.INFO))
+
+
+class _Handler(logging.Handler):
+    """Writes records to a stream, by the thread of `output` where there is one."""
+
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__()
+        self._stream = stream
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Format here, where the values of `bound` are known, and have it written."""
+        try:
+            output.write(self._stream, self.format(record) + "\n")
+        except Exception:  # noqa: BLE001 (a log line that fails must not fail its subject)
+            self.handleError(record)
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 (of logging)
+        """Report a record that cannot be formatted."""
+        place = f"{record.pathname}:{record.lineno}"
+        with contextlib.suppress(OSError, ValueError):
+            output.write(self._stream, f"Log record of {place} failed:\n{traceback.format_exc()}")
+
+
+def _json_tail(time_encoding: str) -> list[Processor]:
+    """Return the last steps to a JSON line: time, names of keys, their order, text."""
+    encode = _TIMES[time_encoding]
+
+    def arrange(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+        event["ts"] = encode(datetime.now(UTC))
+        event["msg"] = event.pop("event")
+        first = {key: event[key] for key in _ORDER if key in event}
+        return {**first, **event}
+
+    # Without blanks, as zap writes: people search their logs for whole pieces of lines.
+    dense = (",", ":")
+    return [arrange, structlog.processors.JSONRenderer(json.dumps, default=str, separators=dense)]
+
+
+_TIMES: dict[str, Callable[[datetime], str | float]] = {
+    "iso8601": lambda now: now.strftime("%Y-%m-%dT%H:%M:%S.") + f"{now.microsecond // 1000:03}Z",
+    "rfc3339": lambda now: now.strftime("%Y-%m-%dT%H:%M:%SZ"),
+    "rfc3339nano": lambda now: now.strftime("%Y-%m-%dT%H:%M:%S.%f000Z"),
+    "epoch": lambda now: now.timestamp(),
+    "millis": lambda now: now.timestamp() * 1e3,
+    "nano": lambda now: int(now.timestamp() * 1e6) * 1000,
+}
+
+
+def _name_object_of_kopf(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    """Give kopf's lines about an object the same keys as ours."""
+    ref = getattr(event.get("_record"), "k8s_ref", None)
+    if isinstance(ref, dict):
+        for key in ("kind", "namespace", "name"):
+            if ref.get(key):
+                event.setdefault(key, ref[key])
+    return event
+
+
+def _retries_are_no_errors(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    """Have kopf warn of a request that it will repeat; it fails if the last one fails."""
+    if event["level"] == "error" and "failed; will retry" in str(event["event"]):
+        event["level"] = "warning"
+    return event
+
+
+def _redact_all(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    redacted: EventDict = redact(event)
+    return redacted
+
+
+class _Exceptions:
+    """Replace `exc_info` by `error` (type and message) and, from a level on, the traceback."""
+
+    def __init__(self, trace_from: int, structured: bool) -> None:
+        self._trace_from = trace_from
+        self._structured = structured
+
+    def __call__(self, _logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+        """Act as a processor of structlog."""
+        info = event.pop("exc_info", None)
+        if info is True:
+            info = sys.exc_info()
+        error = info[1] if isinstance(info, tuple) else info
+        if not isinstance(error, BaseException):
+            return event
+        event.setdefault("error", _describe(error))
+        if logging.getLevelName(event["level"].upper()) >= self._trace_from:
+            parts = (type(error), error, error.__traceback__)
+            event["exception"] = (
+                _structured(parts)
+                if self._structured
+                else "".join(traceback.format_exception(error)).rstrip()
+            )
+        return event
+
+
+def _describe(error: BaseException) -> str:
+    # Our own errors are sentences for people; others need their type to be understood.
+    if isinstance(error, OperatorRunnerError):
+        return str(error)
+    return f"{type(error).__name__}: {error}"

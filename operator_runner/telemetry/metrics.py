@@ -1,0 +1,259 @@
+"""What the operator counts and measures, on a registry of its own: two Metrics never mix."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Literal, TypeAlias
+
+from prometheus_client import CollectorRegistry, GCCollector, Metric, ProcessCollector
+from prometheus_client.exposition import choose_encoder
+
+from operator_runner.core.model import GVK, Cause, ObjectRef, Trigger
+from operator_runner.telemetry.api_requests import ApiRequests
+from operator_runner.telemetry.conversion_metrics import Conversions
+from operator_runner.telemetry.dropped_records import DroppedRecords
+from operator_runner.telemetry.families import (
+    AnsibleFamilies,
+    ControllerFamilies,
+    MachineFamilies,
+    QueueFamilies,
+    RunFamilies,
+)
+from operator_runner.telemetry.usermetrics import UserMetrics
+
+Result: TypeAlias = Literal["success", "error", "requeue", "requeue_after"]
+"""How a reconcile ended, in controller-runtime's words."""
+Outcome: TypeAlias = Literal["succeeded", "failed", "superseded"]
+"""How a run ended."""
+
+_RESULTS: tuple[Result, ...] = ("success", "error", "requeue", "requeue_after")
+_OUTCOMES: tuple[Outcome, ...] = ("succeeded", "failed")
+_SUPERSEDED: Outcome = "superseded"
+_TASKS = 100
+"""Task names of one kind that have series of their own: names may be templates."""
+_OTHER = "other"
+
+
+@dataclass(slots=True)
+class _Watched:
+    """What is kept for a watched kind besides its series: its label and what is under way."""
+
+    controller: str
+    started: list[float] = field(default_factory=list)
+    tasks: set[tuple[str, str]] = field(default_factory=set)
+    failing: dict[ObjectRef, float] = field(default_factory=dict)
+    """Resources whose last reconcile failed, and when each began to fail, the oldest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunTimes:
+    """Seconds that a run waited for its turn, and that it took from its start to its end."""
+
+    waited: float
+    ran: float
+
+
+class Metrics:
+    """All series of one operator process.
+
+    `watching` comes first for each kind; it makes the kind's series exist with the value 0, so
+    that `rate()` sees the first event too. `clock` gives monotonic seconds.
+    """
+
+    def __init__(
+        self, version: str, commit: str = "unknown", clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._clock = clock
+        self._registry = CollectorRegistry()
+        self._ansible = AnsibleFamilies(self._registry)
+        self._controller = ControllerFamilies(self._registry)
+        self._queue = QueueFamilies(self._registry)
+        self._runs = RunFamilies(self._registry)
+        self.machine = MachineFamilies(self._registry)
+        self.api_requests = ApiRequests(self._registry)
+        self.conversions = Conversions(self._registry)
+        self._watched: dict[GVK, _Watched] = {}
+        ProcessCollector(registry=self._registry)
+        GCCollector(registry=self._registry)
+        DroppedRecords(self._registry)
+        # Last, so that no name of the operator's own can be taken.
+        self.user = UserMetrics(self._registry)
+        self._ansible.build_info.labels(commit, version).set(1)
+
+    def watching(self, gvk: GVK, max_concurrent: int) -> None:
+        """Make the series of a kind; `max_concurrent` is the number of its workers."""
+        name = self._controller_name(gvk)
+        self._watched[gvk] = _Watched(name)
+        self._controller.max_concurrent.labels(name).set(max_concurrent)
+        self._controller.active.labels(name).set(0)
+        self._controller.errors.labels(name)
+        self._controller.time.labels(name)
+        for result in _RESULTS:
+            self._controller.total.labels(name, result)
+        self._queue.depth.labels(name, name, "").set(0)
+        for of_queue in (self._queue.unfinished, self._queue.longest):
+            of_queue.labels(name, name).set(0)
+        for count in (self._queue.adds, self._queue.retries):
+            count.labels(name, name)
+        for duration in (self._queue.waited, self._queue.worked):
+            duration.labels(name, name)
+        self._ansible.reconciles.labels(str(gvk))
+        for outcome in _OUTCOMES:
+            self._ansible.reconcile_result.labels(str(gvk), outcome).set(0)
+        for count in (self._runs.slowed, self._runs.timeouts):
+            count.labels(*_of(gvk))
+        for state in (self._runs.failing, self._runs.longest_failure):
+            state.labels(*_of(gvk)).set(0)
+        for outcome in (*_OUTCOMES, _SUPERSEDED):
+            for trigger in Trigger:
+                self._runs.total.labels(*_of(gvk), trigger.value, outcome)
+                self._runs.causes.labels(*_of(gvk), trigger.value, outcome)
+
+    def resource_seen(self, ref: ObjectRef, created: datetime) -> None:
+        """Note a watched resource; `created` is its creationTimestamp."""
+        series = self._ansible.created_at.labels(ref.name, ref.namespace, *_of(ref.gvk))
+        series.set(created.timestamp())
+
+    def resource_fared(self, ref: ObjectRef, *, failed: bool) -> None:
+        """Note how the last reconcile of a resource ended."""
+        failing = self._watched[ref.gvk].failing
+        if failed:
+            failing.setdefault(ref, self._clock())
+        else:
+            failing.pop(ref, None)
+        self._runs.failing.labels(*_of(ref.gvk)).set(len(failing))
+
+    def resource_gone(self, ref: ObjectRef) -> None:
+        """End the series of a resource that was deleted."""
+        self._ansible.created_at.remove(ref.name, ref.namespace, *_of(ref.gvk))
+
+    def reconcile_started(self, gvk: GVK) -> None:
+        """Note that a worker begins to reconcile a resource of this kind."""
+        watched = self._watched[gvk]
+        watched.started.append(self._clock())
+        self._controller.active.labels(watched.controller).inc()
+
+    def reconcile_finished(self, gvk: GVK, result: Result, seconds: float) -> None:
+        """Note the end of the reconcile that began `seconds` ago."""
+        watched = self._watched[gvk]
+        # All reconciles of a kind look alike from here; the age tells which of them ended.
+        begin = self._clock() - seconds
+        watched.started.remove(min(watched.started, key=lambda start: abs(start - begin)))
+        self._controller.active.labels(watched.controller).dec()
+        self._controller.time.labels(watched.controller).observe(seconds)
+        # The book's counter has to equal the sum of controller-runtime's: one place for both.
+        self._controller.total.labels(watched.controller, result).inc()
+        self._controller.all.inc()
+        if result == "error":
+            self._controller.errors.labels(watched.controller).inc()
+
+    def run_finished(
+        self, gvk: GVK, causes: Sequence[Cause], outcome: Outcome, times: RunTimes
+    ) -> None:
+        """Note the end of a play that these causes led to, one at least.
+
+        One that was superseded is no result of the kind.
+        """
+        first = (*_of(gvk), causes[0].trigger.value, outcome)
+        self._runs.total.labels(*first).inc()
+        self._runs.seconds.labels(*first).observe(times.ran)
+        self._runs.waited.labels(*first).observe(times.waited)
+        for trigger in {cause.trigger for cause in causes}:
+            self._runs.causes.labels(*_of(gvk), trigger.value, outcome).inc()
+        if outcome == _SUPERSEDED:
+            return
+        self._ansible.reconciles.labels(str(gvk)).observe(times.ran)
+        for each in _OUTCOMES:
+            self._ansible.reconcile_result.labels(str(gvk), each).set(each == outcome)
+
+    def task_finished(self, gvk: GVK, name: str, action: str, seconds: float) -> None:
+        """Note the end of a task of a play."""
+        known = self._watched[gvk].tasks
+        if (name, action) not in known and len(known) >= _TASKS:
+            name = action = _OTHER
+        else:
+            known.add((name, action))
+        self._runs.task.labels(*_of(gvk), name, action).observe(seconds)
+
+    def run_timed_out(self, gvk: GVK) -> None:
+        """Count a run that was ended at its deadline."""
+        self._runs.timeouts.labels(*_of(gvk)).inc()
+
+    def run_slowed(self, gvk: GVK) -> None:
+        """Note that a run is held back, for its resource keeps triggering itself."""
+        self._runs.slowed.labels(*_of(gvk)).inc()
+
+    def queue_added(self, gvk: GVK) -> None:
+        """Count a key of this kind that is added to the workqueue, or added again."""
+        self._queue.adds.labels(*self._queue_of(gvk)).inc()
+
+    def measure_queue(self, gvk: GVK, depth: Callable[[], int]) -> None:
+        """Ask `depth` at each scrape how many keys of this kind wait for a worker."""
+        self._queue.depth.labels(*self._queue_of(gvk), "").set_function(depth)
+
+    def queue_waited(self, gvk: GVK, seconds: float) -> None:
+        """Note that a worker takes a key, `seconds` after it became due."""
+        self._queue.waited.labels(*self._queue_of(gvk)).observe(seconds)
+
+    def queue_worked(self, gvk: GVK, seconds: float) -> None:
+        """Note that a worker is done with a key that it held for `seconds`."""
+        self._queue.worked.labels(*self._queue_of(gvk)).observe(seconds)
+
+    def queue_retried(self, gvk: GVK) -> None:
+        """Count a key that is put back with a backoff delay."""
+        self._queue.retries.labels(*self._queue_of(gvk)).inc()
+
+    def leading(self, name: str, leads: bool) -> None:
+        """Note whether this process holds the Lease `name` now."""
+        self._controller.leading.labels(name).set(leads)
+
+    def render(self, accept: str = "") -> tuple[bytes, str]:
+        """Return all series, as text or as OpenMetrics where `accept` wants it, and their type."""
+        self._measure_work_under_way()
+        encode, content_type = choose_encoder(accept)
+        body = encode(_WithoutCreated(self._registry))
+        is_openmetrics = content_type.startswith("application/openmetrics-text")
+        return body if is_openmetrics else self.user.typed(body), content_type
+
+    def _measure_work_under_way(self) -> None:
+        now = self._clock()
+        for gvk, watched in self._watched.items():
+            ages = [now - start for start in watched.started]
+            name = watched.controller
+            self._queue.unfinished.labels(name, name).set(sum(ages))
+            self._queue.longest.labels(name, name).set(max(ages, default=0))
+            since = next(iter(watched.failing.values()), now)
+            self._runs.longest_failure.labels(*_of(gvk)).set(now - since)
+
+    def _queue_of(self, gvk: GVK) -> tuple[str, str]:
+        name = self._watched[gvk].controller
+        return name, name
+
+    def _controller_name(self, gvk: GVK) -> str:
+        """Name the controller as ansible-operator does; it refuses same kinds of two groups."""
+        name = f"{gvk.kind}-{gvk.version}-controller".lower()
+        taken = {watched.controller for other, watched in self._watched.items() if other != gvk}
+        return f"{gvk.kind}-{gvk.version}-{gvk.group}-controller".lower() if name in taken else name
+
+
+class _WithoutCreated:
+    """A view of a registry without the `_created` series, which double the number of series.
+
+    prometheus_client has only a process-wide switch for them.
+    """
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._registry = registry
+
+    def collect(self) -> Iterable[Metric]:
+        """Return the families, less the samples of creation times."""
+        for metric in self._registry.collect():
+            metric.samples = [s for s in metric.samples if s.name != f"{metric.name}_created"]
+            yield metric
+
+
+def _of(gvk: GVK) -> tuple[str, str, str]:
+    return gvk.group, gvk.version, gvk.kind

@@ -1,0 +1,179 @@
+"""The HTTP servers for metrics and probes, in the operator's own event loop (see probes.py)."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Awaitable, Callable, Collection
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import structlog
+from aiohttp import web
+from aiohttp.typedefs import Handler, Middleware
+
+from operator_runner.core.errors import ConfigError
+from operator_runner.net.connections import Connections, small_share
+from operator_runner.net.sockets import Listener
+from operator_runner.telemetry.authorization import Reviews, require_permission
+from operator_runner.telemetry.metrics import Metrics
+from operator_runner.telemetry.probes import Health, Report
+from operator_runner.telemetry.usermetrics import UserMetricError, UserMetrics
+
+_log = structlog.get_logger(__name__)
+
+_Probe: TypeAlias = Callable[[str | None, Collection[str]], Report]
+
+# A scrape or probe takes milliseconds; a slower client must not hold up the shutdown.
+_SHUTDOWN_SECONDS = 1.0
+_LARGE_BODY, _LARGE_BODIES = 8 * 1024 * 1024, 2
+"""Bytes, and how many bodies that are larger are received at once: they fill the memory."""
+_LARGEST_METRIC = 64 * 1024
+"""Bytes of a request of osdk_metric."""
+
+
+@dataclass(frozen=True, slots=True)
+class Protection:
+    """How /metrics is guarded: not at all, by TLS, or by TLS and the API server's word."""
+
+    context: ssl.SSLContext | None = None
+    reviews: Reviews | None = None
+
+
+async def serve_metrics(
+    metrics: Metrics, host: str, port: int, flag: str, protection: Protection | None = None
+) -> Listener:
+    """Answer GET /metrics. `flag` names the setting in errors; raises ConfigError as `serve`."""
+
+    async def answer(request: web.Request) -> web.Response:
+        body, content_type = metrics.render(request.headers.get("Accept", ""))
+        return web.Response(body=body, headers={"Content-Type": content_type})
+
+    protection = protection or Protection()
+    reviews = protection.reviews
+    app = web.Application(middlewares=[] if reviews is None else [require_permission(reviews)])
+    app.router.add_get("/metrics", answer)
+    return await serve(app, host, port, flag, protection.context)
+
+
+async def serve_user_metrics(user: UserMetrics, host: str, port: int) -> Listener | None:
+    """Answer POST /metrics of roles (osdk_metric): 200, or 400 with the reason.
+
+    Whoever reaches the address can make metrics, so it is to be on loopback. Where it cannot be
+    had (another operator on this machine) there is a warning and no server: most roles send none.
+    """
+
+    async def answer(request: web.Request) -> web.Response:
+        if request.method != "POST":
+            return web.Response(status=405, text="Method not allowed\n", headers={"Allow": "POST"})
+        try:
+            user.apply(await request.read())
+        except UserMetricError as error:
+            _log.info("Refused a metric of a role", reason=str(error))
+            return web.Response(status=400, text=f"{error}\n")
+        return web.Response()
+
+    app = web.Application(client_max_size=_LARGEST_METRIC)
+    app.router.add_route("*", "/metrics", answer)
+    try:
+        return await serve(app, host, port, "--user-metrics-bind-address")
+    except ConfigError as error:
+        _log.warning("Roles cannot send metrics", reason=str(error))
+        return None
+
+
+async def serve_probes(health: Health, host: str, port: int, flag: str) -> Listener:
+    """Answer /healthz, /readyz and one path below them for each check. Errors as `serve`."""
+    app = web.Application()
+    for path, probe in (("/healthz", health.healthz), ("/readyz", health.readyz)):
+        answer = _probe_handler(probe)
+        app.router.add_get(path, answer)
+        app.router.add_get(f"{path}/", answer)
+        app.router.add_get(f"{path}/{{check}}", answer)
+    return await serve(app, host, port, flag)
+
+
+async def serve(
+    app: web.Application,
+    host: str,
+    port: int,
+    flag: str,
+    context: ssl.SSLContext | None = None,
+    *,
+    connections: Connections | None = None,
+) -> Listener:
+    """Listen on `host` (empty: every interface) and `port` (0: any free one).
+
+    With a TLS `context` only HTTPS is spoken. `connections` bounds what is open; by default there
+    are few.
+
+    Raises ConfigError, with `flag` and the cure in it, if the address cannot be had.
+    """
+    connections = connections or Connections(small_share())
+    app.middlewares.insert(0, _complete(connections))
+    runner = web.AppRunner(
+        app,
+        access_log=None,
+        shutdown_timeout=_SHUTDOWN_SECONDS,
+        # What a client compresses could be of any size.
+        auto_decompress=False,
+    )
+    await runner.setup()
+    listener = Listener(runner, context, connections=connections)
+    try:
+        # As Go does: of a name the IPv4 address. Where IPv6 is off, ::1 has a name all the same.
+        listener.open("127.0.0.1" if host == "localhost" else host, port)
+    except OSError as error:
+        await listener.stop()
+        elsewhere = f"{flag}={host}:{_elsewhere(port)}"
+        raise ConfigError(
+            f"{flag}={host}:{port}: cannot listen there ({_reason(error)}); "
+            f"end what uses the address or give another one, such as {elsewhere}"
+        ) from error
+    return listener
+
+
+def _complete(connections: Connections) -> Middleware:
+    """Return a middleware that serves requests whose body has come, within its deadline."""
+    large = asyncio.Semaphore(_LARGE_BODIES)
+
+    @web.middleware
+    async def complete(request: web.Request, handler: Handler) -> web.StreamResponse:
+        try:
+            length = request.content_length
+            gate = large if length is None or length > _LARGE_BODY else nullcontext()
+            if request.body_exists:
+                async with gate:
+                    await request.read()
+        except web.RequestPayloadError as error:
+            return web.Response(status=400, text=f"malformed body: {error}\n")
+        with connections.serving(request.protocol):
+            return await handler(request)
+
+    return complete
+
+
+def _probe_handler(probe: _Probe) -> Callable[[web.Request], Awaitable[web.Response]]:
+    async def answer(request: web.Request) -> web.Response:
+        only = request.match_info.get("check")
+        try:
+            report = probe(only, request.query.getall("exclude", []))
+        except KeyError:
+            return web.Response(status=404, text=f"there is no check named {only}\n")
+        text = report.text(verbose="verbose" in request.query)
+        headers = {"Cache-Control": "no-cache, private", "X-Content-Type-Options": "nosniff"}
+        return web.Response(status=200 if report.passed else 500, text=text, headers=headers)
+
+    return answer
+
+
+def _reason(error: OSError) -> str:
+    if isinstance(error, socket.gaierror):
+        return f"unknown host: {error.strerror}"
+    return error.strerror or str(error)
+
+
+def _elsewhere(port: int) -> int:
+    return port + 1 if 1024 <= port < 65535 else 18080  # noqa: PLR2004

@@ -1,0 +1,30 @@
+"""The output of plays on stdout, as it is: the one place that writes text beside the log lines."""
+
+from __future__ import annotations
+
+import re
+import sys
+
+import structlog
+
+from operator_runner.core.truncation import truncated
+from operator_runner.telemetry import output
+from operator_runner.telemetry.printable import printable
+from operator_runner.telemetry.redaction import redact
+
+_log = structlog.get_logger(__name__)
+_LIMIT_BYTES = 256 * 1024
+"""Of one piece of output; all of it is in the artifacts of the run."""
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def write(text: str) -> None:
+    """Write text and a line break at once, without escape sequences and what looks like a secret.
+
+    Where nobody reads stdout any more, the run goes on and the log tells why.
+    """
+    plain = _COLOUR.sub("", truncated(text, _LIMIT_BYTES)).replace("\r\n", "\n")
+    try:
+        output.write(sys.stdout, printable(str(redact(plain))) + "\n")
+    except OSError as error:
+        _log.warning("Could not write the output of a play", error=str(error))

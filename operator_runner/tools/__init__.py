@@ -1,0 +1,1 @@
+"""Commands beside `run`. The runtime imports none of them."""

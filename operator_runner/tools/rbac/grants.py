@@ -1,0 +1,116 @@
+"""What manifests grant to the operator's ServiceAccount, right by right. Pure."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from operator_runner.core.errors import ConfigError
+from operator_runner.core.model import Json
+from operator_runner.tools.rbac.manager import PLACEHOLDER, Manager
+from operator_runner.tools.rbac.right import EVERYWHERE, OPERATORS, Right
+
+
+@dataclass(frozen=True, slots=True)
+class Granted:
+    """A right, perhaps with wildcards, and the role that grants it."""
+
+    right: Right
+    role: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Account:
+    name: str
+    namespace: str
+
+
+def grants_in(documents: Sequence[Json], manager: Manager | None) -> list[Granted]:
+    """Return what the manifests grant to the operator.
+
+    Without bindings every role counts where it stands. Raises ConfigError where roles are bound
+    that are not there, and where it is not clear who the operator is.
+    """
+    roles = {
+        (body["kind"], body["metadata"]["name"], _namespace(body)): body
+        for body in documents
+        if body.get("kind") in {"Role", "ClusterRole"}
+    }
+    bindings = [b for b in documents if b.get("kind") in {"RoleBinding", "ClusterRoleBinding"}]
+    if not bindings:
+        own = manager.namespace if manager else PLACEHOLDER
+        return [granted for body in roles.values() for granted in _rights(body, _scope(body, own))]
+    account = _account(bindings, manager)
+    found: list[Granted] = []
+    for binding in bindings:
+        if account in _subjects(binding):
+            body = _bound(binding, roles)
+            found += _rights(body, _scope(binding, account.namespace))
+    return found
+
+
+def _account(bindings: Sequence[Json], manager: Manager | None) -> _Account:
+    if manager is not None:
+        return _Account(manager.account, manager.namespace)
+    accounts = {subject for binding in bindings for subject in _subjects(binding)}
+    if len(accounts) != 1:
+        names = ", ".join(sorted(account.name for account in accounts)) or "none"
+        raise ConfigError(
+            f"the roles are bound to several ServiceAccounts or none ({names}); check them"
+            " together with the operator's Deployment, which names its own"
+        )
+    return accounts.pop()
+
+
+def _subjects(binding: Json) -> list[_Account]:
+    return [
+        _Account(subject["name"], subject.get("namespace") or PLACEHOLDER)
+        for subject in binding.get("subjects") or ()
+        if subject.get("kind") == "ServiceAccount"
+    ]
+
+
+def _bound(binding: Json, roles: dict[tuple[str, str, str], Json]) -> Json:
+    reference = binding["roleRef"]
+    namespace = _namespace(binding) if reference["kind"] == "Role" else ""
+    body = roles.get((reference["kind"], reference["name"], namespace))
+    if body is None:
+        raise ConfigError(
+            f"{binding['kind']} {binding['metadata']['name']}: its {reference['kind']}"
+            f" {reference['name']} is not among what is checked; add its file, or bind a role"
+            " of the project"
+        )
+    return body
+
+
+def _rights(body: Json, scope: str) -> Iterator[Granted]:
+    role = f"{body['kind']} {body['metadata']['name']}"
+    if body.get("aggregationRule"):
+        raise ConfigError(
+            f"{role}: its rules come from other roles (aggregationRule), which only the cluster"
+            " knows; name them in the role"
+        )
+    for rule in body.get("rules") or ():
+        for path, verb in itertools.product(rule.get("nonResourceURLs") or (), rule["verbs"]):
+            yield Granted(Right("", "", verb, path=path), role)
+        for group, resource, verb, name in itertools.product(
+            rule.get("apiGroups") or (),
+            rule.get("resources") or (),
+            rule["verbs"],
+            rule.get("resourceNames") or ("",),
+        ):
+            yield Granted(Right(group, resource, verb, scope, name), role)
+
+
+def _scope(body: Json, own: str) -> str:
+    if body["kind"].startswith("Cluster"):
+        return EVERYWHERE
+    namespace = _namespace(body)
+    return OPERATORS if namespace == own else namespace
+
+
+def _namespace(body: Json) -> str:
+    if body["kind"].startswith("Cluster"):
+        return ""
+    return body["metadata"].get("namespace") or PLACEHOLDER

@@ -1,0 +1,114 @@
+"""What the operator's Deployment lets the runner do: its arguments and its environment."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+from operator_runner.config.flags import RunCommand, run_options, settings_from
+from operator_runner.core.errors import ConfigError
+from operator_runner.core.model import Json, Watch
+from operator_runner.core.settings import WebhookSettings
+from operator_runner.tools.rbac.right import EVERYWHERE, OPERATORS
+from operator_runner.tools.rbac.runner import Duties
+
+PLACEHOLDER = "system"
+"""The namespace that manifests name before kustomize sets the real one."""
+_USED = ("WATCH_NAMESPACE", "OPERATOR_CONDITION_NAME", "OPERATOR_NAME")
+
+
+@dataclass(frozen=True, slots=True)
+class Manager:
+    """A Deployment of the operator: where it is, as whom it runs, and what it was given."""
+
+    namespace: str = PLACEHOLDER
+    account: str = ""
+    args: tuple[str, ...] = ()
+    environ: tuple[tuple[str, str], ...] = ()
+
+
+def find_manager(documents: Sequence[Json]) -> Manager | None:
+    """Return the operator's Deployment among manifests; None without, ConfigError for several."""
+    found = [each for body in documents if (each := _manager(body)) is not None]
+    if len(found) > 1:
+        raise ConfigError(
+            "there are several Deployments with a container called manager; name the one of the"
+            " operator with --manager"
+        )
+    return found[0] if found else None
+
+
+def duties_of(manager: Manager, watches: Sequence[Watch]) -> Duties:
+    """Return what the runner does with these arguments; raises ConfigError for bad ones."""
+    try:
+        context = _run.make_context("run", [*manager.args])
+    except click.UsageError as error:
+        raise ConfigError(f"the manager's args: {error.format_message()}") from error
+    settings = settings_from(context.params, dict(manager.environ), watches)
+    election = settings.leader_election
+    own = manager.namespace
+    return Duties(
+        scopes=tuple(_scope(name, own) for name in settings.namespaces) or (EVERYWHERE,),
+        lease=election.lease_name if election.enabled else "",
+        lease_scope=_scope(election.namespace or own, own),
+        reviews=settings.metrics is not None and settings.metrics_require_rbac,
+        operator_condition=settings.operator_condition,
+        inject_owner_ref=settings.inject_owner_ref,
+        **_webhook(settings.webhook, own),
+    )
+
+
+def _webhook(settings: WebhookSettings, own: str) -> dict[str, Any]:
+    """Return the fields of Duties for conversions; with certificates in files nothing is asked."""
+    if settings.cert_dir_given:
+        return {}
+    if settings.service is None:
+        return {"webhook": bool(settings.host)}
+    namespace, name, _ = settings.service
+    secret = _scope(namespace or own, own), f"{name}-certificate"
+    return {"webhook": True, "webhook_secret": secret}
+
+
+@click.command(cls=RunCommand)
+@run_options
+def _run(**_: Any) -> None:
+    """Stand for `operator-runner run`, whose arguments are read."""
+
+
+def _scope(namespace: str, own: str) -> str:
+    return OPERATORS if namespace == own else namespace
+
+
+def _manager(body: Json) -> Manager | None:
+    if body.get("kind") != "Deployment":
+        return None
+    pod = body["spec"]["template"]["spec"]
+    container = next((one for one in pod["containers"] if one["name"] == "manager"), None)
+    if container is None:
+        return None
+    namespace = body["metadata"].get("namespace") or PLACEHOLDER
+    values = {one["name"]: _value(one, namespace) for one in container.get("env") or ()}
+    return Manager(
+        namespace,
+        pod.get("serviceAccountName") or "default",
+        (*map(str, container.get("args") or ()), *_certificates(container)),
+        tuple((name, values[name]) for name in _USED if values.get(name)),
+    )
+
+
+def _certificates(container: Json) -> list[str]:
+    """Return the argument that says the same as a volume with the webhook's certificates."""
+    folder = str(WebhookSettings().cert_dir)
+    mounts = {mount.get("mountPath") for mount in container.get("volumeMounts") or ()}
+    return [f"--webhook-cert-dir={folder}"] if folder in mounts else []
+
+
+def _value(entry: Json, namespace: str) -> str:
+    """Return the value of a variable; empty for one that only the cluster knows."""
+    source = entry.get("valueFrom") or {}
+    if (source.get("fieldRef") or {}).get("fieldPath") == "metadata.namespace":
+        return namespace
+    return str(entry.get("value") or "")

@@ -1,0 +1,106 @@
+"""The commands `init` and `create api`: flags to names, and what was written to lines."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+
+from operator_runner.core.errors import ConfigError
+from operator_runner.tools.scaffold import names, writer
+from operator_runner.tools.scaffold.plan import EDITED, Wanted, plan_api, plan_init
+
+_KIND_FLAGS: tuple[Callable[..., Any], ...] = (
+    click.option("--group", default="", help="Group before the domain, such as cache."),
+    click.option("--version", default="", help="Version, such as v1alpha1."),
+    click.option("--kind", default="", help="Kind in CamelCase, such as Memcached."),
+    click.option("--plural", default="", help="Where the plural is irregular, such as indices."),
+    click.option("--generate-role", is_flag=True, help="Make roles/<kind>."),
+    click.option("--generate-playbook", is_flag=True, help="Make playbooks/<kind>.yml."),
+    click.option(
+        "--crd-version",
+        type=click.Choice(["v1"]),
+        default="v1",
+        show_default=True,
+        help="Version of the CustomResourceDefinition.",
+    ),
+)
+
+
+def _kind_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    for option in reversed(_KIND_FLAGS):
+        command = option(command)
+    return command
+
+
+@click.command()
+@click.option("--domain", default="my.domain", show_default=True, help="The end of all groups.")
+@click.option("--project-name", help="Name of the project; else that of the directory.")
+@click.option(
+    "--plugins",
+    type=click.Choice(["ansible", "ansible/v1", "ansible.sdk.operatorframework.io/v1"]),
+    default="ansible",
+    help="Taken for scripts that call operator-sdk; there is only this one.",
+)
+@_kind_options
+def init(domain: str, project_name: str | None, plugins: str, **kind: Any) -> None:  # noqa: ARG001
+    """Make a new operator project in this directory."""
+    with _errors():
+        root = Path.cwd()
+        project = names.project(root.name.lower() if project_name is None else project_name, domain)
+        files = plan_init(project)
+        if any(kind[name] for name in ("group", "version", "kind")):
+            files |= plan_api(files, _wanted(kind))
+        _tell(writer.write(root, files, {}))
+        if not kind["kind"]:
+            click.echo(
+                "\nNext, a kind: operator-runner create api --group=cache --version=v1alpha1 "
+                "--kind=Memcached --generate-role"
+            )
+
+
+@click.group()
+def create() -> None:
+    """Add to an operator project."""
+
+
+@create.command()
+@_kind_options
+def api(**kind: Any) -> None:
+    """Add a kind: its CRD, rights, sample, test, and role or playbook."""
+    with _errors():
+        root = Path.cwd()
+        present = writer.read(root, EDITED)
+        wanted = _wanted(kind)
+        _tell(writer.write(root, plan_api(present, wanted), present))
+        click.echo("\nNext: make install run")
+        if not (wanted.role or wanted.playbook):
+            click.echo("But first name the role or playbook of the kind in watches.yaml")
+
+
+def _wanted(kind: dict[str, Any]) -> Wanted:
+    return Wanted(
+        names.api(kind["group"], kind["version"], kind["kind"], kind["plural"]),
+        role=kind["generate_role"],
+        playbook=kind["generate_playbook"],
+        crd_version=kind["crd_version"],
+    )
+
+
+def _tell(paths: list[str]) -> None:
+    for path in sorted(paths):
+        click.echo(path)
+
+
+@contextmanager
+def _errors() -> Iterator[None]:
+    try:
+        yield
+    except ConfigError as error:
+        for problem in error.problems:
+            click.echo(f"Error: {problem}", err=True)
+        sys.exit(1)

@@ -1,0 +1,167 @@
+"""What `init` and `create api` write: from checked names to paths and texts. Pure."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from operator_runner.core.errors import ConfigError
+from operator_runner.tools.scaffold import project_file
+from operator_runner.tools.scaffold.insertion import insert
+from operator_runner.tools.scaffold.names import Api, Project, pluralize
+from operator_runner.tools.scaffold.templates import tree
+
+# The name under which `make image` of operator-runner tags its image.
+BASE_IMAGE = "localhost/operator-runner:latest"
+
+_WATCHES = "watches.yaml"
+_RULES = "config/rbac/role.yaml"
+_ROLES = "config/rbac/kustomization.yaml"
+_CRDS = "config/crd/kustomization.yaml"
+_SAMPLES = "config/samples/kustomization.yaml"
+
+# Files that `create api` adds to. The last two are made with the first kind.
+EDITED = (project_file.PATH, _WATCHES, _RULES, _ROLES, _CRDS, _SAMPLES)
+_MADE_ONCE = (_CRDS, _SAMPLES)
+
+_VERBS = ("create", "delete", "get", "list", "patch", "update", "watch")
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A kind to add, and what shall serve it."""
+
+    api: Api
+    role: bool = False
+    playbook: bool = False
+    crd_version: str = "v1"
+
+
+def plan_init(project: Project) -> dict[str, str]:
+    """Return the files of a new project by path."""
+    values = {"project": project.name, "domain": project.domain, "base_image": BASE_IMAGE}
+    return {project_file.PATH: project_file.new(project), **tree("project", values)}
+
+
+def plan_api(present: Mapping[str, str], wanted: Wanted) -> dict[str, str]:
+    """Return the files that one more kind makes or changes, by path.
+
+    `present` has the files of EDITED that there are. Raises ConfigError if the kind is there
+    already, or if one of these files has no place for it.
+    """
+    for path in EDITED:
+        if path not in present and path not in _MADE_ONCE:
+            raise ConfigError(f"{path}: it is missing; begin a project with `operator-runner init`")
+    api = wanted.api
+    text = present[project_file.PATH]
+    project = project_file.read(text)
+    _refuse_what_is_there(project, project_file.kinds(text), api)
+    if not api.full_group(project.domain):
+        raise ConfigError("--group: PROJECT has no domain, so the kind needs one: --group=cache")
+    values = _values(project, project_file.kinds(text), wanted)
+    files = tree("api", values)
+    if wanted.role:
+        files |= tree("role", values)
+    if wanted.playbook:
+        files |= tree("playbook", values)
+    regular = api.plural == pluralize(api.lower)
+    files[project_file.PATH] = project_file.add(
+        text, api, wanted.crd_version, regular_plural=regular
+    )
+    for path, marker, key, item in _items(project, values, wanted):
+        before = files[path] if path in files and path not in present else present[path]
+        files[path] = insert(path, before, marker, key, item)
+    return files
+
+
+def _refuse_what_is_there(project: Project, kinds: tuple[Api, ...], api: Api) -> None:
+    group = api.full_group(project.domain)
+    for known in kinds:
+        if (known.group, known.kind) != (api.group, api.kind):
+            continue
+        if known.version == api.version:
+            raise ConfigError(
+                f"--kind {api.kind}: PROJECT has {group}/{api.version} {api.kind} already; "
+                "choose another --kind or --group"
+            )
+        raise ConfigError(
+            f"--version {api.version}: PROJECT has {api.kind} in {known.version}. Add the version "
+            f"to the CRD config/crd/bases/{group}_{known.plural or api.plural}.yaml, under "
+            f"`versions`, and an entry for it to {_WATCHES}"
+        )
+
+
+def _values(project: Project, kinds: tuple[Api, ...], wanted: Wanted) -> dict[str, str | bool]:
+    """Return what the templates of a kind name."""
+    api = wanted.api
+    namesake = any(known.kind == api.kind for known in kinds)
+    grouped = bool(api.group) and (project.multigroup or namesake)
+    full_group = api.full_group(project.domain)
+    return {
+        "project": project.name,
+        "full_group": full_group,
+        "var_group": full_group.replace(".", "_").replace("-", "_"),
+        "version": api.version,
+        "Kind": api.kind,
+        "kind": api.lower,
+        "plural": api.plural,
+        "crd_version": wanted.crd_version,
+        "sample": "_".join(part for part in (api.group, api.version, api.lower) if part) + ".yaml",
+        # Two groups may have a kind of the same name; their roles are told apart.
+        "rbac_file": f"{api.group}_{api.lower}" if grouped else api.lower,
+        "rbac_name": f"{api.group}-{api.lower}".replace(".", "-") if grouped else api.lower,
+        "with_role": wanted.role,
+    }
+
+
+def _items(
+    project: Project, values: Mapping[str, str | bool], wanted: Wanted
+) -> list[tuple[str, str, str, str]]:
+    """Return path, marker, key and text of each item to insert."""
+    api, group = wanted.api, values["full_group"]
+    crd = f"- bases/{group}_{api.plural}.yaml"
+    roles = "\n".join(
+        f"- {values['rbac_file']}_{who}_role.yaml" for who in ("admin", "editor", "viewer")
+    )
+    return [
+        (_WATCHES, "watch", "", _watch(project, wanted)),
+        (_RULES, "rules", "rules", _rules(project, api)),
+        (_ROLES, "roles", "resources", roles),
+        (_CRDS, "crdkustomizeresource", "resources", crd),
+        (_SAMPLES, "manifestskustomizesamples", "resources", f"- {values['sample']}"),
+    ]
+
+
+def _watch(project: Project, wanted: Wanted) -> str:
+    api = wanted.api
+    if wanted.playbook:
+        content = f"playbook: playbooks/{api.lower}.yml"
+    elif wanted.role:
+        content = f"role: {api.lower}"
+    else:
+        content = "# Name what serves the kind: `role: NAME` or `playbook: playbooks/NAME.yml`."
+    return (
+        f"- version: {api.version}\n"
+        f"  group: {api.full_group(project.domain)}\n"
+        f"  kind: {api.kind}\n"
+        f"  {content}\n"
+        "  # Text in a resource is data: `{{ ... }}` in it is not evaluated as a template.\n"
+        "  markUnsafe: true\n"
+        "  # The role writes nothing that belongs to others.\n"
+        "  ownership: refuse\n"
+        "  # Templates give the types of their expressions: `{{ size | int }}` is a number.\n"
+        "  nativeTypes: true\n"
+    )
+
+
+def _rules(project: Project, api: Api) -> str:
+    group = api.full_group(project.domain)
+    names = (api.plural, f"{api.plural}/status", f"{api.plural}/finalizers")
+    rule = (
+        f"- apiGroups:\n    - {group}\n"
+        "  resources:\n" + "".join(f"    - {name}\n" for name in names) + "  verbs:\n"
+        "" + "".join(f"    - {verb}\n" for verb in _VERBS)
+    )
+    title = f"##\n## {api.kind} of {group}/{api.version}\n##\n"
+    return textwrap.dedent(title) + rule

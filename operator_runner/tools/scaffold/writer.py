@@ -1,0 +1,53 @@
+"""Put planned files on the disk: all or none, and never over a file that the plan does not know."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from operator_runner.core.errors import ConfigError
+
+
+def read(root: Path, paths: Iterable[str]) -> dict[str, str]:
+    """Return the texts of those files that there are."""
+    return {path: _read(root / path) for path in paths if (root / path).exists()}
+
+
+def write(root: Path, files: Mapping[str, str], replacing: Mapping[str, str]) -> list[str]:
+    """Write files below a directory; return the paths that were made or changed.
+
+    `replacing` has the texts that the changed files had when they were read. Raises ConfigError
+    that names all files in the way; nothing is written then.
+    """
+    new = [path for path in files if path not in replacing]
+    # A link that leads nowhere is in the way as well.
+    taken = [path for path in new if (root / path).exists() or (root / path).is_symlink()]
+    if taken:
+        raise ConfigError(
+            *(f"{path}: it exists, and is not overwritten" for path in taken),
+            "Nothing was written. Move these files away, or choose other names",
+        )
+    changed = [path for path, text in files.items() if replacing.get(path) != text]
+    for path in changed:
+        _write(root / path, files[path])
+    return changed
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: it cannot be read: {error}") from error
+
+
+def _write(path: Path, text: str) -> None:
+    """Write in one step: a full disk does not leave half of what the user has edited."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draft = path.with_name(path.name + ".new")
+        draft.write_text(text, encoding="utf-8")
+        if path.exists():
+            draft.chmod(path.stat().st_mode)
+        draft.replace(path)
+    except OSError as error:
+        raise ConfigError(f"{path}: it cannot be written: {error.strerror}") from error

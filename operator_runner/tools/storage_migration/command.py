@@ -1,0 +1,107 @@
+"""`operator-runner migrate-storage`: rewrite stored objects in the storage version of their CRD."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import click
+
+from operator_runner import __version__
+from operator_runner.core.errors import ApiError, ConfigError
+from operator_runner.core.model import GVK
+
+_INTERRUPTED = 128 + signal.SIGINT
+
+
+@click.command("migrate-storage")
+@click.argument("crds", metavar="[CRD]...", nargs=-1)
+@click.option(
+    "--watches-file",
+    default="./watches.yaml",
+    show_default=True,
+    type=click.Path(path_type=Path),
+    help="Whose kinds to migrate where no CRD is named.",
+)
+@click.option(
+    "--kubeconfig",
+    default=None,
+    type=click.Path(path_type=Path),
+    help="The cluster; without it KUBECONFIG, the Pod's own, ~/.kube/config.",
+)
+@click.option("--dry-run", is_flag=True, help="Try each object, write none.")
+def migrate_storage(
+    crds: tuple[str, ...], watches_file: Path, kubeconfig: Path | None, dry_run: bool
+) -> None:
+    """Rewrite all objects of CRDs in their storage version.
+
+    A CRD is named PLURAL.GROUP. Afterwards its older versions may go. An interrupted migration
+    goes on when it is started again.
+    """
+    try:
+        gvks = () if crds else _watched(watches_file)
+        sys.exit(asyncio.run(_migrate(crds, gvks, kubeconfig, dry_run=dry_run)))
+    except (ApiError, ConfigError) as error:
+        raise click.ClickException(str(error)) from error
+
+
+def _watched(file: Path) -> Sequence[GVK]:
+    from operator_runner.config.watches import load  # noqa: PLC0415 (a second; not for --help)
+
+    try:
+        watches = load(file, os.environ).watches
+    except ConfigError as error:
+        raise ConfigError(*error.problems, "Or name the CRDs: PLURAL.GROUP") from error
+    return [watch.gvk for watch in watches]
+
+
+async def _migrate(
+    names: Sequence[str], gvks: Sequence[GVK], kubeconfig: Path | None, *, dry_run: bool
+) -> int:
+    # Here, for the client of the API takes a while to import, and other commands do without.
+    from rich.console import Console  # noqa: PLC0415
+
+    from operator_runner.kube.api import Api  # noqa: PLC0415
+    from operator_runner.kube.discovery import Discovery  # noqa: PLC0415
+    from operator_runner.kube.session import connect  # noqa: PLC0415
+    from operator_runner.tools.storage_migration.display import Display  # noqa: PLC0415
+    from operator_runner.tools.storage_migration.migrate import End, Migration  # noqa: PLC0415
+
+    display = Display(Console(), dry_run=dry_run)
+    stop = _stop_on_signals(display.stopping)
+    connection = await connect(kubeconfig, user_agent=f"operator-runner/{__version__}")
+    try:
+        api = Api(connection)
+        migration = Migration(api, display, stop.is_set, dry_run=dry_run)
+        discovery = Discovery(api)
+        found = [await discovery.resource(gvk) for gvk in gvks]
+        of_watches = [f"{resource.plural}.{resource.gvk.group}" for resource in found]
+        code = 0
+        for name in dict.fromkeys([*names, *of_watches]):
+            end = await migration.run(name)
+            if end is End.INTERRUPTED:
+                return _INTERRUPTED
+            code |= end is End.INCOMPLETE
+        return code
+    finally:
+        display.close()
+        await connection.close()
+
+
+def _stop_on_signals(told: Callable[[], None]) -> asyncio.Event:
+    """Return an event that the first SIGINT or SIGTERM sets; a second one ends the process."""
+    loop, stop = asyncio.get_running_loop(), asyncio.Event()
+
+    def take() -> None:
+        stop.set()
+        told()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(number)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, take)
+    return stop

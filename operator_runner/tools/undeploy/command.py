@@ -1,0 +1,130 @@
+"""`operator-runner undeploy`: take an operator away, and leave resources and Pods."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+
+from operator_runner import __version__
+from operator_runner.core.errors import ApiError, ConfigError
+from operator_runner.core.model import Json, ObjectRef
+from operator_runner.tools.manifests import documents, parse
+from operator_runner.tools.undeploy.deletion_summary import Definition, leftovers, losses
+from operator_runner.tools.undeploy.plan import Plan, plan_for
+
+_KUSTOMIZATIONS = ("kustomization.yaml", "kustomization.yml", "Kustomization")
+
+
+@click.command()
+@click.argument(
+    "path", default="config/default", type=click.Path(path_type=Path, exists=True, allow_dash=True)
+)
+@click.option(
+    "--with-crds", is_flag=True, help="Delete the CRDs too, and with them every resource."
+)
+@click.option("--yes", is_flag=True, help="Do not ask; for scripts.")
+@click.option(
+    "--kustomize",
+    default="kubectl kustomize",
+    show_default=True,
+    help="What renders PATH, if it has a kustomization.",
+)
+@click.option(
+    "--kubeconfig",
+    default=None,
+    type=click.Path(path_type=Path),
+    help="The cluster; without it KUBECONFIG, the Pod's own, ~/.kube/config.",
+)
+@click.option(
+    "--timeout",
+    "patience",
+    default=120.0,
+    show_default=True,
+    type=click.FloatRange(min=1),
+    help="Seconds that Pods and resources have to go.",
+)
+def undeploy(path: Path, kustomize: str, kubeconfig: Path | None, **options: Any) -> None:
+    """Delete what the manifests of PATH have installed, except CRDs and what resources own.
+
+    A namespace goes if nothing else is in it.
+    """
+    try:
+        plan = plan_for([*_objects(path, kustomize)])
+        asyncio.run(_undeploy(plan, kubeconfig, **options))
+    except ConfigError as error:
+        for problem in error.problems:
+            click.echo(f"Error: {problem}" if problem == error.problems[0] else problem, err=True)
+        sys.exit(1)
+    except ApiError as error:
+        raise click.ClickException(str(error)) from error
+
+
+async def _undeploy(
+    plan: Plan, kubeconfig: Path | None, *, with_crds: bool, yes: bool, patience: float
+) -> None:
+    # Here, for the client of the API takes a while to import, and --help does without.
+    from operator_runner.kube.api import Api  # noqa: PLC0415
+    from operator_runner.kube.discovery import Discovery  # noqa: PLC0415
+    from operator_runner.kube.session import connect  # noqa: PLC0415
+    from operator_runner.tools.undeploy.inventory import Inventory  # noqa: PLC0415
+    from operator_runner.tools.undeploy.removal import Removal  # noqa: PLC0415
+
+    connection = await connect(kubeconfig, user_agent=f"operator-runner/{__version__}")
+    try:
+        api = Api(connection)
+        discovery = Discovery(api)
+        definitions = await Inventory(api, discovery).definitions(plan.crds)
+        if with_crds:
+            _ask(definitions, connection.server, sure=yes)
+        await Removal(api, discovery, click.echo, patience).remove(plan, with_crds=with_crds)
+    finally:
+        await connection.close()
+    if not with_crds:
+        for line in leftovers(definitions):
+            click.echo(line)
+
+
+def _ask(definitions: list[Definition], server: str, *, sure: bool) -> None:
+    """Tell what will be lost and let the user decide; raises ConfigError where nobody can."""
+    for line in losses(definitions):
+        click.echo(line)
+    if sure or not definitions:
+        return
+    if not sys.stdin.isatty():
+        raise ConfigError(
+            "--with-crds asks before it deletes, and there is no terminal to ask at; nothing was"
+            " deleted. Scripts say --yes"
+        )
+    if not click.confirm(f"Delete all of this on {server}?"):
+        raise ConfigError("nothing was deleted")
+
+
+def _objects(path: Path, kustomize: str) -> Iterator[ObjectRef]:
+    """Yield the objects of a file, of a directory's files, or of what kustomize makes of it."""
+    bodies: list[Json]
+    if path.is_dir() and any((path / name).exists() for name in _KUSTOMIZATIONS):
+        bodies = list(parse(_rendered(path, kustomize), f"{kustomize} {path}"))
+    else:
+        bodies = documents([path])
+    return map(ObjectRef.of, bodies)
+
+
+def _rendered(path: Path, kustomize: str) -> str:
+    command = [*shlex.split(kustomize), str(path)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    except OSError as error:
+        raise ConfigError(
+            f"{command[0]} cannot be run ({error.strerror}): install it, or name another one with"
+            " --kustomize"
+        ) from error
+    if done.returncode:
+        raise ConfigError(f"{shlex.join(command)} failed: {done.stderr.strip()}")
+    return done.stdout

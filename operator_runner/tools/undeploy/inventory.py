@@ -1,0 +1,158 @@
+"""Looks at the cluster: the resources of CRDs, what they own, and what is in a namespace."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Sequence
+
+from operator_runner.core.errors import NotFound
+from operator_runner.core.model import GVK, Json, ObjectRef
+from operator_runner.kube.api import Api
+from operator_runner.kube.discovery import Discovery
+from operator_runner.kube.discovery import Resource as Kind
+from operator_runner.tools.undeploy.deletion_summary import Definition, Resource
+
+_METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+_METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+_CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+_PODS = Kind(GVK("", "v1", "Pod"), "pods", True)
+_CLAIMS = Kind(GVK("", "v1", "PersistentVolumeClaim"), "persistentvolumeclaims", True)
+_AT_ONCE = 8
+"""Requests under way at the same time."""
+
+_EVERYWHERE = {"Event", "Lease", "Endpoints", "EndpointSlice", "PodMetrics", "ControllerRevision"}
+"""Kinds of what comes and goes by itself, or is the operator's own."""
+_GIVEN = {
+    ("ServiceAccount", "default"),
+    ("ConfigMap", "kube-root-ca.crt"),
+    ("ConfigMap", "openshift-service-ca.crt"),
+}
+"""Kinds and names of what Kubernetes puts into every namespace."""
+
+
+class Inventory:
+    """Reads metadata only. Every method raises ApiError."""
+
+    def __init__(self, api: Api, discovery: Discovery) -> None:
+        """Ask nothing yet."""
+        self._api = api
+        self._discovery = discovery
+        self._owners: dict[str, Sequence[Json]] = {}
+
+    async def definitions(self, crds: Sequence[ObjectRef]) -> list[Definition]:
+        """Return the CRDs that are installed, with their resources and what those own."""
+        found = []
+        for ref in crds:
+            try:
+                crd = await self._api.request("GET", f"{_CRDS}/{ref.name}")
+            except NotFound:
+                continue
+            found.append(await self._definition(crd))
+        return found
+
+    async def strangers(self, namespace: str) -> list[ObjectRef]:
+        """Return what is in a namespace beside what every namespace has and what is going."""
+        limit, kinds = asyncio.Semaphore(_AT_ONCE), await self._discovery.listable()
+
+        async def listed(kind: Kind) -> list[Json]:
+            async with limit:
+                try:
+                    return await self._list(kind, namespace)
+                except NotFound:
+                    # Its CRD has just gone; the API server names such a kind for a moment longer.
+                    return []
+
+        lists = await asyncio.gather(*(listed(kind) for kind in kinds))
+        found = {
+            ObjectRef(kind.gvk, namespace, metadata["name"])
+            for kind, items in zip(kinds, lists, strict=True)
+            for metadata in items
+            if "deletionTimestamp" not in metadata
+        }
+        return sorted(ref for ref in found if not _is_given(ref))
+
+    async def _definition(self, crd: Json) -> Definition:
+        spec = crd["spec"]
+        served = [one for one in spec["versions"] if one["served"]]
+        # Objects stored in the storage version need no conversion to be listed.
+        version = next((one for one in served if one["storage"]), served[0])["name"]
+        gvk = GVK(spec["group"], version, spec["names"]["kind"])
+        kind = Kind(gvk, spec["names"]["plural"], spec["scope"] == "Namespaced")
+        items = await self._list(kind, None)
+        pods, claims = await self._owned(items)
+        webhook = (spec.get("conversion") or {}).get("strategy") == "Webhook"
+        return Definition(
+            crd["metadata"]["name"],
+            tuple(
+                Resource(
+                    ObjectRef(gvk, one.get("namespace") or "", one["name"]),
+                    tuple(one.get("finalizers") or ()),
+                    "deletionTimestamp" in one,
+                    tuple(pods[one["uid"]]),
+                    tuple(claims[one["uid"]]),
+                )
+                for one in items
+            ),
+            tuple(one["name"] for one in served if webhook and one["name"] != version),
+        )
+
+    async def _owned(
+        self, items: Sequence[Json]
+    ) -> tuple[dict[str, list[ObjectRef]], dict[str, list[ObjectRef]]]:
+        """Return Pods and PersistentVolumeClaims by the uid of the resource they belong to."""
+        uids = {one["uid"] for one in items}
+        spaces = {one.get("namespace") for one in items}
+        pods: defaultdict[str, list[ObjectRef]] = defaultdict(list)
+        claims: defaultdict[str, list[ObjectRef]] = defaultdict(list)
+        for kind, found in ((_PODS, pods), (_CLAIMS, claims)):
+            for namespace in [None] if None in spaces else sorted(map(str, spaces)):
+                for metadata in await self._list(kind, namespace):
+                    ref = ObjectRef(kind.gvk, metadata["namespace"], metadata["name"])
+                    for uid in await self._roots(metadata) & uids:
+                        found[uid].append(ref)
+        return pods, claims
+
+    async def _roots(self, metadata: Json) -> set[str]:
+        """Return the uids of all that owns an object, the owners of its owners included."""
+        found: set[str] = set()
+        asked = [(metadata.get("namespace"), one) for one in metadata.get("ownerReferences") or ()]
+        while asked:
+            namespace, reference = asked.pop()
+            if reference["uid"] not in found:
+                found.add(reference["uid"])
+                above = await self._above(namespace, reference)
+                asked += [(namespace, one) for one in above]
+        return found
+
+    async def _above(self, namespace: str | None, reference: Json) -> Sequence[Json]:
+        """Return the owner references of an owner; none of one that is gone."""
+        uid = reference["uid"]
+        if uid not in self._owners:
+            gvk = GVK.of(reference["apiVersion"], reference["kind"])
+            try:
+                kind = await self._discovery.resource(gvk)
+                path = kind.path(namespace, reference["name"])
+                body = await self._api.request("GET", path, accept=_METADATA)
+            except NotFound:
+                body = {"metadata": {}}
+            self._owners[uid] = body["metadata"].get("ownerReferences") or ()
+        return self._owners[uid]
+
+    async def _list(self, kind: Kind, namespace: str | None) -> list[Json]:
+        """Return the metadata of all objects of a kind; None: of all namespaces."""
+        params = {"limit": "500"}
+        items: list[Json] = []
+        while True:
+            answer = await self._api.request(
+                "GET", kind.path(namespace), params=params, accept=_METADATA_LIST
+            )
+            items += [item["metadata"] for item in answer.get("items") or ()]
+            following = answer["metadata"].get("continue")
+            if not following:
+                return items
+            params["continue"] = following
+
+
+def _is_given(ref: ObjectRef) -> bool:
+    return ref.gvk.kind in _EVERYWHERE or (ref.gvk.kind, ref.name) in _GIVEN

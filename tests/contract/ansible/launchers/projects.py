@@ -1,0 +1,99 @@
+"""Small Ansible projects, written to disk and run through a launcher."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from pathlib import Path
+
+from operator_runner.ansible.executor import AnsibleExecutor, Launcher
+from operator_runner.ansible.rundir import RunDirs
+from operator_runner.core.model import GVK, Json, ObjectRef, Playbook, RunRequest
+from operator_runner.core.settings import AnsibleSettings
+from tests.contract.ansible.launchers.masks import Masks
+from tests.contract.ansible.launchers.records import Record, read_record
+
+REF = ObjectRef(GVK("example.com", "v1", "Foo"), "default", "tried")
+_RUN = "run"
+
+
+_IMPORTS = """#!/usr/bin/python
+import json, os, signal, sys, time
+from ansible.module_utils.basic import AnsibleModule
+"""
+
+
+def library(**modules: str) -> dict[str, str]:
+    """Return the files of modules of the role, given their code after the usual imports."""
+    return {f"roles/tried/library/{name}.py": _IMPORTS + code for name, code in modules.items()}
+
+
+@dataclass(frozen=True)
+class Project:
+    """A project and how to run it: with `tasks` the role roles/tried, else the `playbook`.
+
+    Plays find the project in the variable `site`, and a directory for what they make in `out`.
+    """
+
+    tasks: str = ""
+    files: Mapping[str, str | bytes] = field(default_factory=dict)
+    """Content by path; what begins with #! becomes executable."""
+    playbook: str = "site.yml"
+    inventory: str = ""
+    args: str = ""
+    verbosity: int = 0
+    variables: Json = field(default_factory=dict)
+    kubeconfig: str = "the token"
+    seconds: float | None = None
+    native_types: bool | None = None
+    masked: Mapping[str, str] = field(default_factory=dict)
+    """Texts that only one run has, and what stands for them."""
+    resource: str = REF.name
+    """The name of the resource, and so that of the private data dir."""
+
+    def write(self, site: Path) -> Playbook:
+        """Write the project; return what is to be run."""
+        for name, content in self.files.items():
+            _write(site / name, content)
+        (site / "out").mkdir(parents=True)
+        if not self.tasks:
+            return Playbook(playbook=site / self.playbook)
+        _write(site / "roles" / "tried" / "tasks" / "main.yml", self.tasks)
+        return Playbook(role=site / "roles" / "tried")
+
+    async def run(self, launcher: Launcher, site: Path) -> Record:
+        """Write the project to `site` and run it there; a work dir lies beside the project."""
+        content = self.write(site)
+        rundirs = RunDirs(site.parent / "work")
+        ref = replace(REF, name=self.resource)
+        settings = AnsibleSettings(
+            args=self.args.format(site=site),
+            inventory=site / self.inventory if self.inventory else None,
+        )
+        request = RunRequest(
+            run_id=_RUN,
+            ref=ref,
+            content=content,
+            extra_vars={"site": str(site), "out": str(site / "out"), **self.variables},
+            kubeconfig=self.kubeconfig,
+            verbosity=self.verbosity,
+            max_artifacts=20,
+            timeout=None if self.seconds is None else timedelta(seconds=self.seconds),
+            native_types=self.native_types,
+        )
+        outcome = await AnsibleExecutor(launcher, rundirs, settings).run(request, _ignore)
+        artifacts = rundirs.of(ref).artifacts(_RUN)
+        return read_record(outcome, artifacts, site / "out", Masks(self.masked.items()))
+
+
+def _ignore(_event: object) -> None:
+    """Events are read from the artifacts: what is kept is what is compared."""
+
+
+def _write(path: Path, content: str | bytes) -> None:
+    data = content.encode() if isinstance(content, str) else content
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+    if data.startswith(b"#!"):
+        path.chmod(0o755)

@@ -1,0 +1,157 @@
+"""Plays that cannot start or go on: each says what is wrong, in the same words."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.contract.ansible.launchers.launching import Both
+from tests.contract.ansible.launchers.projects import Project
+
+GOOD = "- debug:\n"
+
+
+@pytest.mark.parametrize(
+    ("project", "told"),
+    [
+        (Project("- debug: [\n"), "YAML parsing failed"),
+        (Project("- name: x\n  debug:\n   msg: a\n  msg: {{ x }}\n"), "msg"),
+        (Project("- debug: {msg: a}\n  command: b\n"), "conflicting action statements"),
+        (Project("- no.such.module: {}\n"), "no.such.module"),
+        (Project("- debug:\n  no_such_keyword: 1\n"), "no_such_keyword"),
+        (Project("words\n"), "must contain a list of tasks"),
+        (Project("- import_tasks: nowhere.yml\n"), "nowhere.yml"),
+        (Project("- include_role: {name: nowhere}\n"), "nowhere"),
+        (Project("- import_role: {name: nowhere}\n"), "nowhere"),
+        (Project(GOOD, {"roles/tried/vars/main.yml": "a: [\n"}), "YAML parsing failed"),
+        (Project(GOOD, {"roles/tried/meta/main.yml": "dependencies: [missing]\n"}), "missing"),
+        (Project(GOOD, {"roles/tried/defaults/main.yml": "- list\n"}), "defaults"),
+        (Project(files={"site.yml": "hosts: localhost\n"}), "playbook"),
+        (Project(files={"site.yml": "- hosts: localhost\n  no_such: 1\n"}), "no_such"),
+        (Project(files={"site.yml": ""}), "Empty playbook"),
+        (Project(files={"site.yml": "- import_playbook: nowhere.yml\n"}), "nowhere.yml"),
+        (Project(GOOD, args="--no-such-option"), ""),
+        (Project(GOOD, args="--vault-password-file /nowhere"), "nowhere"),
+        (Project(GOOD, {"hosts": "[a\n"}, inventory="hosts"), None),
+        (Project(files={"site.yml": "- {hosts: nobody, tasks: [{debug: }]}\n"}), None),
+    ],
+    ids=[
+        "yaml",
+        "template in yaml",
+        "two actions",
+        "module",
+        "keyword",
+        "no list",
+        "import tasks",
+        "include role",
+        "import role",
+        "vars",
+        "dependency",
+        "defaults",
+        "no list of plays",
+        "keyword of a play",
+        "empty playbook",
+        "import playbook",
+        "option",
+        "vault password file",
+        "broken inventory",
+        "no hosts matched",
+    ],
+)
+def test_plays_that_cannot_start(both: Both, project: Project, told: str | None) -> None:
+    """What Ansible finds while loading reaches the outcome."""
+    record = both(project)
+    if told is None:
+        assert record.outcome.successful
+    else:
+        assert told in record.outcome.failures[0].message
+
+
+def test_plays_that_break_off(both: Both) -> None:
+    """A task fails for want of a variable, a template, a condition, a file: the rest goes on."""
+    tasks = """
+- {name: Variable, debug: {msg: '{{ nowhere }}'}, ignore_errors: true}
+- {name: Attribute, debug: {msg: '{{ hostvars.localhost.nowhere.to }}'}, ignore_errors: true}
+- {name: Template, debug: {msg: '{{ broken'}, ignore_errors: true}
+- {name: Condition, debug: {msg: x}, when: nowhere == 1, ignore_errors: true}
+- {name: Words, debug: {msg: x}, when: "'text'", ignore_errors: true}
+- {name: Loop, debug: {msg: x}, loop: text, ignore_errors: true}
+- {name: Until, command: 'true', until: nowhere, retries: 1, delay: 0, ignore_errors: true}
+- {name: Failed when, command: 'true', failed_when: nowhere, ignore_errors: true}
+- {name: Zero, debug: {msg: '{{ 1 / 0 }}'}, ignore_errors: true}
+- {name: Argument, file: {path: /x, state: odd}, ignore_errors: true}
+- {name: Missing argument, copy: {content: x}, ignore_errors: true}
+- {name: Include, include_tasks: '{{ nowhere }}.yml', ignore_errors: true}
+- {name: Handler, command: 'true', notify: nobody}
+- {name: Never, debug: {msg: never}}
+"""
+    record = both(Project(tasks))
+    assert "Never" not in record.tasks()
+    assert "nobody" in record.stdout
+    assert not record.outcome.successful
+
+
+def test_a_rescued_handler_and_force(both: Both) -> None:
+    """Handlers of a failed play run with force_handlers; a failing handler fails the play."""
+    plays = """
+- hosts: localhost
+  gather_facts: false
+  force_handlers: true
+  handlers:
+    - {name: Forced, debug: {msg: forced}}
+    - {name: Bad, command: 'false'}
+  tasks:
+    - {name: Change, command: 'true', notify: Forced}
+    - {name: Break, command: 'false'}
+- hosts: localhost
+  tasks: [{name: Never, debug: }]
+"""
+    record = both(Project(files={"site.yml": plays}))
+    assert record.tasks() == ["Change", "Break", "Forced"]
+    assert record.outcome.failures[0].task == "Break"
+
+
+def test_ends_that_a_play_chooses(both: Both) -> None:
+    """A meta task ends plays, hosts and batches; fail and any_errors_fatal end all."""
+    plays = """
+- hosts: localhost
+  gather_facts: false
+  tasks:
+    - {name: One, debug: }
+    - {name: End, meta: end_play}
+    - {name: Never, debug: }
+- hosts: localhost
+  gather_facts: false
+  tasks:
+    - {name: Two, debug: }
+    - {name: End host, meta: end_host, when: true}
+    - {name: Never again, debug: }
+- hosts: localhost
+  gather_facts: false
+  roles: [ending]
+  post_tasks:
+    - {name: Three, debug: }
+    - {name: Refresh, meta: refresh_inventory}
+    - {name: Timeout, command: sleep 30, timeout: 1}
+"""
+    files = {
+        "site.yml": plays,
+        "roles/ending/tasks/main.yml": """
+- {name: In role, debug: }
+- {name: End role, meta: end_role}
+- {name: Not in role, debug: }
+""",
+    }
+    record = both(Project(files=files))
+    names = [name for name in record.tasks() if name not in ("meta", "End", "End host", "End role")]
+    assert "Never" not in " ".join(names)
+    assert "Not in role" not in names
+    assert [failure.task for failure in record.outcome.failures] == ["Timeout"]
+
+
+def test_deadline(both: Both) -> None:
+    """A run that takes too long ends with the same words."""
+    project = Project("- name: Hang\n  command: sleep 100\n", seconds=5)
+    record = both(project)
+    assert "deadline passed" in record.outcome.failures[0].message
+    assert record.outcome.failures[0].task.endswith("Hang")
+    assert record.outcome.timed_out

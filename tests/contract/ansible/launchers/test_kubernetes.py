@@ -1,0 +1,281 @@
+"""kubernetes.core against a real API server: the modules and the lookup that operators use."""
+
+from __future__ import annotations
+
+import secrets
+from pathlib import Path
+
+import pytest
+
+from operator_runner.devcluster import Cluster
+from tests.contract.ansible.launchers.launching import NAMES, Both
+from tests.contract.ansible.launchers.projects import Project
+from tests.contract.ansible.launchers.records import Record
+from tests.support import helm
+
+
+@pytest.fixture(scope="module")
+def namespaces(control_plane_cluster: Cluster) -> dict[str, str]:
+    """Give each launcher a namespace of its own, with names of one length."""
+    made: dict[str, str] = {name: f"test-{secrets.token_hex(4)}" for name in NAMES}
+    for namespace in made.values():
+        control_plane_cluster.exec(["kubectl", "create", "namespace", namespace])
+    return made
+
+
+@pytest.fixture
+def in_cluster(both: Both, control_plane: Path, namespaces: dict[str, str]) -> InCluster:
+    """Run plays against the control plane, with a namespace for each launcher."""
+    return InCluster(both, control_plane.read_text(), namespaces)
+
+
+class InCluster:
+    """Runs tasks through both launchers, each in its namespace."""
+
+    def __init__(self, both: Both, kubeconfig: str, namespaces: dict[str, str]) -> None:
+        self._both = both
+        self._kubeconfig = kubeconfig
+        self._namespaces = namespaces
+
+    def __call__(self, tasks: str, files: dict[str, str] | None = None, args: str = "") -> Record:
+        project = Project(tasks, files or {}, kubeconfig=self._kubeconfig, args=args)
+        return self._both(
+            project,
+            own=lambda name: {
+                "variables": {"own": self._namespaces[name]},
+                "masked": {self._namespaces[name]: "<namespace>"},
+            },
+        )
+
+
+def test_objects(in_cluster: InCluster) -> None:
+    """Create, repeat, change, patch, read and delete, with what changed and how."""
+    tasks = """
+- name: Create
+  kubernetes.core.k8s: &object
+    definition:
+      apiVersion: v1
+      kind: ConfigMap
+      metadata: {name: one, namespace: '{{ own }}', labels: {app: tried}}
+      data: {key: value ü}
+- name: Repeat
+  kubernetes.core.k8s: *object
+- name: Change
+  kubernetes.core.k8s:
+    api_version: v1
+    kind: ConfigMap
+    name: one
+    namespace: '{{ own }}'
+    definition: {data: {key: other, more: data}}
+    hidden_fields: [metadata.managedFields, metadata.resourceVersion]
+  diff: true
+- name: Apply
+  kubernetes.core.k8s:
+    {apply: true, definition: '{{ lookup("template", "two.yml.j2") }}', wait: true}
+- name: Template
+  kubernetes.core.k8s:
+    {template: two.yml.j2, namespace: '{{ own }}'}
+- name: Source
+  kubernetes.core.k8s:
+    {src: three.yml, namespace: '{{ own }}'}
+- name: Read
+  kubernetes.core.k8s_info:
+    {kind: ConfigMap, namespace: '{{ own }}', label_selectors: [app = tried]}
+- name: Count
+  debug:
+    msg: "{{ query('kubernetes.core.k8s', kind='ConfigMap', namespace=own,
+      label_selector='app=tried') | map(attribute='metadata.name') | sort }}"
+- name: Patch
+  kubernetes.core.k8s_json_patch:
+    kind: ConfigMap
+    name: one
+    namespace: '{{ own }}'
+    patch: [{op: replace, path: /data/key, value: patched}]
+- name: Would delete
+  kubernetes.core.k8s:
+    {kind: ConfigMap, name: one, namespace: '{{ own }}', state: absent}
+  check_mode: true
+- name: Delete
+  kubernetes.core.k8s:
+    {kind: ConfigMap, name: one, namespace: '{{ own }}', state: absent, wait: true}
+- name: Clean up
+  kubernetes.core.k8s:
+    {kind: ConfigMap, namespace: '{{ own }}', state: absent, delete_all: true,
+    label_selectors: [app=tried]}
+"""
+    files = {
+        "roles/tried/templates/two.yml.j2": """
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: two, namespace: '{{ own }}', labels: {app: tried}}
+data: {rendered: '{{ 1 + 1 }}'}
+""",
+        "roles/tried/files/three.yml": """
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: three, labels: {app: tried}}
+---
+apiVersion: v1
+kind: Secret
+metadata: {name: three}
+stringData: {word: xyzzy}
+""",
+    }
+    record = in_cluster(tasks, files)
+    assert record.outcome.successful, record.outcome.failures
+    changed = [record.result(task)["changed"] for task in ("Create", "Repeat", "Change", "Patch")]
+    assert changed == [True, False, True, True]
+    assert record.result("Count")["msg"] == ["one", "three", "two"]
+    assert record.result("Would delete")["changed"] is True
+    assert record.result("Delete")["changed"] is True
+
+
+def test_failures(in_cluster: InCluster) -> None:
+    """What the API refuses, what does not exist, and what needs a node or a program."""
+    tasks = """
+- name: Invalid
+  kubernetes.core.k8s:
+    definition: {apiVersion: v1, kind: ConfigMap,
+      metadata: {name: Not Valid, namespace: '{{ own }}'}}
+- name: Unknown kind
+  kubernetes.core.k8s:
+    {definition: {apiVersion: example.com/v1, kind: Nothing, metadata: {name: x}}}
+- name: Missing
+  kubernetes.core.k8s_info:
+    {kind: ConfigMap, name: missing, namespace: '{{ own }}'}
+- name: Pod
+  kubernetes.core.k8s:
+    definition: {apiVersion: v1, kind: Pod, metadata: {name: tried, namespace: '{{ own }}'},
+      spec: {containers: [{name: c, image: none}]}}
+- name: Waiting in vain
+  kubernetes.core.k8s_info:
+    {kind: Pod, name: tried, namespace: '{{ own }}', wait: true, wait_timeout: 1,
+    wait_sleep: 1, wait_condition: {type: Ready, status: 'True'}}
+- name: Exec
+  kubernetes.core.k8s_exec: {pod: missing, namespace: '{{ own }}', command: 'true'}
+- name: Log
+  kubernetes.core.k8s_log: {name: tried, namespace: '{{ own }}'}
+- name: Helm
+  kubernetes.core.helm_template: {chart_ref: '{{ site }}/chart', release_name: x}
+- name: Unreachable
+  kubernetes.core.k8s_info:
+    {kind: ConfigMap, host: 'http://127.0.0.1:1', kubeconfig: /nowhere}
+- name: Lookup
+  debug: {msg: "{{ lookup('kubernetes.core.k8s', kind='Nothing', namespace=own) }}"}
+"""
+    record = in_cluster(tasks.replace("\n- name:", "\n- ignore_errors: true\n  name:"))
+    assert record.outcome.successful, record.outcome.failures
+    for task in ("Invalid", "Unknown kind", "Exec", "Helm", "Waiting in vain"):
+        assert record.kinds(task=task)[-1] == "runner_on_failed", task
+    assert record.result("Missing")["resources"] == []
+    assert "helm" in str(record.result("Helm")["msg"])
+
+
+def test_helm(in_cluster: InCluster) -> None:
+    """A chart that lies with the role: rendered, installed, found again, upgraded and removed."""
+    tasks = """
+- name: Render
+  kubernetes.core.helm_template:
+    chart_ref: '{{ role_path }}/files/chart'
+    release_name: tried
+    release_namespace: '{{ own }}'
+    release_values: {word: rendered}
+    binary_path: '{{ helm }}'
+- name: Install
+  kubernetes.core.helm: &release
+    name: tried
+    chart_ref: '{{ role_path }}/files/chart'
+    release_namespace: '{{ own }}'
+    values: {word: first}
+    binary_path: '{{ helm }}'
+- name: Repeat
+  kubernetes.core.helm: *release
+- name: Read
+  kubernetes.core.k8s_info: {kind: ConfigMap, name: tried, namespace: '{{ own }}'}
+- name: Upgrade
+  kubernetes.core.helm:
+    name: tried
+    chart_ref: '{{ role_path }}/files/chart'
+    release_namespace: '{{ own }}'
+    values: {word: second}
+    binary_path: '{{ helm }}'
+- name: Read again
+  kubernetes.core.k8s_info: {kind: ConfigMap, name: tried, namespace: '{{ own }}'}
+- name: Info
+  kubernetes.core.helm_info:
+    {name: tried, release_namespace: '{{ own }}', binary_path: '{{ helm }}'}
+- name: Remove
+  kubernetes.core.helm:
+    {name: tried, release_namespace: '{{ own }}', state: absent, binary_path: '{{ helm }}'}
+"""
+    files = {
+        "roles/tried/files/chart/Chart.yaml": "{apiVersion: v2, name: tried, version: 0.1.0}",
+        "roles/tried/files/chart/values.yaml": "word: none",
+        "roles/tried/files/chart/templates/map.yaml": """
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: {{ .Release.Name }}}
+data: {word: {{ .Values.word }}}
+""",
+    }
+    record = in_cluster(tasks.replace("{{ helm }}", str(helm.program())), files)
+    assert record.outcome.successful, record.outcome.failures
+    assert "word: rendered" in record.result("Render")["stdout"]
+    changed = [
+        record.result(task)["changed"] for task in ("Install", "Repeat", "Upgrade", "Remove")
+    ]
+    assert changed == [True, False, True, True]
+    words = [record.result(task)["resources"][0]["data"] for task in ("Read", "Read again")]
+    assert words == [{"word": "first"}, {"word": "second"}]
+    assert record.result("Info")["status"]["revision"] == "2"
+
+
+def test_modules_of_the_runner(in_cluster: InCluster) -> None:
+    """The collection that comes with the runner, and questions about the cluster."""
+    tasks = """
+- name: Status
+  operator_sdk.util.k8s_status:
+    api_version: v1
+    kind: Namespace
+    name: '{{ own }}'
+    status: {phase: Active}
+  ignore_errors: true
+- name: Account
+  kubernetes.core.k8s:
+    definition:
+      {apiVersion: v1, kind: ServiceAccount, metadata: {name: told, namespace: '{{ own }}'}}
+- name: Event
+  operator_sdk.util.k8s_event: &event
+    name: told
+    namespace: '{{ own }}'
+    type: Warning
+    reason: Tried
+    message: it was tried
+    reportingComponent: example.com/tests
+    source: {component: tests}
+    involvedObject:
+      {apiVersion: v1, kind: ServiceAccount, name: told, namespace: '{{ own }}'}
+- name: Again
+  operator_sdk.util.k8s_event: *event
+- name: Would delete
+  operator_sdk.util.k8s_event:
+    {state: absent, name: told, namespace: '{{ own }}', reason: Tried, message: x}
+  check_mode: true
+- name: No such status
+  operator_sdk.util.k8s_status:
+    {kind: ServiceAccount, name: told, namespace: '{{ own }}', status: {size: 3}}
+  ignore_errors: true
+- name: Cluster
+  kubernetes.core.k8s_cluster_info:
+  no_log: true
+- name: Services
+  kubernetes.core.k8s_info:
+    {kind: Service, name: kubernetes, namespace: default}
+"""
+    record = in_cluster(tasks)
+    assert record.outcome.successful, record.outcome.failures
+    assert record.result("Event")["result"]["count"] == 1
+    assert record.result("Again")["result"]["count"] == 2
+    assert record.result("Would delete")["changed"] is True
+    assert record.kinds(task="No such status")[-1] == "runner_on_failed"
+    assert len(record.result("Services")["resources"]) == 1

@@ -1,0 +1,131 @@
+"""Warnings and deprecations, of modules, plugins and Ansible itself: told once, and to all runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from operator_runner.core.settings import AnsibleSettings
+from tests.contract.ansible.launchers.launching import Both, Launchers
+from tests.contract.ansible.launchers.projects import Project
+
+FILTER = """
+from ansible.utils.display import Display
+import warnings
+
+display = Display()
+display.warning("when the filter is loaded")
+
+
+def noisy(value):
+    display.warning("of the filter")
+    display.deprecated("the filter", version="99.0", collection_name="acme.old")
+    display.v("seen with -v")
+    display.vvv("seen with -vvv")
+    display.display("said aloud")
+    display.error("no error really")
+    warnings.warn("of Python", DeprecationWarning)
+    print("printed by the filter")
+    return value
+
+
+class FilterModule:
+    def filters(self):
+        return {"noisy": noisy}
+"""
+MODULE = """#!/usr/bin/python
+from ansible.module_utils.basic import AnsibleModule
+import warnings, sys
+module = AnsibleModule({"name": {"removed_in_version": "99.0", "removed_from_collection": "x.y"}})
+module.warn("of the module")
+module.warn("of the module")
+module.deprecate("the module", date="2099-01-01", collection_name="acme.old")
+warnings.warn("of Python")
+module.exit_json(warnings=["of the result"], deprecations=[{"msg": "result", "version": "99.0"}])
+"""
+TASKS = """
+- name: Module
+  warning: {name: x}
+  loop: [1, 2]
+- name: Filter
+  debug: {msg: "{{ 'x' | noisy }}"}
+- name: Filter again
+  debug: {msg: "{{ 'y' | noisy }}"}
+- name: Unquoted
+  debug: {msg: x}
+  when: "{{ true }}"
+- name: Shell
+  command: echo {{ item }}
+  loop: [a]
+  loop_control: {loop_var: item}
+- name: Mode
+  copy: {content: x, dest: '{{ out }}/x', mode: 644}
+- name: Same variable
+  include_tasks: inner.yml
+  loop: [1]
+- name: Boolean
+  debug: {msg: x}
+  when: "'x' and true"
+  ignore_errors: true
+"""
+FILES = {
+    "roles/tried/filter_plugins/noisy.py": FILTER,
+    "roles/tried/library/warning.py": MODULE,
+    "roles/tried/tasks/inner.yml": "- {name: Inner, debug: {msg: x}, loop: [1]}\n",
+    "roles/tried/vars/main.yml": "environment: reserved\n",
+}
+
+
+def test_warnings(both: Both) -> None:
+    """All are shown, in their places; the second run of a launcher shows them again."""
+    first = both(Project(TASKS, FILES))
+    assert "when the filter is loaded" in first.stdout
+    assert "of the module" in first.stdout
+    assert "[DEPRECATION WARNING]" in first.stdout
+    second = both(Project(TASKS, FILES))
+    assert second.stdout.replace("case2", "case1") == first.stdout
+
+
+def test_warnings_with_verbosity(both: Both) -> None:
+    """-v adds what plugins say with it."""
+    record = both(Project(TASKS, FILES, verbosity=1))
+    assert "seen with -v" in record.stdout
+    assert "seen with -vvv" not in record.stdout
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {"PYTHONUNBUFFERED": "1", "LC_ALL": "C.UTF-8"},
+        {"PYTHONUNBUFFERED": "", "PYTHONWARNINGS": "ignore"},
+    ],
+    ids=["unbuffered", "buffered"],
+)
+def test_environment_of_the_operator(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variables: dict[str, str]
+) -> None:
+    """What the operator's environment says of Python's streams holds for plays and modules."""
+    for name in ("LC_ALL", "LANG", "PYTHONUTF8", "PYTHONIOENCODING"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    module = """#!/usr/bin/python
+import atexit, os, sys
+from ansible.module_utils.basic import AnsibleModule
+module = AnsibleModule({})
+module.warn("of the module")
+streams = {
+    name: [getattr(stream, key) for key in (
+        "name", "mode", "encoding", "errors", "line_buffering", "write_through", "newlines")]
+    for name, stream in (("in", sys.stdin), ("out", sys.stdout), ("err", sys.stderr))
+}
+atexit.register(lambda: print("after"))
+os.system("echo from a child")
+module.exit_json(streams=streams, warned=sys.warnoptions, locale=os.environ.get("LC_CTYPE"))
+"""
+    tasks = "- {name: Streams, streams: }\n- {name: 'ü', debug: {msg: 'ü'}, when: '{{ true }}'}\n"
+    with Launchers(AnsibleSettings(skip_facts=True)) as launchers:
+        project = Project(tasks, {**FILES, "roles/tried/library/streams.py": module})
+        record = Both(launchers, tmp_path)(project)
+    assert record.outcome.successful

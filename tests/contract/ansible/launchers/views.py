@@ -1,0 +1,74 @@
+"""Parts of a record that two launchers share, where the whole is chance or tells of the way. Pure.
+
+Each view says why what it leaves out cannot be the same.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any
+
+from operator_runner.core.model import Json
+from tests.contract.ansible.launchers.records import Record
+
+_HEADER = re.compile(r"\r?\n?(TASK|RUNNING HANDLER) \[.*\] \**(\r?\n)?")
+_COUNTED = {"counter", "start_line", "end_line", "uuid", "parent_uuid"} | {
+    f"{part}_uuid" for part in ("playbook", "play", "task")
+}
+_TRANSPORT = re.compile(
+    r"(<\S+> (EXEC|PUT|ESTABLISH) |Using module file |Pipelining is enabled|"
+    r"Loading collection ansible\.builtin)"
+)
+
+_POLL = re.compile(r"^ASYNC POLL ", re.MULTILINE)
+
+
+def by_host(record: Record) -> Record:
+    """Sort what hosts did side by side, whose order is chance: each host's events stay in order.
+
+    Counters and ids follow from that order, and go with it; so do the headers of tasks, which
+    are printed whenever another task is told of than before.
+    """
+
+    def place(event: Json) -> str:
+        return str((event.get("event_data") or {}).get("host") or "")
+
+    events = [_bare(event) for event in sorted(record.events, key=place)]
+    stdout = _HEADER.sub("", record.artifacts["stdout"])
+    lines = "\n".join(sorted(filter(None, stdout.splitlines())))
+    return replace(record, events=events, artifacts={**record.artifacts, "stdout": lines})
+
+
+def without_transport(record: Record) -> Record:
+    """Leave out what -vvvv tells of how modules come to run, which is what launchers differ in.
+
+    These are lines of their own: shells, copied files, the files of modules. What tasks do and
+    say with -vvvv stays; counters of events and lines go.
+    """
+    return _without(record, "verbose", _TRANSPORT)
+
+
+def without_polls(record: Record) -> Record:
+    """Leave out that a task in the background was not done yet: how often it is asked is chance."""
+    return _without(record, "runner_on_async_poll", _POLL)
+
+
+def _without(record: Record, kind: str, line: re.Pattern[str]) -> Record:
+    """Leave out events of a kind that print such a line, and those lines."""
+    events = [
+        _bare(event)
+        for event in record.events
+        if event["event"] != kind or not line.search(event["stdout"])
+    ]
+    stdout = record.artifacts["stdout"].splitlines()
+    lines = "\n".join(each for each in stdout if not line.search(each))
+    return replace(record, events=events, artifacts={**record.artifacts, "stdout": lines})
+
+
+def _bare(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _bare(part) for key, part in value.items() if key not in _COUNTED}
+    if isinstance(value, list):
+        return [_bare(part) for part in value]
+    return _HEADER.sub("", value) if isinstance(value, str) else value

@@ -1,0 +1,108 @@
+"""What a role sees of a spec whose text is marked as unsafe, as ansible-core reads it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from operator_runner.ansible.extra_vars import serialize
+from operator_runner.core.model import GVK, Playbook, Watch
+from operator_runner.reconcile.variables import extra_vars
+
+WATCH = Watch(GVK("example.com", "v1", "Foo"), Playbook(), mark_unsafe=True)
+# Reads files as `-e @FILE`, and answers with what a template sees of them.
+PROGRAM = """
+import json, sys
+from operator_runner.execution import templates
+templates.install()
+from ansible.parsing.dataloader import DataLoader
+from ansible.template import Templar, trust_as_template
+from ansible.utils.vars import transform_to_native_types
+template = trust_as_template("{{ [_example_com_foo_spec, _example_com_foo.spec] }}")
+for path in sys.stdin:
+    loader = DataLoader()
+    variables = loader.load_from_file(path.strip(), trusted_as_template=True)
+    seen = Templar(loader=loader, variables=variables).template(template)
+    print(json.dumps(transform_to_native_types(seen)), flush=True)
+"""
+
+TEXTS = st.one_of(
+    st.text(max_size=20),
+    st.sampled_from(
+        [
+            "{{ 1 + 1 }}",
+            "{% if true %}x{% endif %}",
+            "{{ lookup('pipe', 'id') }}",
+            "!unsafe x",
+            "0x1f",
+            "1_000",
+            "yes",
+            "~",
+            "<<",
+            "=",
+            "2001-01-01",
+            "__ansible_unsafe",
+            "$ANSIBLE_VAULT;1.1;AES256",
+            "__omit_place_holder__",
+            "\t- a: b",
+        ]
+    ),
+)
+KEYS = st.one_of(
+    TEXTS, st.sampled_from(["__ansible_unsafe", "__ansible_vault", "__ansible_type", "tags"])
+)
+VALUES = st.recursive(
+    st.one_of(
+        st.none(),
+        st.booleans(),
+        st.integers(),
+        st.floats(allow_nan=False, allow_infinity=False),
+        TEXTS,
+    ),
+    lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(KEYS, inner, max_size=4)),
+    max_leaves=12,
+)
+
+
+@pytest.fixture(scope="module")
+def read() -> Iterator[Callable[[Path], Any]]:
+    """Give a reader of files, which is a process of its own: Ansible is imported there."""
+    with subprocess.Popen(
+        [sys.executable, "-c", PROGRAM], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        asked, answers = process.stdin, process.stdout
+        assert asked is not None
+        assert answers is not None
+
+        def ask(path: Path) -> Any:
+            print(path, file=asked, flush=True)
+            return json.loads(answers.readline())
+
+        yield ask
+        asked.close()
+
+
+@settings(
+    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(spec=st.dictionaries(KEYS, VALUES, max_size=4))
+def test_marked_unsafe_a_role_sees_the_spec_as_it_is(
+    read: Callable[[Path], Any], tmp_path: Path, spec: dict[str, Any]
+) -> None:
+    """Whatever is in it: as a variable of its own and in the whole resource."""
+    body = {"metadata": {"name": "a"}, "spec": spec}
+    file = tmp_path / "extravars"
+    # The variables of single fields are those of other tests: here any name may come up.
+    file.write_text(serialize(extra_vars(body, WATCH, cleanup=False, without=spec)))
+
+    seen = read(file)
+
+    assert json.dumps(seen, sort_keys=True) == json.dumps([spec, spec], sort_keys=True)

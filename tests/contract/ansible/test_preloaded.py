@@ -1,0 +1,133 @@
+"""What modules import is loaded before the fork: nothing of it is imported by each run."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from operator_runner.ansible.run_spec import common_environment
+from operator_runner.core.settings import AnsibleSettings
+from tests.support.kubectl import Kubectl
+
+COLLECTION = "ansible_collections.kubernetes.core.plugins.modules"
+UTIL = "ansible_collections.operator_sdk.util.plugins.modules"
+PROGRAM = """
+import json, os, pkgutil, sys, tempfile
+from operator_runner.ansible.runner import run_environment
+from operator_runner.ansible.run_spec import common_environment
+from operator_runner.ansible.forkserver.preload import preload
+from operator_runner.core.settings import AnsibleSettings
+
+kubeconfig, cases = sys.argv[1], json.loads(sys.argv[2])
+os.environ["K8S_AUTH_KUBECONFIG"] = kubeconfig
+sys.argv[1:] = []
+with tempfile.TemporaryDirectory() as scratch:
+    preload(run_environment(common_environment(AnsibleSettings()), scratch), scratch)
+import psutil
+from ansible.module_utils._internal._ansiballz import _loader
+
+found = {}
+for package in cases:
+    for name, arguments in cases[package]:
+        reader, writer = os.pipe()
+        if not os.fork():
+            os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+            out = os.memfd_create("out")
+            os.dup2(out, 1)
+            before = set(sys.modules)
+            params = json.dumps({"ANSIBLE_MODULE_ARGS": arguments}).encode()
+            try:
+                _loader.run_module(
+                    json_params=params, profile="legacy", module_fqn=f"{package}.{name}",
+                    modlib_path="", extensions={},
+                )
+            except SystemExit:
+                pass
+            sys.stdout.flush()
+            said = os.pread(out, 100000, 0).decode()
+            os.write(writer, json.dumps([said[-2000:], sorted(set(sys.modules) - before)]).encode())
+            os._exit(0)
+        os.close(writer)
+        with os.fdopen(reader) as answer:
+            found[f"{name} {len(found)}"] = json.loads(answer.read())
+        os.wait()
+names = {p: sorted(m.name for m in pkgutil.iter_modules(sys.modules[p].__path__)) for p in cases}
+print("RESULT" + json.dumps({"found": found, "names": names}))
+"""
+_POD = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": "web"},
+    "spec": {"containers": [{"name": "web", "image": "none"}], "nodeName": "late"},
+}
+_NODE = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "late"}}
+
+
+def _cases(namespace: str, folder: Path) -> dict[str, list[tuple[str, dict[str, object]]]]:
+    here: dict[str, object] = {"namespace": namespace}
+    deployment = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "web", "namespace": namespace},
+        "spec": {
+            "selector": {"matchLabels": {"a": "b"}},
+            "template": {"metadata": {"labels": {"a": "b"}}, "spec": _POD["spec"]},
+        },
+    }
+    patch = [{"op": "add", "path": "/spec/paused", "value": False}]
+    copied = {"remote_path": "/tmp/x", "local_path": str(folder / "file")}
+    web = {**here, "api_version": "apps/v1", "kind": "Deployment", "name": "web"}
+    helm: dict[str, object] = {"binary_path": "/bin/true"}
+    (folder / "file").write_text("x")
+    core: list[tuple[str, dict[str, object]]] = [
+        ("k8s", {"definition": deployment}),
+        ("k8s", {"definition": deployment, "apply": True}),
+        ("k8s_info", {**here, "kind": "Pod"}),
+        (
+            "k8s_json_patch",
+            {**web, "patch": patch},
+        ),
+        ("k8s_scale", {**web, "replicas": 2, "wait": False}),
+        ("k8s_rollback", web),
+        ("k8s_service", {**here, "name": "web", "ports": [{"port": 80}], "selector": {"a": "b"}}),
+        ("k8s_cluster_info", {}),
+        ("k8s_exec", {**here, "pod": "web", "command": "true"}),
+        (
+            "k8s_cp",
+            {**here, "pod": "web", **copied},
+        ),
+        ("k8s_log", {**here, "name": "web"}),
+        ("k8s_taint", {"name": "late", "taints": [{"key": "a", "effect": "NoSchedule"}]}),
+        ("k8s_drain", {"name": "late", "state": "cordon"}),
+        ("k8s_drain", {"name": "late", "state": "drain", "delete_options": {"force": True}}),
+        ("helm", {**helm, "name": "a", "release_namespace": namespace, "chart_ref": "x/y"}),
+        ("helm_info", {**helm, "name": "a", "release_namespace": namespace}),
+        ("helm_plugin", {**helm, "plugin_path": "/none", "state": "present"}),
+        ("helm_plugin_info", helm),
+        ("helm_pull", {**helm, "chart_ref": "x/y", "destination": str(folder)}),
+        ("helm_registry_auth", {**helm, "host": "localhost", "state": "absent"}),
+        ("helm_repository", {**helm, "name": "x", "repo_url": "http://127.0.0.1:9"}),
+        ("helm_template", {**helm, "chart_ref": str(folder)}),
+    ]
+    status = {"api_version": "v1", "kind": "Pod", "name": "web", **here, "status": {"message": "x"}}
+    rest = [(name, dict[str, object]()) for name in ("k8s_event", "osdk_metric", "requeue_after")]
+    return {COLLECTION: core, UTIL: [("k8s_status", status), *rest]}
+
+
+def test_modules_import_nothing_late(control_plane: Path, kubectl: Kubectl, tmp_path: Path) -> None:
+    """Each module of the collections works on a real API server with what is loaded before."""
+    kubectl.apply(_NODE, _POD)
+    cases = _cases(kubectl.namespace, tmp_path)
+    program = [sys.executable, "-c", PROGRAM, str(control_plane), json.dumps(cases)]
+    environment = {**os.environ, **common_environment(AnsibleSettings())}
+    done = subprocess.run(program, capture_output=True, text=True, check=False, env=environment)
+    kubectl.run("delete", "node", "late", "--wait=false")
+    assert "RESULT" in done.stdout, done.stderr
+    result = json.loads(done.stdout.partition("RESULT")[2])
+    late = {name: new for name, (_, new) in result["found"].items() if new}
+    assert late == {}, result["found"]
+    for package, names in result["names"].items():
+        assert {name for name, _ in cases[package]} >= set(names)

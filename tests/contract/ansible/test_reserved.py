@@ -1,0 +1,73 @@
+"""The names that Ansible gives, beside what its own documentation of plugins has."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from operator_runner.ansible.reserved_names import AskedNames
+from operator_runner.core.errors import RunError
+from operator_runner.core.settings import AnsibleSettings
+
+DOCUMENTED = """
+import json
+from ansible import constants
+from ansible.plugins import loader
+from ansible.plugins.list import list_plugins
+from ansible.utils.plugin_docs import get_plugin_docs
+loader.init_plugin_loader()
+names = set()
+for kind in ("become", "connection", "shell", "httpapi"):
+    plugins = getattr(loader, f"{kind}_loader")
+    for name in list_plugins(kind):
+        docs = get_plugin_docs(name, kind, plugins, loader.fragment_loader, False)[0]
+        for option in (docs.get("options") or {}).values():
+            names.update(variable["name"] for variable in option.get("vars") or ())
+print(json.dumps(sorted(names)))
+"""
+
+
+async def test_the_names_are_those_of_ansible(tmp_path: Path) -> None:
+    """Options of plugins, beside roles and playbooks too, what Ansible sets itself, keywords."""
+    option = 'DOCUMENTATION = """\noptions:\n  a:\n    vars:\n    - name: {}\n"""\n'
+    role, playbook = tmp_path / "roles" / "web", tmp_path / "site.yml"
+    beside_role = role / "lookup_plugins" / "mine.py"
+    collection = tmp_path / "collections" / "ansible_collections" / "a" / "b"
+    of_collection = collection / "plugins" / "connection" / "mine.py"
+    for path, name in ((beside_role, "tool_program"), (of_collection, "wire_program")):
+        path.parent.mkdir(parents=True)
+        path.write_text(option.format(name))
+
+    names = await AskedNames(AnsibleSettings(), [role, playbook]).get()
+
+    documented = json.loads(
+        subprocess.run(  # noqa: ASYNC221 (nothing else goes on)
+            [sys.executable, "-c", DOCUMENTED], capture_output=True, check=True, text=True
+        ).stdout
+    )
+    assert len(documented) > 100
+    assert {name.partition("[")[0] for name in documented} <= names.acted_on
+    assert {"tool_program", "wire_program"} <= names.acted_on
+    assert {"vars", "environment", "groups", "role_path", "omit", "lookup"} <= names.acted_on
+    assert {"hosts", "port", "name", "tags", "no_log", "timeout"} <= names.keywords
+    assert not {"namespace", "range", "size", "image"} & (names.acted_on | names.keywords)
+
+
+async def test_a_broken_ansible_is_asked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was wrong is in the error; once it is mended there is an answer."""
+    config = tmp_path / "ansible.cfg"
+    config.write_text("no section\n")
+    monkeypatch.setenv("ANSIBLE_CONFIG", str(config))
+    asked = AskedNames(AnsibleSettings(), [])
+
+    with pytest.raises(RunError, match=r"ansible\.cfg|section"):
+        await asked.get()
+
+    config.write_text("")
+    assert "vars" in (await asked.get()).acted_on

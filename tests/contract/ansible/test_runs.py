@@ -1,0 +1,206 @@
+"""Runs through the real ansible-runner and Ansible, as the executor promises them, both ways."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from operator_runner.ansible.executor import AnsibleExecutor, Launcher, open_launcher
+from operator_runner.ansible.rundir import RunDirs
+from operator_runner.core.errors import ConfigError
+from operator_runner.core.model import (
+    GVK,
+    ObjectRef,
+    Playbook,
+    RunEvent,
+    RunOutcome,
+    RunRequest,
+)
+from operator_runner.core.settings import AnsibleSettings, ExecutorName
+from tests.support.sleepers import new_nap, sleepers
+from tests.support.waiting import eventually
+
+REF = ObjectRef(GVK("example.com", "v1", "Foo"), "default", "a")
+
+
+class Runs:
+    """An executor with a work dir of its own, and a role that the test writes."""
+
+    def __init__(self, scratch: Path, launcher: Launcher, settings: AnsibleSettings) -> None:
+        self.role = scratch / "roles" / "tried"
+        (self.role / "tasks").mkdir(parents=True)
+        self.rundirs = RunDirs(scratch / "work")
+        self.executor = AnsibleExecutor(launcher, self.rundirs, settings)
+        self.events: list[RunEvent] = []
+
+    async def __call__(
+        self, tasks: str, *, seconds: float | None = None, keep: int = 20, **variables: Any
+    ) -> RunOutcome:
+        (self.role / "tasks" / "main.yml").write_text(tasks)
+        request = RunRequest(
+            run_id=secrets.token_hex(4),
+            ref=REF,
+            content=Playbook(role=self.role),
+            extra_vars=variables,
+            kubeconfig="the token",
+            verbosity=0,
+            max_artifacts=keep,
+            timeout=None if seconds is None else timedelta(seconds=seconds),
+        )
+        return await self.executor.run(request, self.events.append)
+
+    @property
+    def artifacts(self) -> list[Path]:
+        folder = self.rundirs.of(REF).path / "artifacts"
+        return sorted(path for path in folder.iterdir() if not path.is_symlink())
+
+
+@pytest.fixture(params=["cold", "warm"])
+def kind(request: pytest.FixtureRequest) -> ExecutorName:
+    return cast(ExecutorName, request.param)
+
+
+@pytest.fixture
+async def runs(tmp_path: Path, kind: ExecutorName) -> AsyncIterator[Runs]:
+    settings = AnsibleSettings(skip_facts=True)
+    async with open_launcher(kind, settings) as launcher:
+        yield Runs(tmp_path, launcher, settings)
+
+
+async def test_variables_reach_the_play_and_events_come_in_order(runs: Runs) -> None:
+    """The outcome has the recap of the play; every task was told as it began and ended."""
+    outcome = await runs("- debug: {msg: 'size {{ size }}'}\n- command: 'true'\n", size=3)
+    assert outcome.successful
+    assert outcome.stats is not None
+    assert (outcome.stats.ok, outcome.stats.changed) == (2, 1)
+    told = [event.kind for event in runs.events if "task" in event.kind or "runner" in event.kind]
+    task = ["playbook_on_task_start", "runner_on_start", "runner_on_ok"]
+    assert told == task * 2
+    said = [event.data["res"]["msg"] for event in runs.events if event.kind == "runner_on_ok"][:1]
+    assert said == ["size 3"]
+
+
+async def test_rescued_and_ignored_failures_are_none(runs: Runs) -> None:
+    """A play that saves itself is a success."""
+    tasks = """
+- fail: {msg: ignored}
+  ignore_errors: true
+- block: [{fail: {msg: rescued}}]
+  rescue: [{debug: {msg: saved}}]
+"""
+    assert (await runs(tasks)).successful
+
+
+async def test_a_failure_names_task_place_and_reason(runs: Runs) -> None:
+    """Of several failures the one that ended the play is told."""
+    tasks = """
+- block: [{fail: {msg: rescued}}]
+  rescue: [{debug: {msg: saved}}]
+- name: Refuse
+  fail: {msg: the reason}
+"""
+    (failure,) = (await runs(tasks)).failures
+    assert (failure.task, failure.message) == ("Refuse", "the reason")
+    assert failure.path.endswith("roles/tried/tasks/main.yml:4")
+
+
+@pytest.mark.parametrize(
+    ("tasks", "told"),
+    [
+        ("- debug: [\n", "YAML parsing failed"),
+        ("- no.such.module: {}\n", "no.such.module"),
+        ("- include_role: {name: nowhere}\n", "nowhere"),
+    ],
+    ids=["syntax", "module", "role"],
+)
+async def test_a_play_that_cannot_start_says_why(runs: Runs, tasks: str, told: str) -> None:
+    """Mistakes that Ansible finds while loading reach the outcome."""
+    outcome = await runs(tasks)
+    assert not outcome.successful
+    assert told in outcome.failures[0].message
+
+
+async def test_a_hidden_result_stays_hidden(runs: Runs) -> None:
+    """no_log is respected in the outcome, the events, and everything that is left on disk."""
+    outcome = await runs("- fail: {msg: 'secret {{ word }}'}\n  no_log: true\n", word="xyzzy")
+    assert "xyzzy" not in str(outcome) + str(runs.events)
+    left = [path for path in runs.artifacts[0].rglob("*") if path.is_file()]
+    assert {"stdout", "events.jsonl"} <= {path.name for path in left}
+    assert not [path for path in left if "xyzzy" in path.read_text()]
+
+
+async def test_credentials_do_not_outlive_the_run(runs: Runs) -> None:
+    """The kubeconfig is there for the play alone, and the environment is in no artifact."""
+    tasks = """
+- command: cat {{ lookup('env', 'KUBECONFIG') }}
+  register: found
+- assert: {that: found.stdout == 'the token'}
+"""
+    outcome = await runs(tasks)
+    assert outcome.successful, outcome.failures
+    assert not runs.rundirs.of(REF).kubeconfig.exists()
+    assert "env" not in json.loads((runs.artifacts[0] / "command").read_text())
+
+
+async def test_a_deadline_ends_the_whole_tree(runs: Runs) -> None:
+    """The task under way, and a daemon that left its session, end with the run."""
+    naps = [new_nap() for _ in range(2)]
+    tasks = f"""
+- shell: setsid sleep {naps[0]} >/dev/null 2>&1 </dev/null &
+- name: Hang
+  command: sleep {naps[1]}
+"""
+    outcome = await runs(tasks, seconds=15)
+    assert "deadline passed" in outcome.failures[0].message
+    assert outcome.failures[0].task.endswith("Hang")
+    assert not sleepers(*naps)
+
+
+async def test_a_cancelled_run_is_gone(runs: Runs) -> None:
+    """Who cancels a run finds nothing of it when the cancellation has come through."""
+    nap = new_nap()
+    running = asyncio.create_task(runs(f"- command: sleep {nap}\n"))
+    await asyncio.to_thread(eventually, lambda: sleepers(nap))
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert not sleepers(nap)
+
+
+async def test_artifacts_are_bounded_and_vanish(runs: Runs) -> None:
+    """The newest runs are kept, `latest` is the last one, and nothing stays of a gone resource."""
+    for _ in range(3):
+        await runs("- debug:\n", keep=2)
+    assert len(runs.artifacts) == 2
+    latest = runs.rundirs.of(REF).path / "artifacts" / "latest"
+    assert latest.resolve() in runs.artifacts
+    assert len([path for path in runs.artifacts[0].rglob("*") if path.is_file()]) < 8
+    await runs.executor.forget(REF)
+    assert [path.name for path in runs.rundirs.base.iterdir()] == [".lock"]
+
+
+async def test_vault_and_further_arguments(tmp_path: Path, kind: ExecutorName) -> None:
+    """--ansible-args reach ansible-playbook, in the quotes that images pass on."""
+    password = tmp_path / "password"
+    password.write_text("open sesame")
+    args = f"'--vault-password-file {password} -e more=extra'"
+    settings = AnsibleSettings(skip_facts=True, args=args)
+    async with open_launcher(kind, settings) as launcher:
+        runs = Runs(tmp_path, launcher, settings)
+        outcome = await runs("- assert: {that: more == 'extra'}\n")
+    assert outcome.successful, outcome.failures
+
+
+def test_two_operators_do_not_share_a_work_dir(tmp_path: Path) -> None:
+    """The second one is told which flag to change."""
+    first = RunDirs(tmp_path)
+    with pytest.raises(ConfigError, match="--work-dir"):
+        RunDirs(tmp_path)
+    assert first.base == tmp_path

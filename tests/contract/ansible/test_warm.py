@@ -1,0 +1,354 @@
+"""What the warm launcher promises beyond runs: its processes end, and what it loaded is current."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import ansible_collections.kubernetes.core
+import psutil
+import pytest
+import structlog.testing
+
+from operator_runner.ansible.cold.launcher import ColdLauncher
+from operator_runner.ansible.executor import AnsibleExecutor, open_launcher
+from operator_runner.ansible.forkserver import launcher as warm_launcher
+from operator_runner.ansible.forkserver.launcher import WarmLauncher
+from operator_runner.ansible.forkserver.server_process import ForkServer, start_server
+from operator_runner.ansible.rundir import RunDirs
+from operator_runner.core.model import GVK, ObjectRef, Playbook, RunOutcome, RunRequest
+from operator_runner.core.settings import AnsibleSettings
+from tests.support.sleepers import new_nap, sleepers
+from tests.support.waiting import eventually
+
+SETTINGS = AnsibleSettings(skip_facts=True)
+_RUN_AND_NEXT = 2
+"""Supervisors of a run under way and of the next one, which is forked before it comes."""
+
+
+class Runs:
+    """A warm launcher with an executor over it, and roles that the test writes."""
+
+    def __init__(self, scratch: Path, launcher: Any, others: frozenset[int] = frozenset()) -> None:
+        self.scratch = scratch
+        self.others = others
+        """Fork servers of other tests, which are children of this process as well."""
+        self.starts: list[str] = []
+        """An entry for each start of a fork server that was told."""
+        self.launcher = launcher
+        self.executor = AnsibleExecutor(launcher, RunDirs(scratch / "work"), SETTINGS)
+
+    async def __call__(self, tasks: str, name: str = "a") -> RunOutcome:
+        role = self.scratch / "roles" / name
+        (role / "tasks").mkdir(parents=True, exist_ok=True)
+        (role / "tasks" / "main.yml").write_text(tasks)
+        request = RunRequest(
+            run_id=secrets.token_hex(4),
+            ref=ObjectRef(GVK("example.com", "v1", "Foo"), "default", name),
+            content=Playbook(role=role),
+            extra_vars={},
+            kubeconfig="the token",
+            verbosity=0,
+            max_artifacts=3,
+            timeout=None,
+        )
+        return await self.executor.run(request, lambda _: None)
+
+    def servers(self) -> list[psutil.Process]:
+        """Return the fork servers of this process; their forks have other parents."""
+        found = [child for child in psutil.Process().children() if _is_server(child)]
+        return [server for server in found if server.pid not in self.others]
+
+
+@pytest.fixture
+async def runs(tmp_path: Path) -> AsyncIterator[Runs]:
+    others = frozenset(child.pid for child in psutil.Process().children())
+    starts: list[str] = []
+    async with open_launcher("warm", SETTINGS, lambda: starts.append("server")) as launcher:
+        assert isinstance(launcher, WarmLauncher)
+        runs = Runs(tmp_path, launcher, others)
+        runs.starts = starts
+        yield runs
+
+
+def _is_server(process: psutil.Process) -> bool:
+    try:
+        return "operator_runner.ansible.forkserver.server" in process.cmdline()
+    except psutil.NoSuchProcess:
+        return False
+
+
+def _supervisor(server: psutil.Process) -> psutil.Process:
+    """Return the supervisor of the run that sleeps; another one waits for the next run."""
+    (found,) = (
+        child
+        for child in server.children()
+        if any("sleep" in process.name() for process in child.children(recursive=True))
+    )
+    return found
+
+
+async def _killed_while_asleep(runs: Runs, victim: Callable[[], psutil.Process]) -> RunOutcome:
+    """Kill a process while a task sleeps; return how the run ended, with nothing left of it."""
+    naps = [new_nap() for _ in range(2)]
+    tasks = f"""
+- shell: setsid sleep {naps[0]} >/dev/null 2>&1 </dev/null &
+- command: sleep {naps[1]}
+"""
+    running = asyncio.create_task(runs(tasks))
+    await asyncio.to_thread(eventually, lambda: len(sleepers(*naps)) == 2)
+    victim().kill()
+    outcome = await running
+    await asyncio.to_thread(eventually, lambda: not sleepers(*naps), seconds=20)
+    return outcome
+
+
+async def test_a_killed_server_takes_its_runs_along(runs: Runs) -> None:
+    """The run is a failure that says so, its daemon ends, and the next run has a new server."""
+    before = runs.servers()[0].pid
+    outcome = await _killed_while_asleep(runs, lambda: runs.servers()[0])
+    assert "killed" in outcome.failures[0].message
+    assert (await runs("- debug:\n")).successful
+    assert [server.pid for server in runs.servers()] != [before]
+    assert len(runs.starts) == 2
+
+
+async def test_a_killed_run_leaves_nothing(runs: Runs) -> None:
+    """Where a run's own supervisor dies, the server ends what that has left."""
+    server = runs.servers()[0]
+    outcome = await _killed_while_asleep(runs, lambda: _supervisor(server))
+    assert "killed" in outcome.failures[0].message
+    assert runs.servers() == [server]
+    assert (await runs("- debug:\n")).successful
+
+
+async def test_what_a_daemon_starts_later_lives_on(runs: Runs, tmp_path: Path) -> None:
+    """Where another run is killed after that, it is none of what that run has left."""
+    (server,) = runs.servers()
+    os.mkfifo(tmp_path / "fifo")
+    nap = new_nap()
+    daemon = f"until test -e go; do sleep 0.05; done; (setsid sleep {nap} &); cat fifo"
+    tasks = f"- shell: cd {tmp_path}; setsid sh -c '{daemon}' >/dev/null 2>&1 </dev/null &\n"
+    try:
+        assert (await runs(tasks, "daemon")).successful
+        (tmp_path / "go").touch()
+        await asyncio.to_thread(eventually, lambda: sleepers(nap))
+        assert (await runs("- debug:\n")).successful
+        await _killed_while_asleep(runs, lambda: _supervisor(server))
+        assert sleepers(nap)
+    finally:
+        for child in server.children():
+            with contextlib.suppress(psutil.NoSuchProcess):  # such as one that was kept for a run
+                if child.name() in {"sh", "sleep"}:
+                    child.kill()
+
+
+async def test_a_killed_play_is_told(runs: Runs) -> None:
+    """Where the play's process dies alone, its supervisor says so and ends the rest."""
+    server = runs.servers()[0]
+    outcome = await _killed_while_asleep(runs, lambda: _supervisor(server).children()[0])
+    assert "killed by a signal" in outcome.failures[0].message
+
+
+async def test_everything_ends_with_the_operator(tmp_path: Path) -> None:
+    """SIGKILL of the process that holds the launcher leaves neither server nor run."""
+    nap = new_nap()
+    operator = os.fork()
+    if not operator:
+        # A process of its own, as the operator is; pytest's must not go on in it.
+        os.execv(
+            psutil.Process().exe(),
+            [psutil.Process().cmdline()[0], "-c", _HOLDER, str(tmp_path), f"sleep {nap}"],
+        )
+    try:
+        await asyncio.to_thread(eventually, lambda: sleepers(nap), seconds=60)
+        family = psutil.Process(operator).children(recursive=True)
+        assert len(family) > 2
+    finally:
+        os.kill(operator, signal.SIGKILL)
+        await asyncio.to_thread(os.waitpid, operator, 0)
+    await asyncio.to_thread(eventually, lambda: not sleepers(nap), seconds=20)
+    _, alive = await asyncio.to_thread(psutil.wait_procs, family, 10)
+    assert not alive
+
+
+def test_an_operator_that_is_killed_while_it_starts_leaves_nothing(tmp_path: Path) -> None:
+    """What the fork server works in while it loads goes with the operator."""
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    operator = subprocess.Popen(
+        [sys.executable, "-c", _HOLDER, str(tmp_path), "true"],
+        env={**os.environ, "TMPDIR": str(temporary)},
+    )
+    eventually(lambda: list(temporary.glob("operator-runner-*/*")))
+    (server,) = psutil.Process(operator.pid).children()
+    operator.kill()
+    operator.wait()
+    psutil.wait_procs([server], 20)
+    assert list(temporary.iterdir()) == []
+
+
+async def test_a_changed_file_leads_to_a_new_server(runs: Runs, tmp_path: Path) -> None:
+    """A run that is under way goes to its end meanwhile, and the old server goes after it."""
+    old = runs.servers()[0]
+    loaded = f"{ansible_collections.kubernetes.core.__path__[0]}/plugins/modules/k8s_info.py"
+    gate = tmp_path / "gate"
+    waiting = asyncio.create_task(runs(f"- wait_for: {{path: {gate}}}\n", "waiting"))
+    await asyncio.to_thread(eventually, lambda: len(old.children(recursive=True)) > 2)
+    kept = os.stat(loaded)  # noqa: PTH116
+    try:
+        os.utime(loaded, ns=(kept.st_atime_ns, time.time_ns()))
+        assert (await runs("- debug:\n")).successful
+        assert {old.pid} < {server.pid for server in runs.servers()}
+        gate.touch()
+        assert (await waiting).successful
+        await asyncio.to_thread(eventually, lambda: len(runs.servers()) == 1)
+        assert runs.servers()[0].pid != old.pid
+    finally:
+        os.utime(loaded, ns=(kept.st_atime_ns, kept.st_mtime_ns))
+
+
+async def test_files_that_change_all_the_time_do_not_put_a_run_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that was started for a run does it, whatever has changed meanwhile."""
+    searched = tmp_path / "lib"
+    searched.mkdir()
+    monkeypatch.setenv("PYTHONPATH", str(searched))
+    stop = threading.Event()
+
+    def change() -> None:
+        while not stop.wait(0.01):
+            (searched / secrets.token_hex(4)).touch()
+
+    changing = asyncio.create_task(asyncio.to_thread(change))
+    try:
+        async with open_launcher("warm", SETTINGS) as launcher, asyncio.timeout(60):
+            runs = Runs(tmp_path, launcher)
+            for _ in range(2):
+                assert (await runs("- debug:\n")).successful
+    finally:
+        stop.set()
+        await changing
+
+
+async def test_many_runs_at_once(runs: Runs) -> None:
+    """They do not mix: each ends with its own result, and no process is left."""
+    tasks = "- command: echo {n}\n  register: said\n- assert: {{that: said.stdout == '{n}'}}\n"
+    outcomes = await asyncio.gather(*(runs(tasks.format(n=n), f"r{n}") for n in range(6)))
+    assert all(outcome.successful for outcome in outcomes)
+    (server,) = runs.servers()
+    # A supervisor and its play wait for the next run.
+    await asyncio.to_thread(eventually, lambda: len(server.children(recursive=True)) <= 2)
+
+
+async def test_a_run_without_a_process_harms_no_other(runs: Runs, tmp_path: Path) -> None:
+    """Where the server cannot fork, this run fails and says why; the server and its runs go on."""
+    (server,) = runs.servers()
+    gate = tmp_path / "gate"
+    waiting = asyncio.create_task(runs(f"- wait_for: {{path: {gate}}}\n", "waiting"))
+    await asyncio.to_thread(eventually, lambda: len(server.children()) == _RUN_AND_NEXT)
+    before = server.rlimit(psutil.RLIMIT_NOFILE)
+    # Enough for the message of a run, not for the socket to its supervisor.
+    server.rlimit(psutil.RLIMIT_NOFILE, (_next_descriptor(server) + 1, before[1]))
+    assert (await runs("- debug:\n", "forked before")).successful
+    refused = await runs("- debug:\n", "refused")
+    server.rlimit(psutil.RLIMIT_NOFILE, before)
+    assert "could not be forked: [Errno 24] Too many open files" in refused.failures[0].message
+    gate.touch()
+    assert (await waiting).successful
+    assert (await runs("- debug:\n")).successful
+    assert runs.servers() == [server]
+
+
+def _next_descriptor(process: psutil.Process) -> int:
+    used = {int(entry) for entry in os.listdir(f"/proc/{process.pid}/fd")}  # noqa: PTH208
+    return min(set(range(len(used) + 1)) - used)
+
+
+async def test_servers_that_die_at_once_are_not_tried_for_ever(
+    runs: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run ends with a reason, for its resource to tell."""
+
+    async def killed(ansible: AnsibleSettings) -> ForkServer:
+        server = await start_server(ansible)
+        runs.servers()[0].kill()
+        return server
+
+    monkeypatch.setattr(warm_launcher, "start_server", killed)
+    runs.servers()[0].kill()
+    await asyncio.to_thread(eventually, lambda: not runs.servers())
+    outcome = await runs("- debug:\n")
+    assert "fork servers in a row were gone" in outcome.failures[0].message
+
+
+async def test_the_process_of_the_next_module_may_be_killed(runs: Runs) -> None:
+    """It waits until the task has come as far as its module; another one takes its place."""
+    until = "until test -e goes-on; do sleep 0.05; done"
+    wait = f"cd {runs.scratch}; sleep 600 & touch waits; {until}; kill $!"
+    tasks = f"""
+- command: echo {{{{ lookup('pipe', '{wait}') }}}}
+- stat: {{path: /}}
+"""
+    running = asyncio.create_task(runs(tasks))
+    await asyncio.to_thread(eventually, (runs.scratch / "waits").exists)
+    supervisor = _supervisor(runs.servers()[0])
+    _play, module = sorted(supervisor.children(), key=lambda process: process.pid)
+    module.kill()
+    (runs.scratch / "goes-on").touch()
+    outcome = await running
+    assert outcome.successful, outcome.failures
+
+
+async def test_without_a_server_plays_run_cold(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where Ansible cannot be loaded, it is said once, with the reason, and all goes on."""
+    monkeypatch.setenv("ANSIBLE_FORKS", "not a number")
+    with structlog.testing.capture_logs() as logs:
+        async with open_launcher("warm", SETTINGS) as launcher:
+            assert isinstance(launcher, ColdLauncher)
+    assert len(logs) == 1
+    assert "cold" in logs[0]["event"]
+    assert "DEFAULT_FORKS" in logs[0]["reason"] or "not a number" in logs[0]["reason"]
+
+
+_HOLDER = """
+import asyncio, sys
+from pathlib import Path
+from operator_runner.ansible.executor import open_launcher
+from tests.contract.ansible.test_warm import SETTINGS, Runs
+
+async def main():
+    async with open_launcher("warm", SETTINGS) as launcher:
+        await Runs(Path(sys.argv[1]), launcher)(f"- command: {sys.argv[2]}\\n")
+
+asyncio.run(main())
+"""
+
+
+async def test_a_server_is_stopped_while_it_forks_the_next_run() -> None:
+    """The next run's processes are forked when none has come for a while: a busy moment."""
+    for _ in range(3):
+        others = set(psutil.Process().children())
+        server = await start_server(SETTINGS)
+        (process,) = set(psutil.Process().children()) - others
+        _wait_for_fork(process.pid)
+        # It ends by itself: by force it would be -SIGKILL.
+        assert await server.stop() == 0
+
+
+def _wait_for_fork(pid: int) -> None:
+    """Return as soon as there is a fork: a moment later it has no trouble to end."""
+    children = Path(f"/proc/{pid}/task/{pid}/children")
+    while not children.read_text():
+        pass

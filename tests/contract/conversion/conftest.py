@@ -1,0 +1,168 @@
+"""The webhook's parts in the test's own event loop, against a real API server."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from operator_runner.config.watches.expressions import evaluate
+from operator_runner.conversion.authority import Lives
+from operator_runner.conversion.certificates import Serving
+from operator_runner.conversion.converter import Converter
+from operator_runner.conversion.registrar import Registrar
+from operator_runner.conversion.registration import Url
+from operator_runner.conversion.server import serve_conversions
+from operator_runner.conversion.shared import OwnCredentials
+from operator_runner.core.model import GVK, Conversion, Json
+from operator_runner.kube.api import Api
+from operator_runner.kube.session import connect
+
+SHORT = Lives(dt.timedelta(seconds=9), dt.timedelta(seconds=4.5), dt.timedelta(seconds=1.5))
+"""An authority is renewed after 6 s, a certificate after 3 s: both several times in a test."""
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+
+
+@pytest.fixture
+async def api(control_plane: Path) -> AsyncIterator[Api]:
+    """Connect to the control plane as its administrator."""
+    connection = await connect(control_plane, user_agent="tests")
+    yield Api(connection)
+    await connection.close()
+
+
+async def until(check: Callable[[], Awaitable[bool]], seconds: float = 60) -> None:
+    """Return when `check` says so."""
+    async with asyncio.timeout(seconds):
+        while not await check():  # noqa: ASYNC110 the world sends no events
+            await asyncio.sleep(0.05)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of two versions, made for one test: `size` of v1 is `replicas` of v2."""
+
+    api: Api
+    group: str
+
+    @property
+    def hub(self) -> GVK:
+        return GVK(self.group, "v2", "Web")
+
+    @property
+    def crd(self) -> str:
+        return f"{CRDS}/webs.{self.group}"
+
+    def path(self, version: str, name: str = "") -> str:
+        return f"/apis/{self.group}/{version}/namespaces/default/webs/{name}".rstrip("/")
+
+    async def create(self, version: str, name: str, **spec: object) -> Json:
+        body = {
+            "apiVersion": f"{self.group}/{version}",
+            "kind": "Web",
+            "metadata": {"name": name},
+            "spec": spec,
+        }
+        return await self.api.request("POST", self.path(version), body=body)
+
+    async def name(self, _: GVK) -> str:
+        return f"webs.{self.group}"
+
+
+@pytest.fixture
+async def kind(api: Api) -> AsyncIterator[Kind]:
+    """Install a CRD whose conversions nobody serves yet, and remove it after the test."""
+    group = f"t{secrets.token_hex(4)}.example.com"
+    made = Kind(api, group)
+    await api.request("POST", CRDS, body=_definition(group))
+    await until(lambda: _is_served(made))
+    yield made
+    await api.request("DELETE", made.crd)
+
+
+async def _is_served(kind: Kind) -> bool:
+    with suppress(Exception):
+        await kind.api.request("GET", kind.path("v2"))
+        return True
+    return False
+
+
+def _definition(group: str) -> Json:
+    def version(name: str, field: str) -> Json:
+        spec = {"type": "object", "properties": {field: {"type": "integer"}, "note": _TEXT}}
+        schema = {"type": "object", "properties": {"spec": spec}}
+        return {
+            "name": name,
+            "served": True,
+            "storage": name == "v2",
+            "schema": {"openAPIV3Schema": schema},
+        }
+
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"webs.{group}"},
+        "spec": {
+            "group": group,
+            "scope": "Namespaced",
+            "names": {"kind": "Web", "plural": "webs", "singular": "web"},
+            "versions": [version("v1", "size"), version("v2", "replicas")],
+            "conversion": {
+                "strategy": "Webhook",
+                "webhook": {
+                    "conversionReviewVersions": ["v1"],
+                    "clientConfig": {"url": "https://127.0.0.1:9/convert"},
+                },
+            },
+        },
+    }
+
+
+_TEXT: Json = {"type": "string"}
+
+
+class Served:
+    """A webhook that serves a kind."""
+
+    def __init__(self, kind: Kind, serving: Serving, registrar: Registrar) -> None:
+        self.kind, self.serving, self.registrar = kind, serving, registrar
+
+
+Serve = Callable[..., Awaitable[Served]]
+
+
+@asynccontextmanager
+async def served(
+    kind: Kind, lives: Lives, *, size: str = "spec.replicas", host: str = "127.0.0.1"
+) -> AsyncIterator[Served]:
+    """Serve conversions of a kind with certificates of these lives; `size` is an expression."""
+    conversion = Conversion("v1", {("spec", "replicas"): "spec.size"}, {("spec", "size"): size})
+    converters = {(kind.group, "Web"): Converter(kind.hub, [conversion], evaluate)}
+    serving = Serving()
+    server = await serve_conversions(converters, 0, serving.context, lambda *_: None)
+    registrar = Registrar(
+        kind.api,
+        OwnCredentials(lives),
+        serving,
+        {kind.hub: [conversion]},
+        look=lives.look,
+        crd_name=kind.name,
+    )
+    task = asyncio.create_task(registrar.run(Url(host, server.port)))
+    try:
+
+        async def is_registered() -> bool:
+            return registrar.missing() is None
+
+        await until(is_registered)
+        yield Served(kind, serving, registrar)
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await server.stop()

@@ -1,0 +1,135 @@
+"""The operator's own certificates: the API server trusts them, and goes on to while they change."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+
+import pytest
+
+from operator_runner.conversion.authority import Lives
+from operator_runner.conversion.shared import SharedCredentials
+from operator_runner.core.errors import ApiError
+from operator_runner.core.model import Json
+from operator_runner.kube.api import MERGE_PATCH, Api
+from tests.contract.conversion.conftest import SHORT, Kind, served
+
+
+async def _crd(kind: Kind) -> Json:
+    return await kind.api.request("GET", kind.crd)
+
+
+def _authorities(crd: Json) -> bytes:
+    config = crd["spec"]["conversion"]["webhook"]["clientConfig"]
+    return base64.b64decode(config["caBundle"])
+
+
+async def _until_served(kind: Kind, name: str) -> Json:
+    async with asyncio.timeout(60):
+        while True:
+            try:
+                return await kind.api.request("GET", kind.path("v1", name))
+            except ApiError:
+                await asyncio.sleep(0.1)
+
+
+async def test_it_is_registered_and_converts(kind: Kind) -> None:
+    """The CRD gets address and authority, and each version is read as the other."""
+    await kind.create("v2", "web", replicas=3)
+    with pytest.raises(ApiError, match="conversion webhook"):
+        await kind.api.request("GET", kind.path("v1", "web"))
+    async with served(kind, Lives()):
+        body = await _until_served(kind, "web")
+        assert body["spec"] == {"size": 3}
+        await kind.create("v1", "old", size=2)
+        listed = await kind.api.request("GET", kind.path("v2"))
+        assert [item["spec"] for item in listed["items"]] == [{"replicas": 2}, {"replicas": 3}]
+
+
+async def test_requests_go_on_while_certificates_and_authorities_change(kind: Kind) -> None:
+    """Through several renewals of both, not one conversion fails."""
+    await kind.create("v2", "web", replicas=3)
+    async with served(kind, SHORT):
+        await _until_served(kind, "web")
+        bundles = {_authorities(await _crd(kind))}
+        requests = 0
+        async with asyncio.timeout(90):
+            while len(bundles) < 5:
+                body = await kind.api.request("GET", kind.path("v1", "web"))
+                assert body["spec"] == {"size": 3}
+                bundles.add(_authorities(await _crd(kind)))
+                requests += 1
+        assert requests > 20
+        # Old and new overlap.
+        assert max(bundle.count(b"BEGIN CERTIFICATE") for bundle in bundles) > 1
+
+
+async def test_who_resets_the_crd_is_corrected(kind: Kind) -> None:
+    """A CRD that is applied again is registered again."""
+    await kind.create("v2", "web", replicas=3)
+    async with served(kind, SHORT):
+        config = {"url": "https://127.0.0.1:9/convert", "caBundle": None}
+        webhook = {"webhook": {"clientConfig": config}}
+        patch = {"spec": {"conversion": webhook}}
+        await kind.api.request("PATCH", kind.crd, body=patch, content_type=MERGE_PATCH)
+        assert (await _until_served(kind, "web"))["spec"] == {"size": 3}
+
+
+async def test_an_error_names_object_and_field(kind: Kind) -> None:
+    """What an expression cannot do with an object is what the client is told."""
+    await kind.create("v2", "web", replicas=3, note="x")
+    async with served(kind, Lives(), size="abs(spec.note)"):
+        message = ""
+        async with asyncio.timeout(60):
+            while "conversion webhook" not in message or "cannot convert" not in message:
+                with pytest.raises(ApiError) as caught:
+                    await kind.api.request("GET", kind.path("v1", "web"))
+                message = str(caught.value)
+        assert "Web default/web: cannot convert v2 to v1: spec.size: In function abs()" in message
+
+
+async def test_cert_managers_authority_is_left_alone(kind: Kind) -> None:
+    """Where cert-manager injects its CA nothing is written, and the reason is told."""
+    annotations = {"cert-manager.io/inject-ca-from": "default/serving-cert"}
+    patch = {"metadata": {"annotations": annotations}}
+    crd = await kind.api.request("PATCH", kind.crd, body=patch, content_type=MERGE_PATCH)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(3), served(kind, SHORT):
+            pytest.fail("ready without certificates that the API server trusts")
+    assert (await _crd(kind))["spec"] == crd["spec"]
+
+
+async def test_a_service_in_the_crd_is_not_replaced_by_an_address(
+    kind: Kind, namespace: str
+) -> None:
+    """What somebody tries on a workstation does not take over, as long as the Service exists."""
+    services = f"/api/v1/namespaces/{namespace}/services"
+    service = {"namespace": namespace, "name": "webhook", "path": "/convert"}
+    config = {"url": None, "service": service}
+    made = {"metadata": {"name": "webhook"}, "spec": {"ports": [{"port": 443}]}}
+    await kind.api.request("POST", services, body=made)
+    patch = {"spec": {"conversion": {"webhook": {"clientConfig": config}}}}
+    crd = await kind.api.request("PATCH", kind.crd, body=patch, content_type=MERGE_PATCH)
+    await kind.create("v2", "web", replicas=3)
+    async with served(kind, SHORT):
+        assert (await _crd(kind))["spec"] == crd["spec"]
+        await kind.api.request("DELETE", f"{services}/webhook")
+        assert (await _until_served(kind, "web"))["spec"] == {"size": 3}
+
+
+async def test_replicas_that_start_at_once_agree(api: Api, namespace: str) -> None:
+    """Of many that find no Secret one makes it, and all have the same certificates."""
+    replicas = [SharedCredentials(api, namespace, "webhook", Lives()) for _ in range(6)]
+    names = ["webhook.test.svc"]
+    all_of = await asyncio.gather(*(each.current(names, known=False) for each in replicas))
+    assert len({each.authorities for each in all_of}) == 1
+    assert len({each.certificate for each in all_of}) == 1
+    secret = await api.request("GET", f"/api/v1/namespaces/{namespace}/secrets/webhook")
+    assert secret["type"] == "kubernetes.io/tls"
+    # What nobody can read is made anew, once.
+    broken = {"data": {"tls.key": base64.b64encode(b"x").decode()}}
+    path = f"/api/v1/namespaces/{namespace}/secrets/webhook"
+    await api.request("PATCH", path, body=broken, content_type=MERGE_PATCH)
+    again = await asyncio.gather(*(each.current(names, known=True) for each in replicas))
+    assert len({each.certificate for each in again}) == 1
+    assert again[0].certificate != all_of[0].certificate

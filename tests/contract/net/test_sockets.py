@@ -1,0 +1,236 @@
+"""How a listener begins and ends connections, over real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, closing
+from pathlib import Path
+
+import pytest
+import structlog
+from aiohttp import web
+
+from operator_runner.net import connections as module
+from operator_runner.net.connections import Connections, large_share, small_share
+from operator_runner.net.serving_certificate import server_context
+from operator_runner.net.sockets import Listener
+
+LOOPBACK = "127.0.0.1"
+Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+
+
+async def _answer(_: web.BaseRequest) -> web.Response:
+    return web.Response(text="here")
+
+
+@asynccontextmanager
+async def listening(
+    context: ssl.SSLContext | None = None, host: str = LOOPBACK
+) -> AsyncIterator[int]:
+    """Give the port of a server."""
+    runner = web.ServerRunner(web.Server(_answer), shutdown_timeout=0.1)
+    await runner.setup()
+    listener = Listener(runner, context)
+    try:
+        listener.open(host, 0)
+        yield listener.port
+    finally:
+        await listener.stop()
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> Path:
+    """Give the file for the server's certificate."""
+    return tmp_path / "ca.crt"
+
+
+@pytest.fixture
+def context(authority: Path) -> ssl.SSLContext:
+    """Speak TLS."""
+    return server_context(authority, [LOOPBACK])
+
+
+def has_ended(client: socket.socket) -> bool:
+    """Tell whether the server has closed the connection: what it still said is passed over."""
+    client.setblocking(False)
+    try:
+        while client.recv(4096):
+            pass
+    except BlockingIOError:
+        return False
+    except ConnectionResetError:
+        pass
+    return True
+
+
+async def test_a_client_that_never_says_goodbye(context: ssl.SSLContext, authority: Path) -> None:
+    """The server does not wait for it for ever: its connections are closed when it has ended."""
+    trust = ssl.create_default_context(cafile=authority)
+
+    def talk(port: int) -> socket.socket:
+        with closing(socket.create_connection((LOOPBACK, port))) as plain:
+            silent = socket.socket(fileno=socket.dup(plain.fileno()))
+            with trust.wrap_socket(plain, server_hostname=LOOPBACK) as secured:
+                secured.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+                assert secured.recv(4096).startswith(b"HTTP/1.1 200")
+        return silent
+
+    async with listening(context) as port:
+        client = await asyncio.to_thread(talk, port)
+        assert not has_ended(client)
+    with client:
+        assert has_ended(client)
+
+
+@pytest.mark.parametrize("first", [b"", b"\x16\x03\x01"])
+async def test_a_handshake_under_way(context: ssl.SSLContext, first: bytes) -> None:
+    """It ends with the server; it does not become a connection that nobody closes."""
+    async with listening(context) as port:
+        client = await asyncio.to_thread(socket.create_connection, (LOOPBACK, port))
+        client.sendall(first)
+    with client:
+        await asyncio.sleep(0)
+        assert has_ended(client)
+
+
+async def test_every_interface_has_the_same_port() -> None:
+    """Without a host IPv4 and IPv6 are served, wherever the machine has them."""
+    async with listening(host="") as port:
+        for family, address in ((socket.AF_INET, LOOPBACK), (socket.AF_INET6, "::1")):
+            if family == socket.AF_INET6 and not _has_ipv6():
+                continue
+            _, writer = await asyncio.open_connection(address, port, family=family)
+            writer.close()
+            await writer.wait_closed()
+
+
+def _has_ipv6() -> bool:
+    try:
+        with socket.socket(socket.AF_INET6, socket.SOCK_STREAM) as probe:
+            probe.bind(("::1", 0))
+    except OSError:
+        return False
+    return True
+
+
+@asynccontextmanager
+async def bounded(connections: Connections, answer: Handler) -> AsyncIterator[int]:
+    """Give the port of a server whose open connections are bounded."""
+
+    async def serve(request: web.BaseRequest) -> web.StreamResponse:
+        with connections.serving(request.protocol):
+            return await answer(request)
+
+    runner = web.ServerRunner(web.Server(serve), shutdown_timeout=0.1)
+    await runner.setup()
+    listener = Listener(runner, connections=connections)
+    try:
+        listener.open(LOOPBACK, 0)
+        yield listener.port
+    finally:
+        await listener.stop()
+
+
+async def asked(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Send a request."""
+    reader, writer = await asyncio.open_connection(LOOPBACK, port)
+    writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+    return reader, writer
+
+
+async def ended(reader: asyncio.StreamReader) -> bytes:
+    """Return what comes until the server closes the connection."""
+    async with asyncio.timeout(60):
+        try:
+            return await reader.read()
+        except ConnectionResetError:
+            return b""
+
+
+async def test_a_new_request_takes_the_place_of_the_longest_idle_connection() -> None:
+    """Clients that open connections and say nothing, or half of it, keep nobody out."""
+    with structlog.testing.capture_logs() as logged:
+        async with bounded(Connections(4), _answer) as port:
+            silent = [await asyncio.open_connection(LOOPBACK, port) for _ in range(20)]
+            for _, writer in silent[1::2]:
+                writer.write(b"GET / HTTP/1.1\r\nX-Slow: ")
+            reader, client = await asked(port)
+            async with asyncio.timeout(60):
+                assert (await reader.readline()).startswith(b"HTTP/1.1 200")
+            for slow, _ in silent[:16]:
+                assert await ended(slow) == b""
+            for _, writer in [*silent, (reader, client)]:
+                writer.close()
+    [warning] = [line for line in logged if line["log_level"] == "warning"]
+    assert (warning["port"], warning["limit"]) == (port, 4)
+    assert "ulimit -n" in warning["cure"]
+
+
+async def test_a_request_that_is_served_keeps_its_connection() -> None:
+    """However long an answer takes, it is not cut; where all are busy, new ones are closed."""
+    finish = asyncio.Event()
+
+    async def wait(_: web.BaseRequest) -> web.Response:
+        await finish.wait()
+        return web.Response(text="here")
+
+    connections = Connections(4)
+    async with bounded(connections, wait) as port:
+        busy = [await asked(port) for _ in range(4)]
+        async with asyncio.timeout(60):
+            while sum(one.serving for one in connections) < 4:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        refused, client = await asyncio.open_connection(LOOPBACK, port)
+        assert await ended(refused) == b""
+        client.close()
+        finish.set()
+        async with asyncio.timeout(60):
+            for reader, writer in busy:
+                assert (await reader.readline()).startswith(b"HTTP/1.1 200")
+                writer.close()
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET / HTTP/1.1\r\nX-Slow: ", b"\x16\x03\x01"])
+async def test_a_request_that_does_not_come(monkeypatch: pytest.MonkeyPatch, sent: bytes) -> None:
+    """Its connection is closed at the deadline, whatever part of it has come."""
+    monkeypatch.setattr(module, "FIRST_REQUEST_SECONDS", 0.2)
+    async with bounded(Connections(), _answer) as port:
+        reader, writer = await asyncio.open_connection(LOOPBACK, port)
+        writer.write(sent)
+        answered = await ended(reader)
+        assert answered == b"" or answered.startswith(b"HTTP/1.0 400")
+        writer.close()
+
+
+async def test_an_idle_connection_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that was used has longer, since its client may come again."""
+    monkeypatch.setattr(module, "FIRST_REQUEST_SECONDS", 3600)
+    monkeypatch.setattr(module, "IDLE_SECONDS", 0.2)
+    async with bounded(Connections(), _answer) as port:
+        reader, writer = await asked(port)
+        assert (await ended(reader)).startswith(b"HTTP/1.1 200")
+        writer.close()
+
+
+async def test_a_slow_handshake(context: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that begins with TLS and says no more is left."""
+    monkeypatch.setattr(module, "FIRST_REQUEST_SECONDS", 0.2)
+    async with listening(context) as port:
+        reader, writer = await asyncio.open_connection(LOOPBACK, port)
+        writer.write(b"\x16\x03\x01")
+        assert await ended(reader) == b""
+        writer.close()
+
+
+@pytest.mark.parametrize(
+    ("descriptors", "small", "large"),
+    [(16, 4, 4), (256, 16, 32), (1024, 64, 128), (2**20, 4096, 4096)],
+)
+def test_shares_of_the_descriptors(descriptors: int, small: int, large: int) -> None:
+    """Three small servers, and two large ones of which one doubles, leave a third to the rest."""
+    assert (small_share(descriptors), large_share(descriptors)) == (small, large)
+    if descriptors > 64:
+        assert 3 * small + 3 * large <= descriptors * 2 / 3

@@ -1,0 +1,365 @@
+"""Whatever a run sends, it neither adopts nor takes over what belongs to others."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import ssl
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import aiohttp
+import pytest
+from structlog.testing import capture_logs
+from yarl import URL
+
+from operator_runner.core.model import GVK, Json, Ownership
+from operator_runner.kube.session import Connection, connect
+from operator_runner.proxy import protobuf
+from operator_runner.proxy.ownership import ABSENT, Claim
+from tests.support import helm
+from tests.support.kubectl import Kubectl
+
+from .conftest import SECONDS, WATCH, Recorder, Run, Start, config_map, owners, proxied
+from .test_anonymous import client as plain
+from .test_anonymous import named
+from .test_ownership_policies import ADOPT, REFUSE, refused
+
+Upstream = Callable[..., Awaitable[Run]]
+PROTOBUF = "application/vnd.kubernetes.protobuf"
+APPLY = "application/apply-patch+yaml"
+MERGE = "application/merge-patch+json"
+OTHERS = {"apiVersion": "v1", "kind": "ServiceAccount", "name": "others", "uid": "uid-9"}
+
+
+@asynccontextmanager
+async def client(run: Run) -> AsyncIterator[aiohttp.ClientSession]:
+    """Give an HTTP client with the run's token."""
+    server, authority, token = run.server
+    connector = aiohttp.TCPConnector(ssl=ssl.create_default_context(cafile=authority))
+    headers = {"Authorization": f"Bearer {token}"}
+    async with (
+        asyncio.timeout(SECONDS),
+        aiohttp.ClientSession(server, headers=headers, connector=connector) as session,
+    ):
+        yield session
+
+
+async def sent(
+    http: aiohttp.ClientSession, method: str, path: str, body: Json | None = None, kind: str = ""
+) -> tuple[int, Json]:
+    """Send a request; return status and answer."""
+    data = None if body is None else json.dumps(body)
+    headers = {"Content-Type": kind or "application/json"} if data else {}
+    async with http.request(
+        method, URL(path, encoded=True), data=data, headers=headers
+    ) as response:
+        return response.status, await response.json()
+
+
+async def test_bodies_that_claim_to_be_the_owner_are_owned(run: Run, owner: Json) -> None:
+    """The owner's uid in a body, or in a reference of another kind, is no way out."""
+    path = f"/api/v1/namespaces/{owner['metadata']['namespace']}/configmaps"
+    uid = owner["metadata"]["uid"]
+    wrong = {"apiVersion": "v1", "kind": "Secret", "name": "owner", "uid": uid, "controller": True}
+    forged = {"operator-sdk/primary-resource": "other/one"}
+    hostile: list[Json] = [{"uid": uid}, {"ownerReferences": [wrong]}, {"annotations": forged}]
+    async with client(run) as http:
+        for number, more in enumerate(hostile):
+            body = config_map(f"h{number}")
+            body["metadata"] |= more
+            status, made = await sent(http, "POST", path, body)
+            (reference,) = made["metadata"]["ownerReferences"]
+            assert (status, reference["kind"], "controller" in reference) == (
+                201,
+                "ConfigMap",
+                False,
+            )
+            named_owner = (
+                made["metadata"].get("annotations", {}).get("operator-sdk/primary-resource")
+            )
+            assert named_owner in {None, f"{owner['metadata']['namespace']}/owner"}
+
+
+async def test_an_encoded_slash_hides_no_object(start: Start, kubectl: Kubectl) -> None:
+    """The API server decodes a path before it splits it, and so does the policy."""
+    run = start(REFUSE)
+    kubectl("create", "configmap", "theirs")
+    path = f"/api/v1/namespaces/{kubectl.namespace}/configmaps%2Ftheirs"
+    async with client(run) as http:
+        for method, kind in (("PUT", ""), ("PATCH", MERGE), ("PATCH", APPLY), ("DELETE", "")):
+            body = None if method == "DELETE" else config_map("theirs", a="1")
+            status, answer = await sent(http, method, path, body, kind)
+            assert (status, answer["reason"]) == (403, "Forbidden"), method
+    assert "data" not in await run.get("configmap", "theirs")
+
+
+async def test_typed_bodies_keep_owners(run: Run, kubectl: Kubectl) -> None:
+    """A PUT in protobuf, as typed Go clients send it, adopts nothing and keeps what is there."""
+    await run.kubectl("create", "configmap", "mine")
+    kubectl("create", "configmap", "theirs")
+    async with client(run) as http:
+        for name, expected in (("mine", ["owner"]), ("theirs", [])):
+            path = f"/api/v1/namespaces/{kubectl.namespace}/configmaps/{name}"
+            async with http.get(path, headers={"Accept": PROTOBUF}) as response:
+                body = await response.read()
+            # An object without owners, which is what a client sends that did not read it first.
+            bare = _without_owners(body)
+            headers = {"Content-Type": PROTOBUF}
+            async with http.put(path, data=bare, headers=headers) as response:
+                assert response.status == 200
+            assert owners(await run.get("configmap", name)) == expected
+
+
+async def test_a_selection_with_objects_of_others_is_not_deleted(
+    start: Start, kubectl: Kubectl
+) -> None:
+    """All of it stays, and the message names them; without them it is deleted."""
+    run = start(REFUSE)
+    for maker, name in ((run.kubectl, "mine-1"), (run.kubectl, "mine-2")):
+        await maker("create", "configmap", name)
+        await maker("label", "configmap", name, "app=a")
+    kubectl("create", "configmap", "theirs")
+    kubectl("label", "configmap", "theirs", "app=a")
+    path = f"/api/v1/namespaces/{kubectl.namespace}/configmaps?labelSelector=app%3Da"
+    async with client(run) as http:
+        status, answer = await sent(http, "DELETE", path)
+        assert status == 403
+        assert "theirs (without an owner); select those that do" in answer["message"]
+        kubectl("label", "configmap", "theirs", "app-")
+        assert (await sent(http, "DELETE", path))[0] == 200
+    left = kubectl("get", "configmaps", "--output=name")
+    assert "theirs" in left
+    assert "mine" not in left
+
+
+async def test_a_resource_of_the_same_name_is_another_one(start: Start, kubectl: Kubectl) -> None:
+    """A run whose resource was deleted and made again cannot write the new one."""
+    run = start(REFUSE)
+    await run.kubectl("label", "configmap", "owner", "a=b")
+    kubectl("delete", "configmap", "owner")
+    kubectl("create", "configmap", "owner")
+    assert "does not belong" in await refused(run, "label", "configmap", "owner", "a=b")
+
+
+async def test_kinds_that_have_no_owner_are_not_hindered(start: Start, kubectl: Kubectl) -> None:
+    """Events of others may be counted up, questions asked; so it is with exceptions."""
+    event = {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": "e", "namespace": kubectl.namespace},
+        "involvedObject": {"kind": "ConfigMap", "name": "x", "namespace": kubectl.namespace},
+    }
+    kubectl.apply(event)
+    exceptions = frozenset({GVK("", "v9", "Secret")})
+    run = start(replace(REFUSE, ownership_exceptions=exceptions))
+    await run.kubectl("patch", "event", "e", '--patch={"count": 2}')
+    assert (await run.kubectl("auth", "can-i", "create", "pods")).strip() == "yes"
+    kubectl("create", "secret", "generic", "s")
+    await run.kubectl("label", "secret", "s", "a=b")
+    kubectl("create", "configmap", "c")
+    assert "does not belong" in await refused(run, "label", "configmap", "c", "a=b")
+
+
+async def test_dry_runs_are_decided_alike(start: Start, kubectl: Kubectl) -> None:
+    """A dry run is refused as the real write would be, and adopts nothing."""
+    kubectl("create", "configmap", "theirs")
+    error = await refused(start(REFUSE), "label", "configmap", "theirs", "a=b", "--dry-run=server")
+    assert "does not belong" in error
+    run = start(ADOPT)
+    await run.kubectl("label", "configmap", "theirs", "a=b", "--dry-run=server")
+    assert owners(await run.get("configmap", "theirs")) == []
+
+
+async def test_a_finalizer_writes_its_records_again(start: Start) -> None:
+    """A ConfigMap that the first attempt made belongs to the second one, and has no owner."""
+    await start(REFUSE, "run-1", of_finalizer=True).kubectl("create", "configmap", "record")
+    again = start(REFUSE, "run-2", of_finalizer=True)
+    await again.kubectl("label", "configmap", "record", "a=b")
+    body = await again.get("configmap", "record")
+    assert (owners(body), body["metadata"]["labels"]) == ([], {"a": "b"})
+
+
+async def test_helm_under_a_policy(start: Start, tmp_path: Path, kubectl: Kubectl) -> None:
+    """A release of the run is installed, upgraded and removed; one of others stays."""
+    run = start(REFUSE)
+    chart = tmp_path / "chart"
+    (chart / "templates").mkdir(parents=True)
+    (chart / "Chart.yaml").write_text("{apiVersion: v2, name: tried, version: 0.1.0}")
+    (chart / "templates" / "map.yaml").write_text(json.dumps(config_map("tried")))
+    program = helm.program()
+    for command in (
+        (program, "upgrade", "--install", "tried", str(chart)),
+        (program, "upgrade", "tried", str(chart), "--description=again"),
+        (program, "uninstall", "tried"),
+    ):
+        status, out, err = await run.done(*command)
+        assert status == 0, out + err
+    kubectl("create", "configmap", "tried")
+    status, _, err = await run.done(program, "install", "tried", str(chart), "--take-ownership")
+    assert status == 1
+    assert "does not belong to" in err
+
+
+async def test_the_owner_of_a_program_without_token_counts(
+    connection: Connection, recorder: Recorder, owner: Json, kubectl: Kubectl
+) -> None:
+    """A sidecar that names an owner is bound by the policy of its watch."""
+    kubectl("create", "configmap", "theirs")
+    path = f"/api/v1/namespaces/{kubectl.namespace}/configmaps/theirs"
+    async with (
+        proxied(connection, recorder, anonymous=[REFUSE]) as proxy,
+        plain(proxy, named(owner)) as http,
+    ):
+        assert (await sent(http, "DELETE", path))[0] == 403
+
+
+@pytest.fixture
+async def writer(kubectl: Kubectl, tmp_path: Path) -> AsyncIterator[Connection]:
+    """Connect as an operator that may write ConfigMaps but not get them."""
+    kubectl("create", "serviceaccount", "writer")
+    verbs = "--verb=create,update,patch,delete"
+    kubectl("create", "role", "writer", verbs, "--resource=configmaps")
+    account = f"--serviceaccount={kubectl.namespace}:writer"
+    kubectl("create", "rolebinding", "writer", "--role=writer", account)
+    token = kubectl("create", "token", "writer").strip()
+    config = json.loads(kubectl("config", "view", "--raw", "--minify", "--output=json"))
+    config["users"] = [{"name": config["users"][0]["name"], "user": {"token": token}}]
+    file = tmp_path / "writer.kubeconfig"
+    file.write_text(json.dumps(config))
+    opened = await connect(file, user_agent="operator-runner/test")
+    yield opened
+    await opened.close()
+
+
+async def test_without_the_right_to_get(
+    writer: Connection, recorder: Recorder, owner: Json, kubectl: Kubectl, tmp_path: Path
+) -> None:
+    """Nothing is adopted, with one warning for each kind; a policy refuses what it cannot see."""
+    kubectl("create", "configmap", "theirs")
+    path = f"/api/v1/namespaces/{kubectl.namespace}/configmaps/theirs"
+    run = Run(tmp_path / "kubeconfig", tmp_path)
+    async with proxied(writer, recorder) as proxy:
+        with proxy.grant(owner, WATCH, "run-1") as text, capture_logs() as logs:
+            run.kubeconfig.write_text(text)
+            async with client(run) as http:
+                for number in range(2):
+                    body = config_map("theirs", a=str(number))
+                    status, answer = await sent(http, "PUT", path, body)
+                    assert (status, owners(answer)) == (200, [])
+        assert [log["cure"] for log in logs if "Cannot get" in log["event"]] == [
+            "grant the verb get"
+        ]
+        with proxy.grant(owner, REFUSE, "run-1") as text:
+            run.kubeconfig.write_text(text)
+            async with client(run) as http:
+                status, answer = await sent(http, "DELETE", path)
+    assert status == 403
+    assert "cannot get the owner of configmaps" in answer["message"]
+    assert "grant the operator this right" in answer["message"]
+
+
+async def test_what_a_write_costs(run: Run, connection: Connection, namespace: str) -> None:
+    """Without a policy only PUT and server-side apply need a request of their own."""
+    asked: Counter[str] = Counter()
+    connection.on_answer(lambda _, method, __: asked.update([method]))
+    base = f"/api/v1/namespaces/{namespace}/configmaps"
+    cost: dict[str, list[str]] = {}
+    async with client(run) as http:
+        # The kinds are asked for once, for the log of deletions.
+        await sent(http, "POST", base, config_map("first"))
+        await sent(http, "DELETE", f"{base}/first")
+        for method, path, kind in (
+            ("POST", base, ""),
+            ("GET", f"{base}/m", ""),
+            ("PATCH", f"{base}/m", MERGE),
+            ("PUT", f"{base}/m", ""),
+            ("PATCH", f"{base}/m", APPLY),
+            ("DELETE", f"{base}/m", ""),
+        ):
+            asked.clear()
+            body = None if method in {"GET", "DELETE"} else config_map("m", a="1")
+            query = "?fieldManager=play&force=true" if kind == APPLY else ""
+            status, answer = await sent(http, method, path + query, body, kind)
+            assert status < 300, answer
+            cost[f"{method} {kind}".strip()] = sorted(asked.elements())
+    assert cost == {
+        "POST": ["POST"],
+        "GET": ["GET"],
+        f"PATCH {MERGE}": ["PATCH"],
+        "PUT": ["GET", "PUT"],
+        f"PATCH {APPLY}": ["GET", "PATCH"],
+        "DELETE": ["DELETE"],
+    }
+
+
+async def test_no_object_has_the_version_of_absence(connection: Connection, namespace: str) -> None:
+    """A PUT or apply with it creates an object, and is a conflict where there is one."""
+    base = f"/api/v1/namespaces/{namespace}"
+    service: Json = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "s", "resourceVersion": ABSENT},
+        "spec": {"ports": [{"port": 80}]},
+    }
+    body = config_map("m")
+    body["metadata"]["resourceVersion"] = ABSENT
+    statuses = []
+    for method, path, sent_body, kind in (
+        ("PUT", f"{base}/services/s", service, "application/json"),
+        ("PATCH", f"{base}/configmaps/m?fieldManager=a", body, APPLY),
+    ):
+        for data in ("1", "2"):
+            sent_body["metadata"]["labels"] = {"a": data}
+            async with connection.http.request(
+                method,
+                connection.url(path),
+                data=json.dumps(sent_body),
+                headers={"Content-Type": kind},
+            ) as response:
+                statuses.append(response.status)
+    assert statuses == [201, 409, 201, 409]
+
+
+@pytest.mark.parametrize("ownership", [Ownership.IGNORE, Ownership.REFUSE])
+async def test_an_object_that_comes_between_look_and_write(
+    upstream: Upstream, ownership: Ownership
+) -> None:
+    """It is neither adopted nor, under a policy, overwritten: the conflict is decided again."""
+    bodies: list[Json] = []
+    there: Json = {"name": "m", "uid": "uid-9", "ownerReferences": [OTHERS]}
+
+    async def serve(reader: asyncio.StreamReader, writer_: asyncio.StreamWriter, head: str) -> None:
+        body: Json = {"kind": "Status", "code": 404, "message": "not found"}
+        status = "404 Not Found"
+        if head.startswith("PUT"):
+            length = int(head.lower().partition("content-length: ")[2].partition("\r\n")[0])
+            bodies.append(json.loads(await reader.readexactly(length)))
+            status = "409 Conflict" if len(bodies) == 1 else "200 OK"
+        elif bodies:
+            status, body = "200 OK", {"kind": "PartialObjectMetadata", "metadata": there}
+        text = json.dumps(body).encode()
+        writer_.write(
+            f"HTTP/1.1 {status}\r\nContent-Length: {len(text)}\r\nConnection: close\r\n"
+            "Content-Type: application/json\r\n\r\n".encode()
+            + text
+        )
+
+    run = await upstream(serve, replace(WATCH, ownership=ownership))
+    path = "/api/v1/namespaces/team/configmaps/m"
+    async with client(run) as http:
+        status, _ = await sent(http, "PUT", path, config_map("m"))
+    assert bodies[0]["metadata"]["resourceVersion"] == ABSENT
+    assert owners(bodies[0]) == ["owner"]
+    if ownership is Ownership.REFUSE:
+        assert (status, len(bodies)) == (403, 1)
+    else:
+        assert (status, owners(bodies[1])) == (200, ["others"])
+
+
+def _without_owners(body: bytes) -> bytes:
+    """Return a protobuf body without its owner references."""
+    return protobuf.add(body, Claim(references=()))

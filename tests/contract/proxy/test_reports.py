@@ -1,0 +1,119 @@
+"""What the proxy tells about the objects of a run; seen on a real API server."""
+
+from __future__ import annotations
+
+import json
+
+from operator_runner.core.model import GVK, ObjectRef
+from operator_runner.kube.readiness import Health, Readiness
+from tests.support.kubectl import Kubectl
+
+from .conftest import OWNER_GVK, Recorder, Run, config_map
+
+DEPLOYMENT = GVK("apps", "v1", "Deployment")
+
+
+async def test_every_write_with_its_version(run: Run, recorder: Recorder, namespace: str) -> None:
+    """Create, update, patch and delete are told by kind and name, with the version they led to."""
+    ref = ObjectRef(OWNER_GVK, namespace, "w")
+    versions = []
+    for command in (
+        ("create", "configmap", "w"),
+        ("replace", "--filename=-"),
+        ("patch", "configmap", "w", '--patch={"data": {"a": "2"}}'),
+    ):
+        await run.kubectl(*command, input_=json.dumps(config_map("w", a="1")))
+        versions.append((await run.get("configmap", "w"))["metadata"]["resourceVersion"])
+    await run.kubectl("delete", "configmap", "w", "--wait=false")
+    assert recorder.written == [
+        (ref, versions[0], "create"),
+        (ref, versions[1], "update"),
+        (ref, versions[2], "patch"),
+        (ref, "", "delete"),
+    ]
+
+
+async def test_subresources_are_writes_of_their_object(
+    run: Run, recorder: Recorder, namespace: str
+) -> None:
+    """Scaling is a write of the Deployment, although a Scale is answered; so is its status."""
+    ref = ObjectRef(DEPLOYMENT, namespace, "d")
+    await run.kubectl("create", "deployment", "d", "--image=nginx", "--replicas=0")
+    await run.kubectl("scale", "deployment", "d", "--replicas=1")
+    patch = '--patch={"status": {"collisionCount": 0}}'
+    await run.kubectl("patch", "deployment", "d", "--subresource=status", patch)
+    assert [(written, verb) for written, _, verb in recorder.written] == [
+        (ref, "create"),
+        (ref, "patch"),
+        (ref, "patch"),
+    ]
+    assert len({version for _, version, _ in recorder.written}) == 3
+
+
+async def test_owned_objects_are_seen_again(
+    run: Run, recorder: Recorder, namespace: str, kubectl: Kubectl
+) -> None:
+    """Reading an owned object by name tells of it, so that a new operator process learns it."""
+    owner = ObjectRef(OWNER_GVK, namespace, "owner")
+    await run.kubectl("create", "configmap", "mine")
+    kubectl("create", "configmap", "foreign")
+    recorder.seen.clear()
+    await run.get("configmap", "foreign")
+    assert recorder.seen == []
+    await run.get("configmap", "mine")
+    assert recorder.seen == [(owner, ObjectRef(OWNER_GVK, namespace, "mine"))]
+
+
+async def test_health_is_reported_with_an_object(run: Run, recorder: Recorder) -> None:
+    """That a status is behind its spec is told of a read; of a write it would always be."""
+    await run.kubectl("create", "deployment", "d", "--image=nginx", "--replicas=0")
+    patch = '--patch={"spec": {"replicas": 1}}'
+    await run.kubectl("patch", "deployment", "d", patch)
+    assert recorder.health[0] == Health(Readiness.NOT_READY)
+    await run.get("deployment", "d")
+    assert recorder.health[-1].behind is not None
+    assert recorder.health[-1].readiness is Readiness.NOT_READY
+
+
+async def test_annotated_objects_are_seen_again(
+    run: Run, recorder: Recorder, namespace: str
+) -> None:
+    """So does reading one that is annotated with its owner, whose kind is of the core group."""
+    name = f"{namespace}-far"
+    await run.kubectl("create", "namespace", name)
+    recorder.seen.clear()
+    await run.get("namespace", name)
+    owner = ObjectRef(OWNER_GVK, namespace, "owner")
+    assert recorder.seen == [(owner, ObjectRef(GVK("", "v1", "Namespace"), "", name))]
+    await run.kubectl("delete", "namespace", name, "--wait=false")
+
+
+async def test_blacklisted_kinds(run: Run, recorder: Recorder) -> None:
+    """Kinds of the watch's blacklist get an owner but are not told of."""
+    await run.kubectl("create", "secret", "generic", "s")
+    body = await run.get("secret", "s")
+    assert body["metadata"]["ownerReferences"][0]["name"] == "owner"
+    assert (recorder.seen, recorder.written) == ([], [])
+
+
+async def test_failed_writes(run: Run, recorder: Recorder) -> None:
+    """A refused write is none."""
+    await run.kubectl("create", "configmap", "once")
+    recorder.written.clear()
+    status, _, err = await run.done(*run.command("create", "configmap", "once"))
+    assert status == 1
+    assert 'configmaps "once" already exists' in err
+    assert recorder.written == []
+
+
+async def test_a_run_that_edits_its_own_resource_tells(
+    run: Run, recorder: Recorder, namespace: str
+) -> None:
+    """An edit is told with the version it led to; reading it and edits of others are not."""
+    owner = ObjectRef(OWNER_GVK, namespace, "owner")
+    await run.kubectl("create", "configmap", "another")
+    await run.get("configmap", "owner")
+    assert recorder.edited == []
+    await run.kubectl("patch", "configmap", "owner", '--patch={"data": {"a": "own"}}')
+    version = (await run.get("configmap", "owner"))["metadata"]["resourceVersion"]
+    assert recorder.edited == [(owner, version)]

@@ -1,0 +1,83 @@
+"""Metrics over TLS, and for those alone whom the API server allows it."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from operator_runner.kube.api import Api
+from operator_runner.kube.reviews import protection_of
+from operator_runner.kube.session import connect
+from operator_runner.net.sockets import Listener
+from operator_runner.telemetry.metrics import Metrics
+from operator_runner.telemetry.servers import serve_metrics
+from tests.support.kubectl import Kubectl
+
+LOOPBACK = "127.0.0.1"
+
+
+@pytest.fixture
+async def api(control_plane: Path) -> AsyncIterator[Api]:
+    """Connect to the real API server as the operator does."""
+    connection = await connect(control_plane, user_agent="operator-runner/test")
+    yield Api(connection)
+    await connection.close()
+
+
+async def serve(api: Api, *, require_rbac: bool) -> Listener:
+    protection = protection_of(api, secure=True, require_rbac=require_rbac)
+    return await serve_metrics(Metrics("1"), LOOPBACK, 0, "--metrics-bind-address", protection)
+
+
+async def scrape(server: Listener, token: str = "") -> tuple[int, str]:
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    url = f"https://{LOOPBACK}:{server.port}/metrics"
+    # As Prometheus with insecure_skip_verify: the certificate signs itself.
+    async with (
+        aiohttp.ClientSession(headers=headers) as session,
+        session.get(url, ssl=False) as answer,
+    ):
+        return answer.status, await answer.text()
+
+
+async def test_tls(api: Api) -> None:
+    """Metrics are encrypted with a certificate for the operator's life; nothing is in the clear."""
+    server = await serve(api, require_rbac=False)
+    try:
+        status, text = await scrape(server)
+        assert (status, "reconciles_total" in text) == (200, True)
+        pem = await asyncio.to_thread(ssl.get_server_certificate, (LOOPBACK, server.port))
+        assert pem.startswith("-----BEGIN CERTIFICATE-----")
+        async with aiohttp.ClientSession() as session:
+            with pytest.raises(aiohttp.ClientError):
+                await session.get(f"http://{LOOPBACK}:{server.port}/metrics")
+    finally:
+        await server.stop()
+
+
+async def test_rbac(api: Api, kubectl: Kubectl) -> None:
+    """A service account that may get /metrics reads them; another, and nobody, do not."""
+    reader = f"reader-{kubectl.namespace}"
+    kubectl("create", "clusterrole", reader, "--verb=get", "--non-resource-url=/metrics")
+    for name in ("allowed", "denied"):
+        kubectl("create", "serviceaccount", name)
+    account = f"--serviceaccount={kubectl.namespace}:allowed"
+    kubectl("create", "clusterrolebinding", reader, f"--clusterrole={reader}", account)
+    allowed, denied = (kubectl("create", "token", name).strip() for name in ("allowed", "denied"))
+    server = await serve(api, require_rbac=True)
+    try:
+        for _ in range(2):
+            status, text = await scrape(server, allowed)
+            assert (status, "reconciles_total" in text) == (200, True)
+        who = f"system:serviceaccount:{kubectl.namespace}:denied"
+        assert await scrape(server, denied) == (403, f"Authorization denied for user {who}\n")
+        assert await scrape(server, "invented") == (401, "Unauthorized\n")
+        assert await scrape(server) == (401, "Unauthorized\n")
+    finally:
+        await server.stop()
+        kubectl("delete", "clusterrole,clusterrolebinding", reader)

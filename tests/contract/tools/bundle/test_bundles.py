@@ -1,0 +1,354 @@
+"""Bundles and catalogs of real projects, as OLM's own programs and an API server take them."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import yaml
+from rich.console import Console
+
+from operator_runner.devcluster import Cluster, binaries
+from operator_runner.tools.bundle.validation import ERROR, scorecard, validate
+from tests.support.kubectl import Json, Kubectl
+from tests.support.operator import REPOSITORY
+from tests.support.scaffold import create_api, init, run
+from tests.support.waiting import eventually
+
+_CRD = "CustomResourceDefinition"
+VERSIONS = {"0.0.1": REPOSITORY / "releases" / "0.0.1", "0.0.2": REPOSITORY}
+TESTS = [
+    "basic-check-spec",
+    "olm-bundle-validation",
+    "olm-crds-have-validation",
+    "olm-crds-have-resources",
+    "olm-spec-descriptors",
+    "olm-status-descriptors",
+]
+# Channels of the lesson are called alpha and beta; examples have no status.
+EXPECTED = [("good-practices", "recommended naming convention"), (TESTS[-1], "status spec")]
+
+
+@dataclass(frozen=True)
+class Made:
+    """The bundles of the nginx operator by version, and of a new project."""
+
+    nginx: dict[str, Path]
+    new: Path
+
+    @property
+    def all(self) -> list[Path]:
+        return [*self.nginx.values(), self.new]
+
+
+def make(folder: Path, *flags: str, project: Path = REPOSITORY, kustomize: str = "") -> Path:
+    done = run(
+        folder, "bundle", str(project), "--output=bundle", f"--kustomize={kustomize}", *flags
+    )
+    assert done.returncode == 0, done.stderr
+    return folder / "bundle"
+
+
+@pytest.fixture(scope="session")
+def programs() -> Path:
+    """Return the folder of OLM's own programs."""
+    return binaries.find_olm(os.environ, Console())
+
+
+@pytest.fixture(scope="session")
+def kustomize(control_plane_cluster: Cluster) -> str:
+    """Return the command that renders a folder."""
+    return f"{control_plane_cluster.bin / 'kubectl'} kustomize"
+
+
+@pytest.fixture(scope="session")
+def made(tmp_path_factory: pytest.TempPathFactory, kustomize: str) -> Made:
+    """Make the bundles as a user does; tests only read them."""
+    root = tmp_path_factory.mktemp("bundles")
+    nginx = {}
+    for version, project in VERSIONS.items():
+        (root / version).mkdir()
+        channels = "alpha,beta,stable" if version == "0.0.2" else "alpha"
+        flags = [
+            f"--version={version}",
+            f"--image=example.com/nginx-operator:v{version}",
+            f"--channels={channels}",
+            "--default-channel=alpha",
+        ]
+        nginx[version] = make(root / version, *flags, project=project, kustomize=kustomize)
+    init(root / "cache-operator", "--domain=scaffold.test")
+    create_api(root / "cache-operator", "Memcached", "--generate-role")
+    new = root / "cache-operator"
+    return Made(nginx, make(new, "--version=0.0.1", project=new, kustomize=kustomize))
+
+
+def service_version(bundle: Path) -> Json:
+    (file,) = bundle.glob("manifests/*.clusterserviceversion.yaml")
+    found: Json = yaml.safe_load(file.read_text())
+    return found
+
+
+def examples(bundle: Path) -> list[Json]:
+    found: list[Json] = json.loads(
+        service_version(bundle)["metadata"]["annotations"]["alm-examples"]
+    )
+    return found
+
+
+def test_the_validators_of_olm(made: Made, programs: Path) -> None:
+    """No validator, optional ones included, has anything against the nginx operator."""
+    for bundle in made.nginx.values():
+        found = list(validate(bundle, programs))
+        odd = [each for each in found if not _expected(each.test, each.message)]
+        assert odd == [], bundle
+    assert [each for each in validate(made.new, programs) if each.level == ERROR] == []
+
+
+def _expected(test: str, message: str) -> bool:
+    return any(test == name and part in message for name, part in EXPECTED)
+
+
+def test_operator_verify(made: Made, programs: Path) -> None:
+    """OLM's own command agrees: it reports what is wrong in its log, not by its exit code."""
+    for bundle in made.all:
+        done = subprocess.run(
+            [programs / "operator-verify", "manifests", bundle, "--operatorhub_validate",
+             "--object_validate"],
+            capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        assert "deprecated; for equivalent" in done.stderr, "the optional validator has run"
+        assert not re.findall(r"level=(?:error|fatal).*", done.stderr)
+
+
+def test_scorecard(made: Made, programs: Path) -> None:
+    """All six tests pass: the program that operator-sdk's images run says so itself."""
+    for bundle in made.all:
+        config = yaml.safe_load((bundle / "tests" / "scorecard" / "config.yaml").read_text())
+        asked = [test["entrypoint"][1] for test in config["stages"][0]["tests"]]
+        assert sorted(asked) == sorted(TESTS)
+        found = list(scorecard(bundle, programs))
+        assert [each for each in found if each.level == ERROR] == []
+
+
+def test_scorecard_and_validators_notice(made: Made, programs: Path, tmp_path: Path) -> None:
+    """A bundle that lacks what they ask for does not pass."""
+    bundle = _copy(made.nginx["0.0.1"], tmp_path / "bundle")
+    (file,) = bundle.glob("manifests/*.clusterserviceversion.yaml")
+    content = yaml.safe_load(file.read_text())
+    (owned,) = content["spec"]["customresourcedefinitions"]["owned"]
+    owned["resources"], owned["specDescriptors"] = [], []
+    content["metadata"]["annotations"]["capabilities"] = "Everything"
+    file.write_text(yaml.safe_dump(content))
+    failed = {each.test for each in scorecard(bundle, programs) if each.level == ERROR}
+    assert failed == {"olm-crds-have-resources", "olm-spec-descriptors"}
+    wrong = {each.test for each in validate(bundle, programs) if each.level == ERROR}
+    assert "standardcapabilities" in wrong
+
+
+def _copy(folder: Path, target: Path) -> Path:
+    subprocess.run(["cp", "-r", folder, target], check=True)
+    return target
+
+
+def test_a_catalog_of_both_versions(made: Made, programs: Path, tmp_path: Path) -> None:
+    """`opm` accepts it with inline manifests and with images; 0.0.2 replaces 0.0.1."""
+    bundles = [str(path) for path in made.nginx.values()]
+    image = "--bundle-image=example.com/nginx-operator-bundle:v{version}"
+    for name, flags in (("inline", []), ("images", [image])):
+        done = run(tmp_path, "catalog", *bundles, f"--output={name}", *flags)
+        assert done.returncode == 0, done.stderr
+        _opm(programs, "validate", str(tmp_path / name))
+    text = (tmp_path / "inline" / "nginx-operator" / "catalog.yaml").read_text()
+    channels = {
+        each["name"]: each["entries"]
+        for each in yaml.safe_load_all(text)
+        if each["schema"] == "olm.channel"
+    }
+    newer = {"name": "nginx-operator.v0.0.2", "replaces": "nginx-operator.v0.0.1"}
+    assert channels == {
+        "alpha": [{"name": "nginx-operator.v0.0.1"}, newer],
+        "beta": [newer],
+        "stable": [newer],
+    }
+
+
+def _opm(programs: Path, *arguments: str) -> None:
+    done = subprocess.run(
+        [programs / "opm", *arguments], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_made_twice_it_is_the_same(made: Made, kustomize: str, tmp_path: Path) -> None:
+    """The same bytes in the same files, so that a bundle in git shows what has changed."""
+    again = make(
+        tmp_path, "--version=0.0.1", "--image=example.com/nginx-operator:v0.0.1",
+        "--channels=alpha", "--default-channel=alpha",
+        project=VERSIONS["0.0.1"], kustomize=kustomize,
+    )  # fmt: skip
+    assert _content(again) == _content(made.nginx["0.0.1"])
+
+
+def _content(folder: Path) -> dict[str, bytes]:
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+
+def test_the_api_server_knows_every_field(
+    made: Made, programs: Path, kubectl: Kubectl, namespace: str
+) -> None:
+    """Strict validation against OLM's own CRD finds no field that nobody reads."""
+    crd = programs / "crds" / "0000_50_olm_00-clusterserviceversions.crd.yaml"
+    kubectl("apply", "--server-side", f"--filename={crd}")
+    # Not `kubectl wait`: it gives up while the definition has no conditions at all.
+    served = ("get", "clusterserviceversions.operators.coreos.com")
+    eventually(lambda: kubectl.run(*served).returncode == 0)
+    strict = ("apply", "--server-side", "--dry-run=server", "--validate=strict", "--filename=-")
+    for bundle in made.all:
+        version = service_version(bundle)
+        version["metadata"]["namespace"] = namespace
+        kubectl(*strict, input_=yaml.safe_dump(version))
+        kubectl(*strict, input_=yaml.safe_dump_all(_built_in(bundle)))
+
+
+def _built_in(bundle: Path) -> Sequence[Json]:
+    things = [yaml.safe_load(path.read_text()) for path in bundle.glob("manifests/*.yaml")]
+    foreign = ("monitoring.coreos.com/", "operators.coreos.com/")
+    found = [each for each in things if not each["apiVersion"].startswith(foreign)]
+    # Definitions under another name: those of another version may be there, with objects.
+    return [_of_another_group(each) if each["kind"] == _CRD else each for each in found]
+
+
+def _of_another_group(crd: Json) -> Json:
+    group = f"renamed.{crd['spec']['group']}"
+    metadata = crd["metadata"] | {"name": f"{crd['spec']['names']['plural']}.{group}"}
+    return crd | {"metadata": metadata, "spec": crd["spec"] | {"group": group}}
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_examples_can_be_applied(made: Made, kubectl: Kubectl, version: str) -> None:
+    """Each example of the stored version passes the schema, and comes back with its spec."""
+    # In a group of its own: other tests have the definition of the real one.
+    group = f"v{version.replace('.', '')}.scorecard.test"
+    (crd,) = made.nginx[version].glob("manifests/operator.example.com_*.yaml")
+    definition = yaml.safe_load(crd.read_text().replace("operator.example.com", group))
+    stored = next(v["name"] for v in definition["spec"]["versions"] if v["storage"])
+    definition["spec"].pop("conversion", None)
+    kubectl.apply(definition)
+    kubectl("wait", f"crd/nginxoperators.{group}", "--for=condition=Established")
+    tried = [e for e in examples(made.nginx[version]) if e["apiVersion"].endswith(f"/{stored}")]
+    assert tried
+    for example in tried:
+        example["apiVersion"] = f"{group}/{stored}"
+        kubectl("apply", "--validate=strict", "--filename=-", input_=yaml.safe_dump(example))
+        found = kubectl.get(f"nginxoperators.{group}", example["metadata"]["name"])
+        assert found is not None
+        assert found["spec"].items() >= {"replicas": 1}.items()
+
+
+def test_what_0_0_2_brings(made: Made) -> None:
+    """It replaces 0.0.1, serves both versions, converts between them, and needs no CRD's rights."""
+    spec = service_version(made.nginx["0.0.2"])["spec"]
+    assert spec["replaces"] == "nginx-operator.v0.0.1"
+    owned = spec["customresourcedefinitions"]["owned"]
+    assert [each["version"] for each in owned] == ["v1alpha1", "v1alpha2"]
+    (webhook,) = spec["webhookdefinitions"]
+    assert webhook["conversionCRDs"] == ["nginxoperators.operator.example.com"]
+    install = spec["install"]["spec"]
+    resources = [
+        resource
+        for part in ("clusterPermissions", "permissions")
+        for each in install[part]
+        for rule in each["rules"]
+        for resource in rule["resources"]
+    ]
+    assert not {"customresourcedefinitions", "secrets", "*"} & set(resources)
+    assert webhook["deploymentName"] in [each["name"] for each in install["deployments"]]
+
+
+def test_the_metrics_are_in_the_bundle_without_kinds_of_prometheus(made: Made) -> None:
+    """Their Service, and the role to read them, but nothing that OLM refuses without Prometheus."""
+    for bundle in made.nginx.values():
+        things = [yaml.safe_load(path.read_text()) for path in bundle.glob("manifests/*.yaml")]
+        names = {(each["kind"], each["metadata"]["name"]) for each in things}
+        assert {
+            ("Service", "nginx-operator-controller-manager-metrics-service"),
+            ("ClusterRole", "nginx-operator-metrics-reader"),
+        } <= names
+        assert not [each for each in things if "monitoring.coreos.com" in each["apiVersion"]]
+
+
+def test_the_oldest_kubernetes_has_what_the_pods_need(made: Made) -> None:
+    """The sleep before a Pod stops, and the CRD's rule for new names, came with 1.30."""
+    for bundle in made.nginx.values():
+        assert service_version(bundle)["spec"]["minKubeVersion"] == "1.30.0"
+
+
+def test_the_bundle_of_the_repository_is_up_to_date(tmp_path: Path, kustomize: str) -> None:
+    """`bundle/` and `bundle.Dockerfile` are what `make bundle` writes; after a change, run that."""
+    text = (REPOSITORY / "Makefile").read_text()
+    version, base = (
+        re.findall(rf"^{name} \?= (\S+)$", text, re.MULTILINE)[0]
+        for name in ("VERSION", "IMAGE_TAG_BASE")
+    )
+    flags = [f"--version={version}", f"--image={base}:v{version}", "--channels=alpha"]
+    make(tmp_path, *flags, kustomize=kustomize)
+    for part in ("bundle", "bundle.Dockerfile"):
+        assert _texts(tmp_path / part) == _texts(REPOSITORY / part), "stale: run `make bundle`"
+
+
+def _texts(path: Path) -> dict[str, str]:
+    files = [path] if path.is_file() else [each for each in path.rglob("*") if each.is_file()]
+    return {str(each.relative_to(path.parent)): each.read_text() for each in files}
+
+
+def test_create_api_extends_this_repository(
+    tmp_path: Path, kubectl: Kubectl, kustomize: str
+) -> None:
+    """The nginx operator's own project takes another kind: manifests, bundle and `make install`."""
+    root = tmp_path / "nginx-operator"
+    root.mkdir()
+    for part in ("PROJECT", "Makefile", "watches.yaml"):
+        shutil.copy(REPOSITORY / part, root)
+    for part in ("config", "crds", "molecule", "roles"):
+        shutil.copytree(REPOSITORY / part, root / part)
+    create_api(root, "Memcached", "--generate-role")
+    kinds = [watch["kind"] for watch in yaml.safe_load((root / "watches.yaml").read_text())]
+    assert kinds == ["NginxOperator", "Memcached"]
+    objects = list(yaml.safe_load_all(kubectl("kustomize", str(root / "config" / "default"))))
+    assert [each["metadata"]["name"] for each in objects if each["kind"] == _CRD] == [
+        "memcacheds.cache.example.com",
+        "nginxoperators.operator.example.com",
+    ]
+    (role,) = (each for each in objects if each["metadata"]["name"].endswith("-manager-role"))
+    assert "memcacheds" in str(role["rules"])
+    installing = subprocess.run(
+        ["make", "--dry-run", "install", f"KUBECTL={kubectl.program}"],
+        cwd=root, capture_output=True, text=True, check=True,
+    ).stdout.split()  # fmt: skip
+    assert installing[1:] == ["apply", "--filename=crds", "--filename=config/crd/bases"]
+    files = [f"--filename={root / each.partition('=')[2]}" for each in installing[2:]]
+    kubectl("apply", *files, "--dry-run=server")
+    bundle = make(root, "--version=0.0.3", project=root, kustomize=kustomize)
+    owned = service_version(bundle)["spec"]["customresourcedefinitions"]["owned"]
+    assert [each["kind"] for each in owned] == ["Memcached", "NginxOperator", "NginxOperator"]
+
+
+def test_errors_name_what_is_missing(tmp_path: Path, kustomize: str) -> None:
+    """No project, and a project without manifests for OLM: each error has its folder and cure."""
+    done = run(tmp_path, "bundle", "nowhere", "--version=0.0.1")
+    assert (done.returncode, done.stderr) == (1, "Error: nowhere: there is no such folder\n")
+    (tmp_path / "watches.yaml").write_text("[]\n")
+    done = run(tmp_path, "bundle", "--version=0.0.1", f"--kustomize={kustomize}")
+    assert done.returncode == 1
+    assert "config/manifests: there is no such folder" in done.stderr
+    done = run(tmp_path, "catalog", str(tmp_path))
+    assert done.returncode == 1
+    assert "metadata/annotations.yaml: it cannot be read" in done.stderr

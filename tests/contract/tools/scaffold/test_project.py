@@ -1,0 +1,200 @@
+"""A fresh project, as kustomize, make, ansible-playbook and a real API server take it."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from operator_runner.config.watches import load
+from operator_runner.core.model import Playbook
+from tests.support.kubectl import Json, Kubectl
+from tests.support.operator import REPOSITORY
+from tests.support.scaffold import OPERATOR_RUNNER
+
+ANSIBLE = Path(sys.executable).parent / "ansible-playbook"
+FOLDERS = [
+    "crd",
+    "default",
+    "manager",
+    "manifests",
+    "network-policy",
+    "prometheus",
+    "rbac",
+    "samples",
+    "scorecard",
+    "testing",
+]
+
+
+def rendered(kubectl: Kubectl, folder: Path) -> dict[tuple[str, str], Json]:
+    documents = yaml.safe_load_all(kubectl("kustomize", str(folder)))
+    return {(d["kind"], d["metadata"]["name"]): d for d in documents}
+
+
+def make(root: Path, kubectl: Kubectl, kubeconfig: Path, *arguments: str) -> str:
+    done = subprocess.run(
+        ["make", *arguments, f"KUBECTL={kubectl.program}", f"OPERATOR_RUNNER={OPERATOR_RUNNER}"],
+        cwd=root,
+        env=os.environ | {"KUBECONFIG": str(kubeconfig)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_every_kustomization_renders(kubectl: Kubectl, made: Path, folder: str) -> None:
+    """The kustomize of kubectl is enough: no file is sought outside of a folder's root."""
+    assert rendered(kubectl, made / "config" / folder)
+
+
+def test_no_kustomization_is_forgotten(made: Path) -> None:
+    """All folders with a kustomization are those of the test above."""
+    found = {
+        str(f.parent.relative_to(made / "config"))
+        for f in made.glob("config/**/kustomization.yaml")
+    }
+    assert found == set(FOLDERS)
+
+
+def test_names_and_settings(kubectl: Kubectl, made: Path) -> None:
+    """The objects are those that users of ansible-operator know."""
+    objects = rendered(kubectl, made / "config" / "default")
+    kinds = [f"{kind}-{who}-role" for kind in ("memcached", "proxy", "batch")
+             for who in ("admin", "editor", "viewer")]  # fmt: skip
+    prefix = "cache-operator-"
+    assert set(objects) == {
+        ("Namespace", "cache-operator-system"),
+        ("CustomResourceDefinition", "memcacheds.cache.scaffold.test"),
+        ("CustomResourceDefinition", "proxies.cache.scaffold.test"),
+        ("CustomResourceDefinition", "batches.cache.scaffold.test"),
+        ("ServiceAccount", prefix + "controller-manager"),
+        ("Role", prefix + "leader-election-role"),
+        ("RoleBinding", prefix + "leader-election-rolebinding"),
+        ("ClusterRole", prefix + "manager-role"),
+        ("ClusterRoleBinding", prefix + "manager-rolebinding"),
+        ("ClusterRole", prefix + "metrics-auth-role"),
+        ("ClusterRoleBinding", prefix + "metrics-auth-rolebinding"),
+        ("ClusterRole", prefix + "metrics-reader"),
+        ("Service", prefix + "controller-manager-metrics-service"),
+        ("Deployment", prefix + "controller-manager"),
+        *(("ClusterRole", prefix + name) for name in kinds),
+    }
+    pod = objects["Deployment", prefix + "controller-manager"]["spec"]["template"]
+    (manager,) = pod["spec"]["containers"]
+    assert manager["args"] == [
+        "--leader-elect",
+        "--leader-election-id=cache-operator",
+        "--health-probe-bind-address=:6789",
+        "--metrics-bind-address=:8443",
+        "--metrics-secure",
+        "--metrics-require-rbac",
+    ]
+    assert manager["resources"] == {
+        "limits": {"cpu": "500m", "memory": "768Mi"},
+        "requests": {"cpu": "10m", "memory": "256Mi"},
+    }
+    assert manager["env"] == [{"name": "ANSIBLE_GATHERING", "value": "explicit"}]
+    assert pod["spec"]["terminationGracePeriodSeconds"] == 10
+    assert pod["metadata"]["labels"]["control-plane"] == "controller-manager"
+
+
+def test_the_runner_loads_its_watches(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Roles and playbooks are where watches.yaml says, and nothing is warned of."""
+    monkeypatch.chdir(made)
+    loaded = load(Path("watches.yaml"), {})
+    assert [watch.gvk.kind for watch in loaded.watches] == ["Memcached", "Proxy", "Batch"]
+    assert all(isinstance(watch.content, Playbook) for watch in loaded.watches)
+    assert loaded.warnings == ()
+
+
+def test_playbooks_pass_the_syntax_check(made: Path) -> None:
+    """ansible-playbook accepts every playbook of the project and of molecule."""
+    plays = [
+        *made.glob("playbooks/*.yml"),
+        *(f for f in made.glob("molecule/*/*.yml") if _is_playbook(f)),
+    ]
+    assert len(plays) == 10
+    done = subprocess.run(
+        [ANSIBLE, "--syntax-check", *plays],
+        cwd=made,
+        env=os.environ | {"ANSIBLE_ROLES_PATH": str(made / "roles")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def _is_playbook(path: Path) -> bool:
+    content: Any = yaml.safe_load(path.read_text())
+    return isinstance(content, list) and all(
+        {"hosts", "ansible.builtin.import_playbook"} & set(play) for play in content
+    )
+
+
+def test_make_installs_and_removes(kubectl: Kubectl, control_plane: Path, made: Path) -> None:
+    """`make deploy` installs the image and edits no file; `undeploy` takes away what it is told."""
+    before = {f: f.read_bytes() for f in (made / "config").rglob("*") if f.is_file()}
+    namespace, manager = "cache-operator-system", "cache-operator-controller-manager"
+    make(made, kubectl, control_plane, "deploy", "IMG=registry.local:5000/team/cache:v1.2")
+    there = Kubectl(kubectl.program, namespace)
+    deployment = there.get("deployment", manager)
+    assert deployment is not None
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    assert container["image"] == "registry.local:5000/team/cache:v1.2"
+    assert {f: f.read_bytes() for f in (made / "config").rglob("*") if f.is_file()} == before
+    make(made, kubectl, control_plane, "undeploy")
+    assert there.get("deployment", manager) is None
+    assert there.get("crd", "memcacheds.cache.scaffold.test") is not None
+    make(made, kubectl, control_plane, "undeploy", "ARGS=--with-crds --yes")
+    assert there.get("crd", "memcacheds.cache.scaffold.test") is None
+
+
+def test_make_knows_its_tools(made: Path) -> None:
+    """No variable of the Makefile is undefined, and a missing tool is named with the cure."""
+    targets = re.findall(r"^([a-z-]+):.* ## ", (made / "Makefile").read_text(), re.MULTILINE)
+    assert {"run", "install", "deploy", "docker-build", "bundle-build", "catalog-build"} <= {
+        *targets
+    }
+    done = subprocess.run(
+        ["make", "--warn-undefined-variables", "--dry-run", *targets],
+        cwd=made,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "undefined variable" not in done.stderr
+    missing = subprocess.run(
+        ["make", "bundle", "OPERATOR_RUNNER=/nowhere/operator-runner", "KUBECTL=true"],
+        cwd=made,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert missing.returncode != 0
+    assert "make OPERATOR_RUNNER=/path/to/it" in missing.stderr
+
+
+def test_the_wheel_has_the_templates(tmp_path: Path) -> None:
+    """Every template is in the wheel, those of hidden files too."""
+    command = [sys.executable, "-m", "pip", "--quiet", "wheel", "--no-deps", "--no-build-isolation"]
+    subprocess.run([*command, f"--wheel-dir={tmp_path}", str(REPOSITORY)], check=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    templates = REPOSITORY / "operator_runner" / "scaffold" / "templates"
+    with zipfile.ZipFile(wheel) as archive:
+        packed = set(archive.namelist())
+    wanted = {str(f.relative_to(REPOSITORY)) for f in templates.rglob("*") if f.is_file()}
+    assert "operator_runner/tools/scaffold/templates/project/.gitignore.j2" in wanted
+    assert wanted <= packed

@@ -1,0 +1,222 @@
+"""`operator-runner migrate-storage` against a real API server, judged by the bytes in etcd."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from operator_runner.tools.storage_migration.objects import Objects, Result
+from operator_runner.tools.storage_migration.target import ANNOTATION, Target
+from tests.contract.tools.storage_migration.webhook import Webhook
+from tests.contract.tools.storage_migration.widgets import Widgets
+
+_PROGRAM = Path(sys.executable).parent / "operator-runner"
+
+
+class Command:
+    """The command for one CRD, as a process."""
+
+    def __init__(self, kubeconfig: Path, widgets: Widgets) -> None:
+        self._arguments = ("migrate-storage", widgets.crd_name, f"--kubeconfig={kubeconfig}")
+
+    async def start(self) -> asyncio.subprocess.Process:
+        """Start it."""
+        return await start(*self._arguments)
+
+    async def __call__(self, *flags: str) -> tuple[int, str]:
+        """Run it to its end; return its exit status and what it printed."""
+        return await call(*self._arguments, *flags)
+
+
+async def start(*arguments: str, cwd: Path | None = None) -> asyncio.subprocess.Process:
+    """Start operator-runner."""
+    pipe, out = asyncio.subprocess.PIPE, asyncio.subprocess.STDOUT
+    return await asyncio.create_subprocess_exec(
+        str(_PROGRAM), *arguments, stdout=pipe, stderr=out, cwd=cwd
+    )
+
+
+async def call(*arguments: str, cwd: Path | None = None) -> tuple[int, str]:
+    """Run operator-runner to its end; return its exit status and what it printed."""
+    return await finished(await start(*arguments, cwd=cwd))
+
+
+async def finished(process: asyncio.subprocess.Process) -> tuple[int, str]:
+    """Wait for the end; return the exit status and what was printed."""
+    output, _ = await process.communicate()
+    assert process.returncode is not None
+    return process.returncode, output.decode()
+
+
+@pytest.fixture
+def command(control_plane: Path, widgets: Widgets) -> Command:
+    """Give the command for the test's CRD."""
+    return Command(control_plane, widgets)
+
+
+def versions(widgets: Widgets) -> set[str]:
+    return set(widgets.etcd.versions(widgets.group, "widgets").values())
+
+
+async def place(widgets: Widgets) -> int | None:
+    """Return how many objects are behind the kept place."""
+    text = (await widgets.crd())["metadata"].get("annotations", {}).get(ANNOTATION)
+    return json.loads(text)["seen"] if text else None
+
+
+async def test_every_object_is_stored_in_the_storage_version(
+    widgets: Widgets, command: Command
+) -> None:
+    """All bytes in etcd are of the new version, no content is lost, the old version may go."""
+    await widgets.create_many(120)
+    await widgets.store_in("v2")
+    await widgets.edit("w-007", {"spec": {"size": 70}})
+    before = widgets.etcd.objects(widgets.group, "widgets")
+    assert sorted({body["apiVersion"] for body in before.values()}) == [
+        f"{widgets.group}/v1",
+        f"{widgets.group}/v2",
+    ]
+
+    status, told = await command("--dry-run")
+    assert (status, "120 objects tried, 0 refused; nothing was written" in told) == (0, True), told
+    assert widgets.etcd.objects(widgets.group, "widgets") == before
+    assert await widgets.stored_versions() == ["v1", "v2"]
+
+    status, told = await command()
+    assert (status, "119 rewritten, 1 stored so already" in told) == (0, True), told
+    after = widgets.etcd.objects(widgets.group, "widgets")
+    assert versions(widgets) == {"v2"}
+    assert {k: b["spec"] for k, b in after.items()} == {k: b["spec"] for k, b in before.items()}
+    assert await widgets.stored_versions() == ["v2"]
+    assert await place(widgets) is None
+
+    status, told = await command()
+    assert (status, "all objects are stored in v2 already" in told) == (0, True), told
+
+
+async def test_the_kinds_of_watches_yaml_are_migrated(
+    widgets: Widgets, control_plane: Path, tmp_path: Path
+) -> None:
+    """Without an argument the CRDs of the watched kinds are meant; two versions are one CRD."""
+    (tmp_path / "roles" / "widget" / "tasks").mkdir(parents=True)
+    (tmp_path / "roles" / "widget" / "tasks" / "main.yml").write_text("[]\n")
+    watch = {"group": widgets.group, "kind": "Widget", "role": "widget"}
+    watches = [watch | {"version": version} for version in ("v1", "v2")]
+    (tmp_path / "watches.yaml").write_text(json.dumps(watches))
+    await widgets.create_many(2)
+    await widgets.store_in("v2")
+
+    status, told = await call("migrate-storage", f"--kubeconfig={control_plane}", cwd=tmp_path)
+
+    assert (status, told.count("2 objects: 2 rewritten")) == (0, 1), told
+    assert versions(widgets) == {"v2"}
+
+
+async def test_an_interrupted_migration_goes_on(
+    widgets: Widgets, command: Command, webhook: Webhook
+) -> None:
+    """After SIGKILL, SIGINT and an edit of the CRD the next start does what is left."""
+    await widgets.create_many(220)
+    await widgets.store_in("v2")
+    await widgets.admit_by(webhook)
+
+    webhook.hold("w-150")
+    process = await command.start()
+    await webhook.held.wait()
+    process.kill()
+    await process.wait()
+    assert await place(widgets) == 100
+    assert await widgets.stored_versions() == ["v1", "v2"]
+    webhook.release.set()
+
+    # etcd forgets the revision of the place; the API server may remember it for a while.
+    await asyncio.to_thread(widgets.etcd.compact)
+    webhook.hold("w-210")
+    process = await command.start()
+    await webhook.held.wait()
+    process.send_signal(signal.SIGINT)
+    begin = await _says(process, "interrupted: ")
+    assert "going on after 100 objects" in begin
+    webhook.release.set()
+    status, told = await finished(process)
+    assert (status, "run it again to go on from there" in told) == (130, True), told
+    assert not [name for name in webhook.admitted if name < "w-100"]
+    assert await place(widgets) == 200
+
+    webhook.hold("w-219")
+    process = await command.start()
+    await webhook.held.wait()
+    await widgets.edit_crd({"spec": {"names": {"shortNames": ["wdg"]}}})
+    webhook.release.set()
+    status, told = await finished(process)
+    assert (status, "the CRD was edited meanwhile" in told) == (1, True), told
+    assert await widgets.stored_versions() == ["v1", "v2"]
+
+    webhook.hold("x")
+    status, told = await command()
+    assert (status, "220 stored so already" in told) == (0, True), told
+    assert versions(widgets) == {"v2"}
+    assert await widgets.stored_versions() == ["v2"]
+
+
+async def _says(process: asyncio.subprocess.Process, text: str) -> str:
+    """Read what a process prints up to a line with this text."""
+    assert process.stdout is not None
+    read = ""
+    async with asyncio.timeout(60):
+        while text not in read:
+            line = await process.stdout.readline()
+            assert line, read
+            read += line.decode()
+    return read
+
+
+async def test_an_object_that_cannot_be_converted_is_named(
+    widgets: Widgets, command: Command, webhook: Webhook
+) -> None:
+    """The others are rewritten, the old version stays; once it converts, all is done."""
+    await widgets.create_many(20)
+    webhook.unconvertible = {"w-013"}
+    await widgets.store_in("v2", webhook)
+
+    status, told = await command()
+    assert status == 1, told
+    assert f"widgets {widgets.namespace}/w-013: " in told
+    assert "w-013: spec.size is no number" in told
+    assert "status.storedVersions stays v1, v2" in told
+    stored = widgets.etcd.versions(widgets.group, "widgets")
+    assert [name for name, version in stored.items() if version == "v1"] == ["w-013"]
+    assert await widgets.stored_versions() == ["v1", "v2"]
+
+    webhook.unconvertible = set()
+    status, told = await command()
+    assert (status, "1 rewritten, 19 stored so already" in told) == (0, True), told
+    assert versions(widgets) == {"v2"}
+    assert await widgets.stored_versions() == ["v2"]
+
+
+async def test_what_others_write_or_delete_is_left_to_them(widgets: Widgets) -> None:
+    """An object that has changed since it was listed is not touched, and is no failure."""
+    await widgets.create_many(3)
+    objects = Objects(widgets.api, Target.of(await widgets.crd()), dry_run=False)
+    page = await objects.page("")
+    await widgets.edit("w-000", {"spec": {"size": 70}})
+    await widgets.api.request("DELETE", widgets.path("w-001"))
+
+    found = [await objects.rewrite(metadata) for metadata in page.items]
+
+    assert found == [Result.OTHERS, Result.OTHERS, Result.CURRENT]
+
+
+async def test_a_crd_that_is_not_there_is_named(control_plane: Path) -> None:
+    """The error names it, and says how CRDs are named."""
+    status, told = await call("migrate-storage", "widgets", f"--kubeconfig={control_plane}")
+    expected = (
+        "widgets: the cluster has no such CRD; name it as `kubectl get crd` does, PLURAL.GROUP"
+    )
+    assert (status, told.strip()) == (1, f"Error: {expected}")

@@ -1,0 +1,88 @@
+"""A webhook for conversion and admission that refuses and holds what a test says."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+
+from operator_runner.net.serving_certificate import server_context
+from operator_runner.net.sockets import Listener
+from operator_runner.telemetry.servers import serve
+
+
+class Webhook:
+    """Answers the API server over TLS on loopback."""
+
+    def __init__(self, folder: Path) -> None:
+        """Write the certificate to `folder`."""
+        self.unconvertible: set[str] = set()
+        """Names that do not convert to v2."""
+        self.hold_from = ""
+        """Writes of this name and of those after it in the alphabet wait for `release`."""
+        self.admitted: list[str] = []
+        """Names of objects whose write was asked for."""
+        self.held = asyncio.Event()
+        self.release = asyncio.Event()
+        self._certificate = folder / "webhook.crt"
+        app = web.Application()
+        app.router.add_post("/convert", self._convert)
+        app.router.add_post("/admit", self._admit)
+        self._app = app
+        self._server: Listener | None = None
+        self._url = ""
+
+    async def start(self) -> None:
+        """Listen on a free port."""
+        context = server_context(self._certificate, ["127.0.0.1"], "webhook")
+        self._server = await serve(self._app, "127.0.0.1", 0, "--webhook-port", context)
+        self._url = f"https://127.0.0.1:{self._server.port}"
+
+    async def stop(self) -> None:
+        """Let go of everything."""
+        self.release.set()
+        if self._server is not None:
+            await self._server.stop()
+
+    def client(self, path: str) -> dict[str, str]:
+        """Return the clientConfig of a webhook."""
+        authority = base64.b64encode(self._certificate.read_bytes()).decode()
+        return {"url": self._url + path, "caBundle": authority}
+
+    def hold(self, name: str) -> None:
+        """Hold the next writes from `name` on."""
+        self.hold_from = name
+        self.held.clear()
+        self.release.clear()
+        self.admitted.clear()
+
+    async def _convert(self, request: web.Request) -> web.Response:
+        review = await request.json()
+        asked = review["request"]
+        wanted = asked["desiredAPIVersion"]
+        names = {item["metadata"]["name"] for item in asked["objects"]}
+        refused = sorted(names & self.unconvertible) if wanted.endswith("/v2") else []
+        if refused:
+            result = {"status": "Failure", "message": f"{refused[0]}: spec.size is no number"}
+        else:
+            result = {"status": "Success"}
+        converted = [item | {"apiVersion": wanted} for item in asked["objects"]]
+        return _answer(review, {"convertedObjects": converted, "result": result})
+
+    async def _admit(self, request: web.Request) -> web.Response:
+        review = await request.json()
+        name = review["request"]["name"]
+        self.admitted.append(name)
+        if self.hold_from and name >= self.hold_from:
+            self.held.set()
+            await self.release.wait()
+        return _answer(review, {"allowed": True})
+
+
+def _answer(review: dict[str, Any], response: dict[str, Any]) -> web.Response:
+    response["uid"] = review["request"]["uid"]
+    kind, version = review["kind"], review["apiVersion"]
+    return web.json_response({"apiVersion": version, "kind": kind, "response": response})

@@ -1,0 +1,48 @@
+"""The lesson of docs/nginx-operator.md, typed as it stands there."""
+
+from __future__ import annotations
+
+import secrets
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.doc_commands import steps
+from tests.support.operator import REPOSITORY
+from tests.support.session import Session
+
+PAGE = REPOSITORY / "docs" / "nginx-operator.md"
+# The ports of the defaults may be taken by an operator that somebody runs on this machine.
+_PORTS = (
+    "--metrics-bind-address=0 --health-probe-bind-address=0 --user-metrics-bind-address=0 "
+    "--proxy-port=0 --webhook-port=0"
+)
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Iterator[Session]:
+    """Give a shell in the checkout; what it starts has names and places of the test's own."""
+    cluster = f"lesson-{secrets.token_hex(3)}"
+    prepared = {
+        "operator-runner run": f"operator-runner run --work-dir={tmp_path / 'work'} {_PORTS}",
+        **{
+            f"cluster {command}": f"cluster {command} --name={cluster}"
+            for command in ("up", "env", "load", "down")
+        },
+        "build": str(tmp_path / "build"),
+        # The virtual environment is there, whatever its age.
+        "make bundle ": "make --old-file=.venv/.installed bundle ",
+    }
+    environment = {"ANSIBLE_GATHERING": "explicit", "KUBECACHEDIR": str(tmp_path / "kubectl")}
+    with Session(REPOSITORY, environment, prepared, logs=tmp_path) as shell:
+        shell.run(f'export PATH="{Path(sys.executable).parent}:$PATH"')
+        yield shell
+
+
+def test_the_lesson(shell: Session) -> None:
+    """Each command does what the page says."""
+    lesson = steps(PAGE.read_text())
+    assert lesson
+    shell.follow(lesson)

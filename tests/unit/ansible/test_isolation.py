@@ -1,0 +1,88 @@
+"""What is made of what the kernel allows: how runs are kept apart, and what is told."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from operator_runner.ansible.sandbox import isolation_probe
+from operator_runner.ansible.sandbox.isolation import Isolation, beside
+from operator_runner.ansible.sandbox.isolation_probe import _Refusals, find_isolation
+
+NO_MOUNTS = "unshare: Operation not permitted"
+NO_LANDLOCK = "landlock_restrict_self: Operation not permitted"
+
+
+NO_SCOPES = "scopes of signals take Linux 6.12"
+ALL = Isolation(mounts=True, processes=True, signals=True)
+
+
+@pytest.mark.parametrize(
+    ("refusals", "settled", "expected", "told"),
+    [
+        ((None, None, None), False, ALL, []),
+        ((None, None, NO_SCOPES), False, replace(ALL, signals=False), ["signals", NO_SCOPES]),
+        ((NO_MOUNTS, None, None), True, replace(ALL, mounts=False, paths=True), []),
+        ((NO_MOUNTS, None, None), False, replace(ALL, mounts=False), ["--work-dir", "/above"]),
+        ((None, NO_LANDLOCK, NO_LANDLOCK), True, Isolation(), [NO_LANDLOCK, "allowPrivilegeEsc"]),
+        ((NO_MOUNTS, NO_LANDLOCK, NO_LANDLOCK), False, Isolation(), [NO_LANDLOCK, "Linux 5.19"]),
+    ],
+    ids=["root", "old kernel", "image", "work dir in /tmp", "no landlock", "nothing"],
+)
+def test_what_is_possible_is_taken(
+    monkeypatch: pytest.MonkeyPatch,
+    refusals: tuple[str | None, str | None, str | None],
+    settled: bool,
+    expected: Isolation,
+    told: list[str],
+) -> None:
+    """Files by mounts, else by paths; without Landlock nothing, for /proc leads round the rest."""
+    monkeypatch.setattr(isolation_probe, "_refusals", lambda: _Refusals(*refusals))
+    monkeypatch.setattr(isolation_probe, "unsettled", lambda _: None if settled else Path("/above"))
+    found = find_isolation(Path("/work"))
+    assert found.isolation == expected
+    assert bool(found.fault) is bool(told)
+    for word in told:
+        assert word in str(found.fault)
+
+
+def test_what_cannot_be_listed_cannot_be_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A directory above the work dir that may not be listed is told, and runs still run."""
+    monkeypatch.setattr(isolation_probe, "_refusals", lambda: _Refusals(NO_MOUNTS, None, None))
+    monkeypatch.setattr(isolation_probe, "unsettled", lambda _: None)
+    found = find_isolation(Path("/missing/work"))
+    assert found.isolation == Isolation(processes=True, signals=True)
+    assert "/missing" in str(found.fault)
+
+
+def test_credentials_that_stay_open_are_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Without mounts, a file in a directory that runs may write to cannot be closed to them."""
+    monkeypatch.setattr(isolation_probe, "_refusals", lambda: _Refusals(NO_MOUNTS, None, None))
+    open_one, closed, missing = (tmp_path / name for name in ("open", "closed", "missing/key"))
+    for path in (open_one, closed):
+        path.touch()
+    reasons = {open_one: tmp_path}
+    monkeypatch.setattr(isolation_probe, "unsettled", reasons.get)
+    found = find_isolation(tmp_path / "work", [open_one, closed, missing])
+    assert found.secrets == (str(closed), str(missing))
+    assert found.fault is not None
+    assert f"runs can read {open_one}" in found.fault
+    assert str(closed) not in found.fault
+    monkeypatch.setattr(isolation_probe, "_refusals", lambda: _Refusals(None, None, None))
+    with_mounts = find_isolation(tmp_path / "work", [open_one])
+    assert with_mounts.secrets == (str(open_one),)
+    assert with_mounts.fault is None
+
+
+def test_all_beside_closed_paths_is_allowed(tmp_path: Path) -> None:
+    """Neither the closed ones nor directories above them are, nor what is below a closed one."""
+    for name in ("a/b/closed", "a/b/beside", "a/file", "c/closed/below", "c/beside"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    closed = (tmp_path / "a/b/closed", tmp_path / "c/closed", tmp_path / "c/closed/below")
+    found = {path for path in beside(*closed) if path.startswith(f"{tmp_path}/")}
+    assert found == {str(tmp_path / name) for name in ("a/b/beside", "a/file", "c/beside")}

@@ -1,0 +1,187 @@
+"""What the events of a run add up to."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from operator_runner.ansible.outcome import EventFold, reason_from_output
+from operator_runner.core.model import RunEvent, Stats, TaskFailure
+
+NOW = datetime(2026, 1, 2, tzinfo=UTC)
+
+
+def task(name: str, kind: str = "runner_on_ok", **data: Any) -> RunEvent:
+    return RunEvent(kind, {"task": name, "host": "localhost", **data})
+
+
+def failed(name: str, **data: Any) -> RunEvent:
+    return task(name, "runner_on_failed", res={"msg": f"{name} broke"}, **data)
+
+
+def recap(**counts: int) -> RunEvent:
+    data = {name: {"localhost": count} for name, count in counts.items()}
+    return RunEvent("playbook_on_stats", data)
+
+
+def fold(*events: RunEvent) -> EventFold:
+    result = EventFold()
+    for event in events:
+        result.feed(event)
+    return result
+
+
+def test_a_play_that_ran_to_its_end_is_a_success() -> None:
+    """The recap of localhost becomes the stats."""
+    outcome = fold(task("a"), recap(ok=2, changed=1, skipped=3)).outcome(NOW, 0, "")
+    assert outcome.successful
+    assert outcome.stats == Stats(ok=2, changed=1, skipped=3)
+
+
+def test_the_task_that_failed_is_named() -> None:
+    """A failure carries the task, the message and the place."""
+    outcome = fold(failed("a", task_path="r/main.yml:3"), recap(failures=1)).outcome(NOW, 2, "")
+    assert outcome.failures == (TaskFailure("a", "a broke", "r/main.yml:3"),)
+
+
+def test_a_failure_that_says_nothing_has_a_message_too() -> None:
+    """The contract has a text for it."""
+    for result in (None, {}, {"msg": ""}, {"results": [{"failed": True}]}):
+        events = (task("a", "runner_on_failed", res=result), recap(failures=1))
+        told = fold(*events).outcome(NOW, 2, "").failures[0].message
+        assert told == "unknown playbook failure"
+
+
+def test_a_rescued_failure_is_none() -> None:
+    """ansible-runner does not mark rescued failures, so the recap decides."""
+    assert fold(failed("a"), task("rescue"), recap(ok=1, rescued=1)).outcome(NOW, 0, "").successful
+
+
+def test_an_ignored_failure_is_none() -> None:
+    """A task with ignore_errors does not count."""
+    assert (
+        fold(failed("a", ignore_errors=True), recap(ok=1, ignored=1)).outcome(NOW, 0, "").successful
+    )
+
+
+def test_only_the_failure_that_ended_the_play_counts() -> None:
+    """Of a rescued and a final failure the final one is reported."""
+    events = (failed("rescued"), task("rescue"), failed("final"), recap(rescued=1, failures=1))
+    assert [f.task for f in fold(*events).outcome(NOW, 2, "").failures] == ["final"]
+
+
+def test_the_items_of_a_loop_speak_for_their_task() -> None:
+    """The message of a failed loop is that of its failed items, each once."""
+    result = {
+        "msg": "One or more items failed",
+        "results": [
+            {"failed": True, "msg": "no x"},
+            {"msg": "fine"},
+            {"failed": True, "msg": "no y"},
+        ],
+    }
+    events = (task("loop", "runner_on_failed", res=result), recap(failures=1))
+    assert fold(*events).outcome(NOW, 2, "").failures[0].message == "no x\nno y"
+
+
+def test_a_censored_result_stays_censored() -> None:
+    """A failing no_log task says that its output is hidden, and nothing else."""
+    events = (
+        task("a", "runner_on_failed", res={"censored": "hidden by no_log"}),
+        recap(failures=1),
+    )
+    assert fold(*events).outcome(NOW, 2, "").failures[0].message == "hidden by no_log"
+
+
+def test_a_host_out_of_reach_is_a_failure() -> None:
+    """Unreachable hosts count like failed ones."""
+    events = (task("a", "runner_on_unreachable", res={"msg": "no route"}), recap(dark=1))
+    assert fold(*events).outcome(NOW, 4, "").failures[0].message == "no route"
+
+
+def test_no_recap_is_a_failure_with_the_output_as_reason() -> None:
+    """A play that never started tells why in what it printed."""
+    output = (
+        "\x1b[0;31m[ERROR]: couldn't resolve module/action 'x'\x1b[0m\r\nOrigin: main.yml:2\r\n"
+    )
+    outcome = fold().outcome(NOW, 4, output)
+    assert not outcome.successful
+    assert outcome.failures[0].message == "couldn't resolve module/action 'x'\nOrigin: main.yml:2"
+
+
+def test_a_bad_exit_status_is_a_failure_even_with_a_clean_recap() -> None:
+    """A recap without failures does not outweigh a failing ansible-playbook."""
+    outcome = fold(task("a"), recap(ok=1)).outcome(NOW, 250, "ERROR! out of memory")
+    assert outcome.failures[0].message == "out of memory"
+
+
+def test_an_ended_run_names_the_task_that_was_under_way() -> None:
+    """A run past its deadline says where it stood."""
+    begun = RunEvent("playbook_on_task_start", {"name": "wait for it"})
+    outcome = fold(begun).broken(NOW, "deadline passed")
+    assert outcome.failures == (TaskFailure("wait for it", "deadline passed"),)
+
+
+def requeue(period: Any, kind: str = "runner_on_ok", action: str = "") -> RunEvent:
+    action = action or "operator_sdk.util.requeue_after"
+    return task("come back", kind, task_action=action, res={"period": period}, task_path="r.yml:3")
+
+
+def test_the_first_requeue_after_counts_and_the_play_goes_on() -> None:
+    """The period is a Go duration; later tasks still decide the outcome."""
+    outcome = fold(requeue("1h30m"), requeue("5s"), task("after"), recap(ok=3)).outcome(NOW, 0, "")
+    assert outcome.successful
+    assert outcome.requeue_after == timedelta(minutes=90)
+
+
+def test_requeue_after_by_its_short_name_and_in_a_loop() -> None:
+    """With `collections:` the action has no namespace; a loop tells in its items."""
+    for event in (requeue("5s", action="requeue_after"), requeue("5s", "runner_item_on_ok")):
+        assert fold(event, recap(ok=1)).outcome(NOW, 0, "").requeue_after == timedelta(seconds=5)
+
+
+def test_what_did_not_run_requeues_nothing() -> None:
+    """Neither a failed task, nor one that was skipped, nor another module with a period counts."""
+    events = (
+        requeue("5s", "runner_on_failed", "requeue_after"),
+        requeue("5s", "runner_on_skipped"),
+        requeue("5s", action="my.own.module"),
+        task("no_log", task_action="requeue_after", res={"censored": "hidden"}),
+        recap(ok=1, rescued=1),
+    )
+    assert fold(*events).outcome(NOW, 0, "").requeue_after is None
+
+
+def test_zero_leaves_the_ordinary_period() -> None:
+    """A period of zero must not run the resource without a pause."""
+    assert fold(requeue("0s"), recap(ok=1)).outcome(NOW, 0, "").requeue_after is None
+
+
+def test_an_unreadable_period_fails_the_run() -> None:
+    """A collection of the user's own may let it through; the reason names task and cure."""
+    outcome = fold(requeue("30"), recap(ok=1)).outcome(NOW, 0, "")
+    text = (
+        'requeue_after: time: missing unit in duration "30"; '
+        "write hours, minutes and seconds, such as 1h30m"
+    )
+    assert outcome.failures == (TaskFailure("come back", text, "r.yml:3"),)
+
+
+def test_what_a_module_adds_to_its_message_is_told() -> None:
+    """Kubernetes modules give the API's answer in `error`: a text, a dict or a number."""
+    for error, told in (
+        ("no such field", "Bad: no such field"),
+        ({"status": 404, "message": "not found"}, "Bad: not found"),
+        ({"status": 404, "reason": "Not Found"}, "Bad: Not Found"),
+        ("Bad", "Bad"),
+        (409, "Bad"),
+    ):
+        result = {"msg": "Bad", "error": error}
+        events = (task("a", "runner_on_failed", res=result), recap(failures=1))
+        assert fold(*events).outcome(NOW, 2, "").failures[0].message == told
+
+
+def test_output_without_a_marked_error_gives_its_last_lines() -> None:
+    """Where nothing is marked as an error, the end of the output is the best there is."""
+    assert reason_from_output("\n".join(str(n) for n in range(30))).splitlines()[-1] == "29"
+    assert reason_from_output("") == ""

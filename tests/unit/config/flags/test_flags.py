@@ -1,0 +1,476 @@
+"""From the command line and the environment to settings."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from operator_runner.config.flags import (
+    LogSettings,
+    RunCommand,
+    log_settings_from,
+    run_options,
+    settings_from,
+    warnings_from,
+)
+from operator_runner.config.flags.capacity import cores
+from operator_runner.core.errors import ConfigError
+from operator_runner.core.model import GVK, Ownership, Playbook, Watch
+from operator_runner.core.settings import (
+    Address,
+    AnsibleSettings,
+    Concurrency,
+    LeaderElection,
+    Settings,
+    WebhookSettings,
+)
+
+WEB = GVK("shop.my-example.com", "v1", "Web")
+WATCHES = (Watch(WEB, Playbook(role=Path("/roles/web"))),)
+
+
+@click.command(cls=RunCommand)
+@run_options
+def run(**options: Any) -> dict[str, Any]:
+    """Return the options, so that tests see them."""
+    return options
+
+
+def options(*args: str) -> dict[str, Any]:
+    parsed = run.main(list(args), standalone_mode=False)
+    assert isinstance(parsed, dict)
+    return parsed
+
+
+def settings(*args: str, **environ: str) -> Settings:
+    return settings_from(options(*args), environ, WATCHES)
+
+
+def test_without_flags_everything_has_its_documented_default() -> None:
+    """The defaults are those of ansible-operator; only the global cap is new."""
+    made = settings()
+
+    assert made == Settings(
+        watches_file=Path("watches.yaml"),
+        namespaces=(),
+        kubeconfig=None,
+        concurrency=replace(made.concurrency, per_kind=cores(), kinds={}),
+        ansible=AnsibleSettings(),
+        leader_election=LeaderElection(),
+        metrics=Address("", 8443),
+        probes=Address("", 6789),
+        user_metrics=Address("localhost", 5050),
+        proxy=Address("127.0.0.1", 8888),
+        work_dir=Path("/tmp/ansible-operator/runner"),
+        reconcile_period=timedelta(hours=10),
+        inject_owner_ref=True,
+        graceful_shutdown=timedelta(seconds=30),
+        executor="warm",
+        webhook=WebhookSettings(
+            9443, Path("/tmp/k8s-webhook-server/serving-certs"), cert_dir_given=False
+        ),
+        reload=False,
+    )
+    assert made.concurrency.total >= 1
+    assert made.concurrency.run_memory == 40 * 1024**2
+
+
+def test_every_flag_reaches_its_setting() -> None:
+    """No flag is read and forgotten."""
+    made = settings(
+        "--watches-file=w.yaml",
+        "--kubeconfig=/k",
+        "--max-concurrent-reconciles=3",
+        "--max-runs=4",
+        "--executor=cold",
+        "--ansible-verbosity=0",
+        "--ansible-args=--vault-password-file /p",
+        "--ansible-log-events=Everything",
+        "--ansible-roles-path=/r",
+        "--ansible-collections-path=/c",
+        "--run-timeout=15m",
+        "--leader-elect",
+        "--leader-election-id=web",
+        "--leader-election-namespace=shop",
+        "--leader-elect-lease-duration=30s",
+        "--leader-elect-renew-deadline=20s",
+        "--metrics-bind-address=127.0.0.1:1",
+        "--metrics-secure",
+        "--metrics-require-rbac",
+        "--health-probe-bind-address=[::1]:2",
+        "--user-metrics-bind-address=:4",
+        "--proxy-port=3",
+        "--proxy-allow-anonymous",
+        "--work-dir=/w",
+        "--reconcile-period=1m",
+        "--inject-owner-ref=false",
+        "--graceful-shutdown-timeout=5s",
+        "--webhook-port=5",
+        "--webhook-cert-dir=/certs",
+        "--webhook-service=shop/webhook:8443",
+        "--reload",
+    )
+
+    assert made == Settings(
+        watches_file=Path("w.yaml"),
+        namespaces=(),
+        kubeconfig=Path("/k"),
+        concurrency=Concurrency(4, per_kind=3, kinds={}, extra=0, run_memory=100 * 1024**2),
+        ansible=AnsibleSettings(
+            verbosity=0,
+            args="--vault-password-file /p",
+            log_events="everything",
+            roles_path="/r",
+            collections_path="/c",
+            metric_address="http://localhost:4/metrics",
+            timeout=timedelta(minutes=15),
+        ),
+        leader_election=LeaderElection(
+            True, "web", "shop", timedelta(seconds=30), timedelta(seconds=20)
+        ),
+        metrics=Address("127.0.0.1", 1),
+        probes=Address("::1", 2),
+        user_metrics=Address("", 4),
+        proxy=Address("127.0.0.1", 3),
+        work_dir=Path("/w"),
+        reconcile_period=timedelta(minutes=1),
+        inject_owner_ref=False,
+        graceful_shutdown=timedelta(seconds=5),
+        executor="cold",
+        metrics_secure=True,
+        metrics_require_rbac=True,
+        proxy_allow_anonymous=True,
+        webhook=WebhookSettings(
+            5, Path("/certs"), cert_dir_given=True, service=("shop", "webhook", 8443)
+        ),
+        reload=True,
+    )
+
+
+def test_every_variable_reaches_its_setting(tmp_path: Path) -> None:
+    """The names for single kinds are upper case, with dots replaced and dashes kept."""
+    made = settings(
+        **{
+            "WATCH_NAMESPACE": " a, b,,a ",
+            "MAX_CONCURRENT_RECONCILES_WEB_SHOP_MY-EXAMPLE_COM": "7",
+            "ANSIBLE_VERBOSITY_WEB_SHOP_MY-EXAMPLE_COM": "0",
+            "ANSIBLE_VERBOSITY": "1",
+            "ANSIBLE_DEBUG_LOGS": "TRUE",
+            "ANSIBLE_GATHERING": "explicit",
+            "ANSIBLE_INVENTORY": str(tmp_path),
+            "ANSIBLE_ROLES_PATH": "/r",
+            "ANSIBLE_COLLECTIONS_PATH": "/c",
+            "OPERATOR_NAME": "old-name",
+        }
+    )
+
+    assert made.namespaces == ("a", "b")
+    assert made.concurrency.limit(WEB) == 7
+    assert made.ansible.verbosity_for(WEB) == 0
+    assert made.ansible.raw_output
+    assert made.ansible.debug_logs
+    assert made.ansible.skip_facts
+    assert made.ansible.inventory == tmp_path
+    assert made.ansible.roles_path == "/r"
+    assert made.ansible.collections_path == "/c"
+    assert made.leader_election.lease_name == "old-name"
+
+
+def test_a_flag_beats_the_environment() -> None:
+    """Paths and the name of the Lease come from the flag where both are given."""
+    made = settings(
+        "--ansible-roles-path=/flag",
+        "--ansible-collections-path=/flag",
+        "--leader-election-id=flag",
+        ANSIBLE_ROLES_PATH="/env",
+        ANSIBLE_COLLECTIONS_PATH="/env",
+        OPERATOR_NAME="env",
+    )
+
+    assert made.ansible.roles_path == "/flag"
+    assert made.ansible.collections_path == "/flag"
+    assert made.leader_election.lease_name == "flag"
+
+
+@pytest.mark.parametrize(
+    ("environ", "limit"),
+    [
+        ({}, 3),
+        ({"MAX_CONCURRENT_RECONCILES": "9"}, 9),
+        ({"WORKER": "8"}, 8),
+        ({"MAX_CONCURRENT_RECONCILES": "9", "WORKER": "8"}, 9),
+        ({"MAX_CONCURRENT_RECONCILES": "0"}, 3),
+        ({"MAX_CONCURRENT_RECONCILES": "many", "WORKER": "8"}, 3),
+        ({"WORKER": "-1"}, 3),
+    ],
+)
+def test_the_environment_of_a_kind_beats_the_flag_for_all(
+    environ: dict[str, str], limit: int
+) -> None:
+    """What makes no sense leaves the flag's value."""
+    environ = {f"{name}_WEB_SHOP_MY-EXAMPLE_COM": value for name, value in environ.items()}
+
+    assert settings("--max-concurrent-reconciles=3", **environ).concurrency.limit(WEB) == limit
+
+
+@pytest.mark.parametrize(("text", "verbosity"), [("7", 7), ("8", 4), ("-1", 4), ("x", 4)])
+def test_the_verbosity_of_a_kind_is_0_to_7(text: str, verbosity: int) -> None:
+    """Other values leave the flag's."""
+    environ = {"ANSIBLE_VERBOSITY_WEB_SHOP_MY-EXAMPLE_COM": text}
+
+    assert settings("--ansible-verbosity=4", **environ).ansible.verbosity_for(WEB) == verbosity
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "on"),
+    [
+        ("ANSIBLE_VERBOSITY", "4", True),
+        ("ANSIBLE_VERBOSITY", "0", False),
+        ("ANSIBLE_VERBOSITY", "-1", False),
+        ("ANSIBLE_VERBOSITY", "much", False),
+        ("ANSIBLE_DEBUG_LOGS", "true", True),
+        ("ANSIBLE_DEBUG_LOGS", "T", True),
+        ("ANSIBLE_DEBUG_LOGS", "1", True),
+        ("ANSIBLE_DEBUG_LOGS", "false", False),
+        ("ANSIBLE_DEBUG_LOGS", "yes", False),
+        ("ANSIBLE_DEBUG_LOGS", "", False),
+        ("ANSIBLE_GATHERING", "explicit", True),
+        ("ANSIBLE_GATHERING", "implicit", False),
+    ],
+)
+def test_variables_that_turn_something_on(name: str, value: str, on: bool) -> None:
+    """A number above 0, a boolean of Go, and one word; all else leaves it off."""
+    made = settings(**{name: value}).ansible
+
+    assert {
+        "ANSIBLE_VERBOSITY": made.raw_output,
+        "ANSIBLE_DEBUG_LOGS": made.debug_logs,
+        "ANSIBLE_GATHERING": made.skip_facts,
+    }[name] is on
+
+
+@pytest.mark.parametrize(
+    ("args", "terminal", "framed"),
+    [
+        ((), False, True),
+        ((), True, False),
+        (("--zap-encoder=json",), True, True),
+        (("--zap-encoder=console",), False, False),
+        (("--zap-devel",), False, False),
+    ],
+)
+def test_output_of_tasks_stands_in_json_logs(
+    args: tuple[str, ...], terminal: bool, framed: bool
+) -> None:
+    """Where people read along, a line for each task is all."""
+    made = settings_from(options(*args), {}, WATCHES, terminal=terminal)
+
+    assert made.ansible.framed is framed
+
+
+@pytest.mark.parametrize(
+    ("args", "enabled"),
+    [
+        ((), False),
+        (("--leader-elect",), True),
+        (("--leader-elect=true",), True),
+        (("--leader-elect=T",), True),
+        (("--leader-elect=false",), False),
+        (("--leader-elect=0",), False),
+        (("--leader-elect", "--reload"), True),
+        (("--enable-leader-election",), True),
+        (("--enable-leader-election=false",), False),
+    ],
+)
+def test_booleans_are_written_as_in_go(args: tuple[str, ...], enabled: bool) -> None:
+    """The flag alone means true; a value follows an equals sign."""
+    assert settings("--leader-election-id=x", *args).leader_election.enabled is enabled
+
+
+@pytest.mark.parametrize(
+    ("flag", "address"),
+    [
+        ("--metrics-bind-address=0", None),
+        ("--metrics-bind-address=:0", Address("", 0)),
+        ("--metrics-bind-address=", None),
+        ("--metrics-addr=:9", Address("", 9)),
+    ],
+)
+def test_servers_can_be_moved_and_turned_off(flag: str, address: Address | None) -> None:
+    """0 or nothing means: not at all; the old name still works."""
+    assert settings(flag).metrics == address
+
+
+@pytest.mark.parametrize(
+    ("flag", "name", "value"),
+    [
+        ("--reconcile-period=0s", "reconcile_period", timedelta(0)),
+        ("--reconcile-period=-1s", "reconcile_period", timedelta(0)),
+        ("--graceful-shutdown-timeout=-1s", "graceful_shutdown", timedelta(days=365)),
+    ],
+)
+def test_durations_below_zero_have_a_meaning(flag: str, name: str, value: timedelta) -> None:
+    """No period, and no end of waiting, as in controller-runtime."""
+    assert getattr(settings(flag), name) == value
+
+
+@pytest.mark.parametrize(
+    ("flag", "message"),
+    [
+        ("--reconcile-period=1d", '--reconcile-period\': time: unknown unit "d" in duration "1d";'),
+        ("--leader-elect=maybe", "write the flag alone, or with =true or =false"),
+        ("--metrics-bind-address=8443", "write host:port, :port, or 0 to turn it off"),
+        ("--proxy-port=70000", "--proxy-port"),
+        ("--webhook-service=a/b/c", "write [namespace/]name[:port]"),
+        ("--webhook-service=a:65536", "write [namespace/]name[:port]"),
+        ("--max-runs=0", "--max-runs"),
+        ("--zap-encoder=xml", "--zap-encoder"),
+        ("--watch-file=x", "Did you mean '--watches-file'?"),
+    ],
+)
+def test_a_bad_value_names_the_flag_and_the_cure(flag: str, message: str) -> None:
+    """The command line is refused before anything starts."""
+    result = CliRunner().invoke(run, [flag])
+
+    assert result.exit_code == 2
+    assert message in result.output
+
+
+@pytest.mark.parametrize(
+    ("args", "environ", "message"),
+    [
+        (
+            ("--metrics-addr=:1", "--metrics-bind-address=:2"),
+            {},
+            "only one of --metrics-bind-address and --metrics-addr may be set",
+        ),
+        (
+            ("--leader-elect", "--enable-leader-election", "--leader-election-id=x"),
+            {},
+            "only one of --leader-elect and --enable-leader-election may be set",
+        ),
+        (
+            ("--metrics-require-rbac",),
+            {},
+            "^--metrics-secure flag is required when --metrics-require-rbac is present$",
+        ),
+        (("--leader-elect",), {}, "add --leader-election-id"),
+        (
+            ("--webhook-service=a/b", "--webhook-host=10.0.0.1"),
+            {},
+            "only one of --webhook-service and --webhook-host may be set",
+        ),
+        (
+            ("--leader-elect", "--leader-election-id=x", "--leader-elect-renew-deadline=15s"),
+            {},
+            "must be above 0s and below --leader-elect-lease-duration",
+        ),
+        ((), {"ANSIBLE_INVENTORY": "/no/such"}, "ANSIBLE_INVENTORY: /no/such was not found"),
+    ],
+)
+def test_what_does_not_fit_together_is_an_error(
+    args: tuple[str, ...], environ: dict[str, str], message: str
+) -> None:
+    """The message names the flags and what to do."""
+    with pytest.raises(ConfigError, match=message) as caught:
+        settings(*args, **environ)
+
+    assert len(caught.value.problems) == 1
+
+
+def test_a_policy_of_ownership_needs_owner_references() -> None:
+    """Without them the operator would refuse to write what its own roles made."""
+    watches = [replace(WATCHES[0], ownership=Ownership.REFUSE)]
+    with pytest.raises(ConfigError, match=r"--inject-owner-ref=false: .* `ownership: refuse`"):
+        settings_from(options("--inject-owner-ref=false"), {}, watches)
+    assert not settings("--inject-owner-ref=false").inject_owner_ref
+
+
+def test_all_problems_come_at_once() -> None:
+    """Nobody has to try flag by flag."""
+    with pytest.raises(ConfigError) as caught:
+        settings("--leader-elect", "--metrics-require-rbac", ANSIBLE_INVENTORY="/no/such")
+
+    assert len(caught.value.problems) == 3
+
+
+@pytest.mark.parametrize(
+    ("args", "environ", "warning"),
+    [
+        (("--metrics-addr=:1",), {}, "use --metrics-bind-address"),
+        (("--enable-leader-election",), {}, "use --leader-elect"),
+        (("--leader-elect-resource-lock=leases",), {}, "the lock is a Lease"),
+        (("--enable-http2",), {}, "--enable-http2 is ignored"),
+        (("--ansible-log-events=all",), {}, "--ansible-log-events=all is ignored; write one of"),
+        (("--max-concurrent-reconciles=0",), {}, "--max-concurrent-reconciles=0 is ignored"),
+        ((), {"OPERATOR_NAME": "x"}, "OPERATOR_NAME is deprecated; use --leader-election-id"),
+        (("--leader-election-id=y",), {"OPERATOR_NAME": "x"}, "OPERATOR_NAME is ignored, for"),
+        ((), {"WORKER_WEB_SHOP_MY-EXAMPLE_COM": "1"}, "use MAX_CONCURRENT_RECONCILES_WEB_SHOP_MY"),
+        ((), {"ANSIBLE_VERBOSITY_WEB_SHOP_MY-EXAMPLE_COM": "8"}, "a whole number from 0 to 7"),
+        ((), {"ANSIBLE_DEBUG_LOGS": "yes"}, "ANSIBLE_DEBUG_LOGS=yes is ignored; write true or"),
+    ],
+)
+def test_what_is_old_or_ignored_is_said(
+    args: tuple[str, ...], environ: dict[str, str], warning: str
+) -> None:
+    """Such flags and variables stop nothing, but their user should know."""
+    (text,) = warnings_from(options(*args), environ, WATCHES)
+
+    assert warning in text
+
+
+def test_ordinary_flags_give_no_warning() -> None:
+    """A scaffolded project starts in silence."""
+    parsed = options(
+        "--leader-elect",
+        "--leader-election-id=web",
+        "--health-probe-bind-address=:6789",
+        "--metrics-require-rbac",
+        "--metrics-secure",
+        "--metrics-bind-address=:8443",
+        "--watches-file=./watches.yaml",
+    )
+    environ = {"WATCH_NAMESPACE": "", "ANSIBLE_GATHERING": "explicit", "ANSIBLE_DEBUG_LOGS": "TRUE"}
+
+    made = settings_from(parsed, environ, WATCHES)
+
+    assert warnings_from(parsed, environ, WATCHES) == ()
+    assert (made.metrics_secure, made.metrics_require_rbac) == (True, True)
+
+
+@pytest.mark.parametrize(
+    ("args", "expected"),
+    [
+        ((), LogSettings(None, "info", "error", "iso8601")),
+        (("--zap-devel",), LogSettings("console", "debug", "warn", "iso8601")),
+        (
+            ("--zap-devel", "--zap-encoder=json", "--zap-log-level=info"),
+            LogSettings("json", "info", "warn", "iso8601"),
+        ),
+        (
+            ("--zap-log-level=5", "--zap-stacktrace-level=panic", "--zap-time-encoding=epoch"),
+            LogSettings(None, "5", "panic", "epoch"),
+        ),
+    ],
+)
+def test_zap_flags_say_how_to_log(args: tuple[str, ...], expected: LogSettings) -> None:
+    """--zap-devel changes defaults only."""
+    assert log_settings_from(options(*args)) == expected
+
+
+def test_the_help_shows_every_flag_in_its_section() -> None:
+    """Old names and those without effect are left out."""
+    text = CliRunner().invoke(run, ["--help"], terminal_width=100).output
+    sections = [line[:-1] for line in text.splitlines() if re.fullmatch(r"\w.*:", line)]
+
+    assert sections == ["Project", "Runs", "Leader election", "Servers", "Logs", "Other"]
+    for param in run.params:
+        assert isinstance(param, click.Option)
+        assert (param.opts[0] in text.split()) is not param.hidden, param.name

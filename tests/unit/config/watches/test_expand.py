@@ -1,0 +1,69 @@
+"""Environment variables in the text, as Go's os.Expand puts them in."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from operator_runner.config.watches.expand import expand
+
+ENVIRON = {"NAME": "web", "EMPTY": "", "1": "one", "LINES": "a\nb", "a b": "spaced"}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("role: $NAME", "role: web"),
+        ("role: ${NAME}s", "role: webs"),
+        ("$NAME$NAME", "webweb"),
+        ("x${EMPTY}y", "xy"),
+        ("${a b}", "spaced"),
+        ("$UNSET-x", "${UNSET}-x"),
+        ("${UNSET}", "${UNSET}"),
+        ("${UNSET:-default}", "${UNSET:-default}"),
+        ("$1", "one"),
+        ("$10", "one0"),
+        ("${1}", "one"),
+        ("$$", "${$}"),
+        ("$*", "${*}"),
+        ("$-", "${-}"),
+        ("${}x", "x"),
+        ("${NAME", "NAME"),
+        ("cost: 5$", "cost: 5$"),
+        ("$.x $ x $/", "$.x $ x $/"),
+        ("$_x", "${_x}"),
+        ("$NAMEé", "webé"),
+    ],
+)
+def test_references_expand_as_in_go(text: str, expected: str) -> None:
+    """Both forms expand, what is unset stays in braces, what is broken vanishes."""
+    assert expand(text, ENVIRON).text == expected
+
+
+def test_each_line_knows_its_line_in_the_file() -> None:
+    """Lines that a value brings count as the line of the reference."""
+    expanded = expand("one\n$LINES\nthree\n${NO\nNE}\nsix", ENVIRON)
+
+    numbered = list(enumerate(expanded.text.split("\n")))
+
+    assert [(expanded.source_line(number), line) for number, line in numbered] == [
+        (1, "one"),
+        (2, "a"),
+        (2, "b"),
+        (3, "three"),
+        (4, "${NO"),
+        (5, "NE}"),
+        (6, "six"),
+    ]
+
+
+@given(st.text(alphabet="$${}ab1*\n -"), st.dictionaries(st.text("ab1", min_size=1), st.text()))
+def test_every_line_of_any_text_has_a_line_in_the_file(text: str, environ: dict[str, str]) -> None:
+    """Whatever is expanded, line numbers stay within the file and never go back."""
+    expanded = expand(text, environ)
+
+    assert len(expanded.lines) == expanded.text.count("\n") + 1
+    assert list(expanded.lines) == sorted(expanded.lines)
+    assert expanded.lines[0] == 1
+    assert expanded.lines[-1] <= text.count("\n") + 1

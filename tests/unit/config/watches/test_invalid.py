@@ -1,0 +1,88 @@
+"""Each file in fixtures is wrong in one way and says in its comments what is to be reported."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from operator_runner.config.watches import load
+from operator_runner.core.errors import ConfigError
+
+FIXTURES = sorted((Path(__file__).parent / "fixtures").glob("*.yaml"))
+MARK = "# problem: "
+
+
+@pytest.mark.parametrize("path", FIXTURES, ids=lambda path: path.stem)
+def test_every_problem_is_reported_with_line_path_and_cure(path: Path, project: Path) -> None:
+    """The problems are exactly those in the comments of the file."""
+    comments = [line for line in path.read_text().splitlines() if line.startswith(MARK)]
+    expected = [
+        f"{path}:" + comment.removeprefix(MARK).replace("{cwd}", str(project))
+        for comment in comments
+    ]
+
+    with pytest.raises(ConfigError) as caught:
+        load(path, {})
+
+    assert sorted(caught.value.problems) == sorted(expected)
+
+
+def test_problems_of_all_entries_come_at_once(project: Path) -> None:
+    """Nobody has to correct a file mistake by mistake."""
+    path = project / "watches.yaml"
+    path.write_text("- {version: v1, role: web}\n- {kind: Web}\n- {version: v1, kind: Web}\n")
+
+    with pytest.raises(ConfigError) as caught:
+        load(path, {})
+
+    paths = [problem.split(": ")[1] for problem in caught.value.problems]
+    assert paths == ["[0].kind", "[1].version", "[1]", "[2]"]
+
+
+def test_warnings_come_with_the_problems(project: Path) -> None:
+    """A mistyped key is often the cause of what is missing."""
+    path = project / "watches.yaml"
+    path.write_text("- {version: v1, kind: Web, rol: web}\n")
+
+    with pytest.raises(ConfigError) as caught:
+        load(path, {})
+
+    assert len(caught.value.problems) == 1
+    assert caught.value.warnings == (
+        f"{path}:1: [0].rol: unknown key, ignored; did you mean role?",
+    )
+
+
+def test_a_missing_file_names_the_flag(tmp_path: Path) -> None:
+    """The error of a wrong path says how to give another."""
+    path = tmp_path / "none.yaml"
+    with pytest.raises(ConfigError, match=r"there is no such file; .* --watches-file"):
+        load(path, {})
+
+
+def test_a_file_of_bytes_is_refused(tmp_path: Path) -> None:
+    """What is no UTF-8 is no watches file."""
+    path = tmp_path / "watches.yaml"
+    path.write_bytes(b"\xff\xfe\xff")
+    with pytest.raises(ConfigError, match="cannot be read"):
+        load(path, {})
+
+
+def test_control_characters_are_refused(tmp_path: Path) -> None:
+    """What YAML forbids is reported as such."""
+    path = tmp_path / "watches.yaml"
+    path.write_text("- kind: \x01\n")
+    with pytest.raises(ConfigError, match="no valid YAML"):
+        load(path, {})
+
+
+def test_lines_are_those_of_the_file_whatever_the_environment_brings(project: Path) -> None:
+    """A value of several lines does not move what comes after it."""
+    path = project / "watches.yaml"
+    path.write_text("- version: v1\n  kind: Web\n  $MORE\n  role: none\n")
+
+    with pytest.raises(ConfigError) as caught:
+        load(path, {"MORE": "vars:\n    a: 1\n    b: 2"})
+
+    assert caught.value.problems[0].startswith(f"{path}:4: [0].role: role: none was not found")

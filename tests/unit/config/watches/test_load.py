@@ -1,0 +1,386 @@
+"""From valid files to watches."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from operator_runner.config.watches import Loaded, load
+from operator_runner.core.errors import ConfigError
+from operator_runner.core.model import (
+    GVK,
+    Conversion,
+    Finalizer,
+    LabelSelector,
+    Ownership,
+    Playbook,
+    Reference,
+    Requirement,
+    Watch,
+)
+
+HEAD = "- version: v1\n  kind: Web\n  role: web\n"
+
+
+def read(project: Path, text: str, **environ: str) -> Loaded:
+    path = project / "watches.yaml"
+    path.write_text(text)
+    return load(path, environ)
+
+
+def read_one(project: Path, more: str, **environ: str) -> Watch:
+    loaded = read(project, HEAD + "".join(f"  {line}\n" for line in more.splitlines()), **environ)
+    assert loaded.warnings == ()
+    (watch,) = loaded.watches
+    return watch
+
+
+def test_a_short_entry_takes_all_defaults(project: Path) -> None:
+    """Kind, version and role are enough; the rest is as in ansible-operator."""
+    loaded = read(project, HEAD)
+
+    assert loaded == Loaded(
+        (
+            Watch(
+                gvk=GVK("", "v1", "Web"),
+                content=Playbook(role=project / "roles" / "web"),
+                vars={},
+                finalizer=None,
+                selector=LabelSelector(),
+                blacklist=frozenset(),
+                max_runner_artifacts=20,
+                reconcile_period=None,
+                manage_status=True,
+                watch_dependent_resources=True,
+                watch_cluster_scoped_resources=False,
+                watch_annotations_changes=False,
+                snake_case_parameters=True,
+                mark_unsafe=False,
+                when=None,
+                timeout=None,
+                supersede=False,
+                kstatus=False,
+                references=(),
+                block_upgrade=None,
+            ),
+        ),
+        (),
+    )
+
+
+def test_a_full_entry_keeps_every_value(project: Path) -> None:
+    """Every key of the contract, and the new ones, reach the watch."""
+    watch = read_one(
+        project,
+        """\
+group: example.com
+vars: {size: 3, nested: {Key: [1, a]}}
+maxRunnerArtifacts: 5
+reconcilePeriod: 1h30m
+manageStatus: false
+watchDependentResources: false
+watchClusterScopedResources: true
+snakeCaseParameters: false
+watchAnnotationsChanges: true
+markUnsafe: yes
+nativeTypes: false
+blacklist: [{group: apps, version: v1, kind: Deployment}, {version: v1, kind: Pod}]
+selector:
+  matchLabels: {tier: front}
+  matchExpressions: [{key: example.com/zone, operator: In, values: [a, b]}]
+finalizer: {name: example.com/cleanup, playbook: site.yml, vars: {state: absent}}
+when: metadata.annotations.paused != 'true'
+timeout: 90s
+supersede: true
+kstatus: true
+blockUpgrade: spec.migrate
+allowVars: [ansibleHost, port]
+references: [{version: v1, kind: Secret, name: spec.secret, namespace: "'shared'"}]
+conversion:
+- version: v1beta1
+  toHub: {spec.size: spec.replicas, spec.tls: null}
+  fromHub: {'metadata.annotations."a/b"': spec.size}""",
+    )
+
+    assert watch == Watch(
+        gvk=GVK("example.com", "v1", "Web"),
+        content=Playbook(role=project / "roles" / "web"),
+        vars={"size": 3, "nested": {"Key": [1, "a"]}},
+        finalizer=Finalizer(
+            "example.com/cleanup", Playbook(playbook=project / "site.yml"), {"state": "absent"}
+        ),
+        selector=LabelSelector(
+            {"tier": "front"}, (Requirement("example.com/zone", "In", ("a", "b")),)
+        ),
+        blacklist=frozenset({GVK("apps", "v1", "Deployment"), GVK("", "v1", "Pod")}),
+        max_runner_artifacts=5,
+        reconcile_period=timedelta(minutes=90),
+        manage_status=False,
+        watch_dependent_resources=False,
+        watch_cluster_scoped_resources=True,
+        watch_annotations_changes=True,
+        snake_case_parameters=False,
+        mark_unsafe=True,
+        native_types=False,
+        when="metadata.annotations.paused != 'true'",
+        timeout=timedelta(seconds=90),
+        supersede=True,
+        kstatus=True,
+        references=(Reference(GVK("", "v1", "Secret"), "spec.secret", "'shared'"),),
+        conversions=(
+            Conversion(
+                "v1beta1",
+                {("spec", "size"): "spec.replicas", ("spec", "tls"): None},
+                {("metadata", "annotations", "a/b"): "spec.size"},
+            ),
+        ),
+        block_upgrade="spec.migrate",
+        allow_vars=frozenset({"ansibleHost", "port"}),
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "expression"),
+    [
+        ("blockUpgrade: true", "`true`"),
+        ("blockUpgrade: false", None),
+        ("blockUpgrade:", None),
+        ("blockUpgrade: yes", "`true`"),
+        ("blockUpgrade: spec.version != status.version", "spec.version != status.version"),
+    ],
+)
+def test_what_blocks_upgrades_is_yes_no_or_an_expression(
+    project: Path, line: str, expression: str | None
+) -> None:
+    """A boolean is not taken for the name of a field."""
+    assert read_one(project, line).block_upgrade == expression
+
+
+@pytest.mark.parametrize(
+    ("line", "period"),
+    [
+        ("reconcilePeriod: 0s", None),
+        ('reconcilePeriod: "0"', None),
+        ("reconcilePeriod:", None),
+        ("reconcilePeriod: -1s", timedelta(0)),
+        ("reconcilePeriod: 500ms", timedelta(milliseconds=500)),
+    ],
+)
+def test_a_period_of_zero_leaves_it_to_the_flag(
+    project: Path, line: str, period: timedelta | None
+) -> None:
+    """0s says nothing in the file; below zero there is no periodic run."""
+    assert read_one(project, line).reconcile_period == period
+
+
+@pytest.mark.parametrize(("text", "kept"), [("0", 20), ("3", 3), ("3.0", 3), ("", 20)])
+def test_zero_artifacts_mean_the_default(project: Path, text: str, kept: int) -> None:
+    """Only the annotation can ask for all artifacts to be kept."""
+    assert read_one(project, f"maxRunnerArtifacts: {text}").max_runner_artifacts == kept
+
+
+@pytest.mark.parametrize(
+    ("more", "flag", "marked"),
+    [("", True, True), ("", False, False), ("  markUnsafe: false\n", True, False)],
+)
+def test_a_watch_that_says_nothing_takes_mark_unsafe_from_the_flag(
+    project: Path, more: str, flag: bool, marked: bool
+) -> None:
+    """--mark-unsafe holds for all watches but those that say otherwise."""
+    path = project / "watches.yaml"
+    path.write_text(HEAD + more)
+
+    (watch,) = load(path, {}, mark_unsafe=flag).watches
+
+    assert watch.mark_unsafe is marked
+
+
+def test_keys_match_whatever_their_case(project: Path) -> None:
+    """Keys are those of a Go struct, which JSON matches without case."""
+    text = "- Version: v1\n  KIND: Web\n  Role: web\n  managestatus: false\n"
+
+    loaded = read(project, text)
+
+    assert loaded.warnings == ()
+    assert loaded.watches[0].manage_status is False
+
+
+def test_numbers_and_booleans_serve_as_text(project: Path) -> None:
+    """An unquoted number is a version, and an unquoted boolean a label's value."""
+    loaded = read(
+        project,
+        "- {version: 1, kind: Web, role: web, selector: {matchLabels: {on: yes, size: 3.0}}}",
+    )
+
+    (watch,) = loaded.watches
+    assert watch.gvk.version == "1"
+    assert watch.selector.match_labels == {"true": "true", "size": "3"}
+
+
+def test_one_kind_may_be_in_several_groups_and_versions(project: Path) -> None:
+    """Each is a watch of its own, also where kind and version are the same."""
+    loaded = read(
+        project,
+        """\
+- {group: a.example.com, version: v1, kind: Web, role: web}
+- {group: b.example.com, version: v1, kind: Web, role: web}
+- {group: a.example.com, version: v2, kind: Web, role: web}
+- {version: v1, kind: Secret, role: web}
+""",
+    )
+
+    assert loaded.warnings == ()
+    assert [watch.gvk for watch in loaded.watches] == [
+        GVK("a.example.com", "v1", "Web"),
+        GVK("b.example.com", "v1", "Web"),
+        GVK("a.example.com", "v2", "Web"),
+        GVK("", "v1", "Secret"),
+    ]
+
+
+def test_the_environment_may_bring_whole_lines(project: Path) -> None:
+    """Variables are put into the text before it is YAML, so a value may be structure."""
+    text = "- version: v1\n  kind: ${KIND}\n  $CONTENT\n"
+
+    loaded = read(project, text, KIND="Web", CONTENT="playbook: site.yml\n  manageStatus: no")
+
+    (watch,) = loaded.watches
+    assert watch.gvk.kind == "Web"
+    assert watch.content == Playbook(playbook=project / "site.yml")
+    assert not watch.manage_status
+
+
+def test_ownership_is_ignored_unless_a_watch_says_otherwise(project: Path) -> None:
+    """Existing projects write what belongs to others; kinds may be left out of the policy."""
+    assert read_one(project, "").ownership is Ownership.IGNORE
+    watch = read_one(
+        project,
+        """\
+ownership: refuse
+ownershipExceptions:
+  - {version: v1, kind: PersistentVolumeClaim}
+""",
+    )
+    assert watch.ownership is Ownership.REFUSE
+    assert watch.ownership_exceptions == {GVK("", "v1", "PersistentVolumeClaim")}
+
+
+def test_an_unknown_policy_of_ownership_is_refused(project: Path) -> None:
+    """The message names the words that there are."""
+    with pytest.raises(ConfigError, match="write refuse, adopt or ignore"):
+        read_one(project, "ownership: deny")
+
+
+def test_a_playbook_wins_over_a_role(project: Path) -> None:
+    """With both, the role is not even looked for."""
+    loaded = read(project, "- {version: v1, kind: Web, role: none, playbook: site.yml}")
+
+    assert loaded.watches[0].content == Playbook(playbook=project / "site.yml")
+
+
+@pytest.mark.parametrize(
+    ("finalizer", "content"),
+    [
+        ("{name: a/b, vars: {x: 1}}", None),
+        ("{name: a/b, role: web}", "role"),
+        ("{name: a/b, role: none, playbook: site.yml, vars: {x: 1}}", "playbook"),
+    ],
+)
+def test_a_finalizer_needs_something_to_run_or_vars(
+    project: Path, finalizer: str, content: str | None
+) -> None:
+    """With vars alone the content of the watch itself runs."""
+    read_finalizer = read_one(project, f"finalizer: {finalizer}").finalizer
+
+    assert read_finalizer is not None
+    expected = {
+        None: None,
+        "role": Playbook(role=project / "roles" / "web"),
+        "playbook": Playbook(playbook=project / "site.yml"),
+    }
+    assert read_finalizer.content == expected[content]
+
+
+def test_merge_keys_and_anchors_bring_defaults(project: Path) -> None:
+    """An entry may take over another's keys; its own win."""
+    loaded = read(
+        project,
+        """\
+- &base {version: v1, kind: Web, role: web, manageStatus: false, markUnsafe: true}
+- <<: *base
+  kind: Shop
+  markUnsafe: false
+- <<: [{kind: First, role: web}, {kind: Second, version: v2}]
+""",
+    )
+
+    assert loaded.warnings == ()
+    shop, first = loaded.watches[1:]
+    assert (shop.gvk, shop.manage_status, shop.mark_unsafe) == (GVK("", "v1", "Shop"), False, False)
+    assert first.gvk == GVK("", "v2", "First")
+
+
+def test_vars_keep_their_types(project: Path) -> None:
+    """What is JSON in the file is the same JSON in the vars; dates stay text."""
+    watch = read_one(
+        project,
+        """\
+vars:
+  text: "1"
+  date: 2024-05-01
+  number: 1.5
+  none:
+  3: int key
+  block: |-
+    two
+    lines""",
+    )
+
+    assert watch.vars == {
+        "text": "1",
+        "date": "2024-05-01",
+        "number": 1.5,
+        "none": None,
+        "3": "int key",
+        "block": "two\nlines",
+    }
+
+
+@pytest.mark.parametrize(
+    ("more", "warning"),
+    [
+        ("reconcilePeriode: 1m", "4: [0].reconcilePeriode: unknown key, ignored; did you mean"),
+        ("maxWorkers: 3", "4: [0].maxWorkers: unknown key, ignored; known are group, version,"),
+        ("finalizer: {name: a/b, rol: web, vars: {x: 1}}", "finalizer.rol: unknown key, ignored"),
+        ("kind: Web", "4: [0].kind: the key is repeated; the last one counts"),
+        ("vars:\n    home: $NOBODY", "5: [0].vars.home: ${NOBODY} stays as it is: the environment"),
+        ("vars: {key: !vault x}", "4: [0].vars.key: the tag !vault is not known; its text is"),
+        ("blacklist: [{kind: Pod}]", "[0].blacklist[0].version: empty, so the entry names no"),
+        ("finalizer: {name: a/b, role: none, vars: {x: 1}}", "finalizer.role: role: none was not"),
+        ("role: tasks", "[0].role: the role does nothing; "),
+    ],
+)
+def test_what_is_odd_but_harmless_is_a_warning(project: Path, more: str, warning: str) -> None:
+    """The operator starts as it does with ansible-operator, but says what it ignored."""
+    (project / "roles" / "tasks").mkdir()
+
+    loaded = read(project, HEAD + f"  {more}\n")
+
+    assert len(loaded.watches) == 1
+    assert any(warning in text for text in loaded.warnings), loaded.warnings
+
+
+@pytest.mark.parametrize("text", ["", "# nothing yet\n", "---\n", "[]\n", "null\n"])
+def test_an_empty_file_is_no_mistake(project: Path, text: str) -> None:
+    """A fresh project has no watches yet."""
+    assert read(project, text).watches == ()
+
+
+def test_only_the_first_document_is_read(project: Path) -> None:
+    """A second document is ignored, and that is said."""
+    loaded = read(project, f"---\n{HEAD}---\n- {{version: v1, kind: Shop, role: web}}\n")
+
+    assert [watch.gvk.kind for watch in loaded.watches] == ["Web"]
+    assert "only the first YAML document is read" in loaded.warnings[0]

@@ -1,0 +1,161 @@
+"""Which resources a watch chooses: labels and `when`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from operator_runner.config.watches import is_relevant, match_labels
+from operator_runner.config.watches.expressions import check, evaluate
+from operator_runner.config.watches.relevance import blocks_upgrade
+from operator_runner.core.model import GVK, Json, LabelSelector, Playbook, Requirement, Watch
+
+LABELS = {"tier": "front", "zone": "a"}
+
+
+@pytest.mark.parametrize(
+    ("labels", "requirements", "expected"),
+    [
+        ({}, (), True),
+        ({"tier": "front"}, (), True),
+        ({"tier": "front", "zone": "a"}, (), True),
+        ({"tier": "back"}, (), False),
+        ({"size": ""}, (), False),
+        ({}, (Requirement("zone", "In", ("a", "b")),), True),
+        ({}, (Requirement("zone", "In", ("b",)),), False),
+        ({}, (Requirement("size", "In", ("a",)),), False),
+        ({}, (Requirement("zone", "NotIn", ("a",)),), False),
+        ({}, (Requirement("zone", "NotIn", ("b",)),), True),
+        ({}, (Requirement("size", "NotIn", ("a",)),), True),
+        ({}, (Requirement("zone", "Exists"),), True),
+        ({}, (Requirement("size", "Exists"),), False),
+        ({}, (Requirement("size", "DoesNotExist"),), True),
+        ({}, (Requirement("zone", "DoesNotExist"),), False),
+        ({"tier": "front"}, (Requirement("zone", "Exists"), Requirement("x", "Exists")), False),
+    ],
+)
+def test_selectors_match_as_in_kubernetes(
+    labels: dict[str, str], requirements: tuple[Requirement, ...], expected: bool
+) -> None:
+    """All labels and all expressions must hold."""
+    assert match_labels(LabelSelector(labels, requirements), LABELS) is expected
+
+
+def watch(when: str | None = None, selector: LabelSelector | None = None) -> Watch:
+    return Watch(
+        GVK("example.com", "v1", "Web"),
+        Playbook(role=Path("/roles/web")),
+        when=when,
+        selector=selector or LabelSelector(),
+    )
+
+
+def web(**metadata: Any) -> Json:
+    return {"metadata": {"name": "shop", **metadata}, "spec": {"size": 0}}
+
+
+@pytest.mark.parametrize(
+    ("when", "expected"),
+    [
+        (None, True),
+        ("metadata.annotations.paused != 'true'", True),
+        ("metadata.name == 'shop'", True),
+        ("metadata.name == 'other'", False),
+        ("spec.size", True),
+        ("spec.missing", False),
+        ("metadata.annotations || `[]`", False),
+        ("`{}`", False),
+        ("`false`", False),
+        ("''", False),
+    ],
+)
+def test_when_decides_by_the_truth_of_jmespath(when: str | None, expected: bool) -> None:
+    """Null, false and what is empty is false; all else, 0 too, is true."""
+    assert is_relevant(web(), watch(when)) is expected
+
+
+def test_labels_come_before_when() -> None:
+    """Both must choose the resource."""
+    selector = LabelSelector({"tier": "front"})
+
+    assert is_relevant(web(labels={"tier": "front"}), watch("spec", selector))
+    assert not is_relevant(web(labels={"tier": "back"}), watch("spec", selector))
+    assert not is_relevant(web(labels=None), watch("spec", selector))
+
+
+def test_a_when_that_cannot_be_evaluated_leaves_the_resource_alone_and_says_so() -> None:
+    """length() of a missing field has no answer."""
+    with capture_logs() as logs:
+        chosen = is_relevant(web(), watch("length(spec.missing) > `0`"))
+
+    assert not chosen
+    (line,) = logs
+    assert line["log_level"] == "warning"
+    assert line["name"] == "shop"
+    assert "length()" in line["error"]
+
+
+@pytest.mark.parametrize(
+    ("expression", "message"),
+    [
+        ("", "the expression is empty"),
+        ("a.", "position 2: the expression ends too early"),
+        ("a == 'b", "position 5: "),
+        ("a ! b", "position 2: "),
+        ("a b", "position 2: unexpected 'b'"),
+        ("lenght(a)", r"there is no function lenght\(\); did you mean length\(\)\?"),
+        ("a[?contains(@)]", r"contains\(\) takes 2 arguments, 1 were given"),
+        ("merge()", r"merge\(\) takes 1 arguments, 0 were given"),
+    ],
+)
+def test_a_bad_expression_is_found_before_it_is_used(expression: str, message: str) -> None:
+    """The error says where; names and arguments of functions are checked as well."""
+    with pytest.raises(ValueError, match=message):
+        check(expression)
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ("merge(a, a, {c: `2`})", {"b": 1, "c": 2}),
+        ("sort_by(list, &b)[0].b", 1),
+        ("list[?b == `2`].b | [0]", 2),
+    ],
+)
+def test_good_expressions_pass(expression: str, expected: Any) -> None:
+    """Variadic functions, expression references and filters are no mistakes."""
+    check(expression)
+
+    assert evaluate(expression, {"a": {"b": 1}, "list": [{"b": 2}, {"b": 1}]}) == expected
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        (None, False),
+        ("`true`", True),
+        ("spec.size == `0`", True),
+        ("spec.version != status.version", False),
+        ("metadata.name != 'shop'", False),
+    ],
+)
+def test_an_expression_says_which_runs_block_upgrades(
+    expression: str | None, expected: bool
+) -> None:
+    """Without one, none does."""
+    assert blocks_upgrade(web(), replace(watch(), block_upgrade=expression)) is expected
+
+
+def test_where_it_cannot_be_told_a_run_blocks_upgrades() -> None:
+    """The safe answer, with a warning that names the resource."""
+    with capture_logs() as logs:
+        assert blocks_upgrade(web(), replace(watch(), block_upgrade="length(spec.missing)"))
+
+    (line,) = logs
+    assert line["log_level"] == "warning"
+    assert line["name"] == "shop"
+    assert "length()" in line["error"]

@@ -1,0 +1,60 @@
+"""Several versions of one kind: one of the watches serves a resource."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from operator_runner.config.watches.versions import belongs_to, introduce
+from operator_runner.core.model import GVK, Json, Playbook, Watch
+
+KINDS = [("a.com", "v1", "Web"), ("b.com", "v1", "Web"), ("a.com", "v2", "Web")]
+OLD, OTHER, NEW = introduce([Watch(GVK(*kind), Playbook()) for kind in KINDS])
+SPEC: Json = {"f:spec": {"f:size": {}}}
+LABEL: Json = {"f:metadata": {"f:labels": {"f:a": {}}}}
+LOST: Json = {"f:spec": {}}
+OTHERS: Json = {"f:spec": {"f:color": {}}}
+APPLIED: Json = {
+    "f:metadata": {"f:annotations": {"f:kubectl.kubernetes.io/last-applied-configuration": {}}}
+}
+STATUS: Json = {"f:status": {"f:ready": {}}}
+
+
+def entry(version: str, time: str, fields: Json, **more: str) -> Json:
+    return {"apiVersion": f"a.com/{version}", "time": time, "fieldsV1": fields, **more}
+
+
+def body(*managed: Json) -> Json:
+    return {"metadata": {"name": "web", "managedFields": list(managed)}}
+
+
+@pytest.mark.parametrize(
+    ("resource", "version"),
+    [
+        (body(entry("v1", "t1", SPEC)), "v1"),
+        (body(entry("v2", "t1", SPEC)), "v2"),
+        (body(entry("v2", "t2", SPEC), entry("v1", "t1", SPEC)), "v2"),
+        (body(entry("v1", "t1", SPEC), entry("v2", "t2", LABEL)), "v1"),
+        (body(entry("v1", "t1", SPEC), entry("v2", "t2", STATUS, subresource="status")), "v1"),
+        (body(entry("v2", "t1", LABEL), entry("v1", "t2", LABEL)), "v2"),
+        (body(entry("v1", "t1", LOST), entry("v2", "t1", SPEC)), "v2"),
+        (body(entry("v1", "t1", SPEC), entry("v2", "t1", LOST)), "v1"),
+        (body(entry("v1", "t1", SPEC | APPLIED), entry("v2", "t1", OTHERS)), "v1"),
+        (body(entry("v1", "t1", OTHERS), entry("v2", "t1", SPEC | APPLIED)), "v2"),
+        (body(entry("v1", "t2", OTHERS), entry("v2", "t1", SPEC | APPLIED)), "v1"),
+        (body(entry("v3", "t1", SPEC)), "v1"),
+        (body(), "v1"),
+        ({"metadata": {"name": "web"}}, "v1"),
+    ],
+)
+def test_one_version_serves_it(resource: Json, version: str) -> None:
+    """That in which its spec was last written; else the one that stands first in the file."""
+    assert [watch.gvk.version for watch in (OLD, NEW) if belongs_to(resource, watch)] == [version]
+
+
+def test_kinds_of_one_version_are_served_whatever_wrote_them() -> None:
+    """The API server converts: who watches v1 alone serves what was written as v2."""
+    assert OTHER.versions == ()
+    assert belongs_to(body(entry("v2", "t1", SPEC)), OTHER)
+    assert belongs_to(body(entry("v2", "t1", SPEC)), replace(OLD, versions=()))

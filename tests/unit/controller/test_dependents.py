@@ -1,0 +1,391 @@
+"""Which changes of owned objects wake their owner."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from operator_runner.controller.predicates.changes import Version, difference
+from operator_runner.controller.sources import pacing
+from operator_runner.controller.sources.dependents import Dependents
+from operator_runner.core.model import GVK, Cause, Json, ObjectRef, Playbook, Watch
+from operator_runner.kube.readiness import Health, Readiness
+from operator_runner.kube.watch import EventType, MetadataEvent
+
+WATCH = Watch(GVK("example.com", "v1", "Foo"), Playbook(role=Path("/roles/foo")))
+OWNER = ObjectRef(WATCH.gvk, "default", "owner")
+DEPLOYMENT = GVK("apps", "v1", "Deployment")
+CHILD = ObjectRef(DEPLOYMENT, "default", "child")
+READY = Health(Readiness.READY, behind=False)
+NOT_READY = Health(Readiness.NOT_READY, behind=False)
+FAILED = Health(Readiness.FAILED, behind=False)
+BECAME_READY = "dependent: Deployment default/child became ready"
+
+
+@pytest.fixture(autouse=True)
+def short_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hand on what comes in a pause a moment later."""
+    monkeypatch.setattr(pacing, "_PAUSE_SECONDS", 0.01)
+
+
+def metadata(version: int, generation: int = 1, **more: Any) -> Json:
+    return {
+        "name": CHILD.name,
+        "namespace": CHILD.namespace,
+        "uid": "u1",
+        "resourceVersion": str(version),
+        "generation": generation,
+    } | more
+
+
+def manager(name: str, time: str, subresource: str = "") -> Json:
+    return {"manager": name, "time": time, "subresource": subresource}
+
+
+class Stream:
+    """Stands for the API server's watch: the test says which events come."""
+
+    def __init__(self) -> None:
+        self.events: asyncio.Queue[MetadataEvent] = asyncio.Queue()
+        self.asked: list[tuple[GVK, str | None]] = []
+
+    async def __call__(self, gvk: GVK, namespace: str | None) -> AsyncIterator[MetadataEvent]:
+        self.asked.append((gvk, namespace))
+        while True:
+            yield await self.events.get()
+            self.events.task_done()
+
+    async def tell(self, type_: str, body: Json, health: Health | None = None) -> None:
+        self.events.put_nowait(MetadataEvent(EventType(type_), {"metadata": body}, health))
+        await self.events.join()
+
+    async def synced(self, uids: list[str], version: int) -> None:
+        listed = {"uids": frozenset(uids), "resourceVersion": str(version)}
+        self.events.put_nowait(MetadataEvent(EventType.SYNCED, listed))
+        await self.events.join()
+
+
+class Woken(list[str]):
+    """The causes that were enqueued, as people read them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.causes: list[Cause] = []
+        self._news = asyncio.Event()
+
+    def __call__(self, ref: ObjectRef, cause: Cause) -> None:
+        assert ref == OWNER
+        self.append(str(cause))
+        self.causes.append(cause)
+        self._news.set()
+
+    async def reach(self, count: int) -> None:
+        """Wait until there are this many."""
+        async with asyncio.timeout(60):
+            while len(self) < count:
+                self._news.clear()
+                await self._news.wait()
+
+
+@asynccontextmanager
+async def dependents(
+    namespaces: tuple[str, ...] = (),
+) -> AsyncIterator[tuple[Dependents, Stream, Woken]]:
+    stream, woken = Stream(), Woken()
+    subject = Dependents(stream, woken, namespaces)
+    try:
+        yield subject, stream, woken
+    finally:
+        await subject.stop()
+
+
+async def test_an_edit_by_others_wakes_the_owner_and_is_named() -> None:
+    """A new generation and a deletion are told with object and verb; a repeat is not."""
+    async with dependents() as (subject, stream, woken):
+        subject.observed(OWNER, CHILD, metadata(10), WATCH)
+        await stream.tell("MODIFIED", metadata(11, generation=2))
+        await stream.tell("MODIFIED", metadata(11, generation=2))
+        await stream.tell("DELETED", metadata(12, generation=2))
+        assert woken == [
+            "dependent: Deployment default/child changed",
+            "dependent: Deployment default/child deleted",
+        ]
+
+
+async def test_a_status_wakes_nobody() -> None:
+    """A resourceVersion without a new generation is the status or our own bookkeeping."""
+    async with dependents() as (subject, stream, woken):
+        subject.observed(OWNER, CHILD, metadata(10), WATCH)
+        await stream.tell("MODIFIED", metadata(11))
+        assert woken == []
+
+
+async def test_a_write_of_ones_own_run_wakes_nobody() -> None:
+    """Events that come while the run goes on are judged at its end, when its writes are known."""
+    async with dependents() as (subject, stream, woken):
+        with subject.during(OWNER):
+            subject.observed(OWNER, CHILD, metadata(10), WATCH)
+            await stream.tell("ADDED", metadata(10))
+            await stream.tell("MODIFIED", metadata(11, generation=2))
+            subject.wrote(OWNER, CHILD, "10", "create")
+            subject.wrote(OWNER, CHILD, "11", "update")
+        assert woken == []
+
+
+async def test_an_edit_during_a_run_is_not_lost() -> None:
+    """Somebody else's write between the run's own is told when the run has ended."""
+    async with dependents() as (subject, stream, woken):
+        with subject.during(OWNER):
+            subject.observed(OWNER, CHILD, metadata(10), WATCH)
+            subject.wrote(OWNER, CHILD, "10", "create")
+            await stream.tell("ADDED", metadata(10))
+            await stream.tell("MODIFIED", metadata(11, generation=2))
+            subject.observed(OWNER, CHILD, metadata(11, generation=2), WATCH)
+        assert len(woken) == 1
+
+
+async def test_a_deletion_by_ones_own_run_wakes_nobody() -> None:
+    """A role that deletes what it made is not run again for it."""
+    async with dependents() as (subject, stream, woken):
+        subject.observed(OWNER, CHILD, metadata(10), WATCH)
+        with subject.during(OWNER):
+            subject.wrote(OWNER, CHILD, "", "delete")
+            await stream.tell("DELETED", metadata(11))
+        assert woken == []
+
+
+async def test_a_change_between_the_run_and_the_watch_is_seen() -> None:
+    """What the first listing shows is compared with what the run itself saw."""
+    async with dependents() as (subject, stream, woken):
+        subject.observed(OWNER, CHILD, metadata(10), WATCH)
+        await stream.tell("ADDED", metadata(12, generation=3))
+        assert len(woken) == 1
+
+
+async def test_events_from_before_the_run_are_stale() -> None:
+    """An event that is older than what the run saw says nothing new."""
+    async with dependents() as (subject, stream, woken):
+        subject.observed(OWNER, CHILD, metadata(10, generation=2), WATCH)
+        await stream.tell("MODIFIED", metadata(9, generation=1))
+        assert woken == []
+
+
+async def test_a_kind_is_watched_once_and_in_the_operators_namespaces() -> None:
+    """One watch serves all objects of a kind in each namespace that the operator may see."""
+    async with dependents(("a", "b")) as (subject, stream, _):
+        for name in ("x", "y"):
+            child = ObjectRef(DEPLOYMENT, "a", name)
+            subject.observed(OWNER, child, metadata(1), WATCH)
+        await asyncio.sleep(0)
+        assert stream.asked == [(DEPLOYMENT, "a"), (DEPLOYMENT, "b")]
+
+
+async def test_a_deletion_before_the_watch_began_is_seen() -> None:
+    """What the first list does not show is gone, unless it was made after the list."""
+    async with dependents() as (subject, stream, woken):
+        subject.observed(OWNER, CHILD, metadata(10), WATCH)
+        later = ObjectRef(DEPLOYMENT, "default", "later")
+        subject.observed(OWNER, later, metadata(12, uid="u2") | {"name": "later"}, WATCH)
+        await stream.synced(["u1"], 11)
+        assert woken == []
+        await stream.synced([], 11)
+        assert woken == ["dependent: Deployment default/child deleted"]
+
+
+async def test_strangers_and_the_forgotten_wake_nobody() -> None:
+    """Objects without an owner of ours, or whose owner is gone, are passed over."""
+    async with dependents() as (subject, stream, woken):
+        subject.observed(OWNER, CHILD, metadata(10), WATCH)
+        subject.forget(OWNER)
+        await stream.tell("DELETED", metadata(11))
+        assert woken == []
+
+
+async def test_readiness_wakes_the_owner_both_ways() -> None:
+    """The first status of a new object is no news; each later change is, whoever wrote last."""
+    async with dependents() as (subject, stream, woken):
+        with subject.during(OWNER):
+            subject.observed(OWNER, CHILD, metadata(10), WATCH, NOT_READY)
+            subject.wrote(OWNER, CHILD, "10", "create")
+            await stream.tell("ADDED", metadata(10), NOT_READY)
+        await stream.tell("MODIFIED", metadata(11), NOT_READY)
+        assert woken == []
+        await stream.tell("MODIFIED", metadata(12), READY)
+        await stream.tell("MODIFIED", metadata(13), READY)
+        assert woken == [BECAME_READY]
+        await stream.tell("MODIFIED", metadata(14), NOT_READY)
+        await stream.tell("MODIFIED", metadata(15), FAILED)
+        await woken.reach(3)
+        assert woken[1:] == [
+            "dependent: Deployment default/child became not ready",
+            "dependent: Deployment default/child failed",
+        ]
+
+
+async def test_a_custom_kind_without_conditions_is_not_unready() -> None:
+    """Neither its first status nor one that has no known condition wakes anybody."""
+    async with dependents() as (subject, stream, woken):
+        subject.observed(OWNER, CHILD, metadata(10), WATCH, Health())
+        await stream.tell("MODIFIED", metadata(11), Health())
+        await stream.tell("MODIFIED", metadata(12), NOT_READY)
+        assert woken == []
+        await stream.tell("MODIFIED", metadata(13), READY)
+        assert woken == [BECAME_READY]
+
+
+async def test_readiness_that_changes_during_a_run_is_met_by_a_later_one() -> None:
+    """Even if it is as before when the run ends: the role may have met what was in between."""
+    async with dependents() as (subject, stream, woken):
+        subject.observed(OWNER, CHILD, metadata(10), WATCH, READY)
+        with subject.during(OWNER):
+            await stream.tell("MODIFIED", metadata(11), NOT_READY)
+            await stream.tell("MODIFIED", metadata(12), READY)
+            assert woken == []
+        await woken.reach(2)
+        assert woken[0] == "dependent: Deployment default/child became not ready"
+
+
+async def test_the_readiness_that_follows_an_own_write_wakes_the_owner() -> None:
+    """The version is that of the run's own write, and its status is nobody's echo."""
+    async with dependents() as (subject, stream, woken):
+        subject.observed(OWNER, CHILD, metadata(10), WATCH, READY)
+        with subject.during(OWNER):
+            subject.observed(OWNER, CHILD, metadata(11, generation=2), WATCH, NOT_READY)
+            subject.wrote(OWNER, CHILD, "11", "patch")
+            await stream.tell("MODIFIED", metadata(11, generation=2), NOT_READY)
+        assert woken == ["dependent: Deployment default/child became not ready"]
+
+
+async def test_an_edit_that_changes_no_readiness_is_one_reconcile() -> None:
+    """A run's write of a spec, whose status follows, wakes nobody where the object stays ready."""
+    async with dependents() as (subject, stream, woken):
+        subject.observed(OWNER, CHILD, metadata(10), WATCH, READY)
+        with subject.during(OWNER):
+            subject.observed(OWNER, CHILD, metadata(11, generation=2), WATCH, READY)
+            subject.wrote(OWNER, CHILD, "11", "patch")
+            behind = Health(Readiness.READY, behind=True)
+            await stream.tell("MODIFIED", metadata(11, generation=2), behind)
+        await stream.tell("MODIFIED", metadata(12, generation=2), READY)
+        assert woken == []
+
+
+async def test_a_status_that_was_read_too_early_is_read_again() -> None:
+    """A run that has read a status of the spec before is followed by one that reads it anew."""
+    async with dependents() as (subject, stream, woken):
+        subject.observed(OWNER, CHILD, metadata(10), WATCH, READY)
+        with subject.during(OWNER):
+            subject.wrote(OWNER, CHILD, "11", "patch")
+            behind = Health(Readiness.READY, behind=True)
+            subject.observed(OWNER, CHILD, metadata(11, generation=2), WATCH, behind)
+            await stream.tell("MODIFIED", metadata(11, generation=2), behind)
+        assert woken == []
+        await stream.tell("MODIFIED", metadata(12, generation=2), READY)
+        assert woken == ["dependent: Deployment default/child status is up to date"]
+
+
+async def test_what_becomes_ready_before_its_creation_is_answered_wakes_the_owner() -> None:
+    """The event may come before the answer that tells whose the object is."""
+    async with dependents() as (subject, stream, woken):
+        other = ObjectRef(DEPLOYMENT, "default", "other")
+        subject.observed(OWNER, other, metadata(1) | {"name": "other"}, WATCH, READY)
+        with subject.during(OWNER):
+            await stream.tell("MODIFIED", metadata(11), READY)
+            subject.observed(OWNER, CHILD, metadata(10), WATCH, NOT_READY)
+            subject.wrote(OWNER, CHILD, "10", "create")
+        assert woken == [BECAME_READY]
+
+
+async def test_an_object_that_is_made_again_is_new() -> None:
+    """After a deletion nothing is ready that could become unready."""
+    async with dependents() as (subject, stream, woken):
+        subject.observed(OWNER, CHILD, metadata(10), WATCH, READY)
+        await stream.tell("DELETED", metadata(11))
+        with subject.during(OWNER):
+            subject.observed(OWNER, CHILD, metadata(12, uid="u2"), WATCH, NOT_READY)
+            subject.wrote(OWNER, CHILD, "12", "create")
+            await stream.tell("ADDED", metadata(12, uid="u2"), NOT_READY)
+            await stream.tell("DELETED", metadata(11))
+        assert woken == ["dependent: Deployment default/child deleted"]
+
+
+async def test_only_what_comes_again_can_be_a_loop() -> None:
+    """What becomes ready for the first time leads on, though the run before has written it."""
+    async with dependents() as (subject, stream, woken):
+        with subject.during(OWNER):
+            subject.observed(OWNER, CHILD, metadata(10), WATCH, NOT_READY)
+            subject.wrote(OWNER, CHILD, "10", "create")
+        for version, health in enumerate((READY, NOT_READY, READY), start=11):
+            await stream.tell("MODIFIED", metadata(version), health)
+        await woken.reach(3)
+        echoes = [subject.writes.is_echo(OWNER, cause) for cause in woken.causes]
+        assert echoes == [False, True, True]
+
+
+@pytest.mark.parametrize(
+    "watch",
+    [
+        replace(WATCH, watch_dependent_resources=False),
+        replace(WATCH, blacklist=frozenset({DEPLOYMENT})),
+    ],
+)
+async def test_a_watch_may_do_without_dependents(watch: Watch) -> None:
+    """Of kinds that it does not want no watch is begun: neither edits nor readiness wake it."""
+    async with dependents() as (subject, stream, woken):
+        with subject.during(OWNER):
+            subject.observed(OWNER, CHILD, metadata(10), watch, NOT_READY)
+            subject.wrote(OWNER, CHILD, "10", "create")
+        await asyncio.sleep(0)
+        assert stream.asked == []
+        assert woken == []
+
+
+CLUSTER_ROLE = ObjectRef(GVK("rbac.authorization.k8s.io", "v1", "ClusterRole"), "", "child")
+
+
+@pytest.mark.parametrize(
+    ("namespace", "asked", "expected"),
+    [("default", False, 0), ("default", True, 1), ("", False, 1)],
+)
+async def test_cluster_scoped_dependents(namespace: str, asked: bool, expected: int) -> None:
+    """They wake an owner in a namespace only where its watch asks for that."""
+    stream, woken = Stream(), []
+    owner = ObjectRef(WATCH.gvk, namespace, "owner")
+    watch = replace(WATCH, watch_cluster_scoped_resources=asked)
+    subject = Dependents(stream, lambda ref, _: woken.append(ref), ("default",))
+    subject.observed(owner, CLUSTER_ROLE, metadata(10) | {"namespace": ""}, watch)
+    if expected:
+        await stream.tell("DELETED", metadata(11) | {"namespace": ""})
+    await asyncio.sleep(0)
+    assert stream.asked == [(CLUSTER_ROLE.gvk, None)] * expected
+    assert woken == [owner] * expected
+    await subject.stop()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "word"),
+    [
+        ([], [manager("kubectl", "t1")], "changed by kubectl"),
+        ([manager("kubectl", "t1")], [manager("kubectl", "t2")], "changed by kubectl"),
+        ([manager("lb", "t1", "status")], [manager("lb", "t2", "status")], ""),
+        ([manager("kubectl", "t1")], [manager("kubectl", "t1")], "changed"),
+    ],
+)
+def test_kinds_without_generation(old: list[Json], new: list[Json], word: str) -> None:
+    """For a ConfigMap or Service the field managers tell a status from a change."""
+    versions = [
+        Version.of(metadata(10 + number, generation=0, managedFields=managed))
+        for number, managed in enumerate((old, new))
+    ]
+    assert difference(*versions) == word
+
+
+def test_a_replaced_object_is_news() -> None:
+    """An object of the same name with another uid is not the one that was made."""
+    other = Version.of(metadata(11, uid="u2"))
+    assert difference(Version.of(metadata(10)), other) == "replaced"

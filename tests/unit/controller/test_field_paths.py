@@ -1,0 +1,158 @@
+"""Which fields differ, and which a manager has set."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from operator_runner.controller.predicates.changes import Version, difference
+from operator_runner.controller.predicates.field_paths import changed_paths, managed_paths, shown
+from operator_runner.core.model import Json
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "paths"),
+    [
+        ({"spec": {"a": 1}}, {"spec": {"a": 1}}, []),
+        ({"spec": {"a": 1}}, {"spec": {"a": 2}}, ["spec.a"]),
+        ({"spec": {"a": 1}}, {"spec": {"a": True}}, ["spec.a"]),
+        ({"spec": {}}, {"spec": {"a": {"b": 1}}}, ["spec.a"]),
+        ({"spec": {"a": 1}}, {}, ["spec"]),
+        ({"spec": [1, {"p": 2}]}, {"spec": [1, {"p": 3}, 4]}, ["spec[1].p", "spec[2]"]),
+        ({"spec": [1, 2]}, {"spec": [2]}, ["spec[0]", "spec[1]"]),
+        ({"spec": {"a": None}}, {"spec": {"a": {}}}, ["spec.a"]),
+    ],
+)
+def test_fields_that_differ_are_named(old: Json, new: Json, paths: list[str]) -> None:
+    """Maps are compared by key and lists by index; what came or went is told as a whole."""
+    assert list(changed_paths(old, new)) == paths
+
+
+def test_what_a_manager_has_set_is_read_from_its_field_set() -> None:
+    """Keys of lists of objects are shown, values of plain lists are not."""
+    port: Json = {".": {}, "f:port": {}}
+    fields = {
+        "f:metadata": {"f:labels": {".": {}, "f:app.kubernetes.io/name": {}}},
+        "f:spec": {"f:ports": {'k:{"port":80,"protocol":"TCP"}': port}, "f:x": {'v:"s"': {}}},
+    }
+    assert list(managed_paths(fields)) == [
+        "metadata.labels.app.kubernetes.io/name",
+        "spec.ports[port=80,protocol=TCP].port",
+        "spec.x[]",
+    ]
+
+
+def test_many_paths_are_counted() -> None:
+    """A line stays a line."""
+    assert (
+        shown([f"spec.{name}" for name in "abcdef"]) == "spec.a, spec.b, spec.c, spec.d and 2 more"
+    )
+
+
+def version(number: int, *managed: Json, **more: Any) -> Version:
+    known = {"uid": "u", "resourceVersion": str(number), "generation": 1}
+    return Version.of(known | {"managedFields": list(managed)} | more)
+
+
+def entry(manager: str, time: str, fields: Json, **more: str) -> Json:
+    return {"manager": manager, "operation": "Update", "time": time, "fieldsV1": fields, **more}
+
+
+SIZE: Json = {"f:spec": {"f:size": {}}}
+IMAGE: Json = {"f:spec": {"f:size": {}, "f:image": {}}}
+READY: Json = {"f:status": {"f:ready": {}}}
+ONE = {"rev": "1"}
+REV: Json = {"f:metadata": {"f:annotations": {".": {}, "f:rev": {}}}}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        (
+            version(1, entry("role", "t1", SIZE)),
+            version(2, entry("hpa", "t2", SIZE), generation=2),
+            "changed by hpa (spec.size)",
+        ),
+        (
+            version(1, entry("hpa", "t1", SIZE)),
+            version(2, entry("hpa", "t2", IMAGE), generation=2),
+            "changed by hpa (spec.image)",
+        ),
+        (
+            version(1, entry("hpa", "t1", IMAGE)),
+            version(2, entry("hpa", "t2", IMAGE), generation=2),
+            "changed by hpa (spec.image, spec.size)",
+        ),
+        (
+            version(1, entry("role", "t1", IMAGE)),
+            version(
+                2,
+                entry("role", "t1", {"f:spec": {".": {}}}),
+                entry("hpa", "t2", IMAGE),
+                generation=2,
+            ),
+            "changed by hpa (spec.image, spec.size)",
+        ),
+        (
+            version(1, labels={"a": "1"}),
+            version(2, entry("kubectl-label", "t2", {}), labels={"a": "2", "b": "3"}),
+            "changed by kubectl-label (metadata.labels.a, metadata.labels.b)",
+        ),
+        (
+            version(1, entry("d", "t1", READY | REV, subresource="status"), annotations=ONE),
+            version(
+                2,
+                entry("d", "t1", READY, subresource="status"),
+                entry("kubectl", "t1", REV),
+                annotations={"rev": "2"},
+            ),
+            "changed by kubectl (metadata.annotations.rev)",
+        ),
+    ],
+)
+def test_who_changed_what_is_told(old: Version, new: Version, told: str) -> None:
+    """Fields that the writer gained, else all that it manages; labels by their own difference."""
+    assert difference(old, new) == told
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (version(1, entry("a", "t1", SIZE)), version(2, entry("a", "t2", SIZE))),
+        (version(1, entry("a", "t1", SIZE)), version(2, entry("b", "t2", SIZE))),
+        (
+            version(1, entry("d", "t1", READY, subresource="status")),
+            version(2, entry("d", "t2", READY | REV, subresource="status"), annotations=ONE),
+        ),
+        (
+            version(1, entry("role", "t1", SIZE)),
+            version(
+                2,
+                entry("role", "t1", SIZE),
+                entry("d", "t1", READY | REV, subresource="status"),
+                annotations=ONE,
+            ),
+        ),
+        (
+            version(1, entry("role", "t1", SIZE), generation=0),
+            version(
+                2,
+                entry("role", "t1", SIZE),
+                entry("d", "t1", READY, subresource="status"),
+                generation=0,
+            ),
+        ),
+        (
+            version(1, entry("d", "t2", READY, subresource="status"), generation=0),
+            version(2, entry("d", "t2", READY, subresource="status"), generation=0),
+        ),
+        (
+            version(1, annotations={}),
+            version(2, annotations={"kubectl.kubernetes.io/last-applied-configuration": "x"}),
+        ),
+    ],
+)
+def test_bookkeeping_wakes_nobody(old: Version, new: Version) -> None:
+    """Times and owners of managedFields, statuses, and kubectl's copy are no change."""
+    assert difference(old, new) == ""

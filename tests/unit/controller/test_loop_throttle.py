@@ -1,0 +1,196 @@
+"""When a resource that keeps triggering itself is slowed down, and when not."""
+
+from __future__ import annotations
+
+from operator_runner.controller.loop_throttle import Hold, LoopBreaker
+from operator_runner.controller.sources.own_writes import OwnWrites
+from operator_runner.core.model import GVK, Cause, ObjectRef, Trigger
+
+KEY = ObjectRef(GVK("example.com", "v1", "Foo"), "default", "a")
+FOUGHT = ObjectRef(GVK("", "v1", "ConfigMap"), "default", "fought")
+OTHER = ObjectRef(GVK("apps", "v1", "Deployment"), "default", "busy")
+ECHO = Cause(Trigger.DEPENDENT, f"{FOUGHT} changed by them (data.text)", FOUGHT)
+BUSY = Cause(Trigger.DEPENDENT, f"{OTHER} changed by hpa (spec.replicas)", OTHER)
+EDIT = Cause(Trigger.SPEC, "spec.size", mark="7")
+PERIOD, RETRY = Cause(Trigger.PERIOD), Cause(Trigger.RETRY)
+
+
+class Resource:
+    """A resource whose every run takes a second and writes one object, on a clock of its own."""
+
+    def __init__(self, writes: ObjectRef | None = FOUGHT) -> None:
+        self.now = 100.0
+        self._writes = writes
+        self.own = OwnWrites()
+        self.breaker = LoopBreaker(self.own.is_echo)
+
+    def run(self, generation: int | None = None, period: float | None = None) -> None:
+        """Run now, whatever the breaker says."""
+        self.own.begin(KEY)
+        if self._writes is not None:
+            self.own.wrote(KEY, self._writes)
+        if generation is not None:
+            self.own.edited(KEY, {"generation": generation})
+        self.now += 1
+        self.breaker.ended(KEY, self.now, period=period)
+
+    def wake(self, *causes: Cause, after: float = 0.2) -> Hold | None:
+        """Ask what becomes of causes that come some seconds after the run."""
+        self.now += after
+        return self.breaker.check(KEY, causes, self.now, self.now)
+
+    def fight(self, times: int, *causes: Cause, after: float = 0.2) -> list[float]:
+        """Return how long each of this many runs was held back, in seconds."""
+        held = []
+        for _ in range(times):
+            hold = self.wake(*(causes or (ECHO,)), after=after)
+            held.append(hold.seconds + after if hold is not None else 0.0)
+            self.now += hold.seconds if hold is not None else 0.0
+            self.run()
+        return held
+
+
+def test_a_fight_is_slowed_down_more_and_more_and_never_stopped() -> None:
+    """Five echoes in a row are borne; then the delay doubles up to five minutes."""
+    fighter = Resource()
+    fighter.run()
+    held = [round(seconds) for seconds in fighter.fight(16)]
+    assert held == [0, 0, 0, 0, 0, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300, 300]
+
+
+def test_a_held_run_comes_when_its_time_is_over_and_is_told_once() -> None:
+    """Further echoes meanwhile neither prolong the delay nor make a second Event."""
+    fighter = Resource()
+    fighter.run()
+    fighter.fight(7)
+    first = fighter.wake(ECHO)
+    again = fighter.wake(ECHO, after=1)
+    assert first is not None
+    assert again is not None
+    assert (first.first, again.first) == (True, False)
+    assert (first.echoes, first.row) == ((ECHO,), 8)
+    assert round(first.seconds - again.seconds, 3) == 1
+    assert fighter.wake(ECHO, after=again.seconds) is None
+
+
+def test_an_edit_by_somebody_ends_the_slowing_down_at_once() -> None:
+    """The edit is run without delay, and so are the next echoes."""
+    fighter = Resource()
+    fighter.run()
+    fighter.fight(9)
+    assert fighter.wake(ECHO) is not None
+    for healing in (
+        EDIT,
+        Cause(Trigger.DELETION),
+        Cause(Trigger.PROJECT),
+        Cause(Trigger.ANNOTATION),
+    ):
+        assert fighter.wake(ECHO, healing) is None
+        fighter.run()
+        assert fighter.fight(5) == [0] * 5
+        assert fighter.wake(ECHO) is not None
+
+
+def test_a_busy_object_that_the_role_does_not_write_is_no_loop() -> None:
+    """However often it changes: an autoscaler's work is not ours to slow down."""
+    bystander = Resource(writes=FOUGHT)
+    bystander.run()
+    assert bystander.fight(50, BUSY) == [0] * 50
+    reader = Resource(writes=None)
+    reader.run()
+    assert reader.fight(50, ECHO) == [0] * 50
+
+
+def test_what_changes_at_the_pace_of_people_is_no_loop() -> None:
+    """Somebody who edits by hand, or a schedule, comes later than an echo."""
+    patient = Resource()
+    patient.run()
+    assert patient.fight(50, after=11) == [0] * 50
+
+
+def test_the_loss_of_another_object_is_healed_at_once() -> None:
+    """What the run did not write is answered without delay in the middle of a fight."""
+    fighter = Resource()
+    fighter.run()
+    fighter.fight(9)
+    assert fighter.wake(ECHO) is not None
+    assert fighter.wake(ECHO, BUSY) is None
+
+
+def test_a_fight_that_is_over_leaves_nothing() -> None:
+    """An echo that comes late begins a new row."""
+    fighter = Resource()
+    fighter.run()
+    fighter.fight(9)
+    fighter.fight(1, after=60)
+    assert fighter.fight(5) == [0] * 5
+
+
+def test_a_role_that_edits_its_own_spec_is_slowed_down() -> None:
+    """Its edits are known by the generation that they led to; anybody else's are not among them."""
+    itself = Resource(writes=None)
+    itself.run(generation=2)
+    for generation in range(2, 7):
+        assert itself.wake(Cause(Trigger.SPEC, "spec.size", mark=str(generation))) is None
+        itself.run(generation + 1)
+    hold = itself.wake(Cause(Trigger.SPEC, "spec.size", mark="7"))
+    assert hold is not None
+    assert itself.wake(Cause(Trigger.SPEC, "spec.size", mark="8")) is None
+
+
+def test_a_role_that_writes_what_its_resource_refers_to_is_slowed_down() -> None:
+    """A reference that the run writes wakes it as well; others that change are answered at once."""
+    fighter = Resource()
+    fighter.run()
+    named = Cause(Trigger.REFERENCE, f"{FOUGHT} changed", FOUGHT)
+    assert fighter.fight(6, named)[-1] > 0
+    other = Cause(Trigger.REFERENCE, f"{OTHER} changed", OTHER)
+    assert fighter.fight(9, other) == [0] * 9
+    assert fighter.wake(named) is not None
+
+
+def test_timers_say_nothing_about_loops() -> None:
+    """Retries and resyncs are neither held back nor counted."""
+    fighter = Resource()
+    fighter.run()
+    assert fighter.fight(20, RETRY) == [0] * 20
+    assert fighter.fight(20, PERIOD) == [0] * 20
+    assert fighter.fight(5) == [0] * 5
+
+
+def test_what_is_gone_is_forgotten() -> None:
+    """A new resource of the same name begins anew."""
+    fighter = Resource()
+    fighter.run()
+    fighter.fight(9)
+    fighter.breaker.forget(KEY)
+    assert fighter.wake(ECHO) is None
+
+
+def test_a_resource_that_asks_for_a_run_each_second_is_slowed_down() -> None:
+    """By its annotation, that is: five runs as it asks, then one each ten seconds at most."""
+    hasty = Resource()
+    held = []
+    for _ in range(9):
+        hasty.run(period=1.0)
+        hold = hasty.wake(PERIOD, after=1.0)
+        held.append(round(hold.seconds) if hold is not None else 0)
+        hasty.now += hold.seconds if hold is not None else 0.0
+    assert held == [0, 0, 0, 0, 0, 9, 9, 9, 9]
+    hasty.run(period=1.0)
+    assert hasty.wake(EDIT) is None
+    hasty.run(period=60.0)
+    assert hasty.wake(PERIOD, after=1.0) is None
+
+
+def test_what_slows_a_resource_down_is_said_once() -> None:
+    """It stays like that until the annotation changes."""
+    hasty = Resource()
+    firsts = []
+    for _ in range(9):
+        hasty.run(period=2.0)
+        hold = hasty.wake(PERIOD, after=2.0)
+        firsts.append(hold is not None and hold.first)
+        assert not (again := hasty.wake(PERIOD, after=0.0)) or not again.first
+        hasty.now += 10
+    assert firsts == [False] * 5 + [True] + [False] * 3

@@ -1,0 +1,87 @@
+"""What a run has really written, and what only looked so."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from operator_runner.controller.predicates.predicate import annotations_mark
+from operator_runner.controller.sources.dependents import Dependents
+from operator_runner.core.model import GVK, Cause, Json, ObjectRef, Playbook, Trigger, Watch
+from operator_runner.kube.watch import EventType, MetadataEvent
+
+WATCH = Watch(GVK("example.com", "v1", "Foo"), Playbook(role=Path("/roles/foo")))
+OWNER = ObjectRef(WATCH.gvk, "default", "owner")
+CHILD = ObjectRef(GVK("", "v1", "ConfigMap"), "default", "child")
+CHANGED = Cause(Trigger.DEPENDENT, "changed", CHILD)
+
+
+def metadata(version: str, **more: Any) -> Json:
+    return {"name": "child", "uid": "u", "resourceVersion": version} | more
+
+
+async def silence(gvk: GVK, namespace: str | None) -> AsyncIterator[MetadataEvent]:
+    """Stand for a watch on which nothing happens."""
+    await asyncio.Event().wait()
+    yield MetadataEvent(EventType.SYNCED, {"gvk": gvk, "namespace": namespace})
+
+
+@pytest.fixture
+async def subject() -> AsyncIterator[Dependents]:
+    """Give the bookkeeping of an operator to whom nothing is told."""
+    dependents = Dependents(silence, lambda *_: None, ())
+    yield dependents
+    await dependents.stop()
+
+
+async def test_a_write_that_changed_nothing_is_no_write(subject: Dependents) -> None:
+    """A request that is answered with the known resourceVersion changed nothing."""
+    with subject.during(OWNER):
+        subject.observed(OWNER, CHILD, metadata("5"), WATCH)
+        subject.observed(OWNER, CHILD, metadata("5"), WATCH)
+        subject.wrote(OWNER, CHILD, "5", "patch")
+    assert not subject.writes.is_echo(OWNER, CHANGED)
+    with subject.during(OWNER):
+        subject.observed(OWNER, CHILD, metadata("5"), WATCH)
+        subject.observed(OWNER, CHILD, metadata("6"), WATCH)
+        subject.wrote(OWNER, CHILD, "6", "patch")
+    assert subject.writes.is_echo(OWNER, CHANGED)
+    with subject.during(OWNER):
+        pass
+    assert not subject.writes.is_echo(OWNER, CHANGED)
+
+
+async def test_a_creation_is_a_write(subject: Dependents) -> None:
+    """The first answer that shows an object is that of its creation."""
+    with subject.during(OWNER):
+        subject.observed(OWNER, CHILD, metadata("5"), WATCH)
+        subject.wrote(OWNER, CHILD, "5", "create")
+    assert subject.writes.is_echo(OWNER, CHANGED)
+
+
+async def test_objects_of_others_are_told_by_their_version(subject: Dependents) -> None:
+    """What the resource does not own counts if its version is not that of the write before."""
+    named = Cause(Trigger.REFERENCE, "changed", CHILD)
+    echoes = []
+    for version in ("5", "5", "6"):
+        with subject.during(OWNER):
+            subject.wrote(OWNER, CHILD, version, "patch")
+        echoes.append(subject.writes.is_echo(OWNER, named))
+    assert echoes == [True, False, True]
+
+
+async def test_edits_of_the_resource_by_its_own_run_are_known(subject: Dependents) -> None:
+    """By the generation and the annotations that they led to; those of others are not."""
+    own = metadata("9", generation=3, annotations={"a": "1"})
+    subject.edited_itself(OWNER, own)
+    spec, annotation = Trigger.SPEC, Trigger.ANNOTATION
+    assert subject.writes.is_echo(OWNER, Cause(spec, mark="3"))
+    assert not subject.writes.is_echo(OWNER, Cause(spec, mark="4"))
+    assert subject.writes.is_echo(OWNER, Cause(annotation, mark=annotations_mark(own)))
+    assert not subject.writes.is_echo(OWNER, Cause(annotation, mark=annotations_mark({})))
+    subject.forget(OWNER)
+    assert not subject.writes.is_echo(OWNER, Cause(spec, mark="3"))

@@ -1,0 +1,55 @@
+"""Owners that are woken again and again within a moment."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from operator_runner.controller.sources import pacing
+from operator_runner.controller.sources.pacing import Pacer
+from operator_runner.core.model import GVK, Cause, ObjectRef, Trigger
+
+OWNER, OTHER = (ObjectRef(GVK("example.com", "v1", "Foo"), "default", name) for name in "ab")
+CAUSES = [Cause(Trigger.DEPENDENT, f"Deployment default/d{number}") for number in range(5)]
+
+
+@pytest.fixture
+def woken() -> asyncio.Queue[tuple[ObjectRef, Cause]]:
+    return asyncio.Queue()
+
+
+@pytest.fixture
+def pacer(woken: asyncio.Queue[tuple[ObjectRef, Cause]], monkeypatch: pytest.MonkeyPatch) -> Pacer:
+    monkeypatch.setattr(pacing, "_PAUSE_SECONDS", 0.05)
+    return Pacer(lambda ref, cause: woken.put_nowait((ref, cause)))
+
+
+async def test_the_first_cause_comes_at_once_and_the_others_together(
+    pacer: Pacer, woken: asyncio.Queue[tuple[ObjectRef, Cause]]
+) -> None:
+    """Each owner has a pause of its own; a cause that comes twice in it is one."""
+    for cause in (*CAUSES, *CAUSES[1:]):
+        pacer.add(OWNER, cause)
+    pacer.add(OTHER, CAUSES[0])
+    assert woken.qsize() == 2
+    async with asyncio.timeout(60):
+        given = [await woken.get() for _ in range(6)]
+    assert given == [(OWNER, CAUSES[0]), (OTHER, CAUSES[0]), *((OWNER, c) for c in CAUSES[1:])]
+    assert woken.empty()
+    pacer.stop()
+
+
+async def test_what_waits_for_an_owner_that_is_gone_is_dropped(
+    pacer: Pacer, woken: asyncio.Queue[tuple[ObjectRef, Cause]]
+) -> None:
+    """Of two owners that wait, only the one that is left is woken."""
+    for owner in (OWNER, OTHER):
+        pacer.add(owner, CAUSES[0])
+        pacer.add(owner, CAUSES[1])
+    pacer.forget(OWNER)
+    async with asyncio.timeout(60):
+        given = [await woken.get() for _ in range(3)]
+    assert given[2] == (OTHER, CAUSES[1])
+    assert woken.empty()
+    pacer.stop()

@@ -1,0 +1,129 @@
+"""Which changes of objects that resources name wake them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from operator_runner.config.watches.referenced import referenced
+from operator_runner.controller.sources.references import References
+from operator_runner.core.model import GVK, Cause, Json, ObjectRef, Playbook, Reference, Watch
+from tests.unit.controller.test_dependents import Stream
+
+SECRET, ZONE = GVK("", "v1", "Secret"), GVK("example.com", "v1", "Zone")
+WATCH = Watch(
+    GVK("example.com", "v1", "Foo"),
+    Playbook(role=Path("/roles/foo")),
+    references=(
+        Reference(SECRET, "spec.secrets[].name"),
+        Reference(ZONE, "spec.zone"),
+        Reference(GVK("", "v1", "ConfigMap"), "spec.map", "'shared'"),
+    ),
+)
+
+
+def foo(name: str, **spec: Any) -> Json:
+    return {"metadata": {"name": name, "namespace": "default"}, "spec": spec}
+
+
+def ref(name: str) -> ObjectRef:
+    return ObjectRef(WATCH.gvk, "default", name)
+
+
+def metadata(name: str, version: int, namespace: str = "default", **more: Any) -> Json:
+    return {
+        "name": name,
+        "namespace": namespace,
+        "uid": name,
+        "resourceVersion": str(version),
+        **more,
+    }
+
+
+class Woken(list[tuple[str, str]]):
+    def __call__(self, ref: ObjectRef, cause: Cause) -> None:
+        self.append((ref.name, str(cause)))
+
+
+@asynccontextmanager
+async def references(
+    watch: Watch = WATCH,
+) -> AsyncIterator[tuple[References, dict[GVK, Stream], Woken]]:
+    streams, woken = {each.gvk: Stream() for each in watch.references}, Woken()
+
+    def stream(gvk: GVK, namespace: str | None) -> AsyncIterator[Any]:
+        return streams[gvk](gvk, namespace)
+
+    subject = References([watch], referenced, stream, woken, ())
+    running = asyncio.create_task(subject.run())
+    try:
+        yield subject, streams, woken
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_a_changed_secret_wakes_those_that_name_it() -> None:
+    """Created, changed and deleted ones do; one that nobody names any more does not."""
+    async with references() as (subject, streams, woken):
+        subject.shown(ref("a"), foo("a", secrets=[{"name": "s"}, {"name": "t"}]))
+        subject.shown(ref("b"), foo("b", secrets=[{"name": "s"}]))
+        secrets = streams[SECRET]
+        await secrets.tell("ADDED", metadata("s", 1))
+        await secrets.tell("SYNCED", {})
+        assert woken == []
+        await secrets.tell("MODIFIED", metadata("s", 2))
+        assert sorted(woken) == [
+            ("a", "reference: Secret default/s changed"),
+            ("b", "reference: Secret default/s changed"),
+        ]
+        woken.clear()
+        await secrets.tell("ADDED", metadata("t", 3))
+        assert woken == [("a", "reference: Secret default/t created")]
+        woken.clear()
+        subject.shown(ref("a"), foo("a", secrets=[]))
+        subject.shown(ref("b"), None)
+        await secrets.tell("DELETED", metadata("s", 4))
+        await secrets.tell("DELETED", metadata("t", 5))
+        assert woken == []
+
+
+async def test_other_namespaces_and_kinds_without_one() -> None:
+    """An equal name in another namespace is another object; a cluster's own has none."""
+    async with references() as (subject, streams, woken):
+        subject.shown(ref("a"), foo("a", secrets=[{"name": "s"}], zone="z", map="m"))
+        for stream in streams.values():
+            await stream.tell("SYNCED", {})
+        await streams[SECRET].tell("ADDED", metadata("s", 1, namespace="other"))
+        await streams[GVK("", "v1", "ConfigMap")].tell("ADDED", metadata("m", 2))
+        assert woken == []
+        await streams[ZONE].tell("ADDED", metadata("z", 3, namespace=""))
+        await streams[GVK("", "v1", "ConfigMap")].tell("ADDED", metadata("m", 4, "shared"))
+        assert [text for _, text in woken] == [
+            "reference: Zone z created",
+            "reference: ConfigMap shared/m created",
+        ]
+
+
+async def test_a_write_of_the_status_wakes_nobody() -> None:
+    """As for what resources own: only what a role could ask for counts."""
+    async with references() as (subject, streams, woken):
+        subject.shown(ref("a"), foo("a", zone="z"))
+        zone: dict[str, Any] = {"namespace": "", "generation": 1}
+        await streams[ZONE].tell("ADDED", metadata("z", 1, **zone))
+        await streams[ZONE].tell("SYNCED", {})
+        await streams[ZONE].tell("MODIFIED", metadata("z", 2, **zone))
+        assert woken == []
+        await streams[ZONE].tell("MODIFIED", metadata("z", 3, **zone | {"generation": 2}))
+        assert len(woken) == 1
+
+
+def test_what_a_resource_names() -> None:
+    """Names come as text or in lists; what is missing or no text names nothing."""
+    found = {str(each) for each in referenced(foo("a", zone=3, secrets=[{"name": "s"}, {}]), WATCH)}
+    assert {text for text in found if "Zone" in text} == set()
+    assert any(text.endswith("default/s") for text in found)
+    assert not any("ConfigMap" in text for text in found)

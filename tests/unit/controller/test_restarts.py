@@ -1,0 +1,124 @@
+"""Nothing ends a watch for good, and while one is missing the operator is not ready."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+import pytest
+import structlog.testing
+
+from operator_runner.controller.sources import watch_retry
+from operator_runner.controller.sources.kinds import keep_watching
+from operator_runner.controller.sources.watch_readiness import Established
+from operator_runner.controller.sources.watch_retry import follow
+from operator_runner.core.model import GVK
+from operator_runner.kube import watch
+from operator_runner.kube.discovery import Resource
+from operator_runner.kube.watch import EventType, MetadataEvent
+
+FOO = GVK("example.com", "v1", "Foo")
+ERRORS = [RecursionError("too deep"), ValueError("no JSON"), KeyError("uid"), OSError("gone")]
+
+
+class FakeKinds:
+    """One kind that is always there."""
+
+    def __init__(self) -> None:
+        self.looks = 0
+
+    async def look(self) -> None:
+        """Return at once."""
+
+    def known(self) -> list[Resource]:
+        """Return the kind."""
+        return [Resource(FOO, "foos", namespaced=True)]
+
+    async def come(self) -> None:
+        """Wait for ever."""
+        await asyncio.Event().wait()
+
+    async def look_again(self) -> None:
+        """Count."""
+        self.looks += 1
+
+
+async def test_the_watches_of_resources_are_begun_again_after_any_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each error is logged with its reason, and the next try follows."""
+    monkeypatch.setattr(watch, "_BACKOFF", (0.001, 0.001))
+    errors = list(ERRORS)
+    well = asyncio.Event()
+
+    async def watch_kinds(kinds: Sequence[Resource]) -> None:
+        assert [kind.gvk for kind in kinds] == [FOO]
+        if errors:
+            raise errors.pop(0)
+        well.set()
+        await asyncio.Event().wait()
+
+    kinds: Any = FakeKinds()
+    with structlog.testing.capture_logs() as lines:
+        keeping = asyncio.create_task(keep_watching(watch_kinds, kinds))
+        async with asyncio.timeout(60):
+            await well.wait()
+        keeping.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await keeping
+    assert [line["reason"] for line in lines] == [str(error) for error in ERRORS]
+    assert kinds.looks == len(ERRORS)
+
+
+async def test_the_watch_of_owned_objects_is_begun_again_after_any_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An error in the stream ends it once; an event that is not understood ends nothing."""
+    monkeypatch.setattr(watch_retry, "_RESTART", 0.001)
+    errors = list(ERRORS)
+    taken: asyncio.Queue[str] = asyncio.Queue()
+
+    async def stream(_gvk: GVK, _namespace: str | None) -> AsyncIterator[MetadataEvent]:
+        if errors:
+            raise errors.pop(0)
+        for name in ("odd", "even"):
+            yield MetadataEvent(EventType.ADDED, {"metadata": {"name": name}})
+        await asyncio.Event().wait()
+
+    def take(_gvk: GVK, event: MetadataEvent) -> None:
+        name = event.body["metadata"]["name"]
+        if name == "odd":
+            raise RecursionError(name)
+        taken.put_nowait(name)
+
+    with structlog.testing.capture_logs() as lines:
+        following_ = asyncio.create_task(follow(stream, FOO, None, take, "what resources own"))
+        async with asyncio.timeout(60):
+            assert await taken.get() == "even"
+        following_.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await following_
+    assert [line.get("name") for line in lines] == [*[None] * len(ERRORS), "odd"]
+
+
+def test_a_watch_that_has_ended_makes_the_operator_unready() -> None:
+    """Until it is answered again; a kind that is gone is not waited for."""
+    established = Established(["Foo"])
+    established.need("Foo", ["/foos"])
+    established.answered("/foos")
+    established.answered("/pods (metadata)")
+    assert established.missing() is None
+    for path in ("/foos", "/pods (metadata)"):
+        established.ended(path, again=True)
+        assert established.missing() == f"the watch of {path} has ended and is begun again"
+        established.answered(path)
+        assert established.missing() is None
+    established.ended("/pods (metadata)", again=True)
+    established.ended("/pods (metadata)", again=False)
+    assert established.missing() is None
+    established.ended("/never-answered (metadata)", again=True)
+    assert established.missing() is None
+    established.ended("/foos", again=True)
+    established.lost("Foo")
+    assert established.missing() == "Foo is not known to the API server: install its CRD"

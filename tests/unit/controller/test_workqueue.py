@@ -1,0 +1,270 @@
+"""The workqueue's rules, on a clock that the tests turn."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from operator_runner.controller.workqueue import Backlog, WorkQueue
+from operator_runner.core.model import GVK, Cause, ObjectRef, Trigger, describe
+from operator_runner.core.settings import Backoff, Concurrency
+
+FOO = GVK("example.com", "v1", "Foo")
+BAR = GVK("example.com", "v1", "Bar")
+SPEC = Cause(Trigger.SPEC, "created")
+
+
+def key(name: str, gvk: GVK = FOO) -> ObjectRef:
+    return ObjectRef(gvk, "default", name)
+
+
+def backlog(total: int = 4, per_kind: int = 4) -> Backlog:
+    return Backlog(Concurrency(total, per_kind), Backoff())
+
+
+def names(queue: Backlog, now: float, count: int) -> list[str | None]:
+    taken = [queue.take(now) for _ in range(count)]
+    return [item.key.name if item else None for item in taken]
+
+
+def test_several_causes_of_one_key_make_one_run() -> None:
+    """Adding a key twice gives one item with both causes."""
+    queue = backlog()
+    queue.add(key("a"), SPEC, 0)
+    queue.add(key("a"), Cause(Trigger.DEPENDENT, "x"), 1)
+    item = queue.take(3)
+    assert item is not None
+    assert item.causes == (SPEC, Cause(Trigger.DEPENDENT, "x"))
+    assert item.waited == 3
+    assert queue.take(3) is None
+
+
+def test_a_key_is_never_worked_on_twice_at_once() -> None:
+    """What arrives during a run waits for its end and then makes one later run."""
+    queue = backlog()
+    queue.add(key("a"), SPEC, 0)
+    assert names(queue, 0, 1) == ["a"]
+    queue.add(key("a"), SPEC, 1)
+    queue.add(key("a"), SPEC, 2)
+    assert queue.take(2) is None
+    queue.done(key("a"))
+    assert names(queue, 3, 2) == ["a", None]
+
+
+def test_backoff_doubles_from_5_ms_to_1000_s_and_is_forgotten() -> None:
+    """Each failure doubles the delay up to the limit; a success starts anew."""
+    queue = backlog()
+    delays = [queue.retry(key("a"), 0) for _ in range(20)]
+    assert delays[:3] == [0.005, 0.01, 0.02]
+    assert delays[-1] == 1000
+    queue.forget(key("a"))
+    assert queue.retry(key("a"), 0) == 0.005
+
+
+def test_a_retry_waits_for_its_time_but_an_edit_does_not() -> None:
+    """An event in between is run at once and takes the place of the retry."""
+    queue = Backlog(Concurrency(4, 4), Backoff(first=timedelta(seconds=8)))
+    queue.retry(key("a"), 0)
+    assert queue.take(7.9) is None
+    assert queue.next_due() == 8
+    queue.add(key("a"), SPEC, 5)
+    item = queue.take(5)
+    assert item is not None
+    assert item.causes == (SPEC,)
+    queue.done(key("a"))
+    assert queue.take(9) is None
+
+
+def test_a_periodic_run_that_was_overtaken_is_no_cause() -> None:
+    """A delayed cause is reported only by the run that it brought about."""
+    queue = backlog()
+    queue.add_later(key("a"), Cause(Trigger.PERIOD), 0, 10)
+    item = queue.take(10)
+    assert item is not None
+    assert item.causes == (Cause(Trigger.PERIOD),)
+    assert item.waited == 0
+
+
+def test_an_edit_overtakes_retries_resyncs_and_the_herd_at_start() -> None:
+    """Keys are given out by the most urgent of their causes, then by age."""
+    queue = backlog(total=9, per_kind=9)
+    for name, trigger in [
+        ("start", Trigger.START),
+        ("period", Trigger.PERIOD),
+        ("retry", Trigger.RETRY),
+        ("dependent", Trigger.DEPENDENT),
+        ("spec", Trigger.SPEC),
+        ("spec-later", Trigger.SPEC),
+    ]:
+        queue.add(key(name), Cause(trigger), len(name))
+    queue.add(key("start"), Cause(Trigger.START), 100)
+    expected = ["spec", "spec-later", "dependent", "retry", "period", "start"]
+    assert names(queue, 100, 6) == expected
+
+
+def test_caps_hold_for_all_and_for_each_kind() -> None:
+    """No more keys are given out than the total and the kind's share allow."""
+    queue = Backlog(Concurrency(total=3, per_kind=2), Backoff())
+    for name in "abc":
+        queue.add(key(name), SPEC, 0)
+    for name in "xyz":
+        queue.add(key(name, BAR), SPEC, 1)
+    assert names(queue, 2, 4) == ["a", "x", "b", None]
+    queue.done(key("x", BAR))
+    assert names(queue, 2, 2) == ["y", None]
+    queue.done(key("a"))
+    assert names(queue, 2, 2) == ["c", None]
+
+
+def test_the_next_run_of_a_key_can_take_the_place_of_the_one_that_ended() -> None:
+    """What arrived meanwhile is given out though all room is taken, and only once."""
+    queue = backlog(total=1)
+    queue.add(key("a"), SPEC, 0)
+    queue.add(key("b"), SPEC, 0)
+    assert names(queue, 0, 2) == ["a", None]
+    assert queue.take_again(key("a"), 1) is None
+    queue.add(key("a"), SPEC, 1)
+    again = queue.take_again(key("a"), 3)
+    assert again is not None
+    assert (again.causes, again.waited) == ((SPEC,), 2)
+    assert queue.take(3) is None
+    queue.done(key("a"))
+    assert names(queue, 4, 2) == ["b", None]
+
+
+def test_short_of_memory_runs_wait_but_one_goes_on() -> None:
+    """A run starts alone whatever the memory; beside others only if there is room for it."""
+    queue = backlog()
+    for name in "ab":
+        queue.add(key(name), SPEC, 0)
+    assert queue.take(0, lambda: True) is not None
+    assert queue.take(0, lambda: True) is None
+    assert queue.take(0, lambda: False) is not None
+
+
+def test_a_dropped_key_leaves_nothing_behind() -> None:
+    """A resource that is gone is neither retried nor given out again."""
+    queue = backlog()
+    queue.add(key("a"), SPEC, 0)
+    queue.take(0)
+    queue.retry(key("a"), 0)
+    queue.drop(key("a"))
+    queue.done(key("a"))
+    assert queue.take(2000) is None
+    assert queue.next_due() is None
+    assert queue.retry(key("a"), 0) == 0.005
+
+
+def test_a_resource_made_anew_while_it_is_found_gone_is_not_lost() -> None:
+    """The creation that arrives during the run is given out after it."""
+    queue = backlog()
+    queue.add(key("a"), Cause(Trigger.DELETION), 0)
+    queue.take(0)
+    queue.add(key("a"), SPEC, 1)
+    queue.drop(key("a"))
+    queue.done(key("a"))
+    assert names(queue, 2, 2) == ["a", None]
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(["add", "take", "done"]))))
+def test_nothing_added_is_ever_lost(steps: list[tuple[str, str]]) -> None:
+    """Whatever the order of events, each added key is given out after its last addition."""
+    queue = backlog()
+    wanted: set[str] = set()
+    busy: set[str] = set()
+    for now, (name, step) in enumerate(steps):
+        if step == "add":
+            queue.add(key(name), SPEC, now)
+            wanted.add(name)
+        elif step == "take" and (item := queue.take(now)) is not None:
+            assert item.key.name not in busy
+            wanted.discard(item.key.name)
+            busy.add(item.key.name)
+        elif step == "done" and name in busy:
+            busy.discard(name)
+            queue.done(key(name))
+    for name in busy:
+        queue.done(key(name))
+    assert {item.key.name for item in iter(lambda: queue.take(1000), None)} == wanted
+
+
+async def test_memory_is_looked_at_before_a_run_starts_beside_others() -> None:
+    """The end of a run lets the next one start, though memory is as short as before."""
+    queue = WorkQueue(Concurrency(4, 4, run_memory=100), Backoff(), lambda: 99)
+    queue.add(key("a"), SPEC)
+    queue.add(key("b"), SPEC)
+    first = await queue.take()
+    second = asyncio.create_task(queue.take())
+    await asyncio.sleep(0)
+    assert not second.done()
+    queue.done(key("a"))
+    assert first is not None
+    assert (item := await second) is not None
+    assert (first.key.name, item.key.name) == ("a", "b")
+
+
+async def test_who_listens_hears_of_every_event_until_the_end() -> None:
+    """A closed queue tells nothing, and nothing takes the place of a run that ended."""
+    queue = WorkQueue(Concurrency(4, 4), Backoff())
+    heard: list[tuple[ObjectRef, Cause]] = []
+    queue.listen(lambda key, cause: heard.append((key, cause)))
+    queue.add(key("a"), SPEC)
+    await queue.take()
+    queue.add(key("a"), SPEC)
+    queue.close()
+    queue.add(key("a"), SPEC)
+    assert heard == [(key("a"), SPEC)] * 2
+    assert queue.take_again(key("a")) is None
+
+
+async def test_taking_waits_for_the_next_key_and_ends_when_closed() -> None:
+    """The queue wakes its taker for a new key, a delayed key, and its own end."""
+    queue = WorkQueue(Concurrency(4, 4), Backoff())
+    queue.add_later(key("later"), Cause(Trigger.PERIOD), 0.02)
+    queue.add(key("now"), SPEC)
+    first, second = await queue.take(), await queue.take()
+    assert first is not None
+    assert second is not None
+    assert (first.key.name, second.key.name) == ("now", "later")
+    queue.close()
+    assert await queue.take() is None
+
+
+def test_causes_are_described_for_people() -> None:
+    """Causes are joined in the order in which they came."""
+    assert describe([SPEC, Cause(Trigger.START), SPEC]) == "spec: created; start"
+
+
+def test_a_key_that_is_held_back_comes_later_with_its_causes() -> None:
+    """Putting off loses no cause, and what arrives meanwhile takes the key at once."""
+    queue = backlog()
+    echo = Cause(Trigger.DEPENDENT, "x")
+    for now, cause in ((0, echo), (1, SPEC)):
+        queue.add(key("a"), cause, now)
+        item = queue.take(now)
+        assert item is not None
+        assert item.causes[-1] == cause
+        queue.hold(item, now, 10 - now)
+        queue.done(key("a"))
+        assert queue.take(now) is None
+    assert queue.next_due() == 10
+    item = queue.take(10)
+    assert item is not None
+    assert item.causes == (echo, SPEC)
+    queue.done(key("a"))
+    assert queue.next_due() is None
+
+
+def test_no_trigger_is_lost_among_many_causes() -> None:
+    """However many objects changed, an edit of the spec is told too."""
+    queue = backlog()
+    for number in range(50):
+        queue.add(key("a"), Cause(Trigger.DEPENDENT, str(number)), 0)
+    queue.add(key("a"), SPEC, 0)
+    item = queue.take(0)
+    assert item is not None
+    assert len(item.causes) == 17
+    assert item.causes[-1] == SPEC

@@ -1,0 +1,120 @@
+"""When certificates and authorities are made, through years of an operator's life."""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import replace
+
+import pytest
+from cryptography import x509
+
+from operator_runner.conversion.authority import Credentials, Lives, expires, renewed
+
+LIVES = Lives()
+START = dt.datetime(2030, 1, 1, tzinfo=dt.UTC)
+NAMES = ("webhook.shop.svc",)
+DAY = dt.timedelta(days=1)
+
+
+def make(old: Credentials | None, now: dt.datetime = START, *, known: bool = True) -> Credentials:
+    return renewed(old, NAMES, now, known=known, lives=LIVES)
+
+
+def bundle(made: Credentials) -> list[x509.Certificate]:
+    return x509.load_pem_x509_certificates(made.authorities)
+
+
+def is_trusted(made: Credentials, trusted: Credentials, now: dt.datetime) -> bool:
+    """Tell whether who has the bundle of `trusted` accepts the certificate of `made`."""
+    certificate = x509.load_pem_x509_certificate(made.certificate)
+    store = x509.verification.Store(bundle(trusted))
+    verifier = x509.verification.PolicyBuilder().store(store).time(now)
+    try:
+        verifier.build_server_verifier(x509.DNSName(NAMES[0])).verify(certificate, [])
+    except x509.verification.VerificationError:
+        return False
+    return True
+
+
+def test_the_first_one_is_complete() -> None:
+    """One authority, and a certificate of it for the names of the server."""
+    made = make(None, known=False)
+    assert len(bundle(made)) == 1
+    assert is_trusted(made, made, START)
+    assert expires(made.certificate) == START + LIVES.serving
+    certificate = x509.load_pem_x509_certificate(made.certificate)
+    names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert names.get_values_for_type(x509.DNSName) == list(NAMES)
+
+
+def test_nothing_is_renewed_before_its_time() -> None:
+    """The very same credentials come back, so nobody writes."""
+    made = make(None)
+    for days in (1, 30, 59):
+        assert make(made, START + days * DAY) is made
+
+
+def test_a_certificate_is_renewed_under_the_same_authority() -> None:
+    """Nobody has to learn of anything: the bundle stays."""
+    made = make(None)
+    later = make(made, START + 61 * DAY)
+    assert later.authorities == made.authorities
+    assert later.certificate != made.certificate
+    assert is_trusted(later, made, START + 61 * DAY)
+
+
+def test_years_of_renewals_without_a_gap() -> None:
+    """Whoever has the bundle of the last look trusts what any replica shows."""
+    now, shown = START, make(None)
+    published = shown
+    authorities = set()
+    while now < START + 1200 * DAY:
+        new = make(shown, now, known=shown.newest in published.authorities)
+        # One API server has the bundle of the last look, one has the new one already; one
+        # replica shows the last certificate still, one the new one.
+        for certificate in (shown, new):
+            for trusted in (published, new):
+                assert is_trusted(certificate, trusted, now), now
+        published, shown = new, new
+        authorities.add(new.newest)
+        now += 3 * DAY
+    assert len(authorities) == 5
+    assert len(bundle(shown)) <= 2
+
+
+def test_a_new_authority_signs_only_when_it_is_known() -> None:
+    """Neither before the CRD has it, nor at the same moment."""
+    made = make(None)
+    due = START + 250 * DAY
+    with_new = make(replace(make(made, due - DAY)), due, known=True)
+    assert len(bundle(with_new)) == 2
+    old_certificate = with_new.certificate
+    soon, later = due + LIVES.spreading / 2, due + LIVES.spreading
+    assert make(with_new, soon, known=True).certificate == old_certificate
+    assert make(with_new, later, known=False).certificate == old_certificate
+    signed = make(with_new, later, known=True)
+    assert x509.load_pem_x509_certificate(signed.certificate).issuer == bundle(with_new)[0].subject
+
+
+def test_an_operator_that_was_down_for_years_starts_anew() -> None:
+    """Nothing of old is of use; nothing is waited for."""
+    made = make(make(None), START + 1000 * DAY)
+    assert len(bundle(made)) == 1
+    assert is_trusted(made, made, START + 1000 * DAY)
+
+
+def test_other_names_need_another_certificate() -> None:
+    """A renamed Service is answered under its new name."""
+    made = make(None)
+    other = renewed(made, ["other.shop.svc"], START, known=True, lives=LIVES)
+    assert other.authorities == made.authorities
+    assert other.certificate != made.certificate
+
+
+@pytest.mark.parametrize("field", ["authorities", "authority_key", "certificate", "key"])
+@pytest.mark.parametrize("content", [b"", b"rubbish"])
+def test_what_cannot_be_read_is_made_anew(field: str, content: bytes) -> None:
+    """A Secret that somebody edited does not stop the operator."""
+    made = make(replace(make(None), **{field: content}))
+    assert is_trusted(made, made, START)
+    assert content not in {made.authorities, made.authority_key, made.certificate, made.key}

@@ -1,0 +1,90 @@
+"""What is written into a CRD, and what is left alone."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import pytest
+
+from operator_runner.conversion.registration import Service, Url, injector, knows, occupant, patch
+
+Json = dict[str, Any]
+SERVICE = Service("shop", "webhook")
+URL = Url("127.0.0.1", 9443)
+
+
+def crd(conversion: Json | None = None, **annotations: str) -> Json:
+    metadata = {"name": "webs.example.com", "resourceVersion": "5", "annotations": annotations}
+    return {"metadata": metadata, "spec": {"conversion": conversion or {"strategy": "None"}}}
+
+
+def webhook(**config: Any) -> Json:
+    details = {"conversionReviewVersions": ["v1"], "clientConfig": config}
+    return {"strategy": "Webhook", "webhook": details}
+
+
+def encoded(text: bytes) -> str:
+    return base64.b64encode(text).decode()
+
+
+@pytest.mark.parametrize(
+    ("target", "config"),
+    [
+        (
+            SERVICE,
+            {
+                "url": None,
+                "service": {
+                    "namespace": "shop",
+                    "name": "webhook",
+                    "path": "/convert",
+                    "port": 443,
+                },
+            },
+        ),
+        (URL, {"service": None, "url": "https://127.0.0.1:9443/convert"}),
+        (Url("::1", 1), {"service": None, "url": "https://[::1]:1/convert"}),
+    ],
+)
+def test_the_whole_registration(target: Service | Url, config: Json) -> None:
+    """Strategy, place and authorities, on condition that nobody else has written meanwhile."""
+    assert patch(crd(), target, b"CA") == {
+        "metadata": {"resourceVersion": "5"},
+        "spec": {"conversion": webhook(**config, caBundle=encoded(b"CA"))},
+    }
+
+
+def test_what_is_registered_is_not_written_again() -> None:
+    """Nor are other review versions taken away."""
+    now = webhook(url="https://127.0.0.1:9443/convert", caBundle=encoded(b"CA"))
+    now["webhook"]["conversionReviewVersions"] = ["v2", "v1"]
+    assert patch(crd(now), URL, b"CA") is None
+    assert patch(crd(now), URL, b"CB") is not None
+    assert patch(crd(now), SERVICE, b"CA") is not None
+
+
+def test_whether_an_authority_is_known() -> None:
+    """It is if it is one of the bundle."""
+    assert knows(crd(webhook(caBundle=encoded(b"one two"))), b"two")
+    assert not knows(crd(webhook(caBundle=encoded(b"one"))), b"two")
+    assert not knows(crd(webhook(caBundle="?")), b"two")
+    assert not knows(crd(), b"two")
+
+
+def test_cert_manager_has_priority() -> None:
+    """The annotation of its CA injector is respected, and named."""
+    managed = crd(None, **{"cert-manager.io/inject-ca-from": "a/b"})
+    assert "webs.example.com has the annotation cert-manager.io/inject-ca-from" in (
+        injector(managed) or ""
+    )
+    assert injector(crd()) is None
+
+
+def test_a_service_is_not_replaced_by_an_address_unless_asked_for() -> None:
+    """An operator in the cluster goes on; so does one that is named itself."""
+    taken = crd(webhook(service={"namespace": "a", "name": "b"}))
+    assert occupant(taken, URL) == Service("a", "b")
+    assert occupant(taken, SERVICE) is None
+    assert occupant(taken, Url("10.0.0.1", 9443, taken=True)) is None
+    assert occupant(crd(webhook(url="https://10.0.0.1/convert")), URL) is None

@@ -1,0 +1,100 @@
+"""The ConversionReview, by the rules of Kubernetes' documentation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from operator_runner.conversion.converter import ConversionError, Converter
+from operator_runner.conversion.review import BadReview, Review
+from tests.support.nginx import nginx as resource
+
+Json = dict[str, Any]
+GROUP = "operator.example.com"
+
+
+def question(*objects: Any, wanted: str = f"{GROUP}/v1alpha2") -> Json:
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "ConversionReview",
+        "request": {"uid": "705ab4f5", "desiredAPIVersion": wanted, "objects": list(objects)},
+    }
+
+
+def answer(body: Json, nginx: Converter) -> Json:
+    review = Review(body, {(GROUP, "NginxOperator"): nginx})
+    try:
+        return review.success(list(review.convert()))
+    except ConversionError as error:
+        return review.failure(error)
+
+
+def test_objects_of_several_versions_in_order(nginx: Converter) -> None:
+    """Each comes in the desired version, at its place, under the uid of the request."""
+    objects = (
+        resource("a", version="v1alpha1", port=1),
+        resource("b", version="v1alpha2", replicas=2),
+        resource("c", version="v1alpha1"),
+    )
+    assert answer(question(*objects), nginx) == {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "ConversionReview",
+        "response": {
+            "uid": "705ab4f5",
+            "convertedObjects": [
+                resource("a", version="v1alpha2", ports=[{"containerPort": 1, "protocol": "TCP"}]),
+                resource("b", version="v1alpha2", replicas=2),
+                resource("c", version="v1alpha2"),
+            ],
+            "result": {"status": "Success"},
+        },
+    }
+
+
+@pytest.mark.parametrize(
+    ("wrong", "wanted", "complaint"),
+    [
+        (resource("x", version="v3"), "v1alpha2", "NginxOperator x: cannot convert v3 to v1alpha2"),
+        (resource("x", version="v1alpha1"), "v9", "NginxOperator x: cannot convert v1alpha1 to v9"),
+        (
+            resource("x", version="v1alpha1") | {"kind": "Other"},
+            "v1alpha2",
+            "Other x: cannot convert operator.example.com/v1alpha1 to operator.example.com",
+        ),
+        ({"kind": "NginxOperator"}, "v1alpha2", "an object without metadata"),
+        ("text", "v1alpha2", "an object without metadata"),
+    ],
+)
+def test_one_object_that_fails_fails_all(
+    nginx: Converter, wrong: Any, wanted: str, complaint: str
+) -> None:
+    """The answer is a Failure that names the object, and has no objects."""
+    body = question(resource("ok", version="v1alpha2"), wrong, wanted=f"{GROUP}/{wanted}")
+    response = answer(body, nginx)["response"]
+    assert response["uid"] == "705ab4f5"
+    assert response["result"]["status"] == "Failure"
+    assert "convertedObjects" not in response
+    if wanted != "v9":
+        assert response["result"]["message"].startswith(complaint)
+
+
+@pytest.mark.parametrize(
+    ("body", "complaint"),
+    [
+        (None, "a ConversionReview is expected"),
+        ([], "a ConversionReview is expected"),
+        ({"kind": "AdmissionReview"}, "a ConversionReview is expected"),
+        (question() | {"apiVersion": "apiextensions.k8s.io/v1beta1"}, "conversionReviewVersions"),
+        (question() | {"request": None}, "request is missing"),
+        (question() | {"request": {"uid": "1"}}, "request.desiredAPIVersion is missing"),
+        (
+            question() | {"request": {"uid": "1", "desiredAPIVersion": "a/v1", "objects": {}}},
+            "request.objects is missing",
+        ),
+    ],
+)
+def test_what_is_no_review(body: Any, complaint: str) -> None:
+    """It is refused with what is wrong; there is no uid to answer under."""
+    with pytest.raises(BadReview, match=complaint):
+        Review(body, {})

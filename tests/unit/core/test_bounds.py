@@ -1,0 +1,113 @@
+"""Bounds on what comes from the API server: depth and size of an object."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from operator_runner.core.bounds import (
+    MAX_DEPTH,
+    MAX_SIZE,
+    decode,
+    depth,
+    fault_of,
+    height,
+    prune,
+    shorten,
+)
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=30,
+)
+
+
+def nested(levels: int, inner: str = "1") -> bytes:
+    """Return this many maps within each other."""
+    return ('{"a":' * levels + inner + "}" * levels).encode()
+
+
+@pytest.mark.parametrize("levels", [1, MAX_DEPTH - 1, MAX_DEPTH])
+def test_what_is_within_the_bounds_stays_as_it_is(levels: int) -> None:
+    """Up to a hundred levels an object is decoded like any other JSON."""
+    value = decode(nested(levels))
+    assert value == json.loads(nested(levels))
+    assert fault_of(value) == ""
+
+
+@pytest.mark.parametrize("levels", [MAX_DEPTH + 1, 400, 1_000, 10_000, 200_000])
+def test_what_is_nested_too_deep_is_cut_and_named(levels: int) -> None:
+    """No depth raises; the fault says where, and what to do."""
+    raw = b'{"metadata":{"name":"x"},"spec":' + nested(levels - 1) + b"}"
+    value = decode(raw)
+    assert value["metadata"] == {"name": "x"}
+    assert height(value) == MAX_DEPTH + 1
+    assert "nested more than 100 levels deep at spec.a.a: make it flatter" in fault_of(value)
+
+
+def test_in_a_list_one_deep_object_costs_the_others_nothing() -> None:
+    """Every item is there, and what is not too deep is complete."""
+    items = [nested(500), nested(MAX_DEPTH), nested(3)]
+    deep, whole, flat = decode(b'{"items":[' + b",".join(items) + b"]}", around=2)["items"]
+    assert height(deep) == MAX_DEPTH + 1
+    assert whole == json.loads(nested(MAX_DEPTH))
+    assert flat == json.loads(nested(3))
+
+
+def test_brackets_in_texts_are_not_levels() -> None:
+    """Neither in keys nor behind escaped quotes and backslashes."""
+    text = '[{"' * 300 + "\\" * 7 + '"]'
+    raw = json.dumps({text: [text, "\\"], "a": ["{" * 500]}).encode()
+    assert depth(raw) == 2
+    assert decode(raw) == json.loads(raw)
+
+
+def test_an_object_that_is_too_large_is_named() -> None:
+    """Half of the limit is fine, and beyond it the largest part is named."""
+    assert fault_of(decode(json.dumps({"spec": "x" * (MAX_SIZE // 2)}).encode())) == ""
+    value = decode(json.dumps({"spec": "x" * MAX_SIZE}).encode())
+    assert "bytes large, most of it in spec; at most 3145728" in fault_of(value)
+
+
+def test_numbers_of_any_length_are_decoded() -> None:
+    """Python alone refuses integers of more than 4,300 digits."""
+    assert decode(b'{"a": ' + b"9" * 5_000 + b"}") == {"a": float("inf")}
+    assert decode(b'{"a": ' + b"9" * 400 + b"}") == {"a": 10**400 - 1}
+
+
+@pytest.mark.parametrize("raw", [b"", b"{", b'{"a"', nested(500)[:-200], b"]" * 300, b'"' * 301])
+def test_what_is_not_json_is_a_value_error(raw: bytes) -> None:
+    """Cut off or not, deep or not."""
+    with pytest.raises(ValueError, match=r"."):
+        decode(raw)
+
+
+@given(JSON, st.integers(1, 6))
+def test_cutting_leaves_valid_json_that_is_shallow(value: Any, levels: int) -> None:
+    """Whatever the JSON, its cut form is what is left of it above the level."""
+    for raw in (json.dumps(value), json.dumps(value, ensure_ascii=False, indent=1)):
+        cut = json.loads(prune(raw.encode(errors="surrogatepass"), levels))
+        assert cut == _cut(value, levels)
+        assert height(cut) == min(height(value), levels)
+
+
+@given(JSON)
+def test_depth_is_that_of_the_value(value: Any) -> None:
+    """Counted on the bytes, it is never less than that of the value, and exact where it matters."""
+    padding: list[list[int]] = [[] for _ in range(MAX_DEPTH)]
+    raw = json.dumps([padding, value]).encode()
+    assert depth(raw) == height([padding, value])
+    assert shorten(raw, 0) == raw
+
+
+def _cut(value: Any, levels: int) -> Any:
+    if isinstance(value, dict):
+        return {} if levels == 1 else {k: _cut(v, levels - 1) for k, v in value.items()}
+    if isinstance(value, list):
+        return [] if levels == 1 else [_cut(item, levels - 1) for item in value]
+    return value

@@ -1,0 +1,172 @@
+"""What statuses say, kind by kind, and what no status may do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from operator_runner.core.model import GVK, Json
+from operator_runner.kube.readiness import Health, Readiness, change, health_of, is_change
+
+UNKNOWN, NOT_READY, READY, FAILED = Readiness
+KINDS = {
+    "Deployment": GVK("apps", "v1", "Deployment"),
+    "StatefulSet": GVK("apps", "v1", "StatefulSet"),
+    "DaemonSet": GVK("apps", "v1", "DaemonSet"),
+    "ReplicaSet": GVK("apps", "v1", "ReplicaSet"),
+    "Job": GVK("batch", "v1", "Job"),
+    "Pod": GVK("", "v1", "Pod"),
+    "PersistentVolumeClaim": GVK("", "v1", "PersistentVolumeClaim"),
+    "Service": GVK("", "v1", "Service"),
+    "Database": GVK("shop.example.com", "v1", "Database"),
+}
+TEN = {"replicas": 10}
+ALL = {"replicas": 10, "updatedReplicas": 10, "readyReplicas": 10, "availableReplicas": 10}
+NODES = {"desiredNumberScheduled": 3, "currentNumberScheduled": 3, "numberReady": 3}
+
+
+def conditions(**statuses: str) -> Json:
+    return {"conditions": [{"type": type_, "status": status} for type_, status in statuses.items()]}
+
+
+def waiting(reason: str) -> Json:
+    return {"phase": "Running", "containerStatuses": [{"state": {"waiting": {"reason": reason}}}]}
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec", "status", "expected"),
+    [
+        ("Deployment", TEN, {}, NOT_READY),
+        ("Deployment", {"replicas": 0}, {}, NOT_READY),
+        ("Deployment", {"replicas": 0}, {"observedGeneration": 1}, READY),
+        ("Deployment", TEN, {"replicas": 10, "readyReplicas": 3}, NOT_READY),
+        ("Deployment", TEN, ALL | {"readyReplicas": 4}, NOT_READY),
+        ("Deployment", TEN, ALL, READY),
+        ("Deployment", {}, dict.fromkeys(ALL, 1), READY),
+        ("Deployment", TEN, ALL | conditions(Available="True", Progressing="True"), READY),
+        ("Deployment", TEN, ALL | conditions(Available="False"), NOT_READY),
+        ("Deployment", TEN, ALL | {"updatedReplicas": 4}, NOT_READY),
+        ("Deployment", TEN, ALL | {"availableReplicas": 9}, NOT_READY),
+        ("Deployment", TEN, ALL | {"replicas": 11}, NOT_READY),
+        ("Deployment", TEN, {"readyReplicas": 3} | conditions(Progressing="False"), FAILED),
+        ("StatefulSet", TEN, {}, NOT_READY),
+        ("StatefulSet", TEN, {"replicas": 10, "readyReplicas": 9}, NOT_READY),
+        ("StatefulSet", TEN, {"replicas": 10, "readyReplicas": 10}, READY),
+        (
+            "StatefulSet",
+            TEN,
+            {"replicas": 10, "readyReplicas": 10, "currentRevision": "a", "updateRevision": "b"},
+            NOT_READY,
+        ),
+        (
+            "StatefulSet",
+            TEN | {"updateStrategy": {"type": "OnDelete"}},
+            {"replicas": 10, "readyReplicas": 10, "currentRevision": "a", "updateRevision": "b"},
+            READY,
+        ),
+        (
+            "StatefulSet",
+            TEN | {"updateStrategy": {"rollingUpdate": {"partition": 8}}},
+            {
+                "replicas": 10,
+                "readyReplicas": 10,
+                "updatedReplicas": 2,
+                "currentRevision": "a",
+                "updateRevision": "b",
+            },
+            READY,
+        ),
+        ("DaemonSet", {}, {}, NOT_READY),
+        ("DaemonSet", {}, NODES, NOT_READY),
+        ("DaemonSet", {}, NODES | {"updatedNumberScheduled": 3, "numberAvailable": 3}, READY),
+        ("DaemonSet", {}, {"desiredNumberScheduled": 0}, READY),
+        ("ReplicaSet", TEN, ALL, READY),
+        ("ReplicaSet", TEN, ALL | conditions(ReplicaFailure="True"), NOT_READY),
+        ("Job", {}, {"active": 1, "startTime": "now"}, NOT_READY),
+        ("Job", {}, conditions(Complete="True"), READY),
+        ("Job", {}, conditions(Failed="True"), FAILED),
+        ("Job", {}, conditions(Suspended="True"), NOT_READY),
+        ("Pod", {}, {"phase": "Pending"}, NOT_READY),
+        ("Pod", {}, {"phase": "Running"} | conditions(Ready="False"), NOT_READY),
+        ("Pod", {}, {"phase": "Running"} | conditions(Ready="True"), READY),
+        ("Pod", {}, {"phase": "Succeeded"} | conditions(Ready="False"), READY),
+        ("Pod", {}, {"phase": "Failed"}, FAILED),
+        ("Pod", {}, waiting("CrashLoopBackOff"), FAILED),
+        ("Pod", {}, waiting("ContainerCreating"), NOT_READY),
+        ("PersistentVolumeClaim", {}, {"phase": "Pending"}, NOT_READY),
+        ("PersistentVolumeClaim", {}, {"phase": "Bound"}, READY),
+        ("PersistentVolumeClaim", {}, {"phase": "Lost"}, FAILED),
+        ("Service", {"type": "ClusterIP"}, {"loadBalancer": {}}, READY),
+        ("Service", {"type": "LoadBalancer"}, {"loadBalancer": {}}, NOT_READY),
+        ("Service", {"type": "LoadBalancer"}, {"loadBalancer": {"ingress": [{}]}}, READY),
+        ("Database", {}, {}, UNKNOWN),
+        ("Database", {}, {"phase": "Pending", **conditions(Synced="True")}, UNKNOWN),
+        ("Database", {}, conditions(Ready="False"), NOT_READY),
+        ("Database", {}, conditions(Ready="Unknown"), NOT_READY),
+        ("Database", {}, conditions(Ready="True"), READY),
+        ("Database", {}, conditions(Available="True"), READY),
+        ("Database", {}, conditions(Available="True", Ready="False"), NOT_READY),
+        ("Database", {}, conditions(Ready="True", Reconciling="True"), NOT_READY),
+        ("Database", {}, conditions(Ready="True", Reconciling="False", Stalled="False"), READY),
+        ("Database", {}, conditions(Ready="False", Stalled="True"), FAILED),
+        ("Database", {}, conditions(Failed="True"), FAILED),
+    ],
+)
+def test_what_a_status_says(kind: str, spec: Json, status: Json, expected: Readiness) -> None:
+    """The rules are those of kstatus."""
+    body = {"metadata": {}, "spec": spec, "status": status}
+    assert health_of(KINDS[kind], body) == Health(expected, behind=False)
+
+
+@pytest.mark.parametrize(
+    ("generation", "status", "behind"),
+    [
+        (2, {"observedGeneration": 1}, True),
+        (2, {"observedGeneration": 2}, False),
+        (2, {}, False),
+        (None, {"observedGeneration": 1}, False),
+        (2, {"conditions": [{"type": "Ready", "observedGeneration": 1}]}, True),
+        (2, {"conditions": [{"type": "Synced", "observedGeneration": 1}]}, False),
+    ],
+)
+def test_a_status_may_be_behind_the_spec(generation: Any, status: Json, behind: bool) -> None:
+    """The status itself and its readiness condition name the spec that they speak of."""
+    body = {"metadata": {"generation": generation}, "status": status}
+    assert health_of(KINDS["Database"], body).behind is behind
+
+
+@pytest.mark.parametrize("old", Readiness)
+@pytest.mark.parametrize("new", Readiness)
+def test_every_change_has_words_but_the_first_status(old: Readiness, new: Readiness) -> None:
+    """Counters that change while the readiness stays say nothing."""
+    silent = old is new or (old, new) == (UNKNOWN, NOT_READY)
+    assert bool(change(old, new)) is not silent
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner),
+    max_leaves=8,
+)
+NAMES = st.sampled_from(
+    ["conditions", "replicas", "phase", "loadBalancer", "containerStatuses", "observedGeneration"]
+)
+ODD = st.dictionaries(
+    NAMES, JSON | st.lists(st.dictionaries(st.sampled_from(["type", "state"]), JSON))
+)
+
+
+@given(st.sampled_from(list(KINDS.values())), ODD | JSON, ODD | JSON, JSON)
+def test_no_shape_of_an_object_raises(gvk: GVK, spec: Any, status: Any, generation: Any) -> None:
+    """Whoever may write a status decides what is in it."""
+    body = {"metadata": {"generation": generation}, "spec": spec, "status": status}
+    assert isinstance(health_of(gvk, body), Health)
+
+
+def test_words_of_a_change_are_known_again() -> None:
+    """What a loop of readiness is told with differs from that of two writers."""
+    assert is_change(f"Deployment default/web {change(READY, NOT_READY)}")
+    assert not is_change("Deployment default/web changed by kubectl (spec.replicas)")

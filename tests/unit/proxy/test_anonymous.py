@@ -1,0 +1,76 @@
+"""The owner that a program without a token names, as ansible-operator's kubeconfigs carry it."""
+
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+
+import pytest
+
+from operator_runner.core.model import GVK, Playbook, Watch
+from operator_runner.proxy.anonymous import claimed_owner
+from operator_runner.proxy.status_errors import Refusal
+
+GROUP = "cache.example.com"
+WATCHES = [Watch(GVK(GROUP, "v1alpha1", "Memcached"), Playbook(role=Path("/roles/any")))]
+OWNER = {
+    "apiVersion": f"{GROUP}/v1alpha1",
+    "kind": "Memcached",
+    "name": "sample>?",
+    "uid": "uid-1",
+    "namespace": "team",
+}
+
+
+def header(user: bytes, password: str = "unused") -> str:
+    return "Basic " + base64.b64encode(user + b":" + password.encode()).decode()
+
+
+@pytest.mark.parametrize("encode", [base64.b64encode, base64.urlsafe_b64encode])
+def test_owner_in_the_user_name(encode: object) -> None:
+    """Both alphabets of base64 are read, with padding and without; the password means nothing."""
+    assert callable(encode)
+    user = encode(json.dumps(OWNER).encode())
+    for given in (header(user), header(user.rstrip(b"="), "")):
+        grant = claimed_owner(given, WATCHES)
+        assert grant is not None
+        assert grant.owner.reference == {k: v for k, v in OWNER.items() if k != "namespace"}
+        assert grant.owner.ref.namespace == "team"
+        assert (grant.watch, grant.run_id) == (WATCHES[0], "")
+
+
+def test_a_cluster_scoped_owner() -> None:
+    """Without a namespace the owner is cluster-scoped."""
+    body = {key: value for key, value in OWNER.items() if key != "namespace"}
+    grant = claimed_owner(header(base64.b64encode(json.dumps(body).encode())), WATCHES)
+    assert grant is not None
+    assert grant.owner.ref.namespace == ""
+
+
+@pytest.mark.parametrize("given", ["", "Bearer void", "Negotiate x"])
+def test_nobody(given: str) -> None:
+    """Other forms of authentication name no owner, and are no error."""
+    assert claimed_owner(given, WATCHES) is None
+
+
+@pytest.mark.parametrize(
+    ("user", "text"),
+    [
+        (b"admin", "names no owner"),
+        (b"!!!", "names no owner"),
+        (base64.b64encode(b"[]"), "names no owner"),
+        (base64.b64encode(b'{"kind": "Memcached"}'), "names no owner"),
+        (base64.b64encode(json.dumps(OWNER | {"uid": ""}).encode()), "names no owner"),
+        (base64.b64encode(json.dumps(OWNER | {"name": 1}).encode()), "names no owner"),
+        (
+            base64.b64encode(json.dumps(OWNER | {"kind": "Redis"}).encode()),
+            "Kind=Redis, which is no kind of watches.yaml",
+        ),
+    ],
+)
+def test_no_owner_of_ours(user: bytes, text: str) -> None:
+    """Whoever means an owner that cannot be one is told so, instead of making orphans."""
+    with pytest.raises(Refusal, match=text) as caught:
+        claimed_owner(header(user), WATCHES)
+    assert caught.value.code == 400

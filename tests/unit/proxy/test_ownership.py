@@ -1,0 +1,259 @@
+"""Who becomes the owner of what a run writes, and how."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from operator_runner.core.model import GVK, ObjectRef
+from operator_runner.proxy.ownership import (
+    PRIMARY,
+    Claim,
+    Owner,
+    can_be_owned,
+    claim,
+    describe_owner,
+    is_owned,
+    keep,
+)
+from operator_runner.proxy.request_info import RequestInfo
+
+SECRETS = RequestInfo("", "v1", "team", "secrets")
+NAMESPACES = RequestInfo("", "v1", "", "namespaces")
+REFERENCE = {
+    "apiVersion": "cache.example.com/v1alpha1",
+    "kind": "Memcached",
+    "name": "sample",
+    "uid": "uid-1",
+}
+ANNOTATIONS = {
+    "operator-sdk/primary-resource": "team/sample",
+    "operator-sdk/primary-resource-type": "Memcached.cache.example.com",
+}
+
+
+def secret(**metadata: Any) -> dict[str, Any]:
+    """Return a Secret with this metadata."""
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", **metadata}}
+
+
+def test_same_namespace(owner: Owner) -> None:
+    """An object beside its owner gets an owner reference and nothing else."""
+    assert claim(owner, SECRETS, secret()) == Claim((REFERENCE,))
+
+
+@pytest.mark.parametrize("body", [{}, {"metadata": None}, {"metadata": {"ownerReferences": None}}])
+def test_little_metadata(owner: Owner, body: dict[str, Any]) -> None:
+    """Typed clients leave out what the path says; such objects are owned too."""
+    assert claim(owner, SECRETS, body) == Claim((REFERENCE,))
+
+
+def test_no_second_reference(owner: Owner) -> None:
+    """An object that has the reference, with flags or in another version, gets no second one."""
+    for more in ({}, {"controller": True}, {"apiVersion": "cache.example.com/v1"}):
+        assert not claim(owner, SECRETS, secret(ownerReferences=[{**REFERENCE, **more}]))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"uid": "uid-1"},
+        {**REFERENCE, "name": "other"},
+        {**REFERENCE, "kind": "Pod"},
+        {**REFERENCE, "apiVersion": "v1", "controller": True},
+    ],
+    ids=["nothing else", "name", "kind", "group"],
+)
+def test_a_wrong_reference_with_the_uid_of_the_owner_is_corrected(
+    owner: Owner, wrong: dict[str, Any]
+) -> None:
+    """Kubernetes' garbage collector does not take it for one, so it is replaced."""
+    other = {"uid": "uid-9"}
+    body = secret(ownerReferences=[wrong, other])
+    assert claim(owner, SECRETS, body) == Claim((other, REFERENCE))
+
+
+def test_the_uid_of_a_body_means_nothing(owner: Owner) -> None:
+    """An object that is created with the uid of the owner is not the owner."""
+    assert claim(owner, SECRETS, secret(uid="uid-1")) == Claim((REFERENCE,))
+
+
+def test_a_reference_across_namespaces_is_dropped(owner: Owner) -> None:
+    """Kubernetes would delete the object, as its owner is not in its namespace."""
+    body = {"metadata": {"ownerReferences": [REFERENCE]}}
+    expected = Claim((), annotations=ANNOTATIONS)
+    assert claim(owner, RequestInfo("", "v1", "elsewhere", "secrets"), body) == expected
+
+
+def test_beside_other_owners(owner: Owner) -> None:
+    """References to others, controllers included, are no reason to do without."""
+    others = [{"uid": "uid-9", "controller": True}]
+    expected = Claim((*others, REFERENCE))
+    assert claim(owner, SECRETS, secret(ownerReferences=others)) == expected
+
+
+@pytest.mark.parametrize(
+    "info", [NAMESPACES, RequestInfo("", "v1", "elsewhere", "secrets")], ids=["cluster", "other"]
+)
+def test_out_of_reach(owner: Owner, info: RequestInfo) -> None:
+    """Cluster-scoped objects and those of other namespaces get annotations."""
+    assert claim(owner, info, {"metadata": {"name": "x"}}) == Claim(annotations=ANNOTATIONS)
+
+
+@pytest.mark.parametrize("info", [NAMESPACES, SECRETS], ids=["cluster", "namespace"])
+def test_forged_annotations_are_corrected(owner: Owner, info: RequestInfo) -> None:
+    """A new object cannot be ascribed to another resource, as content of a spec might try."""
+    taken = {"operator-sdk/primary-resource": "other/one", "theirs": "kept"}
+    assert claim(owner, info, {"metadata": {"annotations": taken}}).annotations == ANNOTATIONS
+
+
+@pytest.mark.parametrize("info", [NAMESPACES, SECRETS], ids=["cluster", "namespace"])
+def test_cluster_scoped_owner(global_owner: Owner, info: RequestInfo) -> None:
+    """A cluster-scoped owner can own everything."""
+    assert claim(global_owner, info, {}) == Claim((global_owner.reference,))
+
+
+def test_type_of_a_core_kind() -> None:
+    """The type of an owner of the core group is its kind alone, without a dot."""
+    owner = Owner(ObjectRef(GVK("", "v1", "Secret"), "team", "s"), "uid-3")
+    assert owner.annotations["operator-sdk/primary-resource-type"] == "Secret"
+
+
+def test_the_owner_itself(owner: Owner) -> None:
+    """The owner is never made its own owner, in whichever version it is written."""
+    info = RequestInfo("cache.example.com", "v1", "team", "memcacheds", "sample")
+    body = {"apiVersion": "cache.example.com/v1", "kind": "Memcached", "metadata": {}}
+    assert not claim(owner, info, body)
+    assert claim(owner, info, {**body, "kind": "MemcachedBackup"})
+
+
+def test_a_kind_may_be_called_a_list(owner: Owner) -> None:
+    """Whatever a kind is called and has for fields, its objects are owned."""
+    body = {"kind": "AllowList", "items": [], "metadata": {"name": "s"}}
+    assert claim(owner, SECRETS, body) == Claim((REFERENCE,))
+
+
+@pytest.mark.parametrize(
+    ("info", "expected"),
+    [
+        (SECRETS, True),
+        (RequestInfo("rbac.authorization.k8s.io", "v1", "", "clusterroles"), True),
+        (RequestInfo("authorization.k8s.io", "v1", "", "subjectaccessreviews"), False),
+        (RequestInfo("authentication.k8s.io", "v1", "", "tokenreviews"), False),
+        (RequestInfo("project.openshift.io", "v1", "", "projectrequests"), False),
+        (RequestInfo("", "v1", "team", "events"), False),
+        (RequestInfo("events.k8s.io", "v1", "team", "events"), False),
+        (RequestInfo("", "v1", "team", "pods", "p", "eviction"), False),
+    ],
+)
+def test_what_can_be_owned(info: RequestInfo, expected: bool) -> None:
+    """Questions, Events and subresources have no owner; groups with similar names have."""
+    assert can_be_owned(info) is expected
+
+
+@pytest.mark.parametrize(
+    ("metadata", "expected"),
+    [
+        ({"ownerReferences": [{"uid": "uid-9"}, REFERENCE]}, True),
+        ({"ownerReferences": [{**REFERENCE, "apiVersion": "cache.example.com/v9"}]}, True),
+        ({"ownerReferences": [{**REFERENCE, "kind": "Pod"}]}, False),
+        ({"annotations": {**ANNOTATIONS, "more": "x"}}, True),
+        ({"annotations": {"operator-sdk/primary-resource": "team/sample"}}, False),
+        ({"ownerReferences": [{"uid": "uid-9"}]}, False),
+        ({}, False),
+    ],
+)
+def test_recognition(owner: Owner, metadata: dict[str, Any], expected: bool) -> None:
+    """An object is known as owned by the whole reference, or by both annotations."""
+    assert is_owned(owner, metadata) is expected
+
+
+LIVE = {"name": "s", "uid": "uid-s", "ownerReferences": [REFERENCE]}
+FOREIGN = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db", "uid": "uid-9"}
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, (FOREIGN, REFERENCE)),
+        ({"ownerReferences": None}, (FOREIGN, REFERENCE)),
+        ({"ownerReferences": []}, (REFERENCE,)),
+        ({"ownerReferences": [FOREIGN]}, (FOREIGN, REFERENCE)),
+        ({"ownerReferences": [{**REFERENCE, "kind": "Pod"}]}, (REFERENCE,)),
+    ],
+)
+def test_a_replaced_object_keeps_its_owners(
+    owner: Owner, given: dict[str, Any], expected: tuple[Any, ...]
+) -> None:
+    """A body without owners leaves all of them; one with a list cannot leave out the owner."""
+    live = {**LIVE, "ownerReferences": [FOREIGN, REFERENCE]}
+    assert keep(owner, SECRETS, secret(**given), live) == Claim(expected, uid="uid-s")
+
+
+def test_a_body_that_has_the_owners_is_left_alone(owner: Owner) -> None:
+    """A client that read the object first sends what is there."""
+    assert not keep(owner, SECRETS, secret(ownerReferences=[REFERENCE]), LIVE)
+
+
+@pytest.mark.parametrize("references", [[], [FOREIGN]])
+def test_an_object_of_others_is_not_adopted(owner: Owner, references: list[Any]) -> None:
+    """What was there before gets no owner by a PUT or an apply, and loses none."""
+    live = {**LIVE, "ownerReferences": references}
+    expected = Claim((FOREIGN,), uid="uid-s") if references else Claim()
+    assert keep(owner, SECRETS, secret(), live) == expected
+    assert not keep(owner, SECRETS, secret(), live, "manager")
+
+
+def test_an_apply_keeps_what_its_manager_applied(owner: Owner) -> None:
+    """Owners that only others manage stay by themselves; taking part in them would pin them."""
+    fields = {
+        "f:metadata": {
+            "f:ownerReferences": {'k:{"uid":"uid-9"}': {".": {}}},
+            "f:annotations": {"f:operator-sdk/primary-resource": {}},
+        }
+    }
+    live = {
+        "uid": "uid-s",
+        "ownerReferences": [FOREIGN, {"uid": "uid-7"}],
+        "annotations": {"operator-sdk/primary-resource": "other/one"},
+        "managedFields": [{"operation": "Apply", "manager": "play", "fieldsV1": fields}],
+    }
+    kept = {"operator-sdk/primary-resource": "other/one"}
+    assert keep(owner, SECRETS, secret(), live, "play") == Claim((FOREIGN,), kept, uid="uid-s")
+    assert not keep(owner, SECRETS, secret(), live, "another")
+
+
+def test_annotations_of_an_owned_object_stay(owner: Owner) -> None:
+    """A PUT without them keeps them, and one with forged ones does not get through."""
+    live = {"uid": "uid-n", "annotations": {**ANNOTATIONS, "theirs": "x"}}
+    forged = {"annotations": {"operator-sdk/primary-resource": "other/one"}}
+    assert keep(owner, NAMESPACES, {}, live) == Claim(annotations=ANNOTATIONS, uid="uid-n")
+    kept = keep(owner, NAMESPACES, {"metadata": forged}, live)
+    assert kept == Claim(annotations=ANNOTATIONS, uid="uid-n")
+
+
+def test_the_owner_is_written_as_it_is(owner: Owner) -> None:
+    """The resource itself is recognized by the uid that the API server has."""
+    info = RequestInfo("cache.example.com", "v1", "team", "memcacheds", "sample")
+    assert not keep(owner, info, {}, {"uid": "uid-1", "ownerReferences": [FOREIGN]})
+
+
+@pytest.mark.parametrize(
+    ("metadata", "expected"),
+    [
+        ({}, "without an owner"),
+        ({"ownerReferences": [FOREIGN]}, "owned by StatefulSet db"),
+        (
+            {"ownerReferences": [FOREIGN, {"kind": "Job", "name": "j", "controller": True}]},
+            "owned by Job j",
+        ),
+        (
+            {"annotations": {**ANNOTATIONS, "operator-sdk/primary-resource": "a?b"}},
+            f'owned by "Memcached.cache.example.com" "a?b" (annotation {PRIMARY})',
+        ),
+    ],
+)
+def test_owners_are_named_for_people(metadata: dict[str, Any], expected: str) -> None:
+    """The controller comes first; text of annotations cannot control a terminal."""
+    assert describe_owner(metadata) == expected

@@ -1,0 +1,109 @@
+"""The file of recorded rights: what is added, what is merged, what is refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from operator_runner.core.errors import ConfigError
+from operator_runner.proxy.permission_log import Recording, read, with_right, written
+from operator_runner.proxy.request_permissions import ANY, OWN, Asked
+
+GET = Asked("Web.shop", "apps", "deployments", OWN, "get")
+_WORDS = st.sampled_from(["", "a", "b", "x.io"])
+_RIGHTS = st.builds(
+    Asked, _WORDS, _WORDS, st.sampled_from(["pods", "pods/exec"]), _WORDS, st.just("get"), _WORDS
+)
+
+
+def grown(*rights: Asked) -> set[Asked]:
+    known: set[Asked] = set()
+    for right in rights:
+        known = with_right(known, right)
+    return known
+
+
+def test_a_restart_goes_on_where_the_last_one_ended(tmp_path: Path) -> None:
+    """What is there stays; what comes again is not written again."""
+    file = tmp_path / "requests.yaml"
+    Recording(file).add([GET])
+    later = Recording(file)
+    later.add([GET, replace(GET, verb="create")])
+    assert read(file) == [replace(GET, verb="create"), GET]
+    assert file.read_text().splitlines()[1:] == [
+        "- {by: Web.shop, group: apps, resource: deployments, namespace: own, verbs: [create, get]}"
+    ]
+    assert [path.name for path in tmp_path.iterdir()] == ["requests.yaml"]
+
+
+@given(st.sets(_RIGHTS, max_size=12))
+def test_what_is_written_is_read(known: set[Asked]) -> None:
+    """The text holds all of it, and nothing twice."""
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "requests.yaml"
+        file.write_text(written(known))
+        found = read(file)
+    assert set(found) == known
+    assert len(found) == len(known)
+
+
+def test_names_that_vary_become_any() -> None:
+    """Three names are told, a fourth means that names do not matter; nothing is left beside it."""
+    three = [replace(GET, name=name) for name in "abc"]
+    assert grown(*three) == set(three)
+    assert grown(*three, replace(GET, name="d")) == {GET}
+    assert grown(*three, GET, replace(GET, name="e")) == {GET}
+
+
+def test_namespaces_that_vary_become_any() -> None:
+    """So do namespaces after ten; the resource's own and all at once are no names of any."""
+    ten = [replace(GET, namespace=f"n{number}") for number in range(10)]
+    others = {GET, replace(GET, namespace="")}
+    assert grown(*ten, *others) == {*ten, *others}
+    most = grown(*ten, *others, replace(GET, namespace="n10"))
+    assert most == {replace(GET, namespace=ANY), replace(GET, namespace="")}
+
+
+def test_it_is_bounded(tmp_path: Path) -> None:
+    """After a thousand entries nothing is added, and the file stays as it is."""
+    file = tmp_path / "requests.yaml"
+    recording = Recording(file)
+    recording.add(replace(GET, resource=f"r{number}") for number in range(1000))
+    recording.add([GET])
+    assert len(read(file)) == 1000
+    assert GET not in read(file)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("a: 1", "list was expected"),
+        ("[", "cannot be read"),
+        ("[1]", "[0]: a mapping"),
+        ("- {resource: pods, verb: get}", "[0]: verb means nothing"),
+        ("- {resource: pods}", "[0]: it has no verbs"),
+        ("- {verbs: [get]}", "[0]: it has no resource"),
+        ("- {resource: pods, verbs: get}", "[0]: verbs is no list"),
+        ("- {resource: 1, verbs: [get]}", "[0]: resource is no text"),
+    ],
+)
+def test_a_bad_file_is_told(tmp_path: Path, text: str, problem: str) -> None:
+    """The error names file and entry; the operator does not start and overwrite it."""
+    file = tmp_path / "requests.yaml"
+    file.write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        Recording(file)
+    assert str(file) in str(caught.value)
+    assert problem in str(caught.value)
+    assert file.read_text() == text
+
+
+def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
+    """It is told at the start, with the flag."""
+    with pytest.raises(ConfigError, match="--record-requests"):
+        Recording(tmp_path / "none" / "requests.yaml")

@@ -1,0 +1,102 @@
+"""Paths of the Kubernetes API are taken apart as the API server does it."""
+
+from __future__ import annotations
+
+from urllib.parse import quote
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from operator_runner.proxy.request_info import RequestInfo
+
+NAMES = st.text(
+    st.characters(min_codepoint=33, max_codepoint=0x7FF, exclude_characters="/"),
+    min_size=1,
+    max_size=20,
+)
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("/api/v1/pods", RequestInfo("", "v1", "", "pods")),
+        ("/api/v1/nodes/a", RequestInfo("", "v1", "", "nodes", "a")),
+        ("/api/v1/namespaces", RequestInfo("", "v1", "", "namespaces")),
+        ("/api/v1/namespaces/n", RequestInfo("", "v1", "", "namespaces", "n")),
+        ("/api/v1/namespaces/n/status", RequestInfo("", "v1", "", "namespaces", "n", "status")),
+        ("/api/v1/namespaces/n/finalize", RequestInfo("", "v1", "", "namespaces", "n", "finalize")),
+        ("/api/v1/namespaces/n/pods", RequestInfo("", "v1", "n", "pods")),
+        ("/api/v1/namespaces/n/pods/", RequestInfo("", "v1", "n", "pods")),
+        ("/api/v1/namespaces/n/pods/p/log", RequestInfo("", "v1", "n", "pods", "p", "log")),
+        ("/api/v1/namespaces/n/pods/p/proxy/a/b", RequestInfo("", "v1", "n", "pods", "p", "proxy")),
+        ("/api/v1/watch/namespaces/n/pods", RequestInfo("", "v1", "n", "pods", watch=True)),
+        ("/apis/apps/v1/deployments", RequestInfo("apps", "v1", "", "deployments")),
+        (
+            "/apis/apps/v1/namespaces/n/deployments/d/scale",
+            RequestInfo("apps", "v1", "n", "deployments", "d", "scale"),
+        ),
+        (
+            "/apis/rbac.authorization.k8s.io/v1/clusterroles/system%3Anode",
+            RequestInfo("rbac.authorization.k8s.io", "v1", "", "clusterroles", "system:node"),
+        ),
+    ],
+)
+def test_resource_paths(path: str, expected: RequestInfo) -> None:
+    """Group, scope, name and subresource are found where the API server finds them."""
+    assert RequestInfo.parse(path) == expected
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/", "/api", "/api/v1", "/apis", "/apis/apps", "/apis/apps/v1", "/version", "/openapi/v3"],
+)
+def test_other_paths(path: str) -> None:
+    """Discovery and the like name no resource."""
+    assert RequestInfo.parse(path) is None
+
+
+@pytest.mark.parametrize(
+    ("path", "watch", "verb"),
+    [
+        ("/api/v1/namespaces/n/configmaps/c", False, "get"),
+        ("/api/v1/namespaces/n/configmaps", False, "list"),
+        ("/api/v1/namespaces/n/configmaps", True, "watch"),
+        ("/api/v1/watch/namespaces/n/configmaps", False, "watch"),
+    ],
+)
+def test_a_read_is_told_in_words_that_are_searched_for(path: str, watch: bool, verb: str) -> None:
+    """Names and order of the fields are those of ansible-operator's log."""
+    info = RequestInfo.parse(path)
+    assert info is not None
+    told = info.told(path, watch=watch)
+    assert list(told)[:4] == ["IsResourceRequest", "Path", "Verb", "APIPrefix"]
+    assert told["Verb"] == verb
+    assert told["Namespace"] == "n"
+    assert told["Path"] == path
+
+
+@given(namespace=NAMES, resource=NAMES, name=NAMES, subresource=NAMES)
+def test_whatever_the_names(namespace: str, resource: str, name: str, subresource: str) -> None:
+    """Any quoted text comes back as the name that it stood for, and is quoted again."""
+    if resource in {"status", "finalize"}:
+        return
+    quoted = [quote(part, safe="") for part in (namespace, resource, name, subresource)]
+    path = "/apis/g/v1/namespaces/{}/{}/{}/{}".format(*quoted)
+    expected = RequestInfo("g", "v1", namespace, resource, name, subresource)
+    assert RequestInfo.parse(path) == expected
+    assert RequestInfo.parse(expected.object_path + f"/{quoted[3]}") == expected
+
+
+def test_an_encoded_slash_separates() -> None:
+    """The API server decodes a path before it takes it apart; an object cannot hide in a name."""
+    expected = RequestInfo.parse("/api/v1/namespaces/team/secrets/s")
+    assert RequestInfo.parse("/api/v1/namespaces/team/secrets%2Fs") == expected
+    assert RequestInfo.parse("/api/v1/namespaces/team%2fsecrets/s") == expected
+
+
+@given(st.text(max_size=60))
+def test_no_path_is_an_error(text: str) -> None:
+    """Whatever a client sends is parsed without an exception."""
+    info = RequestInfo.parse("/api/v1/" + text)
+    assert info is None or info.version == "v1"

@@ -1,0 +1,125 @@
+"""Who may read metrics, with the API server's answers made up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+import structlog.testing
+from aiohttp import web
+from aiohttp.test_utils import make_mocked_request
+
+from operator_runner.core.errors import Forbidden
+from operator_runner.telemetry.authorization import User, require_permission
+
+
+@dataclass
+class Answers:
+    """What the API server says: who each token's user is, and who may read."""
+
+    users: dict[str, str] = field(default_factory=lambda: {"good": "alice", "poor": "bob"})
+    allowed: set[str] = field(default_factory=lambda: {"alice"})
+    broken: set[str] = field(default_factory=set)
+    asked: int = 0
+
+    async def user_of(self, token: str) -> User | None:
+        self.asked += 1
+        if "users" in self.broken:
+            raise Forbidden("tokenreviews is forbidden", 403)
+        name = self.users.get(token)
+        return None if name is None else User(name)
+
+    async def may(self, user: User, verb: str, path: str) -> bool:
+        if "rights" in self.broken:
+            raise Forbidden("subjectaccessreviews is forbidden", 403)
+        return user.name in self.allowed and (verb, path) == ("get", "/metrics")
+
+
+class Scraper:
+    """Asks through the middleware at a time that the test sets."""
+
+    def __init__(self, answers: Answers) -> None:
+        self.now = 1000.0
+        self._check = require_permission(answers, lambda: self.now)
+
+    async def ask(
+        self, authorization: str | None, method: str = "GET", path: str = "/metrics"
+    ) -> tuple[int, str]:
+        async def metrics(_: web.Request) -> web.Response:
+            return web.Response(text="metrics")
+
+        headers = {} if authorization is None else {"Authorization": authorization}
+        answer = await self._check(make_mocked_request(method, path, headers), metrics)
+        assert isinstance(answer, web.Response)
+        return answer.status, str(answer.text)
+
+
+@pytest.mark.parametrize(
+    ("authorization", "expected"),
+    [
+        ("Bearer good", (200, "metrics")),
+        ("bearer  good ", (200, "metrics")),
+        ("Bearer poor", (403, "Authorization denied for user bob\n")),
+        ("Bearer invented", (401, "Unauthorized\n")),
+        ("Bearer ", (401, "Unauthorized\n")),
+        ("Basic Z29vZDo=", (401, "Unauthorized\n")),
+        (None, (401, "Unauthorized\n")),
+    ],
+)
+async def test_answers(authorization: str | None, expected: tuple[int, str]) -> None:
+    """The texts are those of controller-runtime; without a token the API is not asked."""
+    answers = Answers()
+    assert await Scraper(answers).ask(authorization) == expected
+    assert answers.asked == (expected[0] != 401 or authorization == "Bearer invented")
+
+
+async def test_verb_and_path_count() -> None:
+    """A right to read one path is none to write it, or to read another."""
+    scraper = Scraper(Answers())
+    assert (await scraper.ask("Bearer good"))[0] == 200
+    assert (await scraper.ask("Bearer good", "POST"))[0] == 403
+    assert (await scraper.ask("Bearer good", path="/other"))[0] == 403
+
+
+async def test_decisions_are_kept_for_a_while() -> None:
+    """A scrape asks once a minute; a right that is taken away or given counts after that."""
+    answers = Answers()
+    scraper = Scraper(answers)
+    for token, seconds, after in (("good", 60, 403), ("poor", 10, 200)):
+        before = (await scraper.ask(f"Bearer {token}"))[0]
+        answers.allowed ^= {answers.users[token]}
+        asked = answers.asked
+        scraper.now += seconds - 1
+        assert (await scraper.ask(f"Bearer {token}"))[0] == before
+        assert answers.asked == asked
+        scraper.now += 1
+        assert (await scraper.ask(f"Bearer {token}"))[0] == after
+
+
+@pytest.mark.parametrize(
+    ("broken", "text"),
+    [("users", "Authentication failed\n"), ("rights", "Authorization for user alice failed\n")],
+)
+async def test_where_the_api_does_not_answer(broken: str, text: str) -> None:
+    """Nobody is let in, the log names the missing right, and the next scrape asks again."""
+    answers = Answers(broken={broken})
+    scraper = Scraper(answers)
+    with structlog.testing.capture_logs() as logs:
+        assert await scraper.ask("Bearer good") == (500, text)
+    assert "`create` on tokenreviews.authentication.k8s.io" in logs[0]["cure"]
+    answers.broken.clear()
+    assert (await scraper.ask("Bearer good"))[0] == 200
+
+
+async def test_invented_tokens_do_not_pile_up() -> None:
+    """However many tokens come, the decisions that are kept stay few; the newest are."""
+    answers = Answers()
+    scraper = Scraper(answers)
+    await scraper.ask("Bearer good")
+    for number in range(1000):
+        await scraper.ask(f"Bearer {number}")
+    asked = answers.asked
+    await scraper.ask("Bearer 999")
+    assert answers.asked == asked
+    await scraper.ask("Bearer good")
+    assert answers.asked == asked + 1

@@ -1,0 +1,266 @@
+"""One pipeline: lines of ours and of the libraries, for machines and for people."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import logging
+from typing import Any
+
+import pytest
+
+from operator_runner.core.errors import ConfigError, Unavailable
+from operator_runner.core.model import GVK, ObjectRef
+from operator_runner.telemetry import logs
+
+pytestmark = pytest.mark.usefixtures("_own_logging")
+
+WEB = ObjectRef(GVK("operator.example.com", "v1alpha1", "NginxOperator"), "default", "web")
+
+
+class Terminal(io.StringIO):
+    """A stream that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        """Claim so."""
+        return True
+
+
+def lines(stream: io.StringIO) -> list[dict[str, Any]]:
+    """Decode what was written."""
+    return [json.loads(line) for line in stream.getvalue().splitlines()]
+
+
+def json_logs(level: str = "info", **options: str) -> io.StringIO:
+    """Start logging as JSON into the stream that is returned."""
+    stream = io.StringIO()
+    logs.configure("json", level, stream=stream, **options)
+    return stream
+
+
+def test_a_line_carries_message_values_and_the_bound_object() -> None:
+    """Message and values stay apart; the object comes from the block around the call."""
+    stream = json_logs()
+    with logs.bound(WEB, run_id="r1", cause="spec: replicas"):
+        logs.get_logger("operator_runner.x").info("run finished", changed=2)
+    (line,) = lines(stream)
+    assert list(line)[:9] == [
+        *("ts", "level", "logger", "msg"),
+        *("kind", "namespace", "name", "run_id", "cause"),
+    ]
+    del line["ts"]
+    assert line == {
+        "level": "info",
+        "logger": "operator_runner.x",
+        "msg": "run finished",
+        "kind": "NginxOperator",
+        "namespace": "default",
+        "name": "web",
+        "run_id": "r1",
+        "cause": "spec: replicas",
+        "changed": 2,
+    }
+
+
+def test_a_request_that_is_repeated_is_no_error_yet() -> None:
+    """Kopf says so of each attempt; whoever looks for errors in a log finds what has failed."""
+    stream = json_logs()
+    kopf = logging.getLogger("kopf._cogs.clients.watching")
+    kopf.error("Request attempt #1/9 failed; will retry: GET /apis -> 429")
+    kopf.error("Request attempt #9/9 failed; escalating: GET /apis -> 429")
+    assert [line["level"] for line in lines(stream)] == ["warning", "error"]
+
+
+def test_lines_have_no_blanks_between_their_parts() -> None:
+    """As zap writes them: what searches logs of ansible-operator for pieces of lines finds them."""
+    stream = json_logs()
+    logs.get_logger("x").info("run finished", resource={"kind": "Echo", "size": 2})
+    assert '"msg":"run finished","resource":{"kind":"Echo","size":2}' in stream.getvalue()
+
+
+def test_the_bound_object_ends_with_its_block_and_empty_parts_are_left_out() -> None:
+    """A cluster-scoped object has no namespace; the next line has no object at all."""
+    stream = json_logs()
+    log = logs.get_logger("operator_runner.x")
+    with logs.bound(ObjectRef(WEB.gvk, "", "web"), cause=""):
+        log.info("inside")
+    log.info("outside")
+    inside, outside = lines(stream)
+    assert inside["name"] == "web"
+    assert "namespace" not in inside
+    assert "cause" not in inside
+    assert "name" not in outside
+
+
+async def test_two_tasks_do_not_see_each_others_object() -> None:
+    """Reconciles under way at the same time keep their lines apart."""
+    stream = json_logs()
+    both_inside = asyncio.Barrier(2)
+
+    async def reconcile(name: str) -> None:
+        with logs.bound(name=name):
+            await both_inside.wait()
+            logs.get_logger("operator_runner.x").info("running", expected=name)
+
+    await asyncio.gather(reconcile("a"), reconcile("b"))
+    assert [line["name"] == line["expected"] for line in lines(stream)] == [True, True]
+
+
+def test_lines_of_a_library_take_the_same_way() -> None:
+    """Kopf's warnings come as JSON and name their object like ours."""
+    stream = json_logs()
+    ref = {"kind": "NginxOperator", "namespace": "default", "name": "web"}
+    logging.getLogger("kopf.objects").warning("watch of %s broke", "pods", extra={"k8s_ref": ref})
+    (line,) = lines(stream)
+    assert (line["msg"], line["level"], line["logger"]) == (
+        *("watch of pods broke", "warning", "kopf.objects"),
+    )
+    assert {key: line[key] for key in ref} == ref
+
+
+@pytest.mark.parametrize(("level", "heard"), [("info", False), ("debug", True), ("2", True)])
+def test_chatter_of_kopf_is_heard_only_at_debug(level: str, heard: bool) -> None:
+    """Kopf tells each step at INFO, which is noise unless one looks for it."""
+    stream = json_logs(level)
+    logging.getLogger("kopf.activities").info("Initial authentication has been initiated.")
+    assert (len(lines(stream)) == 1) is heard
+
+
+def test_response_bodies_are_not_logged_even_at_debug() -> None:
+    """The Kubernetes client logs bodies at DEBUG, and a body may be a Secret."""
+    stream = json_logs("debug")
+    logging.getLogger("kubernetes.client.rest").debug("response body: %s", "{}")
+    assert lines(stream) == []
+
+
+def test_an_exception_is_structured_and_shows_no_locals() -> None:
+    """Frames have file, line and name; the values of variables might be secrets."""
+    stream = json_logs()
+
+    def fail(password: str) -> None:
+        raise ValueError(len(password))
+
+    try:
+        fail("s3cr3t")
+    except ValueError:
+        logs.get_logger("operator_runner.x").exception("broke")
+    (line,) = lines(stream)
+    assert line["error"] == "ValueError: 6"
+    (exception,) = line["exception"]
+    assert exception["exc_type"] == "ValueError"
+    assert exception["frames"][-1]["name"] == "fail"
+    assert "s3cr3t" not in stream.getvalue()
+
+
+def test_below_the_stacktrace_level_only_the_error_is_named() -> None:
+    """An error of ours is a sentence already; its traceback comes from the asked level on."""
+    stream = json_logs(stacktrace_level="panic")
+    error = Unavailable("the API server does not answer")
+    logs.get_logger("operator_runner.x").error("read failed", exc_info=error)
+    (line,) = lines(stream)
+    assert line["error"] == "the API server does not answer"
+    assert "exception" not in line
+
+
+def test_secrets_are_redacted_on_every_way() -> None:
+    """Our values, library messages and exception texts all lose their secrets."""
+    stream = json_logs()
+    logs.get_logger("operator_runner.x").info("sent", authorization="Bearer abcdef0123456789")
+    logging.getLogger("aiohttp").warning("sent Bearer abcdef0123456789")
+    logging.getLogger("aiohttp").warning("no", exc_info=ValueError("Bearer abcdef0123456789"))
+    assert "abcdef0123456789" not in stream.getvalue()
+    assert len(lines(stream)) == 3
+
+
+def test_without_an_encoder_the_stream_decides() -> None:
+    """A terminal gets text, a pipe gets JSON."""
+    terminal, pipe = Terminal(), io.StringIO()
+    for stream in (terminal, pipe):
+        logs.configure(None, "info", stream=stream)
+        logs.get_logger("operator_runner.x").info("hello")
+    assert not terminal.getvalue().startswith("{")
+    assert lines(pipe)[0]["msg"] == "hello"
+
+
+def test_the_console_shows_object_message_and_task_in_one_line() -> None:
+    """What a role author looks for stands first; without a terminal there are no colours."""
+    stream = io.StringIO()
+    logs.configure("console", "info", stream=stream)
+    with logs.bound(WEB, run_id="0123456789abcdef"):
+        logs.get_logger("operator_runner.x").info("task ok", task="Make the Deployment", n="a b")
+    _, _, text = stream.getvalue().partition(" ")
+    assert text == (
+        "info  NginxOperator default/web: task ok 'Make the Deployment' n='a b' run_id=01234567\n"
+    )
+
+
+def test_longer_texts_stand_below_their_line_on_the_console() -> None:
+    """The reason of a failure often has several lines; what is empty is not shown at all."""
+    stream = io.StringIO()
+    logs.configure("console", "info", stream=stream)
+    reason = "no such attribute\nOrigin: main.yml:3"
+    logs.get_logger("operator_runner.x").error("Failed", task="", path=None, reason=reason)
+    first, *rest = stream.getvalue().splitlines()
+    assert first.endswith(" error Failed")
+    assert rest == ["    reason:", "      no such attribute", "      Origin: main.yml:3"]
+
+
+def test_colours_are_for_terminals() -> None:
+    """A terminal gets escape sequences."""
+    stream = Terminal()
+    logs.configure("console", "info", stream=stream)
+    logs.get_logger("operator_runner.x").info("hello")
+    assert "\x1b[" in stream.getvalue()
+
+
+def test_a_traceback_on_the_console_is_plain_text() -> None:
+    """The traceback follows its line, as Python writes it."""
+    stream = io.StringIO()
+    logs.configure("console", "info", stream=stream)
+    try:
+        int("no")
+    except ValueError:
+        logs.get_logger("operator_runner.x").exception("broke")
+    first, *rest = stream.getvalue().splitlines()
+    assert first.startswith("broke error=", first.index("broke"))
+    assert rest[0] == "Traceback (most recent call last):"
+    assert rest[-1].startswith("ValueError: ")
+
+
+@pytest.mark.parametrize(
+    ("encoding", "kind"),
+    [("iso8601", str), ("rfc3339", str), ("rfc3339nano", str), ("epoch", float), ("nano", int)],
+)
+def test_the_time_is_encoded_as_asked(encoding: str, kind: type) -> None:
+    """Zap's time encodings keep their types."""
+    stream = json_logs(time_encoding=encoding)
+    logs.get_logger("operator_runner.x").info("hello")
+    assert type(lines(stream)[0]["ts"]) is kind
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("debug", logging.DEBUG),
+        ("info", logging.INFO),
+        ("Error", logging.ERROR),
+        ("0", logging.INFO),
+        ("5", logging.DEBUG),
+    ],
+)
+def test_zap_levels(text: str, expected: int) -> None:
+    """Names and numbers of zap become levels of the standard library."""
+    assert logs.parse_level(text, "--zap-log-level") == expected
+
+
+def test_a_wrong_level_names_flag_and_cure() -> None:
+    """The message can be acted on."""
+    with pytest.raises(ConfigError, match=r"--zap-log-level=loud: .* debug, info, warn, error"):
+        logs.configure("json", "loud")
+
+
+def test_a_wrong_time_encoding_names_flag_and_cure() -> None:
+    """The message can be acted on."""
+    with pytest.raises(ConfigError, match=r"--zap-time-encoding=roman: .* iso8601"):
+        logs.configure("console", "info", time_encoding="roman")

@@ -1,0 +1,127 @@
+"""Pages whose commands are executed: what is read from them, and how a shell does it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.doc_commands import Mode, Step, section, steps
+from tests.support.session import CommandError, Session
+
+PAGE = """# A lesson
+
+## First
+
+```console
+$ echo one
+one
+$ cat <<'EOF'
+$HOME
+EOF
+$HOME
+$ printf '%s\\n' \\
+    a   b
+a
+```
+
+```yaml
+not: ours
+```
+
+  ```console background
+  $ tail -f log
+  ready
+  ```
+
+## Last
+
+```console cleanup
+$ rm log
+```
+"""
+
+
+def step(command: str, *printed: str, mode: Mode = Mode.PLAIN) -> Step:
+    return Step(command, printed, mode, 1)
+
+
+def test_commands_are_read_with_what_they_print() -> None:
+    """Here-documents and continued lines belong to the command, other blocks to nobody."""
+    assert steps(PAGE) == [
+        Step("echo one", ("one",), Mode.PLAIN, 6),
+        Step("cat <<'EOF'\n$HOME\nEOF", ("$HOME",), Mode.PLAIN, 8),
+        Step("printf '%s\\n' \\\n    a   b", ("a",), Mode.PLAIN, 12),
+        Step("tail -f log", ("ready",), Mode.BACKGROUND, 22),
+        Step("rm log", (), Mode.CLEANUP, 29),
+    ]
+
+
+def test_a_section_keeps_its_line_numbers() -> None:
+    """Only what stands under the heading is read, and is found in the page."""
+    assert steps(section(PAGE, "Last")) == [Step("rm log", (), Mode.CLEANUP, 29)]
+
+
+@pytest.mark.parametrize(
+    ("printed", "output", "shown"),
+    [
+        ((), "whatever", True),
+        (("a b",), "  a    b  \n", True),
+        (("NAME ... AGE", "web ... 1/2"), "NAME  READY   AGE\nweb   1/1     5s\n", False),
+        (("NAME ... AGE", "web 1/1 ..."), "NAME  READY   AGE\nweb   1/1     5s\n", True),
+        (("b", "a"), "a\nb\n", False),
+        (("a", "...", "c"), "a\nb\nc\n", True),
+        (("a.c",), "abc", False),
+    ],
+)
+def test_what_a_page_shows_is_compared(printed: tuple[str, ...], output: str, shown: bool) -> None:
+    """Lines in their order, blanks as one, `...` for anything."""
+    assert step("x", *printed).is_shown_by(output) is shown
+
+
+@pytest.mark.parametrize(
+    ("command", "looks"),
+    [
+        ("kubectl get pods", True),
+        ("kubectl -n web describe pods", True),
+        ("curl http://localhost", True),
+        ("operator-runner why web", True),
+        ("kubectl delete pods --all", False),
+        ("kubectl getter", False),
+    ],
+)
+def test_only_what_changes_nothing_is_repeated(command: str, looks: bool) -> None:
+    """What looks is told from what does."""
+    assert step(command).only_looks is looks
+
+
+def test_a_shell_follows_a_page(tmp_path: Path) -> None:
+    """Folder and variables stay, what goes on is ended, and then the cleanup is done."""
+    page = [
+        step("mkdir inner && cd inner"),
+        step("export WORD=hello"),
+        step("bash -c 'echo $WORD there; sleep 1000'", "hello there", mode=Mode.BACKGROUND),
+        step("echo $WORD in $(basename $PWD)", "hello in inner"),
+        step("touch ../cleaned", mode=Mode.CLEANUP),
+    ]
+    with Session(tmp_path, {}) as session:
+        session.follow(page)
+        assert session.attempt("jobs -p") == (0, "")
+    assert (tmp_path / "cleaned").exists()
+
+
+def test_a_command_that_does_not_do_as_the_page_says(tmp_path: Path) -> None:
+    """The line of the page, the command and its output are told; the cleanup is done."""
+    cleanup = step("touch cleaned", mode=Mode.CLEANUP)
+    with Session(tmp_path, {}) as session:
+        with pytest.raises(CommandError, match=r"(?s)line 1: echo one.*prints\none\nand not\ntwo"):
+            session.follow([step("echo one", "two"), cleanup])
+        with pytest.raises(CommandError, match="exit status 3"):
+            session.follow([step("(exit 3)"), cleanup])
+    assert (tmp_path / "cleaned").exists()
+
+
+def test_what_a_test_needs_otherwise_is_replaced(tmp_path: Path) -> None:
+    """Commands that the test has done already are left out."""
+    with Session(tmp_path, {}, {"make venv && ": ""}) as session:
+        assert session.run("make venv && echo done") == "done\n"

@@ -1,0 +1,85 @@
+"""What OLM is told about upgrades, and how a condition is put among those that are there."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from operator_runner.core.model import GVK, Json, ObjectRef, Playbook, Watch
+from operator_runner.kube.operator_condition import Verdict, with_verdict
+from operator_runner.olm import Upgrades, verdict_on
+
+DB = GVK("example.com", "v1", "Db")
+GOOD = verdict_on(())
+THEN, NOW = "2030-01-01T00:00:00Z", "2030-01-01T00:10:00Z"
+
+
+def db(name: str) -> ObjectRef:
+    return ObjectRef(DB, "shop", name)
+
+
+def condition(verdict: Verdict, time: str) -> Json:
+    return {
+        "type": verdict.type,
+        "status": verdict.status,
+        "reason": verdict.reason,
+        "message": verdict.message,
+        "lastTransitionTime": time,
+    }
+
+
+def test_an_operator_at_rest_is_upgradeable() -> None:
+    """Status and reason are those that OLM's documentation uses."""
+    assert (GOOD.type, GOOD.status, GOOD.reason) == ("Upgradeable", "True", "OperatorUpgradeable")
+
+
+def test_a_busy_operator_names_what_it_is_busy_with() -> None:
+    """The first three in the order in which they began, and how many more there are."""
+    busy = verdict_on([db("a"), db("b"), db("c"), db("d"), db("e")])
+
+    assert (busy.status, busy.reason) == ("False", "OperatorBusy")
+    assert busy.message.endswith(": Db shop/a, Db shop/b, Db shop/c and 2 more")
+    assert verdict_on([db("a")]).message.endswith(": Db shop/a")
+
+
+def test_a_new_condition_joins_those_of_other_types() -> None:
+    """They stay as they are, and in front."""
+    other = {"type": "Healthy", "status": "True", "extra": 1}
+
+    assert with_verdict([other], GOOD, NOW) == [other, condition(GOOD, NOW)]
+    assert with_verdict(None, GOOD, NOW) == [condition(GOOD, NOW)]
+
+
+def test_what_is_said_already_is_not_written() -> None:
+    """Whatever time stands there, and whatever else somebody has added."""
+    said = condition(GOOD, THEN) | {"observedGeneration": 3}
+
+    assert with_verdict([said], GOOD, NOW) is None
+
+
+def test_only_a_new_status_is_a_transition() -> None:
+    """Another message keeps the time; another status has the time of now."""
+    first, second = verdict_on([db("a")]), verdict_on([db("b")])
+
+    assert with_verdict([condition(first, THEN)], second, NOW) == [condition(second, THEN)]
+    assert with_verdict([condition(first, THEN)], GOOD, NOW) == [condition(GOOD, NOW)]
+
+
+def test_of_two_conditions_of_one_type_one_stays() -> None:
+    """The schema lets a list have both; OLM would read the first alone."""
+    twice = [condition(GOOD, THEN), condition(verdict_on([db("a")]), NOW)]
+
+    assert with_verdict(twice, GOOD, NOW) == [condition(GOOD, THEN)]
+
+
+async def test_without_olm_nothing_is_guarded() -> None:
+    """A run that would block upgrades is run all the same where there is nobody to tell."""
+    watch = replace(Watch(DB, Playbook(role=Path("/roles/db"))), block_upgrade="`true`")
+    body = {"metadata": {"name": "a", "namespace": "shop"}, "apiVersion": "v1", "kind": "Db"}
+    upgrades, ran = Upgrades(None), False
+
+    async with upgrades.guard(body, watch):
+        ran = True
+    await upgrades.settle()
+
+    assert ran

@@ -1,0 +1,139 @@
+"""The ClusterServiceVersion of a bundle."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from operator_runner.core.errors import ConfigError
+from operator_runner.core.model import GVK, Conversion, Playbook, Watch
+from operator_runner.tools.bundle.permissions import permissions
+from operator_runner.tools.bundle.project import Rendered
+from operator_runner.tools.bundle.service_version import service_version
+from operator_runner.tools.bundle.wanted import Wanted
+from tests.support.manifests import BASE, SAMPLE, Json, rendered
+
+WANTED = Wanted("1.2.3")
+CONVERTED = Watch(
+    GVK("example.com", "v1", "Web"),
+    Playbook(role=Path("/roles/web")),
+    conversions=(Conversion("v1alpha1", {}, {}),),
+)
+
+
+def made(objects: Rendered, *watches: Watch, wanted: Wanted = WANTED) -> Json:
+    return service_version(objects, watches, wanted, permissions(objects))
+
+
+def with_base(change: dict[str, Any], annotations: dict[str, str] | None = None) -> Rendered:
+    base = copy.deepcopy(BASE)
+    base["spec"] |= change
+    base["metadata"]["annotations"] |= annotations or {}
+    return rendered(base, without="ClusterServiceVersion")
+
+
+def test_the_author_begins_and_the_rest_is_filled_in() -> None:
+    """Name and version, examples, what is installed with which rights; the author's words stay."""
+    found = made(rendered())
+    assert found["metadata"]["name"] == "web-operator.v1.2.3"
+    assert found["metadata"]["annotations"]["capabilities"] == "Basic Install"
+    (example,) = json.loads(found["metadata"]["annotations"]["alm-examples"])
+    assert example == SAMPLE | {"metadata": {"name": "sample"}}
+    spec = found["spec"]
+    assert (spec["version"], spec["displayName"]) == ("1.2.3", "Web")
+    (deployment,) = spec["install"]["spec"]["deployments"]
+    assert (deployment["name"], deployment["label"]) == (
+        "web-operator-manager",
+        {"app": "web-operator"},
+    )
+    assert spec["install"]["spec"]["clusterPermissions"]
+    assert spec["install"]["spec"]["permissions"]
+    assert "webhookdefinitions" not in spec
+    assert "icon" not in spec
+
+
+def test_an_example_of_the_author_stays() -> None:
+    """The base may have examples of versions that config/samples has no longer."""
+    old = {"apiVersion": "example.com/v1beta1", "kind": "Web", "metadata": {"name": "old"}}
+    found = made(with_base({}, {"alm-examples": json.dumps([old])}))
+    examples = json.loads(found["metadata"]["annotations"]["alm-examples"])
+    assert [each["apiVersion"] for each in examples] == ["example.com/v1", "example.com/v1beta1"]
+
+
+def test_images_are_listed_for_mirrors() -> None:
+    """The operator's own, and those that variables name to its roles."""
+    found = made(rendered().with_image("example.com/web-operator:v1"))
+    assert found["spec"]["relatedImages"] == [
+        {"name": "manager", "image": "example.com/web-operator:v1"},
+        {"name": "web-server", "image": "nginx:1.28.0"},
+    ]
+    assert found["metadata"]["annotations"]["containerImage"] == "example.com/web-operator:v1"
+
+
+def test_conversions_become_a_webhook() -> None:
+    """What watches.yaml declares is served on 9443 at /convert; OLM makes the Service."""
+    (webhook,) = made(rendered(), CONVERTED)["spec"]["webhookdefinitions"]
+    assert webhook == {
+        "type": "ConversionWebhook", "admissionReviewVersions": ["v1"], "containerPort": 443,
+        "conversionCRDs": ["webs.example.com"], "deploymentName": "web-operator-manager",
+        "generateName": "cwebs.kb.io", "sideEffects": "None", "targetPort": 9443,
+        "webhookPath": "/convert",
+    }  # fmt: skip
+
+
+def test_conversions_of_a_kind_without_definition_are_refused() -> None:
+    """The CRD belongs into the same bundle."""
+    with pytest.raises(ConfigError, match=r"CustomResourceDefinition Web: .* lack the definition"):
+        made(rendered(without="CustomResourceDefinition"), CONVERTED)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"replaces": "web-operator.v1.2.3"}, r"spec\.replaces: a version cannot replace itself"),
+        ({"installModes": []}, r"spec\.installModes: at least one"),
+        (
+            {"installModes": [{"type": "OwnNamespace", "supported": True}]},
+            r"spec\.installModes: with a conversion webhook",
+        ),
+    ],
+)
+def test_what_olm_would_refuse_names_its_field(change: dict[str, Any], message: str) -> None:
+    """The error has the folder, the object and the field."""
+    with pytest.raises(ConfigError, match=rf"config/manifests: ClusterServiceVersion .*{message}"):
+        made(with_base(change), CONVERTED)
+
+
+def test_images_that_are_not_pinned() -> None:
+    """With --use-image-digests each image that has none is named."""
+    with pytest.raises(ConfigError, match=r"relatedImages: .*controller:latest, nginx:1\.28\.0"):
+        made(rendered(), wanted=Wanted("1.2.3", pinned=True))
+
+
+def test_one_base_is_needed() -> None:
+    """Without it nobody knows the package's name."""
+    with pytest.raises(ConfigError, match="one ClusterServiceVersion is needed, found: none"):
+        made(rendered(without="ClusterServiceVersion"))
+
+
+def test_the_base_names_the_package() -> None:
+    """A name without a version is refused."""
+    base = BASE | {"metadata": {"name": "web-operator"}}
+    with pytest.raises(ConfigError, match=r"metadata\.name: it must be PACKAGE\.vVERSION"):
+        made(rendered(base, without="ClusterServiceVersion"))
+
+
+def test_an_image_needs_its_container() -> None:
+    """`--image` is not silently without effect."""
+    with pytest.raises(ConfigError, match="no Deployment has a container named manager"):
+        rendered(without="Deployment").with_image("x")
+
+
+def test_something_must_be_installed() -> None:
+    """A bundle without a Deployment is no operator."""
+    with pytest.raises(ConfigError, match=r"spec\.install: there is no Deployment"):
+        made(rendered(without="Deployment"))

@@ -1,0 +1,206 @@
+"""What manifests grant, compared with what is needed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from operator_runner.core.errors import ConfigError
+from operator_runner.core.model import Json
+from operator_runner.tools.rbac.check import differences
+from operator_runner.tools.rbac.grants import grants_in
+from operator_runner.tools.rbac.manager import Manager, duties_of, find_manager
+from operator_runner.tools.rbac.right import OPERATORS, Need, Right
+from operator_runner.tools.rbac.runner import Duties
+
+GET = Right("apps", "deployments", "get")
+
+
+def role(name: str, *rules: Json, kind: str = "ClusterRole", **metadata: str) -> Json:
+    return {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": kind,
+        "metadata": {"name": name, **metadata},
+        "rules": list(rules),
+    }
+
+
+def rule(verbs: str, resources: str, group: str = "", **more: Any) -> Json:
+    return {
+        "apiGroups": [group],
+        "resources": resources.split(),
+        "verbs": verbs.split(),
+        **more,
+    }
+
+
+def binding(name: str, namespace: str = "", account: str = "controller-manager") -> Json:
+    kind = "RoleBinding" if namespace else "ClusterRoleBinding"
+    return {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": kind,
+        "metadata": {"name": name} | ({"namespace": namespace} if namespace else {}),
+        "roleRef": {"kind": "ClusterRole", "name": name},
+        "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": "system"}],
+    }
+
+
+def deployment(*args: str, env: tuple[Json, ...] = (), container: str = "manager") -> Json:
+    containers = [{"name": container, "args": list(args), "env": list(env)}]
+    spec = {"serviceAccountName": "controller-manager", "containers": containers}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "m", "namespace": "system"},
+        "spec": {"template": {"spec": spec}},
+    }
+
+
+def compare(needed: Right, *documents: Json) -> list[str]:
+    return differences([Need(needed, "because")], grants_in(documents, None))
+
+
+def test_exactly_what_is_needed_is_fine() -> None:
+    """There is nothing to say."""
+    assert compare(GET, role("a", rule("get", "deployments", "apps"))) == []
+
+
+def test_what_is_missing_has_its_reason() -> None:
+    """Verbs of a resource with one reason are one line."""
+    needs = [
+        Need(GET, "the role web asks for it"),
+        Need(Right("apps", "deployments", "create"), "the role web asks for it"),
+    ]
+    assert differences(needs, []) == [
+        "missing: create, get deployments.apps: the role web asks for it"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("needed", "given", "enough"),
+    [
+        (GET, role("a", rule("*", "deployments", "apps")), "get deployments.apps"),
+        (GET, role("a", rule("get", "*", "apps")), "get deployments.apps"),
+        (GET, role("a", rule("get", "deployments", "*")), "get deployments.apps"),
+        (
+            Right("", "pods", "get", "x"),
+            role("a", rule("get", "pods")),
+            "get pods in namespace x",
+        ),
+        (Right("", "pods", "get", name="n"), role("a", rule("get", "pods")), "get pods called n"),
+        (Right("", "pods/log", "get"), role("a", rule("get", "*/log")), "get pods/log"),
+        (
+            Right("", "", "get", path="/metrics"),
+            role("a", {"nonResourceURLs": ["/*"], "verbs": ["get"]}),
+            "get /metrics",
+        ),
+    ],
+)
+def test_what_is_wider_than_needed_is_superfluous(needed: Right, given: Json, enough: str) -> None:
+    """Nothing is missing then, and the line says what would do."""
+    (line,) = compare(needed, given)
+    assert line.startswith("superfluous: ")
+    assert line.endswith(f"granted by ClusterRole a; enough is: {enough}")
+
+
+def test_what_nobody_needs_is_superfluous() -> None:
+    """The role that grants it is named."""
+    (line,) = compare(GET, role("a", rule("get", "deployments", "apps"), rule("list", "pods")))
+    assert line == (
+        "superfluous: list pods: granted by ClusterRole a;"
+        " neither the runner nor a recorded request needs it"
+    )
+
+
+def test_only_what_is_bound_counts() -> None:
+    """Roles for users are no matter; a RoleBinding grants in its namespace."""
+    documents = [
+        role("own", rule("get", "pods")),
+        role("users", rule("delete", "pods")),
+        binding("own", "shop"),
+        binding("users", account="somebody"),
+        deployment(),
+    ]
+    granted = grants_in(documents, find_manager(documents))
+    assert [one.right for one in granted] == [Right("", "pods", "get", "shop")]
+
+
+def test_the_operators_own_namespace() -> None:
+    """It is known by the ServiceAccount, whatever kustomize calls it."""
+    documents = [role("own", rule("get", "pods")), binding("own", "system")]
+    (granted,) = grants_in(documents, None)
+    assert granted.right.scope == OPERATORS
+
+
+@pytest.mark.parametrize(
+    ("documents", "problem"),
+    [
+        ([binding("gone")], "ClusterRole gone is not among what is checked"),
+        ([binding("a"), binding("b", account="other")], "several ServiceAccounts"),
+        ([role("a") | {"aggregationRule": {"x": 1}}], "aggregationRule"),
+    ],
+)
+def test_what_cannot_be_checked_is_an_error(documents: list[Json], problem: str) -> None:
+    """Instead of a check that passes because it saw nothing."""
+    with pytest.raises(ConfigError, match=problem):
+        grants_in(documents, None)
+
+
+def test_what_the_manager_does() -> None:
+    """Arguments and environment of its container decide, as they do when it runs."""
+    own = {
+        "name": "WATCH_NAMESPACE",
+        "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}},
+    }
+    condition = {"name": "OPERATOR_CONDITION_NAME", "value": "web.v1"}
+    flags = (
+        "--leader-elect",
+        "--leader-election-id=web",
+        "--metrics-secure",
+        "--metrics-require-rbac",
+    )
+    manager = find_manager([deployment(*flags, env=(own, condition))])
+    assert manager is not None
+    assert duties_of(manager, ()) == Duties(
+        scopes=(OPERATORS,), lease="web", reviews=True, operator_condition="web.v1"
+    )
+    elsewhere = find_manager(
+        [deployment(*flags, "--leader-election-namespace=x", "--metrics-bind-address=0")]
+    )
+    assert elsewhere is not None
+    assert duties_of(elsewhere, ()) == Duties(lease="web", lease_scope="x")
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [
+        (
+            ["--webhook-service=hook"],
+            Duties(webhook=True, webhook_secret=(OPERATORS, "hook-certificate")),
+        ),
+        (
+            ["--webhook-service=x/hook:8443"],
+            Duties(webhook=True, webhook_secret=("x", "hook-certificate")),
+        ),
+        (["--webhook-host=10.0.0.1"], Duties(webhook=True)),
+        (["--webhook-service=hook", "--webhook-cert-dir=/certs"], Duties()),
+    ],
+)
+def test_where_conversions_are_served(flags: list[str], expected: Duties) -> None:
+    """By a Service, by an address, or with certificates that somebody else looks after."""
+    manager = find_manager([deployment(*flags)])
+    assert manager is not None
+    assert duties_of(manager, ()) == expected
+
+
+def test_mistakes_of_the_manager() -> None:
+    """An unknown argument and two managers are told; other Deployments are no matter."""
+    manager = find_manager([deployment("--no-such-flag"), deployment(container="other")])
+    assert manager is not None
+    with pytest.raises(ConfigError, match="--no-such-flag"):
+        duties_of(manager, ())
+    with pytest.raises(ConfigError, match="several Deployments"):
+        find_manager([deployment(), deployment()])
+    assert find_manager([deployment(container="other")]) is None
+    assert Manager().namespace == "system"

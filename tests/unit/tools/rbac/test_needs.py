@@ -1,0 +1,214 @@
+"""Which rights follow from watches, flags and recorded requests."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from operator_runner.core.errors import ConfigError
+from operator_runner.core.model import (
+    GVK,
+    Conversion,
+    Finalizer,
+    Ownership,
+    Playbook,
+    Reference,
+    Watch,
+)
+from operator_runner.proxy.request_permissions import ANY, OWN, Asked
+from operator_runner.tools.rbac.kinds import KindTable
+from operator_runner.tools.rbac.needs import Project, needs_of, warnings_of
+from operator_runner.tools.rbac.right import OPERATORS
+from operator_runner.tools.rbac.runner import Duties
+
+CRD = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "spec": {
+        "group": "shop.io",
+        "names": {"kind": "Web", "plural": "webs"},
+        "scope": "Namespaced",
+    },
+}
+WEB = Watch(GVK("shop.io", "v1", "Web"), Playbook(role=Path("/roles/web")), manage_status=False)
+EVENTS = ["create events.events.k8s.io", "patch events.events.k8s.io"]
+WATCHED = ["get webs.shop.io", "list webs.shop.io", "watch webs.shop.io"]
+BY = "Web.shop.io"
+
+
+def needs(
+    watch: Watch = WEB,
+    *recorded: Asked,
+    crd: Any = CRD,
+    names: bool = False,
+    **duties: Any,
+) -> list[str]:
+    """Return what is needed besides watching the kind and writing Events everywhere."""
+    project = Project((watch,), recorded, KindTable([crd]), Duties(**duties))
+    found = [str(need.right) for need in needs_of(project, names=names)]
+    return [right for right in found if right not in {*EVENTS, *WATCHED}]
+
+
+def test_the_least_that_a_watch_needs() -> None:
+    """Reading and watching its kind everywhere, and Events; nothing of a status nobody writes."""
+    project = Project((WEB,), (), KindTable([CRD]), Duties())
+    assert [str(n.right) for n in needs_of(project, names=False)] == [*EVENTS, *WATCHED]
+
+
+@pytest.mark.parametrize(
+    ("changed", "expected"),
+    [
+        ({"manage_status": True}, ["patch webs.shop.io/status"]),
+        ({"finalizer": Finalizer("shop.io/web", None)}, ["patch webs.shop.io"]),
+        (
+            {"references": (Reference(GVK("", "v1", "Secret"), "spec.secret"),)},
+            ["list secrets", "watch secrets"],
+        ),
+        ({"conversions": (Conversion("v1alpha1", {}, {}),)}, []),
+    ],
+)
+def test_what_a_watch_asks_for(changed: dict[str, Any], expected: list[str]) -> None:
+    """Status, finalizer and references have rights of their own."""
+    assert needs(replace(WEB, **changed)) == expected
+
+
+def test_what_flags_ask_for() -> None:
+    """A Lease by its name, reviews for protected metrics, the object of OLM."""
+    where = "in the operator's namespace"
+    assert needs(lease="web", reviews=True, operator_condition="web.v1") == [
+        "create tokenreviews.authentication.k8s.io",
+        "create subjectaccessreviews.authorization.k8s.io",
+        f"create leases.coordination.k8s.io {where}",
+        f"get leases.coordination.k8s.io called web {where}",
+        f"update leases.coordination.k8s.io called web {where}",
+        f"get operatorconditions.operators.coreos.com called web.v1 {where}",
+        f"patch operatorconditions.operators.coreos.com called web.v1 {where}",
+    ]
+
+
+def test_what_conversions_ask_for() -> None:
+    """The CRD by its name, and the Secret that the replicas share; nothing with own files."""
+    watch = replace(WEB, conversions=(Conversion("v1alpha1", {}, {}),))
+    where = "in the operator's namespace"
+    crd = "customresourcedefinitions.apiextensions.k8s.io called webs.shop.io"
+    assert needs(watch, webhook=True) == [f"get {crd}", f"patch {crd}"]
+    assert needs(watch, webhook_secret=(OPERATORS, "hook-certificate")) == [
+        f"create secrets {where}",
+        f"get secrets called hook-certificate {where}",
+        f"update secrets called hook-certificate {where}",
+    ]
+    assert needs(webhook=True, webhook_secret=(OPERATORS, "hook-certificate")) == []
+
+
+def test_namespaces_instead_of_the_cluster() -> None:
+    """Watched namespaces, the operator's own among them, are the only ones with rights."""
+    secrets = Asked(BY, "", "secrets", OWN, "get")
+    found = needs(replace(WEB), secrets, scopes=("shop", OPERATORS))
+    assert len(found) == 2 * (len(EVENTS) + len(WATCHED) + 1)
+    assert {right.partition(" in ")[2] for right in found} == {
+        "namespace shop",
+        "the operator's namespace",
+    }
+    assert "get secrets in namespace shop" in found
+
+
+def test_a_cluster_scoped_kind_needs_the_cluster() -> None:
+    """Its Events are in the namespace `default`; so it is with its dependents' namespaces."""
+    crd = CRD | {"spec": CRD["spec"] | {"scope": "Cluster"}}  # type: ignore[operator]
+    assert needs(crd=crd, scopes=("shop",)) == [f"{event} in namespace default" for event in EVENTS]
+
+
+def test_what_a_role_creates_is_watched() -> None:
+    """Unless it cannot be owned, the watch does not want it, or nothing is owned at all."""
+    made = Asked(BY, "apps", "deployments", OWN, "create")
+    watched = ["create deployments.apps", "list deployments.apps", "watch deployments.apps"]
+    assert needs(WEB, made) == watched
+    assert needs(WEB, made, inject_owner_ref=False) == watched[:1]
+    assert needs(replace(WEB, watch_dependent_resources=False), made) == watched[:1]
+    ignoring = replace(WEB, blacklist=frozenset({GVK("apps", "v1", "Deployment")}))
+    assert needs(ignoring, made) == watched[:1]
+    assert needs(WEB, Asked(BY, "", "pods/exec", OWN, "create")) == ["create pods/exec"]
+    assert needs(WEB, Asked(BY, "", "events", OWN, "create")) == ["create events"]
+    cluster = Asked(BY, "rbac.authorization.k8s.io", "clusterroles", "", "create")
+    assert len(needs(WEB, cluster, scopes=("shop",))) == 1 + len(EVENTS) + len(WATCHED)
+    asking = replace(WEB, watch_cluster_scoped_resources=True)
+    assert len(needs(asking, cluster, scopes=("shop",))) == 3 + len(EVENTS) + len(WATCHED)
+
+
+def test_scopes_of_requests() -> None:
+    """A namespace of its own stays one; any is the whole cluster, and covers single ones."""
+    there = Asked(BY, "", "secrets", "kube-system", "get")
+    assert needs(WEB, there) == ["get secrets in namespace kube-system"]
+    assert needs(WEB, there, replace(there, namespace=ANY)) == ["get secrets"]
+
+
+def test_names_only_on_demand() -> None:
+    """A rule is for any name unless names are asked for; several stay apart."""
+    a, b = (Asked(BY, "", "secrets", OWN, "get", name) for name in "ab")
+    assert needs(WEB, a, b) == ["get secrets"]
+    assert needs(WEB, a, b, names=True) == ["get secrets called a", "get secrets called b"]
+
+
+def test_paths_that_are_no_resources() -> None:
+    """They are needed as they are."""
+    assert needs(WEB, Asked(BY, "", "", "", "get", path="/metrics")) == ["get /metrics"]
+
+
+def test_requests_of_former_kinds_are_left_out() -> None:
+    """With a warning; those of programs beside the runs stay."""
+    old, beside = Asked("Old.shop.io", "", "pods", OWN, "get"), Asked("", "", "pods", "x", "list")
+    assert needs(WEB, old, beside) == ["list pods in namespace x"]
+    project = Project((WEB,), (old, beside), KindTable([CRD]), Duties())
+    assert "Old.shop.io" in " ".join(warnings_of(project))
+    assert "--record-requests" in " ".join(warnings_of(replace(project, recorded=())))
+
+
+@pytest.mark.parametrize(
+    ("kind", "group", "plural", "namespaced"),
+    [
+        ("Deployment", "apps", "deployments", True),
+        ("Ingress", "networking.k8s.io", "ingresses", True),
+        ("NetworkPolicy", "networking.k8s.io", "networkpolicies", True),
+        ("Endpoints", "", "endpoints", True),
+        ("Namespace", "", "namespaces", False),
+    ],
+)
+def test_kinds_of_kubernetes(kind: str, group: str, plural: str, namespaced: bool) -> None:
+    """Their plurals follow a rule."""
+    found = KindTable([]).plural(GVK(group, "v1", kind))
+    assert (found.name, found.namespaced) == (plural, namespaced)
+
+
+def test_a_kind_without_its_crd() -> None:
+    """The error names it, and the flag that helps."""
+    with pytest.raises(ConfigError, match=r"Web of shop.io/v1: .* --crds"):
+        KindTable([]).plural(WEB.gvk)
+
+
+@pytest.mark.parametrize(
+    ("ownership", "verb", "resource", "expected"),
+    [
+        (Ownership.IGNORE, "update", "secrets", ["get"]),
+        (Ownership.IGNORE, "patch", "secrets", []),
+        (Ownership.IGNORE, "update", "secrets/status", []),
+        (Ownership.REFUSE, "patch", "secrets", ["get"]),
+        (Ownership.REFUSE, "delete", "secrets", ["get"]),
+        (Ownership.REFUSE, "create", "secrets", []),
+        (Ownership.REFUSE, "create", "secrets/eviction", ["get"]),
+        (Ownership.REFUSE, "deletecollection", "secrets", ["list"]),
+        (Ownership.ADOPT, "update", "secrets/scale", ["get", "patch"]),
+        (Ownership.REFUSE, "patch", "events", []),
+    ],
+)
+def test_the_owner_of_what_is_written_has_to_be_read(
+    ownership: Ownership, verb: str, resource: str, expected: list[str]
+) -> None:
+    """The proxy gets the metadata of an object before such a write."""
+    watch = replace(WEB, ownership=ownership, watch_dependent_resources=False)
+    found = needs(watch, Asked(BY, "", resource, "", verb))
+    base = resource.partition("/")[0]
+    written = f"{verb} {resource}"
+    assert sorted(set(found) - {written}) == [f"{more} {base}" for more in expected]

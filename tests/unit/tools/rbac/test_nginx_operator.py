@@ -1,0 +1,99 @@
+"""The nginx operator has exactly the rights that it needs; the check sees each that goes."""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from operator_runner.config.watches import load
+from operator_runner.core.model import Json
+from operator_runner.proxy.permission_log import read
+from operator_runner.tools.manifests import documents
+from operator_runner.tools.rbac.check import differences
+from operator_runner.tools.rbac.grants import grants_in
+from operator_runner.tools.rbac.kinds import KindTable
+from operator_runner.tools.rbac.manager import duties_of, find_manager
+from operator_runner.tools.rbac.needs import Project, needs_of, warnings_of
+from operator_runner.tools.rbac.render import manifest
+from operator_runner.tools.rbac.right import Need
+from operator_runner.tools.rbac.runner import LEADER
+from tests.support.operator import REPOSITORY
+
+CONFIG = REPOSITORY / "config"
+CHECKED = documents([CONFIG / part for part in ("rbac", "manager", "webhook")])
+MANAGER = find_manager(CHECKED)
+
+
+@pytest.fixture(autouse=True)
+def here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Find roles as a user does who stands in the project."""
+    monkeypatch.chdir(REPOSITORY)
+
+
+def needs() -> list[Need]:
+    assert MANAGER is not None
+    watches = load(Path("watches.yaml"), os.environ).watches
+    recorded = tuple(read(CONFIG / "rbac" / "requests.yaml"))
+    kinds = KindTable(documents([REPOSITORY / "crds"]))
+    project = Project(watches, recorded, kinds, duties_of(MANAGER, watches))
+    assert list(warnings_of(project)) == []
+    return needs_of(project, names=False)
+
+
+def test_it_has_what_it_needs_and_no_more() -> None:
+    """config/rbac, config/manager and config/webhook together leave nothing to say."""
+    assert differences(needs(), grants_in(CHECKED, MANAGER)) == []
+
+
+@pytest.mark.parametrize(
+    ("file", "roles"), [("role.yaml", "manager-role"), ("leader_election_role.yaml", LEADER)]
+)
+def test_the_files_are_as_the_command_writes_them(file: str, roles: str) -> None:
+    """`make manifests` would change nothing."""
+    own = [need for need in needs() if need.role == roles]
+    assert (CONFIG / "rbac" / file).read_text() == manifest(own)
+
+
+def test_each_verb_that_goes_is_missed() -> None:
+    """So is each whole rule: the check names the verb, the resource and who needs it."""
+    wanted = needs()
+    lessened = list(_lessened())
+    assert len(lessened) > 20
+    for verb, resource, checked in lessened:
+        lines = differences(wanted, grants_in(checked, MANAGER))
+        told = [line.startswith(f"missing: {verb} {resource}") for line in lines]
+        # A line for each of those who need it.
+        assert told, (verb, resource)
+        assert all(told), lines
+
+
+def test_each_verb_that_comes_is_superfluous() -> None:
+    """Any verb beside those of a rule is told."""
+    wanted = needs()
+    for place, rule in _rules():
+        checked = copy.deepcopy(CHECKED)
+        checked[place]["rules"][rule]["verbs"].append("deletecollection")
+        lines = differences(wanted, grants_in(checked, MANAGER))
+        assert [line.partition(" ")[0] for line in lines] == ["superfluous:"]
+
+
+def _rules() -> Iterator[tuple[int, int]]:
+    """Yield the places of the rules that are bound to the operator."""
+    for place, body in enumerate(CHECKED):
+        users = body["metadata"]["name"].endswith(("editor-role", "viewer-role"))
+        if body["kind"] in {"Role", "ClusterRole"} and not users:
+            yield from ((place, rule) for rule in range(len(body["rules"])))
+
+
+def _lessened() -> Iterator[tuple[str, str, list[Json]]]:
+    """Yield the manifests with one verb less each time, and which."""
+    for place, rule in _rules():
+        whole = CHECKED[place]["rules"][rule]
+        for verb in whole["verbs"]:
+            checked = copy.deepcopy(CHECKED)
+            checked[place]["rules"][rule]["verbs"].remove(verb)
+            yield verb, whole["resources"][0].partition("/")[0], checked

@@ -1,0 +1,158 @@
+"""What Events and files tell of past runs."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from operator_runner.ansible.history import leave
+from operator_runner.ansible.rundir import RunDirs
+from operator_runner.core.model import (
+    GVK,
+    Cause,
+    ObjectRef,
+    Playbook,
+    RunOutcome,
+    RunRequest,
+    Stats,
+    TaskFailure,
+    Trigger,
+)
+from operator_runner.tools.run_history.command import why
+from operator_runner.tools.run_history.sources import from_files, line_of
+
+FOO = ObjectRef(GVK("example.com", "v1", "Foo"), "default", "a")
+CLUSTER = ObjectRef(GVK("", "v1", "Node"), "", "a")
+CAUSES = (Cause(Trigger.SPEC, "spec.size"), Cause(Trigger.PERIOD))
+
+
+@pytest.fixture
+def dirs(tmp_path: Path) -> RunDirs:
+    """Give the private data dirs of an operator that goes on working."""
+    return RunDirs(tmp_path)
+
+
+def kept(dirs: RunDirs, ref: ObjectRef, run_id: str, outcome: RunOutcome | None) -> None:
+    """Leave the file of a run that began ten seconds ago."""
+    request = RunRequest(run_id, ref, Playbook(), {}, "", 2, 20, None, CAUSES)
+    leave(dirs.of(ref), request, datetime.now(UTC) - timedelta(seconds=10), outcome)
+
+
+def told(base: Path, *args: str) -> tuple[int, str]:
+    result = CliRunner().invoke(why, [*args, f"--work-dir={base}"])
+    return result.exit_code, result.output
+
+
+def test_what_a_run_put_in_the_place_of_its_file_is_not_told(dirs: RunDirs, tmp_path: Path) -> None:
+    """A run can write there: a link is not followed, and other content harms nobody."""
+    secret = tmp_path / "secret.json"
+    for run_id in "1234567":
+        kept(dirs, FOO, run_id, None)
+    linked, *changed, coloured = (
+        dirs.of(FOO).artifacts(run_id) / "why.json" for run_id in "123456"
+    )
+    linked.rename(secret)
+    linked.symlink_to(secret)
+    content = json.loads(secret.read_text())
+    early = {**content, "started": "0001-01-01T00:00:00+14:00"}
+    odd = {**content, "started": "2026-01-01T00:00:00", "seconds": "1", "outcome": None}
+    for file, put in zip(changed, ('{"run_id": 2}', early, "[" * 100_000, odd), strict=True):
+        file.write_text(put if isinstance(put, str) else json.dumps(put))
+    coloured.write_text(json.dumps({**content, "message": "\x1b[2Jgone"}))
+    lines = from_files(tmp_path, "foo", None, "a")
+    assert len(lines) == 3
+    assert "[2Jgone" in "".join(map(str, lines))
+    assert "\x1b" not in "".join(map(str, lines))
+
+
+def test_files_tell_every_run_that_is_kept(dirs: RunDirs, tmp_path: Path) -> None:
+    """Newest first, with duration, outcome, all causes, and what went wrong."""
+    kept(dirs, FOO, "1", RunOutcome(Stats(ok=1)))
+    kept(dirs, FOO, "2", RunOutcome(None, (TaskFailure("t", "no such image"),)))
+    kept(dirs, FOO, "3", None)
+    lines = from_files(tmp_path, "foo", None, "a")
+    assert [line.outcome for line in lines] == ["cancelled", "failed", "succeeded"]
+    assert {line.why for line in lines} == {"spec: spec.size; period"}
+    assert all(line.seconds is not None and line.seconds >= 10 for line in lines)
+    assert lines[1].note == "no such image"
+    status, text = told(tmp_path, "Foo/a", "-n", "default", "--limit=2")
+    assert status == 0
+    assert text.count("spec: spec.size; period") == 2
+    assert "no such image" in text
+
+
+def test_cluster_scoped_resources_are_found(dirs: RunDirs, tmp_path: Path) -> None:
+    """They have no namespace in the layout, and the core group has no folder."""
+    kept(dirs, CLUSTER, "1", RunOutcome(Stats()))
+    assert len(from_files(tmp_path, "node", None, "a")) == 1
+    assert from_files(tmp_path, "node", None, "b") == []
+
+
+def test_half_a_file_is_passed_over(dirs: RunDirs, tmp_path: Path) -> None:
+    """The operator may be writing it at this moment."""
+    kept(dirs, FOO, "1", RunOutcome(Stats()))
+    (file,) = tmp_path.rglob("why.json")
+    file.write_text(file.read_text()[:20])
+    assert from_files(tmp_path, "foo", None, "a") == []
+
+
+def test_the_file_holds_no_more_than_it_tells(dirs: RunDirs, tmp_path: Path) -> None:
+    """Causes are words, not values, and the file is private."""
+    kept(dirs, FOO, "1", RunOutcome(Stats()))
+    (file,) = tmp_path.rglob("why.json")
+    assert file.stat().st_mode & 0o077 == 0
+    content = json.loads(file.read_text())
+    assert content["causes"] == [
+        {"trigger": "spec", "detail": "spec.size"},
+        {"trigger": "period", "detail": ""},
+    ]
+
+
+def event(**more: Any) -> dict[str, Any]:
+    annotations = {"operator-runner/why": "spec: spec.size", "operator-runner/seconds": "1.234"}
+    return {
+        "metadata": {"annotations": annotations},
+        "eventTime": "2026-01-05T12:00:00.000000Z",
+        "type": "Normal",
+        "reason": "Successful",
+        "note": "Reconciled: 1 tasks ok, 1 changed (why: spec: spec.size)",
+        **more,
+    }
+
+
+def test_an_event_is_a_line() -> None:
+    """Time, duration, outcome, causes; the note only where something went wrong."""
+    line = line_of(event())
+    assert (line.seconds, line.outcome, line.why) == (1.234, "succeeded", "spec: spec.size")
+    assert str(line).endswith("1.2 s  succeeded      spec: spec.size")
+    failed = line_of(
+        event(
+            type="Warning",
+            reason="Failed",
+            note="no (why: spec: spec.size)",
+            series={"count": 7, "lastObservedTime": "2026-01-05T12:09:00.000000Z"},
+        )
+    )
+    assert (failed.outcome, failed.note, failed.count) == ("failed", "no", 7)
+    assert failed.when == datetime(2026, 1, 5, 12, 9, tzinfo=UTC)
+    assert "failed (x7)" in str(failed)
+
+
+@pytest.mark.parametrize("wrong", ["Foo", "Foo/", "/a", "Foo/a/b"])
+def test_a_wrong_name_is_told_with_the_right_form(wrong: str, tmp_path: Path) -> None:
+    """KIND/NAME, with an example."""
+    status, text = told(tmp_path, wrong)
+    assert status == 2
+    assert "write KIND/NAME" in text
+
+
+def test_nothing_to_tell_is_an_error_with_a_cure(tmp_path: Path) -> None:
+    """A misspelt kind must not look like a resource that never ran."""
+    status, text = told(tmp_path, "Fo/a")
+    assert status == 1
+    assert "check kind, name and -n" in text

@@ -1,0 +1,190 @@
+"""What `init` and `create api` write, as paths and texts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+
+from operator_runner.core.errors import ConfigError
+from operator_runner.tools.scaffold import names
+from operator_runner.tools.scaffold.plan import Wanted, plan_api, plan_init
+
+KIND = "Memcached"
+
+
+@pytest.fixture
+def project() -> dict[str, str]:
+    """Return the files of a new project."""
+    return plan_init(names.project("cache-operator", "example.com"))
+
+
+def wanted(kind: str = KIND, version: str = "v1alpha1", group: str = "cache", **how: Any) -> Wanted:
+    return Wanted(names.api(group, version, kind), **how)
+
+
+def watches(files: dict[str, str]) -> list[dict[str, Any]]:
+    return list(yaml.safe_load(files["watches.yaml"]))
+
+
+def test_every_text_is_complete_yaml(project: dict[str, str]) -> None:
+    """All manifests and playbooks parse, and no place holder is left in any file or path."""
+    files = project | plan_api(project, wanted(role=True, playbook=True))
+    for path, text in files.items():
+        assert "[[" not in path + text
+        assert "{" not in path
+        assert "[%" not in text
+        if path.endswith((".yaml", ".yml")) or path == "PROJECT":
+            list(yaml.safe_load_all(text))
+
+
+def test_project_is_one_that_operator_sdk_reads(project: dict[str, str]) -> None:
+    """PROJECT names the layout and plugins of operator-sdk, and each kind."""
+    files = plan_api(project, wanted())
+    assert yaml.safe_load(files["PROJECT"]) == {
+        "domain": "example.com",
+        "layout": ["ansible.sdk.operatorframework.io/v1"],
+        "plugins": {
+            "manifests.sdk.operatorframework.io/v2": {},
+            "scorecard.sdk.operatorframework.io/v2": {},
+        },
+        "projectName": "cache-operator",
+        "resources": [
+            {
+                "api": {"crdVersion": "v1", "namespaced": True},
+                "domain": "example.com",
+                "group": "cache",
+                "kind": "Memcached",
+                "version": "v1alpha1",
+            }
+        ],
+        "version": "3",
+    }
+
+
+def test_the_files_of_a_kind(project: dict[str, str]) -> None:
+    """A kind has a CRD, three roles for users, a sample and a test, under the usual paths."""
+    assert set(plan_api(project, wanted())) == {
+        "PROJECT",
+        "watches.yaml",
+        "config/crd/bases/cache.example.com_memcacheds.yaml",
+        "config/crd/kustomization.yaml",
+        "config/rbac/kustomization.yaml",
+        "config/rbac/memcached_admin_role.yaml",
+        "config/rbac/memcached_editor_role.yaml",
+        "config/rbac/memcached_viewer_role.yaml",
+        "config/rbac/role.yaml",
+        "config/samples/cache_v1alpha1_memcached.yaml",
+        "config/samples/kustomization.yaml",
+        "molecule/default/tasks/memcached_test.yml",
+    }
+
+
+def test_the_files_of_a_role_and_a_playbook(project: dict[str, str]) -> None:
+    """A role comes with all of its usual directories, a playbook beside it imports it."""
+    plain = set(plan_api(project, wanted()))
+    files = plan_api(project, wanted(role=True, playbook=True))
+    assert set(files) - plain == {
+        "playbooks/memcached.yml",
+        "roles/memcached/README.md",
+        "roles/memcached/tasks/main.yml",
+        "roles/memcached/defaults/main.yml",
+        "roles/memcached/vars/main.yml",
+        "roles/memcached/handlers/main.yml",
+        "roles/memcached/meta/main.yml",
+        "roles/memcached/files/.placeholder",
+        "roles/memcached/templates/.placeholder",
+    }
+    (play,) = yaml.safe_load(files["playbooks/memcached.yml"])
+    assert play["tasks"][0]["ansible.builtin.import_role"] == {"name": "memcached"}
+
+
+@pytest.mark.parametrize(
+    ("how", "serves"),
+    [
+        ({"role": True}, {"role": "memcached"}),
+        ({"playbook": True}, {"playbook": "playbooks/memcached.yml"}),
+        ({"role": True, "playbook": True}, {"playbook": "playbooks/memcached.yml"}),
+        ({}, {}),
+    ],
+)
+def test_the_watch(project: dict[str, str], how: dict[str, Any], serves: dict[str, str]) -> None:
+    """It names what was generated, the playbook if there are both; text of resources is data."""
+    (entry,) = watches(plan_api(project, wanted(**how)))
+    gvk = {"version": "v1alpha1", "group": "cache.example.com", "kind": "Memcached"}
+    safe = {"markUnsafe": True, "ownership": "refuse", "nativeTypes": True}
+    assert entry == gvk | serves | safe
+
+
+def test_kinds_add_up_and_edits_stay(project: dict[str, str]) -> None:
+    """A second kind is added to what the user has made of the files."""
+    files = project | plan_api(project, wanted(role=True))
+    mine = "  reconcilePeriod: 5m # for the demo\n"
+    files["watches.yaml"] = files["watches.yaml"].replace(
+        "  role: memcached\n", "  role: memcached\n" + mine
+    )
+    files |= plan_api(files, wanted("Proxy", role=True))
+    assert mine in files["watches.yaml"]
+    assert [entry["kind"] for entry in watches(files)] == ["Memcached", "Proxy"]
+    rules = yaml.safe_load(files["config/rbac/role.yaml"])["rules"]
+    assert rules[-1]["resources"] == ["proxies", "proxies/status", "proxies/finalizers"]
+    assert yaml.safe_load(files["config/crd/kustomization.yaml"])["resources"] == [
+        "bases/cache.example.com_memcacheds.yaml",
+        "bases/cache.example.com_proxies.yaml",
+    ]
+
+
+def test_namesakes_of_two_groups_are_told_apart(project: dict[str, str]) -> None:
+    """The user roles of the second Memcached have its group in their names."""
+    files = project | plan_api(project, wanted())
+    more = plan_api(files, wanted(group="other"))
+    viewer = yaml.safe_load(more["config/rbac/other_memcached_viewer_role.yaml"])
+    assert viewer["metadata"]["name"] == "other-memcached-viewer-role"
+
+
+def test_an_irregular_plural_is_kept(project: dict[str, str]) -> None:
+    """PROJECT has the plural where it does not follow from the kind."""
+    files = plan_api(project, Wanted(names.api("cache", "v1", "Index", "indices")))
+    assert yaml.safe_load(files["PROJECT"])["resources"][0]["plural"] == "indices"
+    assert "config/crd/bases/cache.example.com_indices.yaml" in files
+
+
+@pytest.mark.parametrize(
+    ("again", "problem"),
+    [
+        (wanted(), "--kind Memcached: PROJECT has cache.example.com/v1alpha1 Memcached already"),
+        (wanted(version="v1"), "--version v1: PROJECT has Memcached in v1alpha1. Add the version"),
+    ],
+)
+def test_a_kind_that_is_there_is_refused(
+    project: dict[str, str], again: Wanted, problem: str
+) -> None:
+    """The same kind is not made twice; a further version is told to belong into the CRD."""
+    files = project | plan_api(project, wanted())
+    with pytest.raises(ConfigError, match=problem):
+        plan_api(files, again)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (None, "PROJECT: it is missing; begin a project with `operator-runner init`"),
+        ("a: [", "PROJECT: it is not YAML"),
+        ("[]", "PROJECT: it must be a map"),
+        ("domain: a.b\n", "PROJECT: `projectName` and `domain`"),
+        (
+            "domain: a.b\nprojectName: a\nlayout: [go.kubebuilder.io/v4]\n",
+            "PROJECT: `layout` is .*only projects of ansible.sdk",
+        ),
+    ],
+)
+def test_a_directory_that_is_no_project(
+    project: dict[str, str], text: str | None, problem: str
+) -> None:
+    """The error names PROJECT and what is wrong with it."""
+    files = {path: body for path, body in project.items() if path != "PROJECT"}
+    if text is not None:
+        files["PROJECT"] = text
+    with pytest.raises(ConfigError, match=problem):
+        plan_api(files, wanted())

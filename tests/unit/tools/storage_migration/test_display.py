@@ -1,0 +1,66 @@
+"""What a person sees of a migration."""
+
+from __future__ import annotations
+
+import io
+from collections import Counter
+
+from rich.console import Console
+
+from operator_runner.tools.storage_migration.display import Display
+from operator_runner.tools.storage_migration.migrate import End, Tally
+from operator_runner.tools.storage_migration.objects import Result
+from operator_runner.tools.storage_migration.target import Place, Target
+
+TARGET = Target("webs.example.com", "u", 1, "example.com", "webs", "v2", ("v1", "v2"), ("v1", "v2"))
+
+
+class Shown:
+    """A display without a terminal, and its text."""
+
+    def __init__(self, *, dry_run: bool = False) -> None:
+        self._out = io.StringIO()
+        self.display = Display(Console(file=self._out, width=80), dry_run=dry_run)
+
+    @property
+    def lines(self) -> list[str]:
+        return self._out.getvalue().splitlines()
+
+
+def tally(**counts: int) -> Tally:
+    results = Counter({Result.REWRITTEN: counts.get("rewritten", 0)})
+    return Tally(counts.get("before", 0), results, counts.get("failed", 0))
+
+
+def test_a_migration_that_goes_on_to_its_end() -> None:
+    """It says what was stored how, where it went on, and the figures."""
+    shown = Shown()
+    shown.display.began(TARGET, Place("u", 1, "t", 250))
+    shown.display.moved(tally(before=250, rewritten=1), 500)
+    shown.display.ended(TARGET, tally(before=250, rewritten=250), End.DONE)
+    assert shown.lines == [
+        "webs.example.com: stored in v1, v2; to be in v2 alone",
+        "  going on after 250 objects",
+        "webs.example.com: 500 objects: 250 done before, 250 rewritten",
+        "webs.example.com: stored in v2 alone now",
+    ]
+
+
+def test_failures_are_named_and_then_counted() -> None:
+    """Where a webhook is down, its message stands there twenty times, not for each object."""
+    shown = Shown()
+    shown.display.began(TARGET, None)
+    for number in range(30):
+        shown.display.failed(TARGET, {"namespace": "ns", "name": f"w{number}"}, "[down]")
+    shown.display.ended(TARGET, tally(failed=30), End.INCOMPLETE)
+    assert shown.lines[1] == "  webs ns/w0: [down]"
+    assert shown.lines[20:22] == ["  webs ns/w19: [down]", "  further failures are only counted"]
+    assert "30 failed" in shown.lines[-2]
+    assert "status.storedVersions stays v1, v2: repair these objects" in shown.lines[-1]
+
+
+def test_a_dry_run_promises_nothing() -> None:
+    """It tells how many were tried and refused."""
+    shown = Shown(dry_run=True)
+    shown.display.ended(TARGET, tally(rewritten=3, failed=1), End.INCOMPLETE)
+    assert shown.lines[0].endswith("4 objects tried, 1 refused; nothing was written")

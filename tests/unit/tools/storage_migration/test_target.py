@@ -1,0 +1,69 @@
+"""What a CRD asks of a migration, and which places hold."""
+
+from __future__ import annotations
+
+import pytest
+
+from operator_runner.core.errors import ConfigError
+from operator_runner.core.model import Json
+from operator_runner.tools.storage_migration.target import ANNOTATION, Place, Target, place_of
+
+
+def crd(*, stored: tuple[str, ...] = ("v1", "v2"), place: str = "", served: bool = True) -> Json:
+    return {
+        "metadata": {
+            "name": "webs.example.com",
+            "uid": "u1",
+            "generation": 3,
+            "annotations": {ANNOTATION: place} if place else {},
+        },
+        "spec": {
+            "group": "example.com",
+            "names": {"plural": "webs"},
+            "versions": [
+                {"name": "v1", "served": True, "storage": False},
+                {"name": "v2", "served": served, "storage": True},
+                {"name": "v0", "served": False, "storage": False},
+            ],
+        },
+        "status": {"storedVersions": list(stored)},
+    }
+
+
+def test_the_storage_version_is_listed_first() -> None:
+    """The other served versions are tried after it, those not served never."""
+    target = Target.of(crd())
+    assert (target.storage, target.readable) == ("v2", ("v2", "v1"))
+
+
+def test_paths() -> None:
+    """Names are quoted; an object without namespace is cluster-scoped."""
+    target = Target.of(crd())
+    assert target.path("v1") == "/apis/example.com/v1/webs"
+    assert target.path("v2", "ns", "a b") == "/apis/example.com/v2/namespaces/ns/webs/a%20b"
+    assert target.path("v2", name="a") == "/apis/example.com/v2/webs/a"
+
+
+@pytest.mark.parametrize(
+    ("stored", "done"), [(("v2",), True), (("v1", "v2"), False), (("v1",), False), ((), False)]
+)
+def test_done_is_when_nothing_else_is_stored(stored: tuple[str, ...], done: bool) -> None:
+    """Only storedVersions with the storage version alone says so."""
+    assert Target.of(crd(stored=stored)).is_done is done
+
+
+def test_a_storage_version_that_is_not_served_is_refused() -> None:
+    """The error names the CRD, the version and the field."""
+    with pytest.raises(ConfigError, match=r"webs\.example\.com.*v2 is not served.*served: true"):
+        Target.of(crd(served=False))
+
+
+def test_a_place_holds_for_the_state_of_the_crd_that_it_was_kept_in() -> None:
+    """Another generation, another uid and a text that is no place begin anew."""
+    target = Target.of(crd())
+    kept = Place("u1", 3, "token", 250)
+    assert place_of(crd(place=kept.text()), target) == kept
+    for other in (Place("u2", 3, "token", 250), Place("u1", 2, "token", 250)):
+        assert place_of(crd(place=other.text()), target) is None
+    for text in ("", "nonsense", "[]", "{}", '{"uid": "u1", "more": 1}'):
+        assert place_of(crd(place=text), target) is None

@@ -1,0 +1,135 @@
+"""What goes in which order, and what the user is told beforehand and afterwards."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from operator_runner.cli import main
+from operator_runner.core.errors import ConfigError
+from operator_runner.core.model import GVK, ObjectRef
+from operator_runner.tools.manifests import documents
+from operator_runner.tools.undeploy.deletion_summary import (
+    Definition,
+    Resource,
+    leftovers,
+    losses,
+    stuck,
+)
+from operator_runner.tools.undeploy.plan import plan_for
+
+CRD = "webs.shop.io"
+CLAIM = ObjectRef(GVK("", "v1", "PersistentVolumeClaim"), "shop", "data")
+POD = ObjectRef(GVK("", "v1", "Pod"), "shop", "web-1")
+
+
+def ref(kind: str, name: str, namespace: str = "") -> ObjectRef:
+    return ObjectRef(GVK("", "v1", kind), namespace, name)
+
+
+def web(name: str, namespace: str = "shop", **more: object) -> Resource:
+    return Resource(ObjectRef(GVK("shop.io", "v1", "Web"), namespace, name), **more)  # type: ignore[arg-type]
+
+
+def test_the_order() -> None:
+    """The rest goes backwards; CRDs, Deployments and namespaces have turns of their own."""
+    objects = [
+        ref("Namespace", "op"),
+        ref("CustomResourceDefinition", CRD),
+        ref("ServiceAccount", "a", "op"),
+        ref("ClusterRole", "r"),
+        ref("Service", "s", "op"),
+        ref("Deployment", "m", "op"),
+    ]
+    plan = plan_for(objects)
+    assert plan.crds == (objects[1],)
+    assert plan.workloads == (objects[5],)
+    assert plan.rest == (objects[4], objects[3], objects[2])
+    assert plan.namespaces == (objects[0],)
+    assert plan.made == (ref("Secret", "s-certificate", "op"),)
+
+
+def test_what_will_be_lost() -> None:
+    """Each resource with its Pods and its data, and the sums."""
+    definition = Definition(
+        CRD, (web("a", pods=(POD, POD), claims=(CLAIM,)), web("b", "other", pods=(POD,)))
+    )
+    assert list(losses([definition])) == [
+        f"With the CRD {CRD} these resources go, and all that they own:",
+        "  Web shop/a: 2 Pods, PersistentVolumeClaim shop/data",
+        "  Web other/b: 1 Pod",
+        "In all: 2 resources in 2 namespaces, 3 Pods.",
+    ]
+
+
+def test_nothing_to_lose_is_told_too() -> None:
+    """A CRD without resources goes alone."""
+    assert list(losses([Definition(CRD, ())])) == [
+        f"The CRD {CRD} goes; there are no resources of its kind."
+    ]
+
+
+def test_long_lists_are_cut() -> None:
+    """The sum tells of all of them."""
+    lines = list(losses([Definition(CRD, tuple(web(f"w{n}") for n in range(30)))]))
+    assert len(lines) == 1 + 20 + 1 + 1
+    assert lines[-2:] == ["  and 10 more", "In all: 30 resources in 1 namespace, 0 Pods."]
+
+
+def test_what_an_operator_leaves_behind() -> None:
+    """Resources that nobody can delete now are named, with the command that lets go of them."""
+    held = web("a", finalizers=("shop.io/web",), deleting=True)
+    lines = list(
+        leftovers([Definition(CRD, (held, web("b", pods=(POD, POD, POD))), ("v1alpha1",))])
+    )
+    assert lines[0] == f"The CRD {CRD}, 2 resources and 3 Pods of theirs stay as they are."
+    command = f"kubectl patch {CRD} a --namespace=shop --type=merge"
+    assert lines[2].strip().startswith(command)
+    assert lines[2].endswith("# is being deleted now")
+    assert lines[3].startswith(f"Requests for v1alpha1 of {CRD} fail")
+    assert list(stuck([Definition(CRD, (held, web("b")))])) == [lines[2]]
+
+
+def test_nothing_is_left_behind() -> None:
+    """Then there is nothing to say."""
+    assert list(leftovers([Definition(CRD, (), ("v1alpha1",))])) == []
+
+
+def test_manifests_of_a_directory(tmp_path: Path) -> None:
+    """Objects of all files and lists; what is no object is passed over."""
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "a.yaml").write_text(
+        "- op: add\n---\napiVersion: v1\nkind: A\nmetadata: {name: a}\n"
+    )
+    listed = (
+        "apiVersion: v1\nkind: List\n"
+        "items: [{apiVersion: v1, kind: B, metadata: {name: b}}, {kind: Kustomization}, 1]\n"
+    )
+    (tmp_path / "sub" / "b.yml").write_text(listed)
+    (tmp_path / "c.txt").write_text("apiVersion: v1\nkind: C\n")
+    assert [body["kind"] for body in documents([tmp_path])] == ["A", "B"]
+
+
+def test_mistakes_in_manifests(tmp_path: Path) -> None:
+    """The file is named."""
+    bad = tmp_path / "bad.yaml"
+    bad.write_text("{")
+    with pytest.raises(ConfigError, match=r"bad\.yaml: is no YAML"):
+        documents([bad])
+    with pytest.raises(ConfigError, match=r"none\.yaml: there is no such file"):
+        documents([tmp_path / "none.yaml"])
+
+
+@pytest.mark.parametrize(
+    ("kustomize", "problem"),
+    [("no-such-kustomize", "--kustomize"), ("false", "failed")],
+)
+def test_a_kustomize_that_does_not_work(tmp_path: Path, kustomize: str, problem: str) -> None:
+    """Nothing is asked of a cluster; the error says which program it was."""
+    (tmp_path / "kustomization.yaml").write_text("resources: []\n")
+    done = CliRunner().invoke(main, ["undeploy", str(tmp_path), f"--kustomize={kustomize}"])
+    assert done.exit_code == 1
+    assert kustomize in done.stderr
+    assert problem in done.stderr
