@@ -102,7 +102,7 @@ class Dispatcher:
         if hold.first:
             _bind(item)
             _log.warning("Reconcile loop: slowing down", seconds=round(hold.seconds), row=hold.row)
-            self._metrics.run_slowed(item.key.gvk)
+            self._metrics.run_throttled(item.key.gvk)
             try:
                 await self._reconcilers[item.key.gvk].looping(item.key, hold.echoes)
             except ApiError as error:

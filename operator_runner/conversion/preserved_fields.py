@@ -1,6 +1,6 @@
 """The annotation that keeps what a version cannot say, for the way back. Pure.
 
-`conversion.operator-runner/v1alpha2` on an object of v1alpha1 holds, as JSON:
+`conversion.operator-runner.dev/v1alpha2` on an object of v1alpha1 holds, as JSON:
 
     {"seen": "0a1b2c3d", "set": {"spec.ports": [...]}, "unset": ["spec.tls"]}
 
@@ -19,9 +19,9 @@ from typing import Any
 
 from operator_runner.conversion.field_paths import ABSENT, canonical, get, put, same
 from operator_runner.core.bounds import MAX_DEPTH, depth
-from operator_runner.core.model import FieldPath, Json
+from operator_runner.core.model import ANNOTATION_DOMAIN, FieldPath, Json
 
-PREFIX = "conversion.operator-runner/"
+PREFIX = f"conversion.{ANNOTATION_DOMAIN}/"
 _LIMIT = 256 * 1024
 """Bytes that all annotations of an object may have, keys included: the API server's limit."""
 

@@ -13,6 +13,8 @@ Json: TypeAlias = dict[str, Any]
 """A decoded JSON object, such as a Kubernetes object as the API gives it."""
 
 
+ANNOTATION_DOMAIN = "operator-runner.dev"
+"""Domain of the annotations that only this runner defines, as in `operator-runner.dev/cause`."""
 TYPE_TAG_PREFIX = "__ansible_"
 """What keys of a map begin with that make Ansible's JSON decoder take the map for something else.
 

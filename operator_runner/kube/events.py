@@ -13,12 +13,14 @@ from uuid import uuid4
 import structlog
 
 from operator_runner.core.errors import ApiError, NotFound
-from operator_runner.core.model import Json
+from operator_runner.core.model import ANNOTATION_DOMAIN, Json
 from operator_runner.kube.api import MERGE_PATCH, Api
 
 CONTROLLER = "operator-runner"
-WHY, SECONDS = f"{CONTROLLER}/why", f"{CONTROLLER}/seconds"
-"""Annotations of an Event: what led to the run it tells of, and how long that run took."""
+CAUSE_ANNOTATION = f"{ANNOTATION_DOMAIN}/cause"
+"""Of an Event: what triggered the run."""
+DURATION_ANNOTATION = f"{ANNOTATION_DOMAIN}/duration-seconds"
+"""Of an Event: how long the run took, as a decimal number."""
 
 _NOTE_LIMIT = 1024
 """Bytes; the API server refuses longer notes."""
@@ -158,9 +160,9 @@ def _note(notice: Announcement) -> str:
 
 
 def _annotations(notice: Announcement) -> dict[str, str]:
-    annotations = {WHY: notice.why} if notice.why else {}
+    annotations = {CAUSE_ANNOTATION: notice.why} if notice.why else {}
     if notice.seconds is not None:
-        annotations[SECONDS] = f"{notice.seconds:.3f}"
+        annotations[DURATION_ANNOTATION] = f"{notice.seconds:.3f}"
     return annotations
 
 

@@ -170,29 +170,29 @@ class RunFamilies:
             (*_OBJECT, "trigger", "outcome"),
             registry=registry,
         )
-        self.seconds = Histogram(
-            "operator_runner_run_seconds",
+        self.duration = Histogram(
+            "operator_runner_run_duration_seconds",
             "Seconds from the start to the end of a run, by the first cause and the outcome",
             (*_OBJECT, "trigger", "outcome"),
             buckets=_PLAY,
             registry=registry,
         )
-        self.waited = Histogram(
-            "operator_runner_queue_seconds",
+        self.queue_duration = Histogram(
+            "operator_runner_queue_duration_seconds",
             "Seconds from when a run was due to its start, by the first cause and the outcome",
             (*_OBJECT, "trigger", "outcome"),
             buckets=_PLAY,
             registry=registry,
         )
-        self.task = Summary(
-            "operator_runner_task_seconds",
+        self.task_duration = Summary(
+            "operator_runner_task_duration_seconds",
             "Seconds that tasks took, by name and action; names beyond a hundred count as `other`",
             (*_OBJECT, "task", "action"),
             registry=registry,
         )
-        self.slowed = Counter(
-            "operator_runner_loops_slowed_total",
-            "Runs that were held back, for the resource keeps triggering itself",
+        self.throttled = Counter(
+            "operator_runner_reconcile_loops_throttled_total",
+            "Runs that were delayed because their resource keeps triggering itself",
             _OBJECT,
             registry=registry,
         )
@@ -208,9 +208,9 @@ class RunFamilies:
             _OBJECT,
             registry=registry,
         )
-        self.longest_failure = Gauge(
-            "operator_runner_longest_failure_seconds",
-            "Seconds since the first of the failing resources began to fail; 0 if none does",
+        self.oldest_failure_age = Gauge(
+            "operator_runner_oldest_failure_age_seconds",
+            "Seconds since the first of the failing resources began to fail; 0 if none fails",
             _OBJECT,
             registry=registry,
         )

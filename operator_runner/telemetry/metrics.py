@@ -103,9 +103,9 @@ class Metrics:
         self._ansible.reconciles.labels(str(gvk))
         for outcome in _OUTCOMES:
             self._ansible.reconcile_result.labels(str(gvk), outcome).set(0)
-        for count in (self._runs.slowed, self._runs.timeouts):
+        for count in (self._runs.throttled, self._runs.timeouts):
             count.labels(*_of(gvk))
-        for state in (self._runs.failing, self._runs.longest_failure):
+        for state in (self._runs.failing, self._runs.oldest_failure_age):
             state.labels(*_of(gvk)).set(0)
         for outcome in (*_OUTCOMES, _SUPERSEDED):
             for trigger in Trigger:
@@ -159,8 +159,8 @@ class Metrics:
         """
         first = (*_of(gvk), causes[0].trigger.value, outcome)
         self._runs.total.labels(*first).inc()
-        self._runs.seconds.labels(*first).observe(times.ran)
-        self._runs.waited.labels(*first).observe(times.waited)
+        self._runs.duration.labels(*first).observe(times.ran)
+        self._runs.queue_duration.labels(*first).observe(times.waited)
         for trigger in {cause.trigger for cause in causes}:
             self._runs.causes.labels(*_of(gvk), trigger.value, outcome).inc()
         if outcome == _SUPERSEDED:
@@ -176,15 +176,15 @@ class Metrics:
             name = action = _OTHER
         else:
             known.add((name, action))
-        self._runs.task.labels(*_of(gvk), name, action).observe(seconds)
+        self._runs.task_duration.labels(*_of(gvk), name, action).observe(seconds)
 
     def run_timed_out(self, gvk: GVK) -> None:
         """Count a run that was ended at its deadline."""
         self._runs.timeouts.labels(*_of(gvk)).inc()
 
-    def run_slowed(self, gvk: GVK) -> None:
-        """Note that a run is held back, for its resource keeps triggering itself."""
-        self._runs.slowed.labels(*_of(gvk)).inc()
+    def run_throttled(self, gvk: GVK) -> None:
+        """Count a run that is delayed because its resource keeps triggering itself."""
+        self._runs.throttled.labels(*_of(gvk)).inc()
 
     def queue_added(self, gvk: GVK) -> None:
         """Count a key of this kind that is added to the workqueue, or added again."""
@@ -226,7 +226,7 @@ class Metrics:
             self._queue.unfinished.labels(name, name).set(sum(ages))
             self._queue.longest.labels(name, name).set(max(ages, default=0))
             since = next(iter(watched.failing.values()), now)
-            self._runs.longest_failure.labels(*_of(gvk)).set(now - since)
+            self._runs.oldest_failure_age.labels(*_of(gvk)).set(now - since)
 
     def _queue_of(self, gvk: GVK) -> tuple[str, str]:
         name = self._watched[gvk].controller

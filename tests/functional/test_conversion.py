@@ -17,7 +17,7 @@ from tests.support.waiting import eventually
 CRD = "nginxoperators.operator.example.com"
 V1, V2 = "nginxoperators.v1alpha1.operator.example.com", CRD
 NAMESPACE = "conversion"
-MARK = "conversion.operator-runner/v1alpha2"
+MARK = "conversion.operator-runner.dev/v1alpha2"
 
 
 @pytest.fixture(scope="module")

@@ -125,7 +125,7 @@ def test_a_role_converges_with_what_it_made(
         f"{deployment} became not ready",
         f"{deployment} became ready",
     ]
-    assert operator.metric("operator_runner_loops_slowed_total") == 0
+    assert operator.metric("operator_runner_reconcile_loops_throttled_total") == 0
 
 
 @pytest.mark.parametrize("asked", [False, True])

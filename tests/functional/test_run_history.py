@@ -103,10 +103,10 @@ def test_each_kind_of_cause_is_told_everywhere(
         assert f"(why: {text})" in told
     assert any("not today" in n and "(why: retry)" in n for n in notes(kubectl, "Failed"))
     for trigger in ("spec", "annotation", "dependent", "project", "retry", "period"):
-        for name in ("operator_runner_run_causes_total", "operator_runner_run_seconds_count"):
-            assert operator.metric(name, kind="Echo", trigger=trigger) > 0
+        for name in ("run_causes_total", "run_duration_seconds_count"):
+            assert operator.metric(f"operator_runner_{name}", kind="Echo", trigger=trigger) > 0
     task = "Say what the resource says"
-    assert operator.metric("operator_runner_task_seconds_count", task=task) > 5
+    assert operator.metric("operator_runner_task_duration_seconds_count", task=task) > 5
 
     kubectl.merge(KIND, "a", {"metadata": {"annotations": dict.fromkeys(period)}})
     wait_until_idle(operator)
@@ -209,7 +209,7 @@ def test_two_writers_that_undo_each_other_are_slowed_down(
         assert [line["seconds"] for line in slowed[1:4]] == sorted(
             line["seconds"] for line in slowed[1:4]
         )
-        assert operator.metric("operator_runner_loops_slowed_total", kind="Echo") >= 4
+        assert operator.metric("operator_runner_reconcile_loops_throttled_total", kind="Echo") >= 4
         (note,) = eventually(lambda: notes(kubectl, "ReconcileLoop"), told=operator.log)
         assert field in note
         assert "looping" in why("Echo/a", "-n", kubectl.namespace, f"--kubeconfig={control_plane}")

@@ -160,7 +160,7 @@ _REVIEW = {
         "objects": [{"apiVersion": f"{_GROUP}/v1", "kind": "Web", "metadata": {}, "spec": {}}],
     },
 }
-_KEPT = {"conversion.operator-runner/v2": '{"seen": "0", "set": {"spec.ports": [1, 2]}}'}
+_KEPT = {"conversion.operator-runner.dev/v2": '{"seen": "0", "set": {"spec.ports": [1, 2]}}'}
 _WEB = {"metadata": {"annotations": _KEPT}, "spec": {"size": 1, "port": 2}}
 
 SEEDS: Mapping[str, tuple[bytes, ...]] = {
@@ -203,7 +203,7 @@ _NAMES = (
     *("ownerReferences", "uid", "blockOwnerDeletion", "controller", "roleRef", "rules", "verbs"),
     *("apiGroups", "resources", "resourceNames", "nonResourceURLs", "request", "objects"),
     *("desiredAPIVersion", "size", "port", "replicas", "ports", "seen", "set", "unset", "*", ""),
-    *("conversion.operator-runner/v2", "conversion.operator-runner/v1", "ConversionReview"),
+    *("conversion.operator-runner.dev/v2", "conversion.operator-runner.dev/v1", "ConversionReview"),
     *("apiextensions.k8s.io/v1", f"{_GROUP}/v1", f"{_GROUP}/v2", "Web", "v1", "a/b/c", "\ud800"),
     *('{"seen": "0", "set": {"spec.ports": [1]}, "unset": ["spec"]}', '{"set": 7}', "[["),
 )

@@ -16,7 +16,7 @@ from operator_runner.ansible.history import PastRun, past_runs
 from operator_runner.core.errors import ConfigError
 from operator_runner.core.model import Json
 from operator_runner.kube.api import Api
-from operator_runner.kube.events import CONTROLLER, SECONDS, WHY
+from operator_runner.kube.events import CAUSE_ANNOTATION, CONTROLLER, DURATION_ANNOTATION
 from operator_runner.kube.session import connect
 from operator_runner.telemetry.printable import printable
 
@@ -52,7 +52,7 @@ def line_of(event: Json) -> Line:
     annotations = event["metadata"].get("annotations") or {}
     series = event.get("series") or {}
     reason: str = event["reason"]
-    causes, seconds = annotations.get(WHY, ""), annotations.get(SECONDS)
+    causes, seconds = annotations.get(CAUSE_ANNOTATION, ""), annotations.get(DURATION_ANNOTATION)
     bad = event["type"] == "Warning"
     return Line(
         when=datetime.fromisoformat(series.get("lastObservedTime") or event["eventTime"]),

@@ -7,9 +7,9 @@ from dataclasses import asdict, dataclass
 from urllib.parse import quote
 
 from operator_runner.core.errors import ConfigError
-from operator_runner.core.model import Json
+from operator_runner.core.model import ANNOTATION_DOMAIN, Json
 
-ANNOTATION = "operator-runner/storage-migration"
+ANNOTATION = f"{ANNOTATION_DOMAIN}/storage-migration"
 """Of the CRD: holds the place of a migration that is under way or was interrupted."""
 
 

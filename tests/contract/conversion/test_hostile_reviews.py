@@ -88,8 +88,8 @@ async def test_a_compressed_body_is_not_expanded(server: Listener) -> None:
         web("null", metadata='"text"'),
         web('{"size":1}', metadata='{"name":7,"annotations":"text"}'),
         web('{"size":1}', metadata='{"name":["x"],"annotations":{"a":7}}'),
-        web('{"size":1}', metadata='{"annotations":{"conversion.operator-runner/v2":7}}'),
-        web('{"size":1}', metadata='{"annotations":{"conversion.operator-runner/v2":"[["}}'),
+        web('{"size":1}', metadata='{"annotations":{"conversion.operator-runner.dev/v2":7}}'),
+        web('{"size":1}', metadata='{"annotations":{"conversion.operator-runner.dev/v2":"[["}}'),
         web(f'{{"size":{"[" * 900}{"]" * 900}}}'),
     ],
 )

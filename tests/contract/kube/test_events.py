@@ -91,8 +91,8 @@ async def test_an_event_tells_why(api: Api, subject: Json, kubectl: Kubectl) -> 
     (event,) = _events(kubectl)
     assert event["note"].endswith("x... (why: spec: spec.size)")
     assert event["metadata"]["annotations"] == {
-        "operator-runner/why": "spec: spec.size",
-        "operator-runner/seconds": "1.500",
+        "operator-runner.dev/cause": "spec: spec.size",
+        "operator-runner.dev/duration-seconds": "1.500",
     }
 
 

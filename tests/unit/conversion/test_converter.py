@@ -109,7 +109,7 @@ def test_an_annotation_that_makes_no_sense(nginx: Converter, content: str) -> No
 def test_the_annotation_says_what_it_keeps(nginx: Converter) -> None:
     """People who look at it understand it."""
     lower = nginx.convert(nginx_of("v1alpha2", ports=[HTTP, METRICS]), "v1alpha1")
-    kept = json.loads(lower["metadata"]["annotations"]["conversion.operator-runner/v1alpha2"])
+    kept = json.loads(lower["metadata"]["annotations"]["conversion.operator-runner.dev/v1alpha2"])
     assert kept["set"] == {"spec.ports": [HTTP, METRICS]}
 
 

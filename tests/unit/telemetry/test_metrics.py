@@ -134,8 +134,8 @@ def test_a_run_is_counted_by_cause_and_outcome_and_timed() -> None:
     run = {**FOO_LABELS, "trigger": "dependent", "outcome": "succeeded"}
     gvk = {"GVK": "cache.example.com/v1alpha1, Kind=Foo"}
     assert value(metrics, "operator_runner_runs_total", run) == 1
-    assert value(metrics, "operator_runner_run_seconds_sum", run) == 42
-    assert value(metrics, "operator_runner_queue_seconds_sum", run) == 7
+    assert value(metrics, "operator_runner_run_duration_seconds_sum", run) == 42
+    assert value(metrics, "operator_runner_queue_duration_seconds_sum", run) == 7
     for trigger, count in (("dependent", 1), ("spec", 1), ("period", 0)):
         labels = {**run, "trigger": trigger}
         assert value(metrics, "operator_runner_run_causes_total", labels) == count
@@ -150,19 +150,20 @@ def test_tasks_are_timed_by_name_and_their_number_is_bounded() -> None:
     for number in range(250):
         metrics.task_finished(FOO, f"Make {number}", "debug", 0.5)
         metrics.task_finished(FOO, "Make 7", "debug", 0.5)
-    series = {key for key in samples(metrics) if key[0] == "operator_runner_task_seconds_count"}
+    family = "operator_runner_task_duration_seconds_count"
+    series = {key for key in samples(metrics) if key[0] == family}
     assert len(series) == 101
     labels = {**FOO_LABELS, "task": "Make 7", "action": "debug"}
-    assert value(metrics, "operator_runner_task_seconds_sum", labels) == 125.5
+    assert value(metrics, "operator_runner_task_duration_seconds_sum", labels) == 125.5
     other = {**FOO_LABELS, "task": "other", "action": "other"}
-    assert value(metrics, "operator_runner_task_seconds_count", other) == 150
+    assert value(metrics, "operator_runner_task_duration_seconds_count", other) == 150
 
 
-def test_loops_that_are_slowed_down_are_counted() -> None:
+def test_throttled_loops_are_counted() -> None:
     """One for each run that is held back."""
     metrics = watching()
-    metrics.run_slowed(FOO)
-    assert value(metrics, "operator_runner_loops_slowed_total", FOO_LABELS) == 1
+    metrics.run_throttled(FOO)
+    assert value(metrics, "operator_runner_reconcile_loops_throttled_total", FOO_LABELS) == 1
 
 
 def test_a_resource_has_its_series_as_long_as_it_exists() -> None:
@@ -251,7 +252,7 @@ def test_resources_that_fail_are_counted_and_the_longest_is_told() -> None:
     def told() -> tuple[float | None, float | None]:
         return (
             value(metrics, "operator_runner_failing_resources", FOO_LABELS),
-            value(metrics, "operator_runner_longest_failure_seconds", FOO_LABELS),
+            value(metrics, "operator_runner_oldest_failure_age_seconds", FOO_LABELS),
         )
 
     assert told() == (0, 0)

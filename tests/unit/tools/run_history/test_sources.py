@@ -114,7 +114,10 @@ def test_the_file_holds_no_more_than_it_tells(dirs: RunDirs, tmp_path: Path) -> 
 
 
 def event(**more: Any) -> dict[str, Any]:
-    annotations = {"operator-runner/why": "spec: spec.size", "operator-runner/seconds": "1.234"}
+    annotations = {
+        "operator-runner.dev/cause": "spec: spec.size",
+        "operator-runner.dev/duration-seconds": "1.234",
+    }
     return {
         "metadata": {"annotations": annotations},
         "eventTime": "2026-01-05T12:00:00.000000Z",
