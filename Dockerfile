@@ -12,7 +12,7 @@ RUN apt-get update \
 
 FROM python AS build
 WORKDIR /build
-COPY requirements.lock pyproject.toml README.md CHANGELOG.md ./
+COPY requirements.lock pyproject.toml README.md CHANGELOG.md LICENSE ./
 # The versions that are tested; without hashes, for the lock also has what only developers need.
 RUN grep --only-matching --extended-regexp '^[A-Za-z0-9._-]+==[^ ;]+' requirements.lock > versions.txt \
  && python3 -m venv /opt/operator-runner \
