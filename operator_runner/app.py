@@ -77,6 +77,10 @@ async def _start(
     settings: Settings, watches: Sequence[Watch], stack: AsyncExitStack, stop: asyncio.Event
 ) -> Operator:
     """Build the operator and open its ports; all of it ends with `stack`."""
+    health = Health()
+    health.ready("watches", lambda: "starting")
+    # First of all: on a busy node the rest takes longer than the kubelet waits for an answer.
+    await _serve_probes(settings, health, stack)
     connection = await connect(settings.kubeconfig, user_agent=f"operator-runner/{__version__}")
     stack.push_async_callback(connection.close)
     metrics = Metrics(__version__, commit())
@@ -86,7 +90,9 @@ async def _start(
     launcher = await stack.enter_async_context(
         open_launcher(settings.executor, settings.ansible, metrics.machine.fork_servers.inc)
     )
-    operator = Operator(settings, watches, connection, launcher, metrics, stop=stop, names=names)
+    operator = Operator(
+        settings, watches, connection, launcher, metrics, health=health, stop=stop, names=names
+    )
     await operator.serve(stack)
     return operator
 
@@ -141,6 +147,7 @@ class Operator:
         launcher: Launcher,
         metrics: Metrics,
         *,
+        health: Health,
         stop: asyncio.Event,
         names: AskedNames,
     ) -> None:
@@ -154,7 +161,7 @@ class Operator:
         self._stop = stop
         self._leading = False
         self._metrics = metrics
-        self._health = Health()
+        self._health = health
         self._established = Established(
             (str(watch.gvk) for watch in watches),
             converted=(str(watch.gvk) for watch in watches if watch.conversions),
@@ -234,9 +241,9 @@ class Operator:
         return Elector(self._api, election, namespace)
 
     async def serve(self, stack: AsyncExitStack) -> None:
-        """Open the ports; they are closed when `stack` is. Raises ConfigError."""
+        """Open the other ports; they are closed when `stack` is. Raises ConfigError."""
         self._health.ready("watches", self._why_not_ready)
-        await _serve_endpoints(self._settings, self._health, self._metrics, self._api, stack)
+        await _serve_metrics(self._settings, self._metrics, self._api, stack)
         await self._conversions.serve(stack, self._health)
         await self._proxy.start()
         stack.push_async_callback(self._proxy.stop)
@@ -342,16 +349,23 @@ class Operator:
         return self._established.missing() if self._leading else None
 
 
-async def _serve_endpoints(
-    settings: Settings, health: Health, metrics: Metrics, api: Api, stack: AsyncExitStack
-) -> None:
-    """Open the ports of probes, metrics and role metrics; they are closed when `stack` is.
+async def _serve_probes(settings: Settings, health: Health, stack: AsyncExitStack) -> None:
+    """Open the port of the probes; it is closed when `stack` is.
 
     Raises ConfigError for an address that cannot be bound.
     """
     if (at := settings.probes) is not None:
         probes = await serve_probes(health, at.host, at.port, "--health-probe-bind-address")
         stack.push_async_callback(probes.stop)
+
+
+async def _serve_metrics(
+    settings: Settings, metrics: Metrics, api: Api, stack: AsyncExitStack
+) -> None:
+    """Open the ports of metrics and of role metrics; they are closed when `stack` is.
+
+    Raises ConfigError for an address that cannot be bound.
+    """
     if (at := settings.metrics) is not None:
         protection = protection_of(
             api, secure=settings.metrics_secure, require_rbac=settings.metrics_require_rbac

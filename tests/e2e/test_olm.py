@@ -50,7 +50,7 @@ class World:
     def approve(self, version: str) -> None:
         """Approve the InstallPlan that brings a version, as soon as OLM proposes it."""
         plan = eventually(
-            lambda: self.installation.plan(version), seconds=60, told=self.installation.trouble
+            lambda: self.installation.plan(version), seconds=240, told=self.installation.trouble
         )
         assert plan is not None
         self.installation.approve(plan)
@@ -69,7 +69,7 @@ class World:
             assert not any(phase.name == "Failed" for phase in phases.values()), phases
             return set(phases) == {version} and phases[version].name == "Succeeded"
 
-        eventually(look, is_installed, seconds=240, told=self.told)
+        eventually(look, is_installed, seconds=600, told=self.told)
 
     def told(self) -> str:
         """Return what OLM and the operator say, for a failure."""
@@ -185,7 +185,7 @@ def test_olm_installs_and_upgrades_what_is_approved(world: World) -> None:
 def installs(world: World) -> str:
     """See that nothing happens before the approval, and that then nginx answers; return where."""
     plan = eventually(
-        lambda: world.installation.plan(FIRST), seconds=60, told=world.installation.trouble
+        lambda: world.installation.plan(FIRST), seconds=240, told=world.installation.trouble
     )
     assert plan is not None
     assert world.installation.phases() == {}
@@ -195,7 +195,7 @@ def installs(world: World) -> str:
 
     world.web.apply(nginx(version="v1alpha1", port=8080, replicas=2))
     url = world.url()
-    eventually(lambda: answers(url), seconds=60, told=world.told)
+    eventually(lambda: answers(url), seconds=240, told=world.told)
     assert condition_of(world.system, FIRST)["status"] == "True"
     return url
 
@@ -259,7 +259,7 @@ def waits_for_the_operator(world: World) -> None:
     def is_held(phases: dict[str, Phase]) -> bool:
         return SECOND in phases and phases[SECOND].reason == "OperatorConditionNotUpgradeable"
 
-    phases = eventually(world.installation.phases, is_held, seconds=120, told=world.told)
+    phases = eventually(world.installation.phases, is_held, seconds=240, told=world.told)
     assert FIRST in phases
     assert phases[SECOND].name == "Pending"
     assert BUSY in phases[SECOND].message

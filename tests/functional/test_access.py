@@ -4,23 +4,17 @@ from __future__ import annotations
 
 import base64
 import json
-import socket
 import ssl
 import urllib.error
 import urllib.request
 
 from operator_runner.telemetry.commit import commit
 from tests.support.kubectl import Kubectl
-from tests.support.operator import Operator
+from tests.support.operator import Operator, free_port
 from tests.support.waiting import eventually
 
 KIND = "echoes.test.example.com"
 ECHO = {"apiVersion": "test.example.com/v1", "kind": "Echo", "metadata": {"name": "a"}, "spec": {}}
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])
 
 
 def fetch(url: str, authorization: str = "", body: object = None) -> tuple[int, str]:

@@ -37,7 +37,7 @@ class Operator:
         """Prepare; nothing is started. `namespace` is what the operator watches."""
         self.project, self.scratch = project, scratch
         self.log_file = scratch / "operator.log"
-        self._metrics_port, self._probe_port = _free_port(), _free_port()
+        self._metrics_port, self._probe_port = free_port(), free_port()
         self._process: subprocess.Popen[bytes] | None = None
         self._environment = os.environ | {
             "WATCH_NAMESPACE": namespace,
@@ -52,7 +52,7 @@ class Operator:
             f"--work-dir={scratch / 'work'}",
             f"--metrics-bind-address=127.0.0.1:{self._metrics_port}",
             f"--health-probe-bind-address=127.0.0.1:{self._probe_port}",
-            f"--user-metrics-bind-address=127.0.0.1:{_free_port()}",
+            f"--user-metrics-bind-address=127.0.0.1:{free_port()}",
             "--proxy-port=0",
             "--webhook-port=0",
             "--zap-encoder=json",
@@ -144,7 +144,7 @@ def copy_project(target: Path) -> Path:
     return target
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

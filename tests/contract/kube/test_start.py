@@ -1,0 +1,69 @@
+"""The start of the operator: what it answers before it can work."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from aiohttp import ClientSession
+
+from operator_runner import app
+from operator_runner.ansible.executor import Launcher
+from operator_runner.core.settings import (
+    Address,
+    AnsibleSettings,
+    Concurrency,
+    ExecutorName,
+    LeaderElection,
+    Settings,
+)
+from tests.contract.kube.scripted import ScriptedServer
+from tests.support.operator import free_port
+
+
+async def test_the_liveness_probe_passes_before_runs_are_possible(
+    scripted: ScriptedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A fork server that takes long to start does not get the Pod restarted."""
+    loading = asyncio.Event()
+
+    @asynccontextmanager
+    async def open_launcher(
+        kind: ExecutorName, ansible: AnsibleSettings, started: Callable[[], None]
+    ) -> AsyncIterator[Launcher]:
+        del kind, ansible, started
+        loading.set()
+        await asyncio.Event().wait()
+        yield pytest.fail("was loaded")
+
+    monkeypatch.setattr(app, "open_launcher", open_launcher)
+    port = free_port()
+    starting = asyncio.create_task(app.run(_settings(scripted, tmp_path, port), []))
+    async with asyncio.timeout(60), ClientSession(f"http://127.0.0.1:{port}") as session:
+        await loading.wait()
+        assert (await session.get("/healthz")).status == 200
+        readiness = await session.get("/readyz")
+        assert readiness.status == 500
+        assert "watches failed: starting" in await readiness.text()
+        signal.raise_signal(signal.SIGTERM)
+        assert await starting == 0
+
+
+def _settings(scripted: ScriptedServer, tmp_path: Path, port: int) -> Settings:
+    return Settings(
+        watches_file=tmp_path / "watches.yaml",
+        namespaces=(),
+        kubeconfig=scripted.kubeconfig(),
+        concurrency=Concurrency(1, 1),
+        ansible=AnsibleSettings(),
+        leader_election=LeaderElection(),
+        metrics=None,
+        probes=Address("127.0.0.1", port),
+        user_metrics=None,
+        proxy=Address("127.0.0.1", 0),
+        work_dir=tmp_path / "work",
+    )
