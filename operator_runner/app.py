@@ -16,7 +16,7 @@ import structlog
 
 from operator_runner import __version__
 from operator_runner.ansible.executor import AnsibleExecutor, Launcher, open_launcher
-from operator_runner.ansible.reserved_names import AskedNames, RunVariables
+from operator_runner.ansible.reserved_names import AnsibleVariableNames, ReservedNamesLoader
 from operator_runner.ansible.rundir import RunDirs
 from operator_runner.ansible.templating.types_in_force import log_types
 from operator_runner.ansible.work_dir import placed
@@ -48,7 +48,7 @@ from operator_runner.kube.session import Connection, connect
 from operator_runner.kube.watch import MetadataEvent, watch_metadata
 from operator_runner.olm import Upgrades
 from operator_runner.proxy.server import Proxy
-from operator_runner.reconcile.reconciler import Parts, Reconciler
+from operator_runner.reconcile.reconciler import Dependencies, Reconciler
 from operator_runner.telemetry.commit import commit
 from operator_runner.telemetry.metrics import Metrics
 from operator_runner.telemetry.probes import Health
@@ -84,7 +84,7 @@ async def _start(
     connection = await connect(settings.kubeconfig, user_agent=f"operator-runner/{__version__}")
     stack.push_async_callback(connection.close)
     metrics = Metrics(__version__, commit())
-    names = AskedNames(settings.ansible, [watch.content.path for watch in watches])
+    names = ReservedNamesLoader(settings.ansible, [watch.content.path for watch in watches])
     stack.push_async_callback(names.close)
     names.start()  # beside the fork server, which takes as long
     launcher = await stack.enter_async_context(
@@ -149,7 +149,7 @@ class Operator:
         *,
         health: Health,
         stop: asyncio.Event,
-        names: AskedNames,
+        names: ReservedNamesLoader,
     ) -> None:
         """Build the parts; nothing is started yet. Raises ConfigError for a bad work dir.
 
@@ -212,24 +212,24 @@ class Operator:
         self._elector = self._make_elector()
 
     def _reconcilers(
-        self, rundirs: RunDirs, launcher: Launcher, names: AskedNames
+        self, rundirs: RunDirs, launcher: Launcher, names: ReservedNamesLoader
     ) -> dict[GVK, Reconciler]:
         settings = self._settings
-        parts = Parts(
+        dependencies = Dependencies(
             cluster=KubeCluster(self._api, self._discovery),
             access=_OwnedAccess(self._proxy, self._dependents),
             executor=AnsibleExecutor(launcher, rundirs, settings.ansible),
-            relevant=is_relevant,
-            version=self._primary.version,
-            task_ended=self._metrics.task_finished,
-            guard=self._upgrades.guard,
-            replaced=self._replaced,
-            variables=_variables(settings, names),
+            is_relevant=is_relevant,
+            latest_version=self._primary.version,
+            on_task_end=self._metrics.task_finished,
+            run_guard=self._upgrades.guard,
+            on_replaced=self._replaced,
+            variable_names=_variables(settings, names),
         )
         for watch in self._watches:
             self._metrics.watching(watch.gvk, settings.concurrency.limit(watch.gvk))
         return {
-            watch.gvk: Reconciler(watch, parts, settings.ansible, settings.reconcile_period)
+            watch.gvk: Reconciler(watch, dependencies, settings.ansible, settings.reconcile_period)
             for watch in self._watches
         }
 
@@ -380,11 +380,11 @@ async def _serve_metrics(
             stack.push_async_callback(taker.stop)
 
 
-def _variables(settings: Settings, names: AskedNames) -> RunVariables:
+def _variables(settings: Settings, names: ReservedNamesLoader) -> AnsibleVariableNames:
     ansible = settings.ansible
     home = {"HOME": str(Path("~").expanduser())}
     lookup = Lookup.of(home, ansible.roles_path, ansible.collections_path)
-    return RunVariables(names, partial(declared_variables, lookup=lookup))
+    return AnsibleVariableNames(names, partial(declared_variables, lookup=lookup))
 
 
 def _rundirs(settings: Settings, watches: Sequence[Watch]) -> RunDirs:

@@ -16,7 +16,7 @@ from operator_runner.ansible import history
 from operator_runner.ansible.censor import censored
 from operator_runner.ansible.cold.launcher import ColdLauncher
 from operator_runner.ansible.forkserver.launcher import WarmLauncher
-from operator_runner.ansible.outcome import EventFold
+from operator_runner.ansible.outcome import OutcomeBuilder
 from operator_runner.ansible.rundir import RunDir, RunDirs
 from operator_runner.core.errors import RunError
 from operator_runner.core.model import Json, ObjectRef, RunEvent, RunOutcome, RunRequest
@@ -83,7 +83,7 @@ class AnsibleExecutor:
     async def run(self, request: RunRequest, on_event: Callable[[RunEvent], None]) -> RunOutcome:
         """Run to the end, or to the deadline; see the port."""
         rundir = self._rundirs.of(request.ref)
-        fold = EventFold()
+        fold = OutcomeBuilder()
         started = datetime.now(UTC)
         outcome: RunOutcome | None = None
         left_processes = False
@@ -105,7 +105,7 @@ class AnsibleExecutor:
         self,
         request: RunRequest,
         rundir: RunDir,
-        fold: EventFold,
+        fold: OutcomeBuilder,
         on_event: Callable[[RunEvent], None],
     ) -> tuple[RunOutcome, bool]:
         """Return how it ended, and whether it left processes behind that go on."""
@@ -130,7 +130,7 @@ async def _consume(
     run: LaunchedRun,
     rundir: RunDir,
     run_id: str,
-    fold: EventFold,
+    fold: OutcomeBuilder,
     on_event: Callable[[RunEvent], None],
 ) -> None:
     with rundir.artifact(run_id, "events.jsonl") as log, rundir.artifact(run_id, "stdout") as out:

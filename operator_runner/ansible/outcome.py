@@ -26,7 +26,7 @@ _MAX_MESSAGE_BYTES = 16 * 1024
 
 
 @dataclass(slots=True)
-class EventFold:
+class OutcomeBuilder:
     """What the events so far say. Feed each event once, in order."""
 
     task: str = ""

@@ -14,7 +14,7 @@ from pathlib import Path
 from operator_runner.ansible.processes import end_tree
 from operator_runner.ansible.run_spec import common_environment
 from operator_runner.core.errors import RunError
-from operator_runner.core.model import Playbook, ReservedNames
+from operator_runner.core.model import ReservedNames, RunContent
 from operator_runner.core.settings import AnsibleSettings
 
 _PROGRAM = (sys.executable, "-P", "-m", "operator_runner.ansible.list_reserved_names")
@@ -22,7 +22,7 @@ _GRACE = 5.0
 """Seconds between asking the program to end and ending it by force."""
 
 
-class AskedNames:
+class ReservedNamesLoader:
     """The names, from a process that begins with `start` or when they are first wanted."""
 
     def __init__(self, ansible: AnsibleSettings, contents: Sequence[Path]) -> None:
@@ -82,16 +82,16 @@ class AskedNames:
 
 
 @dataclass(frozen=True, slots=True)
-class RunVariables:
-    """See `reconcile.ports.Variables`."""
+class AnsibleVariableNames:
+    """See `reconcile.ports.VariableNames`."""
 
-    _names: AskedNames
-    _declared: Callable[[Playbook], frozenset[str]]
+    _names: ReservedNamesLoader
+    _declared: Callable[[RunContent], frozenset[str]]
 
     async def reserved(self) -> ReservedNames:
         """See the port."""
         return await self._names.get()
 
-    async def declared(self, content: Playbook) -> frozenset[str]:
+    async def declared(self, content: RunContent) -> frozenset[str]:
         """See the port."""
         return await asyncio.to_thread(self._declared, content)

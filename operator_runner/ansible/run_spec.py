@@ -32,7 +32,7 @@ def run_spec(request: RunRequest, rundir: RunDir, ansible: AnsibleSettings) -> J
         "playbook": playbook,
         "roles_path": roles_path,
         "verbosity": request.verbosity,
-        "enclosure": rundir.enclosure(request.run_id).as_json(),
+        "sandbox": rundir.sandbox(request.run_id).as_json(),
         "envvars": {
             **common_environment(ansible),
             **_template_types(request.native_types),

@@ -19,7 +19,7 @@ from typing import TextIO
 
 from operator_runner.ansible import nofollow_io
 from operator_runner.ansible.extra_vars import serialize
-from operator_runner.ansible.sandbox.isolation import Enclosure, Isolation
+from operator_runner.ansible.sandbox.isolation import Isolation, Sandbox
 from operator_runner.ansible.sandbox.isolation_probe import Found, find_isolation
 from operator_runner.ansible.scratch import OWN_NAMES, Scratch
 from operator_runner.core.errors import ConfigError
@@ -45,13 +45,13 @@ class RunDir:
         """The kubeconfig of the run under way, with its token."""
         return self.path / "env" / "kubeconfig"
 
-    def enclosure(self, run_id: str) -> Enclosure:
+    def sandbox(self, run_id: str) -> Sandbox:
         """Return what keeps a run from files and processes of the operator and of other runs."""
         base = self.scratch.base
         own = (str(self.path), str(self.scratch.of(run_id)))
         shared = base / _SHARED
         readable = (str(shared),) if shared.is_dir() else ()
-        return Enclosure(self.isolation, str(base), own, readable, self.secrets)
+        return Sandbox(self.isolation, str(base), own, readable, self.secrets)
 
     def artifacts(self, run_id: str) -> Path:
         """Where a run leaves its output and events."""

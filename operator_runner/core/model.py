@@ -94,7 +94,7 @@ class LabelSelector:
 
 
 @dataclass(frozen=True, slots=True)
-class Playbook:
+class RunContent:
     """What to run: a playbook file, or a role's directory. Exactly one of the two is set."""
 
     playbook: Path | None = None
@@ -113,7 +113,7 @@ class Finalizer:
     """The clean-up of a watch; without `content` the watch's own content runs, with `vars`."""
 
     name: str
-    content: Playbook | None
+    content: RunContent | None
     vars: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -180,7 +180,7 @@ class Watch:
     """
 
     gvk: GVK
-    content: Playbook
+    content: RunContent
     vars: Mapping[str, Any] = field(default_factory=dict)
     finalizer: Finalizer | None = None
     selector: LabelSelector = LabelSelector()
@@ -270,7 +270,7 @@ class RunRequest:
 
     run_id: str
     ref: ObjectRef
-    content: Playbook
+    content: RunContent
     extra_vars: Json
     kubeconfig: str = field(repr=False)
     verbosity: int
@@ -327,3 +327,19 @@ class RunEvent:
     kind: str
     data: Json
     stdout: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class EventSpec:
+    """A Kubernetes Event to emit: `reason` and `action` in CamelCase, `note` for people.
+
+    `warning` selects the type Warning instead of Normal. `cause` is what led to the Event, empty
+    if unknown; `duration_seconds` is None where nothing was timed.
+    """
+
+    reason: str
+    note: str
+    warning: bool = False
+    action: str = "Reconcile"
+    cause: str = ""
+    duration_seconds: float | None = None

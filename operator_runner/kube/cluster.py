@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from operator_runner.core.errors import Invalid, NotFound
-from operator_runner.core.model import Json, ObjectRef
+from operator_runner.core.model import EventSpec, Json, ObjectRef
 from operator_runner.kube.api import FIELD_MANAGER, MERGE_PATCH, Api
 from operator_runner.kube.discovery import Discovery, Resource
-from operator_runner.kube.events import Announcement, Recorder
+from operator_runner.kube.events import Recorder
 
 
 class KubeCluster:
@@ -51,9 +51,9 @@ class KubeCluster:
         except NotFound as error:
             raise _explained(error, resource) from error
 
-    async def emit(self, body: Json, notice: Announcement) -> None:
+    async def emit(self, body: Json, event: EventSpec) -> None:
         """Record a Kubernetes Event about the object; a failure to do so is only logged."""
-        await self._recorder.emit(body, notice)
+        await self._recorder.emit(body, event)
 
     async def _patch(self, path: str, patch: Json) -> Json:
         return await self._api.request(

@@ -7,13 +7,12 @@ import time
 from collections import OrderedDict
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Protocol
 from uuid import uuid4
 
 import structlog
 
 from operator_runner.core.errors import ApiError, NotFound
-from operator_runner.core.model import ANNOTATION_DOMAIN, Json
+from operator_runner.core.model import ANNOTATION_DOMAIN, EventSpec, Json
 from operator_runner.kube.api import MERGE_PATCH, Api
 
 CONTROLLER = "operator-runner"
@@ -34,34 +33,6 @@ _TIMEOUT = 5.0
 _log = structlog.get_logger(__name__)
 
 
-class Announcement(Protocol):
-    """What is to be told: the attributes of reconcile's Notice."""
-
-    @property
-    def reason(self) -> str:
-        """In CamelCase."""
-
-    @property
-    def note(self) -> str:
-        """Text for people."""
-
-    @property
-    def warning(self) -> bool:
-        """True for type Warning, False for Normal."""
-
-    @property
-    def action(self) -> str:
-        """What was done or tried, in CamelCase."""
-
-    @property
-    def why(self) -> str:
-        """What led to it; empty if there is nothing to tell."""
-
-    @property
-    def seconds(self) -> float | None:
-        """How long it took, None if that is not known."""
-
-
 @dataclass(slots=True)
 class _Series:
     path: str
@@ -79,13 +50,13 @@ class Recorder:
         self._series: OrderedDict[tuple[str, ...], _Series] = OrderedDict()
         self._failing = False
 
-    async def emit(self, body: Json, notice: Announcement) -> None:
+    async def emit(self, body: Json, spec: EventSpec) -> None:
         """Write the Event about the object `body`. Never raises an ApiError: failing is logged.
 
         Only the first of several failures in a row is logged.
         """
         try:
-            await self._record(body, notice)
+            await self._record(body, spec)
         except ApiError as error:
             if not self._failing:
                 _log.warning(
@@ -95,8 +66,8 @@ class Recorder:
         else:
             self._failing = False
 
-    async def _record(self, body: Json, notice: Announcement) -> None:
-        key = (body["metadata"]["uid"], notice.reason, notice.note, notice.action, notice.why)
+    async def _record(self, body: Json, spec: EventSpec) -> None:
+        key = (body["metadata"]["uid"], spec.reason, spec.note, spec.action, spec.cause)
         now = time.monotonic()
         series = self._series.get(key)
         if series is not None and now - series.last < _SERIES_WINDOW:
@@ -105,7 +76,7 @@ class Recorder:
             self._series.move_to_end(key)
             if await self._count_up(series):
                 return
-        path = await self._create(body, notice)
+        path = await self._create(body, spec)
         self._series[key] = _Series(path, 1, now)
         self._series.move_to_end(key)
         while len(self._series) > _REMEMBERED:
@@ -126,7 +97,7 @@ class Recorder:
             return False
         return True
 
-    async def _create(self, body: Json, notice: Announcement) -> str:
+    async def _create(self, body: Json, spec: EventSpec) -> str:
         metadata = body["metadata"]
         # Events about cluster-scoped objects live in `default`, where kubectl looks for them.
         namespace = metadata.get("namespace") or "default"
@@ -138,31 +109,31 @@ class Recorder:
             "metadata": {
                 "name": name,
                 "namespace": namespace,
-                "annotations": _annotations(notice),
+                "annotations": _annotations(spec),
             },
             "eventTime": _now(),
             "reportingController": CONTROLLER,
             "reportingInstance": self._instance,
-            "type": "Warning" if notice.warning else "Normal",
-            "reason": notice.reason,
-            "action": notice.action,
-            "note": _note(notice),
+            "type": "Warning" if spec.warning else "Normal",
+            "reason": spec.reason,
+            "action": spec.action,
+            "note": _note(spec),
             "regarding": _regarding(body),
         }
         await self._api.request("POST", collection, body=event, timeout=_TIMEOUT)
         return f"{collection}/{name}"
 
 
-def _note(notice: Announcement) -> str:
+def _note(spec: EventSpec) -> str:
     """Add what led to it; a long note is cut before that, for both are to be read."""
-    tail = cut(f" (why: {notice.why})", _NOTE_LIMIT // 2) if notice.why else ""
-    return cut(notice.note, _NOTE_LIMIT - len(tail.encode())) + tail
+    tail = cut(f" (why: {spec.cause})", _NOTE_LIMIT // 2) if spec.cause else ""
+    return cut(spec.note, _NOTE_LIMIT - len(tail.encode())) + tail
 
 
-def _annotations(notice: Announcement) -> dict[str, str]:
-    annotations = {CAUSE_ANNOTATION: notice.why} if notice.why else {}
-    if notice.seconds is not None:
-        annotations[DURATION_ANNOTATION] = f"{notice.seconds:.3f}"
+def _annotations(spec: EventSpec) -> dict[str, str]:
+    annotations = {CAUSE_ANNOTATION: spec.cause} if spec.cause else {}
+    if spec.duration_seconds is not None:
+        annotations[DURATION_ANNOTATION] = f"{spec.duration_seconds:.3f}"
     return annotations
 
 

@@ -4,34 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import Protocol
 
 from operator_runner.core.model import (
+    EventSpec,
     Json,
     ObjectRef,
-    Playbook,
     ReservedNames,
+    RunContent,
     RunEvent,
     RunOutcome,
     RunRequest,
     Watch,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Notice:
-    """A Kubernetes Event to be: `reason` in CamelCase, `note` for people, at most 1024 bytes.
-
-    `why` tells what led to it, and `seconds` how long it took.
-    """
-
-    reason: str
-    note: str
-    warning: bool = False
-    action: str = "Reconcile"
-    why: str = ""
-    seconds: float | None = None
 
 
 class Cluster(Protocol):
@@ -49,7 +34,7 @@ class Cluster(Protocol):
         Raises Invalid if the status does not fit the schema of its CRD.
         """
 
-    async def emit(self, body: Json, notice: Notice) -> None:
+    async def emit(self, body: Json, event: EventSpec) -> None:
         """Record a Kubernetes Event about the object; an equal recent one is counted up."""
 
 
@@ -81,11 +66,11 @@ class Executor(Protocol):
         """Remove everything that was kept for a resource that is gone."""
 
 
-class Variables(Protocol):
-    """What variables mean to Ansible and to roles."""
+class VariableNames(Protocol):
+    """Names of variables that Ansible or a role uses."""
 
     async def reserved(self) -> ReservedNames:
         """Return the names that mean something to Ansible. Raises RunError if it gives none."""
 
-    async def declared(self, content: Playbook) -> frozenset[str]:
+    async def declared(self, content: RunContent) -> frozenset[str]:
         """Return the variables that a role or playbook declares, as it is now."""

@@ -18,7 +18,7 @@ from operator_runner.core.model import (
     Cause,
     Json,
     ObjectRef,
-    Playbook,
+    RunContent,
     RunEvent,
     RunOutcome,
     RunRequest,
@@ -31,8 +31,8 @@ from operator_runner.reconcile.annotations import Overrides, read_overrides
 from operator_runner.reconcile.conditions import is_successful, is_waiting
 from operator_runner.reconcile.decide import AddFinalizer, Run, Skip, decide
 from operator_runner.reconcile.playlog import PlayLog, task_time
-from operator_runner.reconcile.ports import Access, Cluster, Executor, Variables
-from operator_runner.reconcile.report import Reporter, Told
+from operator_runner.reconcile.ports import Access, Cluster, Executor, VariableNames
+from operator_runner.reconcile.report import Reporter, RunContext
 from operator_runner.reconcile.reserved_fields import (
     ReservedField,
     Use,
@@ -85,22 +85,23 @@ Verdict: TypeAlias = Gone | Idle | Succeeded | Failed | Superseded
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
-    """What the reconciler works with; see `ports` for what each of them promises."""
+class Dependencies:
+    """Everything that a reconciler calls; `ports` documents each Protocol."""
 
     cluster: Cluster
     access: Access
     executor: Executor
-    relevant: Callable[[Json, Watch], bool]
-    version: Callable[[ObjectRef], str]
-    """Newest resourceVersion of a resource that events have told; saves reading it again."""
-    task_ended: Callable[[GVK, str, str, float], None]
-    """Is told the name, the action and the seconds of each task of a play that ran."""
-    guard: Callable[[Json, Watch], AbstractAsyncContextManager[None]]
-    """Is entered around each run, with the resource as it was when the run began."""
-    replaced: Callable[[ObjectRef], None]
-    """Is called when another resource has taken the name of one that is gone."""
-    variables: Variables
+    is_relevant: Callable[[Json, Watch], bool]
+    """Return whether the watch's selector and `when` match a resource."""
+    latest_version: Callable[[ObjectRef], str]
+    """Return the newest resourceVersion seen in events, empty if none; it saves a GET."""
+    on_task_end: Callable[[GVK, str, str, float], None]
+    """Called with kind, task name, action and duration in seconds of each finished task."""
+    run_guard: Callable[[Json, Watch], AbstractAsyncContextManager[None]]
+    """Entered around each run, with the resource as it was when the run began."""
+    on_replaced: Callable[[ObjectRef], None]
+    """Called when a new resource has the name of a deleted one."""
+    variable_names: VariableNames
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,17 +121,17 @@ class Reconciler:
     """Reconciles the resources of one watch, one call for each turn of a resource."""
 
     def __init__(
-        self, watch: Watch, parts: Parts, ansible: AnsibleSettings, period: timedelta
+        self, watch: Watch, dependencies: Dependencies, ansible: AnsibleSettings, period: timedelta
     ) -> None:
         """`period` is the resync period where neither watch nor annotation has one."""
         self._watch = watch
-        self._parts = parts
+        self._deps = dependencies
         self._ansible = ansible
         self._period = _floored(
             watch.reconcile_period if watch.reconcile_period is not None else period
         )
-        self._reporter = Reporter(watch, parts.cluster)
-        self._superseding = Superseding(watch, parts.cluster.get, parts.relevant)
+        self._reporter = Reporter(watch, dependencies.cluster)
+        self._superseding = Superseding(watch, dependencies.cluster.get, dependencies.is_relevant)
         # Generation at the last successful run: how a steady resource is known.
         self._well: dict[ObjectRef, int] = {}
         # What is remembered by name is about the resource with this uid.
@@ -152,13 +153,13 @@ class Reconciler:
                 return Gone()
 
     async def _reconcile(self, ref: ObjectRef, causes: Sequence[Cause]) -> Verdict:
-        body = await self._parts.cluster.get(ref)
+        body = await self._deps.cluster.get(ref)
         if body is not None and self._uids.setdefault(ref, uid_of(body)) != uid_of(body):
             await self._forget(ref)
-            self._parts.replaced(ref)
+            self._deps.on_replaced(ref)
             self._uids[ref] = uid_of(body)
         while body is not None:
-            relevant = self._parts.relevant(body, self._watch)
+            relevant = self._deps.is_relevant(body, self._watch)
             match decide(body, self._watch, relevant=relevant):
                 case Skip(reason):
                     _log.debug("Skipping reconciliation", reason=reason)
@@ -166,12 +167,12 @@ class Reconciler:
                         await self._reporter.interrupted(ref, body, reason)
                     return Idle()
                 case AddFinalizer() | Run() if fault := fault_of(body):
-                    told = Told(ref, body, causes, datetime.now(UTC))
+                    told = RunContext(ref, body, causes, datetime.now(UTC))
                     await self._reporter.error(told, fault)
                     return Idle()
                 case AddFinalizer(name):
                     finalizers = [*(body["metadata"].get("finalizers") or ()), name]
-                    body = await self._parts.cluster.set_finalizers(body, finalizers)
+                    body = await self._deps.cluster.set_finalizers(body, finalizers)
                 case Run(cleanup):
                     run_id = secrets.token_hex(8)
                     with structlog.contextvars.bound_contextvars(run_id=run_id):
@@ -184,13 +185,13 @@ class Reconciler:
         self._well.pop(ref, None)
         self._dropped.pop(ref, None)
         self._superseding.forget(ref)
-        await self._parts.executor.forget(ref)
+        await self._deps.executor.forget(ref)
 
     async def failed(self, ref: ObjectRef, causes: Sequence[Cause], message: str) -> None:
         """Say on the resource why its reconcile ended before its time. Raises ApiError."""
-        body = await self._parts.cluster.get(ref)
+        body = await self._deps.cluster.get(ref)
         if body is not None:
-            await self._reporter.failed(Told(ref, body, causes, datetime.now(UTC)), message)
+            await self._reporter.failed(RunContext(ref, body, causes, datetime.now(UTC)), message)
 
     async def looping(self, ref: ObjectRef, echoes: Sequence[Cause]) -> None:
         """Say that the resource keeps triggering itself, by these causes. Raises ApiError."""
@@ -200,7 +201,7 @@ class Reconciler:
         ref, body = start.ref, start.body
         began = datetime.now(UTC)
         overrides = read_overrides(body)
-        told = Told(ref, body, start.causes, began)
+        told = RunContext(ref, body, start.causes, began)
         if overrides.error:
             await self._reporter.error(told, overrides.error)
             return Failed()
@@ -214,7 +215,7 @@ class Reconciler:
             return Failed()
         if not self._is_steady(ref, body, start.causes):
             body = _existing(await self._reporter.start(ref, body))
-        told = Told(ref, body, start.causes, began)
+        told = RunContext(ref, body, start.causes, began)
         play = self._play(replace(start, body=body, without=without), overrides)
         if start.cleanup:
             outcome = await play
@@ -229,7 +230,7 @@ class Reconciler:
         return await self._conclude(told, outcome, overrides.period)
 
     async def _conclude(
-        self, told: Told, outcome: RunOutcome, period: timedelta | None
+        self, told: RunContext, outcome: RunOutcome, period: timedelta | None
     ) -> Succeeded | Failed:
         """Report how a run ended; `period` is what the resource itself asks for, if anything."""
         ref, current = told.ref, self._current(told.ref, told.before)
@@ -245,15 +246,15 @@ class Reconciler:
             return Succeeded(self._period or None, Trigger.PERIOD)
         return Succeeded(_floored(period) or None, Trigger.PERIOD, by_resource=True)
 
-    async def _drop_fields(self, ref: ObjectRef, body: Json, content: Playbook) -> frozenset[str]:
+    async def _drop_fields(self, ref: ObjectRef, body: Json, content: RunContent) -> frozenset[str]:
         """Return the fields that Ansible would act on; report them once for each generation.
 
         Raises RunError if it is unknown which these are.
         """
-        names = await self._parts.variables.reserved()
+        names = await self._deps.variable_names.reserved()
         fields: Sequence[ReservedField] = reserved_fields(body, self._watch, names)
         if any(field.use is Use.KEYWORD for field in fields):
-            fields = dropped(fields, await self._parts.variables.declared(content))
+            fields = dropped(fields, await self._deps.variable_names.declared(content))
         spec = (body["metadata"].get("uid", ""), generation_of(body))
         if fields and self._dropped.get(ref) != spec:
             await self._reporter.dropped(body, fields)
@@ -265,7 +266,7 @@ class Reconciler:
 
         What is written with it has its resourceVersion as precondition all the same.
         """
-        told = self._parts.version(ref)
+        told = self._deps.latest_version(ref)
         if not told or _is_newer(told, body["metadata"]["resourceVersion"]):
             return None
         return body
@@ -291,7 +292,7 @@ class Reconciler:
         content = _content(watch, cleanup=start.cleanup)
         # A watch's own role that cleans up by vars may make what it always makes, which is to go.
         own = content != watch.content
-        with self._parts.access.grant(
+        with self._deps.access.grant(
             start.body, watch, start.run_id, of_finalizer=own
         ) as kubeconfig:
             request = RunRequest(
@@ -314,10 +315,10 @@ class Reconciler:
             def follow(event: RunEvent) -> None:
                 playlog(event)
                 if (took := task_time(event)) is not None:
-                    self._parts.task_ended(watch.gvk, *took)
+                    self._deps.on_task_end(watch.gvk, *took)
 
-            async with self._parts.guard(start.body, watch):
-                outcome = await self._parts.executor.run(request, follow)
+            async with self._deps.run_guard(start.body, watch):
+                outcome = await self._deps.executor.run(request, follow)
             playlog.end(outcome)
             return outcome
 
@@ -325,13 +326,13 @@ class Reconciler:
         """Take our finalizer off the resource with this uid, now that the clean-up is done."""
         assert self._watch.finalizer is not None
         name = self._watch.finalizer.name
-        while (body := await self._parts.cluster.get(ref)) is not None:
+        while (body := await self._deps.cluster.get(ref)) is not None:
             finalizers = body["metadata"].get("finalizers") or []
             if uid_of(body) != uid or name not in finalizers:
                 return
             try:
                 left = [finalizer for finalizer in finalizers if finalizer != name]
-                await self._parts.cluster.set_finalizers(body, left)
+                await self._deps.cluster.set_finalizers(body, left)
             except Conflict:
                 continue
             except NotFound:
@@ -353,7 +354,7 @@ def _floored(period: timedelta) -> timedelta:
     return max(period, MIN_PERIOD) if period > timedelta(0) else timedelta(0)
 
 
-def _content(watch: Watch, *, cleanup: bool) -> Playbook:
+def _content(watch: Watch, *, cleanup: bool) -> RunContent:
     """Return what to run; a finalizer without content runs the watch's own, with its vars."""
     finalizer = watch.finalizer
     if cleanup and finalizer is not None and finalizer.content is not None:

@@ -12,6 +12,7 @@ import structlog
 from operator_runner.core.durations import format_duration
 from operator_runner.core.model import (
     Cause,
+    EventSpec,
     Json,
     ObjectRef,
     RunOutcome,
@@ -22,7 +23,7 @@ from operator_runner.core.model import (
 )
 from operator_runner.kube.readiness import is_change
 from operator_runner.reconcile import conditions, kstatus, reserved_fields
-from operator_runner.reconcile.ports import Cluster, Notice
+from operator_runner.reconcile.ports import Cluster
 from operator_runner.reconcile.reserved_fields import ReservedField
 from operator_runner.reconcile.status import Change, StatusWriter, generation_of, read_conditions
 
@@ -35,7 +36,7 @@ Verdict: TypeAlias = Callable[[Sequence[Json], int, datetime], list[Json]]
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class RunContext:
     """A run that is told of: of which resource, as it was before, why, and since when."""
 
     ref: ObjectRef
@@ -48,9 +49,11 @@ class Told:
         """How long it has taken until now."""
         return round((datetime.now(UTC) - self.began).total_seconds(), 3)
 
-    def notice(self, reason: str, note: str, *, warning: bool = False) -> Notice:
+    def event(self, reason: str, note: str, *, warning: bool = False) -> EventSpec:
         """Make the Event of the run's end."""
-        return Notice(reason, note, warning, why=_why(self.causes), seconds=self.seconds)
+        return EventSpec(
+            reason, note, warning, cause=_why(self.causes), duration_seconds=self.seconds
+        )
 
 
 class Reporter:
@@ -85,7 +88,9 @@ class Reporter:
                 ref, uid_of(body), lambda old: conditions.interrupted(old, why, now), body
             )
 
-    async def success(self, run: Told, outcome: RunOutcome, current: Json | None) -> Json | None:
+    async def success(
+        self, run: RunContext, outcome: RunOutcome, current: Json | None
+    ) -> Json | None:
         """Say that the play succeeded; return the resource as it is then, None if gone.
 
         `current` is the resource as it is now, None if it has to be read.
@@ -102,25 +107,29 @@ class Reporter:
         settled = conditions.is_successful if asked is None else conditions.is_waiting
         was_so = settled(read_conditions(run.before))
         if after is not None and (stats.changed or not was_so):
-            await self._cluster.emit(after, run.notice("Successful", note))
+            await self._cluster.emit(after, run.event("Successful", note))
         return after
 
-    async def failure(self, run: Told, outcome: RunOutcome, current: Json | None) -> Json | None:
+    async def failure(
+        self, run: RunContext, outcome: RunOutcome, current: Json | None
+    ) -> Json | None:
         """Say which task failed and why; see `success`."""
         first = outcome.failures[0]
         text = conditions.failure_text(outcome.failures, _EVENT_BYTES)
         told = {"task": first.task, "path": first.path, "reason": first.message}
         _log.error("Reconciliation failed", **told, seconds=run.seconds)
         after = await self._put_conditions(run, outcome, current)
-        await self._cluster.emit(after or run.before, run.notice("Failed", text, warning=True))
+        await self._cluster.emit(after or run.before, run.event("Failed", text, warning=True))
         return after
 
-    async def error(self, run: Told, message: str) -> None:
+    async def error(self, run: RunContext, message: str) -> None:
         """Say why the play could not be run at all."""
         _log.error("Reconciliation failed", reason=message)
         await self.failed(run, message, kstatus.stalled)
 
-    async def failed(self, run: Told, message: str, verdict: Verdict = kstatus.failing) -> None:
+    async def failed(
+        self, run: RunContext, message: str, verdict: Verdict = kstatus.failing
+    ) -> None:
         """Say on the resource alone why it could not be reconciled.
 
         The Event is written even where the status cannot be.
@@ -135,24 +144,24 @@ class Reporter:
                     run.before,
                 )
         finally:
-            await self._cluster.emit(run.before, run.notice("Failed", message, warning=True))
+            await self._cluster.emit(run.before, run.event("Failed", message, warning=True))
 
     async def dropped(self, body: Json, fields: Sequence[ReservedField]) -> None:
         """Say which fields of the spec the role does not get, and why."""
         paths, cure = reserved_fields.paths(fields), reserved_fields.cure(fields)
         _log.warning("Fields of the resource are not passed to the role", fields=paths, cure=cure)
         note = reserved_fields.note(fields)
-        await self._cluster.emit(body, Notice("ReservedFieldNames", note, warning=True))
+        await self._cluster.emit(body, EventSpec("ReservedFieldNames", note, warning=True))
 
     async def loop(self, ref: ObjectRef, echoes: Sequence[Cause]) -> None:
         """Say what a resource that keeps triggering itself is woken by."""
         body = await self._cluster.get(ref)
         if body is not None:
             note = loop_text(echoes)
-            await self._cluster.emit(body, Notice("ReconcileLoop", note, warning=True))
+            await self._cluster.emit(body, EventSpec("ReconcileLoop", note, warning=True))
 
     async def _put_conditions(
-        self, run: Told, outcome: RunOutcome, current: Json | None
+        self, run: RunContext, outcome: RunOutcome, current: Json | None
     ) -> Json | None:
         if not self._manage_status:
             found = current or await self._cluster.get(run.ref)
@@ -171,7 +180,7 @@ class Reporter:
 
     async def _write(
         self,
-        run: Told,
+        run: RunContext,
         change: Change,
         verdict: Callable[[Sequence[Json], int], list[Json]],
         current: Json | None,

@@ -23,7 +23,7 @@ import yaml
 
 from operator_runner.ansible.executor import AnsibleExecutor, open_launcher
 from operator_runner.ansible.rundir import RunDirs
-from operator_runner.core.model import GVK, ObjectRef, Playbook, RunOutcome, RunRequest, Watch
+from operator_runner.core.model import GVK, ObjectRef, RunContent, RunOutcome, RunRequest, Watch
 from operator_runner.core.settings import AnsibleSettings
 from operator_runner.reconcile.variables import extra_vars
 from tests.support import nginx as support
@@ -35,7 +35,7 @@ from tests.support.waiting import eventually
 ROLE = REPOSITORY / "roles" / "nginx"
 WATCH = Watch(
     gvk=GVK("operator.example.com", "v1alpha2", "NginxOperator"),
-    content=Playbook(role=ROLE),
+    content=RunContent(role=ROLE),
     mark_unsafe=True,
 )
 
@@ -103,7 +103,7 @@ class Nginx:
             RunRequest(
                 run_id=secrets.token_hex(4),
                 ref=ObjectRef.of(body),
-                content=Playbook(playbook=path),
+                content=RunContent(playbook=path),
                 extra_vars=extra_vars(body, WATCH, cleanup=False),
                 kubeconfig=self.kubeconfig.read_text(),
                 verbosity=0,

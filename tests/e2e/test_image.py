@@ -26,14 +26,14 @@ ANYBODY = 1000770000
 APART = """
 from pathlib import Path
 from operator_runner.ansible.sandbox.isolation_probe import find_isolation
-from operator_runner.ansible.sandbox.isolation import Enclosure
+from operator_runner.ansible.sandbox.isolation import Sandbox
 
 # Where people look for the artifacts of a run.
 found = Path("/tmp/ansible-operator/runner").glob("*/*/*/*/web/artifacts/latest/stdout")
 output = next(found)
 print("readable" if output.read_text() else "empty")
 work_dir = "/var/lib/operator-runner"
-Enclosure(find_isolation(Path(work_dir)).isolation, work_dir, ()).enter()
+Sandbox(find_isolation(Path(work_dir)).isolation, work_dir, ()).enter()
 try:
     output.read_text()
 except PermissionError:

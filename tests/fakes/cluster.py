@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from operator_runner.core.errors import Conflict, Invalid, NotFound
-from operator_runner.core.model import Json, ObjectRef
+from operator_runner.core.model import EventSpec, Json, ObjectRef
 
 
 class FakeCluster:
@@ -17,7 +16,7 @@ class FakeCluster:
         """`strict_reasons` refuses conditions without a reason, as metav1.Condition does."""
         self.objects = {ObjectRef.of(body): copy.deepcopy(body) for body in bodies}
         self._strict = strict_reasons
-        self.notices: list[Any] = []
+        self.events: list[EventSpec] = []
         self.reads = 0
         self.before_write: Callable[[], None] = lambda: None
 
@@ -57,10 +56,10 @@ class FakeCluster:
         current["status"] = (before if isinstance(before, dict) else {}) | copy.deepcopy(status)
         return self._bump(current)
 
-    async def emit(self, body: Json, notice: Any) -> None:
+    async def emit(self, body: Json, event: EventSpec) -> None:
         """See the port."""
         assert body["metadata"]["name"]
-        self.notices.append(notice)
+        self.events.append(event)
 
     def _current(self, body: Json) -> Json:
         self.before_write()

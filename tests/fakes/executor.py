@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 from operator_runner.core.model import (
     Json,
     ObjectRef,
-    Playbook,
     ReservedNames,
+    RunContent,
     RunEvent,
     RunOutcome,
     RunRequest,
@@ -85,6 +85,6 @@ class FakeVariables:
             raise self.error
         return self.names
 
-    async def declared(self, _: Playbook) -> frozenset[str]:
+    async def declared(self, _: RunContent) -> frozenset[str]:
         """See the port."""
         return self.declares

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from operator_runner.core.model import GVK, Json, ObjectRef, Playbook, Watch
+from operator_runner.core.model import GVK, Json, ObjectRef, RunContent, Watch
 from operator_runner.kube.operator_condition import Verdict, with_verdict
 from operator_runner.olm import Upgrades, verdict_on
 
@@ -74,7 +74,7 @@ def test_of_two_conditions_of_one_type_one_stays() -> None:
 
 async def test_without_olm_nothing_is_guarded() -> None:
     """A run that would block upgrades is run all the same where there is nobody to tell."""
-    watch = replace(Watch(DB, Playbook(role=Path("/roles/db"))), block_upgrade="`true`")
+    watch = replace(Watch(DB, RunContent(role=Path("/roles/db"))), block_upgrade="`true`")
     body = {"metadata": {"name": "a", "namespace": "shop"}, "apiVersion": "v1", "kind": "Db"}
     upgrades, ran = Upgrades(None), False
 

@@ -19,7 +19,7 @@ from operator_runner.ansible.processes import (
     end_run,
 )
 from operator_runner.ansible.runner import play
-from operator_runner.ansible.sandbox.isolation import Enclosure
+from operator_runner.ansible.sandbox.isolation import Sandbox
 
 
 def main() -> None:
@@ -32,7 +32,7 @@ def main() -> None:
     # Whatever a library prints must not end up between the events.
     lines = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
-    Enclosure.of(orders["run"]["enclosure"]).enter()
+    Sandbox.from_json(orders["run"]["sandbox"]).enter()
     play(orders["run"], lines)
 
 

@@ -20,7 +20,7 @@ from operator_runner.ansible.forkserver.module_calls import ModuleCall
 from operator_runner.ansible.forkserver.module_process import run_module, start_afresh
 from operator_runner.ansible.forkserver.processes import fork, use_environment
 from operator_runner.ansible.processes import die_with_parent
-from operator_runner.ansible.sandbox.isolation import Enclosure
+from operator_runner.ansible.sandbox.isolation import Sandbox
 
 _CHUNK = 256 * 1024
 _LONGEST_SECONDS = 60
@@ -47,9 +47,9 @@ class FactGathering:
         """The descriptor that the facts come from, while they are gathered."""
         return [] if self._reader is None else [self._reader]
 
-    def note(self, enclosure: dict[str, Any]) -> None:
+    def note(self, sandbox: dict[str, Any]) -> None:
         """There is a run, whose processes are enclosed so."""
-        self._enclosure = enclosure
+        self._enclosure = sandbox
 
     def begin_if_due(self) -> int | None:
         """Have facts gathered where there is need; return the process that does it."""
@@ -86,7 +86,7 @@ class FactGathering:
 
 
 def _become_gatherer(
-    parent: int, output: int, environment: dict[str, str], enclosure: dict[str, Any]
+    parent: int, output: int, environment: dict[str, str], sandbox: dict[str, Any]
 ) -> NoReturn:
     try:
         die_with_parent(parent)
@@ -94,7 +94,7 @@ def _become_gatherer(
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.alarm(_LONGEST_SECONDS)
         start_afresh(output)
-        Enclosure.of(enclosure).enter()
+        Sandbox.from_json(sandbox).enter()
         kept = _gather(environment)
         with os.fdopen(output, "wb") as file:
             file.write(kept.as_json())

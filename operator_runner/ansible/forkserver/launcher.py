@@ -89,7 +89,7 @@ class WarmLauncher:
             "asked": time.monotonic(),
             "content": str(request.content.path),
             # What holds for every run.
-            "enclosure": {**spec["enclosure"], "shown": [], "shared": []},
+            "sandbox": {**spec["sandbox"], "visible": [], "readable": []},
         }
         forking = asyncio.create_task(self._fork(message(asked, spec)))
         try:

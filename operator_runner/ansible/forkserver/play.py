@@ -26,7 +26,7 @@ from operator_runner.ansible.forkserver.processes import (
     use_environment,
 )
 from operator_runner.ansible.processes import die_with_parent
-from operator_runner.ansible.sandbox.isolation import Enclosure
+from operator_runner.ansible.sandbox.isolation import Sandbox
 from operator_runner.ansible.templating import compatibility, event_results
 
 _PER_RUN = {
@@ -50,7 +50,7 @@ _COMMAND_LINE.init_parser()
 def become_play(orders: BinaryIO, preloaded: dict[str, str], requests: socket.socket) -> NoReturn:
     """Run `ansible-playbook ARGUMENTS` to its end and exit with its status.
 
-    `orders` gives command, working directory, environment and enclosure as a JSON object, once
+    `orders` gives command, working directory, environment and sandbox as a JSON object, once
     there is a run; `requests` is where modules are asked for. Where a setting is not as it was when
     everything was loaded, or a collection beside the playbook comes before one that was, an
     ordinary ansible-playbook takes this process over.
@@ -63,7 +63,7 @@ def become_play(orders: BinaryIO, preloaded: dict[str, str], requests: socket.so
         if run is None:
             os._exit(0)  # no run has come of it
         command, environment = run["command"], run["environment"]
-        Enclosure.of(run["enclosure"]).join(os.getppid())
+        Sandbox.from_json(run["sandbox"]).join(os.getppid())
         os.chdir(run["cwd"])
         use_environment(environment)
         if not _is_as_loaded(environment, preloaded) or _hides_what_is_loaded(command[-1]):

@@ -160,7 +160,7 @@ class Server:
                     # No process can be had for this run: no reason to end the others.
                     _answer(operator, {"refused": str(error)})
                 self._templates.note(Path(order["content"]))
-                self._facts.note(order["enclosure"])
+                self._facts.note(order["sandbox"])
         self._gather_facts()
         return True
 

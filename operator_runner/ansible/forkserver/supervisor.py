@@ -33,7 +33,7 @@ from operator_runner.ansible.processes import (
 from operator_runner.ansible.runner import play as run_play
 from operator_runner.ansible.runner import say
 from operator_runner.ansible.sandbox import landlock
-from operator_runner.ansible.sandbox.isolation import Enclosure
+from operator_runner.ansible.sandbox.isolation import Sandbox
 
 _CHUNK = 64 * 1024
 
@@ -69,10 +69,10 @@ def supervise(
 
 
 def _enter(written: dict[str, Any], *, scoped: bool) -> None:
-    enclosure = Enclosure.of(written)
-    if enclosure.isolation.signals and not scoped:
+    sandbox = Sandbox.from_json(written)
+    if sandbox.isolation.signals and not scoped:
         raise OSError("the run could not be kept from sending signals to others")
-    enclosure.enter(scoped=scoped)
+    sandbox.enter(scoped=scoped)
 
 
 def _refuse(orders: socket.socket, error: OSError) -> NoReturn:
@@ -91,7 +91,7 @@ def _supervise(
 
     def spawn(command: str, args: list[str], **how: Any) -> ForkedPlay:
         run = {"command": [command, *args], "cwd": how["cwd"], "environment": how["env"]}
-        play.begin({**run, "enclosure": spec["enclosure"]}, operator)
+        play.begin({**run, "sandbox": spec["sandbox"]}, operator)
         return play
 
     pexpect = ansible_runner_module.pexpect
@@ -99,7 +99,7 @@ def _supervise(
         spawn=spawn, EOF=pexpect.EOF, exceptions=pexpect.exceptions
     )
     try:
-        _enter(spec["enclosure"], scoped=scoped)
+        _enter(spec["sandbox"], scoped=scoped)
         left = run_play(spec, lines)
     except BaseException:  # noqa: BLE001 (the last line of a process)
         say(lines, {"broken": traceback.format_exc()})

@@ -28,7 +28,7 @@ class Isolation:
 
 
 @dataclass(frozen=True, slots=True)
-class Enclosure:
+class Sandbox:
     """One run's: of the directory `hidden` it finds what is in `shown`, and can read `shared`.
 
     It cannot read `secrets`, files and directories with credentials of the operator.
@@ -36,15 +36,15 @@ class Enclosure:
 
     isolation: Isolation
     hidden: str
-    shown: tuple[str, ...]
-    shared: tuple[str, ...] = ()
+    visible: tuple[str, ...]
+    readable: tuple[str, ...] = ()
     secrets: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, written: dict[str, Any]) -> Self:
+    def from_json(cls, written: dict[str, Any]) -> Self:
         """Return what `as_json` has written."""
         isolation = Isolation(**written["isolation"])
-        parts = (tuple(written[name]) for name in ("shown", "shared", "secrets"))
+        parts = (tuple(written[name]) for name in ("visible", "readable", "secrets"))
         return cls(isolation, written["hidden"], *parts)
 
     def as_json(self) -> dict[str, Any]:
@@ -60,7 +60,7 @@ class Enclosure:
         if self.isolation.signals and not scoped:
             landlock.scope_signals(paths_follow=not self.isolation.mounts)
         if self.isolation.mounts:
-            mounts.hide(self.hidden, self.shown, self.shared)
+            mounts.hide(self.hidden, self.visible, self.readable)
             mounts.cover(self.secrets)
         self._restrict()
 
@@ -76,8 +76,8 @@ class Enclosure:
         if not self.isolation.mounts:
             closed = [self.hidden] if self.isolation.paths else []
             closed += filter(os.path.exists, self.secrets)
-            allowed = [*beside(*map(Path, closed)), *self.shown] if closed else ["/"]
-            landlock.restrict(allowed, self.shared)
+            allowed = [*beside(*map(Path, closed)), *self.visible] if closed else ["/"]
+            landlock.restrict(allowed, self.readable)
         elif not self.isolation.signals:
             landlock.restrict(["/"])  # scopes keep from other processes as well
         capabilities.drop()

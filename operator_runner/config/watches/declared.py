@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 
 from operator_runner.config.watches.lookup import Lookup
-from operator_runner.core.model import Playbook
+from operator_runner.core.model import RunContent
 
 _SUFFIXES = (".yml", ".yaml", ".json", "")
 _PLAY_TASKS = ("pre_tasks", "tasks", "post_tasks", "handlers")
@@ -42,7 +42,7 @@ class _Loader(_Base):  # type: ignore[misc]
 _Loader.add_multi_constructor("!", lambda *_: None)
 
 
-def declared_variables(content: Playbook, lookup: Lookup) -> frozenset[str]:
+def declared_variables(content: RunContent, lookup: Lookup) -> frozenset[str]:
     """Return the names of the variables that a role or playbook declares or uses.
 
     Some more may be among them, such as words of a text beside an expression.

@@ -20,8 +20,8 @@ from operator_runner.core.model import (
     Finalizer,
     LabelSelector,
     Ownership,
-    Playbook,
     Reference,
+    RunContent,
     Watch,
 )
 
@@ -45,7 +45,7 @@ class EntryReader:
         selector = fields.fields("selector")
         return Watch(
             gvk=self._gvk(fields),
-            content=self._content(fields, self._report.problem) or Playbook(),
+            content=self._content(fields, self._report.problem) or RunContent(),
             vars=fields.mapping("vars"),
             finalizer=self._finalizer(fields),
             selector=LabelSelector() if selector is None else read_selector(selector),
@@ -107,13 +107,13 @@ class EntryReader:
         tell = self._report.warning if finalizer_vars else self._report.problem
         return Finalizer(name, self._content(inner, tell), finalizer_vars)
 
-    def _content(self, fields: Fields, tell: Callable[[Place, str], None]) -> Playbook | None:
+    def _content(self, fields: Fields, tell: Callable[[Place, str], None]) -> RunContent | None:
         """Return what to run; what is wrong with it goes to `tell`."""
         if name := fields.text("playbook"):
             playbook = self._lookup.playbook(name)
             if message := _check_playbook(playbook):
                 tell(fields.where("playbook"), message)
-            return Playbook(playbook=playbook)
+            return RunContent(playbook=playbook)
         if name := fields.text("role"):
             role = self._lookup.role(name)
             if not role.exists():
@@ -127,7 +127,7 @@ class EntryReader:
                 tell(fields.where("role"), text)
             elif not has_tasks(role):
                 fields.warning("role", f"the role does nothing; {role}/tasks/main.yml is missing")
-            return Playbook(role=role)
+            return RunContent(role=role)
         tell(
             fields.place,
             "must specify Role or Playbook; add `role: NAME` or `playbook: FILE`",

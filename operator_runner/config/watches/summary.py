@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from operator_runner.core.model import Finalizer, Playbook, Watch
+from operator_runner.core.model import Finalizer, RunContent, Watch
 
 
 def summarize(watches: Sequence[Watch]) -> Iterator[str]:
@@ -19,7 +19,7 @@ def summarize(watches: Sequence[Watch]) -> Iterator[str]:
         yield f"{watch.gvk}: {'; '.join(parts)}"
 
 
-def _content(content: Playbook) -> str:
+def _content(content: RunContent) -> str:
     word = "playbook" if content.role is None else "role"
     return f"{word} {content.path}"
 

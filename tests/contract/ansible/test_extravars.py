@@ -14,10 +14,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from operator_runner.ansible.extra_vars import serialize
-from operator_runner.core.model import GVK, Playbook, Watch
+from operator_runner.core.model import GVK, RunContent, Watch
 from operator_runner.reconcile.variables import extra_vars
 
-WATCH = Watch(GVK("example.com", "v1", "Foo"), Playbook(), mark_unsafe=True)
+WATCH = Watch(GVK("example.com", "v1", "Foo"), RunContent(), mark_unsafe=True)
 # Reads files as `-e @FILE`, and answers with what a template sees of them.
 PROGRAM = """
 import json, sys

@@ -15,15 +15,15 @@ from typing import Any, cast
 import pytest
 
 from operator_runner.ansible.executor import AnsibleExecutor, Launcher, open_launcher
-from operator_runner.ansible.reserved_names import AskedNames
+from operator_runner.ansible.reserved_names import ReservedNamesLoader
 from operator_runner.ansible.rundir import RunDirs
 from operator_runner.core.bounds import MAX_DEPTH
 from operator_runner.core.model import (
     GVK,
     Json,
     ObjectRef,
-    Playbook,
     ReservedNames,
+    RunContent,
     RunOutcome,
     RunRequest,
     Watch,
@@ -46,7 +46,7 @@ class Runs:
         (self.role / "tasks").mkdir(parents=True)
         self.out = scratch / "out"
         self.touched = scratch / "touched"
-        self.watch = Watch(REF.gvk, Playbook(role=self.role), vars={"out": str(self.out)})
+        self.watch = Watch(REF.gvk, RunContent(role=self.role), vars={"out": str(self.out)})
         self.rundirs = RunDirs(scratch / "work")
         self._executor = AnsibleExecutor(launcher, self.rundirs, SETTINGS)
 
@@ -80,7 +80,7 @@ def kind(request: pytest.FixtureRequest) -> ExecutorName:
 
 @pytest.fixture(scope="module")
 def names() -> ReservedNames:
-    return asyncio.run(AskedNames(SETTINGS, []).get())
+    return asyncio.run(ReservedNamesLoader(SETTINGS, []).get())
 
 
 @pytest.fixture

@@ -11,14 +11,14 @@ import pytest
 
 from operator_runner.ansible.run_spec import run_spec
 from operator_runner.ansible.rundir import RunDir, RunDirs
-from operator_runner.core.model import GVK, ObjectRef, Playbook, RunRequest
+from operator_runner.core.model import GVK, ObjectRef, RunContent, RunRequest
 from operator_runner.core.settings import AnsibleSettings
 
 REF = ObjectRef(GVK("example.com", "v1", "Foo"), "default", "a")
 PLAIN = AnsibleSettings()
 
 
-def request(content: Playbook) -> RunRequest:
+def request(content: RunContent) -> RunRequest:
     return RunRequest("one", REF, content, {}, "the token", 0, 2, None)
 
 
@@ -31,7 +31,7 @@ def rundir(tmp_path: Path) -> Iterator[RunDir]:
 
 
 def hosts(rundir: RunDir, inventory: Path | None = None) -> str:
-    rundir.prepare(request(Playbook()), replace(PLAIN, inventory=inventory))
+    rundir.prepare(request(RunContent()), replace(PLAIN, inventory=inventory))
     rundir.scratch.close("one")
     return (rundir.path / "inventory" / "hosts").read_text()
 
@@ -73,7 +73,7 @@ def test_facts_of_a_role_are_gathered_unless_it_says_not(
     rundir: RunDir, tmp_path: Path, skip: bool
 ) -> None:
     """ANSIBLE_GATHERING=explicit is for role runs; a playbook says it itself."""
-    role = Playbook(role=tmp_path / "roles" / "web")
+    role = RunContent(role=tmp_path / "roles" / "web")
     settings = replace(PLAIN, skip_facts=skip)
     rundir.prepare(request(role), settings)
 
@@ -82,5 +82,5 @@ def test_facts_of_a_role_are_gathered_unless_it_says_not(
     (play,) = json.loads((rundir.path / "project" / spec["playbook"]).read_text())
     assert play["gather_facts"] is not skip
     assert play["hosts"] == "localhost"
-    playbook = Playbook(playbook=tmp_path / "site.yml")
+    playbook = RunContent(playbook=tmp_path / "site.yml")
     assert run_spec(request(playbook), rundir, settings)["playbook"] == str(playbook.playbook)

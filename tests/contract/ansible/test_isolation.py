@@ -22,10 +22,10 @@ import pytest
 from operator_runner.ansible.executor import AnsibleExecutor, open_launcher
 from operator_runner.ansible.libc import call
 from operator_runner.ansible.rundir import RunDirs
-from operator_runner.ansible.sandbox.isolation import Enclosure, Isolation, unsettled
+from operator_runner.ansible.sandbox.isolation import Isolation, Sandbox, unsettled
 from operator_runner.ansible.sandbox.isolation_probe import find_isolation
 from operator_runner.ansible.work_dir import placed
-from operator_runner.core.model import GVK, Json, ObjectRef, Playbook, RunOutcome, RunRequest
+from operator_runner.core.model import GVK, Json, ObjectRef, RunContent, RunOutcome, RunRequest
 from operator_runner.core.settings import AnsibleSettings, ExecutorName
 from tests.support.waiting import eventually
 
@@ -114,7 +114,7 @@ class Runs:
         own = str(self._rundirs.of(ref).path)
         extra: Json = {"site": str(self._site), "own": own, **variables}
         kubeconfig = f"kubeconfig-{WORD}" if name == "holding" else "none"
-        request = RunRequest(name, ref, Playbook(role=role), extra, kubeconfig, 0, 3, None)
+        request = RunRequest(name, ref, RunContent(role=role), extra, kubeconfig, 0, 3, None)
         return await self._executor.run(request, lambda _: None)
 
     async def search(self) -> Json:
@@ -205,12 +205,12 @@ def test_ways_to_hide_files(tmp_path: Path, isolation: Isolation) -> None:
         path.write_text("x")
     (work / "shared").mkdir()
     shown = (str(work / "a"), str(work / "tmp"))
-    enclosure = Enclosure(isolation, str(work), shown, (str(work / "shared"),))
-    assert Enclosure.of(json.loads(json.dumps(enclosure.as_json()))) == enclosure
+    sandbox = Sandbox(isolation, str(work), shown, (str(work / "shared"),))
+    assert Sandbox.from_json(json.loads(json.dumps(sandbox.as_json()))) == sandbox
 
     def what_it_can() -> list[str]:
         os.chdir(paths["other"].parent)
-        enclosure.enter()
+        sandbox.enter()
         readable = _readable({**paths, "in the working directory": Path("other")})
         refused = [*filter(_is_refused, changes)]
         return [*readable, *refused]
@@ -246,7 +246,7 @@ def test_runs_work_in_what_is_theirs(tmp_path: Path) -> None:
     isolation = find_isolation(work).isolation
 
     def work_on() -> str:
-        Enclosure(isolation, str(work), (str(work / "a"),)).enter()
+        Sandbox(isolation, str(work), (str(work / "a"),)).enter()
         (tmp_path / "x").write_text("x")
         (tmp_path / "y").mkdir()
         (tmp_path / "x").rename(tmp_path / "y" / "x")
@@ -304,12 +304,12 @@ def test_credentials_of_the_operator_cannot_be_read(tmp_path: Path, isolation: I
     site, work = tmp_path / "site", tmp_path / "work"
     work.mkdir()
     secrets = tuple(map(str, _with_credentials(site)))
-    enclosure = Enclosure(isolation, str(work), (), (), secrets)
+    sandbox = Sandbox(isolation, str(work), (), (), secrets)
     places = {name: site / path for name, path in CREDENTIALS.items()}
     through = {f"{name} by its target": path.resolve() for name, path in places.items()}
 
     def what_it_reads() -> list[str]:
-        enclosure.enter()
+        sandbox.enter()
         assert _in_child(lambda: _texts(PUBLIC, site)) == [f"secret of {name}" for name in PUBLIC]
         return [
             name
@@ -333,7 +333,7 @@ def test_without_privileges_rules_for_paths_and_scopes_do_the_same() -> None:
         secrets = tuple(map(str, _with_credentials(site)))
         Path(folder).chmod(0o755)
         isolation = Isolation(paths=True, processes=True, signals=True)
-        enclosure = Enclosure(isolation, str(work), (), (), secrets)
+        sandbox = Sandbox(isolation, str(work), (), (), secrets)
 
         def what_it_does() -> list[str]:
             os.setgroups([])
@@ -343,7 +343,7 @@ def test_without_privileges_rules_for_paths_and_scopes_do_the_same() -> None:
             before = _texts(CREDENTIALS.values(), site)
             assert len(before) == len(CREDENTIALS)
             os.kill(outside.pid, 0)
-            enclosure.enter()
+            sandbox.enter()
             assert len(_texts(PUBLIC, site)) == len(PUBLIC)
             with pytest.raises(PermissionError):
                 os.kill(outside.pid, signal.SIGKILL)
@@ -553,7 +553,7 @@ def test_links_of_a_run_lead_the_operator_nowhere(tmp_path: Path, part: str) -> 
     rundirs = RunDirs(tmp_path / "work")
     other, own = (rundirs.of(replace(REF, name=name)) for name in ("b", "a"))
     for rundir in (other, own):
-        request = RunRequest("one", REF, Playbook(), {}, "token", 0, 1, None)
+        request = RunRequest("one", REF, RunContent(), {}, "token", 0, 1, None)
         rundir.prepare(request, SETTINGS)
         with rundir.artifact("one", "stdout") as file:
             file.write(f"of {rundir.path.name}")
@@ -582,7 +582,7 @@ def _contents(folder: Path) -> dict[str, str]:
 def test_a_pipe_of_a_run_does_not_hold_the_operator(tmp_path: Path) -> None:
     """Nobody would ever read from it or write to it."""
     rundir = RunDirs(tmp_path / "work").of(REF)
-    request = RunRequest("one", REF, Playbook(), {}, "token", 0, 1, None)
+    request = RunRequest("one", REF, RunContent(), {}, "token", 0, 1, None)
     rundir.prepare(request, SETTINGS)
     rundir.artifact("one", "stdout").close()
     for pipe in (rundir.path / "env" / "extravars", rundir.artifacts("one") / "stdout"):

@@ -11,7 +11,7 @@ import pytest
 
 from operator_runner.ansible.executor import AnsibleExecutor, open_launcher
 from operator_runner.ansible.rundir import RunDirs
-from operator_runner.core.model import GVK, ObjectRef, Playbook, RunEvent, RunRequest
+from operator_runner.core.model import GVK, ObjectRef, RunContent, RunEvent, RunRequest
 from operator_runner.core.settings import AnsibleSettings, ExecutorName
 from operator_runner.reconcile.conditions import finished
 
@@ -45,7 +45,7 @@ async def test_a_message_of_megabytes_is_cut_and_not_lost(
     role = tmp_path / "roles" / "large"
     (role / "tasks").mkdir(parents=True)
     (role / "tasks" / "main.yml").write_text(TASKS)
-    request = RunRequest("one", REF, Playbook(role=role), {}, "none", 2, 3, None)
+    request = RunRequest("one", REF, RunContent(role=role), {}, "none", 2, 3, None)
     events: list[RunEvent] = []
     async with open_launcher(name, SETTINGS) as launcher:
         executor = AnsibleExecutor(launcher, RunDirs(tmp_path / "work"), SETTINGS)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from operator_runner.ansible.reserved_names import AskedNames
+from operator_runner.ansible.reserved_names import ReservedNamesLoader
 from operator_runner.core.errors import RunError
 from operator_runner.core.settings import AnsibleSettings
 
@@ -42,7 +42,7 @@ async def test_the_names_are_those_of_ansible(tmp_path: Path) -> None:
         path.parent.mkdir(parents=True)
         path.write_text(option.format(name))
 
-    names = await AskedNames(AnsibleSettings(), [role, playbook]).get()
+    names = await ReservedNamesLoader(AnsibleSettings(), [role, playbook]).get()
 
     documented = json.loads(
         subprocess.run(  # noqa: ASYNC221 (nothing else goes on)
@@ -64,7 +64,7 @@ async def test_a_broken_ansible_is_asked_again(
     config = tmp_path / "ansible.cfg"
     config.write_text("no section\n")
     monkeypatch.setenv("ANSIBLE_CONFIG", str(config))
-    asked = AskedNames(AnsibleSettings(), [])
+    asked = ReservedNamesLoader(AnsibleSettings(), [])
 
     with pytest.raises(RunError, match=r"ansible\.cfg|section"):
         await asked.get()

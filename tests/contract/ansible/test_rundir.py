@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from operator_runner.ansible.rundir import RunDirs
-from operator_runner.core.model import GVK, ObjectRef, Playbook, RunRequest
+from operator_runner.core.model import GVK, ObjectRef, RunContent, RunRequest
 from operator_runner.core.settings import AnsibleSettings
 
 REF = ObjectRef(GVK("example.com", "v1", "Foo"), "default", "a")
 
 
 def request(run_id: str, keep: int = 2) -> RunRequest:
-    return RunRequest(run_id, REF, Playbook(), {}, "the token", 0, keep, None)
+    return RunRequest(run_id, REF, RunContent(), {}, "the token", 0, keep, None)
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from operator_runner.core.errors import ConfigError
 from operator_runner.core.model import (
     GVK,
     ObjectRef,
-    Playbook,
+    RunContent,
     RunEvent,
     RunOutcome,
     RunRequest,
@@ -47,7 +47,7 @@ class Runs:
         request = RunRequest(
             run_id=secrets.token_hex(4),
             ref=REF,
-            content=Playbook(role=self.role),
+            content=RunContent(role=self.role),
             extra_vars=variables,
             kubeconfig="the token",
             verbosity=0,

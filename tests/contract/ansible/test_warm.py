@@ -26,7 +26,7 @@ from operator_runner.ansible.forkserver import launcher as warm_launcher
 from operator_runner.ansible.forkserver.launcher import WarmLauncher
 from operator_runner.ansible.forkserver.server_process import ForkServer, start_server
 from operator_runner.ansible.rundir import RunDirs
-from operator_runner.core.model import GVK, ObjectRef, Playbook, RunOutcome, RunRequest
+from operator_runner.core.model import GVK, ObjectRef, RunContent, RunOutcome, RunRequest
 from operator_runner.core.settings import AnsibleSettings
 from tests.support.sleepers import new_nap, sleepers
 from tests.support.waiting import eventually
@@ -55,7 +55,7 @@ class Runs:
         request = RunRequest(
             run_id=secrets.token_hex(4),
             ref=ObjectRef(GVK("example.com", "v1", "Foo"), "default", name),
-            content=Playbook(role=role),
+            content=RunContent(role=role),
             extra_vars={},
             kubeconfig="the token",
             verbosity=0,

@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import pytest
 from aiohttp import web
 from structlog.testing import capture_logs
 
-from operator_runner.core.model import Json
+from operator_runner.core.model import EventSpec, Json
 from operator_runner.kube.api import Api
 from operator_runner.kube.events import Recorder
 from tests.contract.kube.scripted import ScriptedServer, status
 from tests.support.kubectl import Kubectl
 
 
-@dataclass(frozen=True)
-class Notice:
-    """What a reconcile wants to be known."""
-
-    note: str
-    reason: str = "RunFailed"
-    warning: bool = True
-    action: str = "Reconcile"
-    why: str = ""
-    seconds: float | None = None
+def _spec(note: str, cause: str = "", duration_seconds: float | None = None) -> EventSpec:
+    return EventSpec(
+        "RunFailed", note, warning=True, cause=cause, duration_seconds=duration_seconds
+    )
 
 
 @pytest.fixture
@@ -43,7 +35,7 @@ def _events(kubectl: Kubectl) -> list[Json]:
 
 async def test_an_event_is_shown_with_its_object(api: Api, subject: Json, kubectl: Kubectl) -> None:
     """`kubectl describe` shows reason and note; type and action are set."""
-    await Recorder(api).emit(subject, Notice("task x: no"))
+    await Recorder(api).emit(subject, _spec("task x: no"))
 
     (event,) = _events(kubectl)
     assert (event["type"], event["action"], event["note"]) == ("Warning", "Reconcile", "task x: no")
@@ -56,7 +48,7 @@ async def test_equal_events_are_counted(api: Api, subject: Json, kubectl: Kubect
     """A note that comes again is one Event with a count; another note is another Event."""
     recorder = Recorder(api)
     for note in ("a", "a", "a", "b"):
-        await recorder.emit(subject, Notice(note))
+        await recorder.emit(subject, _spec(note))
 
     counts = {event["note"]: event.get("series", {}).get("count") for event in _events(kubectl)}
     assert counts == {"a": 3, "b": None}
@@ -67,10 +59,10 @@ async def test_a_series_whose_event_is_gone_starts_anew(
 ) -> None:
     """Events expire on the API server; the next one is written all the same."""
     recorder = Recorder(api)
-    await recorder.emit(subject, Notice("a"))
+    await recorder.emit(subject, _spec("a"))
     kubectl("delete", "events", "--all")
 
-    await recorder.emit(subject, Notice("a"))
+    await recorder.emit(subject, _spec("a"))
 
     (event,) = _events(kubectl)
     assert "series" not in event
@@ -78,7 +70,7 @@ async def test_a_series_whose_event_is_gone_starts_anew(
 
 async def test_a_long_note_is_cut(api: Api, subject: Json, kubectl: Kubectl) -> None:
     """The API server takes 1024 bytes; characters stay whole."""
-    await Recorder(api).emit(subject, Notice("ä" * 2000))
+    await Recorder(api).emit(subject, _spec("ä" * 2000))
 
     (event,) = _events(kubectl)
     assert event["note"] == "ä" * 510 + "..."
@@ -86,7 +78,9 @@ async def test_a_long_note_is_cut(api: Api, subject: Json, kubectl: Kubectl) -> 
 
 async def test_an_event_tells_why(api: Api, subject: Json, kubectl: Kubectl) -> None:
     """What led to a run is in the note, also of a long one, and with its time in annotations."""
-    await Recorder(api).emit(subject, Notice("x" * 2000, why="spec: spec.size", seconds=1.5))
+    await Recorder(api).emit(
+        subject, _spec("x" * 2000, cause="spec: spec.size", duration_seconds=1.5)
+    )
 
     (event,) = _events(kubectl)
     assert event["note"].endswith("x... (why: spec: spec.size)")
@@ -101,7 +95,7 @@ async def test_events_of_cluster_scoped_objects_are_in_default(api: Api, kubectl
     about = kubectl.get("namespace", kubectl.namespace)
     assert about is not None
 
-    await Recorder(api).emit(about, Notice("cluster-wide"))
+    await Recorder(api).emit(about, _spec("cluster-wide"))
 
     selector = f"--field-selector=regarding.name={kubectl.namespace}"
     found = kubectl("get", "events.v1.events.k8s.io", selector, "--namespace=default")
@@ -123,7 +117,7 @@ async def test_a_failure_is_logged_once_and_harms_nobody(
 
     with capture_logs() as logs:
         for allowed in (False, False, True, False):  # noqa: B007 read by the server
-            await recorder.emit(body, Notice("secret"))
+            await recorder.emit(body, _spec("secret"))
 
     assert [log["error"] for log in logs] == ["events is forbidden"] * 2
     assert "secret" not in str(logs)

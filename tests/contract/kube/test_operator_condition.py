@@ -13,7 +13,7 @@ import pytest
 import yaml
 from structlog.testing import capture_logs
 
-from operator_runner.core.model import GVK, Json, Playbook, Watch
+from operator_runner.core.model import GVK, Json, RunContent, Watch
 from operator_runner.devcluster import Cluster
 from operator_runner.kube.api import Api
 from operator_runner.kube.operator_condition import OperatorCondition, Verdict
@@ -26,7 +26,7 @@ from tests.support.olm import CONDITION, condition_of, crd, grant_condition, ope
 
 NAME = "db.v1.0.0"
 WATCH = replace(
-    Watch(GVK("example.com", "v1", "Db"), Playbook(role=Path("/roles/db"))),
+    Watch(GVK("example.com", "v1", "Db"), RunContent(role=Path("/roles/db"))),
     block_upgrade="spec.migrate",
 )
 OVERRIDE = {

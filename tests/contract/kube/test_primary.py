@@ -10,7 +10,7 @@ from aiohttp import web
 
 from operator_runner.controller.sources.primary import PrimaryWatcher
 from operator_runner.core.errors import Expired, NotFound
-from operator_runner.core.model import GVK, Json, Playbook, Watch
+from operator_runner.core.model import GVK, Json, RunContent, Watch
 from operator_runner.kube.discovery import Resource
 from operator_runner.kube.session import connect
 from tests.contract.kube.scripted import ScriptedServer, hang, status
@@ -63,7 +63,7 @@ def _entry(resource: Resource) -> Json:
 async def watch(server: ScriptedServer) -> None:
     """Watch both kinds until cancelled."""
     connection = await connect(server.kubeconfig(), user_agent="tests")
-    content = Playbook(role=Path("/roles/foo"))
+    content = RunContent(role=Path("/roles/foo"))
     watcher = PrimaryWatcher(
         [Watch(GADGET.gvk, content), Watch(WIDGET.gvk, content)],
         lambda *_: True,

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
-from operator_runner.core.model import GVK, Json, ObjectRef, Playbook, Watch
+from operator_runner.core.model import GVK, Json, ObjectRef, RunContent, Watch
 from operator_runner.core.settings import Address
 from operator_runner.devcluster import Cluster
 from operator_runner.kube.api import Api
@@ -26,7 +26,7 @@ from operator_runner.proxy.server import Proxy
 
 OWNER_GVK = GVK("", "v1", "ConfigMap")
 WATCH = Watch(
-    OWNER_GVK, Playbook(role=Path("/roles/any")), blacklist=frozenset({GVK("", "v1", "Secret")})
+    OWNER_GVK, RunContent(role=Path("/roles/any")), blacklist=frozenset({GVK("", "v1", "Secret")})
 )
 SECONDS = 60.0
 """No answer may take longer, however busy the machine is."""

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from operator_runner.core.errors import Conflict, Invalid, NotFound
-from operator_runner.core.model import GVK, Json, ObjectRef
+from operator_runner.core.model import GVK, EventSpec, Json, ObjectRef
 from operator_runner.devcluster import Cluster as LocalCluster
 from operator_runner.kube.api import Api
 from operator_runner.kube.cluster import KubeCluster
 from operator_runner.kube.discovery import Discovery
 from operator_runner.kube.session import connect
-from operator_runner.reconcile.ports import Cluster, Notice
+from operator_runner.reconcile.ports import Cluster
 from tests.fakes.cluster import FakeCluster
 from tests.support.kubectl import Kubectl
 from tests.support.operator import REPOSITORY
@@ -123,5 +123,5 @@ async def test_a_status_of_a_gone_resource(cluster: Cluster, ref: ObjectRef) -> 
 async def test_an_event_is_no_write_to_the_resource(cluster: Cluster, ref: ObjectRef) -> None:
     """An Event leaves the resourceVersion as it was."""
     body = await read(cluster, ref)
-    await cluster.emit(body, Notice("Tried", "a note"))
+    await cluster.emit(body, EventSpec("Tried", "a note"))
     assert (await read(cluster, ref))["metadata"] == body["metadata"]

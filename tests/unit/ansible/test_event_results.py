@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from operator_runner.ansible.outcome import EventFold
+from operator_runner.ansible.outcome import OutcomeBuilder
 from operator_runner.ansible.templating.event_results import shortened
 from operator_runner.core.model import RunEvent
 
@@ -29,7 +29,7 @@ def test_why_a_task_has_failed_stays(result: dict[str, Any]) -> None:
     short = shortened(result)
     assert len(str(short)) <= 700_000
     data = {"task": "Big", "task_path": "main.yml:1", "res": short, "host": "localhost"}
-    fold = EventFold()
+    fold = OutcomeBuilder()
     fold.feed(RunEvent("runner_on_failed", data))
     fold.feed(RunEvent("playbook_on_stats", {"failures": {"localhost": 1}}))
     (failure,) = fold.outcome(None, 2, "").failures  # type: ignore[arg-type]

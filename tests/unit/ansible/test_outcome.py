@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from operator_runner.ansible.outcome import EventFold, reason_from_output
+from operator_runner.ansible.outcome import OutcomeBuilder, reason_from_output
 from operator_runner.core.model import RunEvent, Stats, TaskFailure
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
@@ -24,8 +24,8 @@ def recap(**counts: int) -> RunEvent:
     return RunEvent("playbook_on_stats", data)
 
 
-def fold(*events: RunEvent) -> EventFold:
-    result = EventFold()
+def fold(*events: RunEvent) -> OutcomeBuilder:
+    result = OutcomeBuilder()
     for event in events:
         result.feed(event)
     return result

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from operator_runner.ansible.templating.types_in_force import TemplateTypes, types_in_force
-from operator_runner.core.model import GVK, Playbook, Watch
+from operator_runner.core.model import GVK, RunContent, Watch
 
 
 def watch(kind: str, native: bool | None) -> Watch:
-    return Watch(GVK("example.com", "v1", kind), Playbook(), native_types=native)
+    return Watch(GVK("example.com", "v1", kind), RunContent(), native_types=native)
 
 
 def test_a_watch_decides_for_its_kind(tmp_path: Path) -> None:

@@ -14,11 +14,11 @@ import pytest
 from operator_runner.controller.predicates.changes import Version, difference
 from operator_runner.controller.sources import pacing
 from operator_runner.controller.sources.dependents import Dependents
-from operator_runner.core.model import GVK, Cause, Json, ObjectRef, Playbook, Watch
+from operator_runner.core.model import GVK, Cause, Json, ObjectRef, RunContent, Watch
 from operator_runner.kube.readiness import Health, Readiness
 from operator_runner.kube.watch import EventType, MetadataEvent
 
-WATCH = Watch(GVK("example.com", "v1", "Foo"), Playbook(role=Path("/roles/foo")))
+WATCH = Watch(GVK("example.com", "v1", "Foo"), RunContent(role=Path("/roles/foo")))
 OWNER = ObjectRef(WATCH.gvk, "default", "owner")
 DEPLOYMENT = GVK("apps", "v1", "Deployment")
 CHILD = ObjectRef(DEPLOYMENT, "default", "child")

@@ -11,10 +11,10 @@ import pytest
 
 from operator_runner.controller.predicates.predicate import annotations_mark
 from operator_runner.controller.sources.dependents import Dependents
-from operator_runner.core.model import GVK, Cause, Json, ObjectRef, Playbook, Trigger, Watch
+from operator_runner.core.model import GVK, Cause, Json, ObjectRef, RunContent, Trigger, Watch
 from operator_runner.kube.watch import EventType, MetadataEvent
 
-WATCH = Watch(GVK("example.com", "v1", "Foo"), Playbook(role=Path("/roles/foo")))
+WATCH = Watch(GVK("example.com", "v1", "Foo"), RunContent(role=Path("/roles/foo")))
 OWNER = ObjectRef(WATCH.gvk, "default", "owner")
 CHILD = ObjectRef(GVK("", "v1", "ConfigMap"), "default", "child")
 CHANGED = Cause(Trigger.DEPENDENT, "changed", CHILD)

@@ -12,11 +12,11 @@ import pytest
 from operator_runner.controller.predicates.predicate import Seen, judge
 from operator_runner.controller.sources.last_seen import LastSeen
 from operator_runner.controller.sources.primary import PrimaryWatcher
-from operator_runner.core.model import GVK, Cause, Json, ObjectRef, Playbook, Trigger, Watch
+from operator_runner.core.model import GVK, Cause, Json, ObjectRef, RunContent, Trigger, Watch
 
 FOO = GVK("example.com", "v1", "Foo")
-WATCH = Watch(FOO, Playbook(role=Path("/roles/foo")))
-ANNOTATED = Watch(FOO, Playbook(role=Path("/roles/foo")), watch_annotations_changes=True)
+WATCH = Watch(FOO, RunContent(role=Path("/roles/foo")))
+ANNOTATED = Watch(FOO, RunContent(role=Path("/roles/foo")), watch_annotations_changes=True)
 
 
 def seen(*, relevant: bool = True, asked: Json | None = None, **metadata: Any) -> Seen:

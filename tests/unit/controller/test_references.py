@@ -10,13 +10,13 @@ from typing import Any
 
 from operator_runner.config.watches.referenced import referenced
 from operator_runner.controller.sources.references import References
-from operator_runner.core.model import GVK, Cause, Json, ObjectRef, Playbook, Reference, Watch
+from operator_runner.core.model import GVK, Cause, Json, ObjectRef, Reference, RunContent, Watch
 from tests.unit.controller.test_dependents import Stream
 
 SECRET, ZONE = GVK("", "v1", "Secret"), GVK("example.com", "v1", "Zone")
 WATCH = Watch(
     GVK("example.com", "v1", "Foo"),
-    Playbook(role=Path("/roles/foo")),
+    RunContent(role=Path("/roles/foo")),
     references=(
         Reference(SECRET, "spec.secrets[].name"),
         Reference(ZONE, "spec.zone"),

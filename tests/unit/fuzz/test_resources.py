@@ -33,9 +33,9 @@ from operator_runner.core.model import (
     Finalizer,
     LabelSelector,
     ObjectRef,
-    Playbook,
     Reference,
     Requirement,
+    RunContent,
     Trigger,
     Watch,
 )
@@ -43,7 +43,14 @@ from operator_runner.core.settings import AnsibleSettings
 from operator_runner.kube.readiness import Readiness, health_of
 from operator_runner.reconcile import conditions, kstatus
 from operator_runner.reconcile.annotations import read_overrides
-from operator_runner.reconcile.reconciler import Failed, Gone, Idle, Parts, Reconciler, Succeeded
+from operator_runner.reconcile.reconciler import (
+    Dependencies,
+    Failed,
+    Gone,
+    Idle,
+    Reconciler,
+    Succeeded,
+)
 from operator_runner.reconcile.status import read_conditions
 from operator_runner.reconcile.superseding import why_superseded
 from operator_runner.reconcile.variables import extra_vars
@@ -52,7 +59,7 @@ from tests.fakes.executor import FakeAccess, FakeExecutor, FakeVariables, failur
 from tests.unit.fuzz.strategies import JSON, METADATA, RESOURCES, STATUSES, Json
 
 FOO = GVK("example.com", "v1", "Foo")
-PLAIN = Watch(FOO, Playbook(role=Path("/roles/foo")))
+PLAIN = Watch(FOO, RunContent(role=Path("/roles/foo")))
 EVERYTHING = replace(
     PLAIN,
     finalizer=Finalizer("example.com/f", None, {"state": "absent"}),
@@ -169,7 +176,7 @@ def test_any_resource_can_be_reconciled(body: Json, outcome: Any) -> None:
 
     async def reconcile(watch: Watch) -> Any:
         cluster = FakeCluster(body)
-        parts = Parts(
+        dependencies = Dependencies(
             cluster,
             FakeAccess(),
             FakeExecutor(outcome),
@@ -180,7 +187,7 @@ def test_any_resource_can_be_reconciled(body: Json, outcome: Any) -> None:
             lambda _: None,
             FakeVariables(),
         )
-        reconciler = Reconciler(watch, parts, AnsibleSettings(), timedelta(hours=10))
+        reconciler = Reconciler(watch, dependencies, AnsibleSettings(), timedelta(hours=10))
         return await reconciler.reconcile(ObjectRef.of(body), [Cause(Trigger.SPEC)])
 
     for watch in WATCHES:

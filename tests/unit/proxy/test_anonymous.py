@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from operator_runner.core.model import GVK, Playbook, Watch
+from operator_runner.core.model import GVK, RunContent, Watch
 from operator_runner.proxy.anonymous import claimed_owner
 from operator_runner.proxy.status_errors import Refusal
 
 GROUP = "cache.example.com"
-WATCHES = [Watch(GVK(GROUP, "v1alpha1", "Memcached"), Playbook(role=Path("/roles/any")))]
+WATCHES = [Watch(GVK(GROUP, "v1alpha1", "Memcached"), RunContent(role=Path("/roles/any")))]
 OWNER = {
     "apiVersion": f"{GROUP}/v1alpha1",
     "kind": "Memcached",

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from operator_runner.core.model import GVK, Playbook, Watch
+from operator_runner.core.model import GVK, RunContent, Watch
 from operator_runner.proxy.grants import Grant, Grants, kubeconfig
 from operator_runner.proxy.ownership import Owner
 
-WATCH = Watch(GVK("cache.example.com", "v1alpha1", "Memcached"), Playbook(role=Path("/roles/m")))
+WATCH = Watch(GVK("cache.example.com", "v1alpha1", "Memcached"), RunContent(role=Path("/roles/m")))
 
 
 def test_two_runs(owner: Owner, global_owner: Owner) -> None:

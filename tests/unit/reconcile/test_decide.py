@@ -6,12 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from operator_runner.core.model import GVK, Finalizer, Json, Playbook, Watch
+from operator_runner.core.model import GVK, Finalizer, Json, RunContent, Watch
 from operator_runner.reconcile.decide import Action, AddFinalizer, Run, Skip, decide
 
 GVK_FOO = GVK("example.com", "v1", "Foo")
-PLAIN = Watch(GVK_FOO, Playbook(role=Path("/roles/foo")))
-HELD = Watch(GVK_FOO, Playbook(role=Path("/roles/foo")), finalizer=Finalizer("example.com/f", None))
+PLAIN = Watch(GVK_FOO, RunContent(role=Path("/roles/foo")))
+HELD = Watch(
+    GVK_FOO, RunContent(role=Path("/roles/foo")), finalizer=Finalizer("example.com/f", None)
+)
 
 
 def resource(*finalizers: str, deleting: bool = False) -> Json:

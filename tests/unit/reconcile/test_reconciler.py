@@ -23,7 +23,7 @@ from operator_runner.core.model import (
     Finalizer,
     Json,
     ObjectRef,
-    Playbook,
+    RunContent,
     RunEvent,
     RunOutcome,
     Stats,
@@ -32,10 +32,10 @@ from operator_runner.core.model import (
 )
 from operator_runner.core.settings import AnsibleSettings
 from operator_runner.reconcile.reconciler import (
+    Dependencies,
     Failed,
     Gone,
     Idle,
-    Parts,
     Reconciler,
     Succeeded,
 )
@@ -44,7 +44,7 @@ from tests.fakes.executor import FakeAccess, FakeExecutor, FakeVariables, failur
 
 FOO = GVK("example.com", "v1", "Foo")
 REF = ObjectRef(FOO, "default", "a")
-MAIN, CLEANUP = Playbook(role=Path("/roles/foo")), Playbook(role=Path("/roles/cleanup"))
+MAIN, CLEANUP = RunContent(role=Path("/roles/foo")), RunContent(role=Path("/roles/cleanup"))
 PLAIN = Watch(FOO, MAIN)
 HELD = Watch(FOO, MAIN, finalizer=Finalizer("example.com/f", CLEANUP, {"state": "absent"}))
 PLAIN_SETTINGS = AnsibleSettings()
@@ -83,7 +83,7 @@ class Case:
         self.times: list[tuple[str, str, float]] = []
         self.guarded: Json | None = None
         self.replaced: list[ObjectRef] = []
-        parts = Parts(
+        dependencies = Dependencies(
             cluster,
             self.access,
             self.executor,
@@ -94,7 +94,7 @@ class Case:
             self.replaced.append,
             self.variables,
         )
-        self.reconciler = Reconciler(watch, parts, ansible, timedelta(hours=10))
+        self.reconciler = Reconciler(watch, dependencies, ansible, timedelta(hours=10))
 
     @asynccontextmanager
     async def guard(self, body: Json, _: Watch) -> AsyncIterator[None]:
@@ -121,7 +121,7 @@ async def test_a_success_is_reported_and_comes_back_after_the_period() -> None:
     verdict = await case.reconciler.reconcile(REF, SPEC)
     assert verdict == Succeeded(timedelta(hours=10), Trigger.PERIOD)
     assert (await case.conditions())["Successful"]["status"] == "True"
-    assert [notice.warning for notice in case.cluster.notices] == [False]
+    assert [event.warning for event in case.cluster.events] == [False]
     assert case.executor.requests[0].content == MAIN
     assert case.executor.requests[0].kubeconfig.startswith("kubeconfig of a Foo")
     assert case.access.open == 0
@@ -148,7 +148,7 @@ async def test_a_steady_resource_costs_no_write() -> None:
     for trigger in (Trigger.PERIOD, Trigger.DEPENDENT, Trigger.START):
         await case.reconciler.reconcile(REF, [Cause(trigger)])
     assert await case.version() == version
-    assert len(case.cluster.notices) == 1
+    assert len(case.cluster.events) == 1
 
 
 @pytest.mark.parametrize(("told", "more"), [("3", 1), ("2", 1), ("10", 2), ("", 2), ("odd", 2)])
@@ -193,11 +193,11 @@ async def test_a_failure_is_reported_and_retried() -> None:
     assert await case.reconciler.reconcile(REF, SPEC) == Failed()
     message = (await case.conditions())["Failure"]["message"]
     assert message == "no rights (task 'web : Apply')"
-    assert case.cluster.notices[0].warning
-    assert case.cluster.notices[0].note == message
+    assert case.cluster.events[0].warning
+    assert case.cluster.events[0].note == message
     await case.reconciler.reconcile(REF, [Cause(Trigger.RETRY)])
     assert (await case.conditions())["Failure"]["status"] == "False"
-    assert [notice.reason for notice in case.cluster.notices] == ["Failed", "Successful"]
+    assert [event.reason for event in case.cluster.events] == ["Failed", "Successful"]
 
 
 async def test_a_run_that_passed_its_deadline_is_told_from_other_failures() -> None:
@@ -270,7 +270,7 @@ async def test_the_life_of_a_resource_with_a_finalizer() -> None:
     ("content", "expected"), [(CLEANUP, [False, True]), (MAIN, [False] * 2), (None, [False] * 2)]
 )
 async def test_only_a_clean_up_of_its_own_leaves_something_behind(
-    content: Playbook | None, expected: list[bool]
+    content: RunContent | None, expected: list[bool]
 ) -> None:
     """The watch's own role, run with other vars, makes what it always makes."""
     cluster = FakeCluster(resource())
@@ -333,8 +333,8 @@ async def test_a_resource_that_asks_each_time_costs_no_write() -> None:
     await case.reconciler.reconcile(REF, [Cause(Trigger.REQUEUE)])
     await Case(PLAIN, cluster, ASKING).reconciler.reconcile(REF, START)
     assert await case.version() == version
-    (notice,) = cluster.notices
-    assert notice.note == ("Reconciled: 1 tasks ok, 0 changed; the role asked to run again in 7s")
+    (event,) = cluster.events
+    assert event.note == ("Reconciled: 1 tasks ok, 0 changed; the role asked to run again in 7s")
 
 
 async def test_an_edit_ends_the_waiting() -> None:
@@ -350,7 +350,7 @@ async def test_an_edit_ends_the_waiting() -> None:
     await case.reconciler.reconcile(REF, SPEC)
     assert during == ["Running reconciliation"]
     assert (await case.conditions())["Successful"]["status"] == "True"
-    assert [notice.reason for notice in case.cluster.notices] == ["Successful"] * 2
+    assert [event.reason for event in case.cluster.events] == ["Successful"] * 2
 
 
 async def test_a_clean_up_that_asks_holds_the_resource() -> None:
@@ -397,7 +397,7 @@ async def test_text_that_is_evaluated_is_told(marked: bool, text: str, told: int
 
 
 def reserved_notices(cluster: FakeCluster) -> list[str]:
-    return [found.note for found in cluster.notices if found.reason == "ReservedFieldNames"]
+    return [found.note for found in cluster.events if found.reason == "ReservedFieldNames"]
 
 
 async def test_a_field_that_ansible_acts_on_is_dropped_and_reported_once() -> None:
@@ -466,7 +466,7 @@ async def test_a_resource_out_of_bounds_is_refused_and_waits_for_an_edit() -> No
     failure_ = (await case.conditions())["Failure"]
     assert (failure_["status"], failure_["reason"]) == ("True", "Failed")
     assert "nested more than 100 levels deep at spec.a.a" in failure_["message"]
-    assert [notice.note for notice in cluster.notices] == [failure_["message"]]
+    assert [event.note for event in cluster.events] == [failure_["message"]]
     assert case.executor.requests == []
     cluster.objects[REF] = resource(resourceVersion="9", generation=2)
     assert isinstance(await case.reconciler.reconcile(REF, SPEC), Succeeded)
@@ -543,4 +543,4 @@ async def test_an_error_of_our_own_reaches_the_user() -> None:
     case = Case(PLAIN, FakeCluster(resource()))
     await case.reconciler.failed(REF, SPEC, "Internal error")
     assert (await case.conditions())["Failure"]["message"] == "Internal error"
-    assert [notice.note for notice in case.cluster.notices] == ["Internal error"]
+    assert [event.note for event in case.cluster.events] == ["Internal error"]

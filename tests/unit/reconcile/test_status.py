@@ -83,4 +83,4 @@ async def test_without_manage_status_an_error_is_no_condition_either() -> None:
     assert await case.reconciler.reconcile(REF, SPEC) == Failed()
     assert await case.version() == before
     assert await status(case) == {"mine": 1}
-    assert [notice.warning for notice in case.cluster.notices] == [True]
+    assert [event.warning for event in case.cluster.events] == [True]

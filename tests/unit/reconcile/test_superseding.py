@@ -21,7 +21,7 @@ from operator_runner.core.model import (
     Finalizer,
     Json,
     ObjectRef,
-    Playbook,
+    RunContent,
     RunEvent,
     RunOutcome,
     RunRequest,
@@ -29,7 +29,7 @@ from operator_runner.core.model import (
     Watch,
 )
 from operator_runner.core.settings import AnsibleSettings, Backoff, Concurrency
-from operator_runner.reconcile.reconciler import Parts, Reconciler
+from operator_runner.reconcile.reconciler import Dependencies, Reconciler
 from operator_runner.reconcile.superseding import why_superseded
 from operator_runner.telemetry.metrics import Metrics
 from tests.fakes.cluster import FakeCluster
@@ -37,7 +37,7 @@ from tests.fakes.executor import FakeAccess, FakeVariables, success
 
 FOO = GVK("example.com", "v1", "Foo")
 REF = ObjectRef(FOO, "default", "a")
-MAIN, CLEANUP = Playbook(role=Path("/roles/foo")), Playbook(role=Path("/roles/cleanup"))
+MAIN, CLEANUP = RunContent(role=Path("/roles/foo")), RunContent(role=Path("/roles/cleanup"))
 PLAIN = Watch(FOO, MAIN, supersede=True)
 ANNOTATED = Watch(FOO, MAIN, supersede=True, watch_annotations_changes=True)
 HELD = Watch(FOO, MAIN, finalizer=Finalizer("example.com/f", CLEANUP), supersede=True)
@@ -134,7 +134,7 @@ class Case:
         self.chosen = True
         self.metrics = Metrics("1")
         self.metrics.watching(FOO, 2)
-        parts = Parts(
+        dependencies = Dependencies(
             self.cluster,
             FakeAccess(),
             self.executor,
@@ -145,7 +145,7 @@ class Case:
             lambda _: None,
             FakeVariables(),
         )
-        reconciler = Reconciler(watch, parts, AnsibleSettings(), timedelta(0))
+        reconciler = Reconciler(watch, dependencies, AnsibleSettings(), timedelta(0))
         self.queue = WorkQueue(Concurrency(2, 2), Backoff())
         self.gone: list[ObjectRef] = []
         breaker = LoopBreaker(OwnWrites().is_echo)
@@ -208,7 +208,7 @@ async def test_an_edit_ends_the_run_and_the_newest_spec_runs_in_its_place() -> N
     assert case.executor.sizes == [0, 1]
     assert case.count("superseded") == 1
     assert case.count("failed") == 0
-    assert [notice.reason for notice in case.cluster.notices] == ["Successful"]
+    assert [event.reason for event in case.cluster.events] == ["Successful"]
     found = await case.conditions()
     assert found["Successful"]["status"] == "True"
     assert found["Running"]["reason"] == "Successful"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from operator_runner.ansible.executor import AnsibleExecutor, Launcher
 from operator_runner.ansible.rundir import RunDirs
-from operator_runner.core.model import GVK, Json, ObjectRef, Playbook, RunRequest
+from operator_runner.core.model import GVK, Json, ObjectRef, RunContent, RunRequest
 from operator_runner.core.settings import AnsibleSettings
 from tests.contract.ansible.launchers.masks import Masks
 from tests.contract.ansible.launchers.records import Record, read_record
@@ -52,15 +52,15 @@ class Project:
     resource: str = REF.name
     """The name of the resource, and so that of the private data dir."""
 
-    def write(self, site: Path) -> Playbook:
+    def write(self, site: Path) -> RunContent:
         """Write the project; return what is to be run."""
         for name, content in self.files.items():
             _write(site / name, content)
         (site / "out").mkdir(parents=True)
         if not self.tasks:
-            return Playbook(playbook=site / self.playbook)
+            return RunContent(playbook=site / self.playbook)
         _write(site / "roles" / "tried" / "tasks" / "main.yml", self.tasks)
-        return Playbook(role=site / "roles" / "tried")
+        return RunContent(role=site / "roles" / "tried")
 
     async def run(self, launcher: Launcher, site: Path) -> Record:
         """Write the project to `site` and run it there; a work dir lies beside the project."""

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from operator_runner.config.watches import load
-from operator_runner.core.model import Playbook
+from operator_runner.core.model import RunContent
 from tests.support.kubectl import Json, Kubectl
 from tests.support.operator import REPOSITORY
 from tests.support.scaffold import OPERATOR_RUNNER
@@ -114,7 +114,7 @@ def test_the_runner_loads_its_watches(made: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.chdir(made)
     loaded = load(Path("watches.yaml"), {})
     assert [watch.gvk.kind for watch in loaded.watches] == ["Memcached", "Proxy", "Batch"]
-    assert all(isinstance(watch.content, Playbook) for watch in loaded.watches)
+    assert all(isinstance(watch.content, RunContent) for watch in loaded.watches)
     assert loaded.warnings == ()
 
 

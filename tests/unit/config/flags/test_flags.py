@@ -22,7 +22,7 @@ from operator_runner.config.flags import (
 )
 from operator_runner.config.flags.capacity import cores
 from operator_runner.core.errors import ConfigError
-from operator_runner.core.model import GVK, Ownership, Playbook, Watch
+from operator_runner.core.model import GVK, Ownership, RunContent, Watch
 from operator_runner.core.settings import (
     Address,
     AnsibleSettings,
@@ -33,7 +33,7 @@ from operator_runner.core.settings import (
 )
 
 WEB = GVK("shop.my-example.com", "v1", "Web")
-WATCHES = (Watch(WEB, Playbook(role=Path("/roles/web"))),)
+WATCHES = (Watch(WEB, RunContent(role=Path("/roles/web"))),)
 
 
 @click.command(cls=RunCommand)

@@ -8,7 +8,7 @@ import pytest
 
 from operator_runner.config.watches.declared import declared_variables
 from operator_runner.config.watches.lookup import Lookup
-from operator_runner.core.model import Playbook
+from operator_runner.core.model import RunContent
 
 
 def write(root: Path, **files: str) -> None:
@@ -18,7 +18,7 @@ def write(root: Path, **files: str) -> None:
         path.write_text(text)
 
 
-def declared(root: Path, content: Playbook) -> set[str]:
+def declared(root: Path, content: RunContent) -> set[str]:
     lookup = Lookup.of({}, "", str(root / "collections"))
     return set(declared_variables(content, lookup))
 
@@ -41,7 +41,7 @@ def test_a_role_declares_by_defaults_and_argument_specs(
     """In every place where Ansible looks for them."""
     write(tmp_path / "web", **files)
 
-    assert "port" in declared(tmp_path, Playbook(role=tmp_path / "web"))
+    assert "port" in declared(tmp_path, RunContent(role=tmp_path / "web"))
 
 
 @pytest.mark.parametrize(
@@ -58,8 +58,8 @@ def test_what_a_role_uses_is_its_own(tmp_path: Path, files: dict[str, str]) -> N
     """Roles made for ansible-operator often use fields of the spec without a declaration."""
     write(tmp_path / "web", **files)
 
-    assert "port" in declared(tmp_path, Playbook(role=tmp_path / "web"))
-    assert "hosts" not in declared(tmp_path, Playbook(role=tmp_path / "web"))
+    assert "port" in declared(tmp_path, RunContent(role=tmp_path / "web"))
+    assert "hosts" not in declared(tmp_path, RunContent(role=tmp_path / "web"))
 
 
 def test_what_a_role_only_sets_is_not_declared(tmp_path: Path) -> None:
@@ -73,7 +73,7 @@ def test_what_a_role_only_sets_is_not_declared(tmp_path: Path) -> None:
         },
     )
 
-    assert declared(tmp_path, Playbook(role=tmp_path / "web")) == set()
+    assert declared(tmp_path, RunContent(role=tmp_path / "web")) == set()
 
 
 def test_roles_that_a_role_runs_count(tmp_path: Path) -> None:
@@ -93,7 +93,7 @@ def test_roles_that_a_role_runs_count(tmp_path: Path) -> None:
         },
     )
 
-    found = declared(tmp_path, Playbook(role=tmp_path / "roles" / "web"))
+    found = declared(tmp_path, RunContent(role=tmp_path / "roles" / "web"))
 
     # The last one is used.
     assert found == {"one", "two", "three", "four", "any"}
@@ -119,6 +119,6 @@ def test_a_playbook_declares_by_vars_and_roles(tmp_path: Path) -> None:
         },
     )
 
-    found = declared(tmp_path, Playbook(playbook=tmp_path / "site.yml"))
+    found = declared(tmp_path, RunContent(playbook=tmp_path / "site.yml"))
 
     assert found == {"port", "name", "tags", "no_log", "timeout"}

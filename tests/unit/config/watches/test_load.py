@@ -15,9 +15,9 @@ from operator_runner.core.model import (
     Finalizer,
     LabelSelector,
     Ownership,
-    Playbook,
     Reference,
     Requirement,
+    RunContent,
     Watch,
 )
 
@@ -45,7 +45,7 @@ def test_a_short_entry_takes_all_defaults(project: Path) -> None:
         (
             Watch(
                 gvk=GVK("", "v1", "Web"),
-                content=Playbook(role=project / "roles" / "web"),
+                content=RunContent(role=project / "roles" / "web"),
                 vars={},
                 finalizer=None,
                 selector=LabelSelector(),
@@ -106,10 +106,10 @@ conversion:
 
     assert watch == Watch(
         gvk=GVK("example.com", "v1", "Web"),
-        content=Playbook(role=project / "roles" / "web"),
+        content=RunContent(role=project / "roles" / "web"),
         vars={"size": 3, "nested": {"Key": [1, "a"]}},
         finalizer=Finalizer(
-            "example.com/cleanup", Playbook(playbook=project / "site.yml"), {"state": "absent"}
+            "example.com/cleanup", RunContent(playbook=project / "site.yml"), {"state": "absent"}
         ),
         selector=LabelSelector(
             {"tier": "front"}, (Requirement("example.com/zone", "In", ("a", "b")),)
@@ -248,7 +248,7 @@ def test_the_environment_may_bring_whole_lines(project: Path) -> None:
 
     (watch,) = loaded.watches
     assert watch.gvk.kind == "Web"
-    assert watch.content == Playbook(playbook=project / "site.yml")
+    assert watch.content == RunContent(playbook=project / "site.yml")
     assert not watch.manage_status
 
 
@@ -277,7 +277,7 @@ def test_a_playbook_wins_over_a_role(project: Path) -> None:
     """With both, the role is not even looked for."""
     loaded = read(project, "- {version: v1, kind: Web, role: none, playbook: site.yml}")
 
-    assert loaded.watches[0].content == Playbook(playbook=project / "site.yml")
+    assert loaded.watches[0].content == RunContent(playbook=project / "site.yml")
 
 
 @pytest.mark.parametrize(
@@ -297,8 +297,8 @@ def test_a_finalizer_needs_something_to_run_or_vars(
     assert read_finalizer is not None
     expected = {
         None: None,
-        "role": Playbook(role=project / "roles" / "web"),
-        "playbook": Playbook(playbook=project / "site.yml"),
+        "role": RunContent(role=project / "roles" / "web"),
+        "playbook": RunContent(playbook=project / "site.yml"),
     }
     assert read_finalizer.content == expected[content]
 

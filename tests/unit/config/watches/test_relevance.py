@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 from operator_runner.config.watches import is_relevant, match_labels
 from operator_runner.config.watches.expressions import check, evaluate
 from operator_runner.config.watches.relevance import blocks_upgrade
-from operator_runner.core.model import GVK, Json, LabelSelector, Playbook, Requirement, Watch
+from operator_runner.core.model import GVK, Json, LabelSelector, Requirement, RunContent, Watch
 
 LABELS = {"tier": "front", "zone": "a"}
 
@@ -48,7 +48,7 @@ def test_selectors_match_as_in_kubernetes(
 def watch(when: str | None = None, selector: LabelSelector | None = None) -> Watch:
     return Watch(
         GVK("example.com", "v1", "Web"),
-        Playbook(role=Path("/roles/web")),
+        RunContent(role=Path("/roles/web")),
         when=when,
         selector=selector or LabelSelector(),
     )

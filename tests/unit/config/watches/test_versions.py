@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from operator_runner.config.watches.versions import belongs_to, introduce
-from operator_runner.core.model import GVK, Json, Playbook, Watch
+from operator_runner.core.model import GVK, Json, RunContent, Watch
 
 KINDS = [("a.com", "v1", "Web"), ("b.com", "v1", "Web"), ("a.com", "v2", "Web")]
-OLD, OTHER, NEW = introduce([Watch(GVK(*kind), Playbook()) for kind in KINDS])
+OLD, OTHER, NEW = introduce([Watch(GVK(*kind), RunContent()) for kind in KINDS])
 SPEC: Json = {"f:spec": {"f:size": {}}}
 LABEL: Json = {"f:metadata": {"f:labels": {"f:a": {}}}}
 LOST: Json = {"f:spec": {}}

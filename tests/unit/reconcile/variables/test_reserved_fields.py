@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from operator_runner.core.model import GVK, Json, Playbook, ReservedNames, Watch
+from operator_runner.core.model import GVK, Json, ReservedNames, RunContent, Watch
 from operator_runner.reconcile.reserved_fields import dropped, note, paths, reserved_fields
 
-WATCH = Watch(GVK("cache.example.com", "v1", "Memcached"), Playbook(role=Path("/roles/web")))
+WATCH = Watch(GVK("cache.example.com", "v1", "Memcached"), RunContent(role=Path("/roles/web")))
 NAMES = ReservedNames(frozenset({"vars", "sops_binary"}), frozenset({"hosts", "port"}))
 
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from operator_runner.core.model import GVK, Finalizer, Json, PlainMap, Playbook, Watch
+from operator_runner.core.model import GVK, Finalizer, Json, PlainMap, RunContent, Watch
 from operator_runner.reconcile.variables import extra_vars, templated_fields
 
-WATCH = Watch(GVK("cache.my-example.com", "v1", "MemCached"), Playbook(role=Path("/roles/web")))
+WATCH = Watch(GVK("cache.my-example.com", "v1", "MemCached"), RunContent(role=Path("/roles/web")))
 OBJECT = "_cache_my_example_com_memcached"
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from operator_runner.core.errors import ConfigError
-from operator_runner.core.model import GVK, Conversion, Playbook, Watch
+from operator_runner.core.model import GVK, Conversion, RunContent, Watch
 from operator_runner.tools.bundle.permissions import permissions
 from operator_runner.tools.bundle.project import Rendered
 from operator_runner.tools.bundle.service_version import service_version
@@ -20,7 +20,7 @@ from tests.support.manifests import BASE, SAMPLE, Json, rendered
 WANTED = Wanted("1.2.3")
 CONVERTED = Watch(
     GVK("example.com", "v1", "Web"),
-    Playbook(role=Path("/roles/web")),
+    RunContent(role=Path("/roles/web")),
     conversions=(Conversion("v1alpha1", {}, {}),),
 )
 

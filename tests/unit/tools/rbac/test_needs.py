@@ -14,8 +14,8 @@ from operator_runner.core.model import (
     Conversion,
     Finalizer,
     Ownership,
-    Playbook,
     Reference,
+    RunContent,
     Watch,
 )
 from operator_runner.proxy.request_permissions import ANY, OWN, Asked
@@ -33,7 +33,7 @@ CRD = {
         "scope": "Namespaced",
     },
 }
-WEB = Watch(GVK("shop.io", "v1", "Web"), Playbook(role=Path("/roles/web")), manage_status=False)
+WEB = Watch(GVK("shop.io", "v1", "Web"), RunContent(role=Path("/roles/web")), manage_status=False)
 EVENTS = ["create events.events.k8s.io", "patch events.events.k8s.io"]
 WATCHED = ["get webs.shop.io", "list webs.shop.io", "watch webs.shop.io"]
 BY = "Web.shop.io"

@@ -16,7 +16,7 @@ from operator_runner.core.model import (
     GVK,
     Cause,
     ObjectRef,
-    Playbook,
+    RunContent,
     RunOutcome,
     RunRequest,
     Stats,
@@ -39,7 +39,7 @@ def dirs(tmp_path: Path) -> RunDirs:
 
 def kept(dirs: RunDirs, ref: ObjectRef, run_id: str, outcome: RunOutcome | None) -> None:
     """Leave the file of a run that began ten seconds ago."""
-    request = RunRequest(run_id, ref, Playbook(), {}, "", 2, 20, None, CAUSES)
+    request = RunRequest(run_id, ref, RunContent(), {}, "", 2, 20, None, CAUSES)
     leave(dirs.of(ref), request, datetime.now(UTC) - timedelta(seconds=10), outcome)
 
 
