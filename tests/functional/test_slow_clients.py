@@ -11,10 +11,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from tests.functional.test_access import free_port
 from tests.functional.test_operator import KIND, echo, wait_for_text
 from tests.support.kubectl import Kubectl
-from tests.support.operator import Operator
+from tests.support.operator import Operator, free_port
 from tests.support.waiting import eventually
 
 DESCRIPTORS = 256

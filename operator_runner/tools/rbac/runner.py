@@ -1,6 +1,6 @@
 """What the runner itself does with the API, as rights: each of its requests has its line here.
 
-The requests are those of `triggers/` (list and watch), of `webhooks/`, and in `kube/` of
+The requests are those of `controller/sources/` (list and watch), of `conversion/`, and in `kube/` of
 `cluster` (the resource and its status), `events`, `lease`, `reviews` and `operatorcondition`.
 """
 

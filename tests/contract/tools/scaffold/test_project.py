@@ -192,7 +192,7 @@ def test_the_wheel_has_the_templates(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "pip", "--quiet", "wheel", "--no-deps", "--no-build-isolation"]
     subprocess.run([*command, f"--wheel-dir={tmp_path}", str(REPOSITORY)], check=True)
     (wheel,) = tmp_path.glob("*.whl")
-    templates = REPOSITORY / "operator_runner" / "scaffold" / "templates"
+    templates = REPOSITORY / "operator_runner" / "tools" / "scaffold" / "templates"
     with zipfile.ZipFile(wheel) as archive:
         packed = set(archive.namelist())
     wanted = {str(f.relative_to(REPOSITORY)) for f in templates.rglob("*") if f.is_file()}
