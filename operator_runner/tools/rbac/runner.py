@@ -1,7 +1,8 @@
 """What the runner itself does with the API, as rights: each of its requests has its line here.
 
-The requests are those of `controller/sources/` (list and watch), of `conversion/`, and in `kube/` of
-`cluster` (the resource and its status), `events`, `lease`, `reviews` and `operatorcondition`.
+The requests are those of `controller/sources/` (list and watch), of `conversion/`, and of
+`kube/`: `cluster` (the resource and its status), `events`, `lease`, `reviews` and
+`operator_condition`.
 """
 
 from __future__ import annotations
