@@ -1,0 +1,40 @@
+"""The pages for contributors name files; a file that is moved has to be moved there."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.support.doc_commands import section
+from tests.support.operator import REPOSITORY
+
+_FILE = re.compile(r"`([\w/.]+)`")
+
+
+def test_where_is_what() -> None:
+    """Each behaviour names its file, and there are enough of them to find one's way."""
+    table = section((REPOSITORY / "CONTRIBUTING.md").read_text(), "Where is what")
+    rows = [line for line in table.splitlines() if line.startswith("| ")][1:]
+    assert len(rows) >= 12
+    for row in rows:
+        files = _FILE.findall(row.strip("| ").rpartition("|")[2])
+        assert files, row
+        assert [file for file in files if not (REPOSITORY / file).exists()] == []
+
+
+@pytest.mark.parametrize("page", ["architecture.md", "adr/0026-packages.md"])
+def test_modules_and_packages(page: str) -> None:
+    """The modules and folders that the page names below `operator_runner/` exist."""
+    text = (REPOSITORY / "docs" / page).read_text()
+    package = REPOSITORY / "operator_runner"
+    inside = [path.name for path in package.rglob("*") if path.is_dir()]
+    named = [path for path in _FILE.findall(text) if path.endswith((".py", "/"))]
+    assert len(named) > 10
+    former = {"execution/", "observe/", "triggers/"}
+    missing = [
+        path
+        for path in set(named) - former
+        if not (package / path).exists() and path.rstrip("/") not in inside
+    ]
+    assert missing == []
