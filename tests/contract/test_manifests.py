@@ -41,7 +41,7 @@ def test_the_api_server_accepts_all_of_it(kubectl: Kubectl) -> None:
         )  # fmt: skip
 
 
-def test_names_and_flags(kubectl: Kubectl) -> None:
+def test_manifests_have_the_usual_names_and_flags(kubectl: Kubectl) -> None:
     """The objects have the names, the prefix and the arguments that users of the book know."""
     objects = rendered(kubectl, "default")
     assert set(objects) == {
@@ -158,7 +158,7 @@ def assert_references_resolve(documents: list[Json]) -> None:
     assert (service["name"], service["namespace"]) == ("team-a-webhook-service", "elsewhere")
 
 
-def test_protected_metrics(kubectl: Kubectl, tmp_path: Path) -> None:
+def test_the_metrics_component_protects_the_endpoint(kubectl: Kubectl, tmp_path: Path) -> None:
     """With the component config/metrics the manager asks the API who reads, and may ask that."""
     documents = installed_with("metrics", kubectl, tmp_path)
     objects = {(d["kind"], d["metadata"]["name"]): d for d in documents}

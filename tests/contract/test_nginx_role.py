@@ -254,7 +254,7 @@ def test_an_empty_spec_gives_the_defaults(nginx: Nginx) -> None:
     assert service["spec"]["selector"].items() <= labels.items()
 
 
-def test_success_is_reported(nginx: Nginx) -> None:
+def test_success_is_reported_in_the_condition(nginx: Nginx) -> None:
     """The condition says that nothing is degraded, for this generation of the spec."""
     generation = nginx.resource(replicas=2)["metadata"]["generation"]
     nginx.succeed()

@@ -41,7 +41,7 @@ def shell(tmp_path: Path) -> Iterator[Session]:
         yield shell
 
 
-def test_the_lesson(shell: Session) -> None:
+def test_the_commands_of_the_page_work(shell: Session) -> None:
     """Each command does what the page says."""
     lesson = steps(PAGE.read_text())
     assert lesson

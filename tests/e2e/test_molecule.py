@@ -30,7 +30,9 @@ def without_kind(cluster: Cluster) -> Iterator[Cluster]:
     cluster.exec(["kubectl", "wait", "--for=condition=Established", f"crd/{KIND}"])
 
 
-def test_the_scenario_passes(without_kind: Cluster, nginx_image: str, tmp_path: Path) -> None:
+def test_the_molecule_scenario_passes(
+    without_kind: Cluster, nginx_image: str, tmp_path: Path
+) -> None:
     """Installation, idempotence, what users care about, the upgrade, and nothing is left."""
     done = subprocess.run(
         [TOOLS / "molecule", "test"],

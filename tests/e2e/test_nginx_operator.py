@@ -81,7 +81,7 @@ def test_scale_to_three_to_zero_and_unset(world: World) -> None:
     world.wait_available(1)
 
 
-def test_change_the_port(world: World) -> None:
+def test_a_changed_port_is_served(world: World) -> None:
     """The port is nginx's own and the Service's; unset it is 8080 again; 80 works as well.
 
     Written in v1alpha1, as users of 0.0.1 do.
@@ -101,7 +101,7 @@ def test_change_the_port(world: World) -> None:
         assert world.until(world.fetch, lambda status: status == 200)
 
 
-def test_two_ports(world: World) -> None:
+def test_both_ports_of_v1alpha2_answer(world: World) -> None:
     """Each port of a v1alpha2 answers, and a client of v1alpha1 leaves the second."""
     ports = [{"containerPort": 8080}, {"containerPort": 9090, "name": "admin"}]
     world.kubectl.apply(nginx(replicas=1))

@@ -188,7 +188,7 @@ def test_an_unreadable_annotation_is_ignored(kubectl: Kubectl, operator: Operato
     assert {line["resource"] for line in told} == {f"NginxOperator {NAMESPACE}/broken"}
 
 
-def test_what_is_counted(kubectl: Kubectl, operator: Operator) -> None:
+def test_conversions_are_counted(kubectl: Kubectl, operator: Operator) -> None:
     """The metrics tell how many objects were converted, and that nothing failed."""
     kubectl.apply(nginx("counted", version="v1alpha1", port=1))
     kubectl("get", V1)

@@ -141,7 +141,7 @@ def installed(
         system("delete", f"crd/{KIND}", "clusterrolebinding/reader")
 
 
-def test_its_whole_life(installed: Installed) -> None:
+def test_the_recorded_permissions_suffice_for_the_whole_life(installed: Installed) -> None:
     """Created, edited, repaired, failing, deleted: nothing is refused, and all of it is recorded.
 
     Where the recording differs, renew it: see docs/rbac.md.

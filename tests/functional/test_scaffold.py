@@ -76,7 +76,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return root
 
 
-def test_the_scenario_passes(
+def test_the_molecule_scenario_passes(
     control_plane_cluster: Cluster,
     project: Path,
     kubectl: Kubectl,

@@ -79,7 +79,9 @@ def test_a_right_is_missing(kubectl: Kubectl, project: Path, tmp_path: Path) -> 
         operator.kill()
 
 
-def test_another_leads(make_operator: Callable[[str], Operator], kubectl: Kubectl) -> None:
+def test_the_log_names_the_current_leader(
+    make_operator: Callable[[str], Operator], kubectl: Kubectl
+) -> None:
     """The log names the one that leads."""
     kubectl.apply(
         {
@@ -104,7 +106,7 @@ def test_another_leads(make_operator: Callable[[str], Operator], kubectl: Kubect
     assert operator.terminate() == 0
 
 
-def test_nobody_converts(operator: Operator, kubectl: Kubectl) -> None:
+def test_a_missing_conversion_webhook_is_reported(operator: Operator, kubectl: Kubectl) -> None:
     """Whoever needs a conversion, the operator or a user, is told that the webhook is not there."""
     kubectl.apply(_twin())
     kubectl("wait", "--for=condition=Established", "crd/twins.test.example.com")

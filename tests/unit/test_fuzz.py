@@ -25,7 +25,7 @@ VALUES = st.recursive(
 
 @pytest.mark.parametrize("name", TARGETS)
 @given(data=st.data())
-def test_bytes(name: str, data: st.DataObject) -> None:
+def test_any_bytes_get_an_answer(name: str, data: st.DataObject) -> None:
     """Any bytes, alone or within an input that is understood, have an answer with a text."""
     noise = data.draw(st.binary(max_size=60))
     seed = data.draw(st.sampled_from([b"", *SEEDS[name]]))
@@ -36,7 +36,7 @@ def test_bytes(name: str, data: st.DataObject) -> None:
 
 @pytest.mark.parametrize("name", [name for name in TARGETS if name != "protobuf_body"])
 @given(value=VALUES)
-def test_values(name: str, value: Any) -> None:
+def test_any_json_value_gets_an_answer(name: str, value: Any) -> None:
     """Any JSON does, whatever its shape."""
     TARGETS[name](json.dumps(value).encode())
 
@@ -45,7 +45,7 @@ def test_values(name: str, value: Any) -> None:
     "place", ["apiVersion", "kind", "request", "uid", "desiredAPIVersion", "objects"]
 )
 @given(value=VALUES)
-def test_reviews(place: str, value: Any) -> None:
+def test_any_conversion_review_gets_an_answer(place: str, value: Any) -> None:
     """A ConversionReview does that has anything at one place."""
     review = json.loads(SEEDS["review"][0])
     inside = review if place in review else review["request"]

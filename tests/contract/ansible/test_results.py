@@ -69,7 +69,7 @@ def shape(value: Any) -> Any:
 
 
 @given(RESULTS)
-def test_native_types(result: dict[str, Any]) -> None:
+def test_callbacks_get_native_copies_without_tags(result: dict[str, Any]) -> None:
     """The same copy for callbacks, without tags, and of encrypted texts nothing."""
     ours = outcome(results.to_native_types, transform_to_native_types, result)
     assert ours == outcome(transform_to_native_types, result)
@@ -83,7 +83,9 @@ def test_the_view_of_a_playbook(result: dict[str, Any]) -> None:
 
 
 @given(RESULTS, st.none() | st.just(("_ansible_no_log",)))
-def test_internal_keys(result: dict[str, Any], kept: tuple[str, ...] | None) -> None:
+def test_internal_keys_are_removed_at_every_depth(
+    result: dict[str, Any], kept: tuple[str, ...] | None
+) -> None:
     """They go at all depths, except for those that are kept."""
     ours, theirs = copy.deepcopy(result), copy.deepcopy(result)
     assert results.strip_internal_keys(strip_internal_keys, ours, exceptions=kept) is ours

@@ -78,7 +78,9 @@ def test_it_makes_an_event_about_an_object(run: Run, kubectl: Kubectl) -> None:
 
 
 @pytest.mark.parametrize("merge_type", [None, ["strategic-merge"], ["merge"], ["json", "merge"]])
-def test_it_counts_repetitions(run: Run, kubectl: Kubectl, merge_type: list[str] | None) -> None:
+def test_repeated_events_are_counted(
+    run: Run, kubectl: Kubectl, merge_type: list[str] | None
+) -> None:
     """The same reason is counted up with a new message; another reason begins anew."""
     config_map(kubectl)
     first = run()["result"]
@@ -99,7 +101,7 @@ def test_each_run_may_have_an_event_of_its_own(run: Run, kubectl: Kubectl) -> No
     assert all(name.startswith("told.") for name in names)
 
 
-def test_it_deletes(run: Run, kubectl: Kubectl) -> None:
+def test_state_absent_deletes_the_event(run: Run, kubectl: Kubectl) -> None:
     """State absent takes the Event away, once."""
     config_map(kubectl)
     run()

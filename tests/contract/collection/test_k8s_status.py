@@ -178,7 +178,7 @@ def test_replace_sets_the_whole_status(run: Run, status: Callable[[], Json]) -> 
 
 
 @pytest.mark.parametrize(("replace_lists", "left"), [(False, ["a", "b"]), (True, ["a"])])
-def test_replace_lists(
+def test_lists_are_replaced_only_when_asked(
     run: Run, status: Callable[[], Json], *, replace_lists: bool, left: list[str]
 ) -> None:
     """A list that holds what is given is left alone, unless it must be equal."""
@@ -304,7 +304,7 @@ def test_conditions_twice_are_refused(run: Run) -> None:
     )
 
 
-def test_unknown_kind(run: Run) -> None:
+def test_an_unknown_kind_is_named_in_the_error(run: Run) -> None:
     """A kind that the API server does not have is named."""
     assert run(kind="Gadget", status={"size": 1})["msg"] == (
         "Failed to find exact match for test.example.com/v1.Gadget by "
@@ -312,7 +312,7 @@ def test_unknown_kind(run: Run) -> None:
     )
 
 
-def test_missing_resource(run: Run) -> None:
+def test_a_missing_resource_is_named_in_the_error(run: Run) -> None:
     """The API server's answer says which resource is missing."""
     done = run(name="two", status={"size": 1})
     assert done["msg"] == "Failed to retrieve requested object"

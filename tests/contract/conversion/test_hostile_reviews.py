@@ -66,7 +66,9 @@ def web(spec: str, metadata: str = '{"name":"x"}') -> str:
         (review(web(f'{{"size":{"9" * 5000}}}')), "not JSON"),
     ],
 )
-async def test_no_review(server: Listener, body: bytes, problem: str) -> None:
+async def test_a_body_without_a_review_is_a_400(
+    server: Listener, body: bytes, problem: str
+) -> None:
     """It is a 400 that names the reason."""
     status, text = await post(server, body)
     assert (status, problem in text) == (400, True), text
@@ -93,7 +95,7 @@ async def test_a_compressed_body_is_not_expanded(server: Listener) -> None:
         web(f'{{"size":{"[" * 900}{"]" * 900}}}'),
     ],
 )
-async def test_an_odd_object(server: Listener, odd: str) -> None:
+async def test_an_odd_object_is_answered_with_a_failure(server: Listener, odd: str) -> None:
     """The review is answered: with the object, or with a Failure whose message says why not."""
     status, text = await post(server, review(odd))
     assert status == 200, text

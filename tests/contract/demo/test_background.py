@@ -36,7 +36,7 @@ def test_a_process_that_only_has_the_same_id_is_left_alone() -> None:
     assert survived
 
 
-def test_the_ports_differ() -> None:
+def test_metrics_and_probes_get_different_ports() -> None:
     """Metrics and probes do not get in each other's way."""
     ports = background.Ports.free()
     assert ports.metrics != ports.probes

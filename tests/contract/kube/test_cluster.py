@@ -55,7 +55,7 @@ async def test_an_unknown_kind_is_an_error(cluster: KubeCluster) -> None:
         await cluster.get(ObjectRef(GVK("no.example.com", "v1", "None"), "default", "a"))
 
 
-async def test_finalizers_are_replaced(cluster: KubeCluster, widget: ObjectRef) -> None:
+async def test_finalizers_are_replaced_as_a_list(cluster: KubeCluster, widget: ObjectRef) -> None:
     """The list is set as given, and can be emptied."""
     body = await cluster.set_finalizers(await _read(cluster, widget), ["example.com/a"])
     assert (await _read(cluster, widget))["metadata"]["finalizers"] == ["example.com/a"]
@@ -93,7 +93,7 @@ async def test_a_namesake_is_not_written(
         await cluster.patch_status(body, {"count": 1})
 
 
-async def test_status_is_merged(cluster: KubeCluster, widget: ObjectRef) -> None:
+async def test_status_fields_of_others_are_kept(cluster: KubeCluster, widget: ObjectRef) -> None:
     """Fields of others stay; the field manager says who wrote."""
     body = await cluster.patch_status(await _read(cluster, widget), {"word": "theirs"})
 

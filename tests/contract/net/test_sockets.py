@@ -215,7 +215,9 @@ async def test_an_idle_connection_is_closed(monkeypatch: pytest.MonkeyPatch) -> 
         writer.close()
 
 
-async def test_a_slow_handshake(context: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_slow_handshake_is_closed(
+    context: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A client that begins with TLS and says no more is left."""
     monkeypatch.setattr(module, "FIRST_REQUEST_SECONDS", 0.2)
     async with listening(context) as port:

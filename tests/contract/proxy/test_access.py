@@ -33,7 +33,9 @@ async def http(run: Run) -> AsyncIterator[aiohttp.ClientSession]:
 
 
 @pytest.mark.parametrize("header", [None, "Bearer wrong", "Bearer ", "Basic b3BlcmF0b3I6"])
-async def test_without_the_token(http: aiohttp.ClientSession, header: str | None) -> None:
+async def test_requests_without_the_token_get_a_401(
+    http: aiohttp.ClientSession, header: str | None
+) -> None:
     """No token or a wrong one gets a 401 that names the cure, for reads and upgrades too."""
     headers = {} if header is None else {"Authorization": header}
     upgrade = {"Connection": "Upgrade", "Upgrade": "SPDY/3.1"}
@@ -101,7 +103,7 @@ async def test_runs_do_not_mix(
     )
 
 
-async def test_a_foreign_address(run: Run) -> None:
+async def test_a_request_for_another_server_is_refused(run: Run) -> None:
     """A request target that names another server is refused: it must not get credentials."""
     server, authority, token = run.server
     port = int(server.rpartition(":")[2])
@@ -142,7 +144,7 @@ async def test_the_api_server_is_away(
     assert response.headers["Retry-After"] == "1"
 
 
-async def test_port_taken(
+async def test_a_taken_port_is_reported_with_its_flag(
     proxy: Proxy, connection: Connection, recorder: Recorder, tmp_path: Path
 ) -> None:
     """A second proxy on the same port says which port and which flag."""
@@ -156,7 +158,7 @@ def content(folder: Path) -> tuple[int, list[str]]:
     return folder.stat().st_mode & 0o777, [file.name for file in folder.iterdir()]
 
 
-async def test_nothing_stays_behind(connection: Connection, recorder: Recorder) -> None:
+async def test_a_stopped_proxy_leaves_no_file(connection: Connection, recorder: Recorder) -> None:
     """After its end the proxy answers nobody and has left no file; its key is never in one."""
     async with proxied(connection, recorder) as proxy:
         body = config_map("owner", "team")

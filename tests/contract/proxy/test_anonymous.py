@@ -43,7 +43,7 @@ def named(owner: Json) -> str:
     return _base64(json.dumps({"apiVersion": "v1", "kind": "ConfigMap", **metadata}))
 
 
-async def test_without_the_flag(proxy: Proxy, run: Run) -> None:
+async def test_anonymous_requests_get_a_401_that_names_the_flag(proxy: Proxy, run: Run) -> None:
     """Plain HTTP on the proxy's port is answered with a 401 that names the flag."""
     url = f"http://127.0.0.1:{proxy.address.port}/api/v1/secrets"
     status, out, err = await run.done("curl", "--silent", "--include", url)
@@ -114,7 +114,9 @@ async def test_runs_are_served_beside(open_proxy: Proxy, owner: Json, run: Run) 
     assert (status, "no valid token" in err) == (1, True)
 
 
-async def test_the_given_port(connection: Connection, recorder: Recorder, owner: Json) -> None:
+async def test_kubeconfigs_have_the_port_of_the_flag(
+    connection: Connection, recorder: Recorder, owner: Json
+) -> None:
     """The port of --proxy-port is the one in kubeconfigs; the risk of the flag is told once."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

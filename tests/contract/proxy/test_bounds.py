@@ -63,7 +63,9 @@ async def _post(run: Run, kind: str, body: bytes, path: str = PODS) -> tuple[int
         ("application/vnd.kubernetes.protobuf", b"k8s\0" + b"\x18\x01" * (LARGE // 2), "fields"),
     ],
 )
-async def test_a_hostile_body(upstream: Upstream, kind: str, body: bytes, problem: str) -> None:
+async def test_a_hostile_body_is_a_400_with_a_reason(
+    upstream: Upstream, kind: str, body: bytes, problem: str
+) -> None:
     """It is a 400 whose message names the reason, and the event loop goes on."""
     run = await upstream(_ok)
     stop = asyncio.Event()
@@ -96,7 +98,7 @@ async def test_what_needs_no_owner_is_passed_on(upstream: Upstream) -> None:
     assert seen == [deep, deep]
 
 
-async def test_a_deep_answer(upstream: Upstream, recorder: Recorder) -> None:
+async def test_a_deeply_nested_answer_arrives_whole(upstream: Upstream, recorder: Recorder) -> None:
     """The run gets an object whole, and its owner is known, however deep the rest of it is."""
     deep = b"[" * 5000 + b"]" * 5000
     reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": "uid-1"}
@@ -114,7 +116,7 @@ async def test_a_deep_answer(upstream: Upstream, recorder: Recorder) -> None:
     assert [str(dependent) for _, dependent in recorder.seen] == ["Pod team/p"]
 
 
-async def test_a_malformed_body(upstream: Upstream) -> None:
+async def test_a_malformed_chunked_body_is_a_400(upstream: Upstream) -> None:
     """Chunks that are no chunks are a 400 with a Status, whether the body is read or passed on."""
     run = await upstream(_ok)
     _, _, token = run.server

@@ -34,13 +34,15 @@ data: {word: {{ .Values.word }}}
 """
 
 
-async def test_python_client(run: Run) -> None:
+async def test_objects_of_the_python_client_are_owned(run: Run) -> None:
     """Typed objects, which carry no kind, are owned; replace and watch work."""
     status, out, err = await run.done(sys.executable, "-c", PYTHON)
     assert (status, out.strip()) == (0, "owner 2"), err
 
 
-async def test_kubernetes_core(run: Run, recorder: Recorder, kubectl: Kubectl) -> None:
+async def test_objects_of_the_k8s_module_are_owned(
+    run: Run, recorder: Recorder, kubectl: Kubectl
+) -> None:
     """The k8s module creates owned objects, changes nothing twice, applies and deletes."""
     definition = {
         "apiVersion": "v1",
@@ -60,7 +62,7 @@ async def test_kubernetes_core(run: Run, recorder: Recorder, kubectl: Kubectl) -
     assert (verbs[0], verbs[-1]) == ("create", "delete")
 
 
-async def test_helm(run: Run, tmp_path: Path) -> None:
+async def test_releases_of_helm_are_owned(run: Run, tmp_path: Path) -> None:
     """A release is installed, upgraded and removed; what it consists of is owned."""
     chart = tmp_path / "chart"
     (chart / "templates").mkdir(parents=True)

@@ -71,7 +71,7 @@ async def test_what_was_there_before_is_not_adopted(run: Run, kubectl: Kubectl) 
     assert all(body["data"] == {"a": "1"} for body in found)
 
 
-async def test_generated_names(run: Run) -> None:
+async def test_objects_with_generated_names_are_owned(run: Run) -> None:
     """An object whose name the API server makes up is owned as well."""
     body = config_map("")
     body["metadata"] = {"generateName": "gen-"}
@@ -82,7 +82,7 @@ async def test_generated_names(run: Run) -> None:
     ]
 
 
-async def test_out_of_reach(run: Run, namespace: str) -> None:
+async def test_objects_out_of_reach_get_annotations(run: Run, namespace: str) -> None:
     """Cluster-scoped objects and those of other namespaces name their owner in annotations."""
     other = f"{namespace}-other"
     await run.kubectl("create", "namespace", other)
@@ -107,7 +107,7 @@ async def test_the_owner_is_not_its_own(run: Run) -> None:
     assert (body["data"], owners(body)) == ({"a": "1"}, [])
 
 
-async def test_questions(run: Run) -> None:
+async def test_reviews_pass_unchanged(run: Run) -> None:
     """Reviews, which the API server refuses with metadata, pass untouched."""
     assert (await run.kubectl("auth", "can-i", "create", "pods")).strip() == "yes"
     assert "system:masters" in await run.kubectl("auth", "whoami", "--output=json")
@@ -149,7 +149,7 @@ async def test_what_a_finalizer_makes(
     }
 
 
-async def test_without_injection(
+async def test_no_owner_is_added_without_injection(
     connection: Connection,
     recorder: Recorder,
     owner: Json,

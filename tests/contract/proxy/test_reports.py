@@ -88,7 +88,7 @@ async def test_annotated_objects_are_seen_again(
     await run.kubectl("delete", "namespace", name, "--wait=false")
 
 
-async def test_blacklisted_kinds(run: Run, recorder: Recorder) -> None:
+async def test_blacklisted_kinds_are_owned_but_not_watched(run: Run, recorder: Recorder) -> None:
     """Kinds of the watch's blacklist get an owner but are not told of."""
     await run.kubectl("create", "secret", "generic", "s")
     body = await run.get("secret", "s")
@@ -96,7 +96,7 @@ async def test_blacklisted_kinds(run: Run, recorder: Recorder) -> None:
     assert (recorder.seen, recorder.written) == ([], [])
 
 
-async def test_failed_writes(run: Run, recorder: Recorder) -> None:
+async def test_failed_writes_are_not_reported(run: Run, recorder: Recorder) -> None:
     """A refused write is none."""
     await run.kubectl("create", "configmap", "once")
     recorder.written.clear()

@@ -47,7 +47,7 @@ def answer(body: bytes, *headers: str, status: str = "200 OK") -> bytes:
     return "\r\n".join(lines).encode() + body
 
 
-async def test_credentials_are_exchanged(upstream: Upstream) -> None:
+async def test_the_operators_token_replaces_that_of_the_run(upstream: Upstream) -> None:
     """The API server sees the operator's token and never the run's; paths stay as they are."""
     heads: list[str] = []
 
@@ -64,7 +64,7 @@ async def test_credentials_are_exchanged(upstream: Upstream) -> None:
     assert run.server[2] not in heads[0]
 
 
-async def test_answers_pass_unchanged(upstream: Upstream) -> None:
+async def test_responses_pass_through_unchanged(upstream: Upstream) -> None:
     """Status, warnings, content coding and body are those of the API server."""
     packed = gzip.compress(b'{"kind": "Status"}')
 
@@ -127,7 +127,7 @@ async def test_an_answer_that_breaks_off(upstream: Upstream) -> None:
             await response.read()
 
 
-async def test_no_answer(upstream: Upstream) -> None:
+async def test_a_closed_connection_is_reported_as_a_status(upstream: Upstream) -> None:
     """A connection that closes without an answer is told as a Status; the write may be done."""
 
     async def serve(_: asyncio.StreamReader, writer: asyncio.StreamWriter, __: str) -> None:
@@ -141,7 +141,7 @@ async def test_no_answer(upstream: Upstream) -> None:
         assert "Retry-After" not in response.headers
 
 
-async def test_uploads_flow(upstream: Upstream) -> None:
+async def test_uploads_are_streamed(upstream: Upstream) -> None:
     """A body that needs no owner is sent on while it is still coming."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, _: str) -> None:
@@ -203,7 +203,7 @@ async def test_bodies_that_cannot_get_an_owner(upstream: Upstream) -> None:
             assert (response.status, (await response.json())["code"]) == (code, code)
 
 
-async def test_large_objects(upstream: Upstream) -> None:
+async def test_large_objects_are_owned_and_arrive_whole(upstream: Upstream) -> None:
     """An object as large as the API server takes them gets its owner and arrives whole."""
     sizes: list[int] = []
 

@@ -86,7 +86,7 @@ async def test_a_client_that_leaves(upstream: Upstream) -> None:
         await ended.wait()
 
 
-async def test_a_refused_upgrade(upstream: Upstream) -> None:
+async def test_a_refused_upgrade_is_passed_on(upstream: Upstream) -> None:
     """The API server's refusal reaches the client, whose next request is served as usual."""
     refused = (
         b"HTTP/1.1 403 Forbidden\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"

@@ -45,7 +45,7 @@ async def scrape(server: Listener, token: str = "") -> tuple[int, str]:
         return answer.status, await answer.text()
 
 
-async def test_tls(api: Api) -> None:
+async def test_metrics_are_served_over_tls(api: Api) -> None:
     """Metrics are encrypted with a certificate for the operator's life; nothing is in the clear."""
     server = await serve(api, require_rbac=False)
     try:
@@ -60,7 +60,7 @@ async def test_tls(api: Api) -> None:
         await server.stop()
 
 
-async def test_rbac(api: Api, kubectl: Kubectl) -> None:
+async def test_only_authorized_accounts_read_metrics(api: Api, kubectl: Kubectl) -> None:
     """A service account that may get /metrics reads them; another, and nobody, do not."""
     reader = f"reader-{kubectl.namespace}"
     kubectl("create", "clusterrole", reader, "--verb=get", "--non-resource-url=/metrics")

@@ -68,12 +68,12 @@ def test_no_line_is_said() -> None:
         (1.5, "ops", "1.5/s"),
     ],
 )
-def test_values_have_units(value: float, unit: str, text: str) -> None:
+def test_axis_values_have_units(value: float, unit: str, text: str) -> None:
     """As Grafana writes them, nearly."""
     assert shown(value, unit) == text
 
 
 @pytest.mark.parametrize(("value", "expected"), [(0, 1), (1, 1), (1.2, 2), (30, 50), (0.07, 0.1)])
-def test_steps_are_round(value: float, expected: float) -> None:
+def test_axis_steps_are_round(value: float, expected: float) -> None:
     """1, 2 or 5 times a power of ten."""
     assert nice(value) == pytest.approx(expected)

@@ -352,7 +352,9 @@ CLUSTER_ROLE = ObjectRef(GVK("rbac.authorization.k8s.io", "v1", "ClusterRole"), 
     ("namespace", "asked", "expected"),
     [("default", False, 0), ("default", True, 1), ("", False, 1)],
 )
-async def test_cluster_scoped_dependents(namespace: str, asked: bool, expected: int) -> None:
+async def test_cluster_scoped_dependents_wake_their_owner_if_watched(
+    namespace: str, asked: bool, expected: int
+) -> None:
     """They wake an owner in a namespace only where its watch asks for that."""
     stream, woken = Stream(), []
     owner = ObjectRef(WATCH.gvk, namespace, "owner")
@@ -376,7 +378,9 @@ async def test_cluster_scoped_dependents(namespace: str, asked: bool, expected: 
         ([manager("kubectl", "t1")], [manager("kubectl", "t1")], "changed"),
     ],
 )
-def test_kinds_without_generation(old: list[Json], new: list[Json], word: str) -> None:
+def test_kinds_without_generation_are_compared_by_managed_fields(
+    old: list[Json], new: list[Json], word: str
+) -> None:
     """For a ConfigMap or Service the field managers tell a status from a change."""
     versions = [
         Version.of(metadata(10 + number, generation=0, managedFields=managed))

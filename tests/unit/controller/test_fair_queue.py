@@ -111,7 +111,9 @@ def test_who_came_later_waits_for_all_that_is_more_urgent() -> None:
 
 
 @given(st.lists(KINDS, max_size=40), st.integers(1, 6), st.integers(1, 4), st.integers(0, 3))
-def test_caps_hold(kinds: list[GVK], total: int, per_kind: int, extra: int) -> None:
+def test_the_limits_of_total_and_kind_hold(
+    kinds: list[GVK], total: int, per_kind: int, extra: int
+) -> None:
     """Nothing exceeds total and kind's share; beyond the total a kind has one run at most."""
     room = Room(total, per_kind, extra)
     for gvk in kinds:

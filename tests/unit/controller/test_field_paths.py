@@ -153,6 +153,6 @@ def test_who_changed_what_is_told(old: Version, new: Version, told: str) -> None
         ),
     ],
 )
-def test_bookkeeping_wakes_nobody(old: Version, new: Version) -> None:
+def test_bookkeeping_fields_are_not_changes(old: Version, new: Version) -> None:
     """Times and owners of managedFields, statuses, and kubectl's copy are no change."""
     assert difference(old, new) == ""

@@ -191,7 +191,7 @@ def test_a_field_below_what_is_no_map(make: MakeConverter) -> None:
         converter.convert(web("v1", cert="x", tls=7), "v2")
 
 
-def test_an_unknown_version(nginx: Converter) -> None:
+def test_an_unknown_version_is_named_in_the_error(nginx: Converter) -> None:
     """The error names the version, and those that there are."""
     with pytest.raises(
         ConversionError,

@@ -36,7 +36,7 @@ from operator_runner.conversion.merging import merge
         ),
     ],
 )
-def test_merge(base: Any, edited: Any, rich: Any, merged: Any) -> None:
+def test_edits_are_merged_over_the_original(base: Any, edited: Any, rich: Any, merged: Any) -> None:
     """What the edit changed is the edit's, the rest the original's."""
     found = merge(base, edited, rich)
     assert found == merged

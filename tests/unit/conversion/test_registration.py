@@ -47,7 +47,9 @@ def encoded(text: bytes) -> str:
         (Url("::1", 1), {"service": None, "url": "https://[::1]:1/convert"}),
     ],
 )
-def test_the_whole_registration(target: Service | Url, config: Json) -> None:
+def test_a_registration_replaces_the_conversion_of_the_crd(
+    target: Service | Url, config: Json
+) -> None:
     """Strategy, place and authorities, on condition that nobody else has written meanwhile."""
     assert patch(crd(), target, b"CA") == {
         "metadata": {"resourceVersion": "5"},

@@ -67,7 +67,9 @@ def test_the_strictest_client_accepts_them(authority: Authority) -> None:
     assert ours.getpeercert()
 
 
-def test_keys_are_private(authority: Authority, tmp_path: Path) -> None:
+def test_private_keys_are_readable_by_their_owner_only(
+    authority: Authority, tmp_path: Path
+) -> None:
     """No key can be read by another user."""
     keys = [authority.pair.key, authority.client("a", "a").key, signing_key(tmp_path / "sa.key")]
     assert {key.stat().st_mode & 0o777 for key in keys} == {0o600}

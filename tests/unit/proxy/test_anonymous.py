@@ -49,7 +49,7 @@ def test_a_cluster_scoped_owner() -> None:
 
 
 @pytest.mark.parametrize("given", ["", "Bearer void", "Negotiate x"])
-def test_nobody(given: str) -> None:
+def test_other_authentication_names_no_owner(given: str) -> None:
     """Other forms of authentication name no owner, and are no error."""
     assert claimed_owner(given, WATCHES) is None
 

@@ -57,7 +57,7 @@ def added(kind: str, body: str, wanted: Claim = CLAIM) -> Json:
 
 
 @pytest.mark.parametrize("kind", ["", "application/json", "application/apply-patch+yaml"])
-def test_json(kind: str) -> None:
+def test_owner_and_annotation_are_added_to_json(kind: str) -> None:
     """Reference and annotation join what is there; all else stays."""
     old = {"uid": "other"}
     body = {
@@ -76,7 +76,7 @@ def test_json(kind: str) -> None:
 
 
 @pytest.mark.parametrize("metadata", ["{}", "null", '{"ownerReferences": null}'])
-def test_empty_metadata(metadata: str) -> None:
+def test_missing_metadata_is_created(metadata: str) -> None:
     """Whatever a client leaves out is made."""
     body = f'{{"metadata": {metadata}}}'
     expected = {"ownerReferences": [REFERENCE], "annotations": {"mine": "yes"}}
@@ -84,7 +84,7 @@ def test_empty_metadata(metadata: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["application/yaml", "application/apply-patch+yaml"])
-def test_yaml(kind: str) -> None:
+def test_yaml_scalars_keep_their_types(kind: str) -> None:
     """YAML keeps its types: a date is text for the API server, a port a number."""
     body = "metadata: {name: x}\ndata:\n  day: 2020-01-01\n  port: 80\n  flag: true\n"
     expected = {
@@ -109,7 +109,7 @@ def test_yaml(kind: str) -> None:
         ("application/xml", b"<a/>"),
     ],
 )
-def test_unreadable(kind: str, body: bytes) -> None:
+def test_unreadable_bodies_are_passed_on(kind: str, body: bytes) -> None:
     """What cannot be read reaches the API server as it is, for its error message."""
     assert bodies.add_owner(kind, body, asks(CLAIM)) == body
 
@@ -117,12 +117,12 @@ def test_unreadable(kind: str, body: bytes) -> None:
 @pytest.mark.parametrize(
     ("kind", "body"), [("application/json", b'{ "kind" : "K" }'), (bodies.PROTOBUF, CREATED)]
 )
-def test_nothing_to_add(kind: str, body: bytes) -> None:
+def test_a_complete_body_stays_byte_for_byte(kind: str, body: bytes) -> None:
     """A body that lacks nothing is not even formatted anew."""
     assert bodies.add_owner(kind, body, asks(Claim())) == body
 
 
-def test_protobuf_is_understood() -> None:
+def test_metadata_is_read_from_protobuf() -> None:
     """Kind, name, owners and annotations are read from the API server's own encoding."""
     content = protobuf.view(READ)
     assert (content["apiVersion"], content["kind"]) == ("v1", "ConfigMap")
@@ -133,7 +133,7 @@ def test_protobuf_is_understood() -> None:
 
 
 @pytest.mark.parametrize(("body", "owners"), [(CREATED, []), (READ, [OWNER_OF_READ])])
-def test_protobuf(body: bytes, owners: list[str]) -> None:
+def test_owner_and_annotation_are_added_to_protobuf(body: bytes, owners: list[str]) -> None:
     """Reference and annotation can be read back, and everything else stays as it was."""
     changed = bodies.add_owner(bodies.PROTOBUF, body, asks(CLAIM))
     before, after = protobuf.view(body), protobuf.view(changed)
@@ -146,7 +146,7 @@ def test_protobuf(body: bytes, owners: list[str]) -> None:
 
 
 @given(st.binary(max_size=80), st.integers(0, len(READ)))
-def test_broken_protobuf(noise: bytes, at: int) -> None:
+def test_broken_protobuf_is_refused_or_owned(noise: bytes, at: int) -> None:
     """No body makes the proxy fail: broken ones are refused or get their owner."""
     with suppress(DecodingError):
         bodies.add_owner(bodies.PROTOBUF, READ[:at] + noise + READ[at:], asks(CLAIM))
@@ -164,7 +164,7 @@ def test_broken_protobuf(noise: bytes, at: int) -> None:
         (bodies.PROTOBUF, b"", False),
     ],
 )
-def test_dry_run(kind: str, body: bytes, expected: bool) -> None:
+def test_dry_run_deletions_are_recognized(kind: str, body: bytes, expected: bool) -> None:
     """A deletion that only asks what would happen is told from a real one."""
     assert bodies.is_dry_run(kind, body) is expected
 
@@ -217,7 +217,7 @@ def raw(content: bytes) -> bytes:
         (bodies.PROTOBUF, envelope(TYPE_META, TYPE_META), "comes twice"),
     ],
 )
-def test_beyond_the_bounds(kind: str, body: bytes, problem: str) -> None:
+def test_bodies_beyond_the_bounds_are_refused(kind: str, body: bytes, problem: str) -> None:
     """What the API server might read, but which is not decoded here, is refused with a reason."""
     with pytest.raises(DecodingError, match=problem):
         bodies.add_owner(kind, body, asks(CLAIM))
@@ -256,12 +256,12 @@ def test_invalid_utf_8_is_read_as_go_reads_it() -> None:
         *[("&a {b: &c [1]}", {"b": [1]}), ("|\n  a\n  b\n", "a\nb\n"), ("9" * 400, "9" * 400)],
     ],
 )
-def test_yaml_types(text: str, value: Any) -> None:
+def test_yaml_scalars_match_the_api_server(text: str, value: Any) -> None:
     """Scalars have the types that the API server's own YAML gives them."""
     assert decode_yaml(f"k: {text}".encode()) == {"k": value}
 
 
-def test_json_is_yaml() -> None:
+def test_json_and_yaml_decoders_agree() -> None:
     """What one decoder reads the other reads alike."""
     body = json.dumps({"a": [1, -2.5, None, True, "x", {"b": {}}], "c": "1", "d": []}).encode()
     assert decode_yaml(body) == decode_json(body)

@@ -14,7 +14,7 @@ from operator_runner.proxy.ownership import Owner
 WATCH = Watch(GVK("cache.example.com", "v1alpha1", "Memcached"), RunContent(role=Path("/roles/m")))
 
 
-def test_two_runs(owner: Owner, global_owner: Owner) -> None:
+def test_each_token_belongs_to_its_run(owner: Owner, global_owner: Owner) -> None:
     """Each token stands for its own run, and only while that goes on."""
     grants = Grants()
     first, second = Grant(owner, WATCH, "1"), Grant(global_owner, WATCH, "2")
@@ -38,7 +38,7 @@ def test_a_failing_run_loses_its_token(owner: Owner) -> None:
 
 
 @pytest.mark.parametrize("header", ["", "Bearer", "Bearer ", "Basic {}", "{}", "Bearer {}x"])
-def test_other_headers(owner: Owner, header: str) -> None:
+def test_only_the_whole_bearer_token_is_accepted(owner: Owner, header: str) -> None:
     """Nothing but the whole token as a bearer token is accepted."""
     grants = Grants()
     with grants.issue(Grant(owner, WATCH, "1")) as token:

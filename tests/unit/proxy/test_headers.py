@@ -8,7 +8,7 @@ from multidict import CIMultiDict
 from operator_runner.proxy.headers import request_headers, response_headers, upgrade_of
 
 
-def test_token_stays() -> None:
+def test_the_token_of_the_run_is_not_forwarded() -> None:
     """The run's token, the host and what is about the connection are not sent on."""
     sent = {
         "Authorization": "Bearer secret",
@@ -74,6 +74,6 @@ def test_streams_keep_what_they_asked_for() -> None:
         ({}, ""),
     ],
 )
-def test_upgrades(headers: dict[str, str], expected: str) -> None:
+def test_upgrades_need_the_connection_header(headers: dict[str, str], expected: str) -> None:
     """Only a request that names the upgrade in Connection too asks for one."""
     assert upgrade_of(CIMultiDict(headers)) == expected

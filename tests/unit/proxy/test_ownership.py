@@ -38,18 +38,18 @@ def secret(**metadata: Any) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", **metadata}}
 
 
-def test_same_namespace(owner: Owner) -> None:
+def test_objects_of_the_same_namespace_get_an_owner_reference(owner: Owner) -> None:
     """An object beside its owner gets an owner reference and nothing else."""
     assert claim(owner, SECRETS, secret()) == Claim((REFERENCE,))
 
 
 @pytest.mark.parametrize("body", [{}, {"metadata": None}, {"metadata": {"ownerReferences": None}}])
-def test_little_metadata(owner: Owner, body: dict[str, Any]) -> None:
+def test_objects_with_little_metadata_are_owned(owner: Owner, body: dict[str, Any]) -> None:
     """Typed clients leave out what the path says; such objects are owned too."""
     assert claim(owner, SECRETS, body) == Claim((REFERENCE,))
 
 
-def test_no_second_reference(owner: Owner) -> None:
+def test_an_owner_reference_is_not_repeated(owner: Owner) -> None:
     """An object that has the reference, with flags or in another version, gets no second one."""
     for more in ({}, {"controller": True}, {"apiVersion": "cache.example.com/v1"}):
         assert not claim(owner, SECRETS, secret(ownerReferences=[{**REFERENCE, **more}]))
@@ -86,7 +86,7 @@ def test_a_reference_across_namespaces_is_dropped(owner: Owner) -> None:
     assert claim(owner, RequestInfo("", "v1", "elsewhere", "secrets"), body) == expected
 
 
-def test_beside_other_owners(owner: Owner) -> None:
+def test_owner_references_of_others_are_kept(owner: Owner) -> None:
     """References to others, controllers included, are no reason to do without."""
     others = [{"uid": "uid-9", "controller": True}]
     expected = Claim((*others, REFERENCE))
@@ -96,7 +96,7 @@ def test_beside_other_owners(owner: Owner) -> None:
 @pytest.mark.parametrize(
     "info", [NAMESPACES, RequestInfo("", "v1", "elsewhere", "secrets")], ids=["cluster", "other"]
 )
-def test_out_of_reach(owner: Owner, info: RequestInfo) -> None:
+def test_objects_out_of_reach_get_annotations(owner: Owner, info: RequestInfo) -> None:
     """Cluster-scoped objects and those of other namespaces get annotations."""
     assert claim(owner, info, {"metadata": {"name": "x"}}) == Claim(annotations=ANNOTATIONS)
 
@@ -109,7 +109,7 @@ def test_forged_annotations_are_corrected(owner: Owner, info: RequestInfo) -> No
 
 
 @pytest.mark.parametrize("info", [NAMESPACES, SECRETS], ids=["cluster", "namespace"])
-def test_cluster_scoped_owner(global_owner: Owner, info: RequestInfo) -> None:
+def test_a_cluster_scoped_owner_owns_every_object(global_owner: Owner, info: RequestInfo) -> None:
     """A cluster-scoped owner can own everything."""
     assert claim(global_owner, info, {}) == Claim((global_owner.reference,))
 
@@ -120,7 +120,7 @@ def test_type_of_a_core_kind() -> None:
     assert owner.annotations["operator-sdk/primary-resource-type"] == "Secret"
 
 
-def test_the_owner_itself(owner: Owner) -> None:
+def test_the_owner_does_not_own_itself(owner: Owner) -> None:
     """The owner is never made its own owner, in whichever version it is written."""
     info = RequestInfo("cache.example.com", "v1", "team", "memcacheds", "sample")
     body = {"apiVersion": "cache.example.com/v1", "kind": "Memcached", "metadata": {}}
@@ -164,7 +164,9 @@ def test_what_can_be_owned(info: RequestInfo, expected: bool) -> None:
         ({}, False),
     ],
 )
-def test_recognition(owner: Owner, metadata: dict[str, Any], expected: bool) -> None:
+def test_owned_objects_are_recognized(
+    owner: Owner, metadata: dict[str, Any], expected: bool
+) -> None:
     """An object is known as owned by the whole reference, or by both annotations."""
     assert is_owned(owner, metadata) is expected
 

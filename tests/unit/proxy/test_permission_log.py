@@ -69,7 +69,7 @@ def test_namespaces_that_vary_become_any() -> None:
     assert most == {replace(GET, namespace=ANY), replace(GET, namespace="")}
 
 
-def test_it_is_bounded(tmp_path: Path) -> None:
+def test_the_permission_log_is_bounded(tmp_path: Path) -> None:
     """After a thousand entries nothing is added, and the file stays as it is."""
     file = tmp_path / "requests.yaml"
     recording = Recording(file)

@@ -42,7 +42,7 @@ NAMES = st.text(
         ),
     ],
 )
-def test_resource_paths(path: str, expected: RequestInfo) -> None:
+def test_resource_paths_are_parsed(path: str, expected: RequestInfo) -> None:
     """Group, scope, name and subresource are found where the API server finds them."""
     assert RequestInfo.parse(path) == expected
 
@@ -51,7 +51,7 @@ def test_resource_paths(path: str, expected: RequestInfo) -> None:
     "path",
     ["/", "/api", "/api/v1", "/apis", "/apis/apps", "/apis/apps/v1", "/version", "/openapi/v3"],
 )
-def test_other_paths(path: str) -> None:
+def test_other_paths_name_no_resource(path: str) -> None:
     """Discovery and the like name no resource."""
     assert RequestInfo.parse(path) is None
 
@@ -77,7 +77,9 @@ def test_a_read_is_told_in_words_that_are_searched_for(path: str, watch: bool, v
 
 
 @given(namespace=NAMES, resource=NAMES, name=NAMES, subresource=NAMES)
-def test_whatever_the_names(namespace: str, resource: str, name: str, subresource: str) -> None:
+def test_quoted_names_round_trip(
+    namespace: str, resource: str, name: str, subresource: str
+) -> None:
     """Any quoted text comes back as the name that it stood for, and is quoted again."""
     if resource in {"status", "finalize"}:
         return

@@ -128,14 +128,14 @@ def test_other_writes_grant_nothing() -> None:
 
 
 @pytest.mark.parametrize(("blocks", "expected"), [(True, [GVK("a.b", "v1", "C")]), (False, [])])
-def test_blocked_owners(blocks: bool, expected: list[GVK]) -> None:
+def test_blocking_owner_references_need_permission(blocks: bool, expected: list[GVK]) -> None:
     """Only references that block the owner's deletion count."""
     reference: dict[str, Any] = {"apiVersion": "a.b/v1", "kind": "C", "blockOwnerDeletion": blocks}
     assert list(blocked_owners({"metadata": {"ownerReferences": [reference]}})) == expected
     assert list(blocked_owners({"kind": "Status"})) == []
 
 
-def test_impersonation() -> None:
+def test_impersonated_subjects_need_permission() -> None:
     """Users are cluster-scoped, ServiceAccounts live in a namespace."""
     (user,) = impersonation({"Impersonate-User": "ann"}, "K")
     assert (user.verb, user.resource, user.name) == ("impersonate", "users", "ann")

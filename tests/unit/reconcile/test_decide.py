@@ -38,6 +38,8 @@ def resource(*finalizers: str, deleting: bool = False) -> Json:
         (resource("other", deleting=True), HELD, True, Skip("Resource is terminated")),
     ],
 )
-def test_next_step(body: Json, watch: Watch, *, relevant: bool, expected: Action) -> None:
+def test_the_next_step_depends_on_finalizers_and_deletion(
+    body: Json, watch: Watch, *, relevant: bool, expected: Action
+) -> None:
     """The step follows from finalizers, deletion and selection alone."""
     assert decide(body, watch, relevant=relevant) == expected

@@ -66,7 +66,9 @@ class Scraper:
         (None, (401, "Unauthorized\n")),
     ],
 )
-async def test_answers(authorization: str | None, expected: tuple[int, str]) -> None:
+async def test_responses_match_controller_runtime(
+    authorization: str | None, expected: tuple[int, str]
+) -> None:
     """The texts are those of controller-runtime; without a token the API is not asked."""
     answers = Answers()
     assert await Scraper(answers).ask(authorization) == expected

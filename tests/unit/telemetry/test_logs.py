@@ -249,7 +249,7 @@ def test_the_time_is_encoded_as_asked(encoding: str, kind: type) -> None:
         ("5", logging.DEBUG),
     ],
 )
-def test_zap_levels(text: str, expected: int) -> None:
+def test_zap_levels_map_to_python_levels(text: str, expected: int) -> None:
     """Names and numbers of zap become levels of the standard library."""
     assert logs.parse_level(text, "--zap-log-level") == expected
 

@@ -110,7 +110,7 @@ def test_histogram_and_summary_take_each_others_requests(metrics: Metrics) -> No
         ("summary", "histogram or summary"),
     ],
 )
-def test_a_type_stays(metrics: Metrics, first: str, called: str) -> None:
+def test_the_type_of_a_metric_cannot_change(metrics: Metrics, first: str, called: str) -> None:
     """A request of another type is refused in the contract's words, and changes nothing."""
     other = "counter" if first == "gauge" else "gauge"
     send(metrics.user, "it", **{first: {}})
@@ -199,7 +199,7 @@ def test_openmetrics_takes_every_type(metrics: Metrics) -> None:
     assert {"my_counter", "my_gauge", "my_histogram_count", "my_summary_sum"} <= samples.keys()
 
 
-def test_threads_lose_nothing(metrics: Metrics) -> None:
+def test_concurrent_requests_are_all_counted(metrics: Metrics) -> None:
     """Requests at the same time are all counted, the first ones of a name included."""
     with ThreadPoolExecutor(8) as pool:
         for _ in pool.map(
@@ -220,7 +220,9 @@ def test_threads_lose_nothing(metrics: Metrics) -> None:
         ('{"name": "' + "a" * 100_000 + '", "gauge": {"set": 1}}', "200 characters at most"),
     ],
 )
-def test_a_hostile_request(metrics: Metrics, body: str, problem: str) -> None:
+def test_a_hostile_request_is_refused_with_a_short_reason(
+    metrics: Metrics, body: str, problem: str
+) -> None:
     """It is refused with a reason that is short, however long the request is."""
     with pytest.raises(UserMetricError, match=problem) as refused:
         metrics.user.apply(body.encode())

@@ -61,7 +61,7 @@ def operator() -> Iterator[Operator]:
     thread.join()
 
 
-def test_requeue_after(both: Both) -> None:
+def test_the_first_requeue_period_counts(both: Both) -> None:
     """The period is in the result; the first one counts, and what is no period fails the task."""
     tasks = """
 - name: First
@@ -95,7 +95,7 @@ def test_requeue_after(both: Both) -> None:
     assert record.result("Later")["msg"] == "the play goes on"
 
 
-def test_osdk_metric(both: Both, operator: Operator) -> None:
+def test_each_metric_type_is_sent_to_the_operator(both: Both, operator: Operator) -> None:
     """Each type of metric; a refusal in the operator's words; nobody there."""
     tasks = """
 - module_defaults: {operator_sdk.util.osdk_metric: {address: '{{ address }}', description: it}}

@@ -24,7 +24,7 @@ def test_a_difference_is_told(both: Both) -> None:
         both(Project(tasks), own=lambda name: {"variables": {"who": name}})
 
 
-def test_masks() -> None:
+def test_masked_ids_keep_their_identity() -> None:
     """Ids keep who refers to whom; words, numbers and paths stay."""
     ids = [f"0000000{number}-0000-0000-0000-000000000000" for number in (1, 2)]
     event = {
@@ -46,7 +46,7 @@ def test_masks() -> None:
     )
 
 
-def test_tracebacks() -> None:
+def test_tracebacks_keep_the_frames_of_the_module() -> None:
     """Of a traceback the module's own frames stay, wherever the module was put."""
     cold = """Traceback (most recent call last):
   File "/x/AnsiballZ_own.py", line 266, in <module>

@@ -148,7 +148,7 @@ def test_ends_that_a_play_chooses(both: Both) -> None:
     assert [failure.task for failure in record.outcome.failures] == ["Timeout"]
 
 
-def test_deadline(both: Both) -> None:
+def test_a_run_over_its_deadline_fails_with_the_same_message(both: Both) -> None:
     """A run that takes too long ends with the same words."""
     project = Project("- name: Hang\n  command: sleep 100\n", seconds=5)
     record = both(project)

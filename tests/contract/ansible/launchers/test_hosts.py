@@ -35,7 +35,7 @@ def _project(plays: str, args: str = "--forks 2") -> Project:
     return Project(files={**INVENTORY, "site.yml": plays}, inventory="inventory", args=args)
 
 
-def test_inventory(both: Both) -> None:
+def test_inventory_variables_follow_ansibles_precedence(both: Both) -> None:
     """Variables of hosts and groups, from YAML, INI and directories, in Ansible's order."""
     record = both(
         _project("""
@@ -66,7 +66,7 @@ def test_inventory(both: Both) -> None:
     ]
 
 
-def test_delegation(both: Both) -> None:
+def test_delegated_tasks_run_on_their_host(both: Both) -> None:
     """delegate_to, delegate_facts, run_once, local_action and hosts that a play adds."""
     record = both(
         _project("""
@@ -111,7 +111,7 @@ def test_delegation(both: Both) -> None:
     assert len(record.ends("Once")) == 1
 
 
-def test_failing_hosts(both: Both) -> None:
+def test_failing_hosts_are_counted_in_the_recap(both: Both) -> None:
     """serial, max_fail_percentage, unreachable hosts, any_errors_fatal, and the recap of each."""
     record = both(
         _project("""
@@ -154,7 +154,7 @@ def test_failing_hosts(both: Both) -> None:
     assert record.exit_status != 0
 
 
-def test_side_by_side(both: Both) -> None:
+def test_hosts_do_not_affect_each_other(both: Both) -> None:
     """Forks and strategies: each host goes through the same, whatever the others do."""
     plays = """
 - hosts: everything

@@ -253,7 +253,7 @@ module.exit_json(found=found)
         assert record.result("Memory")["found"] == []
 
 
-def test_warm_is_warm(launchers: Launchers, tmp_path: Path) -> None:
+def test_warm_modules_run_in_forks(launchers: Launchers, tmp_path: Path) -> None:
     """Modules run in forks that have Ansible loaded: without this nothing here is compared."""
     module = """#!/usr/bin/python
 import sys

@@ -60,7 +60,7 @@ module.exit_json(said=module.params["name"])
 }
 
 
-def test_languages_and_styles(both: Both) -> None:
+def test_modules_of_every_language_are_called(both: Both) -> None:
     """Each is called in its own way, and its result understood."""
     names = [name.split(".")[0] for name in LIBRARY]
     tasks = "".join(
@@ -83,7 +83,7 @@ def test_languages_and_styles(both: Both) -> None:
     assert record.result("binary")["name"] == "me"
 
 
-def test_imports(both: Both) -> None:
+def test_modules_import_their_module_utils(both: Both) -> None:
     """module_utils of the role, relative ones of a collection, and packages of Python."""
     importing = """#!/usr/bin/python
 from ansible.module_utils.basic import AnsibleModule
@@ -168,7 +168,7 @@ AnsibleModule({}).exit_json(words=words())
     assert record.result("Nearby")["inner"] == "inner"
 
 
-def test_overridden_module_utils(both: Both) -> None:
+def test_a_project_overrides_module_utils(both: Both) -> None:
     """A project may put its own in the place of what ansible-core has."""
     files = {
         "library/shown.py": """#!/usr/bin/python

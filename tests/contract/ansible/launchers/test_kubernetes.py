@@ -48,7 +48,7 @@ class InCluster:
         )
 
 
-def test_objects(in_cluster: InCluster) -> None:
+def test_kubernetes_objects_are_managed(in_cluster: InCluster) -> None:
     """Create, repeat, change, patch, read and delete, with what changed and how."""
     tasks = """
 - name: Create
@@ -130,7 +130,7 @@ stringData: {word: xyzzy}
     assert record.result("Delete")["changed"] is True
 
 
-def test_failures(in_cluster: InCluster) -> None:
+def test_api_errors_fail_the_task(in_cluster: InCluster) -> None:
     """What the API refuses, what does not exist, and what needs a node or a program."""
     tasks = """
 - name: Invalid
@@ -171,7 +171,7 @@ def test_failures(in_cluster: InCluster) -> None:
     assert "helm" in str(record.result("Helm")["msg"])
 
 
-def test_helm(in_cluster: InCluster) -> None:
+def test_charts_are_installed_and_upgraded(in_cluster: InCluster) -> None:
     """A chart that lies with the role: rendered, installed, found again, upgraded and removed."""
     tasks = """
 - name: Render

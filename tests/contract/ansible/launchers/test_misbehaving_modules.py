@@ -11,7 +11,7 @@ def _tasks(*names: str) -> str:
     return "".join(tasks) + "- name: Last\n  command: echo still here\n"
 
 
-def test_crashes(both: Both) -> None:
+def test_a_crashing_module_fails_its_task_alone(both: Both) -> None:
     """Whatever way a module ends without a result, the task fails alone and says how."""
     modules = library(
         raising="raise ValueError('why ü')\n",
@@ -55,14 +55,14 @@ AnsibleModule({}).exit_json(said='done')
         assert record.kinds(task=name)[-1] == "runner_on_failed" or name == "result_then_crash"
 
 
-def test_crashes_at_length(both: Both) -> None:
+def test_verbose_crashes_are_reported_alike(both: Both) -> None:
     """With -v a failure is told at more length, and the same."""
     modules = library(raising="raise ValueError('why')\n", exiting="sys.exit(3)\n")
     record = both(Project(_tasks("raising", "exiting"), modules, verbosity=1))
     assert "why" in str(record.result("raising"))
 
 
-def test_rubbish(both: Both) -> None:
+def test_output_around_a_result_is_handled_alike(both: Both) -> None:
     """Words before, after or instead of the result; on standard error; in other encodings."""
     modules = library(
         before="print('rubbish before')\nAnsibleModule({}).exit_json(said='x')\n",
@@ -96,7 +96,7 @@ AnsibleModule({}).exit_json(said='x')
     assert record.result("Fact")["own"] == 1
 
 
-def test_lasting_changes(both: Both) -> None:
+def test_changes_to_the_process_do_not_outlive_the_module(both: Both) -> None:
     """What a module does to its process, the next module, plugin and task do not see."""
     modules = library(
         vandal="""
@@ -180,7 +180,7 @@ module.exit_json(
     assert record.files["copied"] == "0o100644 x"
 
 
-def test_leaks_and_daemons(both: Both) -> None:
+def test_leaks_and_daemons_disturb_no_other_module(both: Both) -> None:
     """A module that takes much memory or leaves a daemon disturbs nobody."""
     modules = library(
         leaking="""

@@ -45,7 +45,7 @@ def server() -> Iterator[str]:
         thread.join()
 
 
-def test_commands(both: Both) -> None:
+def test_command_modules_return_output_and_status(both: Both) -> None:
     """Command, shell and script: output, exit status, input, directory, conditions."""
     tasks = """
 - name: Output
@@ -99,7 +99,7 @@ def test_commands(both: Both) -> None:
     assert [result["changed"] for _, result in record.ends("Created")] == [True, False, True]
 
 
-def test_files(both: Both) -> None:
+def test_file_modules_write_the_same_files(both: Both) -> None:
     """Files, their modes and owners, lines, blocks, searches, archives and links."""
     tasks = """
 - name: Directory
@@ -176,7 +176,7 @@ def test_files(both: Both) -> None:
     assert record.result("Found")["msg"] == ["structure.json", "text"]
 
 
-def test_requests(both: Both, server: str) -> None:
+def test_http_modules_reach_a_server(both: Both, server: str) -> None:
     """Uri, get_url and wait_for against a server on loopback."""
     tasks = """
 - name: Get
@@ -213,7 +213,7 @@ def test_requests(both: Both, server: str) -> None:
     assert record.result("Looked up")["msg"]["path"] == "/looked"
 
 
-def test_facts(both: Both) -> None:
+def test_facts_are_the_same(both: Both) -> None:
     """Facts of the machine, of the environment and of the user's own fact files."""
     plays = """
 - hosts: localhost
@@ -259,7 +259,7 @@ def test_facts(both: Both) -> None:
     assert [failure.task for failure in record.outcome.failures] == ["Validated"]
 
 
-def test_all_facts(both: Both) -> None:
+def test_setup_finds_the_same_facts(both: Both) -> None:
     """A whole `setup` finds the same facts, the environment of modules included.
 
     Without those of the network, whose interfaces come and go with the clusters of other tests,

@@ -6,7 +6,7 @@ from tests.contract.ansible.launchers.launching import Both
 from tests.contract.ansible.launchers.projects import Project, library
 
 
-def test_results(both: Both) -> None:
+def test_large_and_odd_results_are_the_same(both: Both) -> None:
     """Results of five megabytes, of every kind of text, and of deep or odd data."""
     modules = library(
         huge="AnsibleModule({}).exit_json(text='x' * 5_000_000, changed=True)\n",

@@ -33,7 +33,7 @@ def vaulted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return {"vars.yml": plain.read_text(), "inline.yml": inline.stdout}
 
 
-def test_vault(both: Both, vaulted: dict[str, str]) -> None:
+def test_vault_secrets_are_decrypted(both: Both, vaulted: dict[str, str]) -> None:
     """Encrypted files and values are read with the password file of --ansible-args."""
     tasks = """
 - name: Include
@@ -70,7 +70,7 @@ def test_vault_without_its_password(both: Both, vaulted: dict[str, str], passwor
     assert not record.outcome.successful
 
 
-def test_no_log(both: Both) -> None:
+def test_no_log_leaves_no_trace(both: Both) -> None:
     """Tasks, loops, blocks, arguments and failures that are hidden leave no trace."""
     tasks = """
 - name: Command

@@ -28,7 +28,7 @@ argument_specs:
 }
 
 
-def test_roles_and_includes(both: Both) -> None:
+def test_included_roles_run_the_same_tasks(both: Both) -> None:
     """Roles with dependencies, defaults, files and templates, included and imported."""
     tasks = """
 - name: Dynamic
@@ -79,7 +79,7 @@ def test_roles_and_includes(both: Both) -> None:
     assert "size" in record.outcome.failures[0].message
 
 
-def test_playbooks(both: Both) -> None:
+def test_plays_of_several_files_run_in_order(both: Both) -> None:
     """Several plays of several files, with pre_tasks, roles, post_tasks and vars_files."""
     files = {
         **ROLES,
@@ -110,7 +110,7 @@ def test_playbooks(both: Both) -> None:
     assert record.result("Before")["word"] == "from a file"
 
 
-def test_handlers(both: Both) -> None:
+def test_handlers_run_once_in_order(both: Both) -> None:
     """Handlers run once when flushed or at the end, in their order, by name or topic."""
     tasks = """
 - name: First
@@ -162,7 +162,7 @@ def test_handlers(both: Both) -> None:
     assert record.kinds().count("playbook_on_notify") > 3
 
 
-def test_tags(both: Both) -> None:
+def test_tags_select_tasks(both: Both) -> None:
     """--tags and --skip-tags of --ansible-args choose tasks."""
     tasks = """
 - {name: Wanted, debug: {}, tags: [wanted]}
@@ -175,7 +175,7 @@ def test_tags(both: Both) -> None:
     assert record.tasks() == ["Wanted", "Always"]
 
 
-def test_check_and_diff(both: Both) -> None:
+def test_check_mode_changes_nothing_and_diff_is_shown(both: Both) -> None:
     """--check changes nothing and --diff shows what would change; tasks may say otherwise."""
     tasks = """
 - name: Copy

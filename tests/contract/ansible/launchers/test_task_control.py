@@ -6,7 +6,7 @@ from tests.contract.ansible.launchers.launching import Both
 from tests.contract.ansible.launchers.projects import Project
 
 
-def test_blocks(both: Both) -> None:
+def test_rescued_failures_do_not_fail_the_play(both: Both) -> None:
     """What is rescued or ignored fails nothing; `always` comes in any case; the last one fails."""
     tasks = """
 - block:
@@ -45,7 +45,7 @@ def test_blocks(both: Both) -> None:
     assert record.events[-1]["event_data"]["ignored"] == {"localhost": 1}
 
 
-def test_loops(both: Both) -> None:
+def test_loops_return_a_result_for_each_item(both: Both) -> None:
     """Items, labels, indexes, results of a loop; retries until a condition holds."""
     tasks = """
 - name: Items
@@ -105,7 +105,7 @@ def test_loops(both: Both) -> None:
     ]
 
 
-def test_conditions_and_variables(both: Both) -> None:
+def test_skipped_tasks_name_their_condition(both: Both) -> None:
     """Skipped tasks say why; facts that are set, registered and passed on hold."""
     tasks = """
 - name: Size

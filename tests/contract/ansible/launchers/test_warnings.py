@@ -77,7 +77,7 @@ FILES = {
 }
 
 
-def test_warnings(both: Both) -> None:
+def test_warnings_are_repeated_in_every_run(both: Both) -> None:
     """All are shown, in their places; the second run of a launcher shows them again."""
     first = both(Project(TASKS, FILES))
     assert "when the filter is loaded" in first.stdout
@@ -87,7 +87,7 @@ def test_warnings(both: Both) -> None:
     assert second.stdout.replace("case2", "case1") == first.stdout
 
 
-def test_warnings_with_verbosity(both: Both) -> None:
+def test_verbosity_adds_the_warnings_of_plugins(both: Both) -> None:
     """-v adds what plugins say with it."""
     record = both(Project(TASKS, FILES, verbosity=1))
     assert "seen with -v" in record.stdout

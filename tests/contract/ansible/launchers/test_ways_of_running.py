@@ -21,7 +21,7 @@ module.exit_json(uid=os.geteuid(), python=sys.executable, name=os.environ.get("N
 LIBRARY = {"roles/tried/library/who.py": WHO}
 
 
-def test_async(both: Both, tmp_path: Path) -> None:
+def test_async_tasks_are_polled_and_time_out(both: Both, tmp_path: Path) -> None:
     """Tasks in the background: waited for, looked after later, failing, taking too long."""
     tasks = """
 - name: Waited
@@ -73,7 +73,7 @@ def test_async(both: Both, tmp_path: Path) -> None:
     assert "runner_on_async_failed" in record.kinds(task="Slow")
 
 
-def test_become(both: Both) -> None:
+def test_become_switches_the_user_of_one_task(both: Both) -> None:
     """A task of another user runs as that user, and the next one as ourselves again."""
     tasks = """
 - name: Nobody
@@ -113,7 +113,7 @@ def test_become(both: Both) -> None:
     assert record.result("Root")["uid"] == 0
 
 
-def test_environment(both: Both) -> None:
+def test_environment_reaches_modules_of_its_scope_only(both: Both) -> None:
     """The environment of play, block and task reaches modules and commands, and them alone."""
     plays = """
 - hosts: localhost
@@ -158,7 +158,7 @@ def test_environment(both: Both) -> None:
     assert record.result("Kubeconfig")["stdout"] == "the token"
 
 
-def test_interpreters(both: Both) -> None:
+def test_the_configured_interpreter_runs_the_module(both: Both) -> None:
     """Another ansible_python_interpreter is the one that runs the module."""
     tasks = """
 - name: Ours
@@ -189,7 +189,7 @@ def test_interpreters(both: Both) -> None:
 
 
 @pytest.mark.parametrize("verbosity", [2, 4])
-def test_verbosity(both: Both, verbosity: int) -> None:
+def test_verbosity_prints_the_same_details(both: Both, verbosity: int) -> None:
     """-vv and -vvvv print more, and the same but for how modules come to run."""
     tasks = """
 - name: Command

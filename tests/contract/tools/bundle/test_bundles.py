@@ -115,7 +115,7 @@ def _expected(test: str, message: str) -> bool:
     return any(test == name and part in message for name, part in EXPECTED)
 
 
-def test_operator_verify(made: Made, programs: Path) -> None:
+def test_opm_accepts_the_bundle(made: Made, programs: Path) -> None:
     """OLM's own command agrees: it reports what is wrong in its log, not by its exit code."""
     for bundle in made.all:
         done = subprocess.run(
@@ -127,7 +127,7 @@ def test_operator_verify(made: Made, programs: Path) -> None:
         assert not re.findall(r"level=(?:error|fatal).*", done.stderr)
 
 
-def test_scorecard(made: Made, programs: Path) -> None:
+def test_all_scorecard_tests_pass(made: Made, programs: Path) -> None:
     """All six tests pass: the program that operator-sdk's images run says so itself."""
     for bundle in made.all:
         config = yaml.safe_load((bundle / "tests" / "scorecard" / "config.yaml").read_text())

@@ -56,7 +56,9 @@ def test_nothing_of_the_user_is_overwritten(tmp_path: Path) -> None:
         (("create", "api", "--group=g", "--version=v1", "--kind=Page"), "PROJECT: it is missing"),
     ],
 )
-def test_mistakes_are_told(tmp_path: Path, arguments: tuple[str, ...], problem: str) -> None:
+def test_invalid_arguments_are_reported_and_nothing_is_written(
+    tmp_path: Path, arguments: tuple[str, ...], problem: str
+) -> None:
     """The error names flag or file, the exit code is 1, and nothing is written."""
     root = tmp_path / "web"
     root.mkdir()

@@ -53,7 +53,9 @@ def make(root: Path, kubectl: Kubectl, kubeconfig: Path, *arguments: str) -> str
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
-def test_every_kustomization_renders(kubectl: Kubectl, made: Path, folder: str) -> None:
+def test_every_kustomization_renders_with_kubectl(
+    kubectl: Kubectl, made: Path, folder: str
+) -> None:
     """The kustomize of kubectl is enough: no file is sought outside of a folder's root."""
     assert rendered(kubectl, made / "config" / folder)
 
@@ -67,7 +69,7 @@ def test_no_kustomization_is_forgotten(made: Path) -> None:
     assert found == set(FOLDERS)
 
 
-def test_names_and_settings(kubectl: Kubectl, made: Path) -> None:
+def test_scaffolded_objects_have_the_usual_names(kubectl: Kubectl, made: Path) -> None:
     """The objects are those that users of ansible-operator know."""
     objects = rendered(kubectl, made / "config" / "default")
     kinds = [f"{kind}-{who}-role" for kind in ("memcached", "proxy", "batch")

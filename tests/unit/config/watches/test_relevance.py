@@ -126,7 +126,7 @@ def test_a_bad_expression_is_found_before_it_is_used(expression: str, message: s
         ("list[?b == `2`].b | [0]", 2),
     ],
 )
-def test_good_expressions_pass(expression: str, expected: Any) -> None:
+def test_valid_expressions_are_accepted(expression: str, expected: Any) -> None:
     """Variadic functions, expression references and filters are no mistakes."""
     check(expression)
 

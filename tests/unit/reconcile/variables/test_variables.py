@@ -67,7 +67,7 @@ def test_a_kind_of_the_core_group_has_two_underscores() -> None:
     assert variables["ansible_operator_meta"] == {"namespace": "", "name": "key"}
 
 
-def test_later_variables_win() -> None:
+def test_later_variables_override_earlier_ones() -> None:
     """Spec, meta, object, watch vars, and the finalizer's vars in a clean-up alone."""
     watch = replace(
         WATCH,

@@ -111,7 +111,7 @@ def test_wrong_flags_are_refused(arguments: tuple[Any, ...], message: str) -> No
         Wanted(*arguments)
 
 
-def test_versions_are_ordered() -> None:
+def test_versions_are_ordered_by_semver() -> None:
     """Numbers count as numbers, and a pre-release comes before its release."""
     versions = ["0.0.2-alpha.2", "0.0.2-alpha.10", "0.0.2-rc.1", "0.0.2", "0.0.10", "0.1.0"]
     assert sorted(random.sample(versions, len(versions)), key=precedence) == versions

@@ -61,7 +61,7 @@ def test_manifests_are_in_the_catalog(bundles: tuple[Published, ...]) -> None:
     assert first["image"] == ""
 
 
-def test_images_of_bundles(bundles: tuple[Published, ...]) -> None:
+def test_bundle_images_are_listed_for_mirroring(bundles: tuple[Published, ...]) -> None:
     """With one the catalog has what is shown, and the image is to be mirrored too."""
     text = catalog(bundles, default_channel="alpha", image="example.com/bundle:v{version}")
     first = documents(text, "olm.bundle")[0]
@@ -79,7 +79,7 @@ def test_the_default_channel_is_not_guessed(bundles: tuple[Published, ...]) -> N
     assert documents(catalog(bundles[:1]), "olm.package")[0]["defaultChannel"] == "alpha"
 
 
-def test_dependencies_are_requirements(tmp_path: Path) -> None:
+def test_dependencies_become_requirements(tmp_path: Path) -> None:
     """metadata/dependencies.yaml, which the author writes, reaches the resolver."""
     folder = written(tmp_path, "0.0.1", "alpha")
     needed = {"type": "olm.package", "value": {"packageName": "cert", "version": ">1.0.0"}}

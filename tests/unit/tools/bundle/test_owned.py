@@ -80,7 +80,7 @@ def test_a_schema_that_leaves_fields_open() -> None:
         ({"type": "string", "enum": ["a", "b"]}, ["select:a", "select:b"]),
     ],
 )
-def test_hints_for_consoles(schema: dict[str, object], hints: list[str]) -> None:
+def test_field_types_become_console_hints(schema: dict[str, object], hints: list[str]) -> None:
     """The type of a field says how it is edited."""
     whole = {"properties": {"spec": {"properties": {"x": schema}}}}
     (made,) = descriptors(whole, "spec", [])
@@ -91,6 +91,6 @@ def test_hints_for_consoles(schema: dict[str, object], hints: list[str]) -> None
     ("name", "said"),
     [("forceRedploy", "Force Redploy"), ("replicas", "Replicas"), ("URLPath", "URL Path")],
 )
-def test_names_become_words(name: str, said: str) -> None:
+def test_field_names_become_words(name: str, said: str) -> None:
     """A console shows words, not identifiers."""
     assert words(name) == said

@@ -138,7 +138,7 @@ def test_what_a_role_creates_is_watched() -> None:
     assert len(needs(asking, cluster, scopes=("shop",))) == 3 + len(EVENTS) + len(WATCHED)
 
 
-def test_scopes_of_requests() -> None:
+def test_namespaced_requests_keep_their_scope() -> None:
     """A namespace of its own stays one; any is the whole cluster, and covers single ones."""
     there = Asked(BY, "", "secrets", "kube-system", "get")
     assert needs(WEB, there) == ["get secrets in namespace kube-system"]
@@ -176,7 +176,9 @@ def test_requests_of_former_kinds_are_left_out() -> None:
         ("Namespace", "", "namespaces", False),
     ],
 )
-def test_kinds_of_kubernetes(kind: str, group: str, plural: str, namespaced: bool) -> None:
+def test_plurals_of_builtin_kinds_follow_a_rule(
+    kind: str, group: str, plural: str, namespaced: bool
+) -> None:
     """Their plurals follow a rule."""
     found = KindTable([]).plural(GVK(group, "v1", kind))
     assert (found.name, found.namespaced) == (plural, namespaced)

@@ -13,7 +13,7 @@ def add(text: str, item: str = "- new.yaml\n", key: str = "resources") -> str:
 
 
 @pytest.mark.parametrize("marker", ["# +kubebuilder:scaffold:here", "#+kubebuilder:scaffold:here"])
-def test_before_the_marker(marker: str) -> None:
+def test_text_is_inserted_before_the_marker(marker: str) -> None:
     """Both spellings of the marker are known; comments and other keys stay."""
     text = f"# mine\nresources:\n- a.yaml # why\n{marker}\n\npatches: []\n"
     assert add(text) == f"# mine\nresources:\n- a.yaml # why\n- new.yaml\n{marker}\n\npatches: []\n"

@@ -21,7 +21,7 @@ from operator_runner.tools.scaffold import names
         ("nginxoperator", "nginxoperators"),
     ],
 )
-def test_plurals(kind: str, plural: str) -> None:
+def test_plurals_follow_english_spelling(kind: str, plural: str) -> None:
     """A kind's plural follows the spelling rules of English."""
     assert names.pluralize(kind) == plural
 

@@ -109,7 +109,9 @@ def test_the_files_of_a_role_and_a_playbook(project: dict[str, str]) -> None:
         ({}, {}),
     ],
 )
-def test_the_watch(project: dict[str, str], how: dict[str, Any], serves: dict[str, str]) -> None:
+def test_the_watch_names_what_was_generated(
+    project: dict[str, str], how: dict[str, Any], serves: dict[str, str]
+) -> None:
     """It names what was generated, the playbook if there are both; text of resources is data."""
     (entry,) = watches(plan_api(project, wanted(**how)))
     gvk = {"version": "v1alpha1", "group": "cache.example.com", "kind": "Memcached"}

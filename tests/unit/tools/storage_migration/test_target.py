@@ -36,7 +36,7 @@ def test_the_storage_version_is_listed_first() -> None:
     assert (target.storage, target.readable) == ("v2", ("v2", "v1"))
 
 
-def test_paths() -> None:
+def test_object_paths_are_quoted() -> None:
     """Names are quoted; an object without namespace is cluster-scoped."""
     target = Target.of(crd())
     assert target.path("v1") == "/apis/example.com/v1/webs"

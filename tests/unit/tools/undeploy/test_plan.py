@@ -33,7 +33,7 @@ def web(name: str, namespace: str = "shop", **more: object) -> Resource:
     return Resource(ObjectRef(GVK("shop.io", "v1", "Web"), namespace, name), **more)  # type: ignore[arg-type]
 
 
-def test_the_order() -> None:
+def test_objects_are_deleted_in_reverse_order() -> None:
     """The rest goes backwards; CRDs, Deployments and namespaces have turns of their own."""
     objects = [
         ref("Namespace", "op"),
@@ -112,7 +112,7 @@ def test_manifests_of_a_directory(tmp_path: Path) -> None:
     assert [body["kind"] for body in documents([tmp_path])] == ["A", "B"]
 
 
-def test_mistakes_in_manifests(tmp_path: Path) -> None:
+def test_an_invalid_manifest_is_named(tmp_path: Path) -> None:
     """The file is named."""
     bad = tmp_path / "bad.yaml"
     bad.write_text("{")
