@@ -36,11 +36,11 @@ ELSEWHERE = {
     "make catalog-push": "contract/test_make.py",
     "make olm-demo": "e2e/test_olm.py",
     "make olm-demo-down": "e2e/test_olm.py",
-    "make run": "e2e/test_lesson.py",
+    "make run": "e2e/test_doc_commands.py",
     "make undeploy": "functional/test_undeploy.py",
     "make undeploy ARGS=--with-crds": "functional/test_undeploy.py",
     "make deploy IMG=...": "functional/test_undeploy.py",
-    "operator-runner why NginxOperator/cluster": "functional/test_why.py",
+    "operator-runner why NginxOperator/cluster": "functional/test_run_history.py",
     "operator-runner cluster down": "e2e/test_readme.py",
     "operator-runner cluster load ARCHIVE": "e2e/test_local_cluster.py",
     "operator-runner cluster status": "e2e/test_local_cluster.py",
@@ -49,9 +49,9 @@ ELSEWHERE = {
     "operator-runner cluster olm up": "e2e/test_olm.py",
     "operator-runner cluster olm serve FOLDER": "e2e/test_olm.py",
     'eval "$(operator-runner cluster env)"': "e2e/test_readme.py",
-    "kubectl apply -f config/storage-migration/in-tree.yaml": "contract/migration",
+    "kubectl apply -f config/storage-migration/in-tree.yaml": "contract/tools/storage_migration",
     "kubectl delete subscription,csv --all -n NAMESPACE": "e2e/test_olm.py",
-    "kubectl wait --for=condition=Available nginxoperators/cluster": "e2e/test_lesson.py",
+    "kubectl wait --for=condition=Available nginxoperators/cluster": "e2e/test_doc_commands.py",
 }
 """Commands that need a node, a registry or minutes, and the test that shows them."""
 
