@@ -1,7 +1,7 @@
-"""Programs beside the runs, which ansible-operator lets in without a token: whose work they do.
+"""Requests without a token, which ansible-operator accepts from programs beside the runs.
 
-Its kubeconfigs name the owner in the user part of the server's URL, so it comes as the user of
-Basic authentication: an owner reference as JSON, with the owner's namespace, in base64.
+Its kubeconfigs name the owner in the user part of the server's URL, so the owner is the user name
+of Basic authentication: an owner reference as JSON, with the owner's namespace, in base64.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from typing import Any
 from operator_runner.core.model import GVK, ObjectRef, Watch
 from operator_runner.proxy.grants import Grant
 from operator_runner.proxy.ownership import Owner
-from operator_runner.proxy.status_errors import Refusal
+from operator_runner.proxy.status_errors import StatusError
 
 _FIELDS = ("apiVersion", "kind", "name", "uid")
 
 
-def claimed_owner(authorization: str, watches: Sequence[Watch]) -> Grant | None:
-    """Return a grant for the owner that an Authorization header names; None if it names none.
+def grant_for_basic_auth(authorization: str, watches: Sequence[Watch]) -> Grant | None:
+    """Return a grant for the owner in an Authorization header; None without Basic auth.
 
-    The password, and every other form of authentication, means nothing here. Raises Refusal
+    The password and every other authentication scheme are ignored. Raises StatusError
     (400) if the owner cannot be read, or if its kind is not among `watches`.
     """
     if not authorization.lower().startswith("basic "):
@@ -32,14 +32,14 @@ def claimed_owner(authorization: str, watches: Sequence[Watch]) -> Grant | None:
         user, _, _ = _base64(authorization.partition(" ")[2]).partition(b":")
         owner = _owner(json.loads(_base64(user.decode())))
     except (ValueError, KeyError, TypeError) as error:
-        raise Refusal(
+        raise StatusError(
             400,
-            "the user of http://USER@... names no owner; it has to be the base64 of JSON with "
-            f"{', '.join(_FIELDS)} and namespace, or left out",
+            "invalid owner in the user of http://USER@...: expected base64 of JSON with "
+            f"{', '.join(_FIELDS)} and namespace; fix it, or leave it out",
         ) from error
     watch = next((each for each in watches if _serves(each, owner.ref.gvk)), None)
     if watch is None:
-        raise Refusal(400, f"the owner is a {owner.ref.gvk}, which is no kind of watches.yaml")
+        raise StatusError(400, f"watches.yaml does not name the owner's kind: {owner.ref.gvk}")
     return Grant(owner, watch, run_id="")
 
 
@@ -56,7 +56,7 @@ def _owner(named: Mapping[str, Any]) -> Owner:
     namespace = named.get("namespace") or ""
     texts = (api_version, kind, name, uid, namespace)
     if not all(isinstance(text, str) for text in texts) or not all(texts[:4]):
-        raise ValueError("each is a text")
+        raise ValueError("each field must be a non-empty string")
     return Owner(ObjectRef(GVK.of(api_version, kind), namespace, name), uid)
 
 

@@ -1,7 +1,8 @@
-"""Request bodies in the forms that clients send: JSON, YAML and protobuf. Pure.
+"""Request bodies in the encodings that clients send: JSON, YAML and protobuf. Pure.
 
-What is no JSON is passed on as it is: the API server has the better error message. What the API
-server might read but is not read here raises DecodingError, or it would escape its owner.
+Invalid JSON is forwarded unchanged: the API server has the better error message. A body that the
+API server might decode and this module does not raises DecodingError, or its object would be
+created without an owner.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 from operator_runner.core.model import Json
 from operator_runner.kube.decoding import DecodingError, decode_json, decode_yaml, encode_json
 from operator_runner.proxy import protobuf
-from operator_runner.proxy.ownership import Claim
+from operator_runner.proxy.ownership import MetadataPatch
 
 PROTOBUF = "application/vnd.kubernetes.protobuf"
 _JSON = frozenset({"", "application/json"})
@@ -23,8 +24,8 @@ _PATCHES = frozenset({"application/merge-patch+json", "application/strategic-mer
 APPLY = frozenset({"application/apply-patch+yaml", "application/apply-patch+cbor"})
 """Media types of a server-side apply."""
 JSON_PATCH = "application/json-patch+json"
-_INLINE_JSON, _INLINE = 64 * 1024, 4 * 1024
-"""Bytes that take a millisecond or two at most to decode: in C, and in Python."""
+_INLINE_JSON_BYTES, _INLINE_BYTES = 64 * 1024, 4 * 1024
+"""Decoded in a millisecond or two at most: JSON in C, the others in Python."""
 
 
 def media_type(content_type: str) -> str:
@@ -32,37 +33,39 @@ def media_type(content_type: str) -> str:
     return content_type.partition(";")[0].strip().lower()
 
 
-def is_foreign(kind: str) -> bool:
-    """Whether a media type is one that cannot be read here while its clients know another."""
+def is_unsupported(kind: str) -> bool:
+    """Return whether a media type cannot be decoded here; its clients support another one."""
     return kind in _CBOR
 
 
 def is_quick(kind: str, size: int) -> bool:
-    """Whether a body of `size` bytes may be decoded in the event loop."""
-    return size <= (_INLINE_JSON if kind in _JSON | _PATCHES | {JSON_PATCH} else _INLINE)
+    """Return whether a body of `size` bytes may be decoded in the event loop."""
+    return size <= (
+        _INLINE_JSON_BYTES if kind in _JSON | _PATCHES | {JSON_PATCH} else _INLINE_BYTES
+    )
 
 
-def add_owner(kind: str, body: bytes, claim: Callable[[Json], Claim]) -> bytes:
-    """Return `body` with what `claim` asks for in its metadata; unchanged if it asks for nothing.
+def add_owner(kind: str, body: bytes, patch_for: Callable[[Json], MetadataPatch]) -> bytes:
+    """Apply the patch that `patch_for` returns to the metadata of `body`.
 
-    `kind` is the media type, `claim` gets the object as far as it can be read. Raises
-    DecodingError for what is beyond the bounds.
+    `kind` is the media type. `patch_for` gets the object, as far as it can be decoded; an empty
+    patch leaves `body` unchanged. Raises DecodingError beyond the bounds.
     """
     if kind == PROTOBUF:
-        return _add_to_protobuf(body, claim)
+        return _add_to_protobuf(body, patch_for)
     content = _decode(kind, body)
-    if not isinstance(content, dict) or not (wanted := claim(content)):
+    if not isinstance(content, dict) or not (wanted := patch_for(content)):
         return body
     try:
         _add(content, wanted)
     except (TypeError, ValueError):
-        return body  # metadata of a wrong shape
-    # JSON is YAML too, so the Content-Type stays true.
+        return body  # invalid metadata
+    # JSON is valid YAML, so the Content-Type remains correct.
     return encode_json(content)
 
 
 def add_test(body: bytes, uid: str) -> bytes:
-    """Return a JSON patch that is applied to the object with this uid only."""
+    """Return a JSON patch that applies only to the object with this uid."""
     content = _decode("application/json", body)
     if not isinstance(content, list):
         return body
@@ -70,9 +73,9 @@ def add_test(body: bytes, uid: str) -> bytes:
 
 
 def add_precondition(kind: str, body: bytes, uid: str) -> bytes:
-    """Return DeleteOptions that delete the object with this uid only, unless they have a uid.
+    """Return DeleteOptions with this uid as a precondition, unless they have one.
 
-    Raises DecodingError for what is beyond the bounds.
+    Raises DecodingError beyond the bounds.
     """
     if kind == PROTOBUF:
         try:
@@ -87,7 +90,7 @@ def add_precondition(kind: str, body: bytes, uid: str) -> bytes:
 
 
 def is_dry_run(kind: str, body: bytes) -> bool:
-    """Whether DeleteOptions ask for a dry run; what cannot be read does not."""
+    """Return whether DeleteOptions ask for a dry run; False if they cannot be decoded."""
     if not is_quick(kind, len(body)):
         return False
     try:
@@ -99,16 +102,16 @@ def is_dry_run(kind: str, body: bytes) -> bool:
     return isinstance(content, dict) and bool(content.get("dryRun"))
 
 
-def _add_to_protobuf(body: bytes, claim: Callable[[Json], Claim]) -> bytes:
+def _add_to_protobuf(body: bytes, patch_for: Callable[[Json], MetadataPatch]) -> bytes:
     try:
-        wanted = claim(protobuf.view(body))
+        wanted = patch_for(protobuf.view(body))
         return protobuf.add(body, wanted) if wanted else body
     except ValueError as error:
         raise DecodingError(f"invalid protobuf: {error}") from error
 
 
 def _decode(kind: str, body: bytes) -> Any:
-    """Return the content; None for bad JSON, and for a media type that is not known."""
+    """Return the content; None for invalid JSON and for an unknown media type."""
     if kind not in _JSON | _YAML | _PATCHES:
         return None
     try:
@@ -117,14 +120,14 @@ def _decode(kind: str, body: bytes) -> Any:
         return decode_yaml(body) if kind in _YAML else None
 
 
-def _add(content: Json, claim: Claim) -> None:
+def _add(content: Json, patch: MetadataPatch) -> None:
     metadata = content["metadata"] = {**(content.get("metadata") or {})}
-    if claim.references is not None:
-        metadata["ownerReferences"] = [*claim.references]
-    if claim.annotations:
-        metadata["annotations"] = {**(metadata.get("annotations") or {}), **claim.annotations}
-    if claim.uid and not metadata.get("uid"):
-        metadata["uid"] = claim.uid
-    # To the API server 0 is any version.
-    if claim.resource_version and metadata.get("resourceVersion") in {None, "", "0"}:
-        metadata["resourceVersion"] = claim.resource_version
+    if patch.references is not None:
+        metadata["ownerReferences"] = [*patch.references]
+    if patch.annotations:
+        metadata["annotations"] = {**(metadata.get("annotations") or {}), **patch.annotations}
+    if patch.uid and not metadata.get("uid"):
+        metadata["uid"] = patch.uid
+    # To the API server, 0 means any version.
+    if patch.resource_version and metadata.get("resourceVersion") in {None, "", "0"}:
+        metadata["resourceVersion"] = patch.resource_version

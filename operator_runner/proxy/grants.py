@@ -1,4 +1,4 @@
-"""Who may use the proxy: one random token for each run, void as soon as the run is over."""
+"""Access to the proxy: one random bearer token for each run, valid until the run ends."""
 
 from __future__ import annotations
 
@@ -22,43 +22,40 @@ _NAME = "operator-runner"
 """Cluster, context and user of every kubeconfig. Clients key their caches by server and user,
 so these are the same for all runs, and all runs share one cache."""
 _DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-"""By libyaml where it is there, in a tenth of the time."""
+"""libyaml if available: ten times as fast."""
 
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """The right of one run to use the proxy, and the connections that it opened with it.
+    """The access of one run to the proxy, and the connections that it has opened.
 
-    `run_id` is empty for a program that names an owner without being its run. `of_finalizer` is
-    the run of a finalizer's own role or playbook, whose records are to outlive the owner.
+    `run_id` is empty for a program beside the runs that names an owner. `of_finalizer` is True
+    for the run of a finalizer's own role or playbook, whose records outlive the owner.
     """
 
     owner: Owner
     watch: Watch
     run_id: str
     of_finalizer: bool = False
-    own: set[str] = field(default_factory=set, compare=False)
-    """The uids of objects that the run has created, or that are known to belong to the owner."""
+    owned_uids: set[str] = field(default_factory=set, compare=False)
+    """The uids of objects that the run has created, or that belong to the owner."""
     connections: WeakSet[BaseTransport] = field(default_factory=WeakSet, repr=False)
     requests: asyncio.Semaphore | None = field(default=None, repr=False, compare=False)
-    """How many of the run's requests may be under way; None: it shares with those of no run."""
+    """Limits the run's concurrent requests; None: shared with the requests of no run."""
     decoding: asyncio.Lock = field(default_factory=asyncio.Lock, repr=False, compare=False)
-    """Held while a large body of the run is decoded, so that others get their turns between."""
+    """Held while a large body of the run is decoded, so that other runs are not starved."""
 
 
 class Grants:
-    """The tokens that are valid now."""
+    """The valid tokens."""
 
     def __init__(self) -> None:
-        # By digest: how long a look-up takes tells nothing about the tokens.
+        # By digest: the duration of a look-up reveals nothing about the tokens.
         self._grants: dict[bytes, Grant] = {}
 
     @contextmanager
     def issue(self, grant: Grant) -> Iterator[str]:
-        """Return a token that stands for `grant` inside the block.
-
-        Afterwards connections that were opened with it are closed.
-        """
+        """Yield a token that is valid inside the block; then close the connections that used it."""
         token = secrets.token_urlsafe(32)
         digest = _digest(token)
         self._grants[digest] = grant
@@ -78,11 +75,11 @@ class Grants:
 
 
 def kubeconfig(server: str, authority: Path, namespace: str, token: str) -> str:
-    """Return the text of a kubeconfig for `server`, whose certificate is signed by `authority`."""
+    """Return a kubeconfig for `server`, whose certificate `authority` has signed."""
     cluster = {
         "server": server,
         "certificate-authority": str(authority),
-        # Or the Python client goes to loopback by the Pod's HTTPS_PROXY.
+        # Without it, the Python client would use the Pod's HTTPS_PROXY for loopback.
         "proxy-url": "",
     }
     content = {

@@ -1,4 +1,4 @@
-"""Which headers of a request and of its answer pass the proxy. Pure."""
+"""Headers of requests and responses that the proxy forwards. Pure."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ _HOP_BY_HOP = frozenset(
         "upgrade",
     }
 )
-"""RFC 9110, 7.6.1: about one connection, not about the message."""
+"""RFC 9110, 7.6.1: they concern one connection, not the message."""
 
-_OURS = frozenset({"authorization", "host", "expect"})
-"""Of a request: answered or replaced here. The run's token must never leave this process."""
+_TERMINATED_HERE = frozenset({"authorization", "host", "expect"})
+"""Request headers that the proxy handles itself. The run's token must never leave this process."""
 
 _BINARY = frozenset({PROTOBUF, "application/cbor"})
 
 
 def request_headers(headers: Mapping[str, str], *, readable: bool) -> CIMultiDict[str]:
-    """Return the headers that a request goes on with.
+    """Return the headers of the forwarded request.
 
-    `readable` asks for an answer that can be looked at, among those that the client accepts:
-    JSON in place of a binary form, and not compressed.
+    `readable` asks for a response that can be decoded here, among those that the client accepts:
+    JSON in place of a binary encoding, and not compressed.
     """
     passed = _end_to_end(headers)
-    for name in _OURS:
+    for name in _TERMINATED_HERE:
         passed.popall(name, None)
     if readable:
         passed.popall(hdrs.ACCEPT_ENCODING, None)
@@ -47,12 +47,12 @@ def request_headers(headers: Mapping[str, str], *, readable: bool) -> CIMultiDic
 
 
 def response_headers(headers: Mapping[str, str]) -> CIMultiDict[str]:
-    """Return the headers that an answer goes on with."""
+    """Return the headers of the forwarded response."""
     return _end_to_end(headers)
 
 
 def upgrade_of(headers: Mapping[str, str]) -> str:
-    """Return the protocol that the connection shall switch to, such as SPDY/3.1; else empty."""
+    """Return the protocol to upgrade the connection to, such as SPDY/3.1; else empty."""
     tokens = _tokens(headers.get(hdrs.CONNECTION, ""))
     return headers.get(hdrs.UPGRADE, "") if "upgrade" in tokens else ""
 

@@ -1,10 +1,10 @@
-"""Whose an object is, and what a write gets added so that it stays so. Pure.
+"""Ownership of objects, and the metadata that a write needs to set or keep it. Pure.
 
-An owner comes with the creation of an object; one that exists keeps the owners that it has.
+The owner is set when an object is created; an object that exists keeps its owners.
 
-An owner reference lets the garbage collector clean up, but works only from a cluster-scoped
-owner or within one namespace. Elsewhere two annotations name the owner, as ansible-operator
-has them: the object is known as a dependent then, and removing it is the role's task.
+With an owner reference the garbage collector deletes the object, but the owner must be
+cluster-scoped or in the same namespace. Otherwise two annotations name the owner, those of
+ansible-operator: the object is a dependent, and the role has to delete it.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from typing import Any
 from operator_runner.core.model import GVK, Json, ObjectRef
 from operator_runner.proxy.request_info import RequestInfo
 
-PRIMARY = "operator-sdk/primary-resource"
-PRIMARY_TYPE = "operator-sdk/primary-resource-type"
-_ANNOTATIONS = (PRIMARY, PRIMARY_TYPE)
-ABSENT = "1"
-"""A resourceVersion that no object has: a write with it creates an object or is a conflict."""
+PRIMARY_ANNOTATION = "operator-sdk/primary-resource"
+PRIMARY_TYPE_ANNOTATION = "operator-sdk/primary-resource-type"
+_ANNOTATIONS = (PRIMARY_ANNOTATION, PRIMARY_TYPE_ANNOTATION)
+ABSENT_RESOURCE_VERSION = "1"
+"""A resourceVersion that no object has: a write with it creates an object or gets a conflict."""
 
 _NEVER_STORED = frozenset({"authentication.k8s.io", "authorization.k8s.io"})
-"""Groups of questions (TokenReview, SubjectAccessReview): refused if they carry metadata."""
+"""Groups of reviews (TokenReview, SubjectAccessReview): invalid with owner metadata."""
 
 _NOT_OWNED = frozenset(
     {
         ("", "bindings"),
-        # Events expire by themselves: as dependents they would wake their owner for nothing,
-        # and as children they would vanish with it, the last words included.
+        # Events expire by themselves. With an owner, each one would trigger a reconcile, and
+        # they would be deleted with the owner.
         ("", "events"),
         ("events.k8s.io", "events"),
-        # OpenShift: answered, or turned into other objects, but never stored.
+        # OpenShift: virtual resources, which are never stored.
         ("authorization.openshift.io", "localresourceaccessreviews"),
         ("authorization.openshift.io", "localsubjectaccessreviews"),
         ("authorization.openshift.io", "resourceaccessreviews"),
@@ -49,24 +49,24 @@ _NOT_OWNED = frozenset(
         ("template.openshift.io", "processedtemplates"),
     }
 )
-"""Group and resource of what is created but owned by nobody."""
+"""Group and resource of what can be created but gets no owner."""
 
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """The resource that a run works for."""
+    """The resource that a run reconciles."""
 
     ref: ObjectRef
     uid: str
 
     @classmethod
     def of(cls, body: Json) -> Owner:
-        """Take an object as the API gives it."""
+        """Return the owner for an object of the API."""
         return cls(ObjectRef.of(body), body["metadata"]["uid"])
 
     @property
     def reference(self) -> dict[str, str]:
-        """The owner reference, neither controller nor blocking the owner's deletion."""
+        """Return the owner reference, without `controller` and `blockOwnerDeletion`."""
         ref = self.ref
         return {
             "apiVersion": ref.gvk.api_version,
@@ -77,17 +77,17 @@ class Owner:
 
     @property
     def annotations(self) -> dict[str, str]:
-        """The two annotations for objects that an owner reference cannot reach."""
+        """Return the two annotations for objects that cannot have an owner reference."""
         gvk = self.ref.gvk
         return {
-            PRIMARY: f"{self.ref.namespace}/{self.ref.name}",
-            PRIMARY_TYPE: f"{gvk.kind}.{gvk.group}" if gvk.group else gvk.kind,
+            PRIMARY_ANNOTATION: f"{self.ref.namespace}/{self.ref.name}",
+            PRIMARY_TYPE_ANNOTATION: f"{gvk.kind}.{gvk.group}" if gvk.group else gvk.kind,
         }
 
     def is_named_by(self, reference: Mapping[str, Any]) -> bool:
-        """Whether an owner reference names this owner, in whichever version of its kind.
+        """Return whether an owner reference names this owner, in any version of its kind.
 
-        The uid alone is not enough: the garbage collector looks for kind and name as well.
+        The uid alone is not enough: the garbage collector compares kind and name as well.
         """
         gvk = GVK.of(str(reference.get("apiVersion", "")), str(reference.get("kind", "")))
         own = self.ref.gvk
@@ -98,17 +98,17 @@ class Owner:
             self.uid,
         )
 
-    def reaches(self, info: RequestInfo) -> bool:
-        """Whether an object there can have an owner reference to this owner."""
+    def can_be_referenced_from(self, info: RequestInfo) -> bool:
+        """Return whether the object at `info` can have an owner reference to this owner."""
         return self.ref.namespace in {"", info.namespace}
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
-    """What the metadata of a body gets before it is sent; empty if nothing.
+class MetadataPatch:
+    """Changes to the metadata of a body before it is sent; false if there are none.
 
-    `references` are all owner references that it is to have; None leaves those that it has.
-    `uid` and `resource_version` are preconditions; those that the body has itself stay.
+    `references` replaces the owner references; None keeps those of the body. `uid` and
+    `resource_version` are preconditions; those of the body take precedence.
     """
 
     references: tuple[Mapping[str, Any], ...] | None = None
@@ -117,14 +117,14 @@ class Claim:
     resource_version: str = ""
 
     def __bool__(self) -> bool:
-        """Whether there is anything to change."""
+        """Return whether there is anything to change."""
         return bool(
             self.references is not None or self.annotations or self.uid or self.resource_version
         )
 
 
 def can_be_owned(info: RequestInfo) -> bool:
-    """Whether writing this resource makes an object that can have an owner."""
+    """Return whether writing this resource creates an object that can have an owner."""
     return (
         not info.subresource
         and info.group not in _NEVER_STORED
@@ -132,44 +132,44 @@ def can_be_owned(info: RequestInfo) -> bool:
     )
 
 
-def claim(owner: Owner, info: RequestInfo, body: Json) -> Claim:
-    """Return what to add to an object that is created at `info`.
+def patch_for_create(owner: Owner, info: RequestInfo, body: Json) -> MetadataPatch:
+    """Return the patch for an object that is created at `info`.
 
-    `body` is the object as sent; kind and names may be missing. References to others stay. What
-    the body says of the owner itself is corrected: content of a resource may have led to it.
+    `body` is the object as sent; kind and names may be missing. References to other owners are
+    kept. References to the owner itself are corrected: the spec of a resource may have set them.
     """
     metadata = _mapping(body.get("metadata"))
     if _is_owner(owner, info, body, metadata):
-        return Claim()
-    reaches = owner.reaches(info)
-    return Claim(
-        _corrected(owner, metadata, append=reaches, allow=reaches),
-        _own_annotations(owner, metadata, needed=not reaches),
+        return MetadataPatch()
+    can_reference = owner.can_be_referenced_from(info)
+    return MetadataPatch(
+        _corrected(owner, metadata, append=can_reference, allow=can_reference),
+        _own_annotations(owner, metadata, needed=not can_reference),
     )
 
 
-def mark(owner: Owner, info: RequestInfo, body: Json) -> Claim:
-    """Return what to add to an object that is created for the owner and is to outlive it."""
+def patch_for_record(owner: Owner, info: RequestInfo, body: Json) -> MetadataPatch:
+    """Return the patch for a new object that belongs to the owner and outlives it."""
     metadata = _mapping(body.get("metadata"))
-    allow = owner.reaches(info)
-    return Claim(
+    allow = owner.can_be_referenced_from(info)
+    return MetadataPatch(
         _corrected(owner, metadata, append=False, allow=allow),
         _own_annotations(owner, metadata, needed=True),
     )
 
 
-def keep(
+def patch_for_update(
     owner: Owner, info: RequestInfo, body: Json, live: Json, manager: str | None = None
-) -> Claim:
-    """Return what to add to a body that says all of an existing object, so that its owners stay.
+) -> MetadataPatch:
+    """Return the patch for a body that replaces an existing object, so that its owners are kept.
 
     `live` is the metadata of the object. `manager` is the field manager of a server-side apply,
-    None for a PUT. A list of owners in the body is the author's, but the owner stays in it.
+    None for a PUT. Owner references in the body are used as sent, except that the owner is kept.
     """
     if live.get("uid") == owner.uid:
-        return Claim()
+        return MetadataPatch()
     metadata = _mapping(body.get("metadata"))
-    ours, reaches = is_owned(owner, live), owner.reaches(info)
+    ours, can_reference = is_owned(owner, live), owner.can_be_referenced_from(info)
     applied = None if manager is None else _applied(live, manager)
     if metadata.get("ownerReferences") is None:
         stay = tuple(
@@ -180,7 +180,7 @@ def keep(
         references = stay or None
     else:
         append = ours and any(map(owner.is_named_by, _references(live)))
-        references = _corrected(owner, metadata, append=append, allow=reaches)
+        references = _corrected(owner, metadata, append=append, allow=can_reference)
     given, stored = (_mapping(one.get("annotations")) for one in (metadata, live))
     annotations: dict[str, str] = {}
     for key in _ANNOTATIONS:
@@ -189,39 +189,43 @@ def keep(
                 annotations[key] = owner.annotations[key]
         elif key in stored and (applied is None or ours or key in applied):
             annotations[key] = stored[key]
-    added = Claim(references, annotations)
-    # Of the object that was seen alone: one of the same name may be made meanwhile.
-    return Claim(references, annotations, uid=str(live.get("uid", ""))) if added else added
+    added = MetadataPatch(references, annotations)
+    # With the uid as a precondition: an object of the same name may be created meanwhile.
+    return MetadataPatch(references, annotations, uid=str(live.get("uid", ""))) if added else added
 
 
 def is_owned(owner: Owner, metadata: Json) -> bool:
-    """Whether an object's metadata names `owner`, by reference or by annotations."""
+    """Return whether an object's metadata names `owner`, by reference or by annotations."""
     if any(map(owner.is_named_by, _references(metadata))):
         return True
     annotations = _mapping(metadata.get("annotations"))
     return all(annotations.get(key) == value for key, value in owner.annotations.items())
 
 
-def has_owner(metadata: Json) -> bool:
-    """Whether an object's metadata names any owner."""
-    return bool(_references(metadata)) or PRIMARY in _mapping(metadata.get("annotations"))
+def has_any_owner(metadata: Json) -> bool:
+    """Return whether an object's metadata names any owner."""
+    return bool(_references(metadata)) or PRIMARY_ANNOTATION in _mapping(
+        metadata.get("annotations")
+    )
 
 
 def controller_of(metadata: Json) -> Mapping[str, Any] | None:
-    """Return the reference to the controller of an object, None without."""
+    """Return the reference to the controller of an object, None if it has none."""
     return next((one for one in _references(metadata) if one.get("controller") is True), None)
 
 
-def describe_owner(metadata: Json) -> str:
-    """Return for people to whom an object belongs: `owned by StatefulSet db`, or without owner."""
+def describe_ownership(metadata: Json) -> str:
+    """Return the owner of an object for messages: `owned by StatefulSet db`, `without an owner`."""
     references = _references(metadata)
     if references:
         first = controller_of(metadata) or references[0]
         return f"owned by {first.get('kind')} {first.get('name')}"
     annotations = _mapping(metadata.get("annotations"))
-    if PRIMARY in annotations:
-        kind, name = (_quoted(annotations.get(key)) for key in (PRIMARY_TYPE, PRIMARY))
-        return f"owned by {kind} {name} (annotation {PRIMARY})"
+    if PRIMARY_ANNOTATION in annotations:
+        kind, name = (
+            _quoted(annotations.get(key)) for key in (PRIMARY_TYPE_ANNOTATION, PRIMARY_ANNOTATION)
+        )
+        return f"owned by {kind} {name} (annotation {PRIMARY_ANNOTATION})"
     return "without an owner"
 
 
@@ -232,28 +236,28 @@ def _quoted(text: Any) -> str:
 def _corrected(
     owner: Owner, metadata: Mapping[str, Any], *, append: bool, allow: bool
 ) -> tuple[Mapping[str, Any], ...] | None:
-    """Return the owner references of a body as they should be, None if they are so.
+    """Return the corrected owner references of a body, None if they are correct.
 
-    What has the owner's uid but another kind or name goes, and what has it where it is not
-    allowed; `append` adds the owner where it is missing.
+    References with the owner's uid but another kind or name are removed, and all with its uid
+    unless `allow`; `append` adds the owner if it is missing.
     """
     given = metadata.get("ownerReferences")
     if given is None:
         given = []
     if not isinstance(given, list) or not all(isinstance(one, dict) for one in given):
-        return None  # the API server refuses it
-    right = [
+        return None  # the API server rejects it
+    valid = [
         one for one in given if one.get("uid") != owner.uid or (allow and owner.is_named_by(one))
     ]
-    if append and not any(map(owner.is_named_by, right)):
-        right.append(owner.reference)
-    return None if right == given else tuple(right)
+    if append and not any(map(owner.is_named_by, valid)):
+        valid.append(owner.reference)
+    return None if valid == given else tuple(valid)
 
 
 def _own_annotations(
     owner: Owner, metadata: Mapping[str, Any], *, needed: bool
 ) -> Mapping[str, str]:
-    """Return the annotations of the owner that a body lacks, or has with other values."""
+    """Return the annotations of the owner that are missing in a body, or have other values."""
     given = _mapping(metadata.get("annotations"))
     if not needed and not any(key in given for key in _ANNOTATIONS):
         return {}
@@ -261,7 +265,7 @@ def _own_annotations(
 
 
 def _applied(live: Json, manager: str) -> frozenset[str]:
-    """Return uids of owners and keys of annotations that a manager's last apply has set."""
+    """Return uids of owners and keys of annotations that a manager's last apply set."""
     found: set[str] = set()
     for entry in live.get("managedFields") or ():
         if entry.get("operation") == "Apply" and entry.get("manager") == manager:
@@ -276,8 +280,8 @@ def _applied(live: Json, manager: str) -> frozenset[str]:
 
 
 def _is_owner(owner: Owner, info: RequestInfo, body: Json, metadata: Mapping[str, Any]) -> bool:
-    # Not by metadata.uid: the API server takes any uid that the body of a POST has for no more
-    # than noise, so it would be a way to make objects that belong to nobody.
+    # Not by metadata.uid: the API server ignores the uid in the body of a POST, so a role could
+    # use it to create objects without an owner.
     ref = owner.ref
     kind = GVK.of(str(body.get("apiVersion", "")), str(body.get("kind", "")))
     where = (info.group, kind.kind, info.namespace, info.name or metadata.get("name"))
@@ -292,5 +296,5 @@ def _references(metadata: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:
-    """Clients send what they like; what is no object says nothing here."""
+    """Return an empty mapping for anything else: clients may send invalid bodies."""
     return value if isinstance(value, dict) else {}

@@ -1,7 +1,7 @@
-"""The file that `--record-requests` names: which rights the requests of roles have needed so far.
+"""The file of `--record-requests`: the permissions that the requests of roles have needed so far.
 
-It holds verbs, resources and namespaces, and names where they are the same for every resource;
-nothing of what was sent or answered. `operator-runner rbac` reads it.
+It contains verbs, resources and namespaces, and names where they are the same for every resource;
+no content of requests or responses. `operator-runner rbac` reads it.
 """
 
 from __future__ import annotations
@@ -16,144 +16,146 @@ import structlog
 import yaml
 
 from operator_runner.core.errors import ConfigError
-from operator_runner.proxy.request_permissions import ANY, OWN, Asked
+from operator_runner.proxy.request_permissions import ANY, OWN, Permission
 
 _HEADER = (
-    "# What the requests of roles needed, by --record-requests; `operator-runner rbac` reads it.\n"
+    "# Permissions that roles needed, from --record-requests; read by `operator-runner rbac`.\n"
 )
-_MOST = 1000
-"""Entries; a role that needs more asks for what its resources name, and wants a wildcard."""
-_NAMES, _NAMESPACES = 3, 10
-"""So many different ones are told; more mean any."""
-_TEXTS = tuple(field.name for field in fields(Asked) if field.name not in {"verb", "name"})
+_MAX_ENTRIES = 1000
+"""A role that needs more uses kinds that its resources name, and needs a wildcard."""
+_MAX_NAMES, _MAX_NAMESPACES = 3, 10
+"""More different names or namespaces are recorded as any."""
+_TEXTS = tuple(field.name for field in fields(Permission) if field.name not in {"verb", "name"})
 _LISTS = ("names", "verbs")
 
 _log = structlog.get_logger(__name__)
 
 
-class Recording:
-    """The rights so far; each new one is written at once, and what is there is added to."""
+class PermissionLog:
+    """The permissions recorded so far; each new one is written at once."""
 
     def __init__(self, file: Path) -> None:
-        """Read the file if it is there. Raises ConfigError where it cannot be read or written."""
+        """Read the file if it exists. Raises ConfigError if it cannot be read or written."""
         self._file = file
         self._known = set(read(file)) if file.exists() else set()
-        self._complaint = ""
+        self._last_error = ""
         try:
             self._write()
         except OSError as error:
             raise ConfigError(
-                f"--record-requests: {file} cannot be written: {error.strerror};"
-                " name a file in a directory of the operator's own, such as /tmp"
+                f"--record-requests: cannot write {file}: {error.strerror};"
+                " name a file in a directory that the operator can write to, such as /tmp"
             ) from error
 
-    def add(self, asked: Iterable[Asked]) -> None:
-        """Take rights in. Never raises: what cannot be written is logged, once."""
+    def add(self, permissions: Iterable[Permission]) -> None:
+        """Record permissions. Never raises: a failed write is logged, once."""
         known = self._known
-        for right in asked:
-            known = with_right(known, right)
+        for permission in permissions:
+            known = add_permission(known, permission)
         if known == self._known:
             return
-        if len(known) > _MOST:
-            self._complain(f"it has {_MOST} entries; more are not recorded")
+        if len(known) > _MAX_ENTRIES:
+            self._warn(f"the limit of {_MAX_ENTRIES} entries is reached")
             return
         self._known = known
         try:
             self._write()
         except OSError as error:
-            self._complain(str(error))
+            self._warn(str(error))
 
     def _write(self) -> None:
-        # Whole or not at all: the file is read while the operator runs.
+        # Atomically: the file is read while the operator runs.
         beside = self._file.with_name(f".{self._file.name}.new")
-        beside.write_text(written(self._known))
+        beside.write_text(encode(self._known))
         beside.replace(self._file)
 
-    def _complain(self, reason: str) -> None:
-        if reason != self._complaint:
-            _log.warning("Requests are not recorded", file=str(self._file), reason=reason)
-        self._complaint = reason
+    def _warn(self, error: str) -> None:
+        if error != self._last_error:
+            _log.warning("Cannot record requests", file=str(self._file), error=error)
+        self._last_error = error
 
 
-def with_right(known: set[Asked], right: Asked) -> set[Asked]:
-    """Return `known` and `right`; too many names or namespaces become any. Pure."""
-    if right in known or any(_covers(one, right) for one in known):
+def add_permission(known: set[Permission], permission: Permission) -> set[Permission]:
+    """Return `known` and `permission`; too many names or namespaces become any."""
+    if permission in known or any(_covers(one, permission) for one in known):
         return known
-    same = {one for one in known if _where_no_matter(one) == _where_no_matter(right)}
-    names = {one.name for one in same if one.namespace == right.namespace}
-    if len(names | {right.name}) > _NAMES:
-        right = replace(right, name="")
-    if right.namespace not in {"", OWN}:
+    same = {one for one in known if _without_scope(one) == _without_scope(permission)}
+    names = {one.name for one in same if one.namespace == permission.namespace}
+    if len(names | {permission.name}) > _MAX_NAMES:
+        permission = replace(permission, name="")
+    if permission.namespace not in {"", OWN}:
         namespaces = {one.namespace for one in same} - {"", OWN}
-        if len(namespaces | {right.namespace}) > _NAMESPACES:
-            right = replace(right, name="", namespace=ANY)
-    return {one for one in known if not _covers(right, one)} | {right}
+        if len(namespaces | {permission.namespace}) > _MAX_NAMESPACES:
+            permission = replace(permission, name="", namespace=ANY)
+    return {one for one in known if not _covers(permission, one)} | {permission}
 
 
-def _covers(wide: Asked, right: Asked) -> bool:
-    everywhere = wide.namespace == ANY and right.namespace != ""
+def _covers(wide: Permission, permission: Permission) -> bool:
+    everywhere = wide.namespace == ANY and permission.namespace != ""
     return (
-        wide.name in {"", right.name}
-        and (everywhere or wide.namespace == right.namespace)
-        and _where_no_matter(wide) == _where_no_matter(right)
+        wide.name in {"", permission.name}
+        and (everywhere or wide.namespace == permission.namespace)
+        and _without_scope(wide) == _without_scope(permission)
     )
 
 
-def _where_no_matter(right: Asked) -> Asked:
-    return replace(right, name="", namespace="")
+def _without_scope(permission: Permission) -> Permission:
+    return replace(permission, name="", namespace="")
 
 
-def written(known: Iterable[Asked]) -> str:
-    """Return the text of a file: a line for what differs only in verbs and names. Pure."""
-    verbs: defaultdict[Asked, set[str]] = defaultdict(set)
-    for right in known:
-        verbs[replace(right, verb="")].add(right.verb)
-    names: defaultdict[tuple[Asked, bool, tuple[str, ...]], list[str]] = defaultdict(list)
-    for right, used in sorted(verbs.items()):
-        key = replace(right, name=""), bool(right.name), tuple(sorted(used))
-        names[key].append(right.name)
+def encode(known: Iterable[Permission]) -> str:
+    """Return the text of a file: one line for permissions that differ only in verbs and names."""
+    verbs: defaultdict[Permission, set[str]] = defaultdict(set)
+    for permission in known:
+        verbs[replace(permission, verb="")].add(permission.verb)
+    names: defaultdict[tuple[Permission, bool, tuple[str, ...]], list[str]] = defaultdict(list)
+    for permission, used in sorted(verbs.items()):
+        key = replace(permission, name=""), bool(permission.name), tuple(sorted(used))
+        names[key].append(permission.name)
     lines = []
-    for (right, named, used_), called in sorted(names.items()):
-        entry: dict[str, Any] = {key: getattr(right, key) for key in _TEXTS if getattr(right, key)}
+    for (permission, named, used_), called in sorted(names.items()):
+        entry: dict[str, Any] = {
+            key: getattr(permission, key) for key in _TEXTS if getattr(permission, key)
+        }
         entry |= ({"names": called} if named else {}) | {"verbs": [*used_]}
         line = yaml.safe_dump(entry, default_flow_style=True, sort_keys=False, width=10_000)
         lines.append(f"- {line}")
     return _HEADER + "".join(lines or ["[]\n"])
 
 
-def read(file: Path) -> list[Asked]:
-    """Return what a file holds; raises ConfigError that names file, entry and cure."""
+def read(file: Path) -> list[Permission]:
+    """Return the permissions in a file. Raises ConfigError with file, entry and cure."""
     try:
         content: Any = yaml.safe_load(file.read_text())
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise ConfigError(f"{file}: cannot be read: {error}") from error
+        raise ConfigError(f"{file}: cannot read: {error}") from error
     if not isinstance(content, list):
-        raise ConfigError(f"{file}: is no recording: a list was expected; remove the file")
-    rights = []
+        raise ConfigError(f"{file}: invalid recording: expected a list; remove the file")
+    permissions = []
     for number, entry in enumerate(content):
         if (problem := _problem(entry)) is not None:
             raise ConfigError(f"{file}: [{number}]: {problem}; remove the entry")
-        told = {key: entry.get(key, "") for key in _TEXTS}
-        rights += [
-            Asked(**told, verb=verb, name=name)
+        texts = {key: entry.get(key, "") for key in _TEXTS}
+        permissions += [
+            Permission(**texts, verb=verb, name=name)
             for verb in entry["verbs"]
             for name in entry.get("names") or ("",)
         ]
-    return rights
+    return permissions
 
 
 def _problem(entry: Any) -> str | None:
-    """Return what is wrong with an entry, None if nothing is."""
+    """Return why an entry is invalid, None if it is valid."""
     if not isinstance(entry, dict):
-        return "a mapping was expected"
+        return "expected a mapping"
     for key, value in entry.items():
         if key in _TEXTS:
             if not isinstance(value, str):
-                return f"{key} is no text"
+                return f"{key} must be a string"
         elif key not in _LISTS:
-            return f"{key} means nothing here"
+            return f"unknown key {key}"
         elif not isinstance(value, list) or not all(isinstance(one, str) for one in value):
-            return f"{key} is no list of texts"
+            return f"{key} must be a list of strings"
     if not entry.get("verbs"):
-        return "it has no verbs"
-    return None if entry.get("resource") or entry.get("path") else "it has no resource and no path"
+        return "verbs are missing"
+    return None if entry.get("resource") or entry.get("path") else "resource or path is missing"

@@ -1,4 +1,4 @@
-"""Tells the recording which rights a run's request needed; see `--record-requests`."""
+"""Records the permissions that the requests of runs needed; see `--record-requests`."""
 
 from __future__ import annotations
 
@@ -13,34 +13,34 @@ from operator_runner.core.model import Json
 from operator_runner.kube.decoding import decode_json
 from operator_runner.kube.discovery import Discovery
 from operator_runner.proxy.grants import Grant
-from operator_runner.proxy.permission_log import Recording
+from operator_runner.proxy.permission_log import PermissionLog
 from operator_runner.proxy.request_info import RequestInfo
 from operator_runner.proxy.request_permissions import (
-    Asked,
-    Sender,
-    Sent,
-    blocked_owners,
-    impersonation,
-    rights_for,
-    rights_in,
+    Permission,
+    RequestAttributes,
+    Subject,
+    impersonation_permissions,
+    owners_with_blocked_deletion,
+    permissions_for_request,
+    permissions_in_body,
 )
 
 _log = structlog.get_logger(__name__)
 _OK = 200
 _UNAUTHORIZED = 401
-_LARGEST = 256 * 1024
-"""Bytes: no Role and no binding is larger."""
+_MAX_BODY_BYTES = 256 * 1024
+"""No Role and no binding is larger."""
 
 
-class Recorder:
-    """Looks at requests that have been answered."""
+class PermissionRecorder:
+    """Records requests after their response."""
 
-    def __init__(self, recording: Recording, discovery: Discovery) -> None:
-        """`discovery` names the resource of an owner whose deletion is blocked."""
-        self._recording = recording
+    def __init__(self, permission_log: PermissionLog, discovery: Discovery) -> None:
+        """`discovery` finds the resource of an owner whose deletion is blocked."""
+        self._permission_log = permission_log
         self._discovery = discovery
 
-    async def answered(
+    async def record(
         self,
         request: web.BaseRequest,
         grant: Grant | None,
@@ -48,68 +48,79 @@ class Recorder:
         status: int,
         before: Iterable[tuple[str, str]] = (),
     ) -> None:
-        """Record what the request needed, whatever the answer was. Never raises.
+        """Record the permissions of a request, whatever its status. Never raises.
 
-        `body` is what was sent, in bytes if it was held; a stream is not looked at. `before` has
-        method and path of the requests that the proxy made of its own for this one.
+        `body` is what was sent: bytes if it was buffered; a stream is ignored. `before` has
+        method and path of the requests that the proxy itself made for this one.
         """
         if status == _UNAUTHORIZED:
             return
         try:
-            self._recording.add(
+            self._permission_log.add(
                 [
-                    *_rights_before(before, _sender(grant)),
-                    *[right async for right in self._rights(request, grant, body, status)],
+                    *_permissions_before(before, _subject(grant)),
+                    *[
+                        permission
+                        async for permission in self._permissions(request, grant, body, status)
+                    ],
                 ]
             )
         except ApiError as error:
-            _log.warning("A request was not recorded", path=request.path, reason=str(error))
-        except Exception:  # noqa: BLE001 whatever a client sends, it gets its answer
-            _log.exception("A request was not recorded", path=request.path)
+            _log.warning("Cannot record a request", path=request.path, error=str(error))
+        except Exception:  # noqa: BLE001 the client gets its response
+            _log.exception("Internal error while recording a request", path=request.path)
 
-    async def _rights(
+    async def _permissions(
         self, request: web.BaseRequest, grant: Grant | None, body: Any, status: int
-    ) -> AsyncIterator[Asked]:
-        sender = _sender(grant)
-        acting = list(impersonation(request.headers, sender.by))
+    ) -> AsyncIterator[Permission]:
+        subject = _subject(grant)
+        acting = list(impersonation_permissions(request.headers, subject.by))
         if acting:
-            # The rest is asked of the other one's rights.
-            for right in acting:
-                yield right
+            # All else needs the permissions of the impersonated user.
+            for permission in acting:
+                yield permission
             return
         path = request.raw_path.partition("?")[0]
         info = RequestInfo.parse(path)
         watch = request.query.get("watch") in {"true", "1"}
-        for right in rights_for(Sent(request.method, path, info, watch, status), sender):
-            yield right
+        for permission in permissions_for_request(
+            RequestAttributes(request.method, path, info, watch, status), subject
+        ):
+            yield permission
         content = _content(body)
         if info is None or content is None:
             return
-        for right in rights_in(info, content, sender):
-            yield right
-        for gvk in blocked_owners(content):
+        for permission in permissions_in_body(info, content, subject):
+            yield permission
+        for gvk in owners_with_blocked_deletion(content):
             owner = await self._discovery.resource(gvk)
             where = info.namespace if owner.namespaced else ""
-            namespace = "own" if where and where == sender.namespace else where
-            yield Asked(sender.by, gvk.group, f"{owner.plural}/finalizers", namespace, "update")
+            namespace = "own" if where and where == subject.namespace else where
+            yield Permission(
+                subject.by, gvk.group, f"{owner.plural}/finalizers", namespace, "update"
+            )
 
 
-def _rights_before(requests: Iterable[tuple[str, str]], sender: Sender) -> Iterator[Asked]:
+def _permissions_before(
+    requests: Iterable[tuple[str, str]], subject: Subject
+) -> Iterator[Permission]:
     for method, path in requests:
-        yield from rights_for(Sent(method, path, RequestInfo.parse(path), False, _OK), sender)
+        yield from permissions_for_request(
+            RequestAttributes(method, path, RequestInfo.parse(path), False, _OK), subject
+        )
 
 
-def _sender(grant: Grant | None) -> Sender:
+def _subject(grant: Grant | None) -> Subject:
     if grant is None:
-        return Sender()
+        return Subject()
     ref = grant.owner.ref
     kind = f"{ref.gvk.kind}.{ref.gvk.group}" if ref.gvk.group else ref.gvk.kind
-    return Sender(kind, ref.namespace, ref.name)
+    return Subject(kind, ref.namespace, ref.name)
 
 
 def _content(body: Any) -> Json | None:
-    """Return a body in JSON as an object; YAML, protobuf and large bodies are passed over."""
-    if not isinstance(body, bytes) or len(body) > _LARGEST:
+    """Return the object in a JSON body; None for YAML, protobuf and large bodies."""
+    if not isinstance(body, bytes) or len(body) > _MAX_BODY_BYTES:
         return None
     try:
         content: Any = decode_json(body)

@@ -1,4 +1,4 @@
-"""What a request path of the Kubernetes API asks for. Pure; no discovery needed.
+"""Parse request paths of the Kubernetes API, without discovery. Pure.
 
 The grammar is that of the API server: `/api/v1/...` or `/apis/GROUP/VERSION/...`, an optional
 `namespaces/NAMESPACE`, then `RESOURCE[/NAME[/SUBRESOURCE...]]`.
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from urllib.parse import quote, unquote
 
 _OF_NAMESPACES = frozenset({"status", "finalize"})
-"""Subresources of a Namespace; any other word after its name is a resource in it."""
+"""Subresources of a Namespace; any other part after its name is a resource in it."""
 _GROUPED = 3
 """Parts that name a group version: `apis`, group and version."""
 
@@ -33,8 +33,8 @@ class RequestInfo:
 
     @classmethod
     def parse(cls, path: str) -> RequestInfo | None:
-        """Take a path (percent-encoded, without query) apart; None if it names no resource."""
-        # Decoded first, as Go's path is: an encoded slash separates parts like any other.
+        """Parse a path (percent-encoded, without query); None if it is not of a resource."""
+        # Decoded first, as in Go: an encoded slash is a separator.
         parts = unquote(path).strip("/").split("/")
         if parts[0] == "api" and len(parts) > 2:  # noqa: PLR2004 api, version, resource
             group, version, parts = "", parts[1], parts[2:]
@@ -50,7 +50,7 @@ class RequestInfo:
 
     @property
     def collection_path(self) -> str:
-        """The path of the collection, percent-encoded."""
+        """Return the path of the collection, percent-encoded."""
         parts = [f"/apis/{_quote(self.group)}" if self.group else "/api", _quote(self.version)]
         if self.namespace:
             parts += ["namespaces", _quote(self.namespace)]
@@ -58,11 +58,11 @@ class RequestInfo:
 
     @property
     def object_path(self) -> str:
-        """The path of the object, without a subresource, percent-encoded."""
+        """Return the path of the object, without a subresource, percent-encoded."""
         return f"{self.collection_path}/{_quote(self.name)}"
 
-    def told(self, path: str, *, watch: bool) -> dict[str, str | bool]:
-        """Describe a read of this path in the words and the order of ansible-operator's log."""
+    def log_fields(self, path: str, *, watch: bool) -> dict[str, str | bool]:
+        """Return the fields of a read of this path as in ansible-operator's log."""
         verb = "watch" if watch or self.watch else "get" if self.name else "list"
         return {
             "IsResourceRequest": True,

@@ -1,7 +1,7 @@
-"""Which rights a request needs: what the API server will ask its authorizer. Pure.
+"""Permissions that a request needs: what the API server asks its authorizer. Pure.
 
-The verbs are those of the API server's own rules. What every authenticated account may do
-anyway (discovery, questions about itself) is left out.
+The verbs are those of the API server. Permissions that every authenticated account has
+(discovery, reviews of itself) are left out.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from operator_runner.core.model import GVK, Json
 from operator_runner.proxy.request_info import RequestInfo
 
 OWN, ANY = "own", "*"
-"""Namespaces that are no names: that of the resource that a run works for, and whichever."""
+"""Values in place of a namespace: that of the run's owner, and any."""
 
 _RBAC = "rbac.authorization.k8s.io"
 _FREE_PATHS = ("api", "apis", "healthz", "livez", "openapi", "readyz", "version")
-"""First parts of the paths that `system:discovery` lets every account read."""
+"""First parts of the paths that `system:discovery` allows every account to read."""
 _FREE = frozenset(
     {
         ("authentication.k8s.io", "selfsubjectreviews"),
@@ -26,22 +26,22 @@ _FREE = frozenset(
         ("authorization.k8s.io", "selfsubjectrulesreviews"),
     }
 )
-"""Group and resource of what `system:basic-user` lets every account create."""
+"""Group and resource of what `system:basic-user` allows every account to create."""
 _METHODS = {"POST": "create", "PUT": "update", "PATCH": "patch"}
-_SESSIONS = frozenset({"pods/exec", "pods/attach", "pods/portforward"})
+_STREAMING = frozenset({"pods/exec", "pods/attach", "pods/portforward"})
 _CREATED = 201
 _RULE = ("verbs", "apiGroups", "resources", "resourceNames", "nonResourceURLs")
-"""Fields of a rule of a Role."""
+"""Fields of a PolicyRule."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Asked:
-    """One right that a request of a role needed.
+class Permission:
+    """One permission that a request of a role needed.
 
-    `by` is the kind that the run worked for, `Web.shop.example.com`; empty for programs beside
-    the runs. `resource` has its subresource, `pods/exec`; where it is empty, `path` is a path
-    that is no resource. `namespace` is a name, OWN, ANY, or empty: cluster-scoped, or all of
-    them at once. An empty `name` stands for any.
+    `by` is the kind of the run's owner, `Web.shop.example.com`; empty for programs beside the
+    runs. `resource` includes the subresource, `pods/exec`; if it is empty, `path` is a
+    non-resource URL. `namespace` is a name, OWN, ANY, or empty: cluster-scoped, or all
+    namespaces at once. An empty `name` means any.
     """
 
     by: str
@@ -54,8 +54,8 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Sender:
-    """Whose request it is: `by` as in Asked, and namespace and name of the owner."""
+class Subject:
+    """The sender of a request: `by` as in Permission, namespace and name of the owner."""
 
     by: str = ""
     namespace: str = ""
@@ -63,8 +63,8 @@ class Sender:
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
-    """A request as far as it matters: `watch` is that of the query, `status` the answer's."""
+class RequestAttributes:
+    """A request: `watch` is that of the query, `status` that of the response."""
 
     method: str
     path: str
@@ -73,62 +73,66 @@ class Sent:
     status: int
 
 
-def rights_for(sent: Sent, sender: Sender) -> Iterator[Asked]:
-    """Yield the rights that the request itself needs; none for what everybody may do."""
-    info = sent.info
+def permissions_for_request(
+    attributes: RequestAttributes, subject: Subject
+) -> Iterator[Permission]:
+    """Yield the permissions that the request itself needs, without those every account has."""
+    info = attributes.info
     if info is None:
-        if sent.path.strip("/").split("/")[0] not in _FREE_PATHS:
-            yield Asked(sender.by, "", "", "", sent.method.lower(), path=sent.path)
+        if attributes.path.strip("/").split("/")[0] not in _FREE_PATHS:
+            yield Permission(
+                subject.by, "", "", "", attributes.method.lower(), path=attributes.path
+            )
         return
     if (info.group, info.resource) in _FREE:
         return
     resource = f"{info.resource}/{info.subresource}" if info.subresource else info.resource
-    verb = _verb(sent, info)
-    asked = Asked(
-        sender.by,
+    verb = _verb(attributes, info)
+    permission = Permission(
+        subject.by,
         info.group,
         resource,
-        _namespace(info.namespace, sender),
+        _namespace(info.namespace, subject),
         verb,
-        _name(info.name, sender),
+        _name(info.name, subject),
     )
-    yield asked
-    if verb == "get" and resource in _SESSIONS:
-        # Over a websocket these begin with a GET; newer API servers ask for create as well.
-        yield replace(asked, verb="create")
-    if sent.status == _CREATED and verb in {"update", "patch"}:
-        yield replace(asked, verb="create", name="")
+    yield permission
+    if verb == "get" and resource in _STREAMING:
+        # Over a websocket these start with a GET; newer API servers require create as well.
+        yield replace(permission, verb="create")
+    if attributes.status == _CREATED and verb in {"update", "patch"}:
+        yield replace(permission, verb="create", name="")
 
 
-def rights_in(info: RequestInfo, body: Json, sender: Sender) -> Iterator[Asked]:
-    """Yield the rights that the content of a write needs: nobody may grant what he has not got.
+def permissions_in_body(info: RequestInfo, body: Json, subject: Subject) -> Iterator[Permission]:
+    """Yield the permissions that the content of a write needs (privilege escalation prevention).
 
-    A Role may be written by whoever has all of its rights, a binding by whoever may `bind` the
-    role. Where a Role has wildcards, it is `escalate` that is asked for.
+    Writing a Role needs all permissions that it grants, a binding needs `bind` of the role. A
+    Role with wildcards needs `escalate`.
     """
     if info.group != _RBAC or info.subresource:
         return
-    namespace = _namespace(info.namespace, sender)
+    namespace = _namespace(info.namespace, subject)
     if info.resource in {"roles", "clusterroles"}:
         rules = [rule for rule in _list(body.get("rules")) if isinstance(rule, dict)]
         if any("*" in _list(rule.get(key)) for rule in rules for key in _RULE):
-            yield Asked(sender.by, _RBAC, info.resource, namespace, "escalate")
+            yield Permission(subject.by, _RBAC, info.resource, namespace, "escalate")
             return
         for rule in rules:
-            yield from _held(rule, sender.by, namespace)
+            yield from _held(rule, subject.by, namespace)
     elif info.resource in {"rolebindings", "clusterrolebindings"}:
         role = _dict(body.get("roleRef"))
         resource = "roles" if role.get("kind") == "Role" else "clusterroles"
         where = namespace if resource == "roles" else ""
-        name = _name(str(role.get("name") or ""), sender)
-        yield Asked(sender.by, _RBAC, resource, where, "bind", name)
+        name = _name(str(role.get("name") or ""), subject)
+        yield Permission(subject.by, _RBAC, resource, where, "bind", name)
 
 
-def blocked_owners(body: Json) -> Iterator[GVK]:
+def owners_with_blocked_deletion(body: Json) -> Iterator[GVK]:
     """Yield the kinds of the owners whose deletion the object blocks.
 
-    The admission plugin OwnerReferencesPermissionEnforcement asks for `update` of their
-    `finalizers` then.
+    The admission plugin OwnerReferencesPermissionEnforcement requires `update` of their
+    `finalizers`.
     """
     for each in _list(_dict(body.get("metadata")).get("ownerReferences")):
         reference = _dict(each)
@@ -137,52 +141,52 @@ def blocked_owners(body: Json) -> Iterator[GVK]:
             yield GVK.of(str(named[0]), str(named[1]))
 
 
-def impersonation(headers: Mapping[str, str], by: str) -> Iterator[Asked]:
-    """Yield the right to act as somebody else, as the headers of a request ask for it."""
+def impersonation_permissions(headers: Mapping[str, str], by: str) -> Iterator[Permission]:
+    """Yield the permission to impersonate that the headers of a request need."""
     user = headers.get("Impersonate-User", "")
     if not user:
         return
     account = user.split(":")
     if user.startswith("system:serviceaccount:") and len(account) == 4:  # noqa: PLR2004
-        yield Asked(by, "", "serviceaccounts", account[2], "impersonate", account[3])
+        yield Permission(by, "", "serviceaccounts", account[2], "impersonate", account[3])
     else:
-        yield Asked(by, "", "users", "", "impersonate", user)
+        yield Permission(by, "", "users", "", "impersonate", user)
 
 
-def _verb(sent: Sent, info: RequestInfo) -> str:
+def _verb(attributes: RequestAttributes, info: RequestInfo) -> str:
     if info.watch:
         return "watch"
-    if sent.method == "DELETE":
+    if attributes.method == "DELETE":
         return "delete" if info.name else "deletecollection"
-    if sent.method in _METHODS:
-        return _METHODS[sent.method]
+    if attributes.method in _METHODS:
+        return _METHODS[attributes.method]
     if info.name:
         return "get"
-    return "watch" if sent.watch else "list"
+    return "watch" if attributes.watch else "list"
 
 
-def _namespace(namespace: str, sender: Sender) -> str:
-    return OWN if namespace and namespace == sender.namespace else namespace
+def _namespace(namespace: str, subject: Subject) -> str:
+    return OWN if namespace and namespace == subject.namespace else namespace
 
 
-def _name(name: str, sender: Sender) -> str:
-    """Return a name that is the same for every resource, empty for one made of the owner's."""
-    return "" if sender.name and sender.name in name else name
+def _name(name: str, subject: Subject) -> str:
+    """Return the name, empty if it contains the owner's and so differs for each resource."""
+    return "" if subject.name and subject.name in name else name
 
 
-def _held(rule: Mapping[str, Any], by: str, namespace: str) -> Iterator[Asked]:
+def _held(rule: Mapping[str, Any], by: str, namespace: str) -> Iterator[Permission]:
     verbs, groups, resources, names, paths = (_texts(rule.get(key)) for key in _RULE)
     for verb in verbs:
         for path in paths:
-            yield Asked(by, "", "", "", verb, path=path)
+            yield Permission(by, "", "", "", verb, path=path)
         for group in groups:
             for resource in resources:
                 for name in names or [""]:
-                    yield Asked(by, group, resource, namespace, verb, name)
+                    yield Permission(by, group, resource, namespace, verb, name)
 
 
 def _dict(value: Any) -> Mapping[str, Any]:
-    """Clients send what they like; what has another shape says nothing here."""
+    """Return an empty mapping for anything else: clients may send invalid bodies."""
     return value if isinstance(value, dict) else {}
 
 

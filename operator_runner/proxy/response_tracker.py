@@ -1,4 +1,4 @@
-"""What the answers to a run's requests tell: which objects it owns, and what it wrote."""
+"""Track the responses to a run's requests: which objects it owns, and which it wrote."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from operator_runner.core.errors import ApiError
 from operator_runner.core.model import GVK, Json, ObjectRef, Watch
 from operator_runner.kube.decoding import DecodingError, decode_json
 from operator_runner.kube.discovery import Discovery
-from operator_runner.kube.offloop import OffLoop
 from operator_runner.kube.readiness import Health, health_of
+from operator_runner.kube.worker_thread import WorkerThread
 from operator_runner.proxy.bodies import is_quick, media_type
 from operator_runner.proxy.grants import Grant
 from operator_runner.proxy.ownership import is_owned
@@ -22,17 +22,17 @@ from operator_runner.proxy.request_info import RequestInfo
 
 _log = structlog.get_logger(__name__)
 
-LARGEST = 4 * 1024 * 1024
-"""Bytes: no object is larger (etcd takes 1.5 MB), so longer bodies are not looked at."""
+MAX_BODY_BYTES = 4 * 1024 * 1024
+"""No object is larger (etcd stores 1.5 MB); longer bodies are not decoded."""
 
 _JSON = "application/json"
 
 WRITES = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
-"""HTTP methods that write, and what the API calls them."""
+"""HTTP methods that write, with the verbs of the API."""
 
 
 class Observer(Protocol):
-    """Wants to know what runs own and write; both methods must return at once."""
+    """Receives what runs own and write; its methods must not block."""
 
     def observed(
         self,
@@ -42,73 +42,75 @@ class Observer(Protocol):
         watch: Watch,
         health: Health,
     ) -> None:
-        """Take note of an object that belongs to `owner`, as it was at this moment.
+        """Note the current state of an object that belongs to `owner`.
 
-        Whether its status was behind its spec is in `health` where the run has read the object:
-        a status is always behind in the answer to the write of a spec.
+        `health.behind` is None unless the run has read the object: in the response to a write
+        of the spec, the status is always behind.
         """
 
     def wrote(
         self, owner: ObjectRef, dependent: ObjectRef, resource_version: str, verb: str
     ) -> None:
-        """Take note that a run of `owner` has written an object.
+        """Note that a run of `owner` has written an object.
 
-        `verb` is create, update, patch or delete. `resource_version` is that of the write;
-        empty where the API server does not tell it, as for most deletions.
+        `verb` is create, update, patch or delete. `resource_version` is that of the write,
+        empty if the API server does not return it, as for most deletions.
         """
 
     def edited_itself(self, owner: ObjectRef, metadata: Json) -> None:
-        """Take note that a run wrote the resource that it works for, other than its status."""
+        """Note that a run has written its own owner, other than the status."""
 
 
 @dataclass(frozen=True, slots=True)
-class Exchange:
-    """A request of a run whose answer is to be looked at."""
+class TrackedRequest:
+    """A request of a run whose response is tracked."""
 
     grant: Grant
     method: str
     info: RequestInfo
 
 
-class Witness:
-    """Reads the answers and tells the observer."""
+class ResponseTracker:
+    """Decodes responses and reports them to the observer."""
 
-    def __init__(self, observer: Observer, discovery: Discovery, offloop: OffLoop) -> None:
-        """`discovery` names kinds where only the resource of a path is known."""
-        self._offloop = offloop
+    def __init__(
+        self, observer: Observer, discovery: Discovery, worker_thread: WorkerThread
+    ) -> None:
+        """`discovery` finds the kind where only the resource of a path is known."""
+        self._worker_thread = worker_thread
         self._observer = observer
         self._discovery = discovery
 
-    async def look(
-        self, exchange: Exchange, content_type: str, body: bytes, *, created: bool = False
+    async def track(
+        self, tracked: TrackedRequest, content_type: str, body: bytes, *, created: bool = False
     ) -> None:
-        """Look at the whole body of a successful answer. Never raises: the client gets its answer.
+        """Track the body of a successful response. Never raises: the client gets the response.
 
-        `created` says that the object of the answer is a new one.
-        What is no object in JSON says nothing: tables, protobuf, the answers of other APIs.
+        `created` is True if the object of the response is new. Responses other than objects in
+        JSON are ignored: tables, protobuf, other APIs.
         """
         try:
-            answer = await self._decode(exchange.grant, media_type(content_type), body)
-            if answer is not None:
-                if created and not exchange.info.subresource:
-                    exchange.grant.own.add(str((answer.get("metadata") or {}).get("uid")))
-                await self._tell(exchange, answer)
+            response = await self._decode(tracked.grant, media_type(content_type), body)
+            if response is not None:
+                if created and not tracked.info.subresource:
+                    tracked.grant.owned_uids.add(str((response.get("metadata") or {}).get("uid")))
+                await self._report(tracked, response)
         except DecodingError as error:
             _log.info(
-                "Cannot decode the answer to a run",
-                run_id=exchange.grant.run_id,
-                resource=exchange.info.resource,
-                reason=str(error),
+                "Cannot decode a response to a run",
+                run_id=tracked.grant.run_id,
+                resource=tracked.info.resource,
+                error=str(error),
             )
         except ApiError as error:
             _log.warning(
-                "The kind of an object is unknown, so its change may run the role once more",
-                run_id=exchange.grant.run_id,
-                resource=exchange.info.resource,
-                reason=str(error),
+                "Cannot find the kind of an object: its change may run the role once more",
+                run_id=tracked.grant.run_id,
+                resource=tracked.info.resource,
+                error=str(error),
             )
-        except Exception:  # noqa: BLE001 whatever an answer looks like, the client gets it
-            _log.exception("The answer to a run was not understood", run_id=exchange.grant.run_id)
+        except Exception:  # noqa: BLE001 the client gets the response
+            _log.exception("Internal error while tracking a response", run_id=tracked.grant.run_id)
 
     async def _decode(self, grant: Grant, kind: str, body: bytes) -> Json | None:
         """Return the object that a body holds, if any. Raises DecodingError."""
@@ -116,58 +118,60 @@ class Witness:
             return None
         try:
             if is_quick(kind, len(body)):
-                answer = _shortened(body)
+                response = _shortened(body)
             else:
                 async with grant.decoding:
-                    answer = await self._offloop.call(_shortened, body)
+                    response = await self._worker_thread.call(_shortened, body)
         except json.JSONDecodeError:
             return None
-        return answer if isinstance(answer, dict) else None
+        return response if isinstance(response, dict) else None
 
-    async def _tell(self, exchange: Exchange, answer: Json) -> None:
-        grant, info = exchange.grant, exchange.info
-        metadata = answer.get("metadata") or {}
-        dependent = await self._reference(exchange, answer)
+    async def _report(self, tracked: TrackedRequest, response: Json) -> None:
+        grant, info = tracked.grant, tracked.info
+        metadata = response.get("metadata") or {}
+        dependent = await self._reference(tracked, response)
         if dependent is None or dependent.gvk in grant.watch.blacklist:
             return
-        seen = not info.subresource and exchange.method != "DELETE"
+        seen = not info.subresource and tracked.method != "DELETE"
         if seen and is_owned(grant.owner, metadata):
-            health = health_of(dependent.gvk, answer)
-            if exchange.method != "GET":
+            health = health_of(dependent.gvk, response)
+            if tracked.method != "GET":
                 health = replace(health, behind=None)
             self._observer.observed(grant.owner.ref, dependent, metadata, grant.watch, health)
-        # What others write in the owner's name is no run's work: the role shall see to it.
-        if (verb := WRITES.get(exchange.method)) and grant.run_id:
+        # A write of another program on behalf of the owner must still trigger the role.
+        if (verb := WRITES.get(tracked.method)) and grant.run_id:
             version = metadata.get("resourceVersion") or ""
-            # Subresources such as eviction and token write nothing of the object itself.
+            # Subresources such as eviction and token do not write the object.
             if version or not info.subresource:
                 self._observer.wrote(grant.owner.ref, dependent, version, verb)
             if dependent == grant.owner.ref and seen:
                 self._observer.edited_itself(dependent, metadata)
 
-    async def _reference(self, exchange: Exchange, answer: Json) -> ObjectRef | None:
-        """Return which object the exchange was about; None if about none.
+    async def _reference(self, tracked: TrackedRequest, response: Json) -> ObjectRef | None:
+        """Return the object of the request; None if there is none.
 
-        A deletion is mostly answered with a Status, and `scale` with a Scale.
+        Most deletions return a Status, and `scale` returns a Scale.
         """
-        info = exchange.info
-        if answer.get("kind") == "Status" or info.subresource:
-            deleted = exchange.method == "DELETE" and not info.subresource
-            written = bool((answer.get("metadata") or {}).get("resourceVersion"))
+        info = tracked.info
+        if response.get("kind") == "Status" or info.subresource:
+            deleted = tracked.method == "DELETE" and not info.subresource
+            written = bool((response.get("metadata") or {}).get("resourceVersion"))
             if not info.name or not (deleted or written):
                 return None
             resource = await self._discovery.resource_named(info.group, info.version, info.resource)
             return ObjectRef(resource.gvk, info.namespace, info.name)
-        if not isinstance(answer.get("metadata"), dict) or "name" not in answer["metadata"]:
+        if not isinstance(response.get("metadata"), dict) or "name" not in response["metadata"]:
             return None
-        gvk = GVK.of(answer["apiVersion"], answer["kind"])
+        gvk = GVK.of(response["apiVersion"], response["kind"])
         if gvk.group == "meta.k8s.io":
             return None  # a Table or PartialObjectMetadata: about an object, not the object
-        return ObjectRef(gvk, answer["metadata"].get("namespace") or "", answer["metadata"]["name"])
+        return ObjectRef(
+            gvk, response["metadata"].get("namespace") or "", response["metadata"]["name"]
+        )
 
 
 def _shortened(body: bytes) -> Any:
-    """Return the content of JSON; if that is nested too deep, with what is deepest empty."""
+    """Return the content of JSON; if it is nested too deep, the deepest values are empty."""
     try:
         return decode_json(body)
     except DecodingError:

@@ -1,7 +1,7 @@
 """The proxy between plays and the API server: a loopback HTTPS server, one token for each run.
 
-Every client that a play uses (kubernetes.core, kubectl, helm, the Python client) finds it in
-the run's kubeconfig. Programs beside the runs are let in by plain HTTP, if at all: see
+All clients of a play (kubernetes.core, kubectl, helm, the Python client) use the kubeconfig of
+the run. Programs beside the runs may connect by plain HTTP if that is enabled, see
 `anonymous.py`. See docs/proxy.md.
 """
 
@@ -21,42 +21,42 @@ from operator_runner.core.model import Json, Watch
 from operator_runner.core.settings import Address
 from operator_runner.kube.api import Api
 from operator_runner.kube.discovery import Discovery
-from operator_runner.kube.offloop import OffLoop
 from operator_runner.kube.session import Connection
+from operator_runner.kube.worker_thread import WorkerThread
 from operator_runner.net.connections import Connections
 from operator_runner.net.serving_certificate import server_context
 from operator_runner.net.sockets import Listener
 from operator_runner.proxy.admission import Admission
-from operator_runner.proxy.anonymous import claimed_owner
-from operator_runner.proxy.existing import ExistingObjects
+from operator_runner.proxy.anonymous import grant_for_basic_auth
 from operator_runner.proxy.forwarding import Forwarder
 from operator_runner.proxy.grants import Grant, Grants, kubeconfig
+from operator_runner.proxy.metadata_client import MetadataClient
 from operator_runner.proxy.ownership import Owner
-from operator_runner.proxy.permission_log import Recording
-from operator_runner.proxy.recorder import Recorder
-from operator_runner.proxy.response_tracker import Observer, Witness
-from operator_runner.proxy.status_errors import Refusal
+from operator_runner.proxy.permission_log import PermissionLog
+from operator_runner.proxy.recorder import PermissionRecorder
+from operator_runner.proxy.response_tracker import Observer, ResponseTracker
+from operator_runner.proxy.status_errors import StatusError
 
 _log = structlog.get_logger(__name__)
 
-_LONGEST_LINE = 64 * 1024
-"""Bytes of a request line or header; label selectors can be long."""
-_SHUTDOWN = 1.0
-"""Seconds for answers under way at the end; by then all runs are over."""
-_SHARE_OF_RUN = 4
-"""A run may have a fourth of the connections in use at once."""
-_WAIT = 10.0
-"""Seconds that a request waits for others of its run."""
+_MAX_LINE_BYTES = 64 * 1024
+"""Of a request line or header; label selectors can be long."""
+_SHUTDOWN_SECONDS = 1.0
+"""For in-flight responses at the end; all runs have ended by then."""
+_RUN_SHARE = 4
+"""A run may use a fourth of the connections at once."""
+_QUEUE_TIMEOUT_SECONDS = 10.0
+"""How long a request waits for other requests of its run."""
 _LOOPBACK = "127.0.0.1"
-_UNKNOWN = (
-    "no valid token; use the kubeconfig of the run, which a play finds in "
-    "KUBECONFIG and K8S_AUTH_KUBECONFIG and which is valid as long as the run. Other programs "
-    "of the Pod are let in by http:// if the operator has the flag --proxy-allow-anonymous"
+_UNAUTHORIZED = (
+    "invalid token: use the kubeconfig of the run, which KUBECONFIG and K8S_AUTH_KUBECONFIG "
+    "name inside a play and which is valid until the run ends. Other programs in the Pod may "
+    "connect by http:// if the operator has the flag --proxy-allow-anonymous"
 )
 
 
 class Proxy:
-    """Lets runs talk to the API server with the operator's rights."""
+    """Gives runs access to the API server with the operator's permissions."""
 
     def __init__(
         self,
@@ -70,23 +70,24 @@ class Proxy:
         anonymous: Sequence[Watch] | None = None,
         record: Path | None = None,
     ) -> None:
-        """Nothing is served yet; port 0 takes any free one.
+        """Serve nothing yet; port 0 selects a free one.
 
-        `folder` takes the proxy's certificate, which kubeconfigs name; it is made if missing, and
-        removed at the end. It is one for each operator, and the same after a restart, so that
-        clients' caches stay good.
-        `anonymous` lets everybody in by plain HTTP, to act for resources of these watches;
-        None: nobody. `record` takes which rights requests needed. Raises ConfigError for it.
+        `folder` is for the proxy's certificate, which kubeconfigs name; it is created if missing
+        and removed at the end. It is different for each operator and the same after a restart,
+        so that clients can reuse their caches.
+        `anonymous` allows plain HTTP without a token, on behalf of resources of these watches;
+        None disables it. `record` is the file of `--record-requests`. Raises ConfigError if that
+        cannot be used.
         """
         self._wanted = address
         self._grants = Grants()
-        self._offloop = OffLoop()
-        witness = Witness(observer, discovery, self._offloop)
-        recorder = None if record is None else Recorder(Recording(record), discovery)
-        existing = ExistingObjects(Api(connection))
-        admission = Admission(existing, discovery, inject=inject_owner_ref)
+        self._worker_thread = WorkerThread()
+        tracker = ResponseTracker(observer, discovery, self._worker_thread)
+        recorder = None if record is None else PermissionRecorder(PermissionLog(record), discovery)
+        metadata_client = MetadataClient(Api(connection))
+        admission = Admission(metadata_client, discovery, inject=inject_owner_ref)
         self._forwarder = Forwarder(
-            connection, witness, self._offloop, admission, recorder=recorder
+            connection, tracker, self._worker_thread, admission, recorder=recorder
         )
         self._anonymous = anonymous
         self._connections = Connections()
@@ -97,22 +98,22 @@ class Proxy:
 
     @property
     def address(self) -> Address:
-        """Where the proxy listens, with the real port."""
+        """Return where the proxy listens, with the actual port."""
         return Address(self._host, self._port)
 
     async def start(self) -> None:
-        """Listen. Raises ConfigError if the address cannot be had."""
+        """Listen. Raises ConfigError if the address cannot be used."""
         names = dict.fromkeys([self._host, _LOOPBACK, "::1", "localhost"])
         server = web.Server(
             self._handle,
-            # A client that hangs up ends what the API server does for it.
+            # A client that disconnects cancels its request to the API server.
             handler_cancellation=True,
             auto_decompress=False,
             access_log=None,
-            max_line_size=_LONGEST_LINE,
-            max_field_size=_LONGEST_LINE,
+            max_line_size=_MAX_LINE_BYTES,
+            max_field_size=_MAX_LINE_BYTES,
         )
-        runner = web.ServerRunner(server, shutdown_timeout=_SHUTDOWN)
+        runner = web.ServerRunner(server, shutdown_timeout=_SHUTDOWN_SECONDS)
         await runner.setup()
         self._authority.parent.mkdir(mode=0o700, exist_ok=True)
         context = server_context(self._authority, list(names))
@@ -122,10 +123,10 @@ class Proxy:
             self._port = self._listener.port
         except OSError as error:
             await self.stop()
-            raise ConfigError(_why_not(self._wanted, error)) from error
+            raise ConfigError(_listen_error(self._wanted, error)) from error
         if self._anonymous is not None:
             _log.warning(
-                "Anybody in the Pod's network namespace has the operator's rights",
+                "Any process in the Pod's network namespace has the operator's permissions",
                 flag="--proxy-allow-anonymous",
                 port=self._port,
             )
@@ -134,19 +135,19 @@ class Proxy:
         """Close the server and its connections."""
         if self._listener is not None:
             await self._listener.stop()
-        self._offloop.close()
+        self._worker_thread.close()
         self._authority.unlink(missing_ok=True)
-        with suppress(OSError):  # there is something else in it
+        with suppress(OSError):  # not empty
             self._authority.parent.rmdir()
 
     @contextmanager
     def grant(
         self, owner: Json, watch: Watch, run_id: str, *, of_finalizer: bool = False
     ) -> Iterator[str]:
-        """Return the text of a kubeconfig that is valid inside the block, for this run alone.
+        """Yield the text of a kubeconfig for this run that is valid inside the block.
 
-        What the run creates through it is owned by `owner`; see `Grant` for `of_finalizer`.
-        The proxy must have been started.
+        Objects that the run creates with it are owned by `owner`; see `Grant` for
+        `of_finalizer`. The proxy must have been started.
         """
         requests = asyncio.Semaphore(self._share)
         grant = Grant(Owner.of(owner), watch, run_id, of_finalizer, requests=requests)
@@ -161,56 +162,58 @@ class Proxy:
 
     @property
     def _host(self) -> str:
-        # Without a host, other servers listen everywhere; this one is for local clients only.
+        # Without a host, other servers listen on all interfaces; this one has local clients only.
         return self._wanted.host or _LOOPBACK
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         try:
-            grant = self._admit(request)
-            async with self._turn(grant):
+            grant = self._authenticate(request)
+            async with self._request_slot(grant):
                 with self._connections.serving(request.protocol):
                     return await self._forwarder.forward(request, grant)
-        except Refusal as refusal:
-            log = _log.warning if refusal.own else _log.debug
+        except StatusError as failure:
+            log = _log.warning if failure.own else _log.debug
             log(
-                "A request to the proxy failed",
+                "Proxy request failed",
                 method=request.method,
                 path=request.path,
-                code=refusal.code,
-                reason=str(refusal),
+                code=failure.code,
+                error=str(failure),
             )
-            return refusal.response()
+            return failure.response()
         except ConnectionError:
-            raise  # the client has hung up
+            raise  # the client has disconnected
         except Exception:
             if request.writer.output_size > 0:
                 raise  # too late for a Status
             _log.exception("Internal error in the proxy", method=request.method, path=request.path)
-            return Refusal(500, "internal error; the operator's log has its traceback").response()
+            return StatusError(
+                500, "internal error; the operator's log has its traceback"
+            ).response()
 
     @property
     def _share(self) -> int:
-        return max(self._connections.limit // _SHARE_OF_RUN, 2)
+        return max(self._connections.limit // _RUN_SHARE, 2)
 
     @asynccontextmanager
-    async def _turn(self, grant: Grant | None) -> AsyncIterator[None]:
-        """Wait until the run has few enough requests under way. Raises Refusal after a while."""
+    async def _request_slot(self, grant: Grant | None) -> AsyncIterator[None]:
+        """Wait until the run may send another request. Raises StatusError after a timeout."""
         requests = self._anonymous_requests
         if grant is not None and grant.requests is not None:
             requests = grant.requests
         try:
-            async with asyncio.timeout(_WAIT):
+            async with asyncio.timeout(_QUEUE_TIMEOUT_SECONDS):
                 await requests.acquire()
         except TimeoutError as error:
-            reason = f"{self._share} requests of this run are under way; end some of its watches"
-            raise Refusal(429, reason, retry_after=1) from error
+            reason = f"{self._share} requests of this run are in flight; end some of its watches"
+            raise StatusError(429, reason, retry_after=1) from error
         try:
             yield
         finally:
             requests.release()
 
-    def _admit(self, request: web.BaseRequest) -> Grant | None:
-        """Return the grant of the request; None: passes without an owner. Raises Refusal."""
+    def _authenticate(self, request: web.BaseRequest) -> Grant | None:
+        """Return the grant of the request; None: it has no owner. Raises StatusError."""
         authorization = request.headers.get(hdrs.AUTHORIZATION, "")
         grant = self._grants.find(authorization)
         if grant is not None:
@@ -218,12 +221,12 @@ class Proxy:
                 grant.connections.add(request.transport)
             return grant
         if self._anonymous is None or request.secure:
-            raise Refusal(401, _UNKNOWN)
-        return claimed_owner(authorization, self._anonymous)
+            raise StatusError(401, _UNAUTHORIZED)
+        return grant_for_basic_auth(authorization, self._anonymous)
 
 
-def _why_not(wanted: Address, error: OSError) -> str:
+def _listen_error(wanted: Address, error: OSError) -> str:
     where = f"proxy: cannot listen on {wanted.host}:{wanted.port}"
     if error.errno == errno.EADDRINUSE:
-        return f"{where}: another process does; choose a free port with --proxy-port"
+        return f"{where}: port in use; choose a free one with --proxy-port"
     return f"{where}: {error.strerror or error}; choose another port with --proxy-port"

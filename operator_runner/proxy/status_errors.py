@@ -1,4 +1,4 @@
-"""What the proxy itself has to say, as Status objects: clients show their message."""
+"""Errors of the proxy itself, sent as Status objects: clients show their message."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ _REASONS = {
 }
 
 
-class Refusal(Exception):
-    """A request that the proxy does not forward, or whose answer did not come."""
+class StatusError(Exception):
+    """A request that the proxy does not forward, or that the API server did not answer."""
 
     def __init__(
         self, code: int, message: str, *, retry_after: int | None = None, own: bool = True
     ) -> None:
-        """`retry_after`, in seconds, says that nothing was done and the client may try again.
+        """`retry_after`, in seconds: nothing was done and the client may retry.
 
-        Not `own` is what the API server would answer; the message does not name the proxy then.
+        `own` False is an error that the API server would return; its message omits the proxy.
         """
         super().__init__(message)
         self.code = code
@@ -38,7 +38,7 @@ class Refusal(Exception):
         self.retry_after = retry_after
 
     def response(self) -> web.Response:
-        """Return the answer: a Status of the Kubernetes API."""
+        """Return a Status of the Kubernetes API."""
         status = {
             "kind": "Status",
             "apiVersion": "v1",

@@ -1,6 +1,6 @@
 """Upgraded connections (exec, attach, port-forward): bytes both ways until one side ends.
 
-Whether they carry websocket frames or SPDY does not matter here.
+They carry websocket frames or SPDY, which this module does not decode.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ _CHUNK = 64 * 1024
 
 
 class _Inbound:
-    """Receives a connection's bytes after its upgrade, in the shape of aiohttp's parsers."""
+    """Receives a connection's bytes after its upgrade, with the interface of aiohttp's parsers."""
 
     def __init__(self, transport: asyncio.Transport | None) -> None:
         self.reader = asyncio.StreamReader(_CHUNK)
         if transport is not None:
-            # Lets the reader stop a sender that is faster than the other side.
+            # Backpressure: the reader pauses a sender that is faster than the other side.
             self.reader.set_transport(transport)
 
     def feed_data(self, data: bytes) -> tuple[bool, bytes]:
-        """Take bytes; aiohttp wants to know whether the stream has ended, and what is left."""
+        """Take bytes; return whether the stream has ended and what is left, as aiohttp expects."""
         self.reader.feed_data(data)
         return False, b""
 
     def feed_eof(self) -> None:
-        """Take note that the connection is closed."""
+        """Note that the connection is closed."""
         self.reader.feed_eof()
 
 
 async def join(request: web.BaseRequest, upstream: aiohttp.ClientResponse) -> web.StreamResponse:
-    """Answer `request` with the API server's 101 and pass on bytes until either side closes."""
+    """Respond with the API server's 101 and copy bytes until either side closes."""
     connection = upstream.connection
     assert connection is not None
     protocol: Any = connection.protocol
@@ -54,26 +54,26 @@ async def join(request: web.BaseRequest, upstream: aiohttp.ClientResponse) -> we
     response.headers[hdrs.CONNECTION] = "Upgrade"
     response.headers[hdrs.UPGRADE] = upstream.headers.get(hdrs.UPGRADE, "")
     response.force_close()
-    # Before the client may send: from here on its bytes are no HTTP requests.
+    # Before the client may send: from here on its bytes are not HTTP requests.
     request.protocol.set_parser(client)  # type: ignore[arg-type] # only feed_* are called
     await response.prepare(request)
     protocol.set_parser(server, None)
 
     outbound = StreamWriter(protocol, asyncio.get_running_loop())
-    ways = [
+    pumps = [
         asyncio.create_task(_pump(client.reader, outbound.write), name="tunnel to the API server"),
         asyncio.create_task(_pump(server.reader, response.write), name="tunnel to the client"),
     ]
     try:
-        await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        await end_tasks(ways)
+        await end_tasks(pumps)
         upstream.close()
     return response
 
 
 async def _pump(reader: asyncio.StreamReader, write: Callable[[bytes], Awaitable[None]]) -> None:
-    # A side that is gone is how tunnels end, not an error.
+    # A closed side is the normal end of a tunnel.
     try:
         while data := await reader.read(_CHUNK):
             await write(data)

@@ -81,7 +81,9 @@ def _check_proxy(server: str, kubectl: Kubectl, operator: Operator) -> None:
     assert status == 201
     assert json.loads(made)["metadata"]["ownerReferences"][0]["uid"] == owner["uid"]
     assert fetch(f"{secrets}/by-a-sidecar")[0] == 200
-    (warning,) = operator.lines("Anybody in the Pod's network namespace has the operator's rights")
+    (warning,) = operator.lines(
+        "Any process in the Pod's network namespace has the operator's permissions"
+    )
     assert warning["level"] == "warning"
     kubectl("delete", "secret", "by-a-sidecar")
     lines = eventually(

@@ -14,18 +14,18 @@ from operator_runner.conversion.review import BadReview, Review
 from operator_runner.core.model import GVK, Conversion, Json, ObjectRef
 from operator_runner.kube.decoding import DecodingError, decode_json, decode_yaml, encode_json
 from operator_runner.proxy import bodies, protobuf
-from operator_runner.proxy.anonymous import claimed_owner
+from operator_runner.proxy.anonymous import grant_for_basic_auth
 from operator_runner.proxy.headers import request_headers, response_headers, upgrade_of
-from operator_runner.proxy.ownership import Claim, Owner, claim
+from operator_runner.proxy.ownership import MetadataPatch, Owner, patch_for_create
 from operator_runner.proxy.request_info import RequestInfo
 from operator_runner.proxy.request_permissions import (
-    Sender,
-    Sent,
-    blocked_owners,
-    rights_for,
-    rights_in,
+    RequestAttributes,
+    Subject,
+    owners_with_blocked_deletion,
+    permissions_for_request,
+    permissions_in_body,
 )
-from operator_runner.proxy.status_errors import Refusal
+from operator_runner.proxy.status_errors import StatusError
 from operator_runner.telemetry.metrics import Metrics
 from operator_runner.telemetry.usermetrics import UserMetricError
 
@@ -59,10 +59,10 @@ def protobuf_body(data: bytes) -> None:
     """Give protobuf its owner, which can be read back, or refuse it."""
     body = b"k8s\x00" + data
     with suppress(DecodingError):
-        added = bodies.add_owner(bodies.PROTOBUF, body, partial(claim, _OWNER, _INFO))
+        added = bodies.add_owner(bodies.PROTOBUF, body, partial(patch_for_create, _OWNER, _INFO))
         view = protobuf.view(added)
         owners = [each["uid"] for each in view["metadata"]["ownerReferences"]]
-        is_owner = not claim(_OWNER, _INFO, protobuf.view(body))
+        is_owner = not patch_for_create(_OWNER, _INFO, protobuf.view(body))
         assert is_owner or owners[-1] == _OWNER.uid
     bodies.is_dry_run(bodies.PROTOBUF, body)
 
@@ -72,15 +72,19 @@ def request(data: bytes) -> None:
     text = data.decode(errors="surrogateescape")
     path, _, rest = text.partition("\n")
     info = RequestInfo.parse(path)
-    list(rights_for(Sent("GET", path, info, False, 200), Sender("Cache", "team", "sample")))
+    list(
+        permissions_for_request(
+            RequestAttributes("GET", path, info, False, 200), Subject("Cache", "team", "sample")
+        )
+    )
     headers = dict(line.partition(":")[::2] for line in rest.split("\n"))
     request_headers(headers, readable=True)
     response_headers(headers)
     upgrade_of(headers)
-    with suppress(Refusal):
-        claimed_owner(rest, [])
-    with suppress(Refusal):
-        claimed_owner(f"Basic {rest}", [])
+    with suppress(StatusError):
+        grant_for_basic_auth(rest, [])
+    with suppress(StatusError):
+        grant_for_basic_auth(f"Basic {rest}", [])
 
 
 def rights(data: bytes) -> None:
@@ -89,8 +93,8 @@ def rights(data: bytes) -> None:
     if isinstance(content, dict):
         for resource in ("roles", "clusterrolebindings"):
             info = RequestInfo("rbac.authorization.k8s.io", "v1", "team", resource)
-            list(rights_in(info, content, Sender()))
-        list(blocked_owners(content))
+            list(permissions_in_body(info, content, Subject()))
+        list(owners_with_blocked_deletion(content))
 
 
 def review(data: bytes) -> None:
@@ -181,12 +185,12 @@ SEEDS: Mapping[str, tuple[bytes, ...]] = {
 
 
 def _owned(kind: str, data: bytes) -> None:
-    wanted = Claim(references=(_OWNER.reference,))
+    wanted = MetadataPatch(references=(_OWNER.reference,))
     with suppress(DecodingError):
         added = bodies.add_owner(kind, data, lambda _: wanted)
         assert added == data or json.loads(added)["metadata"]["ownerReferences"][-1]["uid"]
     with suppress(DecodingError):
-        bodies.add_owner(kind, data, partial(claim, _OWNER, _INFO))
+        bodies.add_owner(kind, data, partial(patch_for_create, _OWNER, _INFO))
     bodies.is_dry_run(kind, data)
 
 

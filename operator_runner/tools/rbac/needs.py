@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from operator_runner.core.model import Watch
-from operator_runner.proxy.request_permissions import Asked
+from operator_runner.proxy.request_permissions import Permission
 from operator_runner.tools.rbac.kinds import KindTable
 from operator_runner.tools.rbac.right import Need, smallest, without_names
 from operator_runner.tools.rbac.roles import needs_of_roles, strangers
@@ -18,7 +18,7 @@ class Project:
     """What rights follow from: watches, what was recorded, and how the runner is started."""
 
     watches: tuple[Watch, ...]
-    recorded: tuple[Asked, ...]
+    recorded: tuple[Permission, ...]
     kinds: KindTable
     duties: Duties
 

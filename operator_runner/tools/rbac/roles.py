@@ -9,7 +9,7 @@ from dataclasses import replace
 from operator_runner.core.model import Ownership, Watch
 from operator_runner.proxy.ownership import can_be_owned
 from operator_runner.proxy.request_info import RequestInfo
-from operator_runner.proxy.request_permissions import ANY, OWN, Asked
+from operator_runner.proxy.request_permissions import ANY, OWN, Permission
 from operator_runner.tools.rbac.kinds import KindTable
 from operator_runner.tools.rbac.right import EVERYWHERE, Need, Right
 from operator_runner.tools.rbac.runner import Duties
@@ -18,7 +18,7 @@ _CHANGES = frozenset({"delete", "patch", "update"})
 
 
 def needs_of_roles(
-    recorded: Sequence[Asked], watches: Sequence[Watch], kinds: KindTable, duties: Duties
+    recorded: Sequence[Permission], watches: Sequence[Watch], kinds: KindTable, duties: Duties
 ) -> Iterator[Need]:
     """Yield what the recorded requests need, and the watches of what roles create.
 
@@ -38,13 +38,13 @@ def needs_of_roles(
             yield from _verifying(asked, watch, duties)
 
 
-def strangers(recorded: Sequence[Asked], watches: Sequence[Watch]) -> list[str]:
+def strangers(recorded: Sequence[Permission], watches: Sequence[Watch]) -> list[str]:
     """Return the kinds that a recording has requests for, and that nobody watches any more."""
     names = {_name(watch) for watch in watches} | {""}
     return sorted({asked.by for asked in recorded} - names)
 
 
-def _following(asked: Asked, watch: Watch, duties: Duties) -> Iterator[Need]:
+def _following(asked: Permission, watch: Watch, duties: Duties) -> Iterator[Need]:
     """Yield the watch of a kind that a role creates."""
     for scope in duties.scopes if asked.namespace else (EVERYWHERE,):
         for verb in ("list", "watch"):
@@ -52,7 +52,7 @@ def _following(asked: Asked, watch: Watch, duties: Duties) -> Iterator[Need]:
             yield Need(Right(asked.group, asked.resource, verb, scope), reason)
 
 
-def _verifying(asked: Asked, watch: Watch, duties: Duties) -> Iterator[Need]:
+def _verifying(asked: Permission, watch: Watch, duties: Duties) -> Iterator[Need]:
     """Yield what the proxy needs to get the owner of an object that a role writes."""
     info = RequestInfo(asked.group, "", asked.namespace, *_split(asked.resource))
     if not can_be_owned(replace(info, subresource="")):
@@ -70,7 +70,7 @@ def _verifying(asked: Asked, watch: Watch, duties: Duties) -> Iterator[Need]:
         yield Need(Right(asked.group, info.resource, verb, scope, asked.name), reason)
 
 
-def _is_followed(asked: Asked, watch: Watch, kinds: KindTable, duties: Duties) -> bool:
+def _is_followed(asked: Permission, watch: Watch, kinds: KindTable, duties: Duties) -> bool:
     info = RequestInfo(asked.group, "", asked.namespace, *_split(asked.resource))
     if asked.verb != "create" or not asked.resource or not can_be_owned(info):
         return False
@@ -90,7 +90,7 @@ def _split(resource: str) -> tuple[str, str, str]:
     return plural, "", subresource
 
 
-def _scopes(asked: Asked, duties: Duties) -> tuple[str, ...]:
+def _scopes(asked: Permission, duties: Duties) -> tuple[str, ...]:
     fixed: Mapping[str, tuple[str, ...]] = {OWN: duties.scopes, ANY: (EVERYWHERE,)}
     return fixed.get(asked.namespace, (asked.namespace,))
 

@@ -52,7 +52,7 @@ async def test_the_message_reaches_kubectl(run: Run) -> None:
     run.kubeconfig.write_text(run.kubeconfig.read_text().replace(token, "void"))
     status, _, err = await run.done(*run.command("get", "--raw=/version"))
     assert status == 1
-    assert "no valid token; use the kubeconfig of the run" in err
+    assert "invalid token: use the kubeconfig of the run" in err
 
 
 async def test_the_end_of_a_run(
@@ -71,9 +71,9 @@ async def test_the_end_of_a_run(
             assert not watch.stdout.at_eof()
     async with asyncio.timeout(SECONDS):
         _, err = await watch.communicate()
-    assert b"no valid token" not in err
+    assert b"invalid token" not in err
     status, _, told = await run.done(*run.command("get", "--raw=/version"))
-    assert (status, "no valid token" in told) == (1, True)
+    assert (status, "invalid token" in told) == (1, True)
 
 
 async def test_runs_do_not_mix(

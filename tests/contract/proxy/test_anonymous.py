@@ -111,7 +111,7 @@ async def test_runs_are_served_beside(open_proxy: Proxy, owner: Json, run: Run) 
         await run.kubectl("create", "configmap", "of-the-run")
         assert owners(await run.get("configmap", "of-the-run")) == ["owner"]
     status, _, err = await run.done(*run.command("get", "--raw=/version"))
-    assert (status, "no valid token" in err) == (1, True)
+    assert (status, "invalid token" in err) == (1, True)
 
 
 async def test_kubeconfigs_have_the_port_of_the_flag(

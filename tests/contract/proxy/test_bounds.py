@@ -143,7 +143,7 @@ async def test_one_run_leaves_room_for_others(
 ) -> None:
     """A run with more watches than its share gets a 429 for the rest; another one is answered."""
     monkeypatch.setattr(proxy_module, "Connections", lambda: Connections(16))
-    monkeypatch.setattr(proxy_module, "_WAIT", 0.2)
+    monkeypatch.setattr(proxy_module, "_QUEUE_TIMEOUT_SECONDS", 0.2)
 
     async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(asyncio.IncompleteReadError, ConnectionError):

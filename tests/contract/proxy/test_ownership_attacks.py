@@ -19,7 +19,7 @@ from yarl import URL
 from operator_runner.core.model import GVK, Json, Ownership
 from operator_runner.kube.session import Connection, connect
 from operator_runner.proxy import protobuf
-from operator_runner.proxy.ownership import ABSENT, Claim
+from operator_runner.proxy.ownership import ABSENT_RESOURCE_VERSION, MetadataPatch
 from tests.support import helm
 from tests.support.kubectl import Kubectl
 
@@ -259,7 +259,7 @@ async def test_without_the_right_to_get(
                 status, answer = await sent(http, "DELETE", path)
     assert status == 403
     assert "cannot get the owner of configmaps" in answer["message"]
-    assert "grant the operator this right" in answer["message"]
+    assert "grant the operator this permission" in answer["message"]
 
 
 async def test_what_a_write_costs(run: Run, connection: Connection, namespace: str) -> None:
@@ -302,11 +302,11 @@ async def test_no_object_has_the_version_of_absence(connection: Connection, name
     service: Json = {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": {"name": "s", "resourceVersion": ABSENT},
+        "metadata": {"name": "s", "resourceVersion": ABSENT_RESOURCE_VERSION},
         "spec": {"ports": [{"port": 80}]},
     }
     body = config_map("m")
-    body["metadata"]["resourceVersion"] = ABSENT
+    body["metadata"]["resourceVersion"] = ABSENT_RESOURCE_VERSION
     statuses = []
     for method, path, sent_body, kind in (
         ("PUT", f"{base}/services/s", service, "application/json"),
@@ -352,7 +352,7 @@ async def test_an_object_that_comes_between_look_and_write(
     path = "/api/v1/namespaces/team/configmaps/m"
     async with client(run) as http:
         status, _ = await sent(http, "PUT", path, config_map("m"))
-    assert bodies[0]["metadata"]["resourceVersion"] == ABSENT
+    assert bodies[0]["metadata"]["resourceVersion"] == ABSENT_RESOURCE_VERSION
     assert owners(bodies[0]) == ["owner"]
     if ownership is Ownership.REFUSE:
         assert (status, len(bodies)) == (403, 1)
@@ -362,4 +362,4 @@ async def test_an_object_that_comes_between_look_and_write(
 
 def _without_owners(body: bytes) -> bytes:
     """Return a protobuf body without its owner references."""
-    return protobuf.add(body, Claim(references=()))
+    return protobuf.add(body, MetadataPatch(references=()))

@@ -137,7 +137,7 @@ async def test_a_closed_connection_is_reported_as_a_status(upstream: Upstream) -
     async with client(run) as http, http.post("/api/v1/namespaces/n/pods", json={}) as response:
         status = await response.json()
         assert (response.status, status["code"]) == (502, 502)
-        assert "no answer from the API server" in status["message"]
+        assert "no response from the API server" in status["message"]
         assert "Retry-After" not in response.headers
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from operator_runner.core.model import GVK, RunContent, Watch
-from operator_runner.proxy.anonymous import claimed_owner
-from operator_runner.proxy.status_errors import Refusal
+from operator_runner.proxy.anonymous import grant_for_basic_auth
+from operator_runner.proxy.status_errors import StatusError
 
 GROUP = "cache.example.com"
 WATCHES = [Watch(GVK(GROUP, "v1alpha1", "Memcached"), RunContent(role=Path("/roles/any")))]
@@ -33,7 +33,7 @@ def test_owner_in_the_user_name(encode: object) -> None:
     assert callable(encode)
     user = encode(json.dumps(OWNER).encode())
     for given in (header(user), header(user.rstrip(b"="), "")):
-        grant = claimed_owner(given, WATCHES)
+        grant = grant_for_basic_auth(given, WATCHES)
         assert grant is not None
         assert grant.owner.reference == {k: v for k, v in OWNER.items() if k != "namespace"}
         assert grant.owner.ref.namespace == "team"
@@ -43,7 +43,7 @@ def test_owner_in_the_user_name(encode: object) -> None:
 def test_a_cluster_scoped_owner() -> None:
     """Without a namespace the owner is cluster-scoped."""
     body = {key: value for key, value in OWNER.items() if key != "namespace"}
-    grant = claimed_owner(header(base64.b64encode(json.dumps(body).encode())), WATCHES)
+    grant = grant_for_basic_auth(header(base64.b64encode(json.dumps(body).encode())), WATCHES)
     assert grant is not None
     assert grant.owner.ref.namespace == ""
 
@@ -51,26 +51,26 @@ def test_a_cluster_scoped_owner() -> None:
 @pytest.mark.parametrize("given", ["", "Bearer void", "Negotiate x"])
 def test_other_authentication_names_no_owner(given: str) -> None:
     """Other forms of authentication name no owner, and are no error."""
-    assert claimed_owner(given, WATCHES) is None
+    assert grant_for_basic_auth(given, WATCHES) is None
 
 
 @pytest.mark.parametrize(
     ("user", "text"),
     [
-        (b"admin", "names no owner"),
-        (b"!!!", "names no owner"),
-        (base64.b64encode(b"[]"), "names no owner"),
-        (base64.b64encode(b'{"kind": "Memcached"}'), "names no owner"),
-        (base64.b64encode(json.dumps(OWNER | {"uid": ""}).encode()), "names no owner"),
-        (base64.b64encode(json.dumps(OWNER | {"name": 1}).encode()), "names no owner"),
+        (b"admin", "invalid owner in the user"),
+        (b"!!!", "invalid owner in the user"),
+        (base64.b64encode(b"[]"), "invalid owner in the user"),
+        (base64.b64encode(b'{"kind": "Memcached"}'), "invalid owner in the user"),
+        (base64.b64encode(json.dumps(OWNER | {"uid": ""}).encode()), "invalid owner in the user"),
+        (base64.b64encode(json.dumps(OWNER | {"name": 1}).encode()), "invalid owner in the user"),
         (
             base64.b64encode(json.dumps(OWNER | {"kind": "Redis"}).encode()),
-            "Kind=Redis, which is no kind of watches.yaml",
+            "watches.yaml does not name the owner's kind: ",
         ),
     ],
 )
 def test_no_owner_of_ours(user: bytes, text: str) -> None:
     """Whoever means an owner that cannot be one is told so, instead of making orphans."""
-    with pytest.raises(Refusal, match=text) as caught:
-        claimed_owner(header(user), WATCHES)
+    with pytest.raises(StatusError, match=text) as caught:
+        grant_for_basic_auth(header(user), WATCHES)
     assert caught.value.code == 400

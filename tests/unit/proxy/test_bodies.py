@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from operator_runner.core.model import Json
 from operator_runner.kube.decoding import DecodingError, decode_json, decode_yaml
 from operator_runner.proxy import bodies, protobuf
-from operator_runner.proxy.ownership import Claim
+from operator_runner.proxy.ownership import MetadataPatch
 
 REFERENCE = {"apiVersion": "g/v1", "kind": "K", "name": "n", "uid": "uid-1"}
-CLAIM = Claim((REFERENCE,), annotations={"mine": "yes"})
+CLAIM = MetadataPatch((REFERENCE,), annotations={"mine": "yes"})
 
 # What kubectl 1.36 posts for `create configmap seen --from-literal=a=b`.
 CREATED = base64.b64decode(
@@ -37,10 +37,10 @@ READ = base64.b64decode(
 OWNER_OF_READ = "9270b161-8fe7-4a06-911a-5a171f8daec8"
 
 
-def asks(wanted: Claim) -> Any:
+def asks(wanted: MetadataPatch) -> Any:
     """Return a decision that comes out as `wanted`, beside the owners that a body has."""
 
-    def decide(body: Json) -> Claim:
+    def decide(body: Json) -> MetadataPatch:
         metadata = body.get("metadata")
         given = metadata.get("ownerReferences") if isinstance(metadata, dict) else None
         if wanted.references is None or not isinstance(given, list):
@@ -50,7 +50,7 @@ def asks(wanted: Claim) -> Any:
     return decide
 
 
-def added(kind: str, body: str, wanted: Claim = CLAIM) -> Json:
+def added(kind: str, body: str, wanted: MetadataPatch = CLAIM) -> Json:
     """Return the decoded body after the claim was added."""
     content: Json = json.loads(bodies.add_owner(kind, body.encode(), asks(wanted)))
     return content
@@ -119,7 +119,7 @@ def test_unreadable_bodies_are_passed_on(kind: str, body: bytes) -> None:
 )
 def test_a_complete_body_stays_byte_for_byte(kind: str, body: bytes) -> None:
     """A body that lacks nothing is not even formatted anew."""
-    assert bodies.add_owner(kind, body, asks(Claim())) == body
+    assert bodies.add_owner(kind, body, asks(MetadataPatch())) == body
 
 
 def test_metadata_is_read_from_protobuf() -> None:
@@ -212,9 +212,9 @@ def raw(content: bytes) -> bytes:
         (bodies.PROTOBUF, envelope(b"\x18\x01" * 200_001), "more than 200000 fields"),
         (bodies.PROTOBUF, envelope(b"\x12\xff\xff\xff\xff\x7f"), "truncated"),
         (bodies.PROTOBUF, envelope(b"\x13\x14"), "wire type"),
-        (bodies.PROTOBUF, envelope(raw(NAMED), raw(NAMED)), "comes twice"),
-        (bodies.PROTOBUF, envelope(raw(NAMED + NAMED)), "comes twice"),
-        (bodies.PROTOBUF, envelope(TYPE_META, TYPE_META), "comes twice"),
+        (bodies.PROTOBUF, envelope(raw(NAMED), raw(NAMED)), "is repeated"),
+        (bodies.PROTOBUF, envelope(raw(NAMED + NAMED)), "is repeated"),
+        (bodies.PROTOBUF, envelope(TYPE_META, TYPE_META), "is repeated"),
     ],
 )
 def test_bodies_beyond_the_bounds_are_refused(kind: str, body: bytes, problem: str) -> None:

@@ -8,14 +8,14 @@ import pytest
 
 from operator_runner.core.model import GVK, ObjectRef
 from operator_runner.proxy.ownership import (
-    PRIMARY,
-    Claim,
+    PRIMARY_ANNOTATION,
+    MetadataPatch,
     Owner,
     can_be_owned,
-    claim,
-    describe_owner,
+    describe_ownership,
     is_owned,
-    keep,
+    patch_for_create,
+    patch_for_update,
 )
 from operator_runner.proxy.request_info import RequestInfo
 
@@ -40,19 +40,19 @@ def secret(**metadata: Any) -> dict[str, Any]:
 
 def test_objects_of_the_same_namespace_get_an_owner_reference(owner: Owner) -> None:
     """An object beside its owner gets an owner reference and nothing else."""
-    assert claim(owner, SECRETS, secret()) == Claim((REFERENCE,))
+    assert patch_for_create(owner, SECRETS, secret()) == MetadataPatch((REFERENCE,))
 
 
 @pytest.mark.parametrize("body", [{}, {"metadata": None}, {"metadata": {"ownerReferences": None}}])
 def test_objects_with_little_metadata_are_owned(owner: Owner, body: dict[str, Any]) -> None:
     """Typed clients leave out what the path says; such objects are owned too."""
-    assert claim(owner, SECRETS, body) == Claim((REFERENCE,))
+    assert patch_for_create(owner, SECRETS, body) == MetadataPatch((REFERENCE,))
 
 
 def test_an_owner_reference_is_not_repeated(owner: Owner) -> None:
     """An object that has the reference, with flags or in another version, gets no second one."""
     for more in ({}, {"controller": True}, {"apiVersion": "cache.example.com/v1"}):
-        assert not claim(owner, SECRETS, secret(ownerReferences=[{**REFERENCE, **more}]))
+        assert not patch_for_create(owner, SECRETS, secret(ownerReferences=[{**REFERENCE, **more}]))
 
 
 @pytest.mark.parametrize(
@@ -71,26 +71,26 @@ def test_a_wrong_reference_with_the_uid_of_the_owner_is_corrected(
     """Kubernetes' garbage collector does not take it for one, so it is replaced."""
     other = {"uid": "uid-9"}
     body = secret(ownerReferences=[wrong, other])
-    assert claim(owner, SECRETS, body) == Claim((other, REFERENCE))
+    assert patch_for_create(owner, SECRETS, body) == MetadataPatch((other, REFERENCE))
 
 
 def test_the_uid_of_a_body_means_nothing(owner: Owner) -> None:
     """An object that is created with the uid of the owner is not the owner."""
-    assert claim(owner, SECRETS, secret(uid="uid-1")) == Claim((REFERENCE,))
+    assert patch_for_create(owner, SECRETS, secret(uid="uid-1")) == MetadataPatch((REFERENCE,))
 
 
 def test_a_reference_across_namespaces_is_dropped(owner: Owner) -> None:
     """Kubernetes would delete the object, as its owner is not in its namespace."""
     body = {"metadata": {"ownerReferences": [REFERENCE]}}
-    expected = Claim((), annotations=ANNOTATIONS)
-    assert claim(owner, RequestInfo("", "v1", "elsewhere", "secrets"), body) == expected
+    expected = MetadataPatch((), annotations=ANNOTATIONS)
+    assert patch_for_create(owner, RequestInfo("", "v1", "elsewhere", "secrets"), body) == expected
 
 
 def test_owner_references_of_others_are_kept(owner: Owner) -> None:
     """References to others, controllers included, are no reason to do without."""
     others = [{"uid": "uid-9", "controller": True}]
-    expected = Claim((*others, REFERENCE))
-    assert claim(owner, SECRETS, secret(ownerReferences=others)) == expected
+    expected = MetadataPatch((*others, REFERENCE))
+    assert patch_for_create(owner, SECRETS, secret(ownerReferences=others)) == expected
 
 
 @pytest.mark.parametrize(
@@ -98,20 +98,25 @@ def test_owner_references_of_others_are_kept(owner: Owner) -> None:
 )
 def test_objects_out_of_reach_get_annotations(owner: Owner, info: RequestInfo) -> None:
     """Cluster-scoped objects and those of other namespaces get annotations."""
-    assert claim(owner, info, {"metadata": {"name": "x"}}) == Claim(annotations=ANNOTATIONS)
+    assert patch_for_create(owner, info, {"metadata": {"name": "x"}}) == MetadataPatch(
+        annotations=ANNOTATIONS
+    )
 
 
 @pytest.mark.parametrize("info", [NAMESPACES, SECRETS], ids=["cluster", "namespace"])
 def test_forged_annotations_are_corrected(owner: Owner, info: RequestInfo) -> None:
     """A new object cannot be ascribed to another resource, as content of a spec might try."""
     taken = {"operator-sdk/primary-resource": "other/one", "theirs": "kept"}
-    assert claim(owner, info, {"metadata": {"annotations": taken}}).annotations == ANNOTATIONS
+    assert (
+        patch_for_create(owner, info, {"metadata": {"annotations": taken}}).annotations
+        == ANNOTATIONS
+    )
 
 
 @pytest.mark.parametrize("info", [NAMESPACES, SECRETS], ids=["cluster", "namespace"])
 def test_a_cluster_scoped_owner_owns_every_object(global_owner: Owner, info: RequestInfo) -> None:
     """A cluster-scoped owner can own everything."""
-    assert claim(global_owner, info, {}) == Claim((global_owner.reference,))
+    assert patch_for_create(global_owner, info, {}) == MetadataPatch((global_owner.reference,))
 
 
 def test_type_of_a_core_kind() -> None:
@@ -124,14 +129,14 @@ def test_the_owner_does_not_own_itself(owner: Owner) -> None:
     """The owner is never made its own owner, in whichever version it is written."""
     info = RequestInfo("cache.example.com", "v1", "team", "memcacheds", "sample")
     body = {"apiVersion": "cache.example.com/v1", "kind": "Memcached", "metadata": {}}
-    assert not claim(owner, info, body)
-    assert claim(owner, info, {**body, "kind": "MemcachedBackup"})
+    assert not patch_for_create(owner, info, body)
+    assert patch_for_create(owner, info, {**body, "kind": "MemcachedBackup"})
 
 
 def test_a_kind_may_be_called_a_list(owner: Owner) -> None:
     """Whatever a kind is called and has for fields, its objects are owned."""
     body = {"kind": "AllowList", "items": [], "metadata": {"name": "s"}}
-    assert claim(owner, SECRETS, body) == Claim((REFERENCE,))
+    assert patch_for_create(owner, SECRETS, body) == MetadataPatch((REFERENCE,))
 
 
 @pytest.mark.parametrize(
@@ -190,21 +195,23 @@ def test_a_replaced_object_keeps_its_owners(
 ) -> None:
     """A body without owners leaves all of them; one with a list cannot leave out the owner."""
     live = {**LIVE, "ownerReferences": [FOREIGN, REFERENCE]}
-    assert keep(owner, SECRETS, secret(**given), live) == Claim(expected, uid="uid-s")
+    assert patch_for_update(owner, SECRETS, secret(**given), live) == MetadataPatch(
+        expected, uid="uid-s"
+    )
 
 
 def test_a_body_that_has_the_owners_is_left_alone(owner: Owner) -> None:
     """A client that read the object first sends what is there."""
-    assert not keep(owner, SECRETS, secret(ownerReferences=[REFERENCE]), LIVE)
+    assert not patch_for_update(owner, SECRETS, secret(ownerReferences=[REFERENCE]), LIVE)
 
 
 @pytest.mark.parametrize("references", [[], [FOREIGN]])
 def test_an_object_of_others_is_not_adopted(owner: Owner, references: list[Any]) -> None:
     """What was there before gets no owner by a PUT or an apply, and loses none."""
     live = {**LIVE, "ownerReferences": references}
-    expected = Claim((FOREIGN,), uid="uid-s") if references else Claim()
-    assert keep(owner, SECRETS, secret(), live) == expected
-    assert not keep(owner, SECRETS, secret(), live, "manager")
+    expected = MetadataPatch((FOREIGN,), uid="uid-s") if references else MetadataPatch()
+    assert patch_for_update(owner, SECRETS, secret(), live) == expected
+    assert not patch_for_update(owner, SECRETS, secret(), live, "manager")
 
 
 def test_an_apply_keeps_what_its_manager_applied(owner: Owner) -> None:
@@ -222,23 +229,27 @@ def test_an_apply_keeps_what_its_manager_applied(owner: Owner) -> None:
         "managedFields": [{"operation": "Apply", "manager": "play", "fieldsV1": fields}],
     }
     kept = {"operator-sdk/primary-resource": "other/one"}
-    assert keep(owner, SECRETS, secret(), live, "play") == Claim((FOREIGN,), kept, uid="uid-s")
-    assert not keep(owner, SECRETS, secret(), live, "another")
+    assert patch_for_update(owner, SECRETS, secret(), live, "play") == MetadataPatch(
+        (FOREIGN,), kept, uid="uid-s"
+    )
+    assert not patch_for_update(owner, SECRETS, secret(), live, "another")
 
 
 def test_annotations_of_an_owned_object_stay(owner: Owner) -> None:
     """A PUT without them keeps them, and one with forged ones does not get through."""
     live = {"uid": "uid-n", "annotations": {**ANNOTATIONS, "theirs": "x"}}
     forged = {"annotations": {"operator-sdk/primary-resource": "other/one"}}
-    assert keep(owner, NAMESPACES, {}, live) == Claim(annotations=ANNOTATIONS, uid="uid-n")
-    kept = keep(owner, NAMESPACES, {"metadata": forged}, live)
-    assert kept == Claim(annotations=ANNOTATIONS, uid="uid-n")
+    assert patch_for_update(owner, NAMESPACES, {}, live) == MetadataPatch(
+        annotations=ANNOTATIONS, uid="uid-n"
+    )
+    kept = patch_for_update(owner, NAMESPACES, {"metadata": forged}, live)
+    assert kept == MetadataPatch(annotations=ANNOTATIONS, uid="uid-n")
 
 
 def test_the_owner_is_written_as_it_is(owner: Owner) -> None:
     """The resource itself is recognized by the uid that the API server has."""
     info = RequestInfo("cache.example.com", "v1", "team", "memcacheds", "sample")
-    assert not keep(owner, info, {}, {"uid": "uid-1", "ownerReferences": [FOREIGN]})
+    assert not patch_for_update(owner, info, {}, {"uid": "uid-1", "ownerReferences": [FOREIGN]})
 
 
 @pytest.mark.parametrize(
@@ -252,10 +263,10 @@ def test_the_owner_is_written_as_it_is(owner: Owner) -> None:
         ),
         (
             {"annotations": {**ANNOTATIONS, "operator-sdk/primary-resource": "a?b"}},
-            f'owned by "Memcached.cache.example.com" "a?b" (annotation {PRIMARY})',
+            f'owned by "Memcached.cache.example.com" "a?b" (annotation {PRIMARY_ANNOTATION})',
         ),
     ],
 )
 def test_owners_are_named_for_people(metadata: dict[str, Any], expected: str) -> None:
     """The controller comes first; text of annotations cannot control a terminal."""
-    assert describe_owner(metadata) == expected
+    assert describe_ownership(metadata) == expected

@@ -11,28 +11,34 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from operator_runner.core.errors import ConfigError
-from operator_runner.proxy.permission_log import Recording, read, with_right, written
-from operator_runner.proxy.request_permissions import ANY, OWN, Asked
+from operator_runner.proxy.permission_log import PermissionLog, add_permission, encode, read
+from operator_runner.proxy.request_permissions import ANY, OWN, Permission
 
-GET = Asked("Web.shop", "apps", "deployments", OWN, "get")
+GET = Permission("Web.shop", "apps", "deployments", OWN, "get")
 _WORDS = st.sampled_from(["", "a", "b", "x.io"])
-_RIGHTS = st.builds(
-    Asked, _WORDS, _WORDS, st.sampled_from(["pods", "pods/exec"]), _WORDS, st.just("get"), _WORDS
+_PERMISSIONS = st.builds(
+    Permission,
+    _WORDS,
+    _WORDS,
+    st.sampled_from(["pods", "pods/exec"]),
+    _WORDS,
+    st.just("get"),
+    _WORDS,
 )
 
 
-def grown(*rights: Asked) -> set[Asked]:
-    known: set[Asked] = set()
-    for right in rights:
-        known = with_right(known, right)
+def grown(*permissions: Permission) -> set[Permission]:
+    known: set[Permission] = set()
+    for permission in permissions:
+        known = add_permission(known, permission)
     return known
 
 
 def test_a_restart_goes_on_where_the_last_one_ended(tmp_path: Path) -> None:
     """What is there stays; what comes again is not written again."""
     file = tmp_path / "requests.yaml"
-    Recording(file).add([GET])
-    later = Recording(file)
+    PermissionLog(file).add([GET])
+    later = PermissionLog(file)
     later.add([GET, replace(GET, verb="create")])
     assert read(file) == [replace(GET, verb="create"), GET]
     assert file.read_text().splitlines()[1:] == [
@@ -41,12 +47,12 @@ def test_a_restart_goes_on_where_the_last_one_ended(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["requests.yaml"]
 
 
-@given(st.sets(_RIGHTS, max_size=12))
-def test_what_is_written_is_read(known: set[Asked]) -> None:
+@given(st.sets(_PERMISSIONS, max_size=12))
+def test_what_is_written_is_read(known: set[Permission]) -> None:
     """The text holds all of it, and nothing twice."""
     with TemporaryDirectory() as folder:
         file = Path(folder) / "requests.yaml"
-        file.write_text(written(known))
+        file.write_text(encode(known))
         found = read(file)
     assert set(found) == known
     assert len(found) == len(known)
@@ -72,7 +78,7 @@ def test_namespaces_that_vary_become_any() -> None:
 def test_the_permission_log_is_bounded(tmp_path: Path) -> None:
     """After a thousand entries nothing is added, and the file stays as it is."""
     file = tmp_path / "requests.yaml"
-    recording = Recording(file)
+    recording = PermissionLog(file)
     recording.add(replace(GET, resource=f"r{number}") for number in range(1000))
     recording.add([GET])
     assert len(read(file)) == 1000
@@ -82,22 +88,22 @@ def test_the_permission_log_is_bounded(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("a: 1", "list was expected"),
-        ("[", "cannot be read"),
-        ("[1]", "[0]: a mapping"),
-        ("- {resource: pods, verb: get}", "[0]: verb means nothing"),
-        ("- {resource: pods}", "[0]: it has no verbs"),
-        ("- {verbs: [get]}", "[0]: it has no resource"),
-        ("- {resource: pods, verbs: get}", "[0]: verbs is no list"),
-        ("- {resource: 1, verbs: [get]}", "[0]: resource is no text"),
+        ("a: 1", "expected a list"),
+        ("[", "cannot read"),
+        ("[1]", "[0]: expected a mapping"),
+        ("- {resource: pods, verb: get}", "[0]: unknown key verb"),
+        ("- {resource: pods}", "[0]: verbs are missing"),
+        ("- {verbs: [get]}", "[0]: resource or path is missing"),
+        ("- {resource: pods, verbs: get}", "[0]: verbs must be a list"),
+        ("- {resource: 1, verbs: [get]}", "[0]: resource must be a string"),
     ],
 )
-def test_a_bad_file_is_told(tmp_path: Path, text: str, problem: str) -> None:
+def test_an_invalid_file_is_reported(tmp_path: Path, text: str, problem: str) -> None:
     """The error names file and entry; the operator does not start and overwrite it."""
     file = tmp_path / "requests.yaml"
     file.write_text(text)
     with pytest.raises(ConfigError) as caught:
-        Recording(file)
+        PermissionLog(file)
     assert str(file) in str(caught.value)
     assert problem in str(caught.value)
     assert file.read_text() == text
@@ -106,4 +112,4 @@ def test_a_bad_file_is_told(tmp_path: Path, text: str, problem: str) -> None:
 def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
     """It is told at the start, with the flag."""
     with pytest.raises(ConfigError, match="--record-requests"):
-        Recording(tmp_path / "none" / "requests.yaml")
+        PermissionLog(tmp_path / "none" / "requests.yaml")

@@ -69,11 +69,11 @@ def test_a_read_is_told_in_words_that_are_searched_for(path: str, watch: bool, v
     """Names and order of the fields are those of ansible-operator's log."""
     info = RequestInfo.parse(path)
     assert info is not None
-    told = info.told(path, watch=watch)
-    assert list(told)[:4] == ["IsResourceRequest", "Path", "Verb", "APIPrefix"]
-    assert told["Verb"] == verb
-    assert told["Namespace"] == "n"
-    assert told["Path"] == path
+    log_fields = info.log_fields(path, watch=watch)
+    assert list(log_fields)[:4] == ["IsResourceRequest", "Path", "Verb", "APIPrefix"]
+    assert log_fields["Verb"] == verb
+    assert log_fields["Namespace"] == "n"
+    assert log_fields["Path"] == path
 
 
 @given(namespace=NAMES, resource=NAMES, name=NAMES, subresource=NAMES)

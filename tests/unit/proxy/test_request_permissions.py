@@ -9,26 +9,26 @@ import pytest
 from operator_runner.core.model import GVK
 from operator_runner.proxy.request_info import RequestInfo
 from operator_runner.proxy.request_permissions import (
-    Asked,
-    Sender,
-    Sent,
-    blocked_owners,
-    impersonation,
-    rights_for,
-    rights_in,
+    Permission,
+    RequestAttributes,
+    Subject,
+    impersonation_permissions,
+    owners_with_blocked_deletion,
+    permissions_for_request,
+    permissions_in_body,
 )
 
-WEB = Sender("Web.shop.example.com", "team", "front")
+WEB = Subject("Web.shop.example.com", "team", "front")
 DEPLOYMENTS = "/apis/apps/v1/namespaces/team/deployments"
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 
 
 def rights(
-    method: str, path: str, *, watch: bool = False, status: int = 200, sender: Sender = WEB
+    method: str, path: str, *, watch: bool = False, status: int = 200, subject: Subject = WEB
 ) -> list[tuple[str, str, str, str]]:
     """Return verb, group/resource, namespace and name of each."""
-    sent = Sent(method, path, RequestInfo.parse(path), watch, status)
-    found = rights_for(sent, sender)
+    attributes = RequestAttributes(method, path, RequestInfo.parse(path), watch, status)
+    found = permissions_for_request(attributes, subject)
     return [(r.verb, f"{r.group}/{r.resource}" + r.path, r.namespace, r.name) for r in found]
 
 
@@ -101,9 +101,9 @@ def test_who_grants_rights_needs_them() -> None:
     info = RequestInfo.parse(f"{RBAC}/namespaces/team/roles")
     assert info is not None
     rule = {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list"]}
-    asked = [Asked(WEB.by, "", "pods", "own", verb) for verb in ("get", "list")]
-    assert list(rights_in(info, {"rules": [rule]}, WEB)) == asked
-    (escalate,) = rights_in(info, {"rules": [rule | {"verbs": ["*"]}]}, WEB)
+    permission = [Permission(WEB.by, "", "pods", "own", verb) for verb in ("get", "list")]
+    assert list(permissions_in_body(info, {"rules": [rule]}, WEB)) == permission
+    (escalate,) = permissions_in_body(info, {"rules": [rule | {"verbs": ["*"]}]}, WEB)
     assert (escalate.verb, escalate.resource) == ("escalate", "roles")
 
 
@@ -115,8 +115,8 @@ def test_who_binds_a_role_needs_bind(kind: str, resource: str, namespace: str) -
     """Of that one role, by its name."""
     info = RequestInfo.parse(f"{RBAC}/namespaces/team/rolebindings/b")
     assert info is not None
-    (bind,) = rights_in(info, {"roleRef": {"kind": kind, "name": "view"}}, WEB)
-    expected = Asked(WEB.by, "rbac.authorization.k8s.io", resource, namespace, "bind", "view")
+    (bind,) = permissions_in_body(info, {"roleRef": {"kind": kind, "name": "view"}}, WEB)
+    expected = Permission(WEB.by, "rbac.authorization.k8s.io", resource, namespace, "bind", "view")
     assert bind == expected
 
 
@@ -124,21 +124,24 @@ def test_other_writes_grant_nothing() -> None:
     """A ConfigMap may hold rules as it likes."""
     info = RequestInfo.parse("/api/v1/namespaces/team/configmaps")
     assert info is not None
-    assert list(rights_in(info, {"rules": [{"verbs": ["*"]}]}, WEB)) == []
+    assert list(permissions_in_body(info, {"rules": [{"verbs": ["*"]}]}, WEB)) == []
 
 
 @pytest.mark.parametrize(("blocks", "expected"), [(True, [GVK("a.b", "v1", "C")]), (False, [])])
 def test_blocking_owner_references_need_permission(blocks: bool, expected: list[GVK]) -> None:
     """Only references that block the owner's deletion count."""
     reference: dict[str, Any] = {"apiVersion": "a.b/v1", "kind": "C", "blockOwnerDeletion": blocks}
-    assert list(blocked_owners({"metadata": {"ownerReferences": [reference]}})) == expected
-    assert list(blocked_owners({"kind": "Status"})) == []
+    assert (
+        list(owners_with_blocked_deletion({"metadata": {"ownerReferences": [reference]}}))
+        == expected
+    )
+    assert list(owners_with_blocked_deletion({"kind": "Status"})) == []
 
 
 def test_impersonated_subjects_need_permission() -> None:
     """Users are cluster-scoped, ServiceAccounts live in a namespace."""
-    (user,) = impersonation({"Impersonate-User": "ann"}, "K")
+    (user,) = impersonation_permissions({"Impersonate-User": "ann"}, "K")
     assert (user.verb, user.resource, user.name) == ("impersonate", "users", "ann")
-    (account,) = impersonation({"Impersonate-User": "system:serviceaccount:x:bot"}, "K")
+    (account,) = impersonation_permissions({"Impersonate-User": "system:serviceaccount:x:bot"}, "K")
     assert (account.resource, account.namespace, account.name) == ("serviceaccounts", "x", "bot")
-    assert list(impersonation({}, "K")) == []
+    assert list(impersonation_permissions({}, "K")) == []

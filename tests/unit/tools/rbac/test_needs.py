@@ -18,7 +18,7 @@ from operator_runner.core.model import (
     RunContent,
     Watch,
 )
-from operator_runner.proxy.request_permissions import ANY, OWN, Asked
+from operator_runner.proxy.request_permissions import ANY, OWN, Permission
 from operator_runner.tools.rbac.kinds import KindTable
 from operator_runner.tools.rbac.needs import Project, needs_of, warnings_of
 from operator_runner.tools.rbac.right import OPERATORS
@@ -41,7 +41,7 @@ BY = "Web.shop.io"
 
 def needs(
     watch: Watch = WEB,
-    *recorded: Asked,
+    *recorded: Permission,
     crd: Any = CRD,
     names: bool = False,
     **duties: Any,
@@ -105,7 +105,7 @@ def test_what_conversions_ask_for() -> None:
 
 def test_namespaces_instead_of_the_cluster() -> None:
     """Watched namespaces, the operator's own among them, are the only ones with rights."""
-    secrets = Asked(BY, "", "secrets", OWN, "get")
+    secrets = Permission(BY, "", "secrets", OWN, "get")
     found = needs(replace(WEB), secrets, scopes=("shop", OPERATORS))
     assert len(found) == 2 * (len(EVENTS) + len(WATCHED) + 1)
     assert {right.partition(" in ")[2] for right in found} == {
@@ -123,16 +123,16 @@ def test_a_cluster_scoped_kind_needs_the_cluster() -> None:
 
 def test_what_a_role_creates_is_watched() -> None:
     """Unless it cannot be owned, the watch does not want it, or nothing is owned at all."""
-    made = Asked(BY, "apps", "deployments", OWN, "create")
+    made = Permission(BY, "apps", "deployments", OWN, "create")
     watched = ["create deployments.apps", "list deployments.apps", "watch deployments.apps"]
     assert needs(WEB, made) == watched
     assert needs(WEB, made, inject_owner_ref=False) == watched[:1]
     assert needs(replace(WEB, watch_dependent_resources=False), made) == watched[:1]
     ignoring = replace(WEB, blacklist=frozenset({GVK("apps", "v1", "Deployment")}))
     assert needs(ignoring, made) == watched[:1]
-    assert needs(WEB, Asked(BY, "", "pods/exec", OWN, "create")) == ["create pods/exec"]
-    assert needs(WEB, Asked(BY, "", "events", OWN, "create")) == ["create events"]
-    cluster = Asked(BY, "rbac.authorization.k8s.io", "clusterroles", "", "create")
+    assert needs(WEB, Permission(BY, "", "pods/exec", OWN, "create")) == ["create pods/exec"]
+    assert needs(WEB, Permission(BY, "", "events", OWN, "create")) == ["create events"]
+    cluster = Permission(BY, "rbac.authorization.k8s.io", "clusterroles", "", "create")
     assert len(needs(WEB, cluster, scopes=("shop",))) == 1 + len(EVENTS) + len(WATCHED)
     asking = replace(WEB, watch_cluster_scoped_resources=True)
     assert len(needs(asking, cluster, scopes=("shop",))) == 3 + len(EVENTS) + len(WATCHED)
@@ -140,26 +140,29 @@ def test_what_a_role_creates_is_watched() -> None:
 
 def test_namespaced_requests_keep_their_scope() -> None:
     """A namespace of its own stays one; any is the whole cluster, and covers single ones."""
-    there = Asked(BY, "", "secrets", "kube-system", "get")
+    there = Permission(BY, "", "secrets", "kube-system", "get")
     assert needs(WEB, there) == ["get secrets in namespace kube-system"]
     assert needs(WEB, there, replace(there, namespace=ANY)) == ["get secrets"]
 
 
 def test_names_only_on_demand() -> None:
     """A rule is for any name unless names are asked for; several stay apart."""
-    a, b = (Asked(BY, "", "secrets", OWN, "get", name) for name in "ab")
+    a, b = (Permission(BY, "", "secrets", OWN, "get", name) for name in "ab")
     assert needs(WEB, a, b) == ["get secrets"]
     assert needs(WEB, a, b, names=True) == ["get secrets called a", "get secrets called b"]
 
 
 def test_paths_that_are_no_resources() -> None:
     """They are needed as they are."""
-    assert needs(WEB, Asked(BY, "", "", "", "get", path="/metrics")) == ["get /metrics"]
+    assert needs(WEB, Permission(BY, "", "", "", "get", path="/metrics")) == ["get /metrics"]
 
 
 def test_requests_of_former_kinds_are_left_out() -> None:
     """With a warning; those of programs beside the runs stay."""
-    old, beside = Asked("Old.shop.io", "", "pods", OWN, "get"), Asked("", "", "pods", "x", "list")
+    old, beside = (
+        Permission("Old.shop.io", "", "pods", OWN, "get"),
+        Permission("", "", "pods", "x", "list"),
+    )
     assert needs(WEB, old, beside) == ["list pods in namespace x"]
     project = Project((WEB,), (old, beside), KindTable([CRD]), Duties())
     assert "Old.shop.io" in " ".join(warnings_of(project))
@@ -210,7 +213,7 @@ def test_the_owner_of_what_is_written_has_to_be_read(
 ) -> None:
     """The proxy gets the metadata of an object before such a write."""
     watch = replace(WEB, ownership=ownership, watch_dependent_resources=False)
-    found = needs(watch, Asked(BY, "", resource, "", verb))
+    found = needs(watch, Permission(BY, "", resource, "", verb))
     base = resource.partition("/")[0]
     written = f"{verb} {resource}"
     assert sorted(set(found) - {written}) == [f"{more} {base}" for more in expected]

@@ -11,7 +11,7 @@ _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 
-class OffLoop:
+class WorkerThread:
     """One thread; what it is given waits in line.
 
     A second one would wait for the interpreter's lock. Callers see to it that nobody stands in

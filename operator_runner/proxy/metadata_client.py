@@ -1,6 +1,6 @@
-"""The metadata of objects that are there, as the API server has it now; their content is not read.
+"""Live metadata of objects; their content is not read.
 
-A request for metadata needs the right to `get`, for a collection to `list`.
+Reading the metadata of an object needs permission to `get` it, of a collection to `list` it.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ _PAGE = 500
 """Objects in one answer."""
 
 
-class ExistingObjects:
-    """Reads metadata."""
+class MetadataClient:
+    """Reads and patches metadata."""
 
     def __init__(self, api: Api) -> None:
-        """Take the API to ask."""
+        """Send requests through `api`."""
         self._api = api
 
     async def at(self, path: str) -> Json:
-        """Return the metadata of the object at a path, empty if there is none. Raises ApiError."""
+        """Return the metadata of the object at a path, empty if missing. Raises ApiError."""
         accept = _METADATA.format(kind="PartialObjectMetadata")
         try:
             body = await self._api.request("GET", path, accept=accept)
@@ -39,7 +39,7 @@ class ExistingObjects:
     async def collection(
         self, info: RequestInfo, selection: Iterable[tuple[str, str]]
     ) -> AsyncIterator[Json]:
-        """Yield the metadata of each object that parameters of a query select. Raises ApiError."""
+        """Yield the metadata of each object that the selectors match. Raises ApiError."""
         accept = _METADATA.format(kind="PartialObjectMetadataList")
         params = {**dict(selection), "limit": str(_PAGE)}
         while True:
@@ -54,7 +54,7 @@ class ExistingObjects:
             params = {**params, "continue": following}
 
     async def merge(self, path: str, metadata: Json) -> Json:
-        """Merge metadata into an object and return what it has since. Raises ApiError."""
+        """Merge metadata into an object and return the result. Raises ApiError."""
         body = await self._api.request(
             "PATCH",
             path,
