@@ -17,15 +17,15 @@ from operator_runner.reconcile.reconciler import (
     Failed,
     Gone,
     Reconciler,
+    ReconcileResult,
     Succeeded,
     Superseded,
-    Verdict,
 )
 from operator_runner.telemetry.metrics import Metrics, Outcome, Result, RunTimes
 
 _log = structlog.get_logger(__name__)
 
-_OUTCOMES: Mapping[type[Verdict], Outcome] = {
+_OUTCOMES: Mapping[type[ReconcileResult], Outcome] = {
     Succeeded: "succeeded",
     Failed: "failed",
     Superseded: "superseded",
@@ -55,7 +55,7 @@ class Dispatcher:
         self._running: set[asyncio.Task[None]] = set()
         for gvk in reconcilers:
             metrics.measure_queue(gvk, partial(queue.depth, gvk))
-        queue.listen(lambda key, cause: reconcilers[key.gvk].heard(key, cause))
+        queue.listen(lambda key, cause: reconcilers[key.gvk].on_event(key, cause))
 
     async def run(self) -> None:
         """Start a reconcile for each key, until the queue is closed."""
@@ -104,12 +104,12 @@ class Dispatcher:
             _log.warning("Reconcile loop: slowing down", seconds=round(hold.seconds), row=hold.row)
             self._metrics.run_throttled(item.key.gvk)
             try:
-                await self._reconcilers[item.key.gvk].looping(item.key, hold.echoes)
+                await self._reconcilers[item.key.gvk].report_loop(item.key, hold.echoes)
             except ApiError as error:
                 _log.warning("Cannot tell the resource of its loop", reason=str(error))
         return True
 
-    async def _turn(self, item: Item) -> Verdict:
+    async def _turn(self, item: Item) -> ReconcileResult:
         key, gvk = item.key, item.key.gvk
         _bind(item)
         _log.info("Reconciling", waited=round(item.waited, 3))
@@ -139,7 +139,7 @@ class Dispatcher:
             self._breaker.forget(key)
         return verdict
 
-    async def _reconcile(self, key: ObjectRef, item: Item) -> Verdict:
+    async def _reconcile(self, key: ObjectRef, item: Item) -> ReconcileResult:
         try:
             return await self._reconcilers[key.gvk].reconcile(key, item.causes)
         except ApiError as error:
@@ -159,13 +159,13 @@ class Dispatcher:
     async def _report(self, item: Item, message: str) -> None:
         """Say on the resource why it was not reconciled; where that fails too, the log has it."""
         try:
-            await self._reconcilers[item.key.gvk].failed(item.key, item.causes, message)
+            await self._reconcilers[item.key.gvk].report_failure(item.key, item.causes, message)
         except ApiError as error:
             _log.debug("The failure cannot be written to the resource", reason=str(error))
         except Exception:  # noqa: BLE001 as above
             _log.exception("The failure cannot be written to the resource")
 
-    def _settle(self, key: ObjectRef, verdict: Verdict) -> Result:
+    def _settle(self, key: ObjectRef, verdict: ReconcileResult) -> Result:
         """Put the key back as the verdict asks; return the result's name in metrics."""
         if isinstance(verdict, Failed):
             delay = self._queue.retry(key)
@@ -195,7 +195,7 @@ def _bind(item: Item) -> None:
     )
 
 
-def _own_period(verdict: Verdict) -> float | None:
+def _own_period(verdict: ReconcileResult) -> float | None:
     """Return after how many seconds the resource itself asks for a run, None if it does not."""
     if isinstance(verdict, Succeeded) and verdict.by_resource and verdict.after is not None:
         return verdict.after.total_seconds()

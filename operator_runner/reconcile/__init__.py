@@ -1,1 +1,1 @@
-"""One reconcile of one resource: read, decide, run, report. Pure parts around one thin shell."""
+"""Reconcile one resource: read, decide, run, report. Only `reconciler` and `report` do I/O."""

@@ -1,4 +1,4 @@
-"""What annotations of a resource decide for its runs. Pure.
+"""Read the annotations of a resource that override settings of its runs. Pure.
 
 Example:
     metadata:
@@ -24,22 +24,22 @@ _MAX_VERBOSITY = 7
 
 @dataclass(frozen=True, slots=True)
 class Overrides:
-    """What is not None replaces the setting of the watch and of the flags."""
+    """Settings of one resource; each that is not None replaces that of the watch and the flags."""
 
     period: timedelta | None = None
-    """Time between two periodic runs; zero: none."""
+    """Time between two periodic runs; zero disables them."""
     artifacts: int | None = None
     """Number of runs whose artifacts are kept; 0 keeps all."""
     verbosity: int | None = None
     """Number of v in -vvv, 0..7."""
     error: str = ""
-    """Why the annotations cannot be used; the resource is not to be run until they change."""
+    """Why the annotations are invalid, empty if they are valid. The resource is not run with it."""
 
 
 def read_overrides(body: Json) -> Overrides:
-    """Read the annotations of a resource; numbers that are none are ignored.
+    """Return the overrides of a resource; invalid numbers are ignored.
 
-    Only the period is refused where it cannot be read, as ansible-operator does it.
+    An invalid period is an error, as in ansible-operator.
     """
     annotations = body["metadata"].get("annotations") or {}
     period, error = None, ""

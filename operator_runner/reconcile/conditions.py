@@ -1,8 +1,8 @@
-"""The conditions Running, Successful and Failure. Pure: the time is given.
+"""Compute the conditions Running, Successful and Failure. Pure: the time is an argument.
 
-Texts and transitions are those of ansible-operator, on which existing projects rely. What
-others wrote (conditions of other types, unknown fields) stays as it is. A list that would
-say the same as before is returned unchanged, so that a steady resource costs no write.
+Texts and transitions are those of ansible-operator, on which existing projects rely. Conditions
+of other types and unknown fields are kept. An equivalent list is returned unchanged, so that a
+steady resource costs no write.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from operator_runner.core.durations import format_duration
 from operator_runner.core.model import Json, RunOutcome, TaskFailure
 from operator_runner.core.truncation import truncated
 
-_MAX_MESSAGE = 32768
-"""metav1.Condition allows no longer message."""
+_MAX_MESSAGE_BYTES = 32768
+"""Maximum length of the message of a metav1.Condition."""
 _RUNNING = "Running reconciliation"
-_ASKED = "the role asked to run again in "
+_REQUEUE_REQUESTED = "the role asked to run again in "
 
 
 def started(conditions: Sequence[Json], now: datetime) -> list[Json]:
@@ -27,9 +27,9 @@ def started(conditions: Sequence[Json], now: datetime) -> list[Json]:
     return put_condition(result, _condition("Running", "True", "Running", _RUNNING), now)
 
 
-def interrupted(conditions: Sequence[Json], why: str, now: datetime) -> list[Json]:
-    """Return the conditions of a resource whose run was ended, and that gets no other one."""
-    running = _condition("Running", "False", "Superseded", f"The run was ended: {why}")
+def interrupted(conditions: Sequence[Json], reason: str, now: datetime) -> list[Json]:
+    """Return the conditions of a resource whose run was ended and is not run again."""
+    running = _condition("Running", "False", "Superseded", f"The run was ended: {reason}")
     return put_condition(list(conditions), running, now)
 
 
@@ -40,12 +40,12 @@ def finished(conditions: Sequence[Json], outcome: RunOutcome, now: datetime) -> 
     if outcome.requeue_after is not None:
         return _waiting(conditions, outcome, outcome.requeue_after, now)
     assert outcome.stats is not None
-    # A run that changed something is news, even if the verdict is the same as before.
-    news = outcome.stats.changed > 0
+    # A run with changes is written even if the condition is the same as before.
+    has_changes = outcome.stats.changed > 0
     running = _condition("Running", "True", "Successful", "Awaiting next reconciliation")
     running["ansibleResult"] = _recap(outcome)
     successful = _condition("Successful", "True", "Successful", "Last reconciliation succeeded")
-    result = put_condition(list(conditions), running, now, always=news)
+    result = put_condition(list(conditions), running, now, always=has_changes)
     result = put_condition(result, _condition("Failure", "False", "", ""), now)
     return put_condition(result, successful, now)
 
@@ -53,9 +53,9 @@ def finished(conditions: Sequence[Json], outcome: RunOutcome, now: datetime) -> 
 def _waiting(
     conditions: Sequence[Json], outcome: RunOutcome, after: timedelta, now: datetime
 ) -> list[Json]:
-    """Return the conditions of a resource whose role asked to run again: it has not converged.
+    """Return the conditions of a resource whose role requested a requeue: it has not converged.
 
-    As with ansible-operator it goes on running, and Successful waits for a run that does not ask.
+    As with ansible-operator Running stays True and Successful is False until a run requests none.
     """
     assert outcome.stats is not None
     running = _condition("Running", "True", "Running", f"{_RUNNING}; {waiting_text(after)}")
@@ -67,15 +67,15 @@ def _waiting(
 
 
 def waiting_text(after: timedelta) -> str:
-    """Write what a role asked for with requeue_after: `the role asked to run again in 1m30s`."""
-    return f"{_ASKED}{format_duration(after)}"
+    """Return the text of a requeue request: `the role asked to run again in 1m30s`."""
+    return f"{_REQUEUE_REQUESTED}{format_duration(after)}"
 
 
 def failed(
     conditions: Sequence[Json], message: str, now: datetime, recap: Json | None = None
 ) -> list[Json]:
-    """Return the conditions of a resource that could not be reconciled, for this reason."""
-    failure = _condition("Failure", "True", "Failed", truncated(message, _MAX_MESSAGE))
+    """Return the conditions of a resource whose reconcile failed with this message."""
+    failure = _condition("Failure", "True", "Failed", truncated(message, _MAX_MESSAGE_BYTES))
     if recap is not None:
         failure["ansibleResult"] = recap
     result = _turn_false(list(conditions), "Running", now)
@@ -86,8 +86,8 @@ def failed(
 def with_reasons(conditions: Sequence[Json]) -> list[Json]:
     """Give each condition a reason, for CRDs whose schema follows metav1.Condition.
 
-    The contract has empty reasons for what is not the case; the Kubernetes API convention
-    asks for at least one character.
+    ansible-operator writes empty reasons where a status is False; metav1.Condition requires at
+    least one character.
     """
     return [
         condition
@@ -98,7 +98,7 @@ def with_reasons(conditions: Sequence[Json]) -> list[Json]:
 
 
 def is_successful(conditions: Sequence[Json]) -> bool:
-    """Return whether the last run, as the resource itself tells, was a success."""
+    """Return whether the last run succeeded, according to the conditions."""
     return any(
         condition.get("type") == "Successful" and condition.get("status") == "True"
         for condition in conditions
@@ -106,17 +106,17 @@ def is_successful(conditions: Sequence[Json]) -> bool:
 
 
 def is_waiting(conditions: Sequence[Json]) -> bool:
-    """Return whether the last run, as the resource itself tells, asked to be run again."""
+    """Return whether the last run requested a requeue, according to the conditions."""
     return any(
         condition.get("type") == "Running"
         and condition.get("status") == "True"
-        and str(condition.get("message")).startswith(f"{_RUNNING}; {_ASKED}")
+        and str(condition.get("message")).startswith(f"{_RUNNING}; {_REQUEUE_REQUESTED}")
         for condition in conditions
     )
 
 
-def failure_text(failures: Sequence[TaskFailure], limit: int = _MAX_MESSAGE) -> str:
-    """Write failures for people, a line each: why, in at most `limit` bytes, and in which task."""
+def failure_text(failures: Sequence[TaskFailure], limit: int = _MAX_MESSAGE_BYTES) -> str:
+    """Format failures, one line each: message of at most `limit` bytes, task and path."""
     return "\n".join(_failure_line(failure, limit) for failure in failures)
 
 
@@ -124,8 +124,8 @@ def _failure_line(failure: TaskFailure, limit: int) -> str:
     message = truncated(failure.message, limit)
     if not failure.task:
         return message
-    where = f" at {failure.path}" if failure.path else ""
-    return f"{message} (task '{failure.task}'{where})"
+    location = f" at {failure.path}" if failure.path else ""
+    return f"{message} (task '{failure.task}'{location})"
 
 
 def _recap(outcome: RunOutcome) -> Json | None:
@@ -146,10 +146,10 @@ def _condition(type_: str, status: str, reason: str, message: str) -> Json:
 
 
 def _turn_false(conditions: list[Json], type_: str, now: datetime) -> list[Json]:
-    """Set a condition to False with its reason and message kept; an absent one stays absent."""
+    """Set a condition to False, keeping reason and message; an absent one is not added."""
     for condition in conditions:
         if condition.get("type") == type_:
-            # Somebody else may have written it, in any shape that the schema allows.
+            # Another client may have written it, with any types that the schema allows.
             texts = {name: _text(condition.get(name)) for name in ("reason", "message")}
             return put_condition(conditions, {**condition, **texts, "status": "False"}, now)
     return conditions
@@ -158,9 +158,9 @@ def _turn_false(conditions: list[Json], type_: str, now: datetime) -> list[Json]
 def put_condition(
     conditions: list[Json], new: Json, now: datetime, *, always: bool = False
 ) -> list[Json]:
-    """Replace the condition of the same type, or add it; a change puts it last."""
+    """Replace the condition of the same type, or add it; a changed one is moved to the end."""
     old = next((c for c in conditions if c.get("type") == new["type"]), None)
-    if old is not None and not always and _says_the_same(old, new):
+    if old is not None and not always and _is_equivalent(old, new):
         return conditions
     kept = old is not None and old.get("status") == new["status"]
     time = old.get("lastTransitionTime") if old is not None and kept else None
@@ -168,15 +168,15 @@ def put_condition(
     return [c for c in conditions if c.get("type") != new["type"]] + [stamped]
 
 
-def _says_the_same(old: Json, new: Json) -> bool:
-    def gist(condition: Json) -> tuple[Any, ...]:
+def _is_equivalent(old: Json, new: Json) -> bool:
+    def compared(condition: Json) -> tuple[Any, ...]:
         reason = condition.get("reason") or ""
         generation = condition.get("observedGeneration")
         return condition.get("status"), condition.get("message") or "", reason, generation
 
-    # A reason that stands in for an empty one says nothing either.
-    stand_in = {**new, "reason": f"Not{new['type']}"} if not new["reason"] else new
-    return gist(old) in (gist(new), gist(stand_in))
+    # `with_reasons` replaces an empty reason.
+    with_reason = {**new, "reason": f"Not{new['type']}"} if not new["reason"] else new
+    return compared(old) in (compared(new), compared(with_reason))
 
 
 def _text(value: Any) -> str:

@@ -10,14 +10,14 @@ from operator_runner.core.model import Json, Watch
 
 @dataclass(frozen=True, slots=True)
 class Skip:
-    """Nothing to do, for this reason."""
+    """Do nothing, for this reason."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class AddFinalizer:
-    """Hold the resource before anything is made for it, so that the clean-up cannot be missed."""
+    """Add the finalizer before the first run, so that no deletion skips the clean-up."""
 
     name: str
 
@@ -35,18 +35,18 @@ Action: TypeAlias = Skip | AddFinalizer | Run
 def decide(body: Json, watch: Watch, *, relevant: bool) -> Action:
     """Return exactly one action for the resource as it is now.
 
-    `relevant` is whether the watch's selector and `when` choose the resource. A resource
-    that is being deleted is cleaned up whether they do or not: it was chosen once, for it
-    bears the finalizer.
+    `relevant` is whether the watch's selector and `when` match the resource. A resource
+    that is being deleted is cleaned up in any case: its finalizer shows that it was selected
+    before.
     """
     metadata = body["metadata"]
     finalizer = watch.finalizer.name if watch.finalizer else None
-    held = finalizer in (metadata.get("finalizers") or ())
+    has_finalizer = finalizer in (metadata.get("finalizers") or ())
     if metadata.get("deletionTimestamp"):
         # The API server rejects finalizers that are added during deletion.
-        return Run(cleanup=True) if held else Skip("Resource is terminated")
+        return Run(cleanup=True) if has_finalizer else Skip("Resource is terminated")
     if not relevant:
-        return Skip("Resource is not chosen by selector or when")
-    if finalizer is not None and not held:
+        return Skip("Resource does not match selector or when")
+    if finalizer is not None and not has_finalizer:
         return AddFinalizer(finalizer)
     return Run(cleanup=False)

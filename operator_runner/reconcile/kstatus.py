@@ -1,7 +1,7 @@
-"""The conditions Ready, Reconciling and Stalled, for watches that ask for them. Pure.
+"""Compute the conditions Ready, Reconciling and Stalled, for watches with `kstatus`. Pure.
 
-`kubectl wait --for=condition=Ready`, Flux, Argo CD and others know them. Reconciling and Stalled
-stand there only while they are true; each condition names the generation that it speaks of.
+`kubectl wait --for=condition=Ready`, Flux, Argo CD and others read them. Reconciling and Stalled
+are present only while they are true; each condition has an observedGeneration.
 
 Source: kstatus (sigs.k8s.io/cli-utils, pkg/kstatus) and the Kubernetes API conventions.
 """
@@ -18,14 +18,14 @@ _ABNORMAL = ("Reconciling", "Stalled")
 
 
 def progressing(conditions: Sequence[Json], generation: int, now: datetime) -> list[Json]:
-    """Return the conditions of a resource whose run begins; what is known of it stays known."""
+    """Return the conditions of a resource whose run begins; Ready is kept if it is current."""
     text = "Running reconciliation"
-    known = any(
+    is_current = any(
         condition.get("type") == "Ready" and condition.get("observedGeneration") == generation
         for condition in conditions
     )
     result = _without(conditions, "Stalled")
-    if not known:
+    if not is_current:
         ready = _condition("Ready", "Unknown", "Progressing", text, generation)
         result = put_condition(result, ready, now)
     reconciling = _condition("Reconciling", "True", "Progressing", text, generation)
@@ -41,32 +41,32 @@ def ready(conditions: Sequence[Json], generation: int, now: datetime) -> list[Js
 
 def waiting(conditions: Sequence[Json], generation: int, now: datetime) -> list[Json]:
     """Return the conditions of a resource whose run succeeded and asked for another one."""
-    why = _message(conditions, "Running")
-    condition = _condition("Ready", "Unknown", "Progressing", why, generation)
+    message = _message(conditions, "Running")
+    condition = _condition("Ready", "Unknown", "Progressing", message, generation)
     result = put_condition(_without(conditions, "Stalled"), condition, now)
-    reconciling = _condition("Reconciling", "True", "Progressing", why, generation)
+    reconciling = _condition("Reconciling", "True", "Progressing", message, generation)
     return put_condition(result, reconciling, now)
 
 
 def failing(conditions: Sequence[Json], generation: int, now: datetime) -> list[Json]:
     """Return the conditions of a resource whose run failed and that is tried again."""
-    why = _message(conditions, "Failure")
-    condition = _condition("Ready", "False", "Failed", why, generation)
+    message = _message(conditions, "Failure")
+    condition = _condition("Ready", "False", "Failed", message, generation)
     result = put_condition(_without(conditions, "Stalled"), condition, now)
-    retrying = _condition("Reconciling", "True", "ProgressingWithRetry", why, generation)
+    retrying = _condition("Reconciling", "True", "ProgressingWithRetry", message, generation)
     return put_condition(result, retrying, now)
 
 
 def stalled(conditions: Sequence[Json], generation: int, now: datetime) -> list[Json]:
-    """Return the conditions of a resource that cannot be run before somebody mends it."""
-    why = _message(conditions, "Failure")
-    condition = _condition("Ready", "False", "Stalled", why, generation)
+    """Return the conditions of a resource that cannot run until it is corrected."""
+    message = _message(conditions, "Failure")
+    condition = _condition("Ready", "False", "Stalled", message, generation)
     result = put_condition(_without(conditions, "Reconciling"), condition, now)
-    return put_condition(result, _condition("Stalled", "True", "Failed", why, generation), now)
+    return put_condition(result, _condition("Stalled", "True", "Failed", message, generation), now)
 
 
 def _message(conditions: Sequence[Json], type_: str) -> str:
-    """Return what a condition of the contract says, which is up to date."""
+    """Return the message of a condition that `conditions` has just set."""
     found = (each.get("message") for each in conditions if each.get("type") == type_)
     return str(next(found, "") or "")
 

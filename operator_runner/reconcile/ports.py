@@ -1,4 +1,4 @@
-"""What a reconcile needs from the world. `app.py` hands it the real parts, tests their fakes."""
+"""Protocols of what a reconcile calls: `app.py` passes the implementations, tests pass fakes."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from operator_runner.core.model import (
 
 
 class Cluster(Protocol):
-    """The Kubernetes API as a reconcile sees it. Every method raises ApiError."""
+    """The Kubernetes API, as far as a reconcile uses it. Every method raises ApiError."""
 
     async def get(self, ref: ObjectRef) -> Json | None:
-        """Read the object live; None if it does not exist."""
+        """Get the object from the API server; None if it does not exist."""
 
     async def set_finalizers(self, body: Json, finalizers: Sequence[str]) -> Json:
         """Replace the finalizers if `body` is still the current version, else raise Conflict."""
@@ -35,42 +35,42 @@ class Cluster(Protocol):
         """
 
     async def emit(self, body: Json, event: EventSpec) -> None:
-        """Record a Kubernetes Event about the object; an equal recent one is counted up."""
+        """Record a Kubernetes Event about the object; an equal recent one is only counted."""
 
 
 class Access(Protocol):
-    """Gives a run its way to the API."""
+    """Gives a run access to the API."""
 
     def grant(
         self, owner: Json, watch: Watch, run_id: str, *, of_finalizer: bool
     ) -> AbstractContextManager[str]:
         """Return the text of a kubeconfig that is valid inside the block, for this run alone.
 
-        What the run creates through it is owned by `owner`. `of_finalizer` is a clean-up by a
-        role or playbook of its own, whose records are to outlive it.
+        What the run creates with it is owned by `owner`. `of_finalizer` is True for a clean-up by
+        a role or playbook of its own, whose ConfigMaps outlive the resource.
         """
 
 
 class Executor(Protocol):
-    """Runs a play."""
+    """Runs plays."""
 
     async def run(self, request: RunRequest, on_event: Callable[[RunEvent], None]) -> RunOutcome:
-        """Run to the end; events are given in order as they happen.
+        """Run a play to its end; `on_event` gets each event in order, as it happens.
 
-        Never raises for what a play does: a run that fails, cannot start or passes its
-        deadline is an outcome with failures. Cancelling ends the whole process tree of the
-        run before CancelledError leaves this method.
+        Never raises for what a play does: a run that fails, cannot start or exceeds its timeout
+        is an outcome with failures. Cancelling terminates the whole process tree of the run
+        before CancelledError is raised.
         """
 
     async def forget(self, ref: ObjectRef) -> None:
-        """Remove everything that was kept for a resource that is gone."""
+        """Remove all files of a deleted resource."""
 
 
 class VariableNames(Protocol):
     """Names of variables that Ansible or a role uses."""
 
     async def reserved(self) -> ReservedNames:
-        """Return the names that mean something to Ansible. Raises RunError if it gives none."""
+        """Return the names that Ansible uses itself. Raises RunError if they cannot be listed."""
 
     async def declared(self, content: RunContent) -> frozenset[str]:
-        """Return the variables that a role or playbook declares, as it is now."""
+        """Return the variables that a role or playbook declares, read again on each call."""

@@ -1,4 +1,4 @@
-"""The thin shell around one reconcile: read, decide, run, report."""
+"""Reconcile one resource: read it, decide, run the play, report the outcome."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from operator_runner.core.settings import AnsibleSettings
 from operator_runner.reconcile.annotations import Overrides, read_overrides
 from operator_runner.reconcile.conditions import is_successful, is_waiting
 from operator_runner.reconcile.decide import AddFinalizer, Run, Skip, decide
-from operator_runner.reconcile.playlog import PlayLog, task_time
+from operator_runner.reconcile.play_log import PlayLog, task_time
 from operator_runner.reconcile.ports import Access, Cluster, Executor, VariableNames
 from operator_runner.reconcile.report import Reporter, RunContext
 from operator_runner.reconcile.reserved_fields import (
@@ -40,48 +40,48 @@ from operator_runner.reconcile.reserved_fields import (
     reserved_fields,
 )
 from operator_runner.reconcile.status import generation_of, read_conditions
-from operator_runner.reconcile.superseding import Superseding
+from operator_runner.reconcile.superseding import SupersedeMonitor
 from operator_runner.reconcile.variables import extra_vars, templated_fields
 
 _log = structlog.get_logger(__name__)
 MIN_PERIOD = timedelta(seconds=1)
-"""Shorter periods than this one are taken for it, whoever asks for them."""
-_TEMPLATES = "Text of the resource is evaluated as a template"
+"""Minimum period; shorter ones of flags, watches and annotations are raised to it."""
+_TEMPLATE_WARNING = "Text of the resource is evaluated as a template"
 
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """The resource does not exist any more; nothing of it is left behind."""
+    """The resource is deleted, and its files are removed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Idle:
-    """There was nothing to do, or the clean-up is done; come back on the next event."""
+    """Nothing was to be done, or the clean-up is done; reconcile again on the next event."""
 
 
 @dataclass(frozen=True, slots=True)
 class Succeeded:
-    """The play succeeded. `after` is when to come back by itself, None for never."""
+    """The play succeeded. `after` is the time until the next reconcile, None for none."""
 
     after: timedelta | None
     trigger: Trigger
     by_resource: bool = field(default=False, compare=False)
-    """Whether the resource itself asks for this period, by its annotation."""
+    """Whether the period is from an annotation of the resource."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The play failed or could not be run; come back after a backoff."""
+    """The play failed or could not be run; reconcile again after a backoff."""
 
     timed_out: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Superseded:
-    """The play was ended, for the resource has changed; come back at once."""
+    """The play was ended because the resource changed; reconcile again at once."""
 
 
-Verdict: TypeAlias = Gone | Idle | Succeeded | Failed | Superseded
+ReconcileResult: TypeAlias = Gone | Idle | Succeeded | Failed | Superseded
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,54 +105,56 @@ class Dependencies:
 
 
 @dataclass(frozen=True, slots=True)
-class _Start:
-    """A run to be: of which resource, as it is now, and whether it cleans up after it."""
+class _PendingRun:
+    """A run that is about to start; `body` is the resource, `cleanup` is True for its deletion."""
 
     ref: ObjectRef
     body: Json
     run_id: str
     cleanup: bool
     causes: tuple[Cause, ...]
-    without: frozenset[str] = frozenset()
-    """Fields of the spec that the role does not get."""
+    excluded: frozenset[str] = frozenset()
+    """Fields of the spec that are not passed to the role."""
 
 
 class Reconciler:
-    """Reconciles the resources of one watch, one call for each turn of a resource."""
+    """Reconciles the resources of one watch; calls for one resource must not overlap."""
 
     def __init__(
         self, watch: Watch, dependencies: Dependencies, ansible: AnsibleSettings, period: timedelta
     ) -> None:
-        """`period` is the resync period where neither watch nor annotation has one."""
+        """`period` is the resync period of resources without one in watch or annotation."""
         self._watch = watch
         self._deps = dependencies
         self._ansible = ansible
-        self._period = _floored(
+        self._period = _clamped(
             watch.reconcile_period if watch.reconcile_period is not None else period
         )
         self._reporter = Reporter(watch, dependencies.cluster)
-        self._superseding = Superseding(watch, dependencies.cluster.get, dependencies.is_relevant)
-        # Generation at the last successful run: how a steady resource is known.
-        self._well: dict[ObjectRef, int] = {}
-        # What is remembered by name is about the resource with this uid.
+        self._superseding = SupersedeMonitor(
+            watch, dependencies.cluster.get, dependencies.is_relevant
+        )
+        # Generation of the last successful run.
+        self._succeeded: dict[ObjectRef, int] = {}
+        # uid of the resource that the other mappings are about.
         self._uids: dict[ObjectRef, str] = {}
-        # uid and generation for which fields were last reported as dropped.
-        self._dropped: dict[ObjectRef, tuple[str, int]] = {}
+        # uid and generation for which dropped fields were last reported.
+        self._reported_fields: dict[ObjectRef, tuple[str, int]] = {}
 
-    def heard(self, ref: ObjectRef, cause: Cause) -> None:
-        """Take note of an event that may end a run of the resource, where the watch wants that."""
-        self._superseding.heard(ref, cause)
+    def on_event(self, ref: ObjectRef, cause: Cause) -> None:
+        """Record an event; with `supersede` it may end the current run of the resource."""
+        self._superseding.on_event(ref, cause)
 
-    async def reconcile(self, ref: ObjectRef, causes: Sequence[Cause]) -> Verdict:
-        """Bring the world to what the resource asks for. Raises ApiError; nothing is lost by it."""
-        with self._superseding.listening(ref):
+    async def reconcile(self, ref: ObjectRef, causes: Sequence[Cause]) -> ReconcileResult:
+        """Reconcile the resource once. Raises ApiError, after which the call can be repeated."""
+        with self._superseding.watching(ref):
             try:
                 return await self._reconcile(ref, causes)
-            except _Vanished:
+            except _ResourceDeleted:
                 await self._forget(ref)
                 return Gone()
 
-    async def _reconcile(self, ref: ObjectRef, causes: Sequence[Cause]) -> Verdict:
+    async def _reconcile(self, ref: ObjectRef, causes: Sequence[Cause]) -> ReconcileResult:
         body = await self._deps.cluster.get(ref)
         if body is not None and self._uids.setdefault(ref, uid_of(body)) != uid_of(body):
             await self._forget(ref)
@@ -167,8 +169,8 @@ class Reconciler:
                         await self._reporter.interrupted(ref, body, reason)
                     return Idle()
                 case AddFinalizer() | Run() if fault := fault_of(body):
-                    told = RunContext(ref, body, causes, datetime.now(UTC))
-                    await self._reporter.error(told, fault)
+                    context = RunContext(ref, body, causes, datetime.now(UTC))
+                    await self._reporter.error(context, fault)
                     return Idle()
                 case AddFinalizer(name):
                     finalizers = [*(body["metadata"].get("finalizers") or ()), name]
@@ -176,154 +178,158 @@ class Reconciler:
                 case Run(cleanup):
                     run_id = secrets.token_hex(8)
                     with structlog.contextvars.bound_contextvars(run_id=run_id):
-                        return await self._run(_Start(ref, body, run_id, cleanup, tuple(causes)))
-        raise _Vanished
+                        return await self._run(
+                            _PendingRun(ref, body, run_id, cleanup, tuple(causes))
+                        )
+        raise _ResourceDeleted
 
     async def _forget(self, ref: ObjectRef) -> None:
-        """Drop everything that is remembered of a resource that is gone."""
+        """Remove the state and the files of a deleted resource."""
         self._uids.pop(ref, None)
-        self._well.pop(ref, None)
-        self._dropped.pop(ref, None)
+        self._succeeded.pop(ref, None)
+        self._reported_fields.pop(ref, None)
         self._superseding.forget(ref)
         await self._deps.executor.forget(ref)
 
-    async def failed(self, ref: ObjectRef, causes: Sequence[Cause], message: str) -> None:
-        """Say on the resource why its reconcile ended before its time. Raises ApiError."""
+    async def report_failure(self, ref: ObjectRef, causes: Sequence[Cause], message: str) -> None:
+        """Report an aborted reconcile in the status and as an Event. Raises ApiError."""
         body = await self._deps.cluster.get(ref)
         if body is not None:
             await self._reporter.failed(RunContext(ref, body, causes, datetime.now(UTC)), message)
 
-    async def looping(self, ref: ObjectRef, echoes: Sequence[Cause]) -> None:
-        """Say that the resource keeps triggering itself, by these causes. Raises ApiError."""
+    async def report_loop(self, ref: ObjectRef, echoes: Sequence[Cause]) -> None:
+        """Emit an Event about a resource that triggers itself, by these causes. Raises ApiError."""
         await self._reporter.loop(ref, echoes)
 
-    async def _run(self, start: _Start) -> Verdict:
-        ref, body = start.ref, start.body
-        began = datetime.now(UTC)
+    async def _run(self, pending: _PendingRun) -> ReconcileResult:
+        ref, body = pending.ref, pending.body
+        started_at = datetime.now(UTC)
         overrides = read_overrides(body)
-        told = RunContext(ref, body, start.causes, began)
+        context = RunContext(ref, body, pending.causes, started_at)
         if overrides.error:
-            await self._reporter.error(told, overrides.error)
+            await self._reporter.error(context, overrides.error)
             return Failed()
         try:
-            content = _content(self._watch, cleanup=start.cleanup)
-            without = await self._drop_fields(ref, body, content)
+            content = _content(self._watch, cleanup=pending.cleanup)
+            excluded = await self._drop_fields(ref, body, content)
         except RunError as error:
             message = f"Unable to run reconciliation: {error}"
-            _log.error("Reconciliation failed", reason=message)
-            await self._reporter.failed(told, message)
+            _log.error("Reconciliation failed", error=message)
+            await self._reporter.failed(context, message)
             return Failed()
-        if not self._is_steady(ref, body, start.causes):
+        if not self._is_steady(ref, body, pending.causes):
             body = _existing(await self._reporter.start(ref, body))
-        told = RunContext(ref, body, start.causes, began)
-        play = self._play(replace(start, body=body, without=without), overrides)
-        if start.cleanup:
+        context = RunContext(ref, body, pending.causes, started_at)
+        play = self._play(replace(pending, body=body, excluded=excluded), overrides)
+        if pending.cleanup:
             outcome = await play
         elif (ended := await self._superseding.run(ref, body, play)) is not None:
             outcome = ended
         else:
-            self._well.pop(ref, None)
+            self._succeeded.pop(ref, None)
             return Superseded()
-        if outcome.successful and start.cleanup and outcome.requeue_after is None:
-            await self._release(ref, uid_of(body))
+        if outcome.successful and pending.cleanup and outcome.requeue_after is None:
+            await self._remove_finalizer(ref, uid_of(body))
             return Idle()
-        return await self._conclude(told, outcome, overrides.period)
+        return await self._report_outcome(context, outcome, overrides.period)
 
-    async def _conclude(
-        self, told: RunContext, outcome: RunOutcome, period: timedelta | None
+    async def _report_outcome(
+        self, context: RunContext, outcome: RunOutcome, period: timedelta | None
     ) -> Succeeded | Failed:
-        """Report how a run ended; `period` is what the resource itself asks for, if anything."""
-        ref, current = told.ref, self._current(told.ref, told.before)
+        """Report the outcome of a run; `period` is that of the resource's annotation, if any."""
+        ref, current = context.ref, self._current(context.ref, context.body)
         if not outcome.successful:
-            self._well.pop(ref, None)
-            _existing(await self._reporter.failure(told, outcome, current))
+            self._succeeded.pop(ref, None)
+            _existing(await self._reporter.failure(context, outcome, current))
             return Failed(outcome.timed_out)
-        _existing(await self._reporter.success(told, outcome, current))
-        self._well[ref] = generation_of(told.before)
+        _existing(await self._reporter.success(context, outcome, current))
+        self._succeeded[ref] = generation_of(context.body)
         if outcome.requeue_after is not None:
             return Succeeded(outcome.requeue_after, Trigger.REQUEUE)
         if period is None:
             return Succeeded(self._period or None, Trigger.PERIOD)
-        return Succeeded(_floored(period) or None, Trigger.PERIOD, by_resource=True)
+        return Succeeded(_clamped(period) or None, Trigger.PERIOD, by_resource=True)
 
     async def _drop_fields(self, ref: ObjectRef, body: Json, content: RunContent) -> frozenset[str]:
-        """Return the fields that Ansible would act on; report them once for each generation.
+        """Return the fields with reserved names; report them once per generation.
 
-        Raises RunError if it is unknown which these are.
+        Raises RunError if the reserved names cannot be listed.
         """
         names = await self._deps.variable_names.reserved()
         fields: Sequence[ReservedField] = reserved_fields(body, self._watch, names)
         if any(field.use is Use.KEYWORD for field in fields):
             fields = dropped(fields, await self._deps.variable_names.declared(content))
         spec = (body["metadata"].get("uid", ""), generation_of(body))
-        if fields and self._dropped.get(ref) != spec:
+        if fields and self._reported_fields.get(ref) != spec:
             await self._reporter.dropped(body, fields)
-            self._dropped[ref] = spec
+            self._reported_fields[ref] = spec
         return frozenset(field.name for field in fields)
 
     def _current(self, ref: ObjectRef, body: Json) -> Json | None:
-        """Return the resource if events have told of no write since `body`, else None.
+        """Return `body` if no event showed a newer version of the resource, else None.
 
-        What is written with it has its resourceVersion as precondition all the same.
+        A write with it still has its resourceVersion as precondition.
         """
-        told = self._deps.latest_version(ref)
-        if not told or _is_newer(told, body["metadata"]["resourceVersion"]):
+        latest = self._deps.latest_version(ref)
+        if not latest or _is_newer(latest, body["metadata"]["resourceVersion"]):
             return None
         return body
 
     def _is_steady(self, ref: ObjectRef, body: Json, causes: Sequence[Cause]) -> bool:
-        """Whether the run will most likely change nothing, so that its start is no news."""
+        """Return whether the run is expected to change nothing, so its start is not reported."""
         conditions = read_conditions(body)
         if body["metadata"].get("deletionTimestamp"):
-            # A deletion is a new generation: the last run that asked was one of the clean-up.
-            return is_waiting(conditions) and self._well.get(ref) == generation_of(body)
+            # A deletion is a new generation, so the last run of it was a clean-up.
+            return is_waiting(conditions) and self._succeeded.get(ref) == generation_of(body)
         if not (is_successful(conditions) or is_waiting(conditions)):
             return False
-        if ref in self._well:
-            return self._well[ref] == generation_of(body)
+        if ref in self._succeeded:
+            return self._succeeded[ref] == generation_of(body)
         return all(cause.trigger is Trigger.START for cause in causes)
 
-    async def _play(self, start: _Start, overrides: Overrides) -> RunOutcome:
+    async def _play(self, pending: _PendingRun, overrides: Overrides) -> RunOutcome:
         watch, ansible = self._watch, self._ansible
-        verbosity = ansible.verbosity_for(start.ref.gvk)
+        verbosity = ansible.verbosity_for(pending.ref.gvk)
         artifacts = watch.max_runner_artifacts
-        if not watch.mark_unsafe and (fields := list(templated_fields(start.body))):
-            _log.warning(_TEMPLATES, fields=fields, cure="markUnsafe: true, or --mark-unsafe")
-        content = _content(watch, cleanup=start.cleanup)
-        # A watch's own role that cleans up by vars may make what it always makes, which is to go.
-        own = content != watch.content
+        if not watch.mark_unsafe and (fields := list(templated_fields(pending.body))):
+            _log.warning(
+                _TEMPLATE_WARNING, fields=fields, cure="markUnsafe: true, or --mark-unsafe"
+            )
+        content = _content(watch, cleanup=pending.cleanup)
+        # The watch's own role, cleaning up by `vars`, may create ConfigMaps that must be deleted.
+        of_finalizer = content != watch.content
         with self._deps.access.grant(
-            start.body, watch, start.run_id, of_finalizer=own
+            pending.body, watch, pending.run_id, of_finalizer=of_finalizer
         ) as kubeconfig:
             request = RunRequest(
-                run_id=start.run_id,
-                ref=start.ref,
+                run_id=pending.run_id,
+                ref=pending.ref,
                 content=content,
                 extra_vars=extra_vars(
-                    start.body, watch, cleanup=start.cleanup, without=start.without
+                    pending.body, watch, cleanup=pending.cleanup, excluded=pending.excluded
                 ),
                 kubeconfig=kubeconfig,
                 verbosity=verbosity if overrides.verbosity is None else overrides.verbosity,
                 max_artifacts=artifacts if overrides.artifacts is None else overrides.artifacts,
                 timeout=watch.timeout or ansible.timeout,
-                causes=start.causes,
+                causes=pending.causes,
                 native_types=watch.native_types,
             )
             raw = ansible.raw_output or (overrides.verbosity or 0) > 0
-            playlog = PlayLog(start.ref, start.run_id, ansible, raw=raw)
+            play_log = PlayLog(pending.ref, pending.run_id, ansible, raw=raw)
 
-            def follow(event: RunEvent) -> None:
-                playlog(event)
-                if (took := task_time(event)) is not None:
-                    self._deps.on_task_end(watch.gvk, *took)
+            def on_event(event: RunEvent) -> None:
+                play_log(event)
+                if (timing := task_time(event)) is not None:
+                    self._deps.on_task_end(watch.gvk, *timing)
 
-            async with self._deps.run_guard(start.body, watch):
-                outcome = await self._deps.executor.run(request, follow)
-            playlog.end(outcome)
+            async with self._deps.run_guard(pending.body, watch):
+                outcome = await self._deps.executor.run(request, on_event)
+            play_log.end(outcome)
             return outcome
 
-    async def _release(self, ref: ObjectRef, uid: str) -> None:
-        """Take our finalizer off the resource with this uid, now that the clean-up is done."""
+    async def _remove_finalizer(self, ref: ObjectRef, uid: str) -> None:
+        """Remove our finalizer from the resource with this uid."""
         assert self._watch.finalizer is not None
         name = self._watch.finalizer.name
         while (body := await self._deps.cluster.get(ref)) is not None:
@@ -339,18 +345,18 @@ class Reconciler:
                 return
 
 
-class _Vanished(Exception):
-    """The resource does not exist any more; another one may have its name."""
+class _ResourceDeleted(Exception):
+    """The resource was deleted during its reconcile; a new one may have its name."""
 
 
 def _existing(body: Json | None) -> Json:
     if body is None:
-        raise _Vanished
+        raise _ResourceDeleted
     return body
 
 
-def _floored(period: timedelta) -> timedelta:
-    """Return a period that a resource may have; zero stays zero."""
+def _clamped(period: timedelta) -> timedelta:
+    """Return the period, at least MIN_PERIOD; zero stays zero."""
     return max(period, MIN_PERIOD) if period > timedelta(0) else timedelta(0)
 
 
@@ -363,10 +369,9 @@ def _content(watch: Watch, *, cleanup: bool) -> RunContent:
 
 
 def _is_newer(version: str, other: str) -> bool:
-    """Whether one resourceVersion of an object is newer than the other, or might be.
+    """Return whether one resourceVersion of an object may be newer than the other.
 
-    Those of one kind compare as numbers since Kubernetes 1.35; where they are no numbers,
-    another one might be newer.
+    Those of one kind compare as numbers since Kubernetes 1.35; others only for equality.
     """
     if version.isdigit() and other.isdigit():
         return int(version) > int(other)

@@ -1,7 +1,7 @@
-"""Fields of a spec that become no variables, because of what they are called. Pure.
+"""Find the fields of a spec that must not become variables, because of their names. Pure.
 
-With `ansibleConnection: ssh` and `ansibleSshCommonArgs: -o ProxyCommand=...` in a spec a user who
-may only write resources would run commands in the operator.
+With `ansibleConnection: ssh` and `ansibleSshCommonArgs: -o ProxyCommand=...` in a spec, a user who
+can only write resources could run commands in the operator.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from operator_runner.core.model import Json, ReservedNames, Watch
 from operator_runner.reconcile.variables import META, fields_of_spec, object_name
 
 _PREFIXES = ("ansible_", "_ansible_", "__ansible_")
-"""Names that begin so are Ansible's: interpreters, facts, settings of plugins, type tags."""
+"""Prefixes reserved for Ansible: interpreters, facts, settings of plugins, type tags."""
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_-]+")
-_NAMED = 20
-"""Fields that a message names; of more it gives the number."""
-_LONGEST_NAME = 80
+_MAX_LISTED_FIELDS = 20
+"""Fields listed in a message; of the rest it has the number."""
+_MAX_NAME_CHARACTERS = 80
 
 
 class Use(enum.Enum):
-    """What a variable of such a name would do; the value completes a message."""
+    """Why a name is reserved; the value is part of a message."""
 
     ANSIBLE = "Ansible acts on variables of these names"
-    KEYWORD = "these names are words of Ansible, and the role does not declare them as variables"
+    KEYWORD = "Ansible has keywords of these names, and the role does not declare them as variables"
     OPERATOR = "the operator sets variables of these names"
 
 
 @dataclass(frozen=True, slots=True)
 class ReservedField:
-    """A field of a spec whose variable would be taken for something else."""
+    """A field of a spec whose variable has a reserved name."""
 
     name: str
     variable: str
@@ -41,27 +41,29 @@ class ReservedField:
 
     @property
     def path(self) -> str:
-        """Where it is in the resource: `spec.ansibleConnection`."""
-        name = self.name if len(self.name) <= _LONGEST_NAME else f"{self.name[:_LONGEST_NAME]}..."
+        """Path in the resource: `spec.ansibleConnection`."""
+        name = self.name
+        if len(name) > _MAX_NAME_CHARACTERS:
+            name = f"{name[:_MAX_NAME_CHARACTERS]}..."
         return f"spec.{name}" if _PLAIN_NAME.fullmatch(name) else f"spec[{json.dumps(name)}]"
 
 
 def reserved_fields(body: Json, watch: Watch, names: ReservedNames) -> tuple[ReservedField, ...]:
-    """Return the fields with reserved names that the watch does not allow.
+    """Return the fields with reserved names that `watch.allow_vars` does not allow.
 
-    Those of `Use.KEYWORD` are variables like others if the role has declared them, see `dropped`.
+    Fields of `Use.KEYWORD` are passed to a role that declares them, see `dropped`.
     """
     own = {META, object_name(watch.gvk), f"{object_name(watch.gvk)}_spec"}
     found = []
     for field, variable in fields_of_spec(body, watch):
-        called = {field, variable}
+        used_names = {field, variable}
         if variable in own:
             found.append(ReservedField(field, variable, Use.OPERATOR))
-        elif called & watch.allow_vars:
+        elif used_names & watch.allow_vars:
             continue
-        elif called & names.acted_on or any(name.startswith(_PREFIXES) for name in called):
+        elif used_names & names.acted_on or any(name.startswith(_PREFIXES) for name in used_names):
             found.append(ReservedField(field, variable, Use.ANSIBLE))
-        elif called & names.keywords:
+        elif used_names & names.keywords:
             found.append(ReservedField(field, variable, Use.KEYWORD))
     return tuple(found)
 
@@ -69,27 +71,28 @@ def reserved_fields(body: Json, watch: Watch, names: ReservedNames) -> tuple[Res
 def dropped(
     fields: Sequence[ReservedField], declared: Collection[str]
 ) -> tuple[ReservedField, ...]:
-    """Return the fields that become no variables; `declared` are the variables of the role."""
+    """Return the fields that are not passed; `declared` are the variables of the role."""
     return tuple(
         field for field in fields if field.use is not Use.KEYWORD or field.variable not in declared
     )
 
 
 def cure(fields: Sequence[ReservedField]) -> str:
-    """Return what to do about fields that are dropped."""
+    """Return how a user gets dropped fields passed."""
     if all(field.use is Use.OPERATOR for field in fields):
         return "rename the fields"
     return "rename the fields, or allow their names with allowVars in watches.yaml"
 
 
 def paths(fields: Sequence[ReservedField]) -> list[str]:
-    """Return where the fields are, of many only the first."""
-    more = len(fields) - _NAMED
-    return [field.path for field in fields[:_NAMED]] + ([f"{more} more"] if more > 0 else [])
+    """Return the paths of the fields, at most 20 and the number of the rest."""
+    more = len(fields) - _MAX_LISTED_FIELDS
+    listed = [field.path for field in fields[:_MAX_LISTED_FIELDS]]
+    return [*listed, f"{more} more"] if more > 0 else listed
 
 
 def note(fields: Sequence[ReservedField]) -> str:
-    """Describe fields that are dropped to the user of the resource."""
+    """Return the note of the Event about dropped fields."""
     parts = (
         f"{', '.join(paths(of_use))} ({use.value})"
         for use in Use

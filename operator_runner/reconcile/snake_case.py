@@ -1,9 +1,9 @@
-"""Names of variables from the camelCase names of a spec, in ansible-operator's own way. Pure.
+"""Convert camelCase names of a spec to names of variables, exactly as ansible-operator. Pure.
 
-Roles depend on these names, so every oddity stays: `HTTPSPort` is `http_s_port`, a capital at
-the start leaves an underscore, `.` and `/` are kept. Where the original depends on Go's random
-order of maps, here the order is fixed: special words are sought as HTTP, then URL, then IP, and
-`snake_keys` says which of two equal names wins.
+Roles depend on these names, so every oddity is kept: `HTTPSPort` becomes `http_s_port`, a capital
+at the start leaves an underscore, `.` and `/` are kept. Where ansible-operator depends on Go's
+random order of maps, the order is fixed here: special words are searched as HTTP, then URL, then
+IP, and `snake_keys` documents which of two equal names wins.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _SEPARATORS = frozenset(" _-")
 
 
 def to_snake(name: str) -> str:
-    """Return the variable name for a field's name; the empty name stays empty."""
+    """Return the variable's name for a field's name; an empty name stays empty."""
     text = _NUMBERS.sub(r"\1 \2 \3", name).strip(" ")
     if not text:
         return ""
@@ -33,7 +33,7 @@ def to_snake(name: str) -> str:
 
 
 def snake_keys(value: Any) -> Any:
-    """Return a copy of a JSON value with all names converted, those of maps in lists too.
+    """Return a copy of a JSON value with all names converted, including maps in lists.
 
     Where two names become one, the value under the name that needed no conversion wins, else
     that of the alphabetically last: `foo_bar` over `fooBar` over `foo-bar`.
@@ -58,7 +58,7 @@ def _isolate(text: str, word: str) -> str:
         return text
     head, tail = text[:start], text[start + len(word) :]
     if not tail:
-        # At the end the underscore comes even if nothing stands before it: URL gives _URL.
+        # At the end the underscore is added even if nothing precedes it: URL becomes _URL.
         return f"{head}_{word}"
     if tail == "s":
         return f"{head}_{word}S"

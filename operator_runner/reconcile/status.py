@@ -1,4 +1,4 @@
-"""Writes conditions to a resource: only where they differ, never over somebody else's write."""
+"""Write conditions to a resource, only where they differ and with optimistic concurrency."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from operator_runner.reconcile.ports import Cluster
 
 _ATTEMPTS = 5
 
-Change: TypeAlias = Callable[[Sequence[Json]], list[Json]]
-"""From the conditions of a resource to those that it should have."""
+ConditionsUpdate: TypeAlias = Callable[[Sequence[Json]], list[Json]]
+"""Maps the conditions of a resource to those that it should have."""
 
 
 class StatusWriter:
-    """Brings the conditions of resources up to date."""
+    """Writes the conditions of resources."""
 
     def __init__(self, cluster: Cluster) -> None:
         """Take the cluster to write to."""
@@ -28,25 +28,24 @@ class StatusWriter:
         self,
         ref: ObjectRef,
         uid: str,
-        change: Change,
+        update: ConditionsUpdate,
         body: Json | None = None,
         generation: int | None = None,
     ) -> Json | None:
-        """Apply `change` to the conditions and return the resource as it is then.
+        """Apply `update` to the conditions and return the resource as it is then.
 
-        `uid` is that of the resource: another one of the same name is left alone. `body` is the
-        resource where it was just read, `generation` the one that the status is to name as
-        observed, if any. None is returned for a resource that is gone. Raises ApiError, Conflict
-        only if others write without a pause.
+        `uid` identifies the resource: a new one of the same name is not written. `body` is the
+        resource if it was just read, `generation` the observedGeneration to write, if any.
+        Returns None for a deleted resource. Raises ApiError; Conflict after five attempts.
         """
         for attempt in range(_ATTEMPTS):
             current = body if body is not None and attempt == 0 else await self._cluster.get(ref)
             if current is None or uid_of(current) != uid:
                 return None
             conditions = read_conditions(current)
-            wanted = self._fit(ref.gvk, change(conditions))
+            wanted = self._fit(ref.gvk, update(conditions))
             observed = {} if generation is None else {"observedGeneration": generation}
-            if wanted == conditions and _has(current, observed):
+            if wanted == conditions and _has_fields(current, observed):
                 return current
             try:
                 return await self._patch(current, ref.gvk, {**observed, "conditions": wanted})
@@ -54,7 +53,9 @@ class StatusWriter:
                 continue
             except NotFound:
                 return None
-        raise Conflict(f"{ref} is changed by others faster than its status can be written")
+        raise Conflict(
+            f"cannot write the status of {ref}: it changed during each of {_ATTEMPTS} attempts"
+        )
 
     async def _patch(self, body: Json, gvk: GVK, status: Json) -> Json:
         try:
@@ -62,7 +63,7 @@ class StatusWriter:
         except Invalid:
             if gvk in self._strict:
                 raise
-            # A schema like metav1.Condition forbids the contract's empty reasons.
+            # A schema like metav1.Condition forbids empty reasons, which ansible-operator writes.
             self._strict.add(gvk)
             reasons = with_reasons(status["conditions"])
             return await self._cluster.patch_status(body, {**status, "conditions": reasons})
@@ -71,18 +72,18 @@ class StatusWriter:
         return with_reasons(conditions) if gvk in self._strict else conditions
 
 
-def _has(body: Json, fields: Json) -> bool:
+def _has_fields(body: Json, fields: Json) -> bool:
     status = body.get("status")
     return isinstance(status, dict) and fields.items() <= status.items() if fields else True
 
 
 def generation_of(body: Json) -> int:
-    """Return the generation of a resource, 0 where its kind counts none."""
+    """Return the generation of a resource, 0 if its kind has none."""
     return int(body["metadata"].get("generation") or 0)
 
 
 def read_conditions(body: Json) -> list[Json]:
-    """Return the conditions of a resource; none if its status holds no list of objects."""
+    """Return the conditions of a resource, empty if its status has none or invalid ones."""
     status = body.get("status")
     conditions = status.get("conditions") if isinstance(status, dict) else None
     if not isinstance(conditions, list):

@@ -1,4 +1,4 @@
-"""Whether what a person has done meanwhile ends a run under way, where the watch asks for it.
+"""End a run when a user changes or deletes its resource, for watches with `supersede`.
 
 See docs/adr/0009-bounds-and-superseding.md.
 """
@@ -20,18 +20,18 @@ from operator_runner.core.model import Cause, Json, ObjectRef, RunOutcome, Trigg
 
 _log = structlog.get_logger(__name__)
 
-_BY_PEOPLE = frozenset({Trigger.SPEC, Trigger.ANNOTATION, Trigger.DELETION})
-"""Causes after which the resource is looked at; all others end no run."""
-_IN_A_ROW = 5
-"""Runs of a resource that edits may end one after the other; the next one goes to its end."""
-_NOT_ASKED_FOR = ("apiVersion", "kind", "metadata", "status")
+_USER_TRIGGERS = frozenset({Trigger.SPEC, Trigger.ANNOTATION, Trigger.DELETION})
+"""Causes after which the resource is read again; all others end no run."""
+_MAX_SUPERSEDED_IN_A_ROW = 5
+"""Consecutive runs of a resource that edits may end; the next run is completed."""
+_METADATA_FIELDS = ("apiVersion", "kind", "metadata", "status")
 
 
-def why_superseded(running: Json, now: Json | None, watch: Watch) -> str:
-    """Say what makes a run of `running` pointless; empty if nothing does. Pure.
+def supersede_reason(running: Json, now: Json | None, watch: Watch) -> str:
+    """Return why a run of `running` is obsolete, empty if it is not. Pure.
 
-    `now` is the resource as it is, None if it is gone. What others write into status, labels
-    and finalizers never does.
+    `now` is the current resource, None if it is deleted. Changes of status, labels and finalizers
+    never make a run obsolete.
     """
     if now is None or now["metadata"].get("uid") != running["metadata"].get("uid"):
         return "deleted"
@@ -41,90 +41,91 @@ def why_superseded(running: Json, now: Json | None, watch: Watch) -> str:
     before, after = old.get("generation") or 0, new.get("generation") or 0
     if before != after:
         return f"generation {before} to {after}"
-    if not after and _asked(running) != _asked(now):
-        # Kinds without generation, such as ConfigMap, are compared by what they hold.
+    if not after and _content(running) != _content(now):
+        # Kinds without generation, such as ConfigMap, are compared by content.
         return f"resourceVersion {old.get('resourceVersion')} to {new.get('resourceVersion')}"
     if watch.watch_annotations_changes and old.get("annotations") != new.get("annotations"):
         return "annotations"
     return ""
 
 
-def _asked(body: Json) -> Json:
-    return {name: value for name, value in body.items() if name not in _NOT_ASKED_FOR}
+def _content(body: Json) -> Json:
+    return {name: value for name, value in body.items() if name not in _METADATA_FIELDS}
 
 
 @dataclass(slots=True)
-class Superseding:
-    """The runs of one watch that may be superseded, and how often each resource's were."""
+class SupersedeMonitor:
+    """Ends runs of one watch that are superseded, and counts consecutive ones per resource."""
 
     watch: Watch
     read: Callable[[ObjectRef], Awaitable[Json | None]]
-    """Reads a resource as it is, None if it is gone. Raises ApiError."""
-    relevant: Callable[[Json, Watch], bool]
-    _news: dict[ObjectRef, asyncio.Event] = field(default_factory=dict)
-    _row: Counter[ObjectRef] = field(default_factory=Counter)
+    """Read a resource; None if it is deleted. Raises ApiError."""
+    is_relevant: Callable[[Json, Watch], bool]
+    _changed: dict[ObjectRef, asyncio.Event] = field(default_factory=dict)
+    _superseded: Counter[ObjectRef] = field(default_factory=Counter)
 
     @contextmanager
-    def listening(self, ref: ObjectRef) -> Iterator[None]:
-        """Take note of events inside the block, which begins before the resource is read."""
-        self._news[ref] = asyncio.Event()
+    def watching(self, ref: ObjectRef) -> Iterator[None]:
+        """Record events inside the block, which has to begin before the resource is read."""
+        self._changed[ref] = asyncio.Event()
         try:
             yield
         finally:
-            del self._news[ref]
+            del self._changed[ref]
 
-    def heard(self, ref: ObjectRef, cause: Cause) -> None:
-        """Take note of an event; it is looked at if a run is under way that it may end."""
-        if cause.trigger in _BY_PEOPLE and ref in self._news:
-            self._news[ref].set()
+    def on_event(self, ref: ObjectRef, cause: Cause) -> None:
+        """Record an event that may supersede the current run of the resource."""
+        if cause.trigger in _USER_TRIGGERS and ref in self._changed:
+            self._changed[ref].set()
 
     async def run(
         self, ref: ObjectRef, body: Json, play: Coroutine[Any, Any, RunOutcome]
     ) -> RunOutcome | None:
-        """Run the play to its end; None if it was ended, for `body` is not what is wanted now.
+        """Run the play to its end; return None if it was cancelled because `body` is obsolete.
 
-        A cancelled play has ended with everything that it started, see `ports.Executor`.
+        A cancelled play has terminated all its processes, see `ports.Executor`.
         """
         if not self.watch.supersede:
             return await play
         playing = asyncio.create_task(play)
-        looking = asyncio.create_task(self._look(ref, body))
+        waiting = asyncio.create_task(self._wait_for_reason(ref, body))
         try:
-            await asyncio.wait({playing, looking}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({playing, waiting}, return_when=asyncio.FIRST_COMPLETED)
             if not playing.done():
-                _log.info("Run superseded", by=looking.result())
+                _log.info("Run superseded", by=waiting.result())
                 playing.cancel()
                 await asyncio.wait({playing})
         finally:
-            await end_tasks([playing, looking])
+            await end_tasks([playing, waiting])
         if playing.cancelled():
-            self._row[ref] += 1
+            self._superseded[ref] += 1
             return None
-        del self._row[ref]
+        del self._superseded[ref]
         return playing.result()
 
     def forget(self, ref: ObjectRef) -> bool:
-        """Return whether the last run of a resource was superseded, and forget it."""
-        return self._row.pop(ref, 0) > 0
+        """Reset the count of a resource; return whether its last run was superseded."""
+        return self._superseded.pop(ref, 0) > 0
 
-    async def _look(self, ref: ObjectRef, body: Json) -> str:
-        """Wait until the run of `body` is superseded and say by what."""
-        news = self._news[ref]
+    async def _wait_for_reason(self, ref: ObjectRef, body: Json) -> str:
+        """Wait until the run of `body` is superseded; return the reason."""
+        changed = self._changed[ref]
         while True:
-            await news.wait()
-            news.clear()
-            why = await self._judge(ref, body)
-            if why:
-                return why
+            await changed.wait()
+            changed.clear()
+            if reason := await self._reason(ref, body):
+                return reason
 
-    async def _judge(self, ref: ObjectRef, body: Json) -> str:
+    async def _reason(self, ref: ObjectRef, body: Json) -> str:
         try:
             now = await self.read(ref)
         except ApiError as error:
-            _log.warning("Cannot tell whether the run is superseded", reason=str(error))
+            _log.warning("Cannot determine whether the run is superseded", error=str(error))
             return ""
         if now is None or now["metadata"].get("deletionTimestamp"):
-            return why_superseded(body, now, self.watch)
-        # What is not chosen any more gets no further run, so this one says how it stands.
-        may = self._row[ref] < _IN_A_ROW and self.relevant(now, self.watch)
-        return why_superseded(body, now, self.watch) if may else ""
+            return supersede_reason(body, now, self.watch)
+        # A resource that no longer matches gets no further run, so the current one is completed.
+        may_end = self._superseded[ref] < _MAX_SUPERSEDED_IN_A_ROW and self.is_relevant(
+            now, self.watch
+        )
+        return supersede_reason(body, now, self.watch) if may_end else ""

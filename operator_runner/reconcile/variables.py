@@ -1,6 +1,6 @@
-"""The extra vars of a run: what a role knows of its resource. Pure.
+"""Compute the extra vars of a run from its resource. Pure.
 
-A Memcached of the group cache.example.com with the spec {sizeLimit: 3} gives:
+A Memcached of the group cache.example.com with the spec {sizeLimit: 3} becomes:
     size_limit: 3
     ansible_operator_meta: {namespace: default, name: sample}
     _cache_example_com_memcached: {apiVersion: ..., metadata: ..., spec: {sizeLimit: 3}}
@@ -19,33 +19,33 @@ META = "ansible_operator_meta"
 """Name and namespace of the resource."""
 
 
-def extra_vars(body: Json, watch: Watch, *, cleanup: bool, without: Collection[str] = ()) -> Json:
+def extra_vars(body: Json, watch: Watch, *, cleanup: bool, excluded: Collection[str] = ()) -> Json:
     """Return the variables for one run over the resource `body`.
 
     Later ones win: spec, ansible_operator_meta, the resource, its spec, the vars of the watch
-    and, in a clean-up, those of its finalizer. Fields of the spec that are in `without` become no
-    variables; the resource and its spec have them. What the user of the resource wrote is marked
-    as unsafe for templates if the watch asks for it; what the operator's author wrote never is.
+    and, in a clean-up, those of its finalizer. The fields of the spec in `excluded` do not become
+    variables; the variables of the resource and of its spec still contain them. Text of the
+    resource is marked as unsafe if `watch.mark_unsafe`; `vars` of the watch never are.
     """
     spec = _spec(body)
-    parameters = {key: value for key, value in spec.items() if key not in without}
+    parameters = {key: value for key, value in spec.items() if key not in excluded}
     if watch.snake_case_parameters:
         parameters = snake_keys(parameters)
     metadata = body["metadata"]
     name = object_name(watch.gvk)
     variables: Json = {
-        # Not _data(parameters): the variables themselves are no map of the resource.
-        **{key: _data(value, watch.mark_unsafe) for key, value in parameters.items()},
+        # Not _encoded(parameters): the mapping of variables is not a map of the resource.
+        **{key: _encoded(value, watch.mark_unsafe) for key, value in parameters.items()},
         META: {
-            # A name is a template in few kinds: those of RBAC may have any name.
-            key: _data(text, watch.mark_unsafe and "{" in text)
+            # Few kinds allow braces in a name, RBAC for example.
+            key: _encoded(text, watch.mark_unsafe and "{" in text)
             for key, text in (
                 ("namespace", metadata.get("namespace") or ""),
                 ("name", metadata["name"]),
             )
         },
-        name: _data(body, watch.mark_unsafe),
-        f"{name}_spec": _data(spec, watch.mark_unsafe),
+        name: _encoded(body, watch.mark_unsafe),
+        f"{name}_spec": _encoded(spec, watch.mark_unsafe),
         **watch.vars,
     }
     if cleanup and watch.finalizer is not None:
@@ -54,13 +54,13 @@ def extra_vars(body: Json, watch: Watch, *, cleanup: bool, without: Collection[s
 
 
 def fields_of_spec(body: Json, watch: Watch) -> Iterator[tuple[str, str]]:
-    """Yield the names of the fields of a spec, each with that of its variable."""
+    """Yield the name of each field of the spec and the name of its variable."""
     for field in _spec(body):
         yield field, to_snake(field) if watch.snake_case_parameters else field
 
 
 def templated_fields(body: Json) -> Iterator[str]:
-    """Yield the paths of texts in the spec that Ansible evaluates as templates if not marked."""
+    """Yield the paths of strings in the spec that Ansible evaluates unless marked as unsafe."""
     return _templated(body.get("spec"), "spec")
 
 
@@ -87,19 +87,19 @@ def _spec(body: Json) -> Json:
     return spec if isinstance(spec, dict) else {}
 
 
-def _data(value: Any, mark_unsafe: bool) -> Any:
-    """Return a value of the resource as Ansible's JSON decoder wants it.
+def _encoded(value: Any, mark_unsafe: bool) -> Any:
+    """Return a value of the resource, encoded for Ansible's JSON decoder.
 
-    Maps with a key that would make them something else become a `PlainMap`; texts are wrapped so
-    that they are not templates if `mark_unsafe` asks for it.
+    A map with a key that the decoder interprets becomes a `PlainMap`. With `mark_unsafe` each
+    string is wrapped, so that Ansible never evaluates it as a template.
     """
     match value:
         case str():
             return {f"{TYPE_TAG_PREFIX}unsafe": value} if mark_unsafe else value
         case list():
-            return [_data(item, mark_unsafe) for item in value]
+            return [_encoded(item, mark_unsafe) for item in value]
         case dict():
-            items = {key: _data(item, mark_unsafe) for key, item in value.items()}
+            items = {key: _encoded(item, mark_unsafe) for key, item in value.items()}
             has_tag = any(key.startswith(TYPE_TAG_PREFIX) for key in value)
             return PlainMap(items) if has_tag else items
         case _:

@@ -34,7 +34,7 @@ def test_a_syntax_error_is_told_and_its_repair_noticed(
     events = world.until(lambda: [e for e in kubectl.list("events") if e["type"] == "Warning"])
     assert MAIN in events[0]["message"]
     assert operator.metric("controller_runtime_reconcile_errors_total") >= 1
-    assert MAIN in operator.lines("Reconciliation failed")[0]["reason"]
+    assert MAIN in operator.lines("Reconciliation failed")[0]["error"]
     (project / MAIN).write_text(good)
     world.wait_reconciled()
     assert world.condition("Failure")["status"] == "False"

@@ -101,7 +101,7 @@ def test_marked_unsafe_a_role_sees_the_spec_as_it_is(
     body = {"metadata": {"name": "a"}, "spec": spec}
     file = tmp_path / "extravars"
     # The variables of single fields are those of other tests: here any name may come up.
-    file.write_text(serialize(extra_vars(body, WATCH, cleanup=False, without=spec)))
+    file.write_text(serialize(extra_vars(body, WATCH, cleanup=False, excluded=spec)))
 
     seen = read(file)
 

@@ -60,7 +60,7 @@ class Runs:
             run_id=secrets.token_hex(4),
             ref=REF,
             content=used.content,
-            extra_vars=extra_vars(body, used, cleanup=False, without=left_out),
+            extra_vars=extra_vars(body, used, cleanup=False, excluded=left_out),
             kubeconfig="the token",
             verbosity=0,
             max_artifacts=1,

@@ -33,7 +33,7 @@ def follow(log: Path, process: Process, seconds: float = 5) -> tuple[bool, str]:
 
 @pytest.mark.parametrize(
     ("last", "expected"),
-    [("Reconciled ok=4", True), ("Reconciliation failed 'Write it' reason=no", False)],
+    [("Reconciled ok=4", True), ("Reconciliation failed 'Write it' error=no", False)],
 )
 def test_a_run_is_shown_to_its_end(
     tmp_path: Path, this_process: Process, last: str, expected: bool
@@ -49,7 +49,7 @@ def test_a_run_is_shown_to_its_end(
 def test_the_reason_of_a_failure_is_shown_whole(tmp_path: Path, this_process: Process) -> None:
     """Its further lines belong to the line above them."""
     log = tmp_path / "operator.log"
-    failure = f"{OURS}Reconciliation failed cause=start\n    reason:\n      no such attribute"
+    failure = f"{OURS}Reconciliation failed cause=start\n    error:\n      no such attribute"
     log.write_text(f"{failure}\n{OURS}afterwards\n")
     assert follow(log, this_process) == (False, f"{failure}\n")
 

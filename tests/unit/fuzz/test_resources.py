@@ -52,7 +52,7 @@ from operator_runner.reconcile.reconciler import (
     Succeeded,
 )
 from operator_runner.reconcile.status import read_conditions
-from operator_runner.reconcile.superseding import why_superseded
+from operator_runner.reconcile.superseding import supersede_reason
 from operator_runner.reconcile.variables import extra_vars
 from tests.fakes.cluster import FakeCluster
 from tests.fakes.executor import FakeAccess, FakeExecutor, FakeVariables, failure, success
@@ -128,7 +128,7 @@ def test_any_resource_can_be_judged(body: Json, later: Json) -> None:
         is_relevant(body, watch)
         blocks_upgrade(body, watch)
         assert all(ref.name for ref in referenced(body, watch))
-        assert isinstance(why_superseded(body, later, watch), str)
+        assert isinstance(supersede_reason(body, later, watch), str)
         for cleanup in (False, True):
             json.dumps(extra_vars(body, watch, cleanup=cleanup))
     overrides = read_overrides(body)

@@ -27,11 +27,11 @@ def resource(*finalizers: str, deleting: bool = False) -> Json:
     ("body", "watch", "relevant", "expected"),
     [
         (resource(), PLAIN, True, Run(cleanup=False)),
-        (resource(), PLAIN, False, Skip("Resource is not chosen by selector or when")),
+        (resource(), PLAIN, False, Skip("Resource does not match selector or when")),
         (resource("other"), PLAIN, True, Run(cleanup=False)),
         (resource("other", deleting=True), PLAIN, True, Skip("Resource is terminated")),
         (resource(), HELD, True, AddFinalizer("example.com/f")),
-        (resource(), HELD, False, Skip("Resource is not chosen by selector or when")),
+        (resource(), HELD, False, Skip("Resource does not match selector or when")),
         (resource("example.com/f"), HELD, True, Run(cleanup=False)),
         (resource("example.com/f", deleting=True), HELD, True, Run(cleanup=True)),
         (resource("example.com/f", deleting=True), HELD, False, Run(cleanup=True)),

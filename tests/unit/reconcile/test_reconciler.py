@@ -541,6 +541,6 @@ async def test_a_period_is_at_least_a_second(asked: str, given: str | None) -> N
 async def test_an_error_of_our_own_reaches_the_user() -> None:
     """On the resource too, whose owner cannot read the operator's log."""
     case = Case(PLAIN, FakeCluster(resource()))
-    await case.reconciler.failed(REF, SPEC, "Internal error")
+    await case.reconciler.report_failure(REF, SPEC, "Internal error")
     assert (await case.conditions())["Failure"]["message"] == "Internal error"
     assert [event.note for event in case.cluster.events] == ["Internal error"]

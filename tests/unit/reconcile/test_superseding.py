@@ -30,7 +30,7 @@ from operator_runner.core.model import (
 )
 from operator_runner.core.settings import AnsibleSettings, Backoff, Concurrency
 from operator_runner.reconcile.reconciler import Dependencies, Reconciler
-from operator_runner.reconcile.superseding import why_superseded
+from operator_runner.reconcile.superseding import supersede_reason
 from operator_runner.telemetry.metrics import Metrics
 from tests.fakes.cluster import FakeCluster
 from tests.fakes.executor import FakeAccess, FakeVariables, success
@@ -69,27 +69,28 @@ def resource(spec: Any = 0, **metadata: Any) -> Json:
 )
 def test_deletion_and_spec_count_and_nothing_else_does(now: Json | None, why: str) -> None:
     """Writes into status, labels, annotations and finalizers end no run."""
-    assert why_superseded(resource(), now, PLAIN) == why
+    assert supersede_reason(resource(), now, PLAIN) == why
 
 
 def test_annotations_count_where_the_watch_runs_for_them() -> None:
     """With watchAnnotationsChanges they are a wish as the spec is."""
-    assert why_superseded(resource(), resource(annotations={"a": "b"}), ANNOTATED) == "annotations"
-    assert why_superseded(resource(), resource(), ANNOTATED) == ""
+    annotated = resource(annotations={"a": "b"})
+    assert supersede_reason(resource(), annotated, ANNOTATED) == "annotations"
+    assert supersede_reason(resource(), resource(), ANNOTATED) == ""
 
 
 def test_kinds_without_generation_are_compared_by_what_they_hold() -> None:
     """A ConfigMap with new data is a new wish; one with a new label is not."""
     old = resource(1, generation=0)
-    assert why_superseded(old, resource(1, generation=0, resourceVersion="2"), PLAIN) == ""
+    assert supersede_reason(old, resource(1, generation=0, resourceVersion="2"), PLAIN) == ""
     edited = resource(2, generation=0, resourceVersion="2")
-    assert why_superseded(old, edited, PLAIN) == "resourceVersion 1 to 2"
+    assert supersede_reason(old, edited, PLAIN) == "resourceVersion 1 to 2"
 
 
 def test_a_resource_that_was_being_deleted_already_is_no_news() -> None:
     """The run of a resource that somebody else's finalizer holds goes on."""
     deleting = resource(deletionTimestamp="now")
-    assert why_superseded(deleting, deleting, PLAIN) == ""
+    assert supersede_reason(deleting, deleting, PLAIN) == ""
 
 
 class HeldExecutor:

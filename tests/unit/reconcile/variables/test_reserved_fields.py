@@ -92,7 +92,7 @@ def test_the_note_names_fields_reasons_and_cure() -> None:
 
     assert note(fields) == (
         "Not passed to the role: spec.ansibleHost (Ansible acts on variables of these names);"
-        " spec.hosts (these names are words of Ansible, and the role does not declare them as"
+        " spec.hosts (Ansible has keywords of these names, and the role does not declare them as"
         " variables); spec._cache_example_com_memcached (the operator sets variables of these"
         " names); rename the fields, or allow their names with allowVars in watches.yaml"
     )

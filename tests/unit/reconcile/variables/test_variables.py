@@ -133,7 +133,7 @@ def test_a_field_that_is_left_out_is_in_the_resource_alone() -> None:
     """The whole resource and its spec show what was written; there is no variable of the name."""
     resource = body({"ansibleHost": "db", "size": 3})
 
-    variables = extra_vars(resource, WATCH, cleanup=False, without={"ansibleHost"})
+    variables = extra_vars(resource, WATCH, cleanup=False, excluded={"ansibleHost"})
 
     assert "ansible_host" not in variables
     assert variables["size"] == 3

@@ -1,7 +1,7 @@
-"""Tells of a play as it runs, as --ansible-log-events and the verbosity of the run ask for.
+"""Log a play while it runs, according to --ansible-log-events and the verbosity of the run.
 
-Log lines go through the log, and the output of Ansible itself stands between them on stdout, in
-the frames of ansible-operator, which people and tests of existing projects look for.
+Tasks are log lines. The output of Ansible itself is written to stdout between them, in the frames
+of ansible-operator, which tests of existing projects search for.
 """
 
 from __future__ import annotations
@@ -24,69 +24,69 @@ _RESULTS = {
     "runner_item_on_failed": "item failed",
 }
 _TIMED = {"runner_on_ok", "runner_on_failed", "runner_on_unreachable"}
-# ansible-operator keeps silent about these, for they only move values around.
+# ansible-operator logs no start of these, because they change nothing.
 _QUIET_ACTIONS = {"set_fact", "debug"}
 _TITLE = "--------------------------- Ansible Task StdOut -------------------------------"
 _RULE = "-------------------------------------------------------------------------------"
 
 
 class PlayLog:
-    """Tells of one run: call it with each event, and `end` it."""
+    """Logs one run: call it with each event, then `end`."""
 
     def __init__(self, ref: ObjectRef, run_id: str, ansible: AnsibleSettings, *, raw: bool) -> None:
-        """Choose how much is told; `raw` gives the output of the run instead of each task."""
+        """Log for `ref`; `raw` writes the output of the run instead of a line per task."""
         self._ref = ref
         self._run_id = run_id
         self._framed = ansible.framed
         self._output: list[str] | None = [] if ansible.debug_logs else None
-        self._tell: Callable[[RunEvent], None] = {
-            "nothing": _tell_nothing,
-            "tasks": self._tell_raw if raw else self._tell_task,
-            "everything": self._tell_everything,
+        self._log_event: Callable[[RunEvent], None] = {
+            "nothing": _log_nothing,
+            "tasks": self._log_raw if raw else self._log_task,
+            "everything": self._log_everything,
         }[ansible.log_events]
 
     def __call__(self, event: RunEvent) -> None:
-        """Tell one event. Results of no_log tasks come censored by Ansible already."""
+        """Log one event. Ansible has already censored results of no_log tasks."""
         if self._output is not None and event.stdout:
             self._output.append(event.stdout)
-        self._tell(event)
+        self._log_event(event)
         if event.kind == "playbook_on_stats" and event.stdout and self._framed:
             self._write_block("Ansible Task Status Event StdOut", event.stdout)
 
     def end(self, outcome: RunOutcome) -> None:
-        """Tell that the run has ended, and all of its output if ANSIBLE_DEBUG_LOGS asks for it."""
+        """Log the end of the run, with all of its output if ANSIBLE_DEBUG_LOGS is set."""
         if self._output:
             self._write_block("Ansible Debug Result", "\n".join(self._output))
         if self._framed and outcome.successful:
             _log.info("Ansible-runner exited successfully", job=self._run_id)
 
-    def _tell_raw(self, event: RunEvent) -> None:
-        # The recap has a block of its own.
+    def _log_raw(self, event: RunEvent) -> None:
+        # The recap is written as a block.
         if event.stdout and not (self._framed and event.kind == "playbook_on_stats"):
             transcript.write(event.stdout)
 
-    def _tell_everything(self, event: RunEvent) -> None:
+    def _log_everything(self, event: RunEvent) -> None:
         fields = self._fields(event) | {"event_type": event.kind, "EventData": event.data}
         _log.info("[playbook event]", **fields)
         self._write_frame(event)
 
-    def _tell_task(self, event: RunEvent) -> None:
+    def _log_task(self, event: RunEvent) -> None:
         if event.kind == "playbook_on_task_start":
-            self._tell_start(event)
+            self._log_start(event)
         elif event.kind in _RESULTS:
-            self._tell_result(event)
+            self._log_result(event)
         elif event.kind == "runner_item_on_ok":
             self._write_frame(event)
 
-    def _tell_start(self, event: RunEvent) -> None:
+    def _log_start(self, event: RunEvent) -> None:
         if _action(event) in _QUIET_ACTIONS:
             return
-        # On a terminal the result, a moment later, says enough.
+        # On a terminal the result follows a moment later and is enough.
         level = _log.info if self._framed else _log.debug
         level("[playbook task start]", **self._fields(event, "Name"))
         self._write_frame(event)
 
-    def _tell_result(self, event: RunEvent) -> None:
+    def _log_result(self, event: RunEvent) -> None:
         result = event.data.get("res") or {}
         if event.kind == "runner_on_ok" and _action(event) == "debug":
             output = str(result.get("msg", ""))
@@ -108,16 +108,16 @@ class PlayLog:
         _log.warning("[playbook task failed]", result=word, **fields)
         self._write_frame(event)
 
-    def _fields(self, event: RunEvent, *theirs: str) -> dict[str, Any]:
-        """Return what a line says about a task; `theirs` are keys of ansible-operator."""
+    def _fields(self, event: RunEvent, *contract_keys: str) -> dict[str, Any]:
+        """Return the fields of a line about a task; `contract_keys` those of the contract."""
         fields = {"task": event.data.get("task") or event.data.get("name")}
         if event.kind != "playbook_on_task_start" and event.data.get("duration") is not None:
             fields["seconds"] = round(float(event.data["duration"]), 3)
         if event.kind == "runner_on_failed":
             fields["path"] = event.data.get("task_path")
-        if self._framed and theirs:
+        if self._framed and contract_keys:
             fields |= {"gvk": str(self._ref.gvk), "job": self._run_id, "event_type": event.kind}
-            fields |= {f"EventData.{name}": event.data.get(_KEYS[name]) for name in theirs}
+            fields |= {f"EventData.{name}": event.data.get(_KEYS[name]) for name in contract_keys}
         return {name: value for name, value in fields.items() if value is not None}
 
     def _write_frame(self, event: RunEvent) -> None:
@@ -129,20 +129,20 @@ class PlayLog:
         transcript.write(f"\n{_TITLE}\n{heading}{event.stdout}\n\n{_RULE}")
 
     def _write_block(self, title: str, text: str) -> None:
-        where = f"{self._ref.name}/{self._ref.namespace}"
-        heading = f"{title} ({self._ref.gvk}, {where})"
+        resource = f"{self._ref.name}/{self._ref.namespace}"
+        heading = f"{title} ({self._ref.gvk}, {resource})"
         transcript.write(f"\n----- {heading:>70} -----\n\n{text}\n\n----------")
 
 
 _KEYS = {"Name": "name", "Task": "task", "TaskArgs": "task_args"}
 
 
-def _tell_nothing(_event: RunEvent) -> None:
+def _log_nothing(_event: RunEvent) -> None:
     pass
 
 
 def task_time(event: RunEvent) -> tuple[str, str, float] | None:
-    """Return name, action and seconds of the task that an event ended, None for any other event."""
+    """Return name, action and duration in seconds of a finished task, None for other events."""
     seconds = event.data.get("duration")
     if event.kind not in _TIMED or seconds is None:
         return None
