@@ -17,11 +17,11 @@ import functools
 import json
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 import psutil
 
@@ -69,12 +69,25 @@ class KeptFacts:
         return time.monotonic() - self.taken > LONGEST_SECONDS
 
 
+class NotKeptError(BaseException):
+    """Facts cannot be had from kept ones alone. Collectors are to let it pass, so no Exception."""
+
+
+@dataclass(slots=True)
+class Attempt:
+    """To gather facts with kept ones alone."""
+
+    failed: bool = False
+    """Whether it cannot be done, which a collector may have caught."""
+
+
 class _State:
     """Of this process: facts that it has inherited, and those that it is to keep."""
 
     kept = KeptFacts()
     recorded: dict[str, str] | None = None
     signals: dict[str, Any] | None = None
+    attempt: Attempt | None = None
 
     def unchanged(self, names: tuple[str, ...]) -> bool:
         """Whether what these signals stand for is as it was."""
@@ -95,6 +108,28 @@ def record() -> dict[str, str]:
     """Have this process gather everything itself; return where the results are kept."""
     _state.kept, _state.recorded = KeptFacts(), {}
     return _state.recorded
+
+
+def are_kept() -> bool:
+    """Whether there are facts to use."""
+    return bool(_state.kept.results) and not _state.kept.is_old
+
+
+@contextlib.contextmanager
+def kept_only() -> Iterator[Attempt]:
+    """Have what cannot be had from kept facts refused meanwhile."""
+    _state.attempt, _state.signals = Attempt(), None
+    try:
+        yield _state.attempt
+    finally:
+        _state.attempt = _state.signals = None
+
+
+def refuse() -> NoReturn:
+    """Note that kept facts are not enough. Raises NotKeptError."""
+    if _state.attempt is not None:
+        _state.attempt.failed = True
+    raise NotKeptError
 
 
 def system_signals() -> dict[str, Any]:
@@ -137,6 +172,7 @@ def install() -> None:
         (collectors.ChrootFactCollector, "collect", ("machine",)),
         (collectors.LinuxVirtualCollector, "collect", ("machine",)),
         (collectors.SystemCapabilitiesFactCollector, "collect", ()),
+        (collectors.SystemdFactCollector, "collect", ("machine",)),
         (collectors.LinuxNetworkCollector, "collect", ("network", "host")),
         (linux, "get_best_parsable_locale", ()),
         (linux.LinuxHardware, "get_device_facts", ("devices",)),
@@ -173,6 +209,8 @@ def _keep(
             value = adjusted(_decoded(text))
             if value is not None:
                 return value
+        if _state.attempt is not None:
+            refuse()
         before = _warnings()
         result = original(self, *args, **kwargs)
         if _state.recorded is not None and _warnings() == before:

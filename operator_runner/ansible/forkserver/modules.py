@@ -29,6 +29,7 @@ from ansible.plugins.connection.local import Connection
 from ansible.plugins.shell.sh import ShellModule
 from ansible.utils.collection_loader import AnsibleCollectionConfig
 
+from operator_runner.ansible.forkserver.facts_in_play import gather, needs_no_process
 from operator_runner.ansible.forkserver.module_calls import ModuleCall, announce_module, call_module
 from operator_runner.ansible.forkserver.module_files import ModuleFile, find_module
 from operator_runner.ansible.forkserver.wrapping import wrap
@@ -63,7 +64,8 @@ def _post_validate(
     requests: socket.socket, original: Callable[..., Any], task: Any, templar: Any
 ) -> Any:
     # Its condition holds by now; to template its arguments takes about as long as a fork.
-    if task.action.rpartition(".")[2] not in _WITHOUT_MODULE:
+    action = task.action
+    if action.rpartition(".")[2] not in _WITHOUT_MODULE and not needs_no_process(action):
         announce_module(requests)
     return original(task, templar=templar)
 
@@ -166,7 +168,8 @@ def _exec_command(
     call = payload.call
     if connection.cwd is not None:
         call = replace(call, cwd=os.fsdecode(connection.cwd))
-    return call_module(requests, call)
+    printed = gather(call)
+    return call_module(requests, call) if printed is None else (0, printed, b"")
 
 
 def _umask() -> int:

@@ -17,7 +17,7 @@ from ansible.config.manager import find_ini_config_file
 from ansible.utils.display import Display
 
 from operator_runner.ansible.cold import playbook
-from operator_runner.ansible.forkserver import events, modules, results, tasks
+from operator_runner.ansible.forkserver import events, facts_in_play, modules, results, tasks
 from operator_runner.ansible.forkserver.freshness import loaded_collections
 from operator_runner.ansible.forkserver.processes import (
     begin_process,
@@ -105,6 +105,7 @@ def _prepare(requests: socket.socket) -> None:
     events.install()
     event_results.install()
     modules.install(requests)
+    facts_in_play.install()
     tasks.install()
     results.install()
 

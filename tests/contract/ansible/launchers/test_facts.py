@@ -48,6 +48,27 @@ PLAYBOOK = Project(
         "facts/made.fact": '#!/bin/sh\necho \'{"by": "a program"}\'\n',
     }
 )
+COMPLAINING = Project(
+    files={
+        "site.yml": """
+- hosts: localhost
+  gather_facts: false
+  tasks:
+  - name: Warning
+    setup: {fact_path: '{{ site }}/facts', gather_subset: ['!all', '!min', local]}
+  - name: Unknown subset
+    setup: {gather_subset: nothing}
+    ignore_errors: true
+  - name: Unknown option
+    setup: {subset: network}
+    ignore_errors: true
+  - name: Without a trace
+    setup: {gather_subset: ['!all', '!min', python]}
+""",
+        "facts/broken.fact": "neither JSON nor INI\n",
+    }
+)
+COMPLAINTS = ("Warning", "Unknown subset", "Unknown option", "Without a trace")
 GATHERING = "Gathering Facts"
 TASKS = (GATHERING, "All", "Subset", "Least", "Filter", "Own", "Another locale", "Another path")
 
@@ -117,6 +138,16 @@ def test_a_playbook_has_the_facts_that_it_asks_for(
     assert found[0] == found[1]
     assert found[0]["Own"]["ansible_local"] == {"made": {"by": "a program"}}
     assert "ansible_devices" not in found[0]["Subset"]
+
+
+def test_complaints_are_those_of_a_cold_run(
+    launchers: Launchers, program: Program, tmp_path: Path
+) -> None:
+    """Warnings and failures of the module, and nothing of them in the task after it."""
+    settle(launchers, program, tmp_path)
+    warm, cold = (launchers.run(name, COMPLAINING, tmp_path / "case") for name in ("warm", "cold"))
+    assert [warm.result(task) for task in COMPLAINTS] == [cold.result(task) for task in COMPLAINTS]
+    assert warm.result("Warning")["warnings"]
 
 
 def test_facts_are_gathered_again_when_what_they_depend_on_changes(

@@ -1,0 +1,111 @@
+"""Run the module `setup` in the process of the play, where kept facts spare it all programs.
+
+A process costs more than what `setup` then does in it. Arguments and environment are those of the
+module. As soon as it would start a program, warn, fail, or gather what is not kept, the attempt is
+given up, and a process of its own runs the module.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any, NoReturn
+
+from ansible import module_utils
+from ansible.module_utils import basic
+from ansible.module_utils.common.json import Direction, get_module_encoder
+from ansible.module_utils.facts import ansible_collector
+from ansible.modules import setup
+
+from operator_runner.ansible.forkserver import facts
+from operator_runner.ansible.forkserver.module_calls import ModuleCall
+
+_ACTIONS = {"gather_facts", "setup"}
+
+
+def install() -> None:
+    """Have collectors of this process, and of its forks, write no complaints to its streams."""
+    ansible_collector.sys = SimpleNamespace(stderr=SimpleNamespace(write=_refuse))
+
+
+def needs_no_process(action: str) -> bool:
+    """Whether the action is likely to find all facts kept that take a process."""
+    return action.rpartition(".")[2] in _ACTIONS and facts.are_kept()
+
+
+def gather(call: ModuleCall) -> bytes | None:
+    """Return what the module prints; None: it needs a process, or is another module."""
+    if not _is_setup(call) or not facts.are_kept():
+        return None
+    with _as_the_module(call), facts.kept_only() as attempt:
+        with contextlib.suppress(Exception, SystemExit, facts.NotKeptError):
+            setup.main()
+        return None if attempt.failed else _Module.printed
+    return None
+
+
+def _is_setup(call: ModuleCall) -> bool:
+    return (
+        (call.name, call.path) == (setup.__name__, setup.__file__)
+        and call.utils == list(module_utils.__path__)
+        and not call.open_files
+        and call.environment == dict(os.environ)
+        and all(map(os.path.isabs, _searched(call)))
+    )
+
+
+def _searched(call: ModuleCall) -> list[str]:
+    """Return the paths that depend on the working directory if they are relative."""
+    arguments = json.loads(call.params)["ANSIBLE_MODULE_ARGS"]
+    own = arguments.get("fact_path") or "/"
+    return [*os.environ.get("PATH", "").split(os.pathsep), str(own)]
+
+
+def _refuse(*_args: Any, **_kwargs: Any) -> NoReturn:
+    facts.refuse()
+
+
+class _Module(basic.AnsibleModule):  # type: ignore[misc]
+    """The module's side, which gives its result to this process and does nothing else to it."""
+
+    printed: bytes | None = None
+    run_command = warn = error_as_warning = deprecate = fail_json = _refuse
+
+    def _record_module_result(self, result: dict[str, Any]) -> None:
+        encoder = get_module_encoder(basic._ANSIBLE_PROFILE, Direction.MODULE_TO_CONTROLLER)
+        _Module.printed = f"\n{json.dumps(result, cls=encoder)}\n".encode()
+
+
+@contextlib.contextmanager
+def _as_the_module(call: ModuleCall) -> Iterator[None]:
+    """Be called as the module meanwhile."""
+    owners: dict[Any, dict[str, Any]] = {
+        setup: {"AnsibleModule": _Module},
+        basic: {
+            "_ANSIBLE_ARGS": call.params.encode(),
+            "_ANSIBLE_PROFILE": call.profile,
+            "_PARSED_MODULE_ARGS": None,
+        },
+        _Module: {"printed": None},
+    }
+    before = {owner: {name: getattr(owner, name) for name in owners[owner]} for owner in owners}
+    folder = os.environ.get("PWD")
+    os.environ["PWD"] = call.cwd
+    try:
+        _set(owners)
+        yield
+    finally:
+        _set(before)
+        if folder is None:
+            del os.environ["PWD"]
+        else:
+            os.environ["PWD"] = folder
+
+
+def _set(owners: dict[Any, dict[str, Any]]) -> None:
+    for owner, attributes in owners.items():
+        for name, value in attributes.items():
+            setattr(owner, name, value)
