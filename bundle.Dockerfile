@@ -1,4 +1,4 @@
-# The image of the bundle; made together with it.
+# The image of the bundle; generated with it.
 FROM scratch
 
 LABEL operators.operatorframework.io.bundle.mediatype.v1=registry+v1

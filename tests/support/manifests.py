@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from operator_runner.tools.bundle.project import Rendered
+from operator_runner.tools.bundle.manifests import Manifests
 
 Json = dict[str, Any]
 
@@ -114,7 +114,7 @@ OBJECTS: tuple[Json, ...] = (
 )  # fmt: skip
 
 
-def rendered(*more: Json, without: str = "") -> Rendered:
+def rendered(*more: Json, without: str = "") -> Manifests:
     """Return the operator's objects: all but those of a kind, and more."""
-    kept = (each for each in OBJECTS if each["kind"] != without)
-    return Rendered(tuple(copy.deepcopy([*kept, *more])), "config/manifests")
+    kept = (item for item in OBJECTS if item["kind"] != without)
+    return Manifests(tuple(copy.deepcopy([*kept, *more])), "config/manifests")

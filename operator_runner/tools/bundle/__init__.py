@@ -1,10 +1,10 @@
-"""What the Operator Lifecycle Manager installs an operator from: bundles and catalogs.
+"""Make bundles and catalogs for the Operator Lifecycle Manager.
 
-From the files of a project to texts, in stages: kustomize renders config/manifests (`rendering`),
-`project` finds things in what came out, `permissions`, `owned` and `descriptors` make parts of the
-ClusterServiceVersion, `service_version` puts them together, `bundle` makes all files of a bundle,
-`catalog` and `hub` what is published of several bundles. `validation` asks OLM's own programs.
-Only `rendering`, `published`, `writing`, `hub` and `validation` touch the disk.
+Stages: `tools.kustomize` renders config/manifests; `manifests` looks up objects in the result;
+`permissions`, `owned_crds` and `descriptors` derive parts of the ClusterServiceVersion, which
+`cluster_service_version` assembles; `bundle` returns all files of a bundle; `catalog` and
+`operatorhub` publish several bundles; `validation` runs OLM's own validators. Only
+`stored_bundles`, `writer`, `operatorhub` and `validation` access the disk.
 """
 
 from __future__ import annotations

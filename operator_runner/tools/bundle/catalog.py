@@ -1,4 +1,4 @@
-"""A file-based catalog of a package: its channels, and its bundles with all their manifests. Pure.
+"""Return the file-based catalog of a package. Pure.
 
 The format is that of operator-registry: documents `olm.package`, `olm.channel`, `olm.bundle`.
 """
@@ -9,16 +9,16 @@ from collections.abc import Iterator, Sequence
 
 from operator_runner.core.errors import ConfigError
 from operator_runner.core.model import GVK, Json
-from operator_runner.tools.bundle.project import dig
-from operator_runner.tools.bundle.published import Published
-from operator_runner.tools.yaml_io import dump, encoded
+from operator_runner.tools.bundle.manifests import nested
+from operator_runner.tools.bundle.stored_bundles import StoredBundle
+from operator_runner.tools.yaml_io import base64_json, dump
 
 _METADATA = (
     "displayName", "description", "installModes", "keywords", "links", "maintainers", "maturity",
     "minKubeVersion", "nativeAPIs", "provider",
 )  # fmt: skip
 _REQUIRED = {"olm.package": "olm.package.required", "olm.gvk": "olm.gvk.required"}
-# How dependencies.yaml calls it, and how catalogs do.
+# Field names of dependencies.yaml that differ in catalogs.
 _VERSION_RANGE = {"version": "versionRange"}
 
 DOCKERFILE = """\
@@ -35,46 +35,46 @@ LABEL operators.operatorframework.io.index.configs.v1=/configs
 """
 
 
-def catalog(bundles: Sequence[Published], *, default_channel: str = "", image: str = "") -> str:
+def catalog(bundles: Sequence[StoredBundle], *, default_channel: str = "", image: str = "") -> str:
     """Return the catalog of a package's bundles, oldest first.
 
     `image` is the name of the bundles' images, with `{version}` for the version. Without it the
-    catalog carries all manifests itself, and nothing has to be pulled to install from it. Raises
-    ConfigError where the bundles do not say which channel is the default one.
+    catalog contains all manifests, and no bundle image is pulled. Raises ConfigError if the default
+    channel is ambiguous.
     """
     newest = bundles[-1]
     documents: list[Json] = [_package(newest, _default(bundles, default_channel))]
     documents += _channels(bundles)
-    documents += [_bundle(each, image.replace("{version}", each.version)) for each in bundles]
+    documents += [_bundle(item, image.replace("{version}", item.version)) for item in bundles]
     return dump(*documents)
 
 
-def _default(bundles: Sequence[Published], given: str) -> str:
-    channels = sorted({channel for each in bundles for channel in each.channels})
-    wish = next((each.default_channel for each in reversed(bundles) if each.default_channel), "")
-    chosen = given or wish or (channels[0] if len(channels) == 1 else "")
+def _default(bundles: Sequence[StoredBundle], given: str) -> str:
+    channels = sorted({channel for item in bundles for channel in item.channels})
+    newest = next((item.default_channel for item in reversed(bundles) if item.default_channel), "")
+    chosen = given or newest or (channels[0] if len(channels) == 1 else "")
     if chosen not in channels:
         raise ConfigError(
-            f"--default-channel: {chosen or 'it'} must be one of {', '.join(channels)}"
+            f"--default-channel: invalid value {chosen!r}: expected one of {', '.join(channels)}"
         )
     return chosen
 
 
-def _package(newest: Published, default_channel: str) -> Json:
+def _package(newest: StoredBundle, default_channel: str) -> Json:
     made: Json = {
         "schema": "olm.package",
         "name": newest.package,
         "defaultChannel": default_channel,
-        "description": dig(newest.service_version, "spec", "description") or "",
+        "description": nested(newest.service_version, "spec", "description") or "",
     }
-    for icon in dig(newest.service_version, "spec", "icon") or ():
+    for icon in nested(newest.service_version, "spec", "icon") or ():
         made["icon"] = {"base64data": icon["base64data"], "mediatype": icon["mediatype"]}
     return made
 
 
-def _channels(bundles: Sequence[Published]) -> Iterator[Json]:
-    for name in sorted({channel for each in bundles for channel in each.channels}):
-        entries = [_entry(each) for each in bundles if name in each.channels]
+def _channels(bundles: Sequence[StoredBundle]) -> Iterator[Json]:
+    for name in sorted({channel for item in bundles for channel in item.channels}):
+        entries = [_entry(item) for item in bundles if name in item.channels]
         yield {
             "schema": "olm.channel",
             "package": bundles[0].package,
@@ -83,21 +83,21 @@ def _channels(bundles: Sequence[Published]) -> Iterator[Json]:
         }
 
 
-def _entry(published: Published) -> Json:
-    """Return where a version stands among the others; OLM upgrades along these words."""
+def _entry(published: StoredBundle) -> Json:
+    """Return the upgrade edges of a version: name, replaces, skips, skipRange."""
     spec = published.service_version["spec"]
     made = {"name": published.name}
     for field in ("replaces", "skips"):
         if spec.get(field):
             made[field] = spec[field]
-    annotations = dig(published.service_version, "metadata", "annotations") or {}
+    annotations = nested(published.service_version, "metadata", "annotations") or {}
     if annotations.get("olm.skipRange"):
         made["skipRange"] = annotations["olm.skipRange"]
     return made
 
 
-def _bundle(published: Published, image: str) -> Json:
-    related = list(dig(published.service_version, "spec", "relatedImages") or ())
+def _bundle(published: StoredBundle, image: str) -> Json:
+    related = list(nested(published.service_version, "spec", "relatedImages") or ())
     if image:
         related.append({"name": "", "image": image})
     return {
@@ -110,31 +110,31 @@ def _bundle(published: Published, image: str) -> Json:
     }
 
 
-def _kinds(published: Published) -> Iterator[Json]:
-    definitions = dig(published.service_version, "spec", "customresourcedefinitions") or {}
+def _kinds(published: StoredBundle) -> Iterator[Json]:
+    definitions = nested(published.service_version, "spec", "customresourcedefinitions") or {}
     for relation, name in (("owned", "olm.gvk"), ("required", "olm.gvk.required")):
         for entry in definitions.get(relation) or ():
             gvk = GVK(entry["name"].partition(".")[2], entry["version"], entry["kind"])
             yield _property(name, {"group": gvk.group, "kind": gvk.kind, "version": gvk.version})
-    for each in published.dependencies:
-        value = {_VERSION_RANGE.get(key, key): said for key, said in each.get("value", {}).items()}
-        kind = str(each.get("type"))
+    for item in published.dependencies:
+        value = {_VERSION_RANGE.get(key, key): val for key, val in item.get("value", {}).items()}
+        kind = str(item.get("type"))
         yield _property(_REQUIRED.get(kind, kind), value)
 
 
-def _identity(published: Published) -> Json:
+def _identity(published: StoredBundle) -> Json:
     value = {"packageName": published.package, "version": published.version}
     return _property("olm.package", value)
 
 
-def _content(published: Published, image: str) -> Iterator[Json]:
+def _content(published: StoredBundle, image: str) -> Iterator[Json]:
     if not image:
-        for thing in published.manifests:
-            yield _property("olm.bundle.object", {"data": encoded(thing)})
+        for obj in published.manifests:
+            yield _property("olm.bundle.object", {"data": base64_json(obj)})
         return
     version = published.service_version
     metadata = {name: version["spec"][name] for name in _METADATA if name in version["spec"]}
-    metadata["annotations"] = dig(version, "metadata", "annotations") or {}
+    metadata["annotations"] = nested(version, "metadata", "annotations") or {}
     metadata["crdDescriptions"] = version["spec"].get("customresourcedefinitions") or {}
     yield _property("olm.csv.metadata", metadata)
 

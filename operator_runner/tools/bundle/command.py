@@ -1,4 +1,4 @@
-"""`operator-runner bundle`, `bundle-validate`, `catalog`, `operatorhub`: flags to files."""
+"""Commands `operator-runner bundle`, `bundle-validate`, `catalog` and `operatorhub`."""
 
 from __future__ import annotations
 
@@ -17,15 +17,17 @@ from operator_runner.config.watches import load
 from operator_runner.core.errors import ConfigError
 from operator_runner.devcluster import binaries
 from operator_runner.devcluster.errors import ClusterError
+from operator_runner.tools import kustomize
 from operator_runner.tools.bundle import catalog as catalogs
-from operator_runner.tools.bundle import hub
+from operator_runner.tools.bundle import operatorhub as hub
 from operator_runner.tools.bundle.bundle import bundle as make_bundle
 from operator_runner.tools.bundle.bundle import dockerfile
-from operator_runner.tools.bundle.published import read_all
-from operator_runner.tools.bundle.rendering import render
+from operator_runner.tools.bundle.bundle_options import BundleOptions
+from operator_runner.tools.bundle.manifests import Manifests
+from operator_runner.tools.bundle.stored_bundles import read_bundles
 from operator_runner.tools.bundle.validation import ERROR, scorecard, validate
-from operator_runner.tools.bundle.wanted import Wanted
-from operator_runner.tools.bundle.writing import write, write_bundle
+from operator_runner.tools.bundle.writer import write, write_bundle
+from operator_runner.tools.yaml_io import load_objects
 
 _FOLDER = click.Path(path_type=Path, file_okay=False)
 _BUNDLES = click.argument(
@@ -36,55 +38,55 @@ _BUNDLES = click.argument(
 @click.command()
 @click.argument("project", default=".", type=click.Path(path_type=Path, file_okay=False))
 @click.option("--version", required=True, help="Version of the operator, such as 0.0.1.")
-@click.option("--image", default="", help="The operator's image; else that of the manifests.")
+@click.option("--image", default="", help="Operator image.  [default: that of the manifests]")
 @click.option(
-    "--channels", default="alpha", show_default=True, help="Where it is offered, parted by commas."
+    "--channels", default="alpha", show_default=True, help="Channels, separated by commas."
 )
-@click.option("--default-channel", default="", help="The channel for those who choose none.")
-@click.option("--use-image-digests", is_flag=True, help="Refuse images that are not by digest.")
+@click.option("--default-channel", default="", help="Channel of Subscriptions that name none.")
+@click.option("--use-image-digests", is_flag=True, help="Reject images without a digest.")
 @click.option(
     "--manifests",
     default=Path("config/manifests"),
     show_default=True,
     type=_FOLDER,
-    help="What kustomize renders, in the project.",
+    help="Kustomization to render, relative to the project.",
 )
 @click.option(
-    "--kustomize", default="", help="The command that does so.  [default: kubectl kustomize]"
+    "--kustomize", default="", help="Command that renders it.  [default: kubectl kustomize]"
 )
 @click.option(
     "--output",
     default=Path("bundle"),
     show_default=True,
     type=_FOLDER,
-    help="The bundle's folder; bundle.Dockerfile is put beside it.",
+    help="Folder of the bundle; bundle.Dockerfile is written beside it.",
 )
 @lookup_options
-def bundle(project: Path, output: Path, **options: Any) -> None:
+def bundle(project: Path, output: Path, **flags: Any) -> None:
     """Write the bundle of the operator in PROJECT for the Operator Lifecycle Manager."""
     with _errors():
         target = output.absolute()
-        wanted = Wanted(
-            options["version"],
-            tuple(filter(None, options["channels"].split(","))),
-            options["default_channel"],
-            options["image"],
-            options["use_image_digests"],
+        options = BundleOptions(
+            flags["version"],
+            tuple(filter(None, flags["channels"].split(","))),
+            flags["default_channel"],
+            flags["image"],
+            flags["use_image_digests"],
         )
         if not project.is_dir():
-            raise ConfigError(f"{project}: there is no such folder")
-        # Roles and playbooks of watches.yaml are sought from the working directory on.
+            raise ConfigError(f"{project}: no such directory")
+        # watches.yaml names roles and playbooks relative to the working directory.
         with contextlib.chdir(project):
             loaded = load(
                 Path("watches.yaml"),
                 os.environ,
-                roles_path=options["ansible_roles_path"],
-                collections_path=options["ansible_collections_path"],
+                roles_path=flags["ansible_roles_path"],
+                collections_path=flags["ansible_collections_path"],
             )
-            rendered = render(options["manifests"], options["kustomize"], os.environ)
+            manifests = _render(flags["manifests"], flags["kustomize"])
         for warning in loaded.warnings:
             click.echo(f"Warning: {warning}", err=True)
-        made = make_bundle(rendered, loaded.watches, wanted)
+        made = make_bundle(manifests, loaded.watches, options)
         write_bundle(target, made.files)
         write(target.parent / "bundle.Dockerfile", dockerfile(made.labels, target.name))
         for path in made.files:
@@ -92,27 +94,39 @@ def bundle(project: Path, output: Path, **options: Any) -> None:
         click.echo(output.parent / "bundle.Dockerfile")
 
 
+def _render(folder: Path, command: str) -> Manifests:
+    if not folder.is_dir():
+        raise ConfigError(
+            f"{folder}: no such directory: expected a kustomization that renders the operator, its"
+            " samples and a base ClusterServiceVersion; name another one with --manifests"
+        )
+    text = kustomize.render(folder, command, os.environ)
+    return Manifests(load_objects(text, str(folder)), str(folder))
+
+
 @click.command()
 @_BUNDLES
-@click.option("--default-channel", default="", help="Else the one that the newest bundle names.")
+@click.option(
+    "--default-channel", default="", help="Default channel.  [default: that of the newest bundle]"
+)
 @click.option(
     "--bundle-image",
     default="",
-    help="Images of the bundles, {version} for the version; else the catalog has all manifests.",
+    help="Images of the bundles, with {version}; without it the catalog contains all manifests.",
 )
 @click.option(
     "--output",
     default=Path("catalog"),
     show_default=True,
     type=_FOLDER,
-    help="The catalog's folder; catalog.Dockerfile is put beside it.",
+    help="Folder of the catalog; catalog.Dockerfile is written beside it.",
 )
 def catalog(
     bundles: tuple[Path, ...], default_channel: str, bundle_image: str, output: Path
 ) -> None:
-    """Write a file-based catalog that offers the versions in the folders BUNDLES."""
+    """Write a file-based catalog of the versions in the folders BUNDLES."""
     with _errors():
-        published = read_all(bundles)
+        published = read_bundles(bundles)
         text = catalogs.catalog(published, default_channel=default_channel, image=bundle_image)
         target = output.absolute()
         file = Path(published[0].package) / "catalog.yaml"
@@ -124,20 +138,20 @@ def catalog(
 
 @click.command()
 @_BUNDLES
-@click.option("--reviewer", multiple=True, help="Account of one who approves changes.")
-@click.option("--output", required=True, type=_FOLDER, help="A checkout of the repository.")
+@click.option("--reviewer", multiple=True, help="Account that approves changes; repeatable.")
+@click.option("--output", required=True, type=_FOLDER, help="Checkout of the repository.")
 def operatorhub(bundles: tuple[Path, ...], reviewer: tuple[str, ...], output: Path) -> None:
-    """Write operators/PACKAGE as the repositories behind OperatorHub have it."""
+    """Write operators/PACKAGE for the community repositories behind OperatorHub."""
     with _errors():
-        click.echo(hub.publish(read_all(bundles), output, reviewer))
+        click.echo(hub.write_operatorhub(read_bundles(bundles), output, reviewer))
 
 
 @click.command("bundle-validate")
 @click.argument("bundle", default=Path("bundle"), type=_FOLDER)
 def validate_bundle(bundle: Path) -> None:
-    """Have OLM's validators and the tests of scorecard look at the folder BUNDLE.
+    """Validate the folder BUNDLE with OLM's validators and scorecard.
 
-    They are built from source the first time, which takes minutes.
+    The first run builds them from source, which takes minutes.
     """
     with _errors():
         try:
@@ -147,9 +161,9 @@ def validate_bundle(bundle: Path) -> None:
         found = [*validate(bundle, programs), *scorecard(bundle, programs)]
     for finding in found:
         click.echo(finding)
-    wrong = sum(finding.level == ERROR for finding in found)
-    click.echo(f"{bundle}: {wrong} errors, {len(found) - wrong} warnings")
-    sys.exit(wrong > 0)
+    errors = sum(finding.level == ERROR for finding in found)
+    click.echo(f"{bundle}: {errors} errors, {len(found) - errors} warnings")
+    sys.exit(errors > 0)
 
 
 @contextlib.contextmanager

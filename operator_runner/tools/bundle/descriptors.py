@@ -1,4 +1,4 @@
-"""What a console shows for each field of a kind, derived from its schema. Pure.
+"""Derive the descriptors of a kind's fields, which consoles display, from its schema. Pure.
 
 The identifiers under `x-descriptors` are those of the OLM descriptor reference of the OpenShift
 console, which OLM's own CSVs use.
@@ -20,9 +20,9 @@ _WORDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 
 def descriptors(schema: Mapping[str, Any], part: str, examples: Iterable[Json]) -> list[Json]:
-    """Return a descriptor for each field of `part` (`spec` or `status`), by path.
+    """Return a descriptor for each field of `part` (`spec` or `status`), sorted by path.
 
-    Fields of a schema that leaves them open are those that the examples have.
+    For a schema without declared properties, the fields are those of the examples.
     """
     known = (schema.get("properties") or {}).get(part) or {}
     fields = dict(known.get("properties") or {})
@@ -32,21 +32,21 @@ def descriptors(schema: Mapping[str, Any], part: str, examples: Iterable[Json]) 
     return [_descriptor(name, fields[name], part) for name in sorted(fields)]
 
 
-def merged(derived: Iterable[Json], given: Iterable[Json]) -> list[Json]:
-    """Return descriptors with what an author has written about the same path over them."""
-    paths = {each.get("path"): each for each in derived}
-    for each in given:
-        paths[each.get("path")] = {**paths.get(each.get("path"), {}), **each}
+def merge_descriptors(derived: Iterable[Json], given: Iterable[Json]) -> list[Json]:
+    """Return derived descriptors, overridden by the author's descriptors of the same path."""
+    paths = {item.get("path"): item for item in derived}
+    for item in given:
+        paths[item.get("path")] = {**paths.get(item.get("path"), {}), **item}
     return [paths[path] for path in sorted(paths, key=str)]
 
 
-def words(name: str) -> str:
-    """Return a name of an API as words: `forceRedploy` is `Force Redploy`."""
+def display_name(name: str) -> str:
+    """Return a camelCase name as title: `forceRedeploy` becomes `Force Redeploy`."""
     return " ".join(part[:1].upper() + part[1:] for part in _WORDS.split(name))
 
 
 def _descriptor(name: str, schema: Mapping[str, Any], part: str) -> Json:
-    made: Json = {"path": name, "displayName": schema.get("title") or words(name)}
+    made: Json = {"path": name, "displayName": schema.get("title") or display_name(name)}
     if schema.get("description"):
         made["description"] = schema["description"]
     hints = [_CONDITIONS] if (part, name) == ("status", "conditions") else []

@@ -1,4 +1,4 @@
-"""What the operator may do, taken from roles and bindings to where OLM reads it. Pure."""
+"""Convert roles and bindings into the permissions of a ClusterServiceVersion. Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from operator_runner.core.model import Json
-from operator_runner.tools.bundle.project import Rendered, dig, name_of, pod_of
+from operator_runner.tools.bundle.manifests import Manifests, name_of, nested, pod_of
 
 Id = tuple[str, str]
 """Kind and name of an object."""
@@ -17,30 +17,30 @@ Id = tuple[str, str]
 class Permissions:
     """`clusterPermissions` and `permissions` of a ClusterServiceVersion.
 
-    `taken` are the objects that need not be manifests of the bundle any more: OLM makes accounts,
-    roles and bindings from the permissions.
+    `replaced` are the objects that the bundle omits: OLM creates ServiceAccounts, roles and
+    bindings from the permissions.
     """
 
     cluster: list[Json]
     namespaced: list[Json]
-    taken: frozenset[Id]
+    replaced: frozenset[Id]
 
 
-def permissions(rendered: Rendered) -> Permissions:
-    """Return what the accounts of all Deployments may do.
+def permissions(manifests: Manifests) -> Permissions:
+    """Return the permissions of the ServiceAccounts of all Deployments.
 
-    A binding that names others as well stays a manifest, and so does its role. Raises ConfigError
-    for a role that is not among the manifests: its rules could not be copied.
+    A binding with further subjects stays a manifest, and so does its role. Raises ConfigError if a
+    bound role is not among the manifests, because its rules cannot be copied.
     """
-    accounts = {account_of(deployment) for deployment in rendered.of("Deployment")}
-    roles = {(each["kind"], name_of(each)): each for kind in ("ClusterRole", "Role")
-             for each in rendered.of(kind)}  # fmt: skip
-    taken: set[Id] = {("ServiceAccount", account) for account in accounts}
+    accounts = {account_of(deployment) for deployment in manifests.of("Deployment")}
+    roles = {(item["kind"], name_of(item)): item for kind in ("ClusterRole", "Role")
+             for item in manifests.of(kind)}  # fmt: skip
+    replaced: set[Id] = {("ServiceAccount", account) for account in accounts}
     kept: set[Id] = set()
     rules: dict[str, dict[str, list[Json]]] = {
         kind: defaultdict(list) for kind in ("ClusterRoleBinding", "RoleBinding")
     }
-    for binding in (*rendered.of("ClusterRoleBinding"), *rendered.of("RoleBinding")):
+    for binding in (*manifests.of("ClusterRoleBinding"), *manifests.of("RoleBinding")):
         ref = binding.get("roleRef", {})
         role = (str(ref.get("kind")), str(ref.get("name")))
         ours = set(_accounts(binding)) & accounts
@@ -48,20 +48,20 @@ def permissions(rendered: Rendered) -> Permissions:
             kept.add(role)
             continue
         if role not in roles:
-            raise rendered.problem(
+            raise manifests.error_at(
                 binding,
                 "roleRef.name",
-                f"the {role[0]} {role[1]} is not among the manifests, so its rules cannot be"
-                " copied; write a role with the rules that the operator needs",
+                f"{role[0]} {role[1]} is not among the manifests, so its rules cannot be copied;"
+                " add a role with the rules that the operator needs",
             )
         for account in sorted(ours):
             rules[binding["kind"]][account] += roles[role].get("rules") or []
         if len(binding.get("subjects") or ()) > len(ours):
             kept |= {role, (binding["kind"], name_of(binding))}
-        taken |= {role, (binding["kind"], name_of(binding))}
+        replaced |= {role, (binding["kind"], name_of(binding))}
     return Permissions(
         _by_account(rules["ClusterRoleBinding"]), _by_account(rules["RoleBinding"]),
-        frozenset(taken - kept),
+        frozenset(replaced - kept),
     )  # fmt: skip
 
 
@@ -73,7 +73,7 @@ def account_of(deployment: Json) -> str:
 def _accounts(binding: Json) -> Iterator[str]:
     for subject in binding.get("subjects") or ():
         if subject.get("kind") == "ServiceAccount":
-            yield str(dig(subject, "name"))
+            yield str(nested(subject, "name"))
 
 
 def _by_account(rules: dict[str, list[Json]]) -> list[Json]:

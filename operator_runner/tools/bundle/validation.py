@@ -1,4 +1,4 @@
-"""What the programs of the Operator Framework say about a bundle: OLM's validators, scorecard."""
+"""Run OLM's validators and scorecard on a bundle."""
 
 from __future__ import annotations
 
@@ -13,51 +13,52 @@ from pathlib import Path
 
 from operator_runner.core.errors import ConfigError
 from operator_runner.tools.bundle.bundle import SCORECARD
-from operator_runner.tools.yaml_io import parse
+from operator_runner.tools.yaml_io import load_objects, read_text
 
 ERROR, WARNING = "Error", "Warning"
 _SCORECARD = "scorecard-test"
-# Where the program looks for the bundle; its image mounts it there.
+# Where the program expects the bundle: the mount point in its image.
 _MOUNTED = "bundle"
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something about a bundle; an error is what keeps it out of a catalog."""
+    """A result of a validator; an error excludes the bundle from catalogs."""
 
     test: str
-    """The validator, or the test of scorecard."""
+    """Name of the validator or of the scorecard test."""
     level: str
     message: str
 
     def __str__(self) -> str:
-        """In one line, for people."""
+        """Return one line for display."""
         return f"{self.level}: {self.test}: {self.message.removeprefix(f'{self.level}: ')}"
 
 
 def validate(bundle: Path, programs: Path) -> Iterator[Finding]:
-    """Yield what OLM's validators find, the optional ones included; `programs` has them built.
+    """Yield the findings of OLM's validators, optional ones included.
 
-    Raises ConfigError if the folder is no bundle at all.
+    `programs` is the folder of the built validators. Raises ConfigError if `bundle` is not one.
     """
     for found in json.loads(_run([str(programs / "bundle-validate"), str(bundle)], bundle)):
         yield Finding(found["validator"], found["level"], found["message"])
 
 
 def scorecard(bundle: Path, programs: Path) -> Iterator[Finding]:
-    """Yield what the tests of scorecard find that the bundle's own configuration lists.
+    """Yield the findings of the scorecard tests in the bundle's own configuration.
 
-    They look at the bundle alone, and need no cluster. A suggestion is a warning here.
+    These tests read only the bundle, without a cluster. Suggestions are reported as warnings.
+    Raises ConfigError.
     """
     file = bundle / SCORECARD / "config.yaml"
     if not file.is_file():
-        raise ConfigError(f"{file}: it is missing, so no test is asked for")
-    (config,) = parse(file.read_text(encoding="utf-8"), str(file))
+        raise ConfigError(f"{file}: no such file: it lists the scorecard tests to run")
+    (config,) = load_objects(read_text(file), str(file))
     with tempfile.TemporaryDirectory(prefix="scorecard-") as root:
         shutil.copy(programs / _SCORECARD, root)
         shutil.copytree(bundle, Path(root) / _MOUNTED)
         for name in _tests(config["stages"], file):
-            answer = json.loads(_run([*_rooted(root), f"/{_SCORECARD}", name], bundle))
+            answer = json.loads(_run([*_chroot(root), f"/{_SCORECARD}", name], bundle))
             for result in answer["results"]:
                 yield from _findings(name, result)
 
@@ -69,7 +70,9 @@ def _tests(stages: list[dict[str, list[dict[str, list[str]]]]], file: Path) -> I
                 case [program, str(name)] if program == _SCORECARD:
                     yield name
                 case other:
-                    raise ConfigError(f"{file}: entrypoint: {other} cannot be run without an image")
+                    raise ConfigError(
+                        f"{file}: unsupported entrypoint {other}: expected [{_SCORECARD}, TEST]"
+                    )
 
 
 def _findings(name: str, result: dict[str, object]) -> Iterator[Finding]:
@@ -79,20 +82,20 @@ def _findings(name: str, result: dict[str, object]) -> Iterator[Finding]:
         for message in messages:
             yield Finding(name, level, message)
     if result["state"] != "pass" and not result.get("errors"):
-        yield Finding(name, ERROR, f"the state is {result['state']}")
+        yield Finding(name, ERROR, f"state {result['state']}")
 
 
-def _rooted(root: str) -> list[str]:
-    """Return the command that takes a folder for the root, as nobody's user too."""
-    alone = [] if os.geteuid() == 0 else ["unshare", "--map-root-user"]
-    return [*alone, "chroot", root]
+def _chroot(root: str) -> list[str]:
+    """Return a command prefix that runs a program with `root` as its root directory."""
+    prefix = [] if os.geteuid() == 0 else ["unshare", "--map-root-user"]
+    return [*prefix, "chroot", root]
 
 
 def _run(command: list[str], bundle: Path) -> str:
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     except OSError as error:
-        raise ConfigError(f"{command[0]}: it cannot be run: {error.strerror}") from error
+        raise ConfigError(f"{command[0]}: cannot be run: {error.strerror}") from error
     if done.returncode:
         raise ConfigError(f"{bundle}: {done.stderr.strip() or done.stdout.strip()}")
     return done.stdout

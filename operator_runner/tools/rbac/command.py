@@ -14,7 +14,6 @@ from operator_runner.config.flags import lookup_options
 from operator_runner.config.watches import load
 from operator_runner.core.errors import ConfigError
 from operator_runner.proxy.permission_log import read
-from operator_runner.tools.manifests import documents
 from operator_runner.tools.rbac.check import differences
 from operator_runner.tools.rbac.grants import grants_in
 from operator_runner.tools.rbac.kinds import KindTable
@@ -23,6 +22,7 @@ from operator_runner.tools.rbac.needs import Project, needs_of, warnings_of
 from operator_runner.tools.rbac.render import component, manifest
 from operator_runner.tools.rbac.right import Need
 from operator_runner.tools.rbac.runner import LEADER
+from operator_runner.tools.yaml_io import read_objects
 
 _RECORDED = Path("config/rbac/requests.yaml")
 _CRDS = (Path("crds"), Path("config/crd"))
@@ -88,7 +88,7 @@ def rbac(**options: Any) -> None:
 
 
 def _rbac(options: dict[str, Any]) -> int:
-    checked = documents(options["check"])
+    checked = read_objects(options["check"])
     manager = _manager(options["manager"], checked)
     project = _project(options, manager)
     needs = needs_of(project, names=options["names"])
@@ -108,11 +108,11 @@ def _rbac(options: dict[str, Any]) -> int:
 def _manager(named: Path | None, checked: Sequence[dict[str, Any]]) -> Manager:
     """Return the operator's Deployment; one with the defaults of all flags where there is none."""
     if named is not None:
-        found = find_manager(documents([named]))
+        found = find_manager(read_objects([named]))
         if found is None:
             raise ConfigError(f"--manager {named}: there is no Deployment with a container manager")
         return found
-    default = documents([_MANAGER]) if _MANAGER.is_dir() else []
+    default = read_objects([_MANAGER]) if _MANAGER.is_dir() else []
     return find_manager(checked) or _without_account(find_manager(default)) or Manager()
 
 
@@ -133,7 +133,7 @@ def _project(options: dict[str, Any], manager: Manager) -> Project:
     return Project(
         watches=loaded.watches,
         recorded=tuple(read(recorded)) if recorded else (),
-        kinds=KindTable(documents(crds)),
+        kinds=KindTable(read_objects(crds)),
         duties=duties_of(manager, loaded.watches),
     )
 

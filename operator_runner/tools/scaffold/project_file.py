@@ -11,6 +11,7 @@ import yaml
 
 from operator_runner.core.errors import ConfigError
 from operator_runner.tools.scaffold.names import Api, Project
+from operator_runner.tools.yaml_io import load
 
 PATH = "PROJECT"
 
@@ -84,12 +85,9 @@ def add(text: str, api: Api, crd_version: str, *, regular_plural: bool) -> str:
 
 
 def _load(text: str) -> dict[str, Any]:
-    try:
-        content = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{PATH}: it is not YAML: {error}") from error
+    content = load(text, PATH)
     if not isinstance(content, dict):
-        raise ConfigError(f"{PATH}: it must be a map with projectName, domain and layout")
+        raise ConfigError(f"{PATH}: expected a mapping with projectName, domain and layout")
     return content
 
 

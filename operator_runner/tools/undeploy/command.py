@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import shlex
-import subprocess
+import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +13,9 @@ import click
 from operator_runner import __version__
 from operator_runner.core.errors import ApiError, ConfigError
 from operator_runner.core.model import Json, ObjectRef
-from operator_runner.tools.manifests import documents, parse
 from operator_runner.tools.undeploy.deletion_summary import Definition, leftovers, losses
 from operator_runner.tools.undeploy.plan import Plan, plan_for
+from operator_runner.tools.yaml_io import read_objects, select_objects
 
 _KUSTOMIZATIONS = ("kustomization.yaml", "kustomization.yml", "Kustomization")
 
@@ -32,9 +30,8 @@ _KUSTOMIZATIONS = ("kustomization.yaml", "kustomization.yml", "Kustomization")
 @click.option("--yes", is_flag=True, help="Do not ask; for scripts.")
 @click.option(
     "--kustomize",
-    default="kubectl kustomize",
-    show_default=True,
-    help="What renders PATH, if it has a kustomization.",
+    default="",
+    help="Command that renders PATH if it has a kustomization.  [default: kubectl kustomize]",
 )
 @click.option(
     "--kubeconfig",
@@ -56,7 +53,7 @@ def undeploy(path: Path, kustomize: str, kubeconfig: Path | None, **options: Any
     A namespace goes if nothing else is in it.
     """
     try:
-        plan = plan_for([*_objects(path, kustomize)])
+        plan = plan_for(_objects(path, kustomize))
         asyncio.run(_undeploy(plan, kubeconfig, **options))
     except ConfigError as error:
         for problem in error.problems:
@@ -106,25 +103,13 @@ def _ask(definitions: list[Definition], server: str, *, sure: bool) -> None:
         raise ConfigError("nothing was deleted")
 
 
-def _objects(path: Path, kustomize: str) -> Iterator[ObjectRef]:
-    """Yield the objects of a file, of a directory's files, or of what kustomize makes of it."""
+def _objects(path: Path, command: str) -> list[ObjectRef]:
+    """Return the objects of a file, of a directory's files, or of a rendered kustomization."""
     bodies: list[Json]
     if path.is_dir() and any((path / name).exists() for name in _KUSTOMIZATIONS):
-        bodies = list(parse(_rendered(path, kustomize), f"{kustomize} {path}"))
+        from operator_runner.tools import kustomize  # noqa: PLC0415 (slow import)
+
+        bodies = [*select_objects(kustomize.render(path, command, os.environ), str(path))]
     else:
-        bodies = documents([path])
-    return map(ObjectRef.of, bodies)
-
-
-def _rendered(path: Path, kustomize: str) -> str:
-    command = [*shlex.split(kustomize), str(path)]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-    except OSError as error:
-        raise ConfigError(
-            f"{command[0]} cannot be run ({error.strerror}): install it, or name another one with"
-            " --kustomize"
-        ) from error
-    if done.returncode:
-        raise ConfigError(f"{shlex.join(command)} failed: {done.stderr.strip()}")
-    return done.stdout
+        bodies = read_objects([path])
+    return [ObjectRef.of(body) for body in bodies]

@@ -106,9 +106,9 @@ def test_the_validators_of_olm(made: Made, programs: Path) -> None:
     """No validator, optional ones included, has anything against the nginx operator."""
     for bundle in made.nginx.values():
         found = list(validate(bundle, programs))
-        odd = [each for each in found if not _expected(each.test, each.message)]
+        odd = [item for item in found if not _expected(item.test, item.message)]
         assert odd == [], bundle
-    assert [each for each in validate(made.new, programs) if each.level == ERROR] == []
+    assert [item for item in validate(made.new, programs) if item.level == ERROR] == []
 
 
 def _expected(test: str, message: str) -> bool:
@@ -134,7 +134,7 @@ def test_all_scorecard_tests_pass(made: Made, programs: Path) -> None:
         asked = [test["entrypoint"][1] for test in config["stages"][0]["tests"]]
         assert sorted(asked) == sorted(TESTS)
         found = list(scorecard(bundle, programs))
-        assert [each for each in found if each.level == ERROR] == []
+        assert [item for item in found if item.level == ERROR] == []
 
 
 def test_scorecard_and_validators_notice(made: Made, programs: Path, tmp_path: Path) -> None:
@@ -146,9 +146,9 @@ def test_scorecard_and_validators_notice(made: Made, programs: Path, tmp_path: P
     owned["resources"], owned["specDescriptors"] = [], []
     content["metadata"]["annotations"]["capabilities"] = "Everything"
     file.write_text(yaml.safe_dump(content))
-    failed = {each.test for each in scorecard(bundle, programs) if each.level == ERROR}
+    failed = {item.test for item in scorecard(bundle, programs) if item.level == ERROR}
     assert failed == {"olm-crds-have-resources", "olm-spec-descriptors"}
-    wrong = {each.test for each in validate(bundle, programs) if each.level == ERROR}
+    wrong = {item.test for item in validate(bundle, programs) if item.level == ERROR}
     assert "standardcapabilities" in wrong
 
 
@@ -167,9 +167,9 @@ def test_a_catalog_of_both_versions(made: Made, programs: Path, tmp_path: Path) 
         _opm(programs, "validate", str(tmp_path / name))
     text = (tmp_path / "inline" / "nginx-operator" / "catalog.yaml").read_text()
     channels = {
-        each["name"]: each["entries"]
-        for each in yaml.safe_load_all(text)
-        if each["schema"] == "olm.channel"
+        item["name"]: item["entries"]
+        for item in yaml.safe_load_all(text)
+        if item["schema"] == "olm.channel"
     }
     newer = {"name": "nginx-operator.v0.0.2", "replaces": "nginx-operator.v0.0.1"}
     assert channels == {
@@ -221,9 +221,9 @@ def test_the_api_server_knows_every_field(
 def _built_in(bundle: Path) -> Sequence[Json]:
     things = [yaml.safe_load(path.read_text()) for path in bundle.glob("manifests/*.yaml")]
     foreign = ("monitoring.coreos.com/", "operators.coreos.com/")
-    found = [each for each in things if not each["apiVersion"].startswith(foreign)]
+    found = [item for item in things if not item["apiVersion"].startswith(foreign)]
     # Definitions under another name: those of another version may be there, with objects.
-    return [_of_another_group(each) if each["kind"] == _CRD else each for each in found]
+    return [_of_another_group(item) if item["kind"] == _CRD else item for item in found]
 
 
 def _of_another_group(crd: Json) -> Json:
@@ -258,31 +258,31 @@ def test_what_0_0_2_brings(made: Made) -> None:
     spec = service_version(made.nginx["0.0.2"])["spec"]
     assert spec["replaces"] == "nginx-operator.v0.0.1"
     owned = spec["customresourcedefinitions"]["owned"]
-    assert [each["version"] for each in owned] == ["v1alpha1", "v1alpha2"]
+    assert [item["version"] for item in owned] == ["v1alpha1", "v1alpha2"]
     (webhook,) = spec["webhookdefinitions"]
     assert webhook["conversionCRDs"] == ["nginxoperators.operator.example.com"]
     install = spec["install"]["spec"]
     resources = [
         resource
         for part in ("clusterPermissions", "permissions")
-        for each in install[part]
-        for rule in each["rules"]
+        for item in install[part]
+        for rule in item["rules"]
         for resource in rule["resources"]
     ]
     assert not {"customresourcedefinitions", "secrets", "*"} & set(resources)
-    assert webhook["deploymentName"] in [each["name"] for each in install["deployments"]]
+    assert webhook["deploymentName"] in [item["name"] for item in install["deployments"]]
 
 
 def test_the_metrics_are_in_the_bundle_without_kinds_of_prometheus(made: Made) -> None:
     """Their Service, and the role to read them, but nothing that OLM refuses without Prometheus."""
     for bundle in made.nginx.values():
         things = [yaml.safe_load(path.read_text()) for path in bundle.glob("manifests/*.yaml")]
-        names = {(each["kind"], each["metadata"]["name"]) for each in things}
+        names = {(item["kind"], item["metadata"]["name"]) for item in things}
         assert {
             ("Service", "nginx-operator-controller-manager-metrics-service"),
             ("ClusterRole", "nginx-operator-metrics-reader"),
         } <= names
-        assert not [each for each in things if "monitoring.coreos.com" in each["apiVersion"]]
+        assert not [item for item in things if "monitoring.coreos.com" in item["apiVersion"]]
 
 
 def test_the_oldest_kubernetes_has_what_the_pods_need(made: Made) -> None:
@@ -305,8 +305,8 @@ def test_the_bundle_of_the_repository_is_up_to_date(tmp_path: Path, kustomize: s
 
 
 def _texts(path: Path) -> dict[str, str]:
-    files = [path] if path.is_file() else [each for each in path.rglob("*") if each.is_file()]
-    return {str(each.relative_to(path.parent)): each.read_text() for each in files}
+    files = [path] if path.is_file() else [item for item in path.rglob("*") if item.is_file()]
+    return {str(item.relative_to(path.parent)): item.read_text() for item in files}
 
 
 def test_create_api_extends_this_repository(
@@ -323,32 +323,32 @@ def test_create_api_extends_this_repository(
     kinds = [watch["kind"] for watch in yaml.safe_load((root / "watches.yaml").read_text())]
     assert kinds == ["NginxOperator", "Memcached"]
     objects = list(yaml.safe_load_all(kubectl("kustomize", str(root / "config" / "default"))))
-    assert [each["metadata"]["name"] for each in objects if each["kind"] == _CRD] == [
+    assert [item["metadata"]["name"] for item in objects if item["kind"] == _CRD] == [
         "memcacheds.cache.example.com",
         "nginxoperators.operator.example.com",
     ]
-    (role,) = (each for each in objects if each["metadata"]["name"].endswith("-manager-role"))
+    (role,) = (item for item in objects if item["metadata"]["name"].endswith("-manager-role"))
     assert "memcacheds" in str(role["rules"])
     installing = subprocess.run(
         ["make", "--dry-run", "install", f"KUBECTL={kubectl.program}"],
         cwd=root, capture_output=True, text=True, check=True,
     ).stdout.split()  # fmt: skip
     assert installing[1:] == ["apply", "--filename=crds", "--filename=config/crd/bases"]
-    files = [f"--filename={root / each.partition('=')[2]}" for each in installing[2:]]
+    files = [f"--filename={root / item.partition('=')[2]}" for item in installing[2:]]
     kubectl("apply", *files, "--dry-run=server")
     bundle = make(root, "--version=0.0.3", project=root, kustomize=kustomize)
     owned = service_version(bundle)["spec"]["customresourcedefinitions"]["owned"]
-    assert [each["kind"] for each in owned] == ["Memcached", "NginxOperator", "NginxOperator"]
+    assert [item["kind"] for item in owned] == ["Memcached", "NginxOperator", "NginxOperator"]
 
 
 def test_errors_name_what_is_missing(tmp_path: Path, kustomize: str) -> None:
     """No project, and a project without manifests for OLM: each error has its folder and cure."""
     done = run(tmp_path, "bundle", "nowhere", "--version=0.0.1")
-    assert (done.returncode, done.stderr) == (1, "Error: nowhere: there is no such folder\n")
+    assert (done.returncode, done.stderr) == (1, "Error: nowhere: no such directory\n")
     (tmp_path / "watches.yaml").write_text("[]\n")
     done = run(tmp_path, "bundle", "--version=0.0.1", f"--kustomize={kustomize}")
     assert done.returncode == 1
-    assert "config/manifests: there is no such folder" in done.stderr
+    assert "config/manifests: no such directory" in done.stderr
     done = run(tmp_path, "catalog", str(tmp_path))
     assert done.returncode == 1
-    assert "metadata/annotations.yaml: it cannot be read" in done.stderr
+    assert "metadata/annotations.yaml: cannot be read" in done.stderr

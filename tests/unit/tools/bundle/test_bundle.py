@@ -12,12 +12,12 @@ import yaml
 
 from operator_runner.core.errors import ConfigError
 from operator_runner.tools.bundle.bundle import bundle, dockerfile
-from operator_runner.tools.bundle.project import Rendered
-from operator_runner.tools.bundle.wanted import Wanted, precedence
-from operator_runner.tools.bundle.writing import write_bundle
+from operator_runner.tools.bundle.bundle_options import BundleOptions, precedence
+from operator_runner.tools.bundle.manifests import Manifests
+from operator_runner.tools.bundle.writer import write_bundle
 from tests.support.manifests import rendered
 
-WANTED = Wanted("1.2.3", ("alpha", "stable"), "stable")
+OPTIONS = BundleOptions("1.2.3", ("alpha", "stable"), "stable")
 TESTS = {
     "apiVersion": "scorecard.operatorframework.io/v1alpha3",
     "kind": "Configuration",
@@ -26,8 +26,8 @@ TESTS = {
 
 
 def test_files_and_their_names() -> None:
-    """Names are those of operator-sdk; what OLM makes itself, and the samples, are left out."""
-    assert list(bundle(rendered(TESTS), (), WANTED).files) == [
+    """Names are those of operator-sdk; samples, and objects that OLM creates, are left out."""
+    assert list(bundle(rendered(TESTS), (), OPTIONS).files) == [
         "manifests/example.com_webs.yaml",
         "manifests/metrics-reader_rbac.authorization.k8s.io_v1_clusterrole.yaml",
         "manifests/web-operator-manager_v1_service.yaml",
@@ -39,14 +39,16 @@ def test_files_and_their_names() -> None:
 
 def test_no_manifest_names_a_namespace() -> None:
     """The Subscription decides about it."""
-    service = bundle(rendered(), (), WANTED).files["manifests/web-operator-manager_v1_service.yaml"]
+    service = bundle(rendered(), (), OPTIONS).files[
+        "manifests/web-operator-manager_v1_service.yaml"
+    ]
     assert yaml.safe_load(service)["metadata"] == {"name": "web-operator-manager"}
 
 
 @pytest.mark.parametrize("more", [(), (TESTS,)])
 def test_labels_and_annotations_are_equal(more: tuple[dict[str, object], ...]) -> None:
-    """The image says the same as metadata/annotations.yaml, and copies what it speaks of."""
-    made = bundle(rendered(*more), (), WANTED)
+    """The image has the labels of metadata/annotations.yaml and copies the folders they name."""
+    made = bundle(rendered(*more), (), OPTIONS)
     text = dockerfile(made.labels, "bundle")
     labels = dict(re.findall(r"^LABEL (\S+)=(\S+)$", text, re.MULTILINE))
     assert labels == yaml.safe_load(made.files["metadata/annotations.yaml"])["annotations"]
@@ -63,20 +65,20 @@ def test_the_same_project_gives_the_same_bytes() -> None:
     """The order in which kustomize lists objects does not matter."""
     objects = list(rendered(TESTS).objects)
     random.shuffle(objects)
-    shuffled = bundle(Rendered(tuple(objects), "config/manifests"), (), WANTED)
-    assert shuffled == bundle(rendered(TESTS), (), WANTED)
+    shuffled = bundle(Manifests(tuple(objects), "config/manifests"), (), OPTIONS)
+    assert shuffled == bundle(rendered(TESTS), (), OPTIONS)
 
 
 def test_a_kind_that_olm_does_not_install_is_refused() -> None:
     """A Certificate would make the InstallPlan fail, long after the bundle was published."""
     issuer = {"apiVersion": "cert-manager.io/v1", "kind": "Issuer", "metadata": {"name": "own"}}
     with pytest.raises(ConfigError, match="config/manifests: Issuer own: kind: OLM does not"):
-        bundle(rendered(issuer), (), WANTED)
+        bundle(rendered(issuer), (), OPTIONS)
 
 
 def test_an_earlier_bundle_is_replaced(tmp_path: Path) -> None:
     """Stale manifests go; what the author keeps beside them stays."""
-    files = dict(bundle(rendered(TESTS), (), WANTED).files)
+    files = dict(bundle(rendered(TESTS), (), OPTIONS).files)
     write_bundle(tmp_path, files | {"manifests/gone_v1_service.yaml": "x\n"})
     dependencies = tmp_path / "metadata" / "dependencies.yaml"
     dependencies.write_text("dependencies: []\n")
@@ -86,29 +88,32 @@ def test_an_earlier_bundle_is_replaced(tmp_path: Path) -> None:
 
 
 def test_other_manifests_are_not_replaced(tmp_path: Path) -> None:
-    """A folder named by mistake loses nothing."""
+    """A folder without a bundle keeps its files."""
     (tmp_path / "manifests").mkdir()
     mine = tmp_path / "manifests" / "deployment.yaml"
     mine.write_text("kind: Deployment\n")
-    with pytest.raises(ConfigError, match="something else than a bundle"):
-        write_bundle(tmp_path, bundle(rendered(), (), WANTED).files)
+    with pytest.raises(ConfigError, match="manifests without a ClusterServiceVersion"):
+        write_bundle(tmp_path, bundle(rendered(), (), OPTIONS).files)
     assert list(tmp_path.rglob("*.yaml")) == [mine]
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("v1",), "--version: 'v1' is no semantic version"),
+        (("v1",), "--version: invalid semantic version 'v1'"),
         (("1.0",), "--version"),
         (("1.0.0", ()), "--channels: name at least one"),
-        (("1.0.0", ("Alpha",)), "--channels: 'Alpha'"),
-        (("1.0.0", ("alpha",), "beta"), "--default-channel: beta is none of alpha"),
+        (("1.0.0", ("Alpha",)), "--channels: invalid channel 'Alpha'"),
+        (
+            ("1.0.0", ("alpha",), "beta"),
+            "--default-channel: invalid channel 'beta': expected one of alpha",
+        ),
     ],
 )
 def test_wrong_flags_are_refused(arguments: tuple[Any, ...], message: str) -> None:
     """The flag is named."""
     with pytest.raises(ConfigError, match=message):
-        Wanted(*arguments)
+        BundleOptions(*arguments)
 
 
 def test_versions_are_ordered_by_semver() -> None:

@@ -1,4 +1,4 @@
-"""Catalogs, and the folder of the community, from bundles in folders."""
+"""Catalogs, and folders for OperatorHub, from stored bundles."""
 
 from __future__ import annotations
 
@@ -11,48 +11,50 @@ import yaml
 
 from operator_runner.core.errors import ConfigError
 from operator_runner.tools.bundle.bundle import bundle, dockerfile
+from operator_runner.tools.bundle.bundle_options import BundleOptions
 from operator_runner.tools.bundle.catalog import catalog
-from operator_runner.tools.bundle.hub import publish
-from operator_runner.tools.bundle.published import Published, read, read_all
-from operator_runner.tools.bundle.wanted import Wanted
-from operator_runner.tools.bundle.writing import write_bundle
+from operator_runner.tools.bundle.operatorhub import write_operatorhub
+from operator_runner.tools.bundle.stored_bundles import StoredBundle, read_bundle, read_bundles
+from operator_runner.tools.bundle.writer import write_bundle
 from tests.support.manifests import BASE, Json, rendered
 
 
 def written(root: Path, version: str, *channels: str, **spec: object) -> Path:
     base = BASE | {"spec": BASE["spec"] | spec}
-    made = bundle(rendered(base, without="ClusterServiceVersion"), (), Wanted(version, channels))
+    made = bundle(
+        rendered(base, without="ClusterServiceVersion"), (), BundleOptions(version, channels)
+    )
     write_bundle(root / version, made.files)
     return root / version
 
 
 @pytest.fixture
-def bundles(tmp_path: Path) -> tuple[Published, ...]:
+def bundles(tmp_path: Path) -> tuple[StoredBundle, ...]:
     """Give two versions, the newer one in two channels."""
     newer = written(tmp_path, "0.0.10", "alpha", "stable", replaces="web-operator.v0.0.9")
-    return read_all([newer, written(tmp_path, "0.0.9", "alpha")])
+    return read_bundles([newer, written(tmp_path, "0.0.9", "alpha")])
 
 
 def documents(text: str, schema: str) -> list[Json]:
-    return [each for each in yaml.safe_load_all(text) if each["schema"] == schema]
+    return [item for item in yaml.safe_load_all(text) if item["schema"] == schema]
 
 
-def test_versions_follow_each_other_in_each_channel(bundles: tuple[Published, ...]) -> None:
+def test_versions_follow_each_other_in_each_channel(bundles: tuple[StoredBundle, ...]) -> None:
     """Each channel has its own bundles, oldest first, and what each replaces."""
     text = catalog(bundles, default_channel="alpha")
     (package,) = documents(text, "olm.package")
     assert (package["name"], package["defaultChannel"]) == ("web-operator", "alpha")
-    channels = {each["name"]: each["entries"] for each in documents(text, "olm.channel")}
+    channels = {item["name"]: item["entries"] for item in documents(text, "olm.channel")}
     newer = {"name": "web-operator.v0.0.10", "replaces": "web-operator.v0.0.9"}
     assert channels == {"alpha": [{"name": "web-operator.v0.0.9"}, newer], "stable": [newer]}
 
 
-def test_manifests_are_in_the_catalog(bundles: tuple[Published, ...]) -> None:
+def test_manifests_are_in_the_catalog(bundles: tuple[StoredBundle, ...]) -> None:
     """Without an image of the bundle, nothing has to be unpacked."""
     first = documents(catalog(bundles, default_channel="alpha"), "olm.bundle")[0]
     properties: dict[str, list[Json]] = {}
-    for each in first["properties"]:
-        properties.setdefault(each["type"], []).append(each["value"])
+    for item in first["properties"]:
+        properties.setdefault(item["type"], []).append(item["value"])
     assert properties["olm.package"] == [{"packageName": "web-operator", "version": "0.0.9"}]
     assert properties["olm.gvk"] == [{"group": "example.com", "kind": "Web", "version": "v1"}]
     inline = [json.loads(base64.b64decode(e["data"])) for e in properties["olm.bundle.object"]]
@@ -61,20 +63,22 @@ def test_manifests_are_in_the_catalog(bundles: tuple[Published, ...]) -> None:
     assert first["image"] == ""
 
 
-def test_bundle_images_are_listed_for_mirroring(bundles: tuple[Published, ...]) -> None:
+def test_bundle_images_are_listed_for_mirroring(bundles: tuple[StoredBundle, ...]) -> None:
     """With one the catalog has what is shown, and the image is to be mirrored too."""
     text = catalog(bundles, default_channel="alpha", image="example.com/bundle:v{version}")
     first = documents(text, "olm.bundle")[0]
-    kinds = {each["type"] for each in first["properties"]}
+    kinds = {item["type"] for item in first["properties"]}
     assert "olm.bundle.object" not in kinds
     assert "olm.csv.metadata" in kinds
     assert first["image"] == "example.com/bundle:v0.0.9"
     assert {"name": "", "image": "example.com/bundle:v0.0.9"} in first["relatedImages"]
 
 
-def test_the_default_channel_is_not_guessed(bundles: tuple[Published, ...]) -> None:
-    """With several channels and no word about them, somebody has to decide."""
-    with pytest.raises(ConfigError, match="--default-channel: it must be one of alpha, stable"):
+def test_the_default_channel_is_not_guessed(bundles: tuple[StoredBundle, ...]) -> None:
+    """Several channels without a default one are an error."""
+    with pytest.raises(
+        ConfigError, match="--default-channel: invalid value '': expected one of alpha, stable"
+    ):
         catalog(bundles)
     assert documents(catalog(bundles[:1]), "olm.package")[0]["defaultChannel"] == "alpha"
 
@@ -85,31 +89,31 @@ def test_dependencies_become_requirements(tmp_path: Path) -> None:
     needed = {"type": "olm.package", "value": {"packageName": "cert", "version": ">1.0.0"}}
     text = yaml.safe_dump({"dependencies": [needed]})
     (folder / "metadata" / "dependencies.yaml").write_text(text)
-    (made,) = documents(catalog([read(folder)]), "olm.bundle")
+    (made,) = documents(catalog([read_bundle(folder)]), "olm.bundle")
     value = {"packageName": "cert", "versionRange": ">1.0.0"}
     assert {"type": "olm.package.required", "value": value} in made["properties"]
 
 
-def test_folders_that_are_no_bundles(tmp_path: Path) -> None:
+def test_a_folder_without_a_bundle(tmp_path: Path) -> None:
     """The missing file is named."""
-    with pytest.raises(ConfigError, match=r"metadata/annotations\.yaml: it cannot be read"):
-        read_all([tmp_path])
+    with pytest.raises(ConfigError, match=r"metadata/annotations\.yaml: cannot be read"):
+        read_bundles([tmp_path])
 
 
 def test_the_same_version_twice_is_refused(tmp_path: Path) -> None:
     """One of them would be lost."""
     folder = written(tmp_path, "0.0.1", "alpha")
-    with pytest.raises(ConfigError, match=r"web-operator\.v0\.0\.1: there are 2 bundles"):
-        read_all([folder, folder])
+    with pytest.raises(ConfigError, match=r"web-operator\.v0\.0\.1: 2 bundles have"):
+        read_bundles([folder, folder])
 
 
-def test_the_folder_of_the_community(tmp_path: Path, bundles: tuple[Published, ...]) -> None:
+def test_the_folder_for_operatorhub(tmp_path: Path, bundles: tuple[StoredBundle, ...]) -> None:
     """A folder for each version with the bundle and its Dockerfile; ci.yaml names reviewers."""
-    home = publish(bundles, tmp_path / "hub", ["jane"])
-    publish(bundles[1:], tmp_path / "hub", ["jane"])
+    home = write_operatorhub(bundles, tmp_path / "hub", ["jane"])
+    write_operatorhub(bundles[1:], tmp_path / "hub", ["jane"])
     assert home == tmp_path / "hub" / "operators" / "web-operator"
     assert sorted(path.name for path in home.iterdir()) == ["0.0.10", "0.0.9", "ci.yaml"]
     assert yaml.safe_load((home / "ci.yaml").read_text())["reviewers"] == ["jane"]
-    for each in bundles:
-        assert read(home / each.version).manifests == each.manifests
-        assert (home / each.version / "Dockerfile").read_text() == dockerfile(each.labels, "")
+    for item in bundles:
+        assert read_bundle(home / item.version).manifests == item.manifests
+        assert (home / item.version / "Dockerfile").read_text() == dockerfile(item.labels, "")

@@ -27,8 +27,8 @@ def test_rights_are_split_by_binding() -> None:
 
 
 def test_what_olm_makes_is_taken_out() -> None:
-    """Account, roles and bindings of the operator are no manifests; roles for users are."""
-    assert permissions(rendered()).taken == {
+    """Account, roles and bindings of the operator are omitted; roles for users are kept."""
+    assert permissions(rendered()).replaced == {
         ("ServiceAccount", ACCOUNT),
         ("ClusterRole", "manager-role"),
         ("ClusterRoleBinding", "manager-binding"),
@@ -46,8 +46,8 @@ def test_a_cluster_role_bound_in_a_namespace_counts_there() -> None:
 def test_a_binding_that_others_have_too_stays() -> None:
     """The rights of the others must not get lost."""
     made = permissions(rendered(binding("RoleBinding", "shared", LEADER_ROLE, "someone")))
-    assert ("RoleBinding", "shared") not in made.taken
-    assert ("Role", "leader-role") not in made.taken
+    assert ("RoleBinding", "shared") not in made.replaced
+    assert ("Role", "leader-role") not in made.replaced
     assert made.namespaced[0]["rules"] == [LEASES, LEASES]
 
 

@@ -12,7 +12,6 @@ import pytest
 from operator_runner.config.watches import load
 from operator_runner.core.model import Json
 from operator_runner.proxy.permission_log import read
-from operator_runner.tools.manifests import documents
 from operator_runner.tools.rbac.check import differences
 from operator_runner.tools.rbac.grants import grants_in
 from operator_runner.tools.rbac.kinds import KindTable
@@ -21,10 +20,11 @@ from operator_runner.tools.rbac.needs import Project, needs_of, warnings_of
 from operator_runner.tools.rbac.render import manifest
 from operator_runner.tools.rbac.right import Need
 from operator_runner.tools.rbac.runner import LEADER
+from operator_runner.tools.yaml_io import read_objects
 from tests.support.operator import REPOSITORY
 
 CONFIG = REPOSITORY / "config"
-CHECKED = documents([CONFIG / part for part in ("rbac", "manager", "webhook")])
+CHECKED = read_objects([CONFIG / part for part in ("rbac", "manager", "webhook")])
 MANAGER = find_manager(CHECKED)
 
 
@@ -38,7 +38,7 @@ def needs() -> list[Need]:
     assert MANAGER is not None
     watches = load(Path("watches.yaml"), os.environ).watches
     recorded = tuple(read(CONFIG / "rbac" / "requests.yaml"))
-    kinds = KindTable(documents([REPOSITORY / "crds"]))
+    kinds = KindTable(read_objects([REPOSITORY / "crds"]))
     project = Project(watches, recorded, kinds, duties_of(MANAGER, watches))
     assert list(warnings_of(project)) == []
     return needs_of(project, names=False)

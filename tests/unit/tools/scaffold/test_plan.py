@@ -172,8 +172,8 @@ def test_a_kind_that_is_there_is_refused(
     ("text", "problem"),
     [
         (None, "PROJECT: it is missing; begin a project with `operator-runner init`"),
-        ("a: [", "PROJECT: it is not YAML"),
-        ("[]", "PROJECT: it must be a map"),
+        ("a: [", "PROJECT: invalid YAML"),
+        ("[]", "PROJECT: expected a mapping"),
         ("domain: a.b\n", "PROJECT: `projectName` and `domain`"),
         (
             "domain: a.b\nprojectName: a\nlayout: [go.kubebuilder.io/v4]\n",

@@ -10,7 +10,6 @@ from click.testing import CliRunner
 from operator_runner.cli import main
 from operator_runner.core.errors import ConfigError
 from operator_runner.core.model import GVK, ObjectRef
-from operator_runner.tools.manifests import documents
 from operator_runner.tools.undeploy.deletion_summary import (
     Definition,
     Resource,
@@ -19,6 +18,7 @@ from operator_runner.tools.undeploy.deletion_summary import (
     stuck,
 )
 from operator_runner.tools.undeploy.plan import plan_for
+from operator_runner.tools.yaml_io import read_objects
 
 CRD = "webs.shop.io"
 CLAIM = ObjectRef(GVK("", "v1", "PersistentVolumeClaim"), "shop", "data")
@@ -109,17 +109,17 @@ def test_manifests_of_a_directory(tmp_path: Path) -> None:
     )
     (tmp_path / "sub" / "b.yml").write_text(listed)
     (tmp_path / "c.txt").write_text("apiVersion: v1\nkind: C\n")
-    assert [body["kind"] for body in documents([tmp_path])] == ["A", "B"]
+    assert [body["kind"] for body in read_objects([tmp_path])] == ["A", "B"]
 
 
 def test_an_invalid_manifest_is_named(tmp_path: Path) -> None:
     """The file is named."""
     bad = tmp_path / "bad.yaml"
     bad.write_text("{")
-    with pytest.raises(ConfigError, match=r"bad\.yaml: is no YAML"):
-        documents([bad])
-    with pytest.raises(ConfigError, match=r"none\.yaml: there is no such file"):
-        documents([tmp_path / "none.yaml"])
+    with pytest.raises(ConfigError, match=r"bad\.yaml: invalid YAML"):
+        read_objects([bad])
+    with pytest.raises(ConfigError, match=r"none\.yaml: no such file or directory"):
+        read_objects([tmp_path / "none.yaml"])
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,11 @@
-"""What a catalog shows of the kinds, derived from CRDs, samples and rights."""
+"""What a catalog shows of the kinds, derived from CRDs, samples and permissions."""
 
 from __future__ import annotations
 
 import pytest
 
-from operator_runner.tools.bundle.descriptors import descriptors, words
-from operator_runner.tools.bundle.owned import made_by, owned, samples
+from operator_runner.tools.bundle.descriptors import descriptors, display_name
+from operator_runner.tools.bundle.owned_crds import creatable_kinds, owned_crds, sample_resources
 from tests.support.manifests import BASE, RULE, SAMPLE, rendered
 
 UI = "urn:alm:descriptor:com.tectonic.ui:"
@@ -13,16 +13,16 @@ UI = "urn:alm:descriptor:com.tectonic.ui:"
 
 def test_each_served_version_is_shown() -> None:
     """A version that is not served is nothing to choose; the rest comes from schema and rights."""
-    (entry,) = owned(rendered(), BASE, [], [RULE])
+    (entry,) = owned_crds(rendered(), BASE, [], [RULE])
     assert (entry["name"], entry["version"], entry["kind"]) == ("webs.example.com", "v1", "Web")
     assert (entry["displayName"], entry["description"]) == ("Web", "A web server")
     assert entry["resources"] == [{"kind": "Deployment", "name": "", "version": "v1"}]
-    assert [each["path"] for each in entry["specDescriptors"]] == ["logLevel", "replicas"]
-    assert [each["path"] for each in entry["statusDescriptors"]] == ["conditions"]
+    assert [item["path"] for item in entry["specDescriptors"]] == ["logLevel", "replicas"]
+    assert [item["path"] for item in entry["statusDescriptors"]] == ["conditions"]
 
 
 def test_what_the_author_says_counts() -> None:
-    """Words, resources and descriptors of the base stand over what is derived."""
+    """Names, resources and descriptors of the base override derived ones."""
     said = {
         "name": "webs.example.com",
         "displayName": "Web Server",
@@ -30,7 +30,7 @@ def test_what_the_author_says_counts() -> None:
         "specDescriptors": [{"path": "replicas", "displayName": "Copies"}, {"path": "tls.secret"}],
     }
     base = {"spec": {"customresourcedefinitions": {"owned": [said]}}}
-    (entry,) = owned(rendered(), base, [], [RULE])
+    (entry,) = owned_crds(rendered(), base, [], [RULE])
     assert (entry["displayName"], entry["description"]) == ("Web Server", "A web server")
     assert entry["resources"] == said["resources"]
     replicas = {
@@ -44,26 +44,26 @@ def test_words_about_another_version_are_not_taken() -> None:
     """An entry of the base without a version is for all, one with it for that one."""
     said = [{"name": "webs.example.com", "version": "v2", "displayName": "Newer"}]
     base = {"spec": {"customresourcedefinitions": {"owned": said}}}
-    assert owned(rendered(), base, [], [])[0]["displayName"] == "Web"
+    assert owned_crds(rendered(), base, [], [])[0]["displayName"] == "Web"
 
 
 def test_samples_are_those_of_the_own_kinds() -> None:
     """Other objects of config/samples are not examples of the operator."""
     other = {"apiVersion": "example.com/v2", "kind": "Web", "metadata": {"name": "newer"}}
-    assert samples(rendered(other)) == [SAMPLE]
+    assert sample_resources(rendered(other)) == [SAMPLE]
 
 
 def test_reading_is_not_making() -> None:
-    """Resources are what the operator may create; a resource that nobody knows is left out."""
+    """`resources` are the kinds that the operator may create; unknown resources are omitted."""
     rules = [
         {"apiGroups": [""], "resources": ["secrets", "pods/log"], "verbs": ["get", "list"]},
         {"apiGroups": ["", "batch"], "resources": ["configmaps", "jobs", "x"], "verbs": ["*"]},
     ]
-    assert [each["kind"] for each in made_by(rules)] == ["ConfigMap", "Job"]
+    assert [item["kind"] for item in creatable_kinds(rules)] == ["ConfigMap", "Job"]
 
 
 def test_a_schema_that_leaves_fields_open() -> None:
-    """The fields of the examples get a descriptor, as scorecard asks for one of each."""
+    """The fields of the examples get a descriptor, as scorecard requires one for each."""
     open_ = {"properties": {"spec": {"x-kubernetes-preserve-unknown-fields": True}}}
     assert descriptors(open_, "spec", [SAMPLE]) == [
         {"path": "extra", "displayName": "Extra"},
@@ -81,16 +81,16 @@ def test_a_schema_that_leaves_fields_open() -> None:
     ],
 )
 def test_field_types_become_console_hints(schema: dict[str, object], hints: list[str]) -> None:
-    """The type of a field says how it is edited."""
+    """The type of a field determines its editor."""
     whole = {"properties": {"spec": {"properties": {"x": schema}}}}
     (made,) = descriptors(whole, "spec", [])
     assert made["x-descriptors"] == [UI + hint for hint in hints]
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "expected"),
     [("forceRedploy", "Force Redploy"), ("replicas", "Replicas"), ("URLPath", "URL Path")],
 )
-def test_field_names_become_words(name: str, said: str) -> None:
-    """A console shows words, not identifiers."""
-    assert words(name) == said
+def test_field_names_become_words(name: str, expected: str) -> None:
+    """Consoles display words instead of identifiers."""
+    assert expected == display_name(name)

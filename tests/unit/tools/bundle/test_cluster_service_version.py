@@ -11,13 +11,13 @@ import pytest
 
 from operator_runner.core.errors import ConfigError
 from operator_runner.core.model import GVK, Conversion, RunContent, Watch
+from operator_runner.tools.bundle.bundle_options import BundleOptions
+from operator_runner.tools.bundle.cluster_service_version import cluster_service_version
+from operator_runner.tools.bundle.manifests import Manifests
 from operator_runner.tools.bundle.permissions import permissions
-from operator_runner.tools.bundle.project import Rendered
-from operator_runner.tools.bundle.service_version import service_version
-from operator_runner.tools.bundle.wanted import Wanted
 from tests.support.manifests import BASE, SAMPLE, Json, rendered
 
-WANTED = Wanted("1.2.3")
+OPTIONS = BundleOptions("1.2.3")
 CONVERTED = Watch(
     GVK("example.com", "v1", "Web"),
     RunContent(role=Path("/roles/web")),
@@ -25,11 +25,11 @@ CONVERTED = Watch(
 )
 
 
-def made(objects: Rendered, *watches: Watch, wanted: Wanted = WANTED) -> Json:
-    return service_version(objects, watches, wanted, permissions(objects))
+def made(objects: Manifests, *watches: Watch, options: BundleOptions = OPTIONS) -> Json:
+    return cluster_service_version(objects, watches, options, permissions(objects))
 
 
-def with_base(change: dict[str, Any], annotations: dict[str, str] | None = None) -> Rendered:
+def with_base(change: dict[str, Any], annotations: dict[str, str] | None = None) -> Manifests:
     base = copy.deepcopy(BASE)
     base["spec"] |= change
     base["metadata"]["annotations"] |= annotations or {}
@@ -37,7 +37,7 @@ def with_base(change: dict[str, Any], annotations: dict[str, str] | None = None)
 
 
 def test_the_author_begins_and_the_rest_is_filled_in() -> None:
-    """Name and version, examples, what is installed with which rights; the author's words stay."""
+    """Name, version, examples, Deployments and permissions are added; the author's fields stay."""
     found = made(rendered())
     assert found["metadata"]["name"] == "web-operator.v1.2.3"
     assert found["metadata"]["annotations"]["capabilities"] == "Basic Install"
@@ -57,11 +57,11 @@ def test_the_author_begins_and_the_rest_is_filled_in() -> None:
 
 
 def test_an_example_of_the_author_stays() -> None:
-    """The base may have examples of versions that config/samples has no longer."""
+    """The base may have examples of versions that config/samples no longer has."""
     old = {"apiVersion": "example.com/v1beta1", "kind": "Web", "metadata": {"name": "old"}}
     found = made(with_base({}, {"alm-examples": json.dumps([old])}))
     examples = json.loads(found["metadata"]["annotations"]["alm-examples"])
-    assert [each["apiVersion"] for each in examples] == ["example.com/v1", "example.com/v1beta1"]
+    assert [item["apiVersion"] for item in examples] == ["example.com/v1", "example.com/v1beta1"]
 
 
 def test_images_are_listed_for_mirrors() -> None:
@@ -87,7 +87,7 @@ def test_conversions_become_a_webhook() -> None:
 
 def test_conversions_of_a_kind_without_definition_are_refused() -> None:
     """The CRD belongs into the same bundle."""
-    with pytest.raises(ConfigError, match=r"CustomResourceDefinition Web: .* lack the definition"):
+    with pytest.raises(ConfigError, match=r"CustomResourceDefinition Web: .* declares conversions"):
         made(rendered(without="CustomResourceDefinition"), CONVERTED)
 
 
@@ -95,14 +95,14 @@ def test_conversions_of_a_kind_without_definition_are_refused() -> None:
     ("change", "message"),
     [
         ({"replaces": "web-operator.v1.2.3"}, r"spec\.replaces: a version cannot replace itself"),
-        ({"installModes": []}, r"spec\.installModes: at least one"),
+        ({"installModes": []}, r"spec\.installModes: support at least one"),
         (
             {"installModes": [{"type": "OwnNamespace", "supported": True}]},
             r"spec\.installModes: with a conversion webhook",
         ),
     ],
 )
-def test_what_olm_would_refuse_names_its_field(change: dict[str, Any], message: str) -> None:
+def test_values_that_olm_rejects_name_the_field(change: dict[str, Any], message: str) -> None:
     """The error has the folder, the object and the field."""
     with pytest.raises(ConfigError, match=rf"config/manifests: ClusterServiceVersion .*{message}"):
         made(with_base(change), CONVERTED)
@@ -111,29 +111,29 @@ def test_what_olm_would_refuse_names_its_field(change: dict[str, Any], message: 
 def test_images_that_are_not_pinned() -> None:
     """With --use-image-digests each image that has none is named."""
     with pytest.raises(ConfigError, match=r"relatedImages: .*controller:latest, nginx:1\.28\.0"):
-        made(rendered(), wanted=Wanted("1.2.3", pinned=True))
+        made(rendered(), options=BundleOptions("1.2.3", use_image_digests=True))
 
 
 def test_one_base_is_needed() -> None:
     """Without it nobody knows the package's name."""
-    with pytest.raises(ConfigError, match="one ClusterServiceVersion is needed, found: none"):
+    with pytest.raises(ConfigError, match="expected one ClusterServiceVersion, found: none"):
         made(rendered(without="ClusterServiceVersion"))
 
 
 def test_the_base_names_the_package() -> None:
     """A name without a version is refused."""
     base = BASE | {"metadata": {"name": "web-operator"}}
-    with pytest.raises(ConfigError, match=r"metadata\.name: it must be PACKAGE\.vVERSION"):
+    with pytest.raises(ConfigError, match=r"metadata\.name: expected PACKAGE\.vVERSION"):
         made(rendered(base, without="ClusterServiceVersion"))
 
 
 def test_an_image_needs_its_container() -> None:
     """`--image` is not silently without effect."""
-    with pytest.raises(ConfigError, match="no Deployment has a container named manager"):
+    with pytest.raises(ConfigError, match="needs a Deployment with a container named manager"):
         rendered(without="Deployment").with_image("x")
 
 
 def test_something_must_be_installed() -> None:
-    """A bundle without a Deployment is no operator."""
-    with pytest.raises(ConfigError, match=r"spec\.install: there is no Deployment"):
+    """A bundle needs a Deployment."""
+    with pytest.raises(ConfigError, match=r"spec\.install: the manifests contain no Deployment"):
         made(rendered(without="Deployment"))

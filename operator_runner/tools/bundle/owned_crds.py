@@ -1,14 +1,14 @@
-"""The kinds that an operator owns, as a catalog shows them. Pure."""
+"""Return the owned CRDs of a ClusterServiceVersion. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
 from operator_runner.core.model import GVK, Json
-from operator_runner.tools.bundle.descriptors import descriptors, merged, words
-from operator_runner.tools.bundle.project import Rendered, crd_versions, dig, name_of, serves
+from operator_runner.tools.bundle.descriptors import descriptors, display_name, merge_descriptors
+from operator_runner.tools.bundle.manifests import Manifests, crd_versions, name_of, nested, serves
 
-# What roles make most. The API server could tell all of it, but a bundle is made without one.
+# Kinds by group and plural. A bundle is made without an API server, so only common ones are known.
 _KINDS = {
     "": {
         "configmaps": "ConfigMap", "endpoints": "Endpoints",
@@ -34,47 +34,50 @@ _KINDS = {
     },
 }  # fmt: skip
 _VERSIONS = {"autoscaling": "v2"}
-_MAKING = {"create", "*"}
+_CREATE_VERBS = {"create", "*"}
 
 
-def owned(
-    rendered: Rendered, base: Json, samples: Sequence[Json], rules: Iterable[Json]
+def owned_crds(
+    manifests: Manifests, base: Json, examples: Sequence[Json], rules: Iterable[Json]
 ) -> list[Json]:
     """Return the entries of `customresourcedefinitions.owned`, one for each served version.
 
-    What `base`, the author's ClusterServiceVersion, says about a kind counts; the rest is derived:
-    the words from the schema, the `resources` from what `rules` let the operator make.
+    Fields that `base`, the author's ClusterServiceVersion, has for a kind take precedence. The
+    others are derived: names and descriptions from the schema, `resources` from the kinds that
+    `rules` allow the operator to create.
     """
-    given = dig(base, "spec", "customresourcedefinitions", "owned") or []
-    resources = made_by(rules)
+    given = nested(base, "spec", "customresourcedefinitions", "owned") or []
+    resources = creatable_kinds(rules)
     entries = []
-    for crd, version in crd_versions(rendered):
-        schema = dig(version, "schema", "openAPIV3Schema") or {}
-        examples = [each for each in samples if _is(each, crd, version)]
+    for crd, version in crd_versions(manifests):
+        schema = nested(version, "schema", "openAPIV3Schema") or {}
+        own_examples = [item for item in examples if _is(item, crd, version)]
         author = _author(given, name_of(crd), version["name"])
         derived: Json = {
-            "displayName": words(str(dig(crd, "spec", "names", "kind"))),
+            "displayName": display_name(str(nested(crd, "spec", "names", "kind"))),
             "description": schema.get("description", ""),
             "resources": resources,
         }
         for part in ("spec", "status"):
             key = f"{part}Descriptors"
-            author[key] = merged(descriptors(schema, part, examples), author.get(key) or [])
+            author[key] = merge_descriptors(
+                descriptors(schema, part, own_examples), author.get(key) or []
+            )
         identity = {
             "name": name_of(crd),
-            "kind": dig(crd, "spec", "names", "kind"),
+            "kind": nested(crd, "spec", "names", "kind"),
             "version": version["name"],
         }
         entries.append(derived | author | identity)
     return entries
 
 
-def made_by(rules: Iterable[Json]) -> list[Json]:
-    """Return the kinds that rules let somebody make, as `resources` lists them."""
+def creatable_kinds(rules: Iterable[Json]) -> list[Json]:
+    """Return the kinds that RBAC rules allow to create, in the format of `resources`."""
     found = {
         (kind, _VERSIONS.get(group, "v1"))
         for rule in rules
-        if _MAKING & set(rule.get("verbs") or ())
+        if _CREATE_VERBS & set(rule.get("verbs") or ())
         for group in rule.get("apiGroups") or ()
         for resource in rule.get("resources") or ()
         if (kind := _KINDS.get(group, {}).get(resource))
@@ -82,26 +85,26 @@ def made_by(rules: Iterable[Json]) -> list[Json]:
     return [{"kind": kind, "name": "", "version": version} for kind, version in sorted(found)]
 
 
-def samples(rendered: Rendered) -> list[Json]:
-    """Return the resources of the operator's own kinds among the manifests."""
+def sample_resources(manifests: Manifests) -> list[Json]:
+    """Return the custom resources of the operator's own kinds among the manifests."""
     found = {
-        (str(each["kind"]), str(version["name"]), name_of(each)): each
-        for crd, version in crd_versions(rendered)
-        for each in rendered.of(str(dig(crd, "spec", "names", "kind")))
-        if _is(each, crd, version)
+        (str(item["kind"]), str(version["name"]), name_of(item)): item
+        for crd, version in crd_versions(manifests)
+        for item in manifests.of(str(nested(crd, "spec", "names", "kind")))
+        if _is(item, crd, version)
     }
     return [found[key] for key in sorted(found)]
 
 
-def _is(thing: Json, crd: Json, version: Json) -> bool:
-    gvk = GVK.of(str(thing.get("apiVersion")), str(thing.get("kind")))
+def _is(obj: Json, crd: Json, version: Json) -> bool:
+    gvk = GVK.of(str(obj.get("apiVersion")), str(obj.get("kind")))
     return serves(crd, gvk.group, gvk.kind) and gvk.version == version["name"]
 
 
 def _author(given: Sequence[Json], name: str, version: str) -> Json:
-    """Return what the author says about a kind; an entry without a version is for all of them."""
-    said: Json = {}
+    """Return the author's fields of a kind; an entry without a version applies to all versions."""
+    fields: Json = {}
     for entry in given:
         if entry.get("name") == name and entry.get("version", version) == version:
-            said |= entry
-    return said
+            fields |= entry
+    return fields
