@@ -18,7 +18,6 @@ from yarl import URL
 
 from operator_runner.kube import credentials
 from operator_runner.kube.credentials import Credentials
-from operator_runner.kube.kopf_responses import bounded
 from operator_runner.net.sockets import closed
 
 _TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=10)
@@ -49,27 +48,24 @@ class Connection:
         self._connector = aiohttp.TCPConnector(
             limit=0, ssl=found.ssl_context, socket_factory=self._open_socket
         )
-        self.http = self._session(aiohttp.ClientResponse)
+        self.http = self.session()
 
-    def session(self) -> aiohttp.ClientSession:
-        """Return a further session on the same connections, for a library that closes its own.
-
-        kopf closes its session on a 401; the others must live on. Closing a session leaves the
-        connections open; `close` ends them all. What is read keeps within the bounds.
-        """
-        return self._session(bounded(self._watch_of))
-
-    def _session(self, response: type[aiohttp.ClientResponse]) -> aiohttp.ClientSession:
+    def session(
+        self,
+        response_class: type[aiohttp.ClientResponse] = aiohttp.ClientResponse,
+        *middlewares: aiohttp.ClientMiddlewareType,
+    ) -> aiohttp.ClientSession:
+        """Return a further session on the same connections; closing it leaves them open."""
         return aiohttp.ClientSession(
             base_url=self.server + "/",
             connector=self._connector,
             connector_owner=False,
             headers={hdrs.USER_AGENT: self._user_agent},
             timeout=_TIMEOUT,
-            middlewares=(self._authenticate,),
+            middlewares=(*middlewares, self._authenticate),
             trace_configs=[self._trace()],
             proxy=self._credentials.proxy,
-            response_class=response,
+            response_class=response_class,
         )
 
     def url(self, path: str) -> URL:
@@ -78,6 +74,10 @@ class Connection:
         The path is taken as it is: quote names before.
         """
         return URL(self.server + path, encoded=True)
+
+    def path_of(self, url: URL) -> str:
+        """Return the API path of a request's URL, without the server's own path."""
+        return url.path.removeprefix(self._parts.path)
 
     def on_watch(self, begun: Callable[[str], None], ended: Callable[[str, bool], None]) -> None:
         """Have the watches of our own reported by their path, those of runs left out.
@@ -171,12 +171,6 @@ class Connection:
         for count in self._counters:
             # As client-go has it: the port stays, even if it is the usual one.
             count(status, method, self._parts.netloc.rpartition("@")[2])
-
-    def _watch_of(self, url: URL) -> Callable[[], None] | None:
-        """Report a response that was accepted, if it is a watch; see `watch_begun`."""
-        if url.query.get("watch") not in {"true", "1"}:
-            return None
-        return self.watch_begun(url.path.removeprefix(self._parts.path))
 
 
 async def connect(kubeconfig: Path | None, *, user_agent: str) -> Connection:

@@ -1,20 +1,18 @@
-"""Events of the custom resources themselves, delivered by kopf. Owner of kopf.
+"""Events of the watched custom resources, delivered by kopf. The only module that imports kopf.
 
-Only `on.event` handlers are used: they keep no state on the objects, and what becomes of an
-event is decided by our own queue. kopf brings discovery, list and watch, and reconnects.
+Only `on.event` handlers are used: they keep no state on the objects, and our own queue decides
+what becomes of an event. kopf provides discovery, list and watch, and reconnects.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import aiohttp
 import kopf
 import structlog
-from kopf._cogs.clients.errors import APIError, APINotFoundError
-from kopf._cogs.structs.references import Insights
 
 from operator_runner.controller.predicates.predicate import Seen, judge
 from operator_runner.controller.sources.last_seen import LastSeen
@@ -22,212 +20,227 @@ from operator_runner.core.async_tasks import end_tasks
 from operator_runner.core.errors import Expired, NotFound
 from operator_runner.core.model import GVK, Cause, Json, ObjectRef, Trigger, Watch, uid_of
 from operator_runner.kube.discovery import Resource
-
-
-class Session(Protocol):
-    """Credentials for the API server, as kopf needs them."""
-
-    server: str
-
-    def session(self) -> aiohttp.ClientSession:
-        """Return a session that kopf may close."""
-
+from operator_runner.kube.kopf_session import KopfSession
+from operator_runner.kube.session import Connection
 
 _log = structlog.get_logger(__name__)
 
-_PAGE = 20
-"""Resources that are listed with one request, which decodes them in one piece: up to 30 MB."""
-_GONE = 410
+_PAGE_SIZE = 20
+"""Resources listed with one request, whose response is decoded in one piece: up to 30 MB."""
+_WATCH_TIMEOUT_SECONDS = 300
+"""The API server ends a watch after this time, so that a connection that died unnoticed does not
+last; kopf resumes from the last resourceVersion."""
+_IDLE_WORKER_SECONDS = 0.1
+"""kopf's worker of a resource ends this long after its last event, to free its memory."""
+_OK, _NOT_FOUND, _GONE = 200, 404, 410
 _IDENTITY: Any = "operator-runner"
+"""For kopf's peering, which is off; the default asks for the user's name, which a container may
+not have."""
 
 
 class PrimaryWatcher:
-    """Watches the kinds of watches.yaml and says which resources are to be reconciled."""
+    """Watches the kinds of watches.yaml and enqueues the resources that need a reconcile."""
 
     def __init__(
         self,
         watches: Sequence[Watch],
         relevant: Callable[[Json, Watch], bool],
         enqueue: Callable[[ObjectRef, Cause], None],
-        met: Callable[[ObjectRef, Json], None],
-        shown: Callable[[ObjectRef, Json | None], None] = lambda *_: None,
+        on_first_seen: Callable[[ObjectRef, Json], None],
+        on_change: Callable[[ObjectRef, Json | None], None] = lambda *_: None,
     ) -> None:
-        """`enqueue` is called for each event that matters, `met` once for each resource.
+        """`enqueue` is called for each event that matters, `on_first_seen` once per resource.
 
-        `shown` is called with the resource for each event, with None once it is gone.
+        `on_change` is called for each event with the resource, with None once it is deleted.
         """
         self._watches = watches
         self._relevant = relevant
         self._enqueue = enqueue
-        self._met = met
-        self._shown = shown
+        self._on_first_seen = on_first_seen
+        self._on_change = on_change
         self._seen = LastSeen()
-        self._odd: dict[ObjectRef, tuple[str, object]] = {}
+        self._failed_events: dict[ObjectRef, tuple[str, object]] = {}
+        """Uid and generation of resources whose last event raised an internal error."""
 
     def known(self, gvk: GVK) -> Iterable[ObjectRef]:
-        """Return the resources of a kind that exist, as far as events have told."""
+        """Return the resources of a kind that exist according to their events."""
         return [ref for ref in self._seen if ref.gvk == gvk]
 
     def version(self, ref: ObjectRef) -> str:
-        """Return the newest resourceVersion that events have told; empty if it is not known."""
+        """Return the newest resourceVersion seen in events; empty if there is none."""
         seen = self._seen.get(ref)
         return seen.resource_version if seen is not None else ""
 
     def uid(self, ref: ObjectRef) -> str:
-        """Return the uid of the resource of this name that exists, as far as events have told."""
+        """Return the uid of the existing resource of this name; empty if there is none."""
         seen = self._seen.get(ref)
         return seen.uid if seen is not None else ""
 
     async def run(
         self,
-        session: Session,
+        connection: Connection,
         resources: Collection[Resource],
         namespaces: Sequence[str],
-        started: Callable[[], None],
+        on_started: Callable[[], None],
     ) -> None:
-        """Watch these resources until cancelled. Empty `namespaces` are all of them.
+        """Watch these resources until cancelled. Empty `namespaces` means all of them.
 
-        `started` is called once kopf has taken the process's signal handlers, so that the
-        caller can take them back: shutting down is its business. Raises NotFound when a kind
-        has gone that is watched, or is not there for kopf yet; Expired when listing took so
-        long that the list has to be begun anew.
+        `on_started` is called once kopf has set the process's signal handlers, so that the caller
+        can set its own again. Raises NotFound when the CRD of a watched kind was deleted, or the
+        API server that kopf asked does not serve it yet; Expired when listing took so long that
+        it has to start over.
         """
-        insights = Insights()
+        unserved: asyncio.Future[GVK] = asyncio.get_running_loop().create_future()
+
+        def check_discovery(path: str, status: int, content: Any) -> None:
+            if status in {_OK, _NOT_FOUND} and not unserved.done():
+                for gvk in unserved_kinds(resources, path, content):
+                    unserved.set_result(gvk)
+                    return
+
+        session = KopfSession(connection, check_discovery)
         tasks = await kopf.spawn_tasks(
             registry=self._registry(session, resources),
             settings=_settings(),
-            insights=insights,
             standalone=True,
-            # For peers, of which there are none; kopf would ask for the name of the user, whom
-            # a container may not know.
             identity=_IDENTITY,
             clusterwide=not namespaces,
             namespaces=list(namespaces),
         )
-        started()
-        scanned = asyncio.create_task(insights.ready_resources.wait())
+        on_started()
         try:
-            await asyncio.wait([*tasks, scanned], return_when=asyncio.FIRST_COMPLETED)
-            if scanned.done():
-                _raise_if_unseen(resources, insights)
-            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                _raise_if_failed(task)
-            raise RuntimeError("kopf ended by itself")
+            await asyncio.wait([*tasks, unserved], return_when=asyncio.FIRST_COMPLETED)
+            if unserved.done():
+                # kopf scans once, so it would never find this kind.
+                raise NotFound(f"{unserved.result()}: not all API servers serve it yet")
+            for task in tasks:
+                if task.done() and not task.cancelled():
+                    _raise_failure(task)
+            raise RuntimeError("kopf ended unexpectedly")
         finally:
             try:
-                await end_tasks([*tasks, scanned])
+                await end_tasks(tasks)
             finally:
-                await end_tasks(_left_by_kopf())
+                # When the watch of one kind fails, kopf leaves the watches of the others running.
+                await session.end_tasks()
 
-    def _registry(self, session: Session, resources: Collection[Resource]) -> kopf.OperatorRegistry:
+    def _registry(
+        self, session: KopfSession, resources: Collection[Resource]
+    ) -> kopf.OperatorRegistry:
         registry = kopf.OperatorRegistry()
 
         @kopf.on.login(registry=registry)
         async def login(**_: Any) -> kopf.AiohttpSession:
-            return kopf.AiohttpSession(aiohttp_session=session.session(), server=session.server)
+            return kopf.AiohttpSession(aiohttp_session=session.open(), server=session.server)
 
         watches = {watch.gvk: watch for watch in self._watches}
         for resource in resources:
             gvk = resource.gvk
-            watched = kopf.on.event(
+            register = kopf.on.event(
                 group=gvk.group,
                 version=gvk.version,
                 plural=resource.plural,
                 id=str(gvk),
                 registry=registry,
             )
-            watched(self._handler(watches[gvk]))
+            register(self._handler(watches[gvk]))
         return registry
 
     def _handler(self, watch: Watch) -> Callable[..., Any]:
-        async def deliver(event: Any, **_: Any) -> None:
-            self.deliver(watch, event["type"], dict(event["object"]))
+        async def handle(event: Any, **_: Any) -> None:
+            self.on_event(watch, event["type"], dict(event["object"]))
 
-        return deliver
+        return handle
 
-    def deliver(self, watch: Watch, type_: str | None, body: Json) -> None:
-        """Take one event in; its type is None for a resource found by listing.
+    def on_event(self, watch: Watch, type_: str | None, body: Json) -> None:
+        """Process one event; its type is None for a resource found by listing.
 
-        Of an event that is not understood the reconcile learns: it says so on the resource.
+        After an internal error the resource is enqueued: the reconcile reports on its status.
         """
         metadata = body["metadata"]
         ref = ObjectRef(watch.gvk, metadata.get("namespace") or "", metadata["name"])
         try:
-            self._deliver(ref, watch, type_, body)
-        except Exception:  # noqa: BLE001 one resource must not harm the others
+            self._process(ref, watch, type_, body)
+        except Exception:  # noqa: BLE001 one resource must not affect the others
             state = uid_of(body), metadata.get("generation")
-            if self._odd.get(ref) != state:
-                self._odd[ref] = state
-                _log.exception(
-                    "An event was not understood: a mistake in operator-runner", resource=str(ref)
-                )
-                self._enqueue(ref, Cause(Trigger.SPEC, "an event that was not understood"))
+            if self._failed_events.get(ref) != state:
+                self._failed_events[ref] = state
+                _log.exception("Event processing failed: internal error", resource=str(ref))
+                self._enqueue(ref, Cause(Trigger.SPEC, "event processing failed"))
         else:
-            self._odd.pop(ref, None)
+            self._failed_events.pop(ref, None)
 
-    def _deliver(self, ref: ObjectRef, watch: Watch, type_: str | None, body: Json) -> None:
+    def _process(self, ref: ObjectRef, watch: Watch, type_: str | None, body: Json) -> None:
         if type_ == "DELETED":
             if self.uid(ref) not in {"", uid_of(body)}:
-                # kopf delivers by uid: the event of the resource that has the name now came first.
+                # kopf orders events by uid: those of the next resource of this name came first.
                 return
             self._seen.drop(ref)
-            self._shown(ref, None)
+            self._on_change(ref, None)
             self._enqueue(ref, Cause(Trigger.DELETION, "deleted"))
             return
-        self._shown(ref, body)
+        self._on_change(ref, body)
         new = Seen.of(body, relevant=self._relevant(body, watch))
         old = self._seen.get(ref)
         if old is None or old.uid != new.uid:
-            self._met(ref, body)
+            self._on_first_seen(ref, body)
         cause = judge(old, new, watch, listed=type_ is None)
         self._seen.put(ref, new)
         if cause is not None:
             self._enqueue(ref, cause)
 
 
-def _left_by_kopf() -> list[asyncio.Task[Any]]:
-    """Return the watches of other kinds that kopf lets go on when that of one has failed."""
-    return [task for task in asyncio.all_tasks() if task.get_name().startswith("watcher for ")]
+def unserved_kinds(resources: Iterable[Resource], path: str, content: Any) -> list[GVK]:
+    """Return the kinds that a discovery response should list and does not. Pure.
 
-
-def _raise_if_unseen(resources: Iterable[Resource], insights: Insights) -> None:
-    """Raise NotFound for a kind that kopf did not find, for it would never look again.
-
-    It asks by itself, and of several API servers the one that answers it may be behind.
+    `path` is `/api`, `/apis` or one of a group version, `content` the decoded response; a Status
+    (404) lists nothing. Other paths and kinds that the response is not about give no result.
     """
-    found = {(each.group, each.version, each.plural) for each in insights.watched_resources}
-    for resource in resources:
-        gvk = resource.gvk
-        if (gvk.group, gvk.version, resource.plural) not in found:
-            raise NotFound(f"the API server does not tell everybody yet that there is {gvk}")
+    answer = content if isinstance(content, dict) else {}
+    if path == "/api":
+        served = {("", version) for version in answer.get("versions") or ()}
+        return [each.gvk for each in resources if not each.gvk.group and _key(each) not in served]
+    if path == "/apis":
+        served = {
+            (group["name"], version["version"])
+            for group in answer.get("groups") or ()
+            for version in group["versions"]
+        }
+        return [each.gvk for each in resources if each.gvk.group and _key(each) not in served]
+    plurals = {entry["name"] for entry in answer.get("resources") or ()}
+    return [
+        each.gvk
+        for each in resources
+        if path == each.path().rpartition("/")[0] and each.plural not in plurals
+    ]
 
 
-def _raise_if_failed(task: asyncio.Task[None]) -> None:
+def _key(resource: Resource) -> tuple[str, str]:
+    return resource.gvk.group, resource.gvk.version
+
+
+def _raise_failure(task: asyncio.Task[None]) -> None:
     try:
         task.result()
-    except APINotFoundError as error:
-        raise NotFound(f"the API server does not know a watched kind any more: {error}") from error
-    except APIError as error:
-        if error.status != _GONE:
-            raise
-        raise Expired(
-            f"the API server has forgotten the list that we were reading: {error}"
-        ) from error
+    except Exception as error:
+        # kopf's own errors are chained to those of aiohttp.
+        http = error.__cause__
+        status = http.status if isinstance(http, aiohttp.ClientResponseError) else 0
+        if status == _NOT_FOUND:
+            raise NotFound(f"watched kind is no longer served: {error}") from error
+        if status == _GONE:
+            raise Expired(f"list continue token expired: {error}") from error
+        raise
 
 
 def _settings() -> kopf.OperatorSettings:
     settings = kopf.OperatorSettings()
     settings.posting.enabled = False
-    # Kinds that come later are looked for by kinds.py, with no right to list CRDs.
+    # kinds.py looks for kinds that are installed later, without the right to list CRDs.
     settings.scanning.disabled = True
-    # The API server ends a watch after this many seconds, so that a dead connection
-    # that nobody noticed cannot last; kopf goes on where it was.
-    settings.watching.server_timeout = 300
-    settings.watching.client_timeout = 330
+    settings.watching.server_timeout = _WATCH_TIMEOUT_SECONDS
+    settings.watching.client_timeout = _WATCH_TIMEOUT_SECONDS + 30
     settings.watching.reconnect_backoff = 0.5
-    # A thousand resources come in pages, and what kopf keeps of each goes with its event: memory
-    # that was needed once stays with the process.
-    settings.watching.chunk_size = _PAGE
-    settings.queueing.idle_timeout = 0.1
+    settings.watching.chunk_size = _PAGE_SIZE
+    settings.queueing.idle_timeout = _IDLE_WORKER_SECONDS
     return settings

@@ -21,7 +21,9 @@ class ScriptedServer:
         self.answer: Answer = hang
         self.url = ""
         self._folder = folder
-        self._runner = web.AppRunner(_app(self._handle), shutdown_timeout=0.1)
+        self._runner = web.AppRunner(
+            _app(self._handle), shutdown_timeout=0.1, handler_cancellation=True
+        )
 
     async def start(self) -> None:
         """Listen on a free port."""

@@ -110,12 +110,12 @@ def test_a_deletion_is_told_and_the_resource_forgotten() -> None:
     )
     body: Json = {"metadata": {"name": "a", "namespace": "n", "uid": "u", "generation": 1}}
     ref = ObjectRef(FOO, "n", "a")
-    watcher.deliver(WATCH, None, body)
-    watcher.deliver(WATCH, "MODIFIED", body)
+    watcher.on_event(WATCH, None, body)
+    watcher.on_event(WATCH, "MODIFIED", body)
     assert list(watcher.known(FOO)) == [ref]
-    watcher.deliver(WATCH, "DELETED", body)
+    watcher.on_event(WATCH, "DELETED", body)
     assert list(watcher.known(FOO)) == []
-    watcher.deliver(WATCH, "ADDED", body)
+    watcher.on_event(WATCH, "ADDED", body)
     assert [cause.trigger for _, cause in told] == [
         Trigger.START,
         Trigger.DELETION,

@@ -115,7 +115,7 @@ def test_any_events_are_understood(events: list[tuple[str | None, Json]]) -> Non
         )
         with structlog.testing.capture_logs() as lines:
             for type_, body in events:
-                watcher.deliver(watch, type_, decode(json.dumps(body).encode()))
+                watcher.on_event(watch, type_, decode(json.dumps(body).encode()))
         assert not [line for line in lines if line["log_level"] == "error"]
         assert {ref for ref, body in shown.items() if body is not None} == set(watcher.known(FOO))
 
