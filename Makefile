@@ -199,15 +199,15 @@ dashboard-picture: $(INSTALLED) ## Draw docs/dashboard.svg from a real Prometheu
 ##@ Operator Lifecycle Manager
 
 BUNDLE_METADATA_OPTS ?= --channels=$(CHANNELS) $(if $(DEFAULT_CHANNEL),--default-channel=$(DEFAULT_CHANNEL))
-# Where the files of a version are: older ones lie in releases/.
-release = $(or $(wildcard releases/$(1)),.)
+# Project folder of a version: older versions are in releases/.
+project_of = $(or $(wildcard releases/$(1)),.)
 
 # The image in the bundle: IMG where that was given.
 BUNDLED_IMG = $(if $(filter controller:latest,$(IMG)),$(IMAGE_TAG_BASE):v$(VERSION),$(IMG))
 
 .PHONY: bundle
 bundle: $(INSTALLED) ## Write the bundle of VERSION into bundle/, with the operator's image IMG
-	@$(BIN)/operator-runner bundle $(call release,$(VERSION)) --version=$(VERSION) --image=$(BUNDLED_IMG) $(BUNDLE_METADATA_OPTS)
+	@$(BIN)/operator-runner bundle $(call project_of,$(VERSION)) --version=$(VERSION) --image=$(BUNDLED_IMG) $(BUNDLE_METADATA_OPTS)
 
 .PHONY: bundle-validate
 bundle-validate: bundle ## Have OLM's validators and scorecard look at it (the first time, they are built)
@@ -225,7 +225,7 @@ RELEASES = $(sort $(notdir $(wildcard releases/*)) $(VERSION))
 
 .PHONY: catalog
 catalog: $(INSTALLED) ## Write a catalog of all versions into catalog/; their images are IMAGE_TAG_BASE:vVERSION
-	@$(foreach version,$(RELEASES),$(BIN)/operator-runner bundle $(call release,$(version)) --version=$(version) \
+	@$(foreach version,$(RELEASES),$(BIN)/operator-runner bundle $(call project_of,$(version)) --version=$(version) \
 	  --image=$(IMAGE_TAG_BASE):v$(version) $(BUNDLE_METADATA_OPTS) --output=build/bundles/$(version)/bundle > /dev/null;)
 	@$(BIN)/operator-runner catalog $(RELEASES:%=build/bundles/%/bundle)
 
@@ -269,6 +269,19 @@ docker-push: ## Push the nginx operator's image IMG to its registry
 	  echo 'The push of $(IMG) failed. If it was denied: $(CONTAINER_TOOL) login, as one who may write there.' >&2; \
 	  exit 1; }
 
+.PHONY: release
+release: $(INSTALLED) ## Check the versions, then build packages, bundle, catalog, images and notes
+	$(TITLE) "Check the versions of package, changelog, Makefile and bundle"
+	@$(BIN)/python -m release check $(VERSION)
+	$(TITLE) "Write the release notes into dist/"
+	@$(BIN)/python -m release notes dist
+	$(TITLE) "Build wheel and source distribution into dist/"
+	@$(BIN)/hatchling build --directory dist
+	$(TITLE) "Write the bundle into bundle/ and the catalog into catalog/"
+	@$(MAKE) bundle catalog
+	$(TITLE) "Build the images $(IMAGE) and $(BUNDLED_IMG)"
+	@$(MAKE) image IMG=$(BUNDLED_IMG)
+
 # The build backend is locked as well; it takes editables for `pip install --editable`.
 .PHONY: lock
 lock: $(INSTALLED) ## Renew requirements.lock from pyproject.toml
@@ -282,7 +295,7 @@ lock: $(INSTALLED) ## Renew requirements.lock from pyproject.toml
 clean: ## Remove what was built or cached here; the user's cache stays
 	@if [ -e .demo ]; then echo 'The demo is up: run make demo-down first'; exit 1; fi
 	@rm -rf $(VENV) build dist bin catalog catalog.Dockerfile .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
-	@find operator_runner tests demo bench -name __pycache__ -type d -prune -exec rm -rf {} +
+	@find operator_runner tests demo bench release -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # .venv is made once; it is brought up to date when the lock or the project's settings change.
 $(INSTALLED): requirements.lock pyproject.toml
