@@ -138,5 +138,5 @@ class Registrar:
 
 def _explain(error: ApiError) -> str:
     if isinstance(error, Forbidden):
-        return f"{error}; grant what docs/conversion.md lists under Rights"
+        return f"{error}; grant what docs/conversion.md lists under Permissions"
     return str(error)
