@@ -41,8 +41,8 @@ from operator_runner.core.settings import Settings
 from operator_runner.kube.api import Api
 from operator_runner.kube.cluster import KubeCluster
 from operator_runner.kube.credential_files import credential_files
-from operator_runner.kube.discovery import Discovery, Resource
-from operator_runner.kube.lease import Elector
+from operator_runner.kube.discovery import ApiResource, Discovery
+from operator_runner.kube.lease import LeaderElector
 from operator_runner.kube.reviews import protection_of
 from operator_runner.kube.session import Connection, connect
 from operator_runner.kube.watch import MetadataEvent, watch_metadata
@@ -167,7 +167,7 @@ class Operator:
             converted=(str(watch.gvk) for watch in watches if watch.conversions),
         )
         connection.on_watch(self._established.answered, self._established.ended)
-        connection.on_answer(self._metrics.api_requests.count)
+        connection.on_response(self._metrics.api_requests.count)
         self._api = Api(connection)
         self._discovery = Discovery(self._api)
         self._kinds = Kinds(self._discovery, watches, settings.namespaces, self._established)
@@ -233,12 +233,12 @@ class Operator:
             for watch in self._watches
         }
 
-    def _make_elector(self) -> Elector | None:
+    def _make_elector(self) -> LeaderElector | None:
         election = self._settings.leader_election
         if not election.enabled:
             return None
         namespace = election.namespace or self._connection.namespace
-        return Elector(self._api, election, namespace)
+        return LeaderElector(self._api, election, namespace)
 
     async def serve(self, stack: AsyncExitStack) -> None:
         """Open the other ports; they are closed when `stack` is. Raises ConfigError."""
@@ -302,7 +302,7 @@ class Operator:
             await self._elector.release()
 
     async def _watch_primaries(self) -> None:
-        def watch(kinds: Sequence[Resource]) -> Coroutine[Any, Any, None]:
+        def watch(kinds: Sequence[ApiResource]) -> Coroutine[Any, Any, None]:
             signals = functools.partial(_take_signals, self._stop)
             return self._primary.run(self._connection, kinds, self._settings.namespaces, signals)
 

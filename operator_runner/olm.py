@@ -17,7 +17,7 @@ from operator_runner.config.watches.relevance import blocks_upgrade
 from operator_runner.core.errors import ApiError, Forbidden
 from operator_runner.core.model import Json, ObjectRef, Watch
 from operator_runner.kube.api import Api
-from operator_runner.kube.operator_condition import OperatorCondition, Verdict
+from operator_runner.kube.operator_condition import Condition, OperatorCondition
 
 _TYPE = "Upgradeable"
 _LOOK_AGAIN = 300.0
@@ -32,16 +32,16 @@ _NAMED = 3
 _log = structlog.get_logger(__name__)
 
 
-def verdict_on(busy: Sequence[ObjectRef]) -> Verdict:
+def upgradeable_condition(busy: Sequence[ObjectRef]) -> Condition:
     """Return what OLM is told while the runs of `busy` must not be broken. Pure."""
     if not busy:
-        return Verdict(
+        return Condition(
             _TYPE, "True", "OperatorUpgradeable", "The operator is currently upgradeable"
         )
     names = ", ".join(str(ref) for ref in busy[:_NAMED])
     more = f" and {len(busy) - _NAMED} more" if len(busy) > _NAMED else ""
     message = f"The operator is currently busy with runs that must not be broken: {names}{more}"
-    return Verdict(_TYPE, "False", "OperatorBusy", message)
+    return Condition(_TYPE, "False", "OperatorBusy", message)
 
 
 class Upgrades:
@@ -54,7 +54,7 @@ class Upgrades:
         self._busy: dict[ObjectRef, None] = {}
         self._changed = asyncio.Event()
         self._telling = asyncio.Lock()
-        self._told: Verdict | None = None
+        self._told: Condition | None = None
         self._complaint = ""
 
     @classmethod
@@ -97,7 +97,7 @@ class Upgrades:
 
     async def settle(self) -> None:
         """After the last run: take back that the operator is busy, if OLM was told so."""
-        if self._told is not None and self._told != verdict_on(()):
+        if self._told is not None and self._told != upgradeable_condition(()):
             await self._tell()
 
     async def _tell(self) -> bool:
@@ -106,18 +106,18 @@ class Upgrades:
         try:
             # One after the other, and each as things are when its turn comes.
             async with asyncio.timeout(_PATIENCE), self._telling:
-                verdict = verdict_on(tuple(self._busy))
-                await self._condition.set(verdict)
+                condition = upgradeable_condition(tuple(self._busy))
+                await self._condition.set(condition)
         except (ApiError, TimeoutError) as error:
             self._complain(error)
             return False
-        if verdict != self._told:
+        if condition != self._told:
             _log.info(
                 "Told OLM whether the operator may be upgraded",
-                upgradeable=verdict.status,
-                reason=verdict.message,
+                upgradeable=condition.status,
+                reason=condition.message,
             )
-        self._told, self._complaint = verdict, ""
+        self._told, self._complaint = condition, ""
         return True
 
     def _complain(self, error: Exception) -> None:

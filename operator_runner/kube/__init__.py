@@ -1,1 +1,1 @@
-"""The Kubernetes API: connection, requests, discovery, watches, Events, Lease and the proxy."""
+"""The Kubernetes API: connection, requests, discovery, watches, Events and the Lease."""

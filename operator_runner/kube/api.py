@@ -1,4 +1,4 @@
-"""Requests to the API server, with its errors told in the words of errors.py."""
+"""Requests to the API server; its errors are raised as those of core/errors.py."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ _TOO_MANY_REQUESTS = 429
 
 
 class Api:
-    """Sends requests over a connection and decodes what comes back.
+    """Sends requests over a connection and decodes the responses.
 
-    Two kinds of retry happen below, both of requests that were not carried out: a 429 with
-    Retry-After is repeated while the timeout lasts, and aiohttp repeats a GET, PUT or DELETE
-    once if a kept-alive connection turns out to be closed. Everything else is the caller's.
+    Only requests that were not carried out are retried: a 429 with Retry-After until the
+    timeout, and by aiohttp a GET, PUT or DELETE once if a kept-alive connection was closed. All
+    other retries are up to the caller.
     """
 
     def __init__(self, connection: Connection) -> None:
-        """Use `connection`, which stays the caller's to close."""
+        """Use `connection`; the caller closes it."""
         self.connection = connection
 
     async def request(  # one argument for each part of a request
@@ -63,10 +63,10 @@ class Api:
         around: int = 0,
         timeout: float = 30.0,  # noqa: ASYNC109 turned into Unavailable, unlike asyncio.timeout
     ) -> Json:
-        """Send `body` to an API path such as `/api/v1/namespaces` and return the JSON answer.
+        """Send `body` to an API path such as `/api/v1/namespaces` and return the JSON response.
 
-        `timeout` is in seconds and covers the whole exchange. `around` is 2 where objects come
-        in a list, see `bounds.decode`. Raises ApiError.
+        `timeout` is in seconds, retries included. `around` is 2 for lists of objects, see
+        `bounds.decode`. Raises ApiError.
         """
         data = None if body is None else json.dumps(body).encode()
         headers = {"Accept": accept} | ({} if data is None else {"Content-Type": content_type})
@@ -81,12 +81,12 @@ class Api:
                         data=data,
                         headers=headers,
                     ) as response:
-                        wait = _retry_after(response)
+                        wait = _retry_after_seconds(response)
                         if wait is None:
                             return await _decode(response, what, around)
                     await asyncio.sleep(wait)
         except TimeoutError as error:
-            raise Unavailable(f"{what}: no answer within {timeout:g} s") from error
+            raise Unavailable(f"{what}: no response within {timeout:g} s") from error
         except (aiohttp.ClientError, OSError) as error:
             raise self._unreachable(what, error) from error
 
@@ -94,9 +94,9 @@ class Api:
     async def stream(
         self, path: str, *, params: Mapping[str, str], accept: str, idle: float
     ) -> AsyncIterator[AsyncIterator[bytes]]:
-        """Open a GET whose answer has no end; gives its chunks as they come.
+        """Open a GET with a streamed response; yields its chunks as they are received.
 
-        `idle` is the longest silence in seconds. Raises ApiError, while reading too.
+        `idle` is the read timeout in seconds. Raises ApiError, also while reading.
         """
         what = f"GET {path}"
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=idle)
@@ -109,7 +109,7 @@ class Api:
             ) as response:
                 if response.status >= 400:  # noqa: PLR2004
                     await _decode(response, what)
-                ended = self.connection.watch_begun(metadata_watch(path))
+                ended = self.connection.watch_started(metadata_watch_key(path))
                 try:
                     yield response.content.iter_any()
                 finally:
@@ -122,13 +122,13 @@ class Api:
         return Unavailable(f"{what}: {self.connection.server}: {reason}")
 
 
-def metadata_watch(path: str) -> str:
-    """Return what a watch of metadata is reported as: objects may be watched whole beside it."""
+def metadata_watch_key(path: str) -> str:
+    """Return the key of a metadata watch, distinct from that of a watch of whole objects."""
     return f"{path} (metadata)"
 
 
-def _retry_after(response: aiohttp.ClientResponse) -> float | None:
-    """Return the seconds that an overloaded API server asks to wait, None for any other answer."""
+def _retry_after_seconds(response: aiohttp.ClientResponse) -> float | None:
+    """Return the seconds to wait if the API server is overloaded, None for any other response."""
     after = response.headers.get("Retry-After", "")
     if response.status != _TOO_MANY_REQUESTS or not after.isdecimal():
         return None
@@ -143,15 +143,17 @@ async def _decode(response: aiohttp.ClientResponse, what: str, around: int = 0) 
         answer = None
     if response.status < 400 and isinstance(answer, dict):  # noqa: PLR2004
         return answer
-    raise error_of(response.status, answer, f"{what}: {raw[:300].decode(errors='replace')}")
+    raise error_from_status(
+        response.status, answer, f"{what}: {raw[:300].decode(errors='replace')}"
+    )
 
 
-def error_of(status: int, answer: Any, otherwise: str) -> ApiError:
-    """Return the error for an HTTP status and the Status object that came with it, if one did."""
-    told = answer if isinstance(answer, dict) else {}
-    message = told.get("message")
+def error_from_status(status: int, answer: Any, otherwise: str) -> ApiError:
+    """Return the error for an HTTP status and the Status object in the body, if there is one."""
+    details = answer if isinstance(answer, dict) else {}
+    message = details.get("message")
     if status == _GONE:
-        following = (told.get("metadata") or {}).get("continue") or ""
+        following = (details.get("metadata") or {}).get("continue") or ""
         return Expired(str(message or f"{otherwise} (HTTP 410)"), status, following)
     default = Unavailable if status >= 500 else ApiError  # noqa: PLR2004
     kind = _ERRORS.get(status, default)

@@ -1,4 +1,4 @@
-"""The cluster as a reconcile sees it: read one object, write its finalizers and its status."""
+"""The Kubernetes API for a reconcile: read an object, write its finalizers and status."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from collections.abc import Sequence
 from operator_runner.core.errors import Invalid, NotFound
 from operator_runner.core.model import EventSpec, Json, ObjectRef
 from operator_runner.kube.api import FIELD_MANAGER, MERGE_PATCH, Api
-from operator_runner.kube.discovery import Discovery, Resource
-from operator_runner.kube.events import Recorder
+from operator_runner.kube.discovery import ApiResource, Discovery
+from operator_runner.kube.events import EventRecorder
 
 
 class KubeCluster:
-    """Answers the `Cluster` port of reconcile; every read is live, every write has a precondition.
+    """Implements the `Cluster` port of reconcile; reads are live, writes have preconditions.
 
-    Each method raises NotFound if the kind is unknown, and any other ApiError.
+    Each method raises NotFound if the kind does not exist, and any other ApiError.
     """
 
     def __init__(self, api: Api, discovery: Discovery) -> None:
-        """Use the given parts; nothing is sent yet."""
+        """Send requests through `api`; nothing is sent yet."""
         self._api = api
         self._discovery = discovery
-        self._recorder = Recorder(api)
+        self._recorder = EventRecorder(api)
 
     async def get(self, ref: ObjectRef) -> Json | None:
         """Read the object; None if it does not exist."""
@@ -66,13 +66,13 @@ class KubeCluster:
 
 
 def _precondition(body: Json) -> Json:
-    """Return what makes the API server answer 409 to a patch that was made from an old state."""
+    """Return the metadata that makes a patch of an outdated object fail with 409."""
     metadata = body["metadata"]
     return {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]}
 
 
-def _explained(error: NotFound, resource: Resource) -> NotFound | Invalid:
-    """Tell a missing object from a CRD without status subresource: the API says 404 to both."""
+def _explained(error: NotFound, resource: ApiResource) -> NotFound | Invalid:
+    """Distinguish a missing object from a CRD without status subresource: both are 404."""
     if "status" in resource.subresources:
         return error
     return Invalid(

@@ -1,4 +1,4 @@
-"""Where the operator's own credentials are stored, so that runs can be kept from reading them."""
+"""Files with the operator's own credentials, which runs must not be able to read."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kubernetes.aio.config import incluster_config
 
 _in_cluster: Any = incluster_config
 _USER_FILES = ("client-certificate", "client-key", "tokenFile")
-"""Fields of a kubeconfig's user that name a file; client-go takes it relative to the kubeconfig."""
+"""Fields of a kubeconfig's user that name a file, relative to the kubeconfig as in client-go."""
 _CACHES = (
     ".kube/cache",
     ".kube/gke_gcloud_auth_plugin_cache",
@@ -22,15 +22,15 @@ _CACHES = (
     ".config/gcloud/access_tokens.db",
     ".config/gcloud/credentials.db",
 )
-"""Where the usual exec plugins keep tokens, below the home directory."""
+"""Token caches of common exec plugins, below the home directory."""
 
 
 def credential_files(kubeconfig: Path | None, webhook_certificates: Path) -> tuple[Path, ...]:
     """Return files and directories with credentials of the operator, existing or not.
 
-    They are all kubeconfigs that could have been taken (`kubeconfig`, each of KUBECONFIG,
-    ~/.kube/config), what their users refer to, caches of exec plugins, the service account's
-    token, and the key of the conversion webhook. Certificates of authorities are public.
+    These are all candidate kubeconfigs (`kubeconfig`, each of KUBECONFIG, ~/.kube/config), the
+    files that their users refer to, caches of exec plugins, the service account's token, and
+    the key of the conversion webhook. CA certificates are public.
     """
     home = Path.home()
     lists = (str(kubeconfig or ""), os.environ.get("KUBECONFIG", ""), str(home / ".kube/config"))
@@ -55,7 +55,7 @@ def _referred_to(kubeconfig: Path) -> Iterator[Path]:
         with kubeconfig.open(encoding="utf-8") as file:
             content = yaml.load(file, yaml.CSafeLoader)
     except (OSError, ValueError, yaml.YAMLError):
-        return  # whoever loads it for use reports that
+        return  # reported where it is loaded
     for user in _users(content):
         for field in _USER_FILES:
             if isinstance(user.get(field), str) and user[field]:

@@ -1,7 +1,7 @@
-"""Where the API server is and how to prove who we are: kubeconfig files or the service account.
+"""Address of the API server and credentials, from kubeconfig files or the service account.
 
-Loading is left to the kubernetes package; this module adds kubectl's order of places, its rule
-that the first file of several decides the context, renewal while the operator runs, and errors
+The kubernetes package loads them. This module adds kubectl's search order, its rule that the
+first of several files sets the current context, renewal while the operator runs, and errors
 that name the file and the cure.
 """
 
@@ -24,15 +24,15 @@ from yarl import URL
 
 from operator_runner.core.errors import ConfigError
 
-_RENEW_EVERY = 60.0
-"""Seconds between two looks at a token file or a plugin's expiry; client-go's period."""
+_RENEW_PERIOD_SECONDS = 60.0
+"""Between two checks of a token file or a plugin's expiry, as in client-go."""
 
 _in_cluster: Any = incluster_config
 _kube_config: Any = kube_config
 _exec_provider: Any = exec_provider
-"""The package has types in part only; these calls have none."""
+"""The package is only partly typed; these modules are not."""
 
-_BROKEN = (
+_LOAD_ERRORS = (
     ConfigException,
     YAMLError,
     OSError,
@@ -42,7 +42,7 @@ _BROKEN = (
     ValueError,
     binascii.Error,
 )
-"""The loader meets a wrong shape of a file with whatever error its code runs into."""
+"""The loader does not validate: an invalid file raises any of these."""
 
 _log = structlog.get_logger(__name__)
 
@@ -51,7 +51,7 @@ class Credentials:
     """Server, namespace and TLS context; `header()` is the current Authorization header."""
 
     def __init__(self, configuration: Any, namespace: str, loader: Any = None) -> None:
-        """Take a filled kubernetes Configuration; `loader` can fill it again."""
+        """Take a loaded kubernetes Configuration; `loader` can load it again."""
         self.server: str = configuration.host.rstrip("/")
         self.namespace = namespace
         self.proxy = _proxy(configuration)
@@ -60,26 +60,26 @@ class Credentials:
         self._configuration = configuration
         self._loader = loader
         self._lock = asyncio.Lock()
-        self._renew_at = time.monotonic() + _RENEW_EVERY
+        self._renew_at = time.monotonic() + _RENEW_PERIOD_SECONDS
         if loader is not None:
             configuration.refresh_api_key_hook = self._renew_when_due
 
     async def header(self) -> str | None:
         """Return the Authorization header, renewed if it is due; None with a client certificate.
 
-        A failed renewal is logged and the old header kept: the API server has the last word.
+        A failed renewal is logged, and the old header is returned: it may still be valid.
         """
         try:
             settings = await self._configuration.auth_settings()
         except (ConfigException, OSError) as error:
             # The service account's token file could not be read.
-            _log.warning("credentials could not be renewed", error=str(error))
+            _log.warning("Cannot renew credentials", error=str(error))
             return _header(self._configuration)
         value: str | None = settings.get("BearerToken", {}).get("value")
         return value.strip() if value else None
 
     async def renew(self) -> bool:
-        """Ask the source anew after a 401; True if the header is a different one now."""
+        """Load the credentials again after a 401; return whether the header has changed."""
         if self._loader is None:
             return False
         before = _header(self._configuration)
@@ -91,38 +91,38 @@ class Credentials:
         return before != _header(self._configuration)
 
     async def _renew_when_due(self, _: Any) -> None:
-        if time.monotonic() < self._renew_at or not self._changes_by_itself():
+        if time.monotonic() < self._renew_at or not self._can_expire():
             return
         async with self._lock:
             if time.monotonic() >= self._renew_at:
                 await self._reload()
 
-    def _changes_by_itself(self) -> bool:
+    def _can_expire(self) -> bool:
         user = self._loader._user or {}  # noqa: SLF001 the loader shows it nowhere else
         if "exec" in user:
-            # A plugin that names no expiry is asked again only after a 401, as kubectl does.
+            # A plugin without an expiry runs again only after a 401, as in kubectl.
             return hasattr(self._loader, "exec_plugin_expiry")
         return any(key in user for key in ("tokenFile", "auth-provider", "client-certificate"))
 
     async def _reload(self) -> None:
-        self._renew_at = time.monotonic() + _RENEW_EVERY
+        self._renew_at = time.monotonic() + _RENEW_PERIOD_SECONDS
         try:
             await self._loader.load_and_set(self._configuration)
             _load_client_certificate(self.ssl_context, self._configuration)
-        except _BROKEN as error:
-            _log.warning("credentials could not be renewed", error=str(error))
+        except _LOAD_ERRORS as error:
+            _log.warning("Cannot renew credentials", error=str(error))
 
 
 def _proxy(configuration: Any) -> URL | None:
-    """Return the proxy on the way to the API server: `proxy-url`, where "" is none, or HTTPS_PROXY.
+    """Return the proxy to the API server: `proxy-url` ("" disables it), else HTTPS_PROXY.
 
-    Looked up once: with trust_env, aiohttp does it for each request, in a thread.
+    Looked up once: with trust_env, aiohttp does so for each request, in a thread.
     """
     if configuration.proxy is not None:
         return URL(configuration.proxy) if configuration.proxy else None
     try:
         proxy, user = get_env_proxy_for_url(URL(configuration.host))
-    except LookupError:  # there is none, or NO_PROXY names the server
+    except LookupError:  # unset, or NO_PROXY contains the server
         return None
     return proxy if user is None else proxy.with_user(user.login).with_password(user.password)
 
@@ -130,7 +130,7 @@ def _proxy(configuration: Any) -> URL | None:
 async def load(kubeconfig: Path | None) -> Credentials:
     """Find credentials: `kubeconfig`, KUBECONFIG, the service account, ~/.kube/config.
 
-    Raises ConfigError naming the file, what is wrong with it and what to do.
+    Raises ConfigError with the file, the problem and the cure.
     """
     if kubeconfig is not None:
         return await _from_files(str(kubeconfig), "--kubeconfig")
@@ -142,8 +142,8 @@ async def load(kubeconfig: Path | None) -> Credentials:
     if home.exists():
         return await _from_files(str(home), "kubeconfig")
     raise ConfigError(
-        "no Kubernetes cluster: KUBECONFIG is unset, there is no service account and no "
-        f"{home}; give --kubeconfig FILE or set KUBECONFIG"
+        "no Kubernetes cluster configured: KUBECONFIG is unset, and neither a service account nor "
+        f"{home} exists; set --kubeconfig FILE or KUBECONFIG"
     )
 
 
@@ -162,9 +162,9 @@ def _from_service_account() -> Credentials:
 
 
 async def _from_files(files: str, source: str) -> Credentials:
-    """Merge the files of a colon-separated list as kubectl does: the first to say it wins."""
+    """Merge the files of a colon-separated list as kubectl does: the first value wins."""
     if not any(os.path.isfile(os.path.expanduser(file)) for file in files.split(os.pathsep)):  # noqa: ASYNC240, PTH111, PTH113
-        raise ConfigError(f"{source}={files}: no such file; name an existing kubeconfig")
+        raise ConfigError(f"{source}={files}: no such file; set it to an existing kubeconfig")
     configuration = Configuration(host="")
     try:
         merged = _kube_config.KubeConfigMerger(files)
@@ -174,7 +174,7 @@ async def _from_files(files: str, source: str) -> Credentials:
         await _check(configuration, loader)
         context = loader.current_context["context"].get("namespace") or "default"
         return Credentials(configuration, context, loader)
-    except _BROKEN as error:
+    except _LOAD_ERRORS as error:
         raise ConfigError(
             f"{source}={files}: {type(error).__name__}: {error}; "
             f"compare with `KUBECONFIG={files} kubectl config view`"
@@ -186,9 +186,9 @@ async def _check(configuration: Any, loader: Any) -> None:
         raise ConfigException("the cluster of the current context has no server")
     user = loader._user or {}  # noqa: SLF001 the loader shows it nowhere else
     if "exec" in user and not _header(configuration) and not configuration.cert_file:
-        # The loader only logs why the plugin failed; asking it once more raises the reason.
+        # The loader only logs why the plugin failed; running it again raises the reason.
         await _exec_provider.ExecProvider(user["exec"]).run()
-        raise ConfigException(f"{user['exec']['command']} gave neither token nor certificate")
+        raise ConfigException(f"{user['exec']['command']} returned neither token nor certificate")
 
 
 def _header(configuration: Any) -> str | None:
@@ -198,7 +198,7 @@ def _header(configuration: Any) -> str | None:
 
 def _ssl_context(configuration: Any) -> ssl.SSLContext:
     context = ssl.create_default_context(cafile=configuration.ssl_ca_cert)
-    # Go, and so kubectl, accepts cluster CAs that Python calls not strict enough.
+    # Go, and so kubectl, accepts cluster CAs that fail X509_STRICT.
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     if not configuration.verify_ssl:
         context.check_hostname = False
@@ -210,5 +210,5 @@ def _ssl_context(configuration: Any) -> ssl.SSLContext:
 def _load_client_certificate(context: ssl.SSLContext, configuration: Any) -> None:
     if configuration.cert_file:
         context.load_cert_chain(configuration.cert_file, configuration.key_file)
-    # The package writes inline keys to files for this moment; none may outlive it.
+    # The package writes inline keys to temporary files; remove them at once.
     _kube_config._cleanup_temp_files()  # noqa: SLF001

@@ -1,6 +1,6 @@
-"""Decode JSON and YAML that a client sent, in bounded time, memory and stack. Pure.
+"""Decode JSON and YAML from clients in bounded time, memory and stack. Pure.
 
-Clients are not trusted: 300 bytes of YAML aliases stand for gigabytes, and libyaml's own
+Clients are not trusted: 300 bytes of YAML aliases expand to gigabytes, and libyaml's own
 composer overflows the C stack at 100,000 brackets, which ends the process.
 """
 
@@ -15,11 +15,11 @@ from typing import Any, NoReturn
 import yaml
 
 MAX_DEPTH = 500
-"""Levels of nesting in YAML. JSON ends at Python's own limit, about 900; built-in kinds have 30."""
+"""Levels of nesting in YAML. The limit for JSON is Python's, about 900; built-in kinds have 30."""
 _MAX_EVENTS = 200_000
-"""Scalars, and begins and ends of collections, in YAML: a quarter of a second."""
-_LONGEST_NUMBER = 300
-"""Characters; longer plain scalars are text, as a number that a float cannot hold is in Go."""
+"""Scalars, starts and ends of collections in YAML: decoded in 0.25 s."""
+_MAX_NUMBER_CHARS = 300
+"""Longer plain scalars are strings, as numbers that a float cannot hold are in Go."""
 
 _WORDS: dict[str, bool | None] = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
@@ -41,13 +41,13 @@ _NOTHING = object()
 
 
 class DecodingError(ValueError):
-    """A body is outside the bounds or in a form that is not decoded; the text names the cure."""
+    """A body exceeds the bounds or has an unsupported form; the message names the cure."""
 
 
 def decode_json(body: bytes) -> Any:
-    """Return the content of JSON. Raises DecodingError, or json.JSONDecodeError for bad syntax.
+    """Return the content of JSON. Raises DecodingError, or json.JSONDecodeError for invalid syntax.
 
-    Invalid UTF-8 is replaced, as Go does.
+    Invalid UTF-8 is replaced, as in Go.
     """
     try:
         return json.loads(body.decode(errors="replace"), parse_constant=_refuse_constant)
@@ -70,10 +70,10 @@ def encode_json(content: Any) -> bytes:
 
 
 def decode_yaml(body: bytes) -> Any:
-    """Return the content of one YAML document as the API server reads it: dates are text.
+    """Return the content of one YAML document as the API server decodes it: dates are strings.
 
-    Keys become text, as in JSON. Raises DecodingError for bad syntax, aliases, merge keys, tags
-    beyond those of JSON's types, several documents, and what is too deep or too large.
+    Keys become strings, as in JSON. Raises DecodingError for invalid syntax, aliases, merge
+    keys, tags other than those of JSON's types, several documents, and beyond the bounds.
     """
     try:
         return _build(_bounded(yaml.parse(body, Loader=yaml.CSafeLoader)))
@@ -87,7 +87,7 @@ def decode_yaml(body: bytes) -> Any:
 
 
 def _bounded(events: Iterator[yaml.Event]) -> Iterator[yaml.Event]:
-    """Yield scalars, and begins and ends of collections; raises DecodingError beyond the bounds."""
+    """Yield scalars, starts and ends of collections; raises DecodingError beyond the bounds."""
     depth = documents = 0
     for number, event in enumerate(events):
         if number > _MAX_EVENTS:
@@ -96,7 +96,7 @@ def _bounded(events: Iterator[yaml.Event]) -> Iterator[yaml.Event]:
             raise DecodingError("YAML aliases are not accepted; write the value out")
         documents += isinstance(event, yaml.DocumentStartEvent)
         if documents > 1:
-            raise DecodingError("the YAML has several documents; send each by itself")
+            raise DecodingError("the YAML has several documents; send one at a time")
         depth += isinstance(event, yaml.CollectionStartEvent)
         depth -= isinstance(event, yaml.CollectionEndEvent)
         if depth > MAX_DEPTH:
@@ -106,7 +106,7 @@ def _bounded(events: Iterator[yaml.Event]) -> Iterator[yaml.Event]:
 
 
 def _build(events: Iterator[yaml.Event]) -> Any:
-    """Return the content that the events of one document describe, without recursion."""
+    """Build the content of one document from its events, without recursion."""
     root: list[Any] = []
     containers: list[Any] = [root]
     keys: list[Any] = [_NOTHING]
@@ -132,7 +132,7 @@ def _build(events: Iterator[yaml.Event]) -> Any:
 
 
 def _value(event: yaml.Event) -> Any:
-    """Return what a scalar stands for, or an empty collection."""
+    """Return the value of a scalar, or an empty collection."""
     if isinstance(event, yaml.ScalarEvent):
         return _scalar(event)
     assert isinstance(event, yaml.CollectionStartEvent)
@@ -143,7 +143,7 @@ def _value(event: yaml.Event) -> Any:
 
 def _key(event: yaml.Event) -> str:
     if not isinstance(event, yaml.ScalarEvent):
-        raise DecodingError("a YAML key is a list or a mapping; write text")
+        raise DecodingError("a YAML key is a list or a mapping; use a string")
     if event.value == "<<" and event.implicit[0]:
         raise DecodingError("YAML merge keys are not accepted; write the fields out")
     value = _scalar(event)
@@ -160,16 +160,16 @@ def _scalar(event: yaml.ScalarEvent) -> Any:
 
 
 def _resolved(text: str) -> Any:
-    """Return what a plain scalar stands for in sigs.k8s.io/yaml, that is go-yaml 2."""
+    """Return the value of a plain scalar in sigs.k8s.io/yaml, which is go-yaml 2."""
     if text in _WORDS:
         return _WORDS[text]
     if _INFINITE.fullmatch(text):
-        raise DecodingError(f"{text} is not a number of JSON; write text in quotes")
-    return text if len(text) > _LONGEST_NUMBER else _number(text)
+        raise DecodingError(f"{text} is not a valid JSON number; quote it")
+    return text if len(text) > _MAX_NUMBER_CHARS else _number(text)
 
 
 def _number(text: str) -> int | float | str:
-    """Return the number that the text is, if it is one that a float can hold, else the text."""
+    """Return the number in the text if a float can hold it, else the text."""
     bare = text.replace("_", "")
     if _INTEGER.fullmatch(text):
         return int(bare)
@@ -192,4 +192,4 @@ def _bad_tag(tag: str | None) -> DecodingError:
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise DecodingError(f"{name} is not a number of JSON; write text in quotes")
+    raise DecodingError(f"{name} is not a valid JSON number; quote it")

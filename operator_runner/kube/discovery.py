@@ -1,4 +1,4 @@
-"""Which resource serves a kind: plural, scope and subresources, asked of the API server."""
+"""Discovery: the resource of a kind, with plural, scope, verbs and subresources."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from operator_runner.kube.api import Api
 _AGGREGATED = (
     "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"
 )
-_REFRESH_EVERY = 2.0
-"""Seconds: a group version whose kind is unknown is not asked for more often than this."""
+_MIN_REFRESH_SECONDS = 2.0
+"""Between two requests for a group version whose kind is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
-class Resource:
-    """A kind as the API server serves it; subresources without the slash: `status`, `scale`."""
+class ApiResource:
+    """A resource that the API server serves; subresources without the slash: `status`, `scale`."""
 
     gvk: GVK
     plural: str
@@ -32,7 +32,7 @@ class Resource:
     def path(self, namespace: str | None = None, name: str = "", subresource: str = "") -> str:
         """Return the path of the collection, of one object or of its subresource.
 
-        `namespace` is ignored for a cluster-scoped kind; without it the collection is that of
+        `namespace` is ignored for cluster-scoped kinds; without it, the collection is that of
         all namespaces.
         """
         gvk = self.gvk
@@ -48,42 +48,42 @@ class Resource:
 
 
 class Discovery:
-    """Remembers what the API server serves and asks again when a kind is not known yet.
+    """Caches what the API server serves; a missing kind refreshes the cache.
 
-    One request tells all groups. A group version that is missing there is asked for by itself:
-    an API server before 1.27 knows no other way, and an aggregated API that is down answers
-    for its own group only.
+    One request of aggregated discovery returns all groups. A group version that is missing in
+    it gets a request of its own: API servers before 1.27 do not support aggregated discovery,
+    and it omits the groups of unavailable aggregated APIs.
     """
 
     def __init__(self, api: Api) -> None:
-        """Ask nothing yet."""
+        """Send nothing yet."""
         self._api = api
-        self._tables: dict[tuple[str, str], list[Resource]] = {}
+        self._tables: dict[tuple[str, str], list[ApiResource]] = {}
         self._asked: dict[tuple[str, str], float] = {}
         self._lock = asyncio.Lock()
 
-    async def resource(self, gvk: GVK) -> Resource:
+    async def resource(self, gvk: GVK) -> ApiResource:
         """Return the resource of a kind; NotFound if its CRD is missing, else ApiError."""
         found = await self._find(gvk.group, gvk.version, lambda known: known.gvk.kind == gvk.kind)
         if found is None:
             raise NotFound(
-                f"the API server knows no kind {gvk.kind} in {gvk.api_version}: "
+                f"no kind {gvk.kind} in {gvk.api_version}: "
                 "its CRD is missing; install it with `kubectl apply -f`",
                 404,
             )
         return found
 
-    async def resource_named(self, group: str, version: str, plural: str) -> Resource:
-        """Return the resource of a plural as it stands in paths; NotFound if there is none."""
+    async def resource_named(self, group: str, version: str, plural: str) -> ApiResource:
+        """Return the resource of a plural as in paths; NotFound if there is none."""
         found = await self._find(group, version, lambda known: known.plural == plural)
         if found is None:
             where = GVK(group, version, "").api_version
-            raise NotFound(f"the API server knows no resource {plural} in {where}", 404)
+            raise NotFound(f"no resource {plural} in {where}", 404)
         return found
 
-    async def listable(self) -> list[Resource]:
-        """Return what can be listed in a namespace, each resource in one of its versions."""
-        found: dict[tuple[str, str], Resource] = {}
+    async def listable(self) -> list[ApiResource]:
+        """Return the namespaced resources that can be listed, each in one of its versions."""
+        found: dict[tuple[str, str], ApiResource] = {}
         async with self._lock:
             for wanted in (("", "v1"), ("apps", "v1")):
                 await self._refresh(wanted)
@@ -94,13 +94,13 @@ class Discovery:
         return list(found.values())
 
     def forget(self, gvk: GVK) -> None:
-        """Ask anew for the kinds of this group and version: one of them may have gone."""
+        """Drop the cached kinds of this group and version: one of them may have been deleted."""
         self._tables.pop((gvk.group, gvk.version), None)
         self._asked.pop((gvk.group, gvk.version), None)
 
     async def _find(
-        self, group: str, version: str, matches: Callable[[Resource], bool]
-    ) -> Resource | None:
+        self, group: str, version: str, matches: Callable[[ApiResource], bool]
+    ) -> ApiResource | None:
         wanted = (group, version)
         if found := self._known(wanted, matches):
             return found
@@ -108,14 +108,14 @@ class Discovery:
             if found := self._known(wanted, matches):
                 return found
             now = time.monotonic()
-            if now - self._asked.get(wanted, -_REFRESH_EVERY) >= _REFRESH_EVERY:
+            if now - self._asked.get(wanted, -_MIN_REFRESH_SECONDS) >= _MIN_REFRESH_SECONDS:
                 await self._refresh(wanted)
                 self._asked[wanted] = now
             return self._known(wanted, matches)
 
     def _known(
-        self, wanted: tuple[str, str], matches: Callable[[Resource], bool]
-    ) -> Resource | None:
+        self, wanted: tuple[str, str], matches: Callable[[ApiResource], bool]
+    ) -> ApiResource | None:
         return next(filter(matches, self._tables.get(wanted, ())), None)
 
     async def _refresh(self, wanted: tuple[str, str]) -> None:
@@ -134,12 +134,12 @@ class Discovery:
                 self._tables[wanted] = _listed(listed, group, version)
 
 
-def _aggregated(answer: Json) -> Iterator[tuple[tuple[str, str], list[Resource]]]:
-    """Read an APIGroupDiscoveryList; an older server's answer has no items and gives nothing."""
+def _aggregated(answer: Json) -> Iterator[tuple[tuple[str, str], list[ApiResource]]]:
+    """Decode an APIGroupDiscoveryList; yields nothing for the response of an older API server."""
     for group in answer.get("items", []):
         name = group.get("metadata", {}).get("name", "")
         for version in group.get("versions", []):
-            # A stale entry is what an aggregated API said before it went away.
+            # A stale entry is of an aggregated API that is unavailable.
             if version.get("freshness") == "Current":
                 resources = [
                     _resource(GVK(name, version["version"], kind), entry)
@@ -149,8 +149,8 @@ def _aggregated(answer: Json) -> Iterator[tuple[tuple[str, str], list[Resource]]
                 yield (name, version["version"]), resources
 
 
-def _resource(gvk: GVK, entry: Json) -> Resource:
-    return Resource(
+def _resource(gvk: GVK, entry: Json) -> ApiResource:
+    return ApiResource(
         gvk,
         entry["resource"],
         entry["scope"] == "Namespaced",
@@ -159,12 +159,12 @@ def _resource(gvk: GVK, entry: Json) -> Resource:
     )
 
 
-def _listed(answer: Json, group: str, version: str) -> list[Resource]:
-    """Read an APIResourceList, where subresources are entries of their own: `pods/log`."""
+def _listed(answer: Json, group: str, version: str) -> list[ApiResource]:
+    """Decode an APIResourceList, whose subresources are separate entries: `pods/log`."""
     entries = answer.get("resources") or []
     names = [entry["name"].partition("/") for entry in entries]
     return [
-        Resource(
+        ApiResource(
             GVK(group, version, entry["kind"]),
             entry["name"],
             entry["namespaced"],

@@ -1,4 +1,4 @@
-"""Kubernetes Events about a resource: what `kubectl describe` shows to its owner."""
+"""Record Kubernetes Events about resources, which `kubectl describe` shows."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ CAUSE_ANNOTATION = f"{ANNOTATION_DOMAIN}/cause"
 DURATION_ANNOTATION = f"{ANNOTATION_DOMAIN}/duration-seconds"
 """Of an Event: how long the run took, as a decimal number."""
 
-_NOTE_LIMIT = 1024
-"""Bytes; the API server refuses longer notes."""
-_SERIES_WINDOW = 600.0
-"""Seconds since the last equal Event within which another one is counted up."""
-_REMEMBERED = 4096
-"""Series that are remembered; the longest unused is forgotten first."""
-_TIMEOUT = 5.0
-"""Seconds that a reconcile waits for its Event at most."""
+_MAX_NOTE_BYTES = 1024
+"""The API server rejects longer notes."""
+_SERIES_WINDOW_SECONDS = 600.0
+"""An Event that is equal to one of this age increments its series."""
+_MAX_SERIES = 4096
+"""Cached series; the least recently used one is evicted."""
+_TIMEOUT_SECONDS = 5.0
+"""How long a reconcile waits for its Event."""
 
 _log = structlog.get_logger(__name__)
 
@@ -40,18 +40,18 @@ class _Series:
     last: float
 
 
-class Recorder:
-    """Writes Events; equal ones within ten minutes become one Event with a count."""
+class EventRecorder:
+    """Writes Events; equal Events within ten minutes are counted in one series."""
 
     def __init__(self, api: Api) -> None:
-        """Write through `api`, in the name of this host (in a Pod: the Pod's name)."""
+        """Write through `api`; the reporting instance is the host name (in a Pod, the Pod's)."""
         self._api = api
         self._instance = socket.gethostname()[:128] or CONTROLLER
         self._series: OrderedDict[tuple[str, ...], _Series] = OrderedDict()
         self._failing = False
 
     async def emit(self, body: Json, spec: EventSpec) -> None:
-        """Write the Event about the object `body`. Never raises an ApiError: failing is logged.
+        """Write an Event about the object `body`. Logs an ApiError instead of raising it.
 
         Only the first of several failures in a row is logged.
         """
@@ -60,7 +60,7 @@ class Recorder:
         except ApiError as error:
             if not self._failing:
                 _log.warning(
-                    "Kubernetes Events cannot be written", status=error.status, error=str(error)
+                    "Cannot write Kubernetes Events", status=error.status, error=str(error)
                 )
             self._failing = True
         else:
@@ -70,20 +70,20 @@ class Recorder:
         key = (body["metadata"]["uid"], spec.reason, spec.note, spec.action, spec.cause)
         now = time.monotonic()
         series = self._series.get(key)
-        if series is not None and now - series.last < _SERIES_WINDOW:
+        if series is not None and now - series.last < _SERIES_WINDOW_SECONDS:
             series.last = now
             series.count += 1
             self._series.move_to_end(key)
-            if await self._count_up(series):
+            if await self._increment(series):
                 return
         path = await self._create(body, spec)
         self._series[key] = _Series(path, 1, now)
         self._series.move_to_end(key)
-        while len(self._series) > _REMEMBERED:
+        while len(self._series) > _MAX_SERIES:
             self._series.popitem(last=False)
 
-    async def _count_up(self, series: _Series) -> bool:
-        """Return False if the Event is gone: they expire, and people delete them."""
+    async def _increment(self, series: _Series) -> bool:
+        """Return False if the Event no longer exists: it expired or was deleted."""
         counted = {"count": series.count, "lastObservedTime": _now()}
         try:
             await self._api.request(
@@ -91,7 +91,7 @@ class Recorder:
                 series.path,
                 body={"series": counted},
                 content_type=MERGE_PATCH,
-                timeout=_TIMEOUT,
+                timeout=_TIMEOUT_SECONDS,
             )
         except NotFound:
             return False
@@ -99,7 +99,7 @@ class Recorder:
 
     async def _create(self, body: Json, spec: EventSpec) -> str:
         metadata = body["metadata"]
-        # Events about cluster-scoped objects live in `default`, where kubectl looks for them.
+        # kubectl reads Events about cluster-scoped objects from `default`.
         namespace = metadata.get("namespace") or "default"
         collection = f"/apis/events.k8s.io/v1/namespaces/{namespace}/events"
         name = f"{metadata['name'][:200].rstrip('-.')}.{uuid4().hex[:16]}"
@@ -120,14 +120,14 @@ class Recorder:
             "note": _note(spec),
             "regarding": _regarding(body),
         }
-        await self._api.request("POST", collection, body=event, timeout=_TIMEOUT)
+        await self._api.request("POST", collection, body=event, timeout=_TIMEOUT_SECONDS)
         return f"{collection}/{name}"
 
 
 def _note(spec: EventSpec) -> str:
-    """Add what led to it; a long note is cut before that, for both are to be read."""
-    tail = cut(f" (why: {spec.cause})", _NOTE_LIMIT // 2) if spec.cause else ""
-    return cut(spec.note, _NOTE_LIMIT - len(tail.encode())) + tail
+    """Return the note with its cause; a long note is truncated before the cause."""
+    tail = cut(f" (why: {spec.cause})", _MAX_NOTE_BYTES // 2) if spec.cause else ""
+    return cut(spec.note, _MAX_NOTE_BYTES - len(tail.encode())) + tail
 
 
 def _annotations(spec: EventSpec) -> dict[str, str]:

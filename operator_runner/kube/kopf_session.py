@@ -70,7 +70,7 @@ class KopfSession:
         """Report an accepted watch; return the callback for its end, None for other requests."""
         if url.query.get("watch") not in {"true", "1"}:
             return None
-        return self._connection.watch_begun(self._connection.path_of(url))
+        return self._connection.watch_started(self._connection.path_of(url))
 
 
 def _bounded_response(

@@ -1,4 +1,4 @@
-"""Lines of a stream: a watch sends each event as one line of JSON."""
+"""Split a stream into lines: a watch sends each event as one line of JSON."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import AsyncIterable, AsyncIterator
 
 
 async def split_lines(chunks: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
-    """Yield the lines of a stream, however long; an unfinished last line is dropped.
+    """Yield the lines of a stream, of any length; an unterminated last line is dropped.
 
-    aiohttp's own line iteration refuses lines beyond its buffer; objects are larger.
+    aiohttp's own line iteration raises for lines beyond its buffer; objects are larger.
     """
     parts: list[bytes] = []
     async for chunk in chunks:

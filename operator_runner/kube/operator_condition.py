@@ -1,6 +1,6 @@
-"""OLM's OperatorCondition: the object by which an operator tells OLM how it is.
+"""OLM's OperatorCondition: the object through which an operator reports its state to OLM.
 
-OLM makes one for each ClusterServiceVersion and grants the operator get, update and patch of it.
+OLM creates one for each ClusterServiceVersion and grants the operator get, update and patch of it.
 Since v2 an operator writes `spec.conditions`; OLM copies them into the status, and an
 administrator's `spec.overrides` win over them. Only the conditions are ever written here.
 """
@@ -17,14 +17,14 @@ from operator_runner.kube.api import FIELD_MANAGER, MERGE_PATCH, Api
 
 _API_VERSION = "operators.coreos.com/v2"
 _TRIES = 5
-"""OLM writes the same object; so many conflicts in a row are more than that."""
-_TIMEOUT = 5.0
-"""Seconds for each request; a run may be waiting for it."""
+"""OLM writes the same object; more conflicts in a row have another cause."""
+_TIMEOUT_SECONDS = 5.0
+"""For each request; a run may be waiting for it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """What a condition is to say: `status` is True, False or Unknown, `reason` in CamelCase."""
+class Condition:
+    """A condition to set: `status` is True, False or Unknown, `reason` is in CamelCase."""
 
     type: str
     status: str
@@ -33,27 +33,27 @@ class Verdict:
 
 
 class OperatorCondition:
-    """The conditions of one OperatorCondition."""
+    """Sets conditions of one OperatorCondition."""
 
     def __init__(self, api: Api, namespace: str, name: str) -> None:
-        """Name the object; nothing is asked yet."""
+        """Use the object `namespace`/`name`; send nothing yet."""
         self.name, self.namespace = name, namespace
         self._api = api
         self._path = f"/apis/{_API_VERSION}/namespaces/{namespace}/operatorconditions/{name}"
 
-    async def set(self, verdict: Verdict) -> None:
-        """Have the condition say `verdict`; write only if it does not. Raises ApiError.
+    async def set(self, condition: Condition) -> None:
+        """Set `condition`; write only if it differs. Raises ApiError.
 
-        Conditions of other types stay as they are; a write in between is read and kept.
+        Conditions of other types are kept, also those of a concurrent write.
         """
         for left in reversed(range(_TRIES)):
-            body = await self._api.request("GET", self._path, timeout=_TIMEOUT)
+            body = await self._api.request("GET", self._path, timeout=_TIMEOUT_SECONDS)
             now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-            conditions = with_verdict((body.get("spec") or {}).get("conditions"), verdict, now)
+            conditions = with_condition((body.get("spec") or {}).get("conditions"), condition, now)
             if conditions is None:
                 return
             patch = {
-                # Of two who write the list at once, one gets a Conflict and reads again.
+                # Of two concurrent writers of the list, one gets a Conflict and reads again.
                 "metadata": {"resourceVersion": body["metadata"]["resourceVersion"]},
                 "spec": {"conditions": conditions},
             }
@@ -64,7 +64,7 @@ class OperatorCondition:
                     params={"fieldManager": FIELD_MANAGER},
                     body=patch,
                     content_type=MERGE_PATCH,
-                    timeout=_TIMEOUT,
+                    timeout=_TIMEOUT_SECONDS,
                 )
             except Conflict:
                 if not left:
@@ -73,19 +73,19 @@ class OperatorCondition:
                 return
 
 
-def with_verdict(
-    conditions: Sequence[Json] | None, verdict: Verdict, now: str
+def with_condition(
+    conditions: Sequence[Json] | None, condition: Condition, now: str
 ) -> list[Json] | None:
-    """Return the conditions with `verdict` among them, or None if they say it already.
+    """Return the conditions with `condition` set, or None if it is already set.
 
-    `now`, in RFC 3339, is the time of the transition where the status changes. A second
-    condition of the type, which the schema of the CRD lets pass, goes.
+    `now`, in RFC 3339, is the transition time if the status changes. A second condition of the
+    type, which the schema of the CRD accepts, is removed.
     """
-    same = [one for one in conditions or () if one.get("type") == verdict.type]
-    said = {"status": verdict.status, "reason": verdict.reason, "message": verdict.message}
-    if len(same) == 1 and said.items() <= same[0].items():
+    same = [one for one in conditions or () if one.get("type") == condition.type]
+    content = {"status": condition.status, "reason": condition.reason, "message": condition.message}
+    if len(same) == 1 and content.items() <= same[0].items():
         return None
-    kept = same and same[0].get("status") == verdict.status
+    kept = same and same[0].get("status") == condition.status
     since = same[0].get("lastTransitionTime", now) if kept else now
-    others = [one for one in conditions or () if one.get("type") != verdict.type]
-    return [*others, {"type": verdict.type, **said, "lastTransitionTime": since}]
+    others = [one for one in conditions or () if one.get("type") != condition.type]
+    return [*others, {"type": condition.type, **content, "lastTransitionTime": since}]

@@ -1,8 +1,8 @@
-"""How an object fares, as its status says it: ready, not ready, failed. Pure.
+"""The readiness of an object by its status: ready, not ready, failed. Pure.
 
-Roles set conditions by the status of what they made, so a change of readiness wakes the owner, and
-not each change of a counter. What an object holds comes from others: whatever its shape, no
-function here raises.
+Roles set conditions by the status of their objects, so a change of readiness triggers a reconcile
+of the owner, and other changes of the status do not. Objects are not trusted: no function here
+raises, whatever their shape.
 
 Source: kstatus (sigs.k8s.io/cli-utils, pkg/kstatus/status). A Job is ready once it is complete,
 a Service of type LoadBalancer once it has an address; kstatus calls both current before that.
@@ -19,7 +19,7 @@ from operator_runner.core.model import GVK, Json
 
 
 class Readiness(StrEnum):
-    """What the status of an object says; UNKNOWN where it has none of the known conditions."""
+    """The readiness of an object; UNKNOWN if it has none of the known conditions."""
 
     UNKNOWN = "unknown"
     NOT_READY = "not ready"
@@ -29,10 +29,9 @@ class Readiness(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """What is kept of an object's status.
+    """A summary of an object's status.
 
-    `behind` is whether the status speaks of an older spec than the object has; None where that
-    says nothing.
+    `behind` is whether observedGeneration is older than the generation; None if not evaluated.
     """
 
     readiness: Readiness = Readiness.UNKNOWN
@@ -42,9 +41,9 @@ class Health:
 _Object: TypeAlias = Mapping[str, Any]
 _TRUE, _FALSE = "True", "False"
 _FAILED = ("Stalled", "Failed")
-"""Conditions that are only there while they are true, of any kind."""
+"""Conditions of any kind that exist only while they are true."""
 _READY = ("Ready", "Available", "Established")
-"""Conditions of any kind, the first that is there decides. CRDs are Established."""
+"""Conditions of any kind; the first that exists is used. CRDs have Established."""
 _STUCK = frozenset(
     {
         "CrashLoopBackOff",
@@ -57,13 +56,13 @@ _STUCK = frozenset(
         "RunContainerError",
     }
 )
-"""Reasons for which a container waits and that no time cures. Source: kubelet's events."""
+"""Reasons of waiting containers that do not resolve by themselves. Source: kubelet's events."""
 
 
 def health_of(gvk: GVK, body: Json) -> Health:
-    """Return what the status of an object says.
+    """Return the summary of an object's status.
 
-    `body` may lack apiVersion and kind, as the items of lists do.
+    `body` may lack apiVersion and kind, like the items of lists.
     """
     metadata, spec, status = (_map(body.get(key)) for key in ("metadata", "spec", "status"))
     judge = _KINDS.get((gvk.group, gvk.kind))
@@ -72,9 +71,9 @@ def health_of(gvk: GVK, body: Json) -> Health:
 
 
 def change(old: Readiness, new: Readiness) -> str:
-    """Return what became of an object, for people; empty if nothing that matters.
+    """Return a change of readiness as text for messages; empty if it is not relevant.
 
-    What nobody has called ready does not become unready by its first status.
+    The first status of an object is not a change to not ready.
     """
     if old is new or (old is Readiness.UNKNOWN and new is Readiness.NOT_READY):
         return ""
@@ -82,7 +81,7 @@ def change(old: Readiness, new: Readiness) -> str:
 
 
 def is_change(text: str) -> bool:
-    """Return whether a text about an object ends with one of `change`."""
+    """Return whether a text ends with one that `change` returns."""
     return text.endswith(tuple(_CHANGES.values()))
 
 
@@ -189,7 +188,7 @@ _KINDS: Mapping[tuple[str, str], Callable[[_Object, _Object], Readiness]] = {
 
 
 def _is_counted(status: _Object, wanted: int) -> bool:
-    """Whether as many Pods as wanted are there and ready, by a status that has been written."""
+    """Return whether all wanted Pods exist and are ready; False for an empty status."""
     counts = _count(status, "replicas") == wanted <= _count(status, "readyReplicas")
     return bool(status) and counts
 
@@ -197,8 +196,8 @@ def _is_counted(status: _Object, wanted: int) -> bool:
 def _is_behind(metadata: _Object, status: _Object) -> bool:
     generation = metadata.get("generation")
     conditions = [each for each in _maps(status, "conditions") if each.get("type") in _READY]
-    told = [each.get("observedGeneration") for each in (status, *conditions[:1])]
-    seen = [number for number in told if type(number) is int]
+    observed = [each.get("observedGeneration") for each in (status, *conditions[:1])]
+    seen = [number for number in observed if type(number) is int]
     return type(generation) is int and any(number < generation for number in seen)
 
 

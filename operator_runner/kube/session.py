@@ -21,17 +21,17 @@ from operator_runner.kube.credentials import Credentials
 from operator_runner.net.sockets import closed
 
 _TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=10)
-"""Watches live for long: only connecting has a limit; api.py sets one for each request."""
+"""Only for connecting, because watches are long; api.py sets a timeout for each request."""
 
 _KEEPALIVE = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 4, "TCP_USER_TIMEOUT": 30_000}
-"""A silent watch on a connection whose peer vanished ends after 30 s (the last is in ms)."""
+"""An idle connection whose peer is gone is closed after 30 s (the last value is in ms)."""
 
-Answered = Callable[[int | None, str, str], None]
-"""Takes the status (None: no answer), the method and the host of a request."""
+ResponseCallback = Callable[[int | None, str, str], None]
+"""Takes the status (None without a response), the method and the host of a request."""
 
 
 class Connection:
-    """An open connection to one API server; made by `connect`."""
+    """An open connection to one API server; create it with `connect`."""
 
     def __init__(self, found: Credentials, user_agent: str) -> None:
         """Open nothing yet; needs a running event loop."""
@@ -43,7 +43,7 @@ class Connection:
         self._user_agent = user_agent
         self._watchers: list[tuple[Callable[[str], None], Callable[[str, bool], None]]] = []
         self._live: dict[str, object] = {}
-        self._counters: list[Answered] = []
+        self._counters: list[ResponseCallback] = []
         self._sockets: weakref.WeakSet[socket.socket] = weakref.WeakSet()
         self._connector = aiohttp.TCPConnector(
             limit=0, ssl=found.ssl_context, socket_factory=self._open_socket
@@ -69,9 +69,9 @@ class Connection:
         )
 
     def url(self, path: str) -> URL:
-        """Return the URL of an API path such as `/api/v1`, behind the server's own path if any.
+        """Return the URL of an API path such as `/api/v1`, below the server's own path if any.
 
-        The path is taken as it is: quote names before.
+        The path must be percent-encoded.
         """
         return URL(self.server + path, encoded=True)
 
@@ -80,21 +80,22 @@ class Connection:
         return url.path.removeprefix(self._parts.path)
 
     def on_watch(self, begun: Callable[[str], None], ended: Callable[[str, bool], None]) -> None:
-        """Have the watches of our own reported by their path, those of runs left out.
+        """Call `begun` and `ended` with the path of each watch of the operator, not of runs.
 
-        `begun` is called when one is answered 200, `ended` when it has ended; its second argument
-        is False where kind or rights to watch are missing, so that it is not begun again soon.
+        `begun` is called after a response of 200, `ended` at the end of the watch. The second
+        argument of `ended` is False if the kind or permissions are missing, so that the watch is
+        not restarted soon.
         """
         self._watchers.append((begun, ended))
 
-    def watch_begun(self, path: str) -> Callable[[], None]:
-        """Report a watch that was accepted; call what is returned once it has ended."""
+    def watch_started(self, path: str) -> Callable[[], None]:
+        """Report an accepted watch; call the returned function at its end."""
         token = self._live[path] = object()
         for begun, _ in self._watchers:
             begun(path)
 
         def end() -> None:
-            # The end of an abandoned stream may come when the next one is there already.
+            # An abandoned stream may end after the next one has started.
             if self._live.get(path) is token:
                 del self._live[path]
                 self._report_end(path, again=True)
@@ -102,22 +103,22 @@ class Connection:
         return end
 
     def watch_refused(self, path: str) -> None:
-        """Report that a watch is not possible now: its kind is gone, or rights are missing."""
+        """Report that a watch was refused: its kind or permissions are missing."""
         self._report_end(path, again=False)
 
     def _report_end(self, path: str, *, again: bool) -> None:
         for _, ended in self._watchers:
             ended(path, again)
 
-    def on_answer(self, callback: Answered) -> None:
-        """Call `callback` for every request to the API server, whoever asked."""
+    def on_response(self, callback: ResponseCallback) -> None:
+        """Call `callback` for every request to the API server."""
         self._counters.append(callback)
 
     async def close(self) -> None:
         """Close the session and all connections; return when the sockets are closed."""
         await self.http.close()
         await self._connector.close()
-        # The connector does not wait for a watch that was left a moment ago: TLS says goodbye.
+        # The connector does not wait for the TLS shutdown of a watch that was just closed.
         await closed(self._sockets)
 
     def _open_socket(self, address: Any) -> socket.socket:
@@ -169,14 +170,14 @@ class Connection:
 
     def _answered(self, status: int | None, method: str) -> None:
         for count in self._counters:
-            # As client-go has it: the port stays, even if it is the usual one.
+            # As in client-go: with the port, even if it is the default one.
             count(status, method, self._parts.netloc.rpartition("@")[2])
 
 
 async def connect(kubeconfig: Path | None, *, user_agent: str) -> Connection:
     """Load the credentials (see credentials.load for where from) and open the session.
 
-    Nothing is sent yet. Raises ConfigError with the file and the cure.
+    Send nothing yet. Raises ConfigError with the file and the cure.
     """
     return Connection(await credentials.load(kubeconfig), user_agent)
 
@@ -191,7 +192,7 @@ def _open_socket(address: Any) -> socket.socket:
     sock.setblocking(False)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in _KEEPALIVE.items():
-        # Not every system and sandbox knows each of them; the connection works without.
+        # Optional: not every system and sandbox supports each of them.
         with contextlib.suppress(AttributeError, OSError):
             sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
     return sock

@@ -1,6 +1,6 @@
-"""Follow all objects of one kind: list, watch, and go on after any failure.
+"""List and watch all objects of one kind, and continue after any failure.
 
-Metadata alone is asked for, or whole objects of which metadata and health are kept.
+Either metadata alone is requested, or whole objects, of which metadata and health are kept.
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ import structlog
 from operator_runner.core import bounds
 from operator_runner.core.errors import ApiError, Forbidden, NotFound, Unavailable
 from operator_runner.core.model import Json
-from operator_runner.kube.api import Api, error_of, metadata_watch
-from operator_runner.kube.discovery import Resource
+from operator_runner.kube.api import Api, error_from_status, metadata_watch_key
+from operator_runner.kube.discovery import ApiResource
 from operator_runner.kube.line_splitting import split_lines
 from operator_runner.kube.readiness import Health, health_of
 
 _META = "g=meta.k8s.io;v=v1,application/json"
 _LIST = f"application/json;as=PartialObjectMetadataList;{_META}"
 _WATCH = f"application/json;as=PartialObjectMetadata;{_META}"
-"""An aggregated API that cannot reduce objects to their metadata sends them whole."""
+"""An aggregated API without support for these sends whole objects."""
 _WHOLE = "application/json"
-_CHUNK = "100"
-_CHUNK_OF_WHOLE = "20"
-"""Objects that are listed with one request. An object may have 1.5 MB and its metadata a third of
-it; what comes with one answer is decoded in one piece."""
-_SERVER_TIMEOUT = (300, 600)
-"""Seconds after which the API server ends a watch, spread so that not all come at once."""
-_SILENCE = 60.0
-"""Seconds beyond the server's own timeout until a watch counts as dead."""
+_METADATA_PAGE = 100
+_WHOLE_PAGE = 20
+"""Objects in one page. An object may have 1.5 MB and its metadata a third of it; a page is decoded
+in one step."""
+_SERVER_TIMEOUT_SECONDS = (300, 600)
+"""Range of `timeoutSeconds`: random, so that watches do not restart at the same time."""
+_IDLE_MARGIN_SECONDS = 60.0
+"""Read timeout of a watch beyond `timeoutSeconds`."""
 _BACKOFF = (0.8, 30.0)
-"""First and longest delay of a reconnect in seconds, as client-go's reflector has them."""
-_STEADY = 5.0
-"""A watch that lasted this many seconds was a good one: the next failure is a first again."""
+"""First and longest delay of a reconnect in seconds, as in client-go's reflector."""
+_STABLE_SECONDS = 5.0
+"""A watch of this duration resets the backoff."""
 _GONE = 410
 _UNUSED = "kubectl.kubernetes.io/last-applied-configuration"
 
@@ -46,7 +46,7 @@ _log = structlog.get_logger(__name__)
 
 
 class EventType(StrEnum):
-    """What a MetadataEvent tells; SYNCED follows each complete list."""
+    """Type of a MetadataEvent; SYNCED follows each complete list."""
 
     SYNCED = "SYNCED"
     ADDED = "ADDED"
@@ -56,11 +56,11 @@ class EventType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class MetadataEvent:
-    """`body` has apiVersion, kind and metadata, and nothing else.
+    """A change of an object; `body` has only apiVersion, kind and metadata.
 
-    That of SYNCED has `uids`, all that are in the list, and the list's `resourceVersion`.
-    The body of a deletion that was noticed only afterwards has name, namespace, uid,
-    resourceVersion and ownerReferences alone. `health` is None where it was not asked for.
+    The body of SYNCED has `uids`, all uids in the list, and the list's `resourceVersion`. The
+    body of a deletion that a later list revealed has only name, namespace, uid, resourceVersion
+    and ownerReferences. `health` is None unless it was requested.
     """
 
     type: EventType
@@ -70,81 +70,81 @@ class MetadataEvent:
 
 async def watch_metadata(
     api: Api,
-    resource: Resource,
+    resource: ApiResource,
     namespace: str | None,
     label_selector: str = "",
     *,
     health: bool = False,
 ) -> AsyncIterator[MetadataEvent]:
-    """Yield ADDED for what exists, SYNCED, then each change, for ever.
+    """Yield ADDED for each existing object, SYNCED, then each change, without end.
 
-    `namespace` None means all. `health` asks for whole objects, to tell what their status says;
-    nothing else of them is kept. Failures are answered by going on where the watch was, with
-    growing delay; where the API server no longer knows that place (410), objects are listed
-    again and the difference is yielded.
+    `namespace` None means all. `health` requests whole objects to evaluate their status; the
+    rest of them is dropped. After a failure the watch continues at its last resourceVersion,
+    with exponential backoff; if that has expired (410), objects are listed again and the
+    difference is yielded.
 
-    Raises Forbidden or NotFound if the first list is refused: rights or CRD are missing, and
-    the caller decides when to try again. Once SYNCED, these too are retried, for API servers
-    answer so for a moment while they start.
+    Raises Forbidden or NotFound if the first list is refused: permissions or CRD are missing,
+    and the caller decides when to retry. Once SYNCED, these are retried as well, because API
+    servers return them for a moment while they start.
     """
-    follower = _Follower(api, resource, namespace, label_selector, health)
-    delay = Delay()
-    complained = False
+    reflector = Reflector(api, resource, namespace, label_selector, health)
+    delay = Backoff()
+    warned = False
     while True:
         started = time.monotonic()
         try:
-            async for event in follower.once():
-                complained = False
+            async for event in reflector.list_and_watch():
+                warned = False
                 yield event
         except ApiError as error:
             refused = isinstance(error, Forbidden | NotFound)
-            if refused and not (follower.synced and isinstance(error, Forbidden)):
-                # A kind that is gone has no objects; rights that were there may come back.
-                api.connection.watch_refused(metadata_watch(resource.path(namespace)))
-            if refused and not follower.synced:
+            if refused and not (reflector.synced and isinstance(error, Forbidden)):
+                # A missing kind has no objects; missing permissions may be granted again.
+                api.connection.watch_refused(metadata_watch_key(resource.path(namespace)))
+            if refused and not reflector.synced:
                 raise
-            log = _log.warning if refused and not complained else _log.debug
-            log("watch broke off; trying again", gvk=str(resource.gvk), reason=str(error))
-            complained = complained or refused
+            log = _log.warning if refused and not warned else _log.debug
+            log("Watch failed; retrying", gvk=str(resource.gvk), error=str(error))
+            warned = warned or refused
             await delay.wait(time.monotonic() - started)
         else:
-            # Ended by the server after its time; but never spin if it ends at once.
+            # Ended by the server's timeout; do not spin if it ends at once.
             if time.monotonic() - started < 1:
                 await delay.wait(0)
 
 
-class Delay:
+class Backoff:
     """Exponential backoff with jitter."""
 
     def __init__(self) -> None:
         self._next = _BACKOFF[0]
 
     async def wait(self, lasted: float) -> None:
-        """Sleep before the next try; `lasted` is how many seconds the last one went well."""
-        if lasted > _STEADY:
+        """Sleep before the next attempt; the last one succeeded for `lasted` seconds."""
+        if lasted > _STABLE_SECONDS:
             self._next = _BACKOFF[0]
-        # Replicas must not come back in step.
+        # Replicas must not reconnect at the same time.
         await asyncio.sleep(self._next * random.uniform(0.5, 1.0))  # noqa: S311
         self._next = min(self._next * 2, _BACKOFF[1])
 
 
 @dataclass(slots=True)
-class _Follower:
-    """What is known of the objects, and from where to go on."""
+class Reflector:
+    """The last known state of the objects, and the resourceVersion to continue at."""
 
     api: Api
-    resource: Resource
+    resource: ApiResource
     namespace: str | None
     label_selector: str
     health: bool
     known: dict[str, Json] = field(default_factory=dict)
-    """The last state by uid, reduced to what a late DELETED needs."""
+    """The last state by uid, reduced to the body of a DELETED from a later list."""
     version: str = ""
-    """Where to go on; empty: list first."""
+    """The resourceVersion to watch from; empty: list first."""
     synced: bool = False
 
-    async def once(self) -> AsyncIterator[MetadataEvent]:
-        """List if need be, then watch until the server ends it. Raises ApiError."""
+    async def list_and_watch(self) -> AsyncIterator[MetadataEvent]:
+        """List if necessary, then watch until the server ends it. Raises ApiError."""
         if not self.version:
             items, version = await self._list()
             for event in self._compare(items):
@@ -153,13 +153,13 @@ class _Follower:
             listed = {"uids": frozenset(self.known), "resourceVersion": version}
             yield MetadataEvent(EventType.SYNCED, listed)
         async for change in self._watch():
-            taken = self._take(change)
+            taken = self._apply(change)
             if taken is not None:
                 yield taken
 
     async def _list(self) -> tuple[list[MetadataEvent], str]:
         items: list[MetadataEvent] = []
-        params = self._params() | {"limit": _CHUNK_OF_WHOLE if self.health else _CHUNK}
+        params = self._params() | {"limit": str(_WHOLE_PAGE if self.health else _METADATA_PAGE)}
         accept = _WHOLE if self.health else _LIST
         while True:
             answer = await self.api.request(
@@ -172,7 +172,7 @@ class _Follower:
             params["continue"] = metadata["continue"]
 
     async def _watch(self) -> AsyncIterator[Json]:
-        seconds = random.randint(*_SERVER_TIMEOUT)  # noqa: S311
+        seconds = random.randint(*_SERVER_TIMEOUT_SECONDS)  # noqa: S311
         params = self._params() | {
             "watch": "true",
             "allowWatchBookmarks": "true",
@@ -185,7 +185,7 @@ class _Follower:
                 path,
                 params=params,
                 accept=_WHOLE if self.health else _WATCH,
-                idle=seconds + _SILENCE,
+                idle=seconds + _IDLE_MARGIN_SECONDS,
             ) as chunks:
                 async for line in split_lines(chunks):
                     yield _parse(line, path)
@@ -197,8 +197,8 @@ class _Follower:
     def _params(self) -> dict[str, str]:
         return {"labelSelector": self.label_selector} if self.label_selector else {}
 
-    def _take(self, change: Json) -> MetadataEvent | None:
-        """Apply one line of the watch; bookmarks only move on."""
+    def _apply(self, change: Json) -> MetadataEvent | None:
+        """Apply one line of the watch; None for a bookmark."""
         metadata = change["object"]["metadata"]
         self.version = metadata["resourceVersion"]
         if change["type"] == "BOOKMARK":
@@ -207,14 +207,14 @@ class _Follower:
         if event.type is EventType.DELETED:
             self.known.pop(metadata["uid"], None)
         else:
-            self.known[metadata["uid"]] = _remembered(event.body)
+            self.known[metadata["uid"]] = _tombstone(event.body)
         return event
 
     def _compare(self, items: list[MetadataEvent]) -> Iterator[MetadataEvent]:
-        """Yield how a fresh list differs from what is known; deletions first."""
+        """Yield how a new list differs from the known state; deletions first."""
         before, self.known = self.known, {}
         for item in items:
-            self.known[item.body["metadata"]["uid"]] = _remembered(item.body)
+            self.known[item.body["metadata"]["uid"]] = _tombstone(item.body)
         for uid, body in before.items():
             if uid not in self.known:
                 yield MetadataEvent(EventType.DELETED, body)
@@ -239,7 +239,7 @@ class _Follower:
         return {"apiVersion": gvk.api_version, "kind": gvk.kind, "metadata": metadata}
 
 
-def _remembered(body: Json) -> Json:
+def _tombstone(body: Json) -> Json:
     keys = ("name", "namespace", "uid", "resourceVersion", "ownerReferences")
     metadata: Mapping[str, object] = body["metadata"]
     return {**body, "metadata": {key: metadata[key] for key in keys if key in metadata}}
@@ -249,8 +249,8 @@ def _parse(line: bytes, path: str) -> Json:
     try:
         change: Json = bounds.decode(line, 1)
     except ValueError as error:
-        raise Unavailable(f"watch {path}: a line of the answer is no JSON") from error
+        raise Unavailable(f"watch {path}: invalid JSON in the response") from error
     if change["type"] == "ERROR":
         status = change["object"]
-        raise error_of(int(status.get("code") or 500), status, f"watch {path}")
+        raise error_from_status(int(status.get("code") or 500), status, f"watch {path}")
     return change

@@ -1,4 +1,4 @@
-"""Work on bodies beside the event loop: what is large must not delay probes, watches and runs."""
+"""Run CPU-bound work outside the event loop, so that it does not delay probes and watches."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ _T = TypeVar("_T")
 
 
 class WorkerThread:
-    """One thread; what it is given waits in line.
+    """A single thread with a queue.
 
-    A second one would wait for the interpreter's lock. Callers see to it that nobody stands in
-    the line twice.
+    A second thread would wait for the interpreter's lock. Callers limit each run to one queued
+    call.
     """
 
     def __init__(self) -> None:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="bodies")
 
     async def call(self, function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        """Return what the function returns; what it raises is raised here."""
+        """Run `function` in the thread; return its result or raise its exception."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._thread, lambda: function(*args, **kwargs))
 
     def close(self) -> None:
-        """Drop what waits; what is under way ends by itself."""
+        """Cancel queued calls; a running one is not waited for."""
         self._thread.shutdown(wait=False, cancel_futures=True)

@@ -101,7 +101,7 @@ def test_the_log_names_the_current_leader(
         f"--leader-election-namespace={kubectl.namespace}",
         wait=False,
     )
-    (waiting,) = eventually(lambda: operator.lines("waiting for the leader to go"))
+    (waiting,) = eventually(lambda: operator.lines("Waiting for the leader to release the lease"))
     assert (waiting["lease"], waiting["leader"]) == ("nginx-operator", "the-other-pod")
     assert operator.terminate() == 0
 

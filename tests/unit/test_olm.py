@@ -6,11 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from operator_runner.core.model import GVK, Json, ObjectRef, RunContent, Watch
-from operator_runner.kube.operator_condition import Verdict, with_verdict
-from operator_runner.olm import Upgrades, verdict_on
+from operator_runner.kube.operator_condition import Condition, with_condition
+from operator_runner.olm import Upgrades, upgradeable_condition
 
 DB = GVK("example.com", "v1", "Db")
-GOOD = verdict_on(())
+GOOD = upgradeable_condition(())
 THEN, NOW = "2030-01-01T00:00:00Z", "2030-01-01T00:10:00Z"
 
 
@@ -18,7 +18,7 @@ def db(name: str) -> ObjectRef:
     return ObjectRef(DB, "shop", name)
 
 
-def condition(verdict: Verdict, time: str) -> Json:
+def condition(verdict: Condition, time: str) -> Json:
     return {
         "type": verdict.type,
         "status": verdict.status,
@@ -35,41 +35,41 @@ def test_an_operator_at_rest_is_upgradeable() -> None:
 
 def test_a_busy_operator_names_what_it_is_busy_with() -> None:
     """The first three in the order in which they began, and how many more there are."""
-    busy = verdict_on([db("a"), db("b"), db("c"), db("d"), db("e")])
+    busy = upgradeable_condition([db("a"), db("b"), db("c"), db("d"), db("e")])
 
     assert (busy.status, busy.reason) == ("False", "OperatorBusy")
     assert busy.message.endswith(": Db shop/a, Db shop/b, Db shop/c and 2 more")
-    assert verdict_on([db("a")]).message.endswith(": Db shop/a")
+    assert upgradeable_condition([db("a")]).message.endswith(": Db shop/a")
 
 
 def test_a_new_condition_joins_those_of_other_types() -> None:
     """They stay as they are, and in front."""
     other = {"type": "Healthy", "status": "True", "extra": 1}
 
-    assert with_verdict([other], GOOD, NOW) == [other, condition(GOOD, NOW)]
-    assert with_verdict(None, GOOD, NOW) == [condition(GOOD, NOW)]
+    assert with_condition([other], GOOD, NOW) == [other, condition(GOOD, NOW)]
+    assert with_condition(None, GOOD, NOW) == [condition(GOOD, NOW)]
 
 
 def test_what_is_said_already_is_not_written() -> None:
     """Whatever time stands there, and whatever else somebody has added."""
     said = condition(GOOD, THEN) | {"observedGeneration": 3}
 
-    assert with_verdict([said], GOOD, NOW) is None
+    assert with_condition([said], GOOD, NOW) is None
 
 
 def test_only_a_new_status_is_a_transition() -> None:
     """Another message keeps the time; another status has the time of now."""
-    first, second = verdict_on([db("a")]), verdict_on([db("b")])
+    first, second = upgradeable_condition([db("a")]), upgradeable_condition([db("b")])
 
-    assert with_verdict([condition(first, THEN)], second, NOW) == [condition(second, THEN)]
-    assert with_verdict([condition(first, THEN)], GOOD, NOW) == [condition(GOOD, NOW)]
+    assert with_condition([condition(first, THEN)], second, NOW) == [condition(second, THEN)]
+    assert with_condition([condition(first, THEN)], GOOD, NOW) == [condition(GOOD, NOW)]
 
 
 def test_of_two_conditions_of_one_type_one_stays() -> None:
     """The schema lets a list have both; OLM would read the first alone."""
-    twice = [condition(GOOD, THEN), condition(verdict_on([db("a")]), NOW)]
+    twice = [condition(GOOD, THEN), condition(upgradeable_condition([db("a")]), NOW)]
 
-    assert with_verdict(twice, GOOD, NOW) == [condition(GOOD, THEN)]
+    assert with_condition(twice, GOOD, NOW) == [condition(GOOD, THEN)]
 
 
 async def test_without_olm_nothing_is_guarded() -> None:

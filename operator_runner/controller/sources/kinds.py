@@ -13,8 +13,8 @@ from operator_runner.controller.sources.watch_readiness import Established
 from operator_runner.core.async_tasks import end_tasks
 from operator_runner.core.errors import ApiError, Expired, NotFound
 from operator_runner.core.model import GVK, Watch
-from operator_runner.kube.discovery import Discovery, Resource
-from operator_runner.kube.watch import Delay
+from operator_runner.kube.discovery import ApiResource, Discovery
+from operator_runner.kube.watch import Backoff
 
 _log = structlog.get_logger(__name__)
 _POLL = 2.0
@@ -37,7 +37,7 @@ class Kinds:
         self._namespaces = namespaces
         self._established = established
         self._missing: list[GVK] = []
-        self._found: dict[GVK, Resource] = {}
+        self._found: dict[GVK, ApiResource] = {}
         self._looked = asyncio.Event()
         self._came = asyncio.Event()
 
@@ -45,7 +45,7 @@ class Kinds:
         """Return when every kind was asked for once, whether it was there or not."""
         await self._looked.wait()
 
-    def known(self) -> list[Resource]:
+    def known(self) -> list[ApiResource]:
         """Return the resources of the kinds that were there when they were last asked for."""
         return list(self._found.values())
 
@@ -92,18 +92,18 @@ class Kinds:
         self._established.need(str(gvk), self._paths(resource))
         return True
 
-    def _paths(self, resource: Resource) -> list[str]:
+    def _paths(self, resource: ApiResource) -> list[str]:
         if not (resource.namespaced and self._namespaces):
             return [resource.path()]
         return [resource.path(namespace) for namespace in self._namespaces]
 
 
 async def keep_watching(
-    watch: Callable[[Sequence[Resource]], Coroutine[Any, Any, None]], kinds: Kinds
+    watch: Callable[[Sequence[ApiResource]], Coroutine[Any, Any, None]], kinds: Kinds
 ) -> NoReturn:
     """Watch the kinds that are there, again when one has come or gone and after any failure."""
     await kinds.look()
-    delay = Delay()
+    delay = Backoff()
     while True:
         began = time.monotonic()
         watching = asyncio.create_task(watch(kinds.known()))
@@ -123,6 +123,6 @@ async def keep_watching(
             await end_tasks([watching, coming])
 
 
-def _raise_if_unwatchable(resource: Resource) -> None:
+def _raise_if_unwatchable(resource: ApiResource) -> None:
     if not {"list", "watch"} <= resource.verbs:
         raise ApiError(f"the API server lets nobody list and watch {resource.plural}")

@@ -19,7 +19,7 @@ from operator_runner.controller.sources.last_seen import LastSeen
 from operator_runner.core.async_tasks import end_tasks
 from operator_runner.core.errors import Expired, NotFound
 from operator_runner.core.model import GVK, Cause, Json, ObjectRef, Trigger, Watch, uid_of
-from operator_runner.kube.discovery import Resource
+from operator_runner.kube.discovery import ApiResource
 from operator_runner.kube.kopf_session import KopfSession
 from operator_runner.kube.session import Connection
 
@@ -79,7 +79,7 @@ class PrimaryWatcher:
     async def run(
         self,
         connection: Connection,
-        resources: Collection[Resource],
+        resources: Collection[ApiResource],
         namespaces: Sequence[str],
         on_started: Callable[[], None],
     ) -> None:
@@ -125,7 +125,7 @@ class PrimaryWatcher:
                 await session.end_tasks()
 
     def _registry(
-        self, session: KopfSession, resources: Collection[Resource]
+        self, session: KopfSession, resources: Collection[ApiResource]
     ) -> kopf.OperatorRegistry:
         registry = kopf.OperatorRegistry()
 
@@ -190,7 +190,7 @@ class PrimaryWatcher:
             self._enqueue(ref, cause)
 
 
-def unserved_kinds(resources: Iterable[Resource], path: str, content: Any) -> list[GVK]:
+def unserved_kinds(resources: Iterable[ApiResource], path: str, content: Any) -> list[GVK]:
     """Return the kinds that a discovery response should list and does not. Pure.
 
     `path` is `/api`, `/apis` or one of a group version, `content` the decoded response; a Status
@@ -215,7 +215,7 @@ def unserved_kinds(resources: Iterable[Resource], path: str, content: Any) -> li
     ]
 
 
-def _key(resource: Resource) -> tuple[str, str]:
+def _key(resource: ApiResource) -> tuple[str, str]:
     return resource.gvk.group, resource.gvk.version
 
 

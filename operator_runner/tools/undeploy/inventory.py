@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from operator_runner.core.errors import NotFound
 from operator_runner.core.model import GVK, Json, ObjectRef
 from operator_runner.kube.api import Api
+from operator_runner.kube.discovery import ApiResource as Kind
 from operator_runner.kube.discovery import Discovery
-from operator_runner.kube.discovery import Resource as Kind
 from operator_runner.tools.undeploy.deletion_summary import Definition, Resource
 
 _METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"

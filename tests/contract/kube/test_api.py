@@ -65,7 +65,7 @@ async def test_other_errors_keep_their_status(
 
 async def test_an_api_server_that_hangs_is_unavailable(scripted_api: Api) -> None:
     """No answer within the timeout is an error that says so."""
-    with pytest.raises(Unavailable, match=r"no answer within 0\.2 s"):
+    with pytest.raises(Unavailable, match=r"no response within 0\.2 s"):
         await scripted_api.request("GET", "/apis", timeout=0.2)
 
 

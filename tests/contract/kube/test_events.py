@@ -8,7 +8,7 @@ from structlog.testing import capture_logs
 
 from operator_runner.core.model import EventSpec, Json
 from operator_runner.kube.api import Api
-from operator_runner.kube.events import Recorder
+from operator_runner.kube.events import EventRecorder
 from tests.contract.kube.scripted import ScriptedServer, status
 from tests.support.kubectl import Kubectl
 
@@ -35,7 +35,7 @@ def _events(kubectl: Kubectl) -> list[Json]:
 
 async def test_an_event_is_shown_with_its_object(api: Api, subject: Json, kubectl: Kubectl) -> None:
     """`kubectl describe` shows reason and note; type and action are set."""
-    await Recorder(api).emit(subject, _spec("task x: no"))
+    await EventRecorder(api).emit(subject, _spec("task x: no"))
 
     (event,) = _events(kubectl)
     assert (event["type"], event["action"], event["note"]) == ("Warning", "Reconcile", "task x: no")
@@ -46,7 +46,7 @@ async def test_an_event_is_shown_with_its_object(api: Api, subject: Json, kubect
 
 async def test_equal_events_are_counted(api: Api, subject: Json, kubectl: Kubectl) -> None:
     """A note that comes again is one Event with a count; another note is another Event."""
-    recorder = Recorder(api)
+    recorder = EventRecorder(api)
     for note in ("a", "a", "a", "b"):
         await recorder.emit(subject, _spec(note))
 
@@ -58,7 +58,7 @@ async def test_a_series_whose_event_is_gone_starts_anew(
     api: Api, subject: Json, kubectl: Kubectl
 ) -> None:
     """Events expire on the API server; the next one is written all the same."""
-    recorder = Recorder(api)
+    recorder = EventRecorder(api)
     await recorder.emit(subject, _spec("a"))
     kubectl("delete", "events", "--all")
 
@@ -70,7 +70,7 @@ async def test_a_series_whose_event_is_gone_starts_anew(
 
 async def test_a_long_note_is_cut(api: Api, subject: Json, kubectl: Kubectl) -> None:
     """The API server takes 1024 bytes; characters stay whole."""
-    await Recorder(api).emit(subject, _spec("ä" * 2000))
+    await EventRecorder(api).emit(subject, _spec("ä" * 2000))
 
     (event,) = _events(kubectl)
     assert event["note"] == "ä" * 510 + "..."
@@ -78,7 +78,7 @@ async def test_a_long_note_is_cut(api: Api, subject: Json, kubectl: Kubectl) -> 
 
 async def test_an_event_tells_why(api: Api, subject: Json, kubectl: Kubectl) -> None:
     """What led to a run is in the note, also of a long one, and with its time in annotations."""
-    await Recorder(api).emit(
+    await EventRecorder(api).emit(
         subject, _spec("x" * 2000, cause="spec: spec.size", duration_seconds=1.5)
     )
 
@@ -95,7 +95,7 @@ async def test_events_of_cluster_scoped_objects_are_in_default(api: Api, kubectl
     about = kubectl.get("namespace", kubectl.namespace)
     assert about is not None
 
-    await Recorder(api).emit(about, _spec("cluster-wide"))
+    await EventRecorder(api).emit(about, _spec("cluster-wide"))
 
     selector = f"--field-selector=regarding.name={kubectl.namespace}"
     found = kubectl("get", "events.v1.events.k8s.io", selector, "--namespace=default")
@@ -112,7 +112,7 @@ async def test_a_failure_is_logged_once_and_harms_nobody(
         return web.json_response({}) if allowed else status(403, "events is forbidden")
 
     scripted.answer = answer
-    recorder = Recorder(scripted_api)
+    recorder = EventRecorder(scripted_api)
     body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "uid": "1"}}
 
     with capture_logs() as logs:

@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 from operator_runner.core.model import Json
 from operator_runner.core.settings import LeaderElection
 from operator_runner.kube.api import Api
-from operator_runner.kube.lease import Elector
+from operator_runner.kube.lease import LeaderElector
 from operator_runner.kube.session import Connection, connect
 from tests.contract.kube.relay import Relay
 from tests.contract.kube.scripted import kubeconfig
@@ -29,16 +29,16 @@ ELECTION = LeaderElection(
     renew_deadline=timedelta(seconds=2),
 )
 
-Contender = Callable[[Connection], Elector]
+Contender = Callable[[Connection], LeaderElector]
 
 
 @pytest.fixture
 async def contender(namespace: str) -> AsyncIterator[Contender]:
     """Make electors of one election; those that still run are released in the end."""
-    made: list[Elector] = []
+    made: list[LeaderElector] = []
 
-    def make(connection: Connection) -> Elector:
-        made.append(Elector(Api(connection), ELECTION, namespace))
+    def make(connection: Connection) -> LeaderElector:
+        made.append(LeaderElector(Api(connection), ELECTION, namespace))
         return made[-1]
 
     yield make

@@ -16,9 +16,9 @@ from structlog.testing import capture_logs
 from operator_runner.core.model import GVK, Json, RunContent, Watch
 from operator_runner.devcluster import Cluster
 from operator_runner.kube.api import Api
-from operator_runner.kube.operator_condition import OperatorCondition, Verdict
+from operator_runner.kube.operator_condition import Condition, OperatorCondition
 from operator_runner.kube.session import Connection, connect
-from operator_runner.olm import Upgrades, verdict_on
+from operator_runner.olm import Upgrades, upgradeable_condition
 from tests.contract.kube.scripted import kubeconfig
 from tests.contract.kube.waiting import until
 from tests.support.kubectl import Kubectl
@@ -152,7 +152,7 @@ async def test_other_runs_write_nothing(
     async with upgrades.guard(db(), replace(WATCH, block_upgrade=None)):
         pass
     await upgrades.settle()
-    await OperatorCondition(Api(account), kubectl.namespace, NAME).set(verdict_on(()))
+    await OperatorCondition(Api(account), kubectl.namespace, NAME).set(upgradeable_condition(()))
 
     assert kubectl.get(CONDITION, NAME) == before
 
@@ -181,7 +181,7 @@ async def test_a_write_in_between_is_kept(account: Connection, kubectl: Kubectl)
     types = ["Upgradeable", "A", "B"]
 
     await asyncio.gather(
-        *(condition.set(Verdict(one, "True", "Fine", "all is well")) for one in types)
+        *(condition.set(Condition(one, "True", "Fine", "all is well")) for one in types)
     )
 
     assert [condition_of(kubectl, NAME, one).get("status") for one in types] == ["True"] * 3
@@ -226,7 +226,7 @@ async def test_the_end_of_the_operator_takes_back_that_it_is_busy(
 async def test_without_olm_the_api_is_not_asked(account: Connection, kubectl: Kubectl) -> None:
     """An operator that was deployed by kustomize has nobody to tell."""
     asked: list[str] = []
-    account.on_answer(lambda _status, method, _host: asked.append(method))
+    account.on_response(lambda _status, method, _host: asked.append(method))
     upgrades = Upgrades.of(Api(account), kubectl.namespace, "")
 
     async with working(upgrades), upgrades.guard(db(), WATCH):

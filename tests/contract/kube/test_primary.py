@@ -15,19 +15,19 @@ from operator_runner.controller.sources.primary import PrimaryWatcher
 from operator_runner.core.bounds import MAX_DEPTH, height
 from operator_runner.core.errors import Expired, NotFound
 from operator_runner.core.model import GVK, Json, ObjectRef, RunContent, Watch
-from operator_runner.kube.discovery import Resource
+from operator_runner.kube.discovery import ApiResource
 from operator_runner.kube.session import connect
 from tests.contract.kube.scripted import ScriptedServer, hang, status, stream
 
-GADGET = Resource(GVK("example.com", "v1", "Gadget"), "gadgets", namespaced=True)
-NAMESPACE = Resource(GVK("", "v1", "Namespace"), "namespaces", namespaced=False)
-WIDGET = Resource(GVK("example.com", "v1", "Widget"), "widgets", namespaced=True)
+GADGET = ApiResource(GVK("example.com", "v1", "Gadget"), "gadgets", namespaced=True)
+NAMESPACE = ApiResource(GVK("", "v1", "Namespace"), "namespaces", namespaced=False)
+WIDGET = ApiResource(GVK("example.com", "v1", "Widget"), "widgets", namespaced=True)
 
 
 class ApiServer:
     """Serves kinds without objects, and counts the watches that are open."""
 
-    def __init__(self, *served: Resource) -> None:
+    def __init__(self, *served: ApiResource) -> None:
         """Serve these."""
         self.open_watches = 0
         self.changed = asyncio.Condition()
@@ -90,7 +90,7 @@ class Events:
         return ref.name, body
 
 
-def _entry(resource: Resource) -> Json:
+def _entry(resource: ApiResource) -> Json:
     return {
         "name": resource.plural,
         "singularName": resource.plural.removesuffix("s"),
@@ -108,7 +108,7 @@ def _widget(name: str, version: int, spec: str = "{}") -> str:
 
 @asynccontextmanager
 async def watching(
-    server: ScriptedServer, resources: Sequence[Resource], events: Events
+    server: ScriptedServer, resources: Sequence[ApiResource], events: Events
 ) -> AsyncIterator[asyncio.Task[None]]:
     """Watch these kinds; the connection stays open until the block ends."""
     connection = await connect(server.kubeconfig(), user_agent="tests")
@@ -143,7 +143,7 @@ async def test_every_kind_is_watched_until_cancelled(scripted: ScriptedServer) -
 
 @pytest.mark.parametrize("served", [[GADGET], []], ids=["plural", "group version"])
 async def test_a_kind_that_the_asked_api_server_does_not_serve_yet(
-    scripted: ScriptedServer, served: list[Resource]
+    scripted: ScriptedServer, served: list[ApiResource]
 ) -> None:
     """It raises NotFound, because kopf scans once; no watch of another kind runs on."""
     server = ApiServer(*served)

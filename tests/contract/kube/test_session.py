@@ -56,7 +56,7 @@ async def test_all_answers_are_told(control_plane: Path, namespace: str) -> None
     """Each request is reported with status, method and host, whichever session it was made on."""
     told: list[tuple[int | None, str, str]] = []
     connection = await connect(control_plane, user_agent="tests")
-    connection.on_answer(lambda *answer: told.append(answer))
+    connection.on_response(lambda *answer: told.append(answer))
     try:
         await Api(connection).request("GET", f"/api/v1/namespaces/{namespace}")
         async with connection.session() as session:

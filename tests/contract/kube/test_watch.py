@@ -15,14 +15,14 @@ from operator_runner.core.bounds import MAX_DEPTH, height
 from operator_runner.core.errors import Forbidden, NotFound
 from operator_runner.core.model import GVK, Json
 from operator_runner.kube.api import MERGE_PATCH, Api
-from operator_runner.kube.discovery import Discovery, Resource
+from operator_runner.kube.discovery import ApiResource, Discovery
 from operator_runner.kube.readiness import Health, Readiness
 from operator_runner.kube.watch import MetadataEvent, watch_metadata
 from tests.contract.kube.crds import crd
 from tests.contract.kube.scripted import ScriptedServer, status, stream
 from tests.support.kubectl import Kubectl
 
-WIDGETS = Resource(GVK("example.com", "v1", "Widget"), "widgets", namespaced=True)
+WIDGETS = ApiResource(GVK("example.com", "v1", "Widget"), "widgets", namespaced=True)
 
 
 async def _take(events: AsyncIterator[MetadataEvent], count: int) -> list[tuple[str, str]]:

@@ -265,7 +265,7 @@ async def test_without_the_right_to_get(
 async def test_what_a_write_costs(run: Run, connection: Connection, namespace: str) -> None:
     """Without a policy only PUT and server-side apply need a request of their own."""
     asked: Counter[str] = Counter()
-    connection.on_answer(lambda _, method, __: asked.update([method]))
+    connection.on_response(lambda _, method, __: asked.update([method]))
     base = f"/api/v1/namespaces/{namespace}/configmaps"
     cost: dict[str, list[str]] = {}
     async with client(run) as http:

@@ -122,7 +122,7 @@ async def test_a_get_needs_no_more_than_get(
 ) -> None:
     """A read is one request to the API server: without the rights to list and watch it works."""
     asked: list[tuple[int | None, str]] = []
-    getter.on_answer(lambda status, method, _: asked.append((status, method)))
+    getter.on_response(lambda status, method, _: asked.append((status, method)))
     path = f"/api/v1/namespaces/{owner['metadata']['namespace']}/configmaps"
     async with proxied(getter, recorder) as proxy:
         with proxy.grant(owner, WATCH, "run-1") as text:

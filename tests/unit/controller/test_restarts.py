@@ -15,7 +15,7 @@ from operator_runner.controller.sources.watch_readiness import Established
 from operator_runner.controller.sources.watch_retry import follow
 from operator_runner.core.model import GVK
 from operator_runner.kube import watch
-from operator_runner.kube.discovery import Resource
+from operator_runner.kube.discovery import ApiResource
 from operator_runner.kube.watch import EventType, MetadataEvent
 
 FOO = GVK("example.com", "v1", "Foo")
@@ -31,9 +31,9 @@ class FakeKinds:
     async def look(self) -> None:
         """Return at once."""
 
-    def known(self) -> list[Resource]:
+    def known(self) -> list[ApiResource]:
         """Return the kind."""
-        return [Resource(FOO, "foos", namespaced=True)]
+        return [ApiResource(FOO, "foos", namespaced=True)]
 
     async def come(self) -> None:
         """Wait for ever."""
@@ -52,7 +52,7 @@ async def test_the_watches_of_resources_are_begun_again_after_any_error(
     errors = list(ERRORS)
     well = asyncio.Event()
 
-    async def watch_kinds(kinds: Sequence[Resource]) -> None:
+    async def watch_kinds(kinds: Sequence[ApiResource]) -> None:
         assert [kind.gvk for kind in kinds] == [FOO]
         if errors:
             raise errors.pop(0)

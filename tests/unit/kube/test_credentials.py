@@ -86,7 +86,7 @@ async def test_a_pod_without_token_is_told_what_to_set(monkeypatch: pytest.Monke
 
 async def test_no_credentials_at_all_say_what_to_give() -> None:
     """The places that were tried are in the error."""
-    with pytest.raises(ConfigError, match="give --kubeconfig FILE or set KUBECONFIG"):
+    with pytest.raises(ConfigError, match="set --kubeconfig FILE or KUBECONFIG"):
         await load(None)
 
 

@@ -10,15 +10,15 @@ import pytest
 from operator_runner.core.errors import ConfigError
 from operator_runner.core.settings import LeaderElection
 from operator_runner.kube.api import Api
-from operator_runner.kube.lease import Elector, Observed, claim
+from operator_runner.kube.lease import LeaderElector, ObservedLease, claimed_spec
 
 HELD = {"holderIdentity": "other", "leaseDurationSeconds": 15, "leaseTransitions": 3}
 
 
 def test_a_lease_is_held_for_its_duration_since_we_saw_it_change() -> None:
     """The times in the Lease play no role: clocks differ between hosts."""
-    observed = Observed({}, 0.0)
-    observed.see({**HELD, "renewTime": "1999-01-01T00:00:00.000000Z"}, 100.0)
+    observed = ObservedLease({}, 0.0)
+    observed.update({**HELD, "renewTime": "1999-01-01T00:00:00.000000Z"}, 100.0)
 
     assert observed.held_by_other("me", 114.9)
     assert not observed.held_by_other("me", 115.0)
@@ -26,34 +26,34 @@ def test_a_lease_is_held_for_its_duration_since_we_saw_it_change() -> None:
 
 def test_a_lease_that_does_not_change_expires() -> None:
     """Reading the same again is no renewal; a renewal starts the time anew."""
-    observed = Observed({}, 0.0)
-    observed.see({**HELD, "renewTime": "a"}, 100.0)
-    observed.see({**HELD, "renewTime": "a"}, 110.0)
+    observed = ObservedLease({}, 0.0)
+    observed.update({**HELD, "renewTime": "a"}, 100.0)
+    observed.update({**HELD, "renewTime": "a"}, 110.0)
     assert not observed.held_by_other("me", 115.0)
 
-    observed.see({**HELD, "renewTime": "b"}, 114.0)
+    observed.update({**HELD, "renewTime": "b"}, 114.0)
     assert observed.held_by_other("me", 115.0)
 
 
 @pytest.mark.parametrize("holder", ["", None, "me"])
 def test_a_free_lease_and_our_own_are_not_held_by_another(holder: str | None) -> None:
     """A released Lease has an empty holder, and may be taken at once."""
-    assert not Observed({**HELD, "holderIdentity": holder}, 0.0).held_by_other("me", 1.0)
+    assert not ObservedLease({**HELD, "holderIdentity": holder}, 0.0).held_by_other("me", 1.0)
 
 
 def test_a_takeover_is_counted_and_a_renewal_is_not() -> None:
     """AcquireTime and the count of transitions belong to the term of a holder."""
-    taken = claim(HELD, "me", 20)
+    taken = claimed_spec(HELD, "me", 20)
     assert (taken["leaseTransitions"], taken["leaseDurationSeconds"]) == (4, 20)
     assert taken["acquireTime"] == taken["renewTime"]
 
-    renewed = claim({**taken, "acquireTime": "then"}, "me", 20)
+    renewed = claimed_spec({**taken, "acquireTime": "then"}, "me", 20)
     assert (renewed["leaseTransitions"], renewed["acquireTime"]) == (4, "then")
 
 
 def test_the_first_holder_of_a_new_lease_is_no_transition() -> None:
     """The count starts at zero."""
-    assert claim({}, "me", 15)["leaseTransitions"] == 0
+    assert claimed_spec({}, "me", 15)["leaseTransitions"] == 0
 
 
 @pytest.mark.parametrize(
@@ -73,4 +73,4 @@ def test_the_first_holder_of_a_new_lease_is_no_transition() -> None:
 def test_settings_that_cannot_work_are_refused(election: LeaderElection, named: str) -> None:
     """The error names the flag to correct."""
     with pytest.raises(ConfigError, match=named):
-        Elector(cast("Api", None), election, "default")
+        LeaderElector(cast("Api", None), election, "default")

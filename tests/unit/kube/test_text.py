@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from operator_runner.core.model import GVK
-from operator_runner.kube.discovery import Resource
+from operator_runner.kube.discovery import ApiResource
 from operator_runner.kube.events import cut
 from operator_runner.kube.line_splitting import split_lines
 
@@ -43,7 +43,7 @@ async def test_lines_are_the_same_however_the_stream_is_cut(
 
 def test_a_name_cannot_leave_its_place_in_a_path() -> None:
     """Names come from annotations too, which anybody may write."""
-    secret = Resource(GVK("", "v1", "Secret"), "secrets", namespaced=True)
+    secret = ApiResource(GVK("", "v1", "Secret"), "secrets", namespaced=True)
 
     path = secret.path("a", "../../b/secrets/c")
 
@@ -52,8 +52,8 @@ def test_a_name_cannot_leave_its_place_in_a_path() -> None:
 
 def test_a_namespace_is_left_out_where_a_kind_has_none() -> None:
     """Collections of all namespaces and cluster-scoped kinds have none in their path."""
-    crd = Resource(GVK("apiextensions.k8s.io", "v1", "CRD"), "crds", namespaced=False)
-    pod = Resource(GVK("", "v1", "Pod"), "pods", namespaced=True)
+    crd = ApiResource(GVK("apiextensions.k8s.io", "v1", "CRD"), "crds", namespaced=False)
+    pod = ApiResource(GVK("", "v1", "Pod"), "pods", namespaced=True)
 
     assert crd.path("ignored", "a") == "/apis/apiextensions.k8s.io/v1/crds/a"
     assert pod.path() == "/api/v1/pods"

@@ -206,7 +206,7 @@ def raw(content: bytes) -> bytes:
         ("application/yaml", b"{<<: {a: 1}}", "merge keys"),
         ("application/yaml", b"? [1]\n: 2", "YAML key"),
         ("application/yaml", b"a: 1\n---\nb: 2", "several documents"),
-        ("application/yaml", b"a: .inf", "not a number of JSON"),
+        ("application/yaml", b"a: .inf", "not a valid JSON number"),
         (bodies.PROTOBUF, b"nonsense", "invalid protobuf"),
         (bodies.PROTOBUF, CREATED[:-20], "truncated"),
         (bodies.PROTOBUF, envelope(b"\x18\x01" * 200_001), "more than 200000 fields"),
