@@ -19,7 +19,7 @@ from operator_runner.ansible.executor import AnsibleExecutor, Launcher, open_lau
 from operator_runner.ansible.reserved_names import AnsibleVariableNames, ReservedNamesLoader
 from operator_runner.ansible.rundir import RunDirs
 from operator_runner.ansible.templating.types_in_force import log_types
-from operator_runner.ansible.work_dir import placed
+from operator_runner.ansible.work_dir import resolve_work_dir
 from operator_runner.config.watches.declared import declared_variables
 from operator_runner.config.watches.lookup import Lookup
 from operator_runner.config.watches.referenced import referenced
@@ -389,7 +389,7 @@ def _variables(settings: Settings, names: ReservedNamesLoader) -> AnsibleVariabl
 
 def _rundirs(settings: Settings, watches: Sequence[Watch]) -> RunDirs:
     """Return the private data dirs; warn of what is open to runs."""
-    work_dir = placed(settings.work_dir)
+    work_dir = resolve_work_dir(settings.work_dir)
     contents = [watch.content.path.resolve() for watch in watches]
     hidden = next((path for path in contents if path.is_relative_to(work_dir.resolve())), None)
     isolate = settings.ansible.isolate_runs

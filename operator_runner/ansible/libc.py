@@ -1,4 +1,4 @@
-"""Calls of the C library that Python has no function for."""
+"""Call functions of the C library that Python does not wrap."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 def call(function: str, *arguments: object, name: str = "") -> int:
-    """Call a function that returns -1 if it fails; return what it returns.
+    """Call a function that returns -1 on failure; return its result.
 
-    Raises OSError, whose text has the `name` of what failed, else that of the function.
+    Raises OSError with errno; its text starts with `name`, by default the function's.
     """
     result = int(getattr(_LIBC, function)(*arguments))
     if result == -1:

@@ -1,7 +1,6 @@
-"""Files of the operator in directories where runs can write: never by way of a link.
+"""Read and write files in directories that runs can write to, without following links.
 
-A run may put a link in the place of a file or a directory. The operator, which may read what the
-run may not, does not follow it.
+A run may replace a file or a directory by a link to a file that only the operator can access.
 """
 
 from __future__ import annotations
@@ -15,8 +14,8 @@ from typing import TextIO
 
 
 def make_private(path: Path) -> None:
-    """Make a directory and those above it, each 0700. A link in the place of one is removed."""
-    # mode= of makedirs is for the last part only; every part is to be private.
+    """Create a directory and its parents, each 0700; links among them are removed."""
+    # mode= of makedirs applies to the last part only.
     for part in reversed([path, *path.parents]):
         if part.is_symlink():
             part.unlink()
@@ -26,18 +25,18 @@ def make_private(path: Path) -> None:
 
 
 def write(path: Path, text: str) -> None:
-    """Write a file as `open_new` opens it. Raises OSError."""
+    """Write a file opened with `open_new`. Raises OSError."""
     with open_new(path) as file:
         file.write(text)
 
 
 def open_new(path: Path) -> TextIO:
-    """Open a file, 0600, to write it anew; a link or a pipe in its place is removed.
+    """Open a file, 0600 and truncated, for writing; a link or a pipe in its place is removed.
 
-    Raises OSError, ELOOP where a directory above it is a link.
+    Raises OSError, ELOOP if a parent directory is a link.
     """
     if path.parent.resolve() != path.parent:
-        raise OSError(errno.ELOOP, "a link is in the way", str(path))
+        raise OSError(errno.ELOOP, "a parent directory is a symbolic link", str(path))
     if os.path.lexists(path) and not is_file(path):
         path.unlink()
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
@@ -45,16 +44,16 @@ def open_new(path: Path) -> TextIO:
 
 
 def read(path: Path) -> str:
-    """Return the text of a file. Raises OSError, FileNotFoundError if it is none by itself."""
+    """Return the text of a file. Raises OSError, FileNotFoundError for anything but a file."""
     if path.parent.resolve() != path.parent or not is_file(path):
-        raise FileNotFoundError(errno.ENOENT, "there is no such file", str(path))
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     with os.fdopen(descriptor, encoding="utf-8", errors="replace") as file:
         return file.read()
 
 
 def is_file(path: Path) -> bool:
-    """Whether this is a file itself, not a link to one. Raises OSError."""
+    """Return whether this is a regular file and not a link. Raises OSError."""
     try:
         return stat.S_ISREG(path.lstat().st_mode)
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""End a process and everything that it started."""
+"""Terminate a process and its descendants."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ import psutil
 
 from operator_runner.ansible.libc import call
 
-_PLAY_GRACE = 5.0
-"""Seconds that a play gets between SIGTERM and SIGKILL."""
+_PLAY_GRACE_SECONDS = 5.0
+"""Time between SIGTERM and SIGKILL of a play."""
 END_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
-"""Signals that end a process of the operator in order; SIGHUP comes from a terminal that closes."""
+"""Signals that terminate a process gracefully; a closing terminal sends SIGHUP."""
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 
 
 def adopt_orphans() -> None:
-    """Make daemons of this process's descendants its own children, so that none gets away.
+    """Become the parent of orphaned descendants, so that all of them can be terminated.
 
     Source: prctl(2), PR_SET_CHILD_SUBREAPER.
     """
@@ -29,9 +29,9 @@ def adopt_orphans() -> None:
 
 
 def die_with_parent(parent: int) -> None:
-    """Be sent SIGTERM when the parent process ends, however it ends.
+    """Get SIGTERM when the parent process ends.
 
-    Source: prctl(2), PR_SET_PDEATHSIG. `parent` is checked, for it may have ended before.
+    Source: prctl(2), PR_SET_PDEATHSIG. `parent` is its pid: it may have ended before this call.
     """
     _prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
     if os.getppid() != parent:
@@ -39,15 +39,15 @@ def die_with_parent(parent: int) -> None:
 
 
 def end_descendants(pid: int, grace: float) -> None:
-    """End all descendants of `pid`: SIGTERM, `grace` seconds, then SIGKILL until none is left."""
-    gone = _signal_descendants(pid, signal.SIGTERM)
-    psutil.wait_procs(gone, timeout=grace)
+    """Terminate all descendants of `pid`: SIGTERM, `grace` seconds, then SIGKILL."""
+    terminated = _signal_descendants(pid, signal.SIGTERM)
+    psutil.wait_procs(terminated, timeout=grace)
     while survivors := _signal_descendants(pid, signal.SIGKILL):
         psutil.wait_procs(survivors, timeout=1)
 
 
 def has_children() -> bool:
-    """Whether this process has a living child; dead ones are reaped."""
+    """Return whether this process has a running child; ended ones are reaped."""
     try:
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
@@ -57,14 +57,14 @@ def has_children() -> bool:
 
 
 def end_run() -> NoReturn:
-    """End this process, which supervises a play, and all of the play's processes."""
-    end_descendants(os.getpid(), _PLAY_GRACE)
-    # Nothing of the interrupted run is worth a clean exit.
+    """Exit this process, which supervises a play, after terminating the play's processes."""
+    end_descendants(os.getpid(), _PLAY_GRACE_SECONDS)
+    # No cleanup handlers: the run was interrupted.
     os._exit(128 + signal.SIGTERM)
 
 
 async def end_tree(process: asyncio.subprocess.Process, grace: float) -> None:
-    """End a child of ours that ends its own descendants on SIGTERM; by force after `grace`."""
+    """Terminate a child, which terminates its descendants; kill all after `grace` seconds."""
     if process.returncode is not None:
         return
     with contextlib.suppress(ProcessLookupError):

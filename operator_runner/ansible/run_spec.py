@@ -17,7 +17,7 @@ _LENIENT = "ANSIBLE_ALLOW_BROKEN_CONDITIONALS"
 
 def run_spec(request: RunRequest, rundir: RunDir, ansible: AnsibleSettings) -> Json:
     """Return the arguments of one run, as `runner.play` takes them; writes a role's playbook."""
-    scratch = str(rundir.scratch.of(request.run_id))
+    scratch = str(rundir.temp_dirs.path(request.run_id))
     playbook = str(request.content.path)
     roles_path = None
     if request.content.role is not None:

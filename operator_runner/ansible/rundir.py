@@ -1,7 +1,7 @@
-"""The private data dirs of ansible-runner, one for each resource: made 0700, bounded, removed.
+"""Manage the private data dirs of ansible-runner, one for each resource, with mode 0700.
 
-Layout as ansible-operator has it: `<work dir>/<group>/<version>/<kind>/<namespace>/<name>`
-with env/, inventory/, project/ and artifacts/<run id>/ in it. A run finds its own of all this.
+The layout is that of ansible-operator: `<work dir>/<group>/<version>/<kind>/<namespace>/<name>`
+with env/, inventory/, project/ and artifacts/<run id>/ in it. A run can access only its own.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from typing import TextIO
 from operator_runner.ansible import nofollow_io
 from operator_runner.ansible.extra_vars import serialize
 from operator_runner.ansible.sandbox.isolation import Isolation, Sandbox
-from operator_runner.ansible.sandbox.isolation_probe import Found, find_isolation
-from operator_runner.ansible.scratch import OWN_NAMES, Scratch
+from operator_runner.ansible.sandbox.isolation_probe import ProbeResult, probe_isolation
+from operator_runner.ansible.temp_dirs import DIR_NAMES, TempDirs
 from operator_runner.core.errors import ConfigError
 from operator_runner.core.model import Json, ObjectRef, RunRequest
 from operator_runner.core.settings import AnsibleSettings
 
 _SHARED = "shared"
-"""Of the work dir, what all runs may read."""
+"""Directory below the work dir that all runs can read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,56 +35,56 @@ class RunDir:
     """The private data dir of one resource."""
 
     path: Path
-    scratch: Scratch
+    temp_dirs: TempDirs
     isolation: Isolation
     secrets: tuple[str, ...] = ()
-    """Files and directories with the operator's credentials."""
+    """Files and directories with credentials of the operator."""
 
     @property
     def kubeconfig(self) -> Path:
-        """The kubeconfig of the run under way, with its token."""
+        """The kubeconfig of the current run, with its token."""
         return self.path / "env" / "kubeconfig"
 
     def sandbox(self, run_id: str) -> Sandbox:
-        """Return what keeps a run from files and processes of the operator and of other runs."""
-        base = self.scratch.base
-        own = (str(self.path), str(self.scratch.of(run_id)))
+        """Return the sandbox of a run."""
+        base = self.temp_dirs.base
+        own = (str(self.path), str(self.temp_dirs.path(run_id)))
         shared = base / _SHARED
         readable = (str(shared),) if shared.is_dir() else ()
         return Sandbox(self.isolation, str(base), own, readable, self.secrets)
 
     def artifacts(self, run_id: str) -> Path:
-        """Where a run leaves its output and events."""
+        """Return the directory of a run's output and events."""
         return self.path / "artifacts" / run_id
 
     def prepare(self, request: RunRequest, ansible: AnsibleSettings) -> None:
-        """Write everything that the run reads. Raises OSError."""
-        self.scratch.open(request.run_id)
+        """Write all input files of a run. Raises OSError."""
+        self.temp_dirs.create(request.run_id)
         for part in ("env", "inventory", "project", "artifacts"):
             nofollow_io.make_private(self.path / part)
         env = self.path / "env"
         nofollow_io.write(env / "extravars", serialize(request.extra_vars))
         nofollow_io.write(env / "cmdline", _unquote(ansible.args))
         nofollow_io.write(self.kubeconfig, request.kubeconfig)
-        self._write_inventory(ansible.inventory, self.scratch.of(request.run_id))
+        self._write_inventory(ansible.inventory, self.temp_dirs.path(request.run_id))
 
     def write_playbook(self, plays: list[Json]) -> str:
-        """Write a playbook of the run's own; return its name as ansible-runner takes it."""
+        """Write a playbook for one run; return its name relative to project/."""
         playbook = self.path / "project" / "main.json"
         nofollow_io.write(playbook, json.dumps(plays))
         return playbook.name
 
     def close(self, request: RunRequest, *, left_processes: bool) -> None:
-        """After the run: drop its credentials, point `latest` at it, remove old artifacts.
+        """Remove the credentials of a finished run and old artifacts, and link `latest` to it.
 
-        A run that left processes behind on purpose leaves them their temporary directory, as
-        long as its artifacts are kept.
+        If the run left background processes, its temporary directory is kept as long as its
+        artifacts.
         """
         for part in ("env", "artifacts"):
             nofollow_io.make_private(self.path / part)
         self.kubeconfig.unlink(missing_ok=True)
         if not left_processes:
-            self.scratch.close(request.run_id)
+            self.temp_dirs.remove(request.run_id)
         artifacts = self.artifacts(request.run_id)
         _drop_environment(artifacts / "command")
         if artifacts.is_dir():
@@ -94,12 +94,12 @@ class RunDir:
         self._rotate(request.max_artifacts)
 
     def artifact(self, run_id: str, name: str) -> TextIO:
-        """Open a file to keep something of a run in."""
+        """Open a new file among the artifacts of a run. Raises OSError."""
         nofollow_io.make_private(self.artifacts(run_id))
         return nofollow_io.open_new(self.artifacts(run_id) / name)
 
     def output(self, run_id: str) -> str:
-        """Return what the run printed, as far as it came."""
+        """Return what the run printed, empty if it never started."""
         try:
             return nofollow_io.read(self.artifacts(run_id) / "stdout")
         except FileNotFoundError:
@@ -111,13 +111,13 @@ class RunDir:
         runs = [entry for entry in (self.path / "artifacts").iterdir() if not entry.is_symlink()]
         runs.sort(key=lambda entry: entry.stat().st_mtime_ns, reverse=True)
         for old in runs[keep:]:
-            self.scratch.close(old.name)
+            self.temp_dirs.remove(old.name)
             shutil.rmtree(old)
 
     def _write_inventory(self, source: Path | None, scratch: Path) -> None:
-        # Rules of the contract: a copy of ANSIBLE_INVENTORY, a directory as the inventory,
-        # a file as inventory/hosts; without one localhost alone. What modules are given there
-        # goes to the run's own directory instead of ~/.ansible/tmp, where all runs can read it.
+        # As in ansible-operator: a copy of ANSIBLE_INVENTORY, a directory as the inventory, a file
+        # as inventory/hosts; else only localhost. Its modules use the temporary directory of the
+        # run instead of ~/.ansible/tmp, which all runs can read.
         target = self.path / "inventory"
         shutil.rmtree(target)
         if source is not None and source.is_dir():
@@ -136,86 +136,86 @@ class RunDir:
 
 
 class RunDirs:
-    """All private data dirs, below one directory that belongs to this process alone."""
+    """All private data dirs, below one directory that only this process uses."""
 
     def __init__(
         self, base: Path, *, isolate: bool = True, credentials: Sequence[Path] = ()
     ) -> None:
-        """Take `base` (made if missing); a base of another user raises ConfigError.
+        """Lock `base`, which is created if missing. Raises ConfigError if it cannot be used.
 
-        Runs are kept apart, and from the operator and its `credentials` (files and directories),
-        as far as that is possible here, unless `isolate` is False.
+        Unless `isolate` is False, runs are isolated from each other, from the operator and from
+        its `credentials` (files and directories), as far as the host supports it.
         """
-        # Runs have working directories of their own, so nothing relative may reach them. And of
-        # links there may be none but those that a run has made.
+        # Runs have other working directories, so the path has to be absolute; and it must have no
+        # links, so that any link found later was made by a run.
         base = base.resolve()
         nofollow_io.make_private(base)
         if not _is_trusted(base.stat()):
             raise ConfigError(
-                f"--work-dir {base} belongs to another user; name a directory of your own"
+                f"--work-dir {base} belongs to another user; set it to a directory of this user"
             )
         self.base = base
         self._lock = _lock(base)
-        self._scratch = Scratch(base)
-        self._scratch.clear()
+        self._temp_dirs = TempDirs(base)
+        self._temp_dirs.clear()
         self.shared = base / _SHARED
-        found = find_isolation(base, credentials) if isolate else Found(Isolation(), None)
+        found = probe_isolation(base, credentials) if isolate else ProbeResult(Isolation(), None)
         self.isolation, self.fault = found.isolation, found.fault
         self._secrets = found.secrets
 
     def of(self, ref: ObjectRef) -> RunDir:
-        """Return the dir of a resource, whether it exists or not."""
+        """Return the dir of a resource, which may not exist."""
         gvk = ref.gvk
         path = self.base / gvk.group / gvk.version / gvk.kind / ref.namespace / ref.name
-        return RunDir(path, self._scratch, self.isolation, self._secrets)
+        return RunDir(path, self._temp_dirs, self.isolation, self._secrets)
 
     def remove(self, ref: ObjectRef) -> None:
-        """Remove the dir of a resource that is gone, and parents that became empty."""
+        """Remove the dir of a deleted resource and parents that became empty."""
         path = self.of(ref).path
         for run in path.glob("artifacts/*"):
-            self._scratch.close(run.name)
+            self._temp_dirs.remove(run.name)
         if path.exists():
             shutil.rmtree(path)
         self._remove_empty_parents(path)
-        own = {*OWN_NAMES, _SHARED}
+        own = {*DIR_NAMES, _SHARED}
         if not any(entry.is_dir() for entry in self.base.iterdir() if entry.name not in own):
-            self._scratch.forget()
+            self._temp_dirs.remove_all()
 
     def _remove_empty_parents(self, path: Path) -> None:
         for parent in path.parents:
             if parent == self.base:
                 break
-            with contextlib.suppress(OSError):  # not empty, or never made
+            with contextlib.suppress(OSError):  # not empty, or does not exist
                 parent.rmdir()
 
 
 def _is_trusted(base: os.stat_result) -> bool:
-    # A volume of a Pod belongs to root, whoever may write to it; so does /tmp, which is sticky.
-    of_root = base.st_uid == 0 and not base.st_mode & stat.S_ISVTX
-    return of_root or base.st_uid == os.geteuid()
+    # Volumes of Pods are owned by root, like /tmp, which has the sticky bit.
+    is_volume = base.st_uid == 0 and not base.st_mode & stat.S_ISVTX
+    return is_volume or base.st_uid == os.geteuid()
 
 
 def _lock(base: Path) -> int:
-    # Two operators that run resources of the same names in one place would mix them up.
+    # Two operators with the same work dir would overwrite each other's files.
     descriptor = os.open(base / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(descriptor)
         raise ConfigError(
-            f"--work-dir {base} is in use by another operator; name another directory"
+            f"--work-dir {base} is in use by another operator; set it to another directory"
         ) from None
     return descriptor
 
 
 def _drop_environment(command: Path) -> None:
-    # ansible-runner writes the whole environment of the run there, secrets included.
+    # ansible-runner writes the environment of the run to this file, including secrets.
     try:
         content: Json = json.loads(nofollow_io.read(command))
     except FileNotFoundError:
         return
     except ValueError:
-        # A run that was killed while it wrote has left half of it.
+        # Incomplete, because the run was killed while writing it.
         command.unlink()
         return
     content.pop("env", None)
@@ -229,7 +229,7 @@ def _interpreter() -> str:
 
 
 def _unquote(args: str) -> str:
-    """Take one pair of outer single quotes off, as ansible-operator does."""
+    """Remove one pair of outer single quotes, as ansible-operator does."""
     if len(args) >= 2 and args[0] == args[-1] == "'":  # noqa: PLR2004
         return args[1:-1]
     return args

@@ -1,7 +1,7 @@
-"""Where the work dir lies: in the image, not in /tmp.
+"""Choose the work dir: the image has one outside /tmp.
 
-What lies in /tmp cannot be kept from runs that may not mount (see isolation/): all else in /tmp
-is theirs to read. So the image has a directory for it, and the usual path leads there.
+Files in /tmp cannot be hidden from runs without mount namespaces (see sandbox/), because such runs
+need access to the rest of /tmp. The default path in /tmp becomes a link to the image's directory.
 """
 
 from __future__ import annotations
@@ -12,16 +12,18 @@ from pathlib import Path
 
 from operator_runner.core.settings import DEFAULT_WORK_DIR
 
-_OF_IMAGE = Path("/var/lib/operator-runner")
+_IMAGE_WORK_DIR = Path("/var/lib/operator-runner")
 
 
-def placed(work_dir: Path, usual: Path = DEFAULT_WORK_DIR, of_image: Path = _OF_IMAGE) -> Path:
-    """Return where a work dir is to lie; if that is elsewhere, a link leads there."""
-    if work_dir != usual or (usual.is_dir() and not usual.is_symlink()):
+def resolve_work_dir(
+    work_dir: Path, default: Path = DEFAULT_WORK_DIR, image_dir: Path = _IMAGE_WORK_DIR
+) -> Path:
+    """Return the directory to use for `work_dir`; if it is another one, make a link to it."""
+    if work_dir != default or (default.is_dir() and not default.is_symlink()):
         return work_dir
-    if not os.access(of_image, os.W_OK | os.X_OK):
+    if not os.access(image_dir, os.W_OK | os.X_OK):
         return work_dir
-    with contextlib.suppress(OSError):  # people find it by the log as well
-        usual.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        usual.symlink_to(of_image)
-    return of_image
+    with contextlib.suppress(OSError):  # the link is only for convenience
+        default.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        default.symlink_to(image_dir)
+    return image_dir

@@ -25,7 +25,7 @@ ANYBODY = 1000770000
 """A user id that the image knows nothing of, as OpenShift gives them."""
 APART = """
 from pathlib import Path
-from operator_runner.ansible.sandbox.isolation_probe import find_isolation
+from operator_runner.ansible.sandbox.isolation_probe import probe_isolation
 from operator_runner.ansible.sandbox.isolation import Sandbox
 
 # Where people look for the artifacts of a run.
@@ -33,7 +33,7 @@ found = Path("/tmp/ansible-operator/runner").glob("*/*/*/*/web/artifacts/latest/
 output = next(found)
 print("readable" if output.read_text() else "empty")
 work_dir = "/var/lib/operator-runner"
-Sandbox(find_isolation(Path(work_dir)).isolation, work_dir, ()).enter()
+Sandbox(probe_isolation(Path(work_dir)).isolation, work_dir, ()).enter()
 try:
     output.read_text()
 except PermissionError:

@@ -1,4 +1,4 @@
-"""Run isolation: no run reads files, memory or environment of another run.
+"""Isolate runs: no run can read files, memory or environment of another run.
 
 `isolation` applies the restrictions; `isolation_probe` finds which of them the host supports.
 """

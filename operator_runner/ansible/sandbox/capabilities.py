@@ -1,8 +1,8 @@
-"""Give up the capabilities with which root reads what Landlock and mounts keep from a run.
+"""Drop the capabilities with which root bypasses Landlock and mount namespaces.
 
-Source: capabilities(7), capset(2). The kernel shows the environment of every process to who may
-profile them all (CAP_PERFMON, CAP_SYS_ADMIN), opens files by their number (CAP_DAC_READ_SEARCH),
-and shows all memory (CAP_SYS_RAWIO), whatever Landlock says.
+Source: capabilities(7), capset(2). Regardless of Landlock, CAP_PERFMON and CAP_SYS_ADMIN give
+read access to the environment of every process, CAP_DAC_READ_SEARCH opens files by inode number,
+and CAP_SYS_RAWIO reads all memory.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import errno
 from operator_runner.ansible.libc import call
 
 _DAC_READ_SEARCH, _SYS_RAWIO, _SYS_ADMIN, _PERFMON = 2, 17, 21, 38
-_GIVEN_UP = (_DAC_READ_SEARCH, _SYS_RAWIO, _SYS_ADMIN, _PERFMON)
+_DROPPED = (_DAC_READ_SEARCH, _SYS_RAWIO, _SYS_ADMIN, _PERFMON)
 _VERSION = 0x20080522
 _PR_CAPBSET_DROP = 24
 _SETS = ("effective", "permitted", "inheritable")
@@ -28,15 +28,15 @@ class _Word(ctypes.Structure):
 
 
 def drop() -> None:
-    """Give these up, in this process and all that it starts, for good.
+    """Drop them permanently in this process and its children.
 
-    Nothing happens in a process that has none of them. Raises OSError, EPERM without CAP_SETPCAP.
+    A process with none of them is left unchanged. Raises OSError, EPERM without CAP_SETPCAP.
     """
     header, words = _Header(_VERSION, 0), (_Word * 2)()
     call("capget", ctypes.byref(header), words)
-    if not any(words[number // 32].permitted & 1 << number % 32 for number in _GIVEN_UP):
+    if not any(words[number // 32].permitted & 1 << number % 32 for number in _DROPPED):
         return
-    for number in _GIVEN_UP:
+    for number in _DROPPED:
         _drop_from_bounding_set(number)
         word = words[number // 32]
         for name in _SETS:
@@ -48,6 +48,6 @@ def _drop_from_bounding_set(number: int) -> None:
     try:
         call("prctl", _PR_CAPBSET_DROP, number, 0, 0, 0)
     except OSError as error:
-        # A kernel before 5.8 does not know CAP_PERFMON, and CAP_SYS_ADMIN stands for it.
+        # Kernels before 5.8 have no CAP_PERFMON; CAP_SYS_ADMIN includes it there.
         if error.errno != errno.EINVAL:
             raise

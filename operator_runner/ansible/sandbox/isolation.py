@@ -1,4 +1,4 @@
-"""What keeps a run from the others: what it is told, and what each of its processes does."""
+"""Isolate a run from the operator and from other runs."""
 
 from __future__ import annotations
 
@@ -12,26 +12,27 @@ from operator_runner.ansible.sandbox import capabilities, landlock, mounts
 
 @dataclass(frozen=True, slots=True)
 class Isolation:
-    """How runs are kept apart on this machine, by this user. See docs/executor.md."""
+    """The kinds of isolation that this host supports for this user. See docs/executor.md."""
 
     mounts: bool = False
-    """Other runs' files are hidden: each run has mounts of its own (needs CAP_SYS_ADMIN)."""
+    """Other runs' files are hidden by a mount namespace per run (needs CAP_SYS_ADMIN)."""
     paths: bool = False
-    """Other runs' files cannot be read or written, by rules of Landlock for paths."""
+    """Other runs' files cannot be read or written, by Landlock path rules."""
     processes: bool = False
     """Other processes' environment and memory cannot be read, by Landlock.
 
-    Without this, the two above would be of no use: /proc leads round them.
+    Required for the two above, which /proc would bypass otherwise.
     """
     signals: bool = False
-    """Processes of the operator and of other runs cannot be sent signals, by Landlock."""
+    """The operator and other runs cannot be sent signals, by Landlock."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sandbox:
-    """One run's: of the directory `hidden` it finds what is in `shown`, and can read `shared`.
+    """The sandbox of one run: all paths are absolute.
 
-    It cannot read `secrets`, files and directories with credentials of the operator.
+    Below the directory `hidden` it can access only the directories in `visible`, and read those
+    in `readable`. It cannot read `secrets`, files and directories with the operator's credentials.
     """
 
     isolation: Isolation
@@ -41,31 +42,31 @@ class Sandbox:
     secrets: tuple[str, ...] = ()
 
     @classmethod
-    def from_json(cls, written: dict[str, Any]) -> Self:
-        """Return what `as_json` has written."""
-        isolation = Isolation(**written["isolation"])
-        parts = (tuple(written[name]) for name in ("visible", "readable", "secrets"))
-        return cls(isolation, written["hidden"], *parts)
+    def from_json(cls, encoded: dict[str, Any]) -> Self:
+        """Return the sandbox that `as_json` encoded."""
+        isolation = Isolation(**encoded["isolation"])
+        parts = (tuple(encoded[name]) for name in ("visible", "readable", "secrets"))
+        return cls(isolation, encoded["hidden"], *parts)
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as the processes of the run are told of it."""
+        """Return the sandbox as a JSON object."""
         return asdict(self)
 
     def enter(self, *, scoped: bool = False) -> None:
-        """Enclose this process and all that it starts from now on. Raises OSError.
+        """Move this process, and all that it starts from now on, into the sandbox. Raises OSError.
 
-        `scoped` is whether `landlock.scope_signals` was called already: it has to be before another
-        process of the run is started, which the two could not signal each other otherwise.
+        `scoped` is True if `landlock.scope_signals` was already called: a process of the run that
+        is started before that call is outside its signal scope.
         """
         if self.isolation.signals and not scoped:
             landlock.scope_signals(paths_follow=not self.isolation.mounts)
         if self.isolation.mounts:
             mounts.hide(self.hidden, self.visible, self.readable)
-            mounts.cover(self.secrets)
+            mounts.mask(self.secrets)
         self._restrict()
 
     def join(self, process: int) -> None:
-        """Enclose this process as another one of the run, which has entered. Raises OSError."""
+        """Move this process into the sandbox of a process that has entered it. Raises OSError."""
         if self.isolation.mounts:
             mounts.join(process)
         self._restrict()
@@ -76,36 +77,38 @@ class Sandbox:
         if not self.isolation.mounts:
             closed = [self.hidden] if self.isolation.paths else []
             closed += filter(os.path.exists, self.secrets)
-            allowed = [*beside(*map(Path, closed)), *self.visible] if closed else ["/"]
+            allowed = [*all_except(*map(Path, closed)), *self.visible] if closed else ["/"]
             landlock.restrict(allowed, self.readable)
         elif not self.isolation.signals:
-            landlock.restrict(["/"])  # scopes keep from other processes as well
+            landlock.restrict(["/"])  # signal scopes deny access to other processes as well
         capabilities.drop()
 
 
-def beside(*closed: Path) -> list[str]:
-    """Return all that there is, but these paths and the directories above them. Raises OSError.
+def all_except(*closed: Path) -> list[str]:
+    """Return paths that cover all files except those below `closed`. Raises OSError.
 
-    Landlock knows no exception from what it allows, so all else has to be allowed by name.
+    Landlock has no exceptions from allowed paths, so all others have to be listed.
     """
     resolved = {path.resolve() for path in closed}
     above = {parent for path in resolved for parent in path.parents}
-    # What is below a closed directory is closed with it.
+    # Paths below a closed directory are closed with it.
     above -= resolved | {path for path in above if resolved & {*path.parents}}
-    way = {str(path) for path in (*resolved, *above)}
+    excluded = {str(path) for path in (*resolved, *above)}
     found: list[str] = []
     for parent in above:
         with os.scandir(parent) as entries:
             found += (
-                entry.path for entry in entries if not entry.is_symlink() and entry.path not in way
+                entry.path
+                for entry in entries
+                if not entry.is_symlink() and entry.path not in excluded
             )
     return found
 
 
-def unsettled(path: Path) -> Path | None:
-    """Return a directory above `path` in which a run could make something; None if none is.
+def writable_ancestor(path: Path) -> Path | None:
+    """Return a directory above `path` that runs can write to, None if there is none.
 
-    It could not read there what it has made itself.
+    With path rules a run could not read what it creates in such a directory.
     """
     above = path.resolve().parents
     return next((parent for parent in above if os.access(parent, os.W_OK)), None)

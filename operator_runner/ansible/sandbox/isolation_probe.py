@@ -1,6 +1,6 @@
-"""Find out how far runs can be kept apart, by trying it in a process of its own.
+"""Probe which kinds of isolation the host supports, by trying them in a child process.
 
-Capabilities, the kernel, seccomp and security modules all have a say, so nothing else is sure.
+Capabilities, the kernel, seccomp and security modules all matter, so only a trial is reliable.
 """
 
 from __future__ import annotations
@@ -16,140 +16,139 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from operator_runner.ansible.sandbox import capabilities, landlock, mounts
-from operator_runner.ansible.sandbox.isolation import Isolation, beside, unsettled
+from operator_runner.ansible.sandbox.isolation import Isolation, all_except, writable_ancestor
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """What is possible, and in words for people what is not, if anything."""
+class ProbeResult:
+    """The supported isolation; `fault` describes what is not isolated, None if everything is."""
 
     isolation: Isolation
     fault: str | None
     secrets: tuple[str, ...] = ()
-    """The credentials that runs can be kept from."""
+    """The credentials that are hidden from runs."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Refusals:
-    """Why something cannot be done here, None where it can."""
+class _Errors:
+    """Why each mechanism is unavailable, None if it is available."""
 
     mounting: str | None
     restricting: str | None
-    """By Landlock."""
+    """By Landlock path rules."""
     scoping: str | None
-    """Landlock's scopes of signals."""
+    """By Landlock signal scopes."""
 
 
-def find_isolation(work_dir: Path, credentials: Sequence[Path] = ()) -> Found:
-    """Return how runs can be kept apart and from the operator.
+def probe_isolation(work_dir: Path, credentials: Sequence[Path] = ()) -> ProbeResult:
+    """Return how far runs can be isolated from each other and from the operator.
 
-    Its files are in `work_dir`, its `credentials` in these files and directories; those that do
-    not exist may come later.
+    Their files are below `work_dir`. `credentials` are files and directories of the operator,
+    which may not exist yet.
     """
-    refusals = _refusals()
-    if refusals.restricting is not None:
-        return Found(Isolation(), _UNAVAILABLE.format(refusals.restricting))
-    hiding = refusals.mounting and _why_not_by_paths(work_dir)
+    errors = _probe()
+    if errors.restricting is not None:
+        return ProbeResult(Isolation(), _UNAVAILABLE.format(errors.restricting))
+    path_error = errors.mounting and _path_rule_error(work_dir)
     isolation = Isolation(
-        mounts=refusals.mounting is None,
-        paths=refusals.mounting is not None and hiding is None,
+        mounts=errors.mounting is None,
+        paths=errors.mounting is not None and path_error is None,
         processes=True,
-        signals=refusals.scoping is None,
+        signals=errors.scoping is None,
     )
-    open_ones = {} if isolation.mounts else _open_credentials(credentials)
-    secrets = tuple(str(path) for path in credentials if path not in open_ones)
-    return Found(isolation, "; ".join(_faults(refusals, hiding, open_ones)) or None, secrets)
+    exposed = {} if isolation.mounts else _exposed_credentials(credentials)
+    secrets = tuple(str(path) for path in credentials if path not in exposed)
+    return ProbeResult(isolation, "; ".join(_faults(errors, path_error, exposed)) or None, secrets)
 
 
 _UNAVAILABLE = (
     "runs can read each other's files, environment and memory and the operator's credentials, and"
-    " send signals to all of them ({}); this takes Linux 5.19 with Landlock, and"
+    " send signals to all of them ({}); isolation requires Linux 5.19 with Landlock, and"
     " allowPrivilegeEscalation: false in the securityContext"
 )
 
 
-def _open_credentials(credentials: Sequence[Path]) -> dict[Path, str]:
-    """Return those that rules for paths cannot close, with the reason."""
+def _exposed_credentials(credentials: Sequence[Path]) -> dict[Path, str]:
+    """Return the credentials that path rules cannot hide, with the reason."""
     found: dict[Path, str] = {}
     for path in credentials:
-        writable = unsettled(path)
+        writable = writable_ancestor(path)
         if writable is not None:
-            found[path] = f"{writable} can be written to by runs"
-        elif path.exists() and (reason := _why_not_by_paths(path)) is not None:
+            found[path] = f"runs can write to {writable}"
+        elif path.exists() and (reason := _path_rule_error(path)) is not None:
             found[path] = reason
     return found
 
 
-def _why_not_by_paths(path: Path) -> str | None:
-    writable = unsettled(path)
+def _path_rule_error(path: Path) -> str | None:
+    writable = writable_ancestor(path)
     if writable is not None:
-        return f"{writable} can be written to by runs"
+        return f"runs can write to {writable}"
     try:
-        beside(path)
+        all_except(path)
     except OSError as error:
         return str(error)
     return None
 
 
-def _faults(
-    refusals: _Refusals, hiding: str | None, open_ones: Mapping[Path, str]
-) -> Iterator[str]:
-    if hiding is not None:
+def _faults(errors: _Errors, path_error: str | None, exposed: Mapping[Path, str]) -> Iterator[str]:
+    if path_error is not None:
         yield (
-            f"runs can read each other's files below --work-dir ({hiding}); name a directory in one"
-            " that they can list and not write, as /var/lib/operator-runner is in the image"
+            f"runs can read each other's files below --work-dir ({path_error}); set it to a"
+            " directory whose parents they can list but not write to, such as"
+            " /var/lib/operator-runner in the image"
         )
-    for path, reason in open_ones.items():
+    for path, reason in exposed.items():
         if path.exists():
             yield (
-                f"runs can read {path} ({reason}); move it to a directory that they can list and"
-                " not write, nor any above it"
+                f"runs can read {path} ({reason}); move it to a directory that they can list but"
+                " not write to, nor any parent of it"
             )
-    if refusals.scoping is not None:
-        yield f"runs can send signals to the operator and to each other ({refusals.scoping})"
+    if errors.scoping is not None:
+        yield f"runs can send signals to the operator and to each other ({errors.scoping})"
 
 
 def signals_scoped() -> bool:
-    """Return whether a run can be kept from sending signals to others."""
-    return _refusals().scoping is None
+    """Return whether Landlock signal scopes are available."""
+    return _probe().scoping is None
 
 
 def can_mount() -> bool:
-    """Return whether a run can have mounts of its own."""
-    return _refusals().mounting is None
+    """Return whether runs can have mount namespaces of their own."""
+    return _probe().mounting is None
 
 
 @functools.cache
-def _refusals() -> _Refusals:
-    """Try what a run does in a process."""
+def _probe() -> _Errors:
+    """Try in a child process what runs do."""
     program = [sys.executable, "-P", "-m", __name__]
     tried = subprocess.run(program, capture_output=True, text=True, check=False)
     try:
-        return _Refusals(*json.loads(tried.stdout))
+        return _Errors(*json.loads(tried.stdout))
     except ValueError:
         reason = (tried.stderr.strip().splitlines() or [f"status {tried.returncode}"])[-1]
-        return _Refusals(reason, reason, reason)
+        return _Errors(reason, reason, reason)
 
 
 def _main() -> None:
-    # In this order: rules for paths forbid to mount.
-    scoping = _refusal(lambda: landlock.scope_signals(paths_follow=False))
-    mounting = _refusal(_join_what_is_hidden)
-    restricting = _refusal(lambda: landlock.restrict(["/"])) or _refusal(capabilities.drop)
-    print(json.dumps([mounting, restricting, scoping]))  # noqa: T201 (read by _refusals)
+    # In this order, because path rules deny mounting.
+    scoping = _error(lambda: landlock.scope_signals(paths_follow=False))
+    mounting = _error(_hide_and_join)
+    restricting = _error(lambda: landlock.restrict(["/"])) or _error(capabilities.drop)
+    print(json.dumps([mounting, restricting, scoping]))  # noqa: T201 (read by _probe)
 
 
-def _join_what_is_hidden() -> None:
-    """Do what a run's first process does, and then the others. Raises OSError."""
+def _hide_and_join() -> None:
+    """Do what the first process of a run does, and then the others. Raises OSError."""
     mounts.hide(tempfile.gettempdir())
     mounts.join(os.getpid())
 
 
-def _refusal(attempt: Callable[[], None]) -> str | None:
+def _error(attempt: Callable[[], None]) -> str | None:
     try:
         attempt()
     except (OSError, AttributeError) as error:
-        # AttributeError: a C library without such a function.
+        # AttributeError: the C library has no such function.
         return str(error)
     return None
 

@@ -1,4 +1,4 @@
-"""A mount namespace in which a directory shows only what it is to show.
+"""Hide files from this process in a mount namespace of its own.
 
 Source: mount_namespaces(7), mount(2).
 """
@@ -18,38 +18,37 @@ _MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_REMOUNT = 0x1, 0x2, 0x4, 0x20
 _MS_BIND, _MS_REC, _MS_SLAVE = 0x1000, 0x4000, 0x80000
 
 
-def hide(folder: str, but: Sequence[str] = (), read_only: Sequence[str] = ()) -> None:
-    """Let this process, and all that it starts from now on, find nothing in `folder` `but` these.
+def hide(directory: str, keep: Sequence[str] = (), read_only: Sequence[str] = ()) -> None:
+    """Hide `directory`, except `keep` and `read_only`, from this process and its children.
 
-    They, and others that can only be read, are existing directories below it. Raises OSError,
-    EPERM without CAP_SYS_ADMIN.
+    Both list existing directories below it; those in `read_only` cannot be written. Raises
+    OSError, EPERM without CAP_SYS_ADMIN.
     """
     call("unshare", _CLONE_NEWNS)
-    # What is mounted elsewhere shows up here, but not the other way round.
+    # Mounts of the host propagate into the namespace, but not out of it.
     _mount(None, "/", None, _MS_REC | _MS_SLAVE)
     flags = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
-    shown = [(path, os.open(path, flags)) for path in (*but, *read_only)]
+    shown = [(path, os.open(path, flags)) for path in (*keep, *read_only)]
     try:
-        _mount("tmpfs", folder, "tmpfs", _MS_NOSUID | _MS_NODEV, "mode=0700")
+        _mount("tmpfs", directory, "tmpfs", _MS_NOSUID | _MS_NODEV, "mode=0700")
         for path, descriptor in shown:
             Path(path).mkdir(parents=True)
             _mount(f"/proc/self/fd/{descriptor}", path, None, _MS_BIND)
         for path in read_only:
             _mount(None, path, None, _MS_REMOUNT | _MS_BIND | _MS_RDONLY)
-        # What is written beside would be lost, so that must not seem to work.
-        _mount(None, folder, None, _MS_REMOUNT | _MS_RDONLY | _MS_NOSUID | _MS_NODEV)
+        # Read-only, because anything written into the tmpfs would be lost.
+        _mount(None, directory, None, _MS_REMOUNT | _MS_RDONLY | _MS_NOSUID | _MS_NODEV)
     finally:
         for _, descriptor in shown:
             os.close(descriptor)
-    _leave_what_is_hidden()
+    _reenter_working_directory()
 
 
-def cover(paths: Iterable[str]) -> None:
-    """Let files be empty, and directories have nothing in them, as `hide` lets it.
+def mask(paths: Iterable[str]) -> None:
+    """Mask existing files and directories, so that both appear empty. Call it after `hide`.
 
-    To be called after `hide`. A file of a volume whose files the kubelet replaces (Secrets,
-    tokens) is missing, and the others are copies: a mount would stay on the old ones.
-    Raises OSError.
+    In a volume that the kubelet updates atomically (Secrets, tokens) a masked file is missing and
+    the others are copies, because a mount would stay on the old version. Raises OSError.
     """
     volumes: dict[Path, set[str]] = {}
     for path in map(Path, paths):
@@ -59,28 +58,28 @@ def cover(paths: Iterable[str]) -> None:
             volumes.setdefault(path.parent.resolve(), set()).add(path.name)
         elif path.exists():
             _mount("/dev/null", str(path), None, _MS_BIND)
-    for folder, hidden in volumes.items():
-        _replace_by_copies(folder, hidden)
+    for directory, names in volumes.items():
+        _replace_with_copies(directory, names)
 
 
-def _replace_by_copies(folder: Path, but: Collection[str]) -> None:
-    opened = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+def _replace_with_copies(directory: Path, masked: Collection[str]) -> None:
+    opened = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        _mount("tmpfs", str(folder), "tmpfs", _MS_NOSUID | _MS_NODEV, "mode=0755")
+        _mount("tmpfs", str(directory), "tmpfs", _MS_NOSUID | _MS_NODEV, "mode=0755")
         for entry in Path(f"/proc/self/fd/{opened}").iterdir():
-            if entry.name in but or entry.name.startswith(".."):
+            if entry.name in masked or entry.name.startswith(".."):
                 continue
             if entry.is_dir():
-                shutil.copytree(entry, folder / entry.name)
+                shutil.copytree(entry, directory / entry.name)
             else:
-                shutil.copy(entry, folder / entry.name)
-        _mount(None, str(folder), None, _MS_REMOUNT | _MS_RDONLY | _MS_NOSUID | _MS_NODEV)
+                shutil.copy(entry, directory / entry.name)
+        _mount(None, str(directory), None, _MS_REMOUNT | _MS_RDONLY | _MS_NOSUID | _MS_NODEV)
     finally:
         os.close(opened)
 
 
 def join(process: int) -> None:
-    """See what another process sees. Raises OSError."""
+    """Join the mount namespace of another process. Raises OSError."""
     namespace = os.open(f"/proc/{process}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
     try:
         call("setns", namespace, _CLONE_NEWNS)
@@ -88,8 +87,8 @@ def join(process: int) -> None:
         os.close(namespace)
 
 
-def _leave_what_is_hidden() -> None:
-    # A working directory stays what it was, and what lies beside it could be read from there.
+def _reenter_working_directory() -> None:
+    # The working directory still refers to the hidden directory, whose files it would expose.
     try:
         os.chdir(Path.cwd())
     except OSError:

@@ -27,12 +27,12 @@ def rundir(tmp_path: Path) -> Iterator[RunDir]:
     """Give a run's directory; the run itself never comes."""
     prepared = RunDirs(tmp_path / "work").of(REF)
     yield prepared
-    prepared.scratch.close("one")
+    prepared.temp_dirs.remove("one")
 
 
 def hosts(rundir: RunDir, inventory: Path | None = None) -> str:
     rundir.prepare(request(RunContent()), replace(PLAIN, inventory=inventory))
-    rundir.scratch.close("one")
+    rundir.temp_dirs.remove("one")
     return (rundir.path / "inventory" / "hosts").read_text()
 
 

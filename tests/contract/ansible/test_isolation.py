@@ -22,9 +22,9 @@ import pytest
 from operator_runner.ansible.executor import AnsibleExecutor, open_launcher
 from operator_runner.ansible.libc import call
 from operator_runner.ansible.rundir import RunDirs
-from operator_runner.ansible.sandbox.isolation import Isolation, Sandbox, unsettled
-from operator_runner.ansible.sandbox.isolation_probe import find_isolation
-from operator_runner.ansible.work_dir import placed
+from operator_runner.ansible.sandbox.isolation import Isolation, Sandbox, writable_ancestor
+from operator_runner.ansible.sandbox.isolation_probe import probe_isolation
+from operator_runner.ansible.work_dir import resolve_work_dir
 from operator_runner.core.model import GVK, Json, ObjectRef, RunContent, RunOutcome, RunRequest
 from operator_runner.core.settings import AnsibleSettings, ExecutorName
 from tests.support.waiting import eventually
@@ -243,7 +243,7 @@ def test_runs_work_in_what_is_theirs(tmp_path: Path) -> None:
     """Files can be made, read, moved and linked as ever; processes can be started and ended."""
     work = tmp_path / "work"
     (work / "a").mkdir(parents=True)
-    isolation = find_isolation(work).isolation
+    isolation = probe_isolation(work).isolation
 
     def work_on() -> str:
         Sandbox(isolation, str(work), (str(work / "a"),)).enter()
@@ -525,24 +525,24 @@ async def test_runs_that_are_not_isolated_read_credentials(
 
 def test_what_cannot_be_kept_apart_is_told(tmp_path: Path) -> None:
     """The fault names what is open, why, and the cure; a directory of one's own has none."""
-    assert unsettled(Path("/proc/sys/kernel")) is None or os.geteuid() == 0
-    assert unsettled(tmp_path / "work") is not None
-    found = find_isolation(tmp_path)
+    assert writable_ancestor(Path("/proc/sys/kernel")) is None or os.geteuid() == 0
+    assert writable_ancestor(tmp_path / "work") is not None
+    found = probe_isolation(tmp_path)
     assert bool(found.fault) is not (found.isolation.processes and found.isolation.mounts)
 
 
 def test_the_usual_work_dir_leads_to_that_of_the_image(tmp_path: Path) -> None:
     """A link is left where people look; another work dir, or one in use already, stays."""
     usual, store = tmp_path / "tmp" / "runner", tmp_path / "store"
-    assert placed(usual, usual, store) == usual
+    assert resolve_work_dir(usual, usual, store) == usual
     store.mkdir()
-    assert placed(tmp_path / "own", usual, store) == tmp_path / "own"
-    assert placed(usual, usual, store) == store
-    assert placed(usual, usual, store) == store
+    assert resolve_work_dir(tmp_path / "own", usual, store) == tmp_path / "own"
+    assert resolve_work_dir(usual, usual, store) == store
+    assert resolve_work_dir(usual, usual, store) == store
     assert usual.readlink() == store
     usual.unlink()
     usual.mkdir()
-    assert placed(usual, usual, store) == usual
+    assert resolve_work_dir(usual, usual, store) == usual
 
 
 @pytest.mark.parametrize(
@@ -558,18 +558,18 @@ def test_links_of_a_run_lead_the_operator_nowhere(tmp_path: Path, part: str) -> 
         with rundir.artifact("one", "stdout") as file:
             file.write(f"of {rundir.path.name}")
         if rundir is other:
-            rundir.scratch.close("one")
+            rundir.temp_dirs.remove("one")
     before = _contents(other.path)
-    for place in (own.path / part, own.scratch.of("one") / "k8srcp-x.json"):
+    for place in (own.path / part, own.temp_dirs.path("one") / "k8srcp-x.json"):
         if place.is_dir():
             shutil.rmtree(place)
         place.unlink(missing_ok=True)
     (own.path / part).symlink_to(other.path / part)
-    (own.scratch.of("one") / "k8srcp-x.json").symlink_to(other.kubeconfig)
+    (own.temp_dirs.path("one") / "k8srcp-x.json").symlink_to(other.kubeconfig)
     assert "of b" not in own.output("one")
     own.close(request, left_processes=False)
     own.prepare(replace(request, run_id="two", kubeconfig="second"), SETTINGS)
-    assert list(own.scratch.of("two").iterdir()) == []
+    assert list(own.temp_dirs.path("two").iterdir()) == []
     assert not (own.path / "env" / "extravars").is_symlink()
     assert own.kubeconfig.read_text() == "second"
     assert _contents(other.path) == before

@@ -27,7 +27,7 @@ def run(rundirs: RunDirs, run_id: str, *, left_processes: bool = False, command:
     """Prepare and close a run that leaves a file and a discovery cache; return its TMPDIR."""
     rundir = rundirs.of(REF)
     rundir.prepare(request(run_id), AnsibleSettings())
-    scratch = rundir.scratch.of(run_id)
+    scratch = rundir.temp_dirs.path(run_id)
     (scratch / "left").touch()
     (scratch / "k8srcp-1.json").write_text(run_id)
     with rundir.artifact(run_id, "command") as file:
@@ -42,11 +42,11 @@ def test_the_temporary_directory_goes_with_the_run(rundirs: RunDirs) -> None:
     assert not first.exists()
     rundir = rundirs.of(REF)
     rundir.prepare(request("two"), AnsibleSettings())
-    (found,) = rundir.scratch.of("two").iterdir()
+    (found,) = rundir.temp_dirs.path("two").iterdir()
     assert found.read_text() == "one"
     found.write_text("half of something")
     rundir.prepare(request("three"), AnsibleSettings())
-    (found,) = rundir.scratch.of("three").iterdir()
+    (found,) = rundir.temp_dirs.path("three").iterdir()
     assert found.read_text() == "one"
 
 

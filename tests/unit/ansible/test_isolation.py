@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from operator_runner.ansible.sandbox import isolation_probe
-from operator_runner.ansible.sandbox.isolation import Isolation, beside
-from operator_runner.ansible.sandbox.isolation_probe import _Refusals, find_isolation
+from operator_runner.ansible.sandbox.isolation import Isolation, all_except
+from operator_runner.ansible.sandbox.isolation_probe import _Errors, probe_isolation
 
 NO_MOUNTS = "unshare: Operation not permitted"
 NO_LANDLOCK = "landlock_restrict_self: Operation not permitted"
@@ -39,9 +39,11 @@ def test_what_is_possible_is_taken(
     told: list[str],
 ) -> None:
     """Files by mounts, else by paths; without Landlock nothing, for /proc leads round the rest."""
-    monkeypatch.setattr(isolation_probe, "_refusals", lambda: _Refusals(*refusals))
-    monkeypatch.setattr(isolation_probe, "unsettled", lambda _: None if settled else Path("/above"))
-    found = find_isolation(Path("/work"))
+    monkeypatch.setattr(isolation_probe, "_probe", lambda: _Errors(*refusals))
+    monkeypatch.setattr(
+        isolation_probe, "writable_ancestor", lambda _: None if settled else Path("/above")
+    )
+    found = probe_isolation(Path("/work"))
     assert found.isolation == expected
     assert bool(found.fault) is bool(told)
     for word in told:
@@ -50,9 +52,9 @@ def test_what_is_possible_is_taken(
 
 def test_what_cannot_be_listed_cannot_be_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A directory above the work dir that may not be listed is told, and runs still run."""
-    monkeypatch.setattr(isolation_probe, "_refusals", lambda: _Refusals(NO_MOUNTS, None, None))
-    monkeypatch.setattr(isolation_probe, "unsettled", lambda _: None)
-    found = find_isolation(Path("/missing/work"))
+    monkeypatch.setattr(isolation_probe, "_probe", lambda: _Errors(NO_MOUNTS, None, None))
+    monkeypatch.setattr(isolation_probe, "writable_ancestor", lambda _: None)
+    found = probe_isolation(Path("/missing/work"))
     assert found.isolation == Isolation(processes=True, signals=True)
     assert "/missing" in str(found.fault)
 
@@ -61,19 +63,19 @@ def test_credentials_that_stay_open_are_named(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Without mounts, a file in a directory that runs may write to cannot be closed to them."""
-    monkeypatch.setattr(isolation_probe, "_refusals", lambda: _Refusals(NO_MOUNTS, None, None))
+    monkeypatch.setattr(isolation_probe, "_probe", lambda: _Errors(NO_MOUNTS, None, None))
     open_one, closed, missing = (tmp_path / name for name in ("open", "closed", "missing/key"))
     for path in (open_one, closed):
         path.touch()
     reasons = {open_one: tmp_path}
-    monkeypatch.setattr(isolation_probe, "unsettled", reasons.get)
-    found = find_isolation(tmp_path / "work", [open_one, closed, missing])
+    monkeypatch.setattr(isolation_probe, "writable_ancestor", reasons.get)
+    found = probe_isolation(tmp_path / "work", [open_one, closed, missing])
     assert found.secrets == (str(closed), str(missing))
     assert found.fault is not None
     assert f"runs can read {open_one}" in found.fault
     assert str(closed) not in found.fault
-    monkeypatch.setattr(isolation_probe, "_refusals", lambda: _Refusals(None, None, None))
-    with_mounts = find_isolation(tmp_path / "work", [open_one])
+    monkeypatch.setattr(isolation_probe, "_probe", lambda: _Errors(None, None, None))
+    with_mounts = probe_isolation(tmp_path / "work", [open_one])
     assert with_mounts.secrets == (str(open_one),)
     assert with_mounts.fault is None
 
@@ -84,5 +86,5 @@ def test_all_beside_closed_paths_is_allowed(tmp_path: Path) -> None:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
     closed = (tmp_path / "a/b/closed", tmp_path / "c/closed", tmp_path / "c/closed/below")
-    found = {path for path in beside(*closed) if path.startswith(f"{tmp_path}/")}
+    found = {path for path in all_except(*closed) if path.startswith(f"{tmp_path}/")}
     assert found == {str(tmp_path / name) for name in ("a/b/beside", "a/file", "c/beside")}

@@ -1,0 +1,74 @@
+"""Manage the temporary directory of each run and the discovery caches that runs share.
+
+Each run has a TMPDIR of its own, which is removed after the run. Python clients of the API cache
+their discovery in TMPDIR, and discovery takes longer than most plays: these files are copied from
+run to run.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from operator_runner.ansible.nofollow_io import is_file
+
+DIR_NAMES = ("tmp", "discovery")
+"""Directories below the work dir that are used here; see `rundir`."""
+_DISCOVERY = ("k8srcp-*.json", "osrcp-*.json")
+"""Cache files of kubernetes.core and the Kubernetes client."""
+_MAX_CACHES = 8
+"""Caches kept, newest first. Each is for one API server and user; roles may use several."""
+
+
+@dataclass(frozen=True, slots=True)
+class TempDirs:
+    """The temporary directories of runs, below the work dir `base`."""
+
+    base: Path
+
+    def path(self, run_id: str) -> Path:
+        """Return the directory of a run, which may not exist.
+
+        It is short because paths of Unix sockets are limited to 107 bytes.
+        """
+        return self.base / DIR_NAMES[0] / run_id
+
+    def clear(self) -> None:
+        """Remove the directories of runs of a previous process."""
+        shutil.rmtree(self.base / DIR_NAMES[0], ignore_errors=True)
+
+    def create(self, run_id: str) -> None:
+        """Create the directory of a run, with the cached discovery. Raises OSError."""
+        self.path(run_id).mkdir(mode=0o700, parents=True)
+        self._cache.mkdir(mode=0o700, exist_ok=True)
+        for cached in self._cache.iterdir():
+            # Copies, because clients write to these files.
+            shutil.copy2(cached, self.path(run_id) / cached.name, follow_symlinks=False)
+
+    def remove(self, run_id: str) -> None:
+        """Remove the directory of a run and keep its discovery. Raises OSError."""
+        directory = self.path(run_id)
+        for pattern in _DISCOVERY:
+            for found in filter(is_file, directory.glob(pattern)):
+                self._keep(found)
+        shutil.rmtree(directory, ignore_errors=True)
+
+    def remove_all(self) -> None:
+        """Remove the directories and the caches."""
+        for name in DIR_NAMES:
+            shutil.rmtree(self.base / name, ignore_errors=True)
+
+    @property
+    def _cache(self) -> Path:
+        return self.base / DIR_NAMES[1]
+
+    def _keep(self, found: Path) -> None:
+        kept = self._cache / found.name
+        if kept.exists() and kept.stat().st_mtime_ns == found.stat().st_mtime_ns:
+            return
+        os.replace(found, kept)  # noqa: PTH105 (atomic, because runs may copy it now)
+        caches = sorted(self._cache.iterdir(), key=lambda path: path.stat().st_mtime_ns)
+        for old in caches[:-_MAX_CACHES]:
+            old.unlink()
