@@ -32,7 +32,7 @@ _TOLD = 30.0
 _SPARED = 2 / 3
 """From this share of the time on the operator lives, so that its memory can be judged."""
 _WORK = {"edit": 75, "delete": 7, "recreate": 7}
-_MISTAKE = "a mistake in operator-runner"
+_MISTAKE = "internal error"
 _OPERATOR = "kill operator"
 _FAULTS = {"kill run": 7, "kill fork server": 2, _OPERATOR: 1, "stall API server": 1}
 """How often each of them, of a hundred actions."""
@@ -174,7 +174,7 @@ class Soak:
         after.require_flat(before)
 
     def _mistakes(self) -> list[str]:
-        return [line for line in self.site.operator.log().splitlines() if _MISTAKE in line]
+        return [line for line in self.site.operator.log().splitlines() if _MISTAKE in line.lower()]
 
     def _tell(self, when: str, taken: Taken | None = None) -> None:
         done = ", ".join(f"{count} {name}" for name, count in self.done.items())

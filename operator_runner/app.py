@@ -25,7 +25,7 @@ from operator_runner.config.watches.lookup import Lookup
 from operator_runner.config.watches.referenced import referenced
 from operator_runner.config.watches.relevance import is_relevant
 from operator_runner.controller.dispatcher import Dispatcher
-from operator_runner.controller.loop_throttle import LoopBreaker
+from operator_runner.controller.loop_throttle import LoopThrottle
 from operator_runner.controller.sources.dependents import Dependents
 from operator_runner.controller.sources.kinds import Kinds, keep_watching
 from operator_runner.controller.sources.primary import PrimaryWatcher
@@ -198,12 +198,12 @@ class Operator:
         self._primary = PrimaryWatcher(
             watches, is_relevant, self._enqueue, self._met, self._references.shown
         )
-        self._breaker = LoopBreaker(self._dependents.writes.is_echo)
+        self._loop_throttle = LoopThrottle(self._dependents.writes.is_echo)
         self._dispatcher = Dispatcher(
             self._queue,
             self._reconcilers(rundirs, launcher, names),
             self._metrics,
-            self._breaker,
+            self._loop_throttle,
             self._gone,
         )
         self._conversions = Conversions(
@@ -337,7 +337,7 @@ class Operator:
     def _replaced(self, ref: ObjectRef) -> None:
         """Forget what is known by name of a resource that is gone; another one has its name."""
         self._queue.forget(ref)
-        self._breaker.forget(ref)
+        self._loop_throttle.forget(ref)
         self._dependents.forget(ref)
         self._metrics.resource_fared(ref, failed=False)
 

@@ -1,12 +1,11 @@
-"""Slows down a resource that keeps triggering itself. Pure: time is given, nothing is sent.
+"""Throttle resources that keep triggering themselves. Pure: the caller passes the time.
 
-A run that writes an object, and is woken at once because that object changed again, is in a
-fight with another writer, or answers to itself. One such echo is ordinary; a row of them is a
-loop. What a run did not write is never held against it, however busy it is.
-See docs/adr/0010-why.md.
+An echo is the change of an object shortly after a run wrote it: another controller reverts the
+change, or the run triggers itself. A single echo is ordinary; a streak of them is a loop. Changes
+of objects that the run did not write never count. See docs/adr/0010-why.md.
 
-A resource whose annotation asks for a run each second is slowed down too: whoever may write a
-resource could keep the operator busy for nothing.
+A resource whose annotation sets a period of a few seconds is throttled too, because anyone with
+write access to it could keep the operator busy.
 """
 
 from __future__ import annotations
@@ -16,104 +15,107 @@ from dataclasses import dataclass
 
 from operator_runner.core.model import Cause, ObjectRef, Trigger
 
-QUICK = 10.0
-"""Seconds after a run within which an echo of it counts; people and schedules are slower."""
-_ROW = 5
-"""Echoes in a row that are still no loop."""
-_FIRST, _LIMIT = 2.0, 300.0
-"""Seconds that a loop is held back: doubled each time, up to the limit. It is never stopped."""
+QUICK_SECONDS = 10.0
+"""Time after a run within which its echo counts; people and schedules are slower."""
+_MAX_STREAK = 5
+"""Consecutive echoes that are not yet a loop."""
+_FIRST_DELAY_SECONDS, _MAX_DELAY_SECONDS = 2.0, 300.0
+"""Delay of a run in a loop, doubled each time up to the maximum. A loop is never stopped."""
 
 _TIMERS = frozenset({Trigger.RETRY, Trigger.PERIOD, Trigger.REQUEUE, Trigger.START})
-"""Causes that are no events: they say nothing about who changed what."""
+"""Causes that are not events of an object."""
 
 
 @dataclass(frozen=True, slots=True)
-class Hold:
-    """Do not run yet, but in `seconds`. `first` is set once for each run that is held back."""
+class Throttle:
+    """A run is to wait for `seconds`. `first` is set once for each throttled run."""
 
     seconds: float
     echoes: tuple[Cause, ...]
-    row: int
+    streak: int
     first: bool
 
 
 @dataclass(slots=True)
-class _Row:
-    """Echoes in a row of one resource, and since when its last run is over."""
+class _Streak:
+    """Consecutive echoes of one resource, and the end of its last run."""
 
     ended: float
     length: int = 0
-    hurried: bool = False
+    is_quick_period: bool = False
     periods: int = 0
-    """Runs in a row that the resource itself asked for in quick succession."""
+    """Consecutive runs at a quick period that the resource's annotation sets."""
     counted: bool = False
-    told: bool = False
+    reported: bool = False
     until: float = 0.0
 
 
-class LoopBreaker:
-    """Decides before each run whether it is to wait."""
+class LoopThrottle:
+    """Decides before each run whether it has to wait."""
 
     def __init__(self, is_echo: Callable[[ObjectRef, Cause], bool]) -> None:
-        """`is_echo` tells whether a cause is about what the last run of the resource wrote."""
+        """`is_echo` returns whether a cause is about what the last run of the resource wrote."""
         self._is_echo = is_echo
-        self._rows: dict[ObjectRef, _Row] = {}
+        self._streaks: dict[ObjectRef, _Streak] = {}
 
-    def ended(self, key: ObjectRef, now: float, *, period: float | None = None) -> None:
-        """Take note of the end of a run, at `now` seconds of any steady clock.
+    def run_ended(self, key: ObjectRef, now: float, *, period: float | None = None) -> None:
+        """Record the end of a run, at `now` seconds of any monotonic clock.
 
-        `period` is after how many seconds the resource itself asks for the next one, if it does.
+        `period` is the delay in seconds until the next run, if the resource itself sets one.
         """
-        row = self._rows.setdefault(key, _Row(now))
-        row.hurried = period is not None and period < QUICK
-        row.periods = row.periods if row.hurried else 0
-        row.ended, row.counted, row.told, row.until = now, False, False, 0.0
+        streak = self._streaks.setdefault(key, _Streak(now))
+        streak.is_quick_period = period is not None and period < QUICK_SECONDS
+        streak.periods = streak.periods if streak.is_quick_period else 0
+        streak.ended, streak.counted, streak.reported, streak.until = now, False, False, 0.0
 
     def forget(self, key: ObjectRef) -> None:
-        """Drop what is known of a resource that is gone."""
-        self._rows.pop(key, None)
+        """Drop the state of a deleted resource."""
+        self._streaks.pop(key, None)
 
     def check(
         self, key: ObjectRef, causes: Iterable[Cause], arrived: float, now: float
-    ) -> Hold | None:
-        """Return how long a run for these causes is to wait; None: not at all.
+    ) -> Throttle | None:
+        """Return the throttle for a run with these causes, or None.
 
-        `arrived` is when the first of them came.
+        `arrived` is the time of the first of them.
         """
-        row = self._rows.get(key)
+        streak = self._streaks.get(key)
         events = [cause for cause in causes if cause.trigger not in _TIMERS]
-        if row is None:
+        if streak is None:
             return None
         if not events:
-            return _check_period(row, causes, now)
+            return _check_period(streak, causes, now)
         echoes = tuple(cause for cause in events if self._is_echo(key, cause))
         if any(_is_edit(cause) and cause not in echoes for cause in events):
-            # Somebody did something about it: whatever was, is over.
-            del self._rows[key]
+            # A user intervened, which ends the loop.
+            del self._streaks[key]
             return None
-        if not row.counted and echoes:
-            quick = arrived - row.ended <= QUICK
-            row.length, row.counted = (row.length + 1 if quick else 0), True
-            if row.length > _ROW:
-                row.until = row.ended + min(_FIRST * 2.0 ** (row.length - _ROW - 1), _LIMIT)
-        if len(echoes) < len(events) or now >= row.until:
-            # The change of an object that the run did not write is answered at once.
+        if not streak.counted and echoes:
+            quick = arrived - streak.ended <= QUICK_SECONDS
+            streak.length, streak.counted = (streak.length + 1 if quick else 0), True
+            if streak.length > _MAX_STREAK:
+                streak.until = streak.ended + min(
+                    _FIRST_DELAY_SECONDS * 2.0 ** (streak.length - _MAX_STREAK - 1),
+                    _MAX_DELAY_SECONDS,
+                )
+        if len(echoes) < len(events) or now >= streak.until:
+            # Changes of objects that the run did not write are handled at once.
             return None
-        first, row.told = not row.told, True
-        return Hold(row.until - now, echoes, row.length, first)
+        first, streak.reported = not streak.reported, True
+        return Throttle(streak.until - now, echoes, streak.length, first)
 
 
-def _check_period(row: _Row, causes: Iterable[Cause], now: float) -> Hold | None:
-    if not row.hurried or any(cause.trigger is not Trigger.PERIOD for cause in causes):
+def _check_period(streak: _Streak, causes: Iterable[Cause], now: float) -> Throttle | None:
+    if not streak.is_quick_period or any(cause.trigger is not Trigger.PERIOD for cause in causes):
         return None
-    if not row.counted:
-        row.periods, row.counted = row.periods + 1, True
-    due = row.ended + QUICK
-    if row.periods <= _ROW or now >= due:
+    if not streak.counted:
+        streak.periods, streak.counted = streak.periods + 1, True
+    due = streak.ended + QUICK_SECONDS
+    if streak.periods <= _MAX_STREAK or now >= due:
         return None
-    # It stays like this until the annotation changes, so once is often enough to say it.
-    first, row.told = row.periods == _ROW + 1 and not row.told, True
-    return Hold(due - now, (), row.periods, first)
+    # This lasts until the annotation changes, so it is reported once.
+    first, streak.reported = streak.periods == _MAX_STREAK + 1 and not streak.reported, True
+    return Throttle(due - now, (), streak.periods, first)
 
 
 def _is_edit(cause: Cause) -> bool:

@@ -1,8 +1,8 @@
-"""Which resource is reconciled next, and when: dedupe, delays, backoff.
+"""The work queue: deduplication, delays and backoff, with the rules of client-go's workqueue.
 
-The rules are client-go's workqueue: a key is never worked on twice at once, and whatever
-arrives for a key that is being worked on makes one later run. Priorities and caps are those of
-`turns`. `Backlog` is the pure part; `WorkQueue` waits for it on the event loop.
+A key is never processed twice at once, and what is added while it is processed makes one later
+run. `fair_queue` has priorities and caps. `Backlog` is the pure part; `WorkQueue` waits for it on
+the event loop.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from operator_runner.controller.fair_queue import Turns
+from operator_runner.controller.fair_queue import FairScheduler
 from operator_runner.core.model import GVK, Cause, ObjectRef, Trigger
 from operator_runner.core.settings import Backoff, Concurrency
 
 _log = structlog.get_logger(__name__)
 
 _MAX_CAUSES = 16
-"""More causes than these are not told apart, for the list is for people; but every trigger is."""
+"""Maximum causes kept per key, for display; the first cause of each trigger is always kept."""
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """A key to reconcile, with all causes since the last run and how long it waited, in seconds."""
+    """A key to reconcile, with all causes since the last run and its waiting time in seconds."""
 
     key: ObjectRef
     causes: tuple[Cause, ...]
@@ -36,153 +36,152 @@ class Item:
 
 @dataclass(slots=True)
 class _Entry:
-    """What is known of one key; ready while it has causes, waiting while it has `later`."""
+    """The state of one key: ready while it has causes, delayed while it has `scheduled`."""
 
     causes: dict[Cause, None] = field(default_factory=dict)
-    held: dict[Cause, None] = field(default_factory=dict)
-    """Causes that were put off: the next run has them, whatever leads to it."""
+    deferred: dict[Cause, None] = field(default_factory=dict)
+    """Causes of deferred runs: the next run has them, whatever triggers it."""
     ready_since: float = 0.0
-    later: tuple[float, Cause] | None = None
+    scheduled: tuple[float, Cause] | None = None
     failures: int = 0
-    busy: bool = False
+    processing: bool = False
 
 
 class Backlog:
-    """The queue without a clock: every method takes `now`, in seconds of any steady clock."""
+    """The queue without a clock: methods take `now`, in seconds of any monotonic clock."""
 
     def __init__(self, concurrency: Concurrency, backoff: Backoff) -> None:
         """Start empty, with the caps and delays given."""
         self._backoff = backoff
         self._entries: dict[ObjectRef, _Entry] = {}
-        self._turns = Turns(concurrency)
+        self._scheduler = FairScheduler(concurrency)
         self._timers: list[tuple[float, int, ObjectRef]] = []  # (due, sequence, key)
         self._sequence = itertools.count()
 
     def add(self, key: ObjectRef, cause: Cause, now: float) -> None:
-        """Ask for a reconcile of `key` as soon as its turn comes."""
+        """Request a reconcile of `key` as soon as caps and priorities allow it."""
         entry = self._entries.setdefault(key, _Entry())
         if not entry.causes:
             entry.ready_since = now
         if len(entry.causes) < _MAX_CAUSES or all(c.trigger != cause.trigger for c in entry.causes):
             entry.causes[cause] = None
-        if not entry.busy:
-            self._turns.join(key, (cause,))
+        if not entry.processing:
+            self._scheduler.add(key, (cause,))
 
-    def add_later(self, key: ObjectRef, cause: Cause, now: float, delay: float) -> None:
-        """Ask for a reconcile in `delay` seconds, unless one comes before that anyway.
+    def add_after(self, key: ObjectRef, cause: Cause, now: float, delay: float) -> None:
+        """Request a reconcile in `delay` seconds, unless one comes before that anyway.
 
-        Any run of the key in between takes the place of this one: the run itself decides
-        anew when to come back.
+        Any run of the key in between replaces this one: it decides when the next one is due.
         """
         entry = self._entries.setdefault(key, _Entry())
         due = now + delay
-        if entry.causes or (entry.later is not None and entry.later[0] <= due):
+        if entry.causes or (entry.scheduled is not None and entry.scheduled[0] <= due):
             return
-        entry.later = (due, cause)
+        entry.scheduled = (due, cause)
         heapq.heappush(self._timers, (due, next(self._sequence), key))
 
-    def hold(self, item: Item, now: float, delay: float) -> None:
-        """Put a key that was taken off for `delay` seconds; what arrives meanwhile takes it anew.
+    def defer(self, item: Item, now: float, delay: float) -> None:
+        """Requeue an item for `delay` seconds later, or for when something else is added.
 
-        The work on the key goes on until `done`.
+        The key is being processed until `done`.
         """
-        self._entries[item.key].held.update(dict.fromkeys(item.causes))
-        self.add_later(item.key, item.causes[0], now, delay)
+        self._entries[item.key].deferred.update(dict.fromkeys(item.causes))
+        self.add_after(item.key, item.causes[0], now, delay)
 
-    def retry(self, key: ObjectRef, now: float) -> float:
-        """Ask for a reconcile after a failure; return the delay in seconds."""
+    def add_rate_limited(self, key: ObjectRef, now: float) -> float:
+        """Request a retry after the backoff of the key; return the delay in seconds."""
         entry = self._entries.setdefault(key, _Entry())
         first, limit = self._backoff.first.total_seconds(), self._backoff.limit.total_seconds()
-        # 2**60 is far beyond any limit, and much beyond it floats overflow.
+        # 2**60 exceeds any limit, and much larger exponents overflow.
         delay = min(first * 2.0 ** min(entry.failures, 60), limit)
         entry.failures += 1
-        self.add_later(key, Cause(Trigger.RETRY, f"attempt {entry.failures + 1}"), now, delay)
+        self.add_after(key, Cause(Trigger.RETRY, f"attempt {entry.failures + 1}"), now, delay)
         return delay
 
     def forget(self, key: ObjectRef) -> None:
-        """Reset the backoff of a key that went well."""
+        """Reset the backoff of a key."""
         if key in self._entries:
             self._entries[key].failures = 0
 
-    def take(self, now: float, short: Callable[[], bool] = bool) -> Item | None:
-        """Return the key whose turn it is and mark it as worked on, or None.
+    def get(self, now: float, is_memory_low: Callable[[], bool] = bool) -> Item | None:
+        """Return the next item, whose key is being processed until `done`; None if none may run.
 
-        `short` is asked whether there is no memory for a run beside those under way.
+        `is_memory_low` returns whether there is too little memory for a further run.
         """
-        self._ring(now)
-        key = self._turns.next()
-        if key is None or (self._turns.under_way and short()):
+        self._add_due(now)
+        key = self._scheduler.next()
+        if key is None or (self._scheduler.run_count and is_memory_low()):
             return None
-        self._turns.start(key)
-        return self._begin(key, now)
+        self._scheduler.start(key)
+        return self._start(key, now)
 
-    def take_again(self, key: ObjectRef, now: float) -> Item | None:
-        """Return what has arrived for a key that is worked on, for its next run; None if nothing.
+    def get_again(self, key: ObjectRef, now: float) -> Item | None:
+        """Return what was added for a key that is being processed; None if nothing was.
 
-        The key goes on being worked on: its next run takes the place of the one that ended.
+        The key is still being processed: its next run replaces the one that ended.
         """
-        return self._begin(key, now) if self._entries[key].causes else None
+        return self._start(key, now) if self._entries[key].causes else None
 
     def done(self, key: ObjectRef) -> None:
-        """Say that the work on a taken key has ended; what arrived meanwhile may run now."""
+        """Mark a key as processed; what was added meanwhile may run now."""
         entry = self._entries[key]
-        entry.busy = False
-        self._turns.end(key)
+        entry.processing = False
+        self._scheduler.finish(key)
         if entry.causes:
-            self._turns.join(key, entry.causes)
-        self._tidy(key)
+            self._scheduler.add(key, entry.causes)
+        self._discard_if_idle(key)
 
-    def drop(self, key: ObjectRef) -> None:
-        """Forget a key whose resource is gone.
+    def remove(self, key: ObjectRef) -> None:
+        """Remove a key whose resource was deleted.
 
-        What arrives during the run that finds it gone stays: it may have been made anew.
+        What is added during the run that finds it deleted stays: it may exist again.
         """
         if key in self._entries:
             entry = self._entries[key]
-            entry.later, entry.failures = None, 0
-            if not entry.busy:
-                entry.causes, entry.held = {}, {}
-                self._turns.leave(key)
-            self._tidy(key)
+            entry.scheduled, entry.failures = None, 0
+            if not entry.processing:
+                entry.causes, entry.deferred = {}, {}
+                self._scheduler.remove(key)
+            self._discard_if_idle(key)
 
     def next_due(self) -> float | None:
-        """Return when the next delayed key becomes ready, or None."""
+        """Return the time at which the next delayed key becomes ready, or None."""
         while self._timers and not self._is_current(self._timers[0]):
             heapq.heappop(self._timers)
         return self._timers[0][0] if self._timers else None
 
     def depth(self, gvk: GVK) -> int:
-        """Return how many keys of a kind wait for their turn."""
-        return self._turns.depth(gvk)
+        """Return the number of queued keys of a kind."""
+        return self._scheduler.depth(gvk)
 
-    def _begin(self, key: ObjectRef, now: float) -> Item:
+    def _start(self, key: ObjectRef, now: float) -> Item:
         entry = self._entries[key]
-        causes = tuple(entry.held | entry.causes)
+        causes = tuple(entry.deferred | entry.causes)
         item = Item(key, causes, max(0.0, now - entry.ready_since))
-        entry.causes, entry.held, entry.later, entry.busy = {}, {}, None, True
+        entry.causes, entry.deferred, entry.scheduled, entry.processing = {}, {}, None, True
         return item
 
-    def _ring(self, now: float) -> None:
+    def _add_due(self, now: float) -> None:
         while (due := self.next_due()) is not None and due <= now:
             _, _, key = heapq.heappop(self._timers)
             entry = self._entries[key]
-            assert entry.later is not None
-            cause, entry.later = entry.later[1], None
+            assert entry.scheduled is not None
+            cause, entry.scheduled = entry.scheduled[1], None
             self.add(key, cause, due)
 
     def _is_current(self, timer: tuple[float, int, ObjectRef]) -> bool:
         due, _, key = timer
         entry = self._entries.get(key)
-        return entry is not None and entry.later is not None and entry.later[0] == due
+        return entry is not None and entry.scheduled is not None and entry.scheduled[0] == due
 
-    def _tidy(self, key: ObjectRef) -> None:
+    def _discard_if_idle(self, key: ObjectRef) -> None:
         entry = self._entries[key]
-        if not (entry.busy or entry.causes or entry.later or entry.failures):
+        if not (entry.processing or entry.causes or entry.scheduled or entry.failures):
             del self._entries[key]
 
 
 class WorkQueue:
-    """The backlog on the event loop's clock. One loop only; not for threads."""
+    """The backlog on the event loop's clock. Not thread-safe."""
 
     def __init__(
         self,
@@ -190,21 +189,21 @@ class WorkQueue:
         backoff: Backoff,
         free_memory: Callable[[], int] | None = None,
     ) -> None:
-        """Start empty. `free_memory` gives bytes; None: memory is not looked at."""
+        """Start empty. `free_memory` returns bytes; None disables the memory check."""
         self._backlog = Backlog(concurrency, backoff)
         self._free_memory = free_memory
         self._run_memory = concurrency.run_memory
-        self._short = False
+        self._memory_low = False
         self._changed = asyncio.Event()
         self._closed = False
         self._listeners: list[Callable[[ObjectRef, Cause], None]] = []
 
-    def listen(self, listener: Callable[[ObjectRef, Cause], None]) -> None:
-        """Have `listener` called with what is added while the queue gives out keys."""
+    def add_listener(self, listener: Callable[[ObjectRef, Cause], None]) -> None:
+        """Call `listener` for each `add` until the queue is closed."""
         self._listeners.append(listener)
 
     def add(self, key: ObjectRef, cause: Cause) -> None:
-        """Ask for a reconcile of `key` as soon as its turn comes."""
+        """Request a reconcile of `key` as soon as caps and priorities allow it."""
         self._backlog.add(key, cause, _now())
         self._changed.set()
         place = {"kind": key.gvk.kind, "namespace": key.namespace, "name": key.name}
@@ -212,58 +211,55 @@ class WorkQueue:
         for listener in () if self._closed else self._listeners:
             listener(key, cause)
 
-    def add_later(self, key: ObjectRef, cause: Cause, delay: float) -> None:
-        """Ask for a reconcile in `delay` seconds, unless one comes before that anyway."""
-        self._backlog.add_later(key, cause, _now(), delay)
+    def add_after(self, key: ObjectRef, cause: Cause, delay: float) -> None:
+        """Request a reconcile in `delay` seconds, unless one comes before that anyway."""
+        self._backlog.add_after(key, cause, _now(), delay)
         self._changed.set()
 
-    def hold(self, item: Item, delay: float) -> None:
-        """Put a key that was taken off for `delay` seconds; see `Backlog.hold`."""
-        self._backlog.hold(item, _now(), delay)
+    def defer(self, item: Item, delay: float) -> None:
+        """Requeue an item for `delay` seconds later; see `Backlog.defer`."""
+        self._backlog.defer(item, _now(), delay)
         self._changed.set()
 
-    def retry(self, key: ObjectRef) -> float:
-        """Ask for a reconcile after a failure; return the delay in seconds."""
-        delay = self._backlog.retry(key, _now())
+    def add_rate_limited(self, key: ObjectRef) -> float:
+        """Request a retry after the backoff of the key; return the delay in seconds."""
+        delay = self._backlog.add_rate_limited(key, _now())
         self._changed.set()
         return delay
 
     def forget(self, key: ObjectRef) -> None:
-        """Reset the backoff of a key that went well."""
+        """Reset the backoff of a key."""
         self._backlog.forget(key)
 
-    def drop(self, key: ObjectRef) -> None:
-        """Forget a key whose resource is gone."""
-        self._backlog.drop(key)
+    def remove(self, key: ObjectRef) -> None:
+        """Remove a key whose resource was deleted; see `Backlog.remove`."""
+        self._backlog.remove(key)
 
     def done(self, key: ObjectRef) -> None:
-        """Say that the work on a taken key has ended."""
+        """Mark a key as processed."""
         self._backlog.done(key)
         self._changed.set()
 
-    def take_again(self, key: ObjectRef) -> Item | None:
-        """Return what has arrived for a key that is worked on, for its next run at once.
+    def get_again(self, key: ObjectRef) -> Item | None:
+        """Return what was added for a key that is being processed, to run it at once.
 
-        None if nothing has, or the queue is closed: the work on the key is to end.
+        None if nothing was, or the queue is closed: the caller then calls `done`.
         """
-        return None if self._closed else self._backlog.take_again(key, _now())
+        return None if self._closed else self._backlog.get_again(key, _now())
 
     def depth(self, gvk: GVK) -> int:
-        """Return how many keys of a kind wait for their turn."""
+        """Return the number of queued keys of a kind."""
         return self._backlog.depth(gvk)
 
     def close(self) -> None:
-        """Give out no more keys: every waiting and later `take` returns None."""
+        """Shut the queue down: every waiting and later `get` returns None."""
         self._closed = True
         self._changed.set()
 
-    async def take(self) -> Item | None:
-        """Wait for the next key to reconcile; None once the queue is closed.
-
-        One caller at a time: the dispatcher.
-        """
+    async def get(self) -> Item | None:
+        """Wait for the next item; None once the queue is closed. One caller at a time."""
         while not self._closed:
-            item = self._backlog.take(_now(), self._is_short)
+            item = self._backlog.get(_now(), self._is_memory_low)
             if item is not None:
                 return item
             self._changed.clear()
@@ -276,17 +272,17 @@ class WorkQueue:
                 continue
         return None
 
-    def _is_short(self) -> bool:
-        """Whether no further run fits into the memory that is free now; said once each time."""
+    def _is_memory_low(self) -> bool:
+        """Return whether free memory is too low for a further run; log it when it becomes so."""
         free = self._free_memory() if self._free_memory is not None else self._run_memory
-        was, self._short = self._short, free < self._run_memory
-        if self._short and not was:
+        was, self._memory_low = self._memory_low, free < self._run_memory
+        if self._memory_low and not was:
             _log.warning(
-                "Short of memory: further runs wait until others have ended",
+                "Memory is low: further runs wait until others have ended",
                 free_mb=free // 1024**2,
                 needed_mb=self._run_memory // 1024**2,
             )
-        return self._short
+        return self._memory_low
 
 
 def _now() -> float:

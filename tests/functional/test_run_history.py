@@ -200,7 +200,7 @@ def test_two_writers_that_undo_each_other_are_slowed_down(
     wait_for_cause(operator, "spec: created")
     with opponent(kubectl):
         slowed = eventually(
-            lambda: operator.lines("Reconcile loop: slowing down"),
+            lambda: operator.lines("Reconcile loop: throttling"),
             lambda lines: len(lines) >= 4,
             told=operator.log,
         )
@@ -213,8 +213,8 @@ def test_two_writers_that_undo_each_other_are_slowed_down(
         (note,) = eventually(lambda: notes(kubectl, "ReconcileLoop"), told=operator.log)
         assert field in note
         assert "looping" in why("Echo/a", "-n", kubectl.namespace, f"--kubeconfig={control_plane}")
-        count = len(operator.lines("Reconcile loop: slowing down"))
+        count = len(operator.lines("Reconcile loop: throttling"))
         kubectl.merge(KIND, "a", {"spec": {"sayThis": "peace"}})
         line = wait_for_cause(operator, "spec: spec.sayThis")
         assert "dependent" in line["cause"]
-        assert len(operator.lines("Reconcile loop: slowing down")) == count
+        assert len(operator.lines("Reconcile loop: throttling")) == count

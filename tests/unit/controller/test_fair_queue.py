@@ -8,7 +8,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operator_runner.controller.fair_queue import Turns
+from operator_runner.controller.fair_queue import FairScheduler
 from operator_runner.core.model import GVK, Cause, ObjectRef, Trigger
 from operator_runner.core.settings import Concurrency
 
@@ -26,28 +26,28 @@ ORDER = [
 
 
 class Room:
-    """Turns whose keys are named by numbers; every key is new."""
+    """FairScheduler whose keys are named by numbers; every key is new."""
 
     def __init__(self, total: int, per_kind: int = 99, extra: int = 0) -> None:
-        self.turns = Turns(Concurrency(total, per_kind, extra=extra))
+        self.scheduler = FairScheduler(Concurrency(total, per_kind, extra=extra))
         self.names = itertools.count()
 
-    def join(self, trigger: Trigger, gvk: GVK = FOO, namespace: str = "default") -> ObjectRef:
+    def add(self, trigger: Trigger, gvk: GVK = FOO, namespace: str = "default") -> ObjectRef:
         key = ObjectRef(gvk, namespace, str(next(self.names)))
-        self.turns.join(key, [Cause(trigger)])
+        self.scheduler.add(key, [Cause(trigger)])
         return key
 
     def start(self) -> ObjectRef | None:
-        key = self.turns.next()
+        key = self.scheduler.next()
         if key is not None:
-            self.turns.start(key)
+            self.scheduler.start(key)
         return key
 
     def run(self) -> ObjectRef | None:
         """Start the next key's run, and end it."""
         key = self.start()
         if key is not None:
-            self.turns.end(key)
+            self.scheduler.finish(key)
         return key
 
 
@@ -59,7 +59,7 @@ def urgency(trigger: Trigger) -> int:
 def test_keys_run_by_urgency_then_in_the_order_in_which_they_came(triggers: list[Trigger]) -> None:
     """An edit before a dependent before a retry before a resync before the herd at start."""
     room = Room(total=1)
-    keys = {room.join(trigger): urgency(trigger) for trigger in triggers}
+    keys = {room.add(trigger): urgency(trigger) for trigger in triggers}
     expected = sorted(keys, key=lambda key: (keys[key], int(key.name)))
     assert list(iter(room.run, None)) == expected
 
@@ -69,12 +69,12 @@ def test_an_edit_overtakes_the_whole_herd(herd: int, total: int) -> None:
     """However many resources wait since the start, the next run is that of the edited one."""
     room = Room(total)
     for _ in range(herd):
-        room.join(Trigger.START)
+        room.add(Trigger.START)
     running = [room.start() for _ in range(total)]
-    edited = room.join(Trigger.SPEC)
+    edited = room.add(Trigger.SPEC)
     if running[0] is not None and running[-1] is not None:
         assert room.start() is None
-        room.turns.end(running[0])
+        room.scheduler.finish(running[0])
     assert room.start() == edited
 
 
@@ -82,22 +82,22 @@ def test_an_edit_overtakes_the_whole_herd(herd: int, total: int) -> None:
 def test_nobody_waits_for_ever(kinds: list[GVK], stream: list[Trigger]) -> None:
     """Under an endless stream of edits, a herd of any kinds still gets every ninth turn."""
     room = Room(total=1)
-    waiting = {room.join(Trigger.START, gvk) for gvk in kinds}
+    waiting = {room.add(Trigger.START, gvk) for gvk in kinds}
     for trigger in stream:
-        room.join(trigger, BAZ)
+        room.add(trigger, BAZ)
     for _ in range(9 * (len(waiting) + len(stream))):
-        room.join(Trigger.SPEC, FOO)
-        waiting.discard(room.run() or room.join(Trigger.START))
+        room.add(Trigger.SPEC, FOO)
+        waiting.discard(room.run() or room.add(Trigger.START))
     assert not waiting
 
 
 def test_a_stream_of_edits_is_held_up_by_every_ninth_run_only() -> None:
     """Eight edits, then one of the herd."""
     room = Room(total=1)
-    herd = {room.join(Trigger.START) for _ in range(3)}
+    herd = {room.add(Trigger.START) for _ in range(3)}
     ran = []
     for _ in range(27):
-        room.join(Trigger.SPEC)
+        room.add(Trigger.SPEC)
         ran.append(room.run() in herd)
     assert ran == ([False] * 8 + [True]) * 3
 
@@ -105,8 +105,8 @@ def test_a_stream_of_edits_is_held_up_by_every_ninth_run_only() -> None:
 def test_who_came_later_waits_for_all_that_is_more_urgent() -> None:
     """A resync does not break into a row of edits that were there before it."""
     room = Room(total=1)
-    edits = [room.join(Trigger.SPEC) for _ in range(30)]
-    late = room.join(Trigger.PERIOD)
+    edits = [room.add(Trigger.SPEC) for _ in range(30)]
+    late = room.add(Trigger.PERIOD)
     assert [room.run() for _ in range(31)] == [*edits, late]
 
 
@@ -117,7 +117,7 @@ def test_the_limits_of_total_and_kind_hold(
     """Nothing exceeds total and kind's share; beyond the total a kind has one run at most."""
     room = Room(total, per_kind, extra)
     for gvk in kinds:
-        room.join(Trigger.SPEC, gvk)
+        room.add(Trigger.SPEC, gvk)
     started = [key.gvk for key in iter(room.start, None)]
     assert len(started) <= total + extra
     assert all(count <= per_kind for count in Counter(started).values())
@@ -132,7 +132,7 @@ def test_kinds_share_the_room_evenly(kinds: list[GVK]) -> None:
     """Among equally urgent keys no kind is ever more than one run ahead of another."""
     room = Room(total=1)
     for gvk in kinds:
-        room.join(Trigger.START, gvk)
+        room.add(Trigger.START, gvk)
     ran: Counter[GVK] = Counter()
     while (key := room.run()) is not None:
         ran[key.gvk] += 1
@@ -144,7 +144,7 @@ def test_namespaces_of_a_kind_share_the_room_evenly(namespaces: list[str]) -> No
     """However many resources a namespace has, the others get every second or third run."""
     room = Room(total=1)
     for namespace in namespaces:
-        room.join(Trigger.SPEC, namespace=namespace)
+        room.add(Trigger.SPEC, namespace=namespace)
     ran = [key.namespace for key in iter(room.run, None)]
     assert Counter(ran) == Counter(namespaces)
     assert {*ran[:3]} == {"crowd", "one", "two"}
@@ -155,30 +155,30 @@ def test_a_namespace_that_keeps_asking_delays_another_one_by_one_run() -> None:
     """An edit elsewhere runs next, though the crowd's edits came first and keep coming."""
     room = Room(total=1)
     for _ in range(100):
-        room.join(Trigger.SPEC, namespace="crowd")
+        room.add(Trigger.SPEC, namespace="crowd")
     room.run()
-    edited = room.join(Trigger.SPEC, namespace="quiet")
-    room.join(Trigger.SPEC, namespace="crowd")
+    edited = room.add(Trigger.SPEC, namespace="quiet")
+    room.add(Trigger.SPEC, namespace="crowd")
     assert edited in {room.run(), room.run()}
 
 
 def test_a_kind_with_slow_runs_leaves_the_others_room() -> None:
     """A kind that holds all places gives up none, but others have places of their own."""
     room = Room(total=2, extra=1)
-    slow = [room.join(Trigger.SPEC, FOO) for _ in range(4)]
+    slow = [room.add(Trigger.SPEC, FOO) for _ in range(4)]
     assert [room.start(), room.start(), room.start()] == [slow[0], slow[1], None]
-    quick = [room.join(Trigger.START, BAR) for _ in range(3)]
+    quick = [room.add(Trigger.START, BAR) for _ in range(3)]
     assert [room.run() for _ in quick] == quick
-    room.turns.end(slow[0])
+    room.scheduler.finish(slow[0])
     assert room.start() == slow[2]
 
 
 def test_a_key_that_becomes_more_urgent_moves_up() -> None:
     """An edit of a resource of the herd counts, and is one run."""
     room = Room(total=1)
-    first, second = room.join(Trigger.START), room.join(Trigger.START)
-    room.turns.join(second, [Cause(Trigger.SPEC)])
-    room.turns.join(second, [Cause(Trigger.PERIOD)])
-    assert room.turns.depth(FOO) == 2
+    first, second = room.add(Trigger.START), room.add(Trigger.START)
+    room.scheduler.add(second, [Cause(Trigger.SPEC)])
+    room.scheduler.add(second, [Cause(Trigger.PERIOD)])
+    assert room.scheduler.depth(FOO) == 2
     assert [room.run(), room.run(), room.run()] == [second, first, None]
-    assert room.turns.depth(FOO) == 0
+    assert room.scheduler.depth(FOO) == 0

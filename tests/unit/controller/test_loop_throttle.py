@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from operator_runner.controller.loop_throttle import Hold, LoopBreaker
+from operator_runner.controller.loop_throttle import LoopThrottle, Throttle
 from operator_runner.controller.sources.own_writes import OwnWrites
 from operator_runner.core.model import GVK, Cause, ObjectRef, Trigger
 
@@ -22,22 +22,22 @@ class Resource:
         self.now = 100.0
         self._writes = writes
         self.own = OwnWrites()
-        self.breaker = LoopBreaker(self.own.is_echo)
+        self.throttle = LoopThrottle(self.own.is_echo)
 
     def run(self, generation: int | None = None, period: float | None = None) -> None:
-        """Run now, whatever the breaker says."""
+        """Run now, whatever the loop_throttle says."""
         self.own.begin(KEY)
         if self._writes is not None:
             self.own.wrote(KEY, self._writes)
         if generation is not None:
             self.own.edited(KEY, {"generation": generation})
         self.now += 1
-        self.breaker.ended(KEY, self.now, period=period)
+        self.throttle.run_ended(KEY, self.now, period=period)
 
-    def wake(self, *causes: Cause, after: float = 0.2) -> Hold | None:
+    def wake(self, *causes: Cause, after: float = 0.2) -> Throttle | None:
         """Ask what becomes of causes that come some seconds after the run."""
         self.now += after
-        return self.breaker.check(KEY, causes, self.now, self.now)
+        return self.throttle.check(KEY, causes, self.now, self.now)
 
     def fight(self, times: int, *causes: Cause, after: float = 0.2) -> list[float]:
         """Return how long each of this many runs was held back, in seconds."""
@@ -68,7 +68,7 @@ def test_a_held_run_comes_when_its_time_is_over_and_is_told_once() -> None:
     assert first is not None
     assert again is not None
     assert (first.first, again.first) == (True, False)
-    assert (first.echoes, first.row) == ((ECHO,), 8)
+    assert (first.echoes, first.streak) == ((ECHO,), 8)
     assert round(first.seconds - again.seconds, 3) == 1
     assert fighter.wake(ECHO, after=again.seconds) is None
 
@@ -163,7 +163,7 @@ def test_what_is_gone_is_forgotten() -> None:
     fighter = Resource()
     fighter.run()
     fighter.fight(9)
-    fighter.breaker.forget(KEY)
+    fighter.throttle.forget(KEY)
     assert fighter.wake(ECHO) is None
 
 

@@ -26,7 +26,7 @@ def backlog(total: int = 4, per_kind: int = 4) -> Backlog:
 
 
 def names(queue: Backlog, now: float, count: int) -> list[str | None]:
-    taken = [queue.take(now) for _ in range(count)]
+    taken = [queue.get(now) for _ in range(count)]
     return [item.key.name if item else None for item in taken]
 
 
@@ -35,11 +35,11 @@ def test_several_causes_of_one_key_make_one_run() -> None:
     queue = backlog()
     queue.add(key("a"), SPEC, 0)
     queue.add(key("a"), Cause(Trigger.DEPENDENT, "x"), 1)
-    item = queue.take(3)
+    item = queue.get(3)
     assert item is not None
     assert item.causes == (SPEC, Cause(Trigger.DEPENDENT, "x"))
     assert item.waited == 3
-    assert queue.take(3) is None
+    assert queue.get(3) is None
 
 
 def test_a_key_is_never_worked_on_twice_at_once() -> None:
@@ -49,7 +49,7 @@ def test_a_key_is_never_worked_on_twice_at_once() -> None:
     assert names(queue, 0, 1) == ["a"]
     queue.add(key("a"), SPEC, 1)
     queue.add(key("a"), SPEC, 2)
-    assert queue.take(2) is None
+    assert queue.get(2) is None
     queue.done(key("a"))
     assert names(queue, 3, 2) == ["a", None]
 
@@ -57,32 +57,32 @@ def test_a_key_is_never_worked_on_twice_at_once() -> None:
 def test_backoff_doubles_from_5_ms_to_1000_s_and_is_forgotten() -> None:
     """Each failure doubles the delay up to the limit; a success starts anew."""
     queue = backlog()
-    delays = [queue.retry(key("a"), 0) for _ in range(20)]
+    delays = [queue.add_rate_limited(key("a"), 0) for _ in range(20)]
     assert delays[:3] == [0.005, 0.01, 0.02]
     assert delays[-1] == 1000
     queue.forget(key("a"))
-    assert queue.retry(key("a"), 0) == 0.005
+    assert queue.add_rate_limited(key("a"), 0) == 0.005
 
 
 def test_a_retry_waits_for_its_time_but_an_edit_does_not() -> None:
     """An event in between is run at once and takes the place of the retry."""
     queue = Backlog(Concurrency(4, 4), Backoff(first=timedelta(seconds=8)))
-    queue.retry(key("a"), 0)
-    assert queue.take(7.9) is None
+    queue.add_rate_limited(key("a"), 0)
+    assert queue.get(7.9) is None
     assert queue.next_due() == 8
     queue.add(key("a"), SPEC, 5)
-    item = queue.take(5)
+    item = queue.get(5)
     assert item is not None
     assert item.causes == (SPEC,)
     queue.done(key("a"))
-    assert queue.take(9) is None
+    assert queue.get(9) is None
 
 
 def test_a_periodic_run_that_was_overtaken_is_no_cause() -> None:
     """A delayed cause is reported only by the run that it brought about."""
     queue = backlog()
-    queue.add_later(key("a"), Cause(Trigger.PERIOD), 0, 10)
-    item = queue.take(10)
+    queue.add_after(key("a"), Cause(Trigger.PERIOD), 0, 10)
+    item = queue.get(10)
     assert item is not None
     assert item.causes == (Cause(Trigger.PERIOD),)
     assert item.waited == 0
@@ -125,12 +125,12 @@ def test_the_next_run_of_a_key_can_take_the_place_of_the_one_that_ended() -> Non
     queue.add(key("a"), SPEC, 0)
     queue.add(key("b"), SPEC, 0)
     assert names(queue, 0, 2) == ["a", None]
-    assert queue.take_again(key("a"), 1) is None
+    assert queue.get_again(key("a"), 1) is None
     queue.add(key("a"), SPEC, 1)
-    again = queue.take_again(key("a"), 3)
+    again = queue.get_again(key("a"), 3)
     assert again is not None
     assert (again.causes, again.waited) == ((SPEC,), 2)
-    assert queue.take(3) is None
+    assert queue.get(3) is None
     queue.done(key("a"))
     assert names(queue, 4, 2) == ["b", None]
 
@@ -140,31 +140,31 @@ def test_short_of_memory_runs_wait_but_one_goes_on() -> None:
     queue = backlog()
     for name in "ab":
         queue.add(key(name), SPEC, 0)
-    assert queue.take(0, lambda: True) is not None
-    assert queue.take(0, lambda: True) is None
-    assert queue.take(0, lambda: False) is not None
+    assert queue.get(0, lambda: True) is not None
+    assert queue.get(0, lambda: True) is None
+    assert queue.get(0, lambda: False) is not None
 
 
 def test_a_dropped_key_leaves_nothing_behind() -> None:
     """A resource that is gone is neither retried nor given out again."""
     queue = backlog()
     queue.add(key("a"), SPEC, 0)
-    queue.take(0)
-    queue.retry(key("a"), 0)
-    queue.drop(key("a"))
+    queue.get(0)
+    queue.add_rate_limited(key("a"), 0)
+    queue.remove(key("a"))
     queue.done(key("a"))
-    assert queue.take(2000) is None
+    assert queue.get(2000) is None
     assert queue.next_due() is None
-    assert queue.retry(key("a"), 0) == 0.005
+    assert queue.add_rate_limited(key("a"), 0) == 0.005
 
 
 def test_a_resource_made_anew_while_it_is_found_gone_is_not_lost() -> None:
     """The creation that arrives during the run is given out after it."""
     queue = backlog()
     queue.add(key("a"), Cause(Trigger.DELETION), 0)
-    queue.take(0)
+    queue.get(0)
     queue.add(key("a"), SPEC, 1)
-    queue.drop(key("a"))
+    queue.remove(key("a"))
     queue.done(key("a"))
     assert names(queue, 2, 2) == ["a", None]
 
@@ -179,7 +179,7 @@ def test_nothing_added_is_ever_lost(steps: list[tuple[str, str]]) -> None:
         if step == "add":
             queue.add(key(name), SPEC, now)
             wanted.add(name)
-        elif step == "take" and (item := queue.take(now)) is not None:
+        elif step == "take" and (item := queue.get(now)) is not None:
             assert item.key.name not in busy
             wanted.discard(item.key.name)
             busy.add(item.key.name)
@@ -188,7 +188,7 @@ def test_nothing_added_is_ever_lost(steps: list[tuple[str, str]]) -> None:
             queue.done(key(name))
     for name in busy:
         queue.done(key(name))
-    assert {item.key.name for item in iter(lambda: queue.take(1000), None)} == wanted
+    assert {item.key.name for item in iter(lambda: queue.get(1000), None)} == wanted
 
 
 async def test_memory_is_looked_at_before_a_run_starts_beside_others() -> None:
@@ -196,8 +196,8 @@ async def test_memory_is_looked_at_before_a_run_starts_beside_others() -> None:
     queue = WorkQueue(Concurrency(4, 4, run_memory=100), Backoff(), lambda: 99)
     queue.add(key("a"), SPEC)
     queue.add(key("b"), SPEC)
-    first = await queue.take()
-    second = asyncio.create_task(queue.take())
+    first = await queue.get()
+    second = asyncio.create_task(queue.get())
     await asyncio.sleep(0)
     assert not second.done()
     queue.done(key("a"))
@@ -210,27 +210,27 @@ async def test_who_listens_hears_of_every_event_until_the_end() -> None:
     """A closed queue tells nothing, and nothing takes the place of a run that ended."""
     queue = WorkQueue(Concurrency(4, 4), Backoff())
     heard: list[tuple[ObjectRef, Cause]] = []
-    queue.listen(lambda key, cause: heard.append((key, cause)))
+    queue.add_listener(lambda key, cause: heard.append((key, cause)))
     queue.add(key("a"), SPEC)
-    await queue.take()
+    await queue.get()
     queue.add(key("a"), SPEC)
     queue.close()
     queue.add(key("a"), SPEC)
     assert heard == [(key("a"), SPEC)] * 2
-    assert queue.take_again(key("a")) is None
+    assert queue.get_again(key("a")) is None
 
 
 async def test_taking_waits_for_the_next_key_and_ends_when_closed() -> None:
     """The queue wakes its taker for a new key, a delayed key, and its own end."""
     queue = WorkQueue(Concurrency(4, 4), Backoff())
-    queue.add_later(key("later"), Cause(Trigger.PERIOD), 0.02)
+    queue.add_after(key("later"), Cause(Trigger.PERIOD), 0.02)
     queue.add(key("now"), SPEC)
-    first, second = await queue.take(), await queue.take()
+    first, second = await queue.get(), await queue.get()
     assert first is not None
     assert second is not None
     assert (first.key.name, second.key.name) == ("now", "later")
     queue.close()
-    assert await queue.take() is None
+    assert await queue.get() is None
 
 
 def test_causes_are_described_for_people() -> None:
@@ -244,14 +244,14 @@ def test_a_key_that_is_held_back_comes_later_with_its_causes() -> None:
     echo = Cause(Trigger.DEPENDENT, "x")
     for now, cause in ((0, echo), (1, SPEC)):
         queue.add(key("a"), cause, now)
-        item = queue.take(now)
+        item = queue.get(now)
         assert item is not None
         assert item.causes[-1] == cause
-        queue.hold(item, now, 10 - now)
+        queue.defer(item, now, 10 - now)
         queue.done(key("a"))
-        assert queue.take(now) is None
+        assert queue.get(now) is None
     assert queue.next_due() == 10
-    item = queue.take(10)
+    item = queue.get(10)
     assert item is not None
     assert item.causes == (echo, SPEC)
     queue.done(key("a"))
@@ -264,7 +264,7 @@ def test_no_trigger_is_lost_among_many_causes() -> None:
     for number in range(50):
         queue.add(key("a"), Cause(Trigger.DEPENDENT, str(number)), 0)
     queue.add(key("a"), SPEC, 0)
-    item = queue.take(0)
+    item = queue.get(0)
     assert item is not None
     assert len(item.causes) == 17
     assert item.causes[-1] == SPEC

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from operator_runner.controller.dispatcher import Dispatcher
-from operator_runner.controller.loop_throttle import LoopBreaker
+from operator_runner.controller.loop_throttle import LoopThrottle
 from operator_runner.controller.sources.own_writes import OwnWrites
 from operator_runner.controller.workqueue import WorkQueue
 from operator_runner.core.model import (
@@ -149,9 +149,9 @@ class Case:
         reconciler = Reconciler(watch, dependencies, AnsibleSettings(), timedelta(0))
         self.queue = WorkQueue(Concurrency(2, 2), Backoff())
         self.gone: list[ObjectRef] = []
-        breaker = LoopBreaker(OwnWrites().is_echo)
+        throttle = LoopThrottle(OwnWrites().is_echo)
         self.dispatcher = Dispatcher(
-            self.queue, {FOO: reconciler}, self.metrics, breaker, self.gone.append
+            self.queue, {FOO: reconciler}, self.metrics, throttle, self.gone.append
         )
 
     @asynccontextmanager
