@@ -1,4 +1,4 @@
-"""What flags and environment decide, as frozen values. Only `cli.py` reads argv and environ."""
+"""The settings of the operator as frozen values; `config.flags` makes them of flags and environ."""
 
 from __future__ import annotations
 

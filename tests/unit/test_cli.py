@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -69,7 +70,7 @@ def test_validate_reports_everything_as_run_does(project: Path) -> None:
     (project / "bad.yaml").write_text(BAD)
 
     validated = call("validate", "bad.yaml")
-    # In a process of its own, for it takes over the logging.
+    # In a process of its own because it configures the logging.
     run = subprocess.run(
         [PROGRAMS / "operator-runner", "run", "--watches-file=bad.yaml"],
         capture_output=True,
@@ -91,7 +92,7 @@ def test_validate_reports_everything_as_run_does(project: Path) -> None:
 
 
 def test_validate_shows_warnings_of_a_good_file(project: Path) -> None:
-    """What stops nothing is told, and the exit status stays 0."""
+    """Warnings are printed, and the exit status stays 0."""
     (project / "watches.yaml").write_text(GOOD + "  maxWorkers: 4\n")
 
     result = call("validate")
@@ -136,3 +137,62 @@ def test_both_programs_say_their_own_name(program: str, tmp_path: Path) -> None:
     assert told("run", "--watches-file=./watches.yaml", "--help").startswith(
         f"Usage: {program} run [OPTIONS]"
     )
+
+
+_RUN = """\
+import sys
+
+sys.modules["rich"] = None  # importing it is an ImportError, as where it is not installed
+import operator_runner.cli
+
+operator_runner.cli.main.commands["run"]
+import operator_runner.app
+
+print(*(name for name in sys.modules if name.startswith("operator_runner.")))
+"""
+
+
+def test_the_operator_imports_neither_tools_nor_the_local_cluster() -> None:
+    """`run` takes the time and memory of what it needs only; structlog alone may import rich."""
+    loaded = subprocess.check_output([sys.executable, "-c", _RUN], text=True).split()
+
+    others = {"tools", "devcluster"}
+    assert [name for name in loaded if name.split(".")[1] in others] == []
+    assert "operator_runner.app" in loaded
+
+
+def test_the_help_lists_every_command() -> None:
+    """Each command can be imported, is listed under its own name, and has a short help."""
+    lines = call("--help").stdout.partition("Commands:\n")[2].splitlines()
+
+    listed = dict(line.split(maxsplit=1) for line in lines)
+    assert sorted(listed) == sorted(main.commands)
+    assert {name: command.name for name, command in main.commands.items()} == {
+        name: name for name in main.commands
+    }
+
+
+def test_a_mistyped_command_is_answered_with_a_suggestion() -> None:
+    """The names are known without an import."""
+    assert "Did you mean" in call("migrate-storag").stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("operator-runner cl", "plain,cluster"),
+        ("operator-runner cluster lo", "plain,load"),
+        ("operator-runner run --leader-election-i", "plain,--leader-election-id"),
+    ],
+)
+def test_the_shell_completes_commands_and_flags(words: str, expected: str) -> None:
+    """Click's completion works with commands that are not imported yet."""
+    environment = {
+        "COMP_WORDS": words,
+        "COMP_CWORD": str(len(words.split()) - 1),
+        "_OPERATOR_RUNNER_COMPLETE": "bash_complete",
+    }
+    completed = subprocess.check_output(
+        [PROGRAMS / "operator-runner"], env={**os.environ, **environment}, text=True
+    )
+    assert completed.splitlines() == [expected]

@@ -1,0 +1,109 @@
+"""The commands `run`, `validate` and `schema`, which read the flags or watches.yaml."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any, NoReturn
+
+import click
+import structlog
+
+from operator_runner.config.flags import (
+    RunCommand,
+    log_settings_from,
+    lookup_options,
+    run_options,
+    settings_from,
+    warnings_from,
+)
+from operator_runner.config.watches import Loaded, load, schema, summarize
+from operator_runner.core.errors import ConfigError
+from operator_runner.telemetry import logs, output
+
+_log = structlog.get_logger(__name__)
+
+
+@click.command(cls=RunCommand)
+@run_options
+def run(**options: Any) -> None:
+    """Watch the kinds of watches.yaml and run their roles."""
+    try:
+        sys.exit(_run(options))
+    except ConfigError as error:
+        _exit_with_problems(error)
+
+
+@click.command()
+@click.argument("file", default="./watches.yaml", type=click.Path(path_type=Path))
+@lookup_options
+def validate(file: Path, **options: Any) -> None:
+    """Check a watches file as `run` does and print a summary."""
+    loaded = _load(file, options)
+    _print_warnings(loaded.warnings)
+    click.echo(f"{file}: valid, kinds: {len(loaded.watches)}")
+    for line in summarize(loaded.watches):
+        click.echo(f"  {line}")
+
+
+@click.command("schema")
+def print_schema() -> None:
+    """Print the JSON schema of watches.yaml, for editors."""
+    click.echo(json.dumps(schema(), indent=2))
+
+
+def _run(options: dict[str, Any]) -> int:
+    # Imported here because it takes a second, and `validate` and `--help` do not need it.
+    from operator_runner import app  # noqa: PLC0415
+
+    log = log_settings_from(options)
+    logs.configure(
+        log.encoder,
+        log.level,
+        stacktrace_level=log.stacktrace_level,
+        time_encoding=log.time_encoding,
+    )
+    loaded = _load(options["watches_file"], options)
+    settings = settings_from(options, os.environ, loaded.watches, terminal=sys.stderr.isatty())
+    for warning in (*loaded.warnings, *warnings_from(options, os.environ, loaded.watches)):
+        _log.warning("Configuration", warning=warning)
+    with output.in_background():
+        try:
+            return asyncio.run(app.run(settings, loaded.watches))
+        except ConfigError:
+            raise
+        except Exception:  # noqa: BLE001 (the last line of the process)
+            # The interpreter's own traceback would block on a standard error that nobody reads.
+            _log.critical("Internal error", exc_info=True)
+            return 1
+
+
+def _load(file: Path, options: dict[str, Any]) -> Loaded:
+    """Read the watches; print what is wrong with them and exit with status 1."""
+    try:
+        return load(
+            file,
+            os.environ,
+            roles_path=options["ansible_roles_path"],
+            collections_path=options["ansible_collections_path"],
+            mark_unsafe=options.get("mark_unsafe", False),
+        )
+    except ConfigError as error:
+        _exit_with_problems(error, "Failed to load watches.")
+
+
+def _exit_with_problems(error: ConfigError, summary: str = "") -> NoReturn:
+    _print_warnings(error.warnings)
+    for problem in error.problems:
+        click.echo(f"Error: {problem}", err=True)
+    if summary:
+        click.echo(summary, err=True)
+    sys.exit(1)
+
+
+def _print_warnings(warnings: tuple[str, ...]) -> None:
+    for warning in warnings:
+        click.echo(f"Warning: {warning}", err=True)
