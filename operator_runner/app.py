@@ -18,7 +18,7 @@ from operator_runner import __version__
 from operator_runner.ansible.executor import AnsibleExecutor, Launcher, open_launcher
 from operator_runner.ansible.reserved_names import AnsibleVariableNames, ReservedNamesLoader
 from operator_runner.ansible.rundir import RunDirs
-from operator_runner.ansible.templating.types_in_force import log_types
+from operator_runner.ansible.templating.effective_types import log_types
 from operator_runner.ansible.work_dir import resolve_work_dir
 from operator_runner.config.watches.declared import declared_variables
 from operator_runner.config.watches.lookup import Lookup

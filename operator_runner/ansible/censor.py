@@ -1,8 +1,7 @@
-"""Keep what no_log hides out of every sink. Pure.
+"""Remove output that no_log hides from events. Pure.
 
-ansible-core censors the result of a task with no_log, but since 2.19 its display prints the
-error message of a failed one beside it, and ansible-runner takes that over as the output of
-the event.
+ansible-core censors the result of a task with no_log, but since 2.19 its display also prints the
+error message of a failed task, which becomes the stdout of ansible-runner's event.
 """
 
 from __future__ import annotations
@@ -14,13 +13,13 @@ from operator_runner.core.model import Json
 _HIDDEN = "the output has been hidden due to the fact that 'no_log: true' was specified"
 
 
-def censored(event: Json) -> Json:
-    """Return the event of ansible-runner without output that its result hides."""
+def censor(event: Json) -> Json:
+    """Return an event of ansible-runner, without the stdout of a result that is hidden."""
     result = (event.get("event_data") or {}).get("res")
     if not _is_hidden(result) or not event.get("stdout"):
         return event
-    told = [line for line in event["stdout"].splitlines() if '"censored"' in line]
-    return {**event, "stdout": "\r\n".join(told) or _HIDDEN}
+    lines = [line for line in event["stdout"].splitlines() if '"censored"' in line]
+    return {**event, "stdout": "\r\n".join(lines) or _HIDDEN}
 
 
 def _is_hidden(result: Any) -> bool:

@@ -1,4 +1,4 @@
-"""The executor: private data dir, launcher, deadline and outcome of each run."""
+"""Run plays: private data dir, launcher, timeout and outcome of each run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Protocol
 import structlog
 
 from operator_runner.ansible import history
-from operator_runner.ansible.censor import censored
+from operator_runner.ansible.censor import censor
 from operator_runner.ansible.cold.launcher import ColdLauncher
 from operator_runner.ansible.forkserver.launcher import WarmLauncher
 from operator_runner.ansible.outcome import OutcomeBuilder
@@ -26,17 +26,17 @@ _log = structlog.get_logger(__name__)
 
 
 class LaunchedRun(Protocol):
-    """A run under way, cold or warm."""
+    """A started run, cold or warm."""
 
     def events(self) -> AsyncIterator[Json]:
-        """Yield ansible-runner's events in order, until the run has ended."""
+        """Yield ansible-runner's events in order until the run ends."""
 
     async def wait(self) -> int:
-        """Return the exit status of ansible-playbook. Raises RunError if it never ran."""
+        """Return the exit status of ansible-playbook. Raises RunError if it was not run."""
 
     @property
     def left_processes(self) -> bool:
-        """Whether the play went to its end and has processes that go on (async tasks)."""
+        """Whether the play completed and left processes running (async tasks)."""
 
 
 class Launcher(Protocol):
@@ -45,14 +45,14 @@ class Launcher(Protocol):
     def start(
         self, request: RunRequest, rundir: RunDir
     ) -> AbstractAsyncContextManager[LaunchedRun]:
-        """Start a run; leaving the block ends its whole process tree."""
+        """Start a run; leaving the block terminates its process tree."""
 
 
 @asynccontextmanager
 async def open_launcher(
     kind: ExecutorName, ansible: AnsibleSettings, started: Callable[[], None] = lambda: None
 ) -> AsyncIterator[Launcher]:
-    """Return a launcher that is ready; cold, with a warning, where warm cannot be had.
+    """Open a launcher; fall back to cold, with a warning, if warm cannot be started.
 
     `started` is told of each process that is started to fork runs from.
     """
@@ -61,7 +61,7 @@ async def open_launcher(
         try:
             await warm.open()
         except (RunError, OSError) as error:
-            _log.warning("Running plays cold, each in new processes", reason=str(error))
+            _log.warning("Running plays cold, each in new processes", error=str(error))
         else:
             try:
                 yield warm
@@ -75,74 +75,76 @@ class AnsibleExecutor:
     """Runs plays through a launcher; see `reconcile.ports.Executor`."""
 
     def __init__(self, launcher: Launcher, rundirs: RunDirs, ansible: AnsibleSettings) -> None:
-        """Take the parts that the executor joins."""
+        """Run plays with `launcher`, in the directories of `rundirs`."""
         self._launcher = launcher
         self._rundirs = rundirs
         self._ansible = ansible
 
     async def run(self, request: RunRequest, on_event: Callable[[RunEvent], None]) -> RunOutcome:
-        """Run to the end, or to the deadline; see the port."""
+        """Run a play to its end or its timeout; see the port."""
         rundir = self._rundirs.of(request.ref)
-        fold = OutcomeBuilder()
+        builder = OutcomeBuilder()
         started = datetime.now(UTC)
         outcome: RunOutcome | None = None
         left_processes = False
         try:
             await asyncio.to_thread(rundir.prepare, request, self._ansible)
-            outcome, left_processes = await self._run(request, rundir, fold, on_event)
+            outcome, left_processes = await self._run(request, rundir, builder, on_event)
         except (RunError, OSError) as error:
-            outcome = fold.broken(datetime.now(UTC), f"Unable to run reconciliation: {error}")
+            outcome = builder.build_aborted(
+                datetime.now(UTC), f"Unable to run reconciliation: {error}"
+            )
         finally:
-            await asyncio.to_thread(history.leave, rundir, request, started, outcome)
+            await asyncio.to_thread(history.write_record, rundir, request, started, outcome)
             await asyncio.to_thread(_close, rundir, request, left_processes)
         return outcome
 
     async def forget(self, ref: ObjectRef) -> None:
-        """Remove the private data dir and the artifacts of a resource that is gone."""
+        """Remove the private data dir and the artifacts of a deleted resource."""
         await asyncio.to_thread(self._rundirs.remove, ref)
 
     async def _run(
         self,
         request: RunRequest,
         rundir: RunDir,
-        fold: OutcomeBuilder,
+        builder: OutcomeBuilder,
         on_event: Callable[[RunEvent], None],
     ) -> tuple[RunOutcome, bool]:
-        """Return how it ended, and whether it left processes behind that go on."""
+        """Return the outcome, and whether processes of the run are still running."""
         seconds = request.timeout.total_seconds() if request.timeout else None
         try:
             async with (
                 asyncio.timeout(seconds) as deadline,
                 self._launcher.start(request, rundir) as run,
             ):
-                await _consume(run, rundir, request.run_id, fold, on_event)
+                await _consume(run, rundir, request.run_id, builder, on_event)
                 status = await run.wait()
         except TimeoutError:
             if not deadline.expired():
                 raise
-            ended = fold.broken(datetime.now(UTC), _deadline_text(request))
+            ended = builder.build_aborted(datetime.now(UTC), _timeout_message(request))
             return replace(ended, timed_out=True), False
         output = await asyncio.to_thread(rundir.output, request.run_id)
-        return fold.outcome(datetime.now(UTC), status, output), run.left_processes
+        return builder.build(datetime.now(UTC), status, output), run.left_processes
 
 
 async def _consume(
     run: LaunchedRun,
     rundir: RunDir,
     run_id: str,
-    fold: OutcomeBuilder,
+    builder: OutcomeBuilder,
     on_event: Callable[[RunEvent], None],
 ) -> None:
     with rundir.artifact(run_id, "events.jsonl") as log, rundir.artifact(run_id, "stdout") as out:
         async for uncensored in run.events():
-            raw = censored(uncensored)
+            raw = censor(uncensored)
             log.write(json.dumps(raw) + "\n")
             if raw.get("stdout"):
                 out.write(raw["stdout"] + "\n")
             event = RunEvent(
                 raw.get("event", ""), raw.get("event_data") or {}, raw.get("stdout") or ""
             )
-            fold.feed(event)
+            builder.add(event)
             on_event(event)
 
 
@@ -150,12 +152,12 @@ def _close(rundir: RunDir, request: RunRequest, left_processes: bool) -> None:
     try:
         rundir.close(request, left_processes=left_processes)
     except OSError as error:
-        # The run itself is judged already; a full disk must not change its outcome.
-        _log.warning("Could not tidy up after a run", path=str(rundir.path), error=str(error))
+        # The outcome is already known; a full disk must not change it.
+        _log.warning("Cannot clean up after a run", path=str(rundir.path), error=str(error))
 
 
-def _deadline_text(request: RunRequest) -> str:
+def _timeout_message(request: RunRequest) -> str:
     assert request.timeout is not None
     seconds = request.timeout.total_seconds()
     source = "key timeout of the watch, or flag --run-timeout"
-    return f"deadline passed: the run was ended after {seconds:g} s ({source})"
+    return f"timeout: the run was ended after {seconds:g} s ({source})"

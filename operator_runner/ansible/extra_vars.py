@@ -1,12 +1,12 @@
-"""The text of env/extravars, which Ansible reads as `-e @FILE`. Pure.
+"""Serialize variables to env/extravars, which Ansible reads as `-e @FILE`. Pure.
 
-It is JSON as Ansible's own decoder has it, in which `{"__ansible_unsafe": TEXT}` is text that is
-never a template. Two things of that decoder must not be in the hands of who writes a resource:
+The format is the JSON of Ansible's own decoder, in which `{"__ansible_unsafe": TEXT}` is text that
+is never evaluated as a template. Users of resources must not control two cases of that decoder:
 
-- It has no way to write a map that has `__ansible_unsafe`, `__ansible_vault` or `__ansible_type`
-  as a key of its own. Variables with such a map (`PlainMap`) are written as YAML, where it is one.
-- What it refuses is read as YAML, where `__ansible_unsafe` means nothing, so that all text is a
-  template. The tab in front is JSON, and nothing that YAML can begin with.
+- It cannot encode a map with a key `__ansible_unsafe`, `__ansible_vault` or `__ansible_type`.
+  Variables with such a map (`PlainMap`) are written as YAML, which can.
+- A file that it rejects is read as YAML, where `__ansible_unsafe` has no meaning, so that all text
+  is evaluated. The leading tab is valid in JSON but not in YAML.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def _fits_json(value: Any) -> bool:
 
 
 def _is_tagged(value: Json) -> bool:
-    """Whether this map is a text that Ansible's JSON marks as unsafe or as encrypted."""
+    """Return whether this map encodes an unsafe or an encrypted text in Ansible's JSON."""
     return len(value) == 1 and any(isinstance(value.get(tag), str) for tag in (_UNSAFE, _VAULT))
 
 
@@ -61,7 +61,7 @@ def _node(value: Any) -> Node:
             ((tag, text),) = value.items()
             return ScalarNode("!vault", text, style='"') if tag == _VAULT else _data(text)
         case dict():
-            # Keys are data in JSON as well, where only values are templates.
+            # Keys are data in JSON as well: only values are evaluated.
             pairs = [(_data(key), _node(item)) for key, item in value.items()]
             return MappingNode(f"{_TAG}map", pairs, flow_style=False)
         case list():
@@ -76,10 +76,10 @@ def _node(value: Any) -> Node:
 
 
 def _data(text: str) -> Node:
-    """Return text that is no template.
+    """Return a node of text that is never evaluated as a template.
 
-    Ansible gives what is `!unsafe` the type that its text would have without quotes. Text that
-    would be a number, a boolean or a time has nothing in it to be evaluated.
+    Ansible gives an `!unsafe` value the type that its text would have without quotes. Text that
+    would be a number, a boolean or a time cannot be a template and needs no tag.
     """
-    would_be = _RESOLVER.resolve(ScalarNode, text, (True, False))
-    return ScalarNode("!unsafe" if would_be == f"{_TAG}str" else f"{_TAG}str", text, style='"')
+    resolved_tag = _RESOLVER.resolve(ScalarNode, text, (True, False))
+    return ScalarNode("!unsafe" if resolved_tag == f"{_TAG}str" else f"{_TAG}str", text, style='"')

@@ -1,6 +1,6 @@
-"""What each run leaves beside its artifacts: when it ran, how it ended, and why it was run.
+"""Write and read a record of each run: its time, outcome and causes.
 
-One small file for each run, `artifacts/<run id>/why.json`; it goes when the artifacts go.
+The record is a file among the artifacts of the run, `artifacts/<run id>/run.json`.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from operator_runner.ansible.rundir import RunDir
 from operator_runner.core.model import Json, RunOutcome, RunRequest
 
 _log = structlog.get_logger(__name__)
-FILE = "why.json"
+FILE = "run.json"
 _UNREADABLE = (FileNotFoundError, ValueError, KeyError, TypeError, OverflowError, RecursionError)
-"""What comes of a file that is not as `leave` writes it."""
+"""Errors from a file that `write_record` did not write."""
 
 
 @dataclass(frozen=True, slots=True)
 class PastRun:
-    """One run as it is remembered; `message` says why a failed one failed."""
+    """A recorded run; `message` is the first error of a failed one."""
 
     run_id: str
     started: datetime
@@ -35,15 +35,15 @@ class PastRun:
     message: str = ""
 
 
-def leave(
+def write_record(
     rundir: RunDir, request: RunRequest, started: datetime, outcome: RunOutcome | None
 ) -> None:
-    """Write the file of a run that has ended; `outcome` is None for one that was cancelled."""
+    """Record a finished run; `outcome` is None for a cancelled one. Errors are only logged."""
     content = {
         "run_id": request.run_id,
         "started": started.isoformat(timespec="milliseconds"),
         "seconds": round((datetime.now(UTC) - started).total_seconds(), 3),
-        "outcome": _word(outcome),
+        "outcome": _outcome_name(outcome),
         "causes": [
             {"trigger": cause.trigger.value, "detail": cause.detail} for cause in request.causes
         ],
@@ -53,16 +53,16 @@ def leave(
         with rundir.artifact(request.run_id, FILE) as file:
             json.dump(content, file)
     except OSError as error:
-        # The run itself is judged already; a full disk must not change its outcome.
-        _log.warning("Could not keep why a run was run", path=str(rundir.path), error=str(error))
+        # The outcome is already known; a full disk must not change it.
+        _log.warning("Cannot write the record of a run", path=str(rundir.path), error=str(error))
 
 
 def past_runs(base: Path, kind: str, namespace: str | None, name: str) -> list[PastRun]:
-    """Return the runs of a resource that are kept below the work dir `base`, newest first.
+    """Return the recorded runs of a resource below the work dir `base`, newest first.
 
-    `kind` may be in any case; `namespace` None looks in all. Raises OSError.
+    `kind` is case-insensitive; `namespace` None means all namespaces. Raises OSError.
     """
-    # Of links there may be none but those that a run has made.
+    # Resolved, so that any link found later was made by a run.
     base = base.resolve()
     runs = [
         run
@@ -74,8 +74,8 @@ def past_runs(base: Path, kind: str, namespace: str | None, name: str) -> list[P
 
 
 def _private_dirs(base: Path, kind: str, namespace: str | None, name: str) -> Iterator[Path]:
-    # <group>/<version>/<kind>/<namespace>/<name>; there is no group for the core group, and
-    # no namespace for cluster-scoped resources.
+    # <group>/<version>/<kind>/<namespace>/<name>, without <group> for the core group and without
+    # <namespace> for cluster-scoped resources.
     for depth in (2, 3, 4):
         for folder in base.glob("*/" * depth + name):
             parts = folder.relative_to(base).parts
@@ -88,8 +88,7 @@ def _read(file: Path) -> PastRun | None:
     try:
         return _run_of(json.loads(nofollow_io.read(file)))
     except _UNREADABLE:
-        # Removed or half written at this moment: the operator goes on working. Or a run has put
-        # something of its own there.
+        # Removed or incomplete, because the operator is running; or replaced by a run.
         return None
 
 
@@ -107,7 +106,7 @@ def _run_of(content: Json) -> PastRun:
     )
 
 
-def _word(outcome: RunOutcome | None) -> str:
+def _outcome_name(outcome: RunOutcome | None) -> str:
     if outcome is None:
         return "cancelled"
     return "succeeded" if outcome.successful else "failed"

@@ -1,9 +1,9 @@
-"""The program that asks Ansible which names of variables mean something to it.
+"""List the names of variables that Ansible uses itself, with Ansible's own code.
 
-Started by `reserved.py` as `python -P -m operator_runner.ansible.list_reserved_names`, with the
+`reserved_names` starts it as `python -P -m operator_runner.ansible.list_reserved_names`, with the
 environment of a run. Reads `{"parent": PID, "contents": [PATH, ...]}` from standard input, the
 paths of the roles and playbooks that are run, and writes `{"acted_on": [...], "keywords": [...]}`.
-A process of its own: the operator does not import ansible-core, and a list costs 2 s of CPU.
+It is a separate process because the operator does not import ansible-core and listing takes 2 s.
 """
 
 from __future__ import annotations
@@ -43,19 +43,19 @@ _Loader: Any = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
 
 def main() -> None:
     """Write the names."""
-    orders = json.load(sys.stdin)
-    die_with_parent(orders["parent"])
-    # What Ansible prints must not end up in the answer.
-    answer = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    arguments = json.load(sys.stdin)
+    die_with_parent(arguments["parent"])
+    # Output of Ansible must not be mixed with the result.
+    output = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     init_plugin_loader()
-    contents = map(Path, orders["contents"])
-    # Jinja's own functions, such as range and namespace, mean nothing to Ansible.
+    contents = map(Path, arguments["contents"])
+    # Jinja's own functions, such as range and namespace, are not used by Ansible.
     functions = {*TemplateEngine().environment.globals} - DEFAULT_NAMESPACE.keys()
     acted_on = {*_settings(), *_magic(), *_options(_plugin_files(contents)), *functions}
     keywords = get_reserved_names() - DEFAULT_NAMESPACE.keys() - acted_on
-    with answer:
-        json.dump({"acted_on": sorted(acted_on), "keywords": sorted(keywords)}, answer)
+    with output:
+        json.dump({"acted_on": sorted(acted_on), "keywords": sorted(keywords)}, output)
 
 
 def _settings() -> Iterator[str]:
@@ -68,7 +68,7 @@ def _settings() -> Iterator[str]:
 
 
 def _magic() -> Iterator[str]:
-    """Yield the variables that Ansible sets itself, whatever a user gives."""
+    """Yield the variables that Ansible sets itself."""
     yield from constants.INTERNAL_STATIC_VARS
     loader = DataLoader()
     inventory = InventoryManager(loader=loader, sources=["localhost,"])
@@ -109,13 +109,13 @@ def _options(files: Iterable[Path]) -> Iterator[str]:
 
 
 def _documentation(path: Path, content: bytes) -> Iterator[str]:
-    """Yield what documents the options: of a fragment every text, as it may have any name."""
+    """Yield the documentation of options: of a fragment all strings, since names vary."""
     if path.suffix != ".py":
         yield content.decode(errors="replace")
     elif path.parent.name == _FRAGMENTS:
         yield from _texts(content, None)
     elif found := _DOCUMENTATION.search(content):
-        # Most of a plugin is code, which need not be parsed.
+        # Parse only the documentation, not the code of the plugin.
         yield from _texts(found.group(), "DOCUMENTATION")
     else:
         yield from _texts(content, "DOCUMENTATION")
@@ -142,7 +142,7 @@ def _variables(documentation: Any) -> Iterator[str]:
         case {"vars": [*sources]}:
             for source in sources:
                 if isinstance(source, dict) and isinstance(source.get("name"), str):
-                    # Of `delegated_vars['ansible_host']` the variable is delegated_vars.
+                    # In `delegated_vars['ansible_host']` the variable is delegated_vars.
                     yield source["name"].partition("[")[0]
     match documentation:
         case dict():

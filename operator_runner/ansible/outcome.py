@@ -1,4 +1,4 @@
-"""Fold the events of a run into one outcome. Pure: no I/O, the clock is given."""
+"""Build the outcome of a run from its events. Pure: the time is an argument."""
 
 from __future__ import annotations
 
@@ -13,62 +13,62 @@ from operator_runner.core.durations import parse_duration
 from operator_runner.core.model import Json, RunEvent, RunOutcome, Stats, TaskFailure
 from operator_runner.core.truncation import truncated
 
-# The contract reads the recap of this host alone; ansible-operator's inventory has no other.
+# ansible-operator reports the recap of this host only; its inventory has no other.
 _HOST = "localhost"
 _REQUEUE_ACTIONS = {"operator_sdk.util.requeue_after", "requeue_after"}
 _REQUEUE_EVENTS = {"runner_on_ok", "runner_item_on_ok"}
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 _ERROR_START = re.compile(r"^(\[ERROR\]: |ERROR! |ansible-playbook: error: )")
-_NOTHING_SAID = (None, "", "Unknown error.")
-_MAX_REASON = 2000
+_EMPTY_MESSAGES = (None, "", "Unknown error.")
+_MAX_REASON_CHARACTERS = 2000
 _MAX_MESSAGE_BYTES = 16 * 1024
-"""Of the message of one failure; name and place of its task fit into a condition beside it."""
+"""Maximum of one failure's message; with task and path it fits into a condition."""
 
 
 @dataclass(slots=True)
 class OutcomeBuilder:
-    """What the events so far say. Feed each event once, in order."""
+    """Collects events: call `add` with each, in order, then `build`."""
 
     task: str = ""
-    """The task that runs now, for a run that is ended in the middle."""
+    """The current task, which is reported if the run is aborted."""
     _recap: Json | None = None
     _failed: dict[str, list[TaskFailure]] = field(default_factory=dict)
     _requeue_after: timedelta | None = None
-    _unreadable: TaskFailure | None = None
+    _invalid_requeue: TaskFailure | None = None
 
-    def feed(self, event: RunEvent) -> None:
-        """Take the next event in."""
+    def add(self, event: RunEvent) -> None:
+        """Add the next event."""
         match event.kind:
             case "playbook_on_task_start":
                 self.task = str(event.data.get("name") or event.data.get("task") or "")
             case "playbook_on_stats":
                 self._recap = event.data
             case "runner_on_failed" if not event.data.get("ignore_errors"):
-                self._note_failure(event)
+                self._add_failure(event)
             case "runner_on_unreachable" if not event.data.get("ignore_unreachable"):
-                self._note_failure(event)
+                self._add_failure(event)
             case _:
                 pass
-        self._note_requeue(event)
+        self._add_requeue(event)
 
-    def outcome(self, now: datetime, exit_status: int, output: str) -> RunOutcome:
-        """Judge a run that ended by itself. `output` is what it printed."""
+    def build(self, now: datetime, exit_status: int, output: str) -> RunOutcome:
+        """Return the outcome of a run that ended by itself. `output` is what it printed."""
         if self._recap is None:
             reason = reason_from_output(output) or f"ansible-playbook ended with {exit_status}"
-            return self.broken(now, reason)
+            return self.build_aborted(now, reason)
         failures = tuple(self._final_failures(self._recap))
         if exit_status != 0 and not failures:
             reason = reason_from_output(output) or f"ansible-playbook ended with {exit_status}"
             failures = (TaskFailure(self.task, reason),)
-        if self._unreadable is not None:
-            failures = (*failures, self._unreadable)
+        if self._invalid_requeue is not None:
+            failures = (*failures, self._invalid_requeue)
         return RunOutcome(_stats(self._recap), failures, self._requeue_after, now)
 
-    def broken(self, now: datetime, reason: str) -> RunOutcome:
-        """Judge a run that did not come to its end, for this reason."""
+    def build_aborted(self, now: datetime, reason: str) -> RunOutcome:
+        """Return the outcome of a run that did not complete, for this reason."""
         return RunOutcome(None, (TaskFailure(self.task, reason),), None, now)
 
-    def _note_failure(self, event: RunEvent) -> None:
+    def _add_failure(self, event: RunEvent) -> None:
         failure = TaskFailure(
             task=str(event.data.get("task") or ""),
             message=with_type_hint(truncated(_message(event.data.get("res")), _MAX_MESSAGE_BYTES)),
@@ -76,8 +76,8 @@ class OutcomeBuilder:
         )
         self._failed.setdefault(str(event.data.get("host") or _HOST), []).append(failure)
 
-    def _note_requeue(self, event: RunEvent) -> None:
-        # The first one counts, as in ansible-operator, which stops listening there.
+    def _add_requeue(self, event: RunEvent) -> None:
+        # Only the first one counts, as in ansible-operator.
         if self._requeue_after is not None or event.kind not in _REQUEUE_EVENTS:
             return
         if event.data.get("task_action") not in _REQUEUE_ACTIONS:
@@ -86,34 +86,34 @@ class OutcomeBuilder:
         if period is None:
             return
         try:
-            # Zero means the ordinary period: a resource must not be run without a pause.
+            # Zero means the regular period: a resource must not be run without a pause.
             self._requeue_after = parse_duration(str(period)) or None
         except ValueError as error:
             reason = f"requeue_after: {error}; write hours, minutes and seconds, such as 1h30m"
-            place = str(event.data.get("task_path") or "")
-            self._unreadable = TaskFailure(str(event.data.get("task") or ""), reason, place)
+            path = str(event.data.get("task_path") or "")
+            self._invalid_requeue = TaskFailure(str(event.data.get("task") or ""), reason, path)
 
     def _final_failures(self, recap: Json) -> Iterator[TaskFailure]:
-        # Whether a failure was rescued stands in the recap alone: a host's failures that
-        # count are its last ones, for a failure that is not rescued ends the host's play.
+        # Only the recap shows whether a failure was rescued. The failures of a host that count are
+        # its last ones, because a failure that is not rescued ends the play for the host.
         for host, failed in self._failed.items():
             count = _count(recap, "failures", host) + _count(recap, "dark", host)
             yield from failed[len(failed) - min(count, len(failed)) :]
 
 
 def reason_from_output(output: str) -> str:
-    """Return the error that Ansible printed before any play could run, or an empty text."""
+    """Return the error that Ansible printed before any play could run, empty if none."""
     lines = _ANSI.sub("", output).replace("\r", "").strip().splitlines()
     starts = [number for number, line in enumerate(lines) if _ERROR_START.match(line)]
     if not starts:
-        return "\n".join(lines[-10:])[-_MAX_REASON:]
-    # Errors of tasks that were ignored may stand before the one that ended it all.
+        return "\n".join(lines[-10:])[-_MAX_REASON_CHARACTERS:]
+    # Ignored errors of tasks may precede the one that ended the run.
     text = "\n".join(lines[starts[-1] :])
-    return _ERROR_START.sub("", text)[:_MAX_REASON].rstrip()
+    return _ERROR_START.sub("", text)[:_MAX_REASON_CHARACTERS].rstrip()
 
 
 def _message(result: Any) -> str:
-    """Return what a failed result says of itself; items of a loop speak for their task."""
+    """Return the message of a failed result; of a loop, those of its failed items."""
     if not isinstance(result, dict):
         return str(result or "unknown playbook failure")
     parts = [
@@ -122,8 +122,8 @@ def _message(result: Any) -> str:
         if isinstance(item, dict) and item.get("failed")
     ]
     words = ("msg", "message", "reason", "module_stderr", "censored")
-    said = (result[word] for word in words if result.get(word) not in _NOTHING_SAID)
-    own = str(next(said, result.get("msg")) or "unknown playbook failure")
+    messages = (result[word] for word in words if result.get(word) not in _EMPTY_MESSAGES)
+    own = str(next(messages, result.get("msg")) or "unknown playbook failure")
     if parts:
         return "\n".join(dict.fromkeys(parts))
     detail = _detail(result.get("error"))
@@ -131,7 +131,7 @@ def _message(result: Any) -> str:
 
 
 def _detail(error: Any) -> str:
-    """Return what Kubernetes modules tell beside their message: a text, or the API's answer."""
+    """Return the error that Kubernetes modules add: a text, or a Status of the API."""
     if isinstance(error, dict):
         error = error.get("message") or error.get("reason")
     return error if isinstance(error, str) else ""

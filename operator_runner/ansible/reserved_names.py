@@ -1,4 +1,4 @@
-"""Which names of variables mean something to Ansible: asked of Ansible itself, once."""
+"""List the names of variables that Ansible uses itself, once, with Ansible's own code."""
 
 from __future__ import annotations
 
@@ -18,47 +18,47 @@ from operator_runner.core.model import ReservedNames, RunContent
 from operator_runner.core.settings import AnsibleSettings
 
 _PROGRAM = (sys.executable, "-P", "-m", "operator_runner.ansible.list_reserved_names")
-_GRACE = 5.0
-"""Seconds between asking the program to end and ending it by force."""
+_GRACE_SECONDS = 5.0
+"""Time between SIGTERM and SIGKILL of the program."""
 
 
 class ReservedNamesLoader:
-    """The names, from a process that begins with `start` or when they are first wanted."""
+    """Loads the names in a child process, at `start` or at the first `get`."""
 
     def __init__(self, ansible: AnsibleSettings, contents: Sequence[Path]) -> None:
-        """`contents` are the roles and playbooks that are run: plugins beside them count too."""
+        """`contents` are the roles and playbooks that are run; plugins next to them count too."""
         self._ansible = ansible
         self._contents = contents
-        self._asking: asyncio.Task[ReservedNames] | None = None
+        self._task: asyncio.Task[ReservedNames] | None = None
 
     def start(self) -> None:
-        """Begin to ask, so that the answer is there for the first run."""
-        if self._asking is None:
-            self._asking = asyncio.create_task(self._ask(), name="names of Ansible")
+        """Start loading, so that the names are available for the first run."""
+        if self._task is None:
+            self._task = asyncio.create_task(self._load(), name="reserved names of Ansible")
 
     async def get(self) -> ReservedNames:
-        """Return the names. Raises RunError if Ansible gives none; the next call asks again."""
+        """Return the names. Raises RunError if they cannot be listed; the next call retries."""
         self.start()
-        assert self._asking is not None
-        asking = self._asking
+        assert self._task is not None
+        task = self._task
         try:
-            # One reconcile that is cancelled must not end it for the others.
-            return await asyncio.shield(asking)
+            # A cancelled reconcile must not cancel the task for the others.
+            return await asyncio.shield(task)
         except (RunError, OSError) as error:
-            if self._asking is asking:
-                self._asking = None
-            raise RunError(f"the variables of Ansible could not be listed: {error}") from error
+            if self._task is task:
+                self._task = None
+            raise RunError(f"cannot list the variables of Ansible: {error}") from error
 
     async def close(self) -> None:
-        """End the process if it is still there."""
-        if self._asking is not None:
-            self._asking.cancel()
-            await asyncio.gather(self._asking, return_exceptions=True)
+        """Terminate the process if it is running."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
 
-    async def _ask(self) -> ReservedNames:
-        with tempfile.TemporaryDirectory(prefix="operator-runner-") as scratch:
-            answer = await self._run({"ANSIBLE_LOCAL_TEMP": scratch})
-        names = json.loads(answer)
+    async def _load(self) -> ReservedNames:
+        with tempfile.TemporaryDirectory(prefix="operator-runner-") as temporary:
+            output = await self._run({"ANSIBLE_LOCAL_TEMP": temporary})
+        names = json.loads(output)
         return ReservedNames(frozenset(names["acted_on"]), frozenset(names["keywords"]))
 
     async def _run(self, environment: dict[str, str]) -> bytes:
@@ -70,15 +70,15 @@ class ReservedNamesLoader:
             env={**os.environ, **common_environment(self._ansible), **environment},
             start_new_session=True,
         )
-        orders = {"parent": os.getpid(), "contents": [str(path) for path in self._contents]}
+        arguments = {"parent": os.getpid(), "contents": [str(path) for path in self._contents]}
         try:
-            answer, complaint = await process.communicate(json.dumps(orders).encode())
+            stdout, stderr = await process.communicate(json.dumps(arguments).encode())
         finally:
-            await end_tree(process, _GRACE)
+            await end_tree(process, _GRACE_SECONDS)
         if process.returncode:
-            lines = complaint.decode(errors="replace").strip().splitlines()
+            lines = stderr.decode(errors="replace").strip().splitlines()
             raise RunError(lines[-1] if lines else f"exit status {process.returncode}")
-        return answer
+        return stdout
 
 
 @dataclass(frozen=True, slots=True)

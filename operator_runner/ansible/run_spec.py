@@ -1,4 +1,4 @@
-"""What a launcher tells the process that runs a play: the same for every launcher."""
+"""Build the arguments of the process that runs a play, equal for all launchers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from operator_runner.ansible.rundir import RunDir
-from operator_runner.ansible.templating.types_in_force import VARIABLE
+from operator_runner.ansible.templating.effective_types import VARIABLE
 from operator_runner.core.model import Json, RunRequest
 from operator_runner.core.settings import AnsibleSettings
 
@@ -17,14 +17,14 @@ _LENIENT = "ANSIBLE_ALLOW_BROKEN_CONDITIONALS"
 
 def run_spec(request: RunRequest, rundir: RunDir, ansible: AnsibleSettings) -> Json:
     """Return the arguments of one run, as `runner.play` takes them; writes a role's playbook."""
-    scratch = str(rundir.temp_dirs.path(request.run_id))
+    temp_dir = str(rundir.temp_dirs.path(request.run_id))
     playbook = str(request.content.path)
     roles_path = None
     if request.content.role is not None:
         role = request.content.role
         play = _role_play(role.name, gather_facts=not ansible.skip_facts)
         playbook = rundir.write_playbook(play)
-        # The variable that this becomes replaces the one of the environment.
+        # It replaces ANSIBLE_ROLES_PATH of the environment.
         roles_path = os.pathsep.join(filter(None, (str(role.parent), _roles_path(ansible))))
     return {
         "private_data_dir": str(rundir.path),
@@ -36,8 +36,8 @@ def run_spec(request: RunRequest, rundir: RunDir, ansible: AnsibleSettings) -> J
         "envvars": {
             **common_environment(ansible),
             **_template_types(request.native_types),
-            "TMPDIR": scratch,
-            "ANSIBLE_LOCAL_TEMP": os.environ.get("ANSIBLE_LOCAL_TEMP", scratch),
+            "TMPDIR": temp_dir,
+            "ANSIBLE_LOCAL_TEMP": os.environ.get("ANSIBLE_LOCAL_TEMP", temp_dir),
             "K8S_AUTH_KUBECONFIG": str(rundir.kubeconfig),
             "KUBECONFIG": str(rundir.kubeconfig),
         },
@@ -49,16 +49,16 @@ def _template_types(native: bool | None) -> dict[str, str]:
 
 
 def common_environment(ansible: AnsibleSettings) -> dict[str, str]:
-    """Return what every run has on top of the operator's environment."""
+    """Return the variables that every run has in addition to the operator's environment."""
     tools = str(Path(sys.executable).parent)
     variables = {
-        # ansible-playbook and its kin of this installation, activated or not.
+        # Programs of this installation, whether its virtual environment is activated or not.
         "PATH": os.pathsep.join(filter(None, (tools, os.environ.get("PATH")))),
-        # Last in Ansible's search, so that a collection of the user's own wins.
+        # Last in Ansible's search path, so that the user's own collections take precedence.
         "PYTHONPATH": os.pathsep.join(
             filter(None, (os.environ.get("PYTHONPATH"), str(_COLLECTIONS)))
         ),
-        # Until ansible-core 2.19 any value was a condition, and roles say `when: x | length`.
+        # Before ansible-core 2.19 conditions could have any type: `when: x | length`.
         _LENIENT: os.environ.get(_LENIENT, "true"),
     }
     if _roles_path(ansible):
@@ -71,12 +71,12 @@ def common_environment(ansible: AnsibleSettings) -> dict[str, str]:
 
 
 def _roles_path(ansible: AnsibleSettings) -> str:
-    """Return where roles are looked for: the flag beats the variable."""
+    """Return the search path of roles: the flag takes precedence over the variable."""
     return _absolute(ansible.roles_path or os.environ.get("ANSIBLE_ROLES_PATH", ""))
 
 
 def _absolute(paths: str) -> str:
-    """Anchor a list of paths where the operator was started: runs have directories of their own."""
+    """Make a search path absolute, because runs have other working directories."""
     parts = (Path(part).expanduser().absolute() for part in paths.split(os.pathsep) if part)
     return os.pathsep.join(map(str, parts))
 

@@ -1,4 +1,4 @@
-"""The cold launcher: ordinary ansible-runner in a new process for each run."""
+"""The cold launcher: start ansible-runner in a new process for each run."""
 
 from __future__ import annotations
 
@@ -12,72 +12,72 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import IO
 
+from operator_runner.ansible.event_stream import MAX_LINE_BYTES, EventStream
 from operator_runner.ansible.processes import end_tree
-from operator_runner.ansible.run_lines import LINE_LIMIT, RunLines
 from operator_runner.ansible.run_spec import run_spec
 from operator_runner.ansible.rundir import RunDir
 from operator_runner.core.errors import RunError
 from operator_runner.core.model import Json, RunRequest
 from operator_runner.core.settings import AnsibleSettings
 
-_GRACE = 10.0
-"""Seconds between asking a run to end and ending it by force; more than the child's own."""
+_GRACE_SECONDS = 10.0
+"""Time between SIGTERM and SIGKILL of a run; longer than the play's in `processes`."""
 _PROGRAM = (sys.executable, "-m", "operator_runner.ansible.cold.run")
 
 
 @dataclass(slots=True)
 class ColdRun:
-    """A run under way."""
+    """A run in a process of its own; see `executor.LaunchedRun`."""
 
     _process: asyncio.subprocess.Process
-    _complaints: IO[bytes]
-    _lines: RunLines
+    _stderr: IO[bytes]
+    _stream: EventStream
 
     def events(self) -> AsyncIterator[Json]:
         """See `executor.LaunchedRun`."""
-        return self._lines.events()
+        return self._stream.events()
 
     @property
     def left_processes(self) -> bool:
         """See `executor.LaunchedRun`."""
-        return self._lines.left_processes
+        return self._stream.left_processes
 
     async def wait(self) -> int:
         """Return the exit status of ansible-playbook. Raises RunError if it never ran."""
         status = await self._process.wait()
-        if self._lines.exit_status is None:
-            self._complaints.seek(0)
-            complaint = self._complaints.read().decode(errors="replace").strip()
-            last = complaint.splitlines()[-1] if complaint else f"exit status {status}"
+        if self._stream.exit_status is None:
+            self._stderr.seek(0)
+            text = self._stderr.read().decode(errors="replace").strip()
+            last = text.splitlines()[-1] if text else f"exit status {status}"
             raise RunError(f"ansible-runner could not run the play: {last}")
-        return self._lines.exit_status
+        return self._stream.exit_status
 
 
 class ColdLauncher:
     """Starts runs as `ansible-runner run` would."""
 
     def __init__(self, ansible: AnsibleSettings) -> None:
-        """Take the settings that hold for every run."""
+        """Start runs with these settings."""
         self._ansible = ansible
 
     @asynccontextmanager
     async def start(self, request: RunRequest, rundir: RunDir) -> AsyncIterator[ColdRun]:
-        """Start a run; leaving the block ends whatever of it is still there."""
-        orders = {"parent": os.getpid(), "run": run_spec(request, rundir, self._ansible)}
-        with tempfile.TemporaryFile() as complaints:
+        """Start a run; leaving the block terminates its processes."""
+        arguments = {"parent": os.getpid(), "run": run_spec(request, rundir, self._ansible)}
+        with tempfile.TemporaryFile() as stderr:
             process = await asyncio.create_subprocess_exec(
                 *_PROGRAM,
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
-                stderr=complaints,
+                stderr=stderr,
                 start_new_session=True,
-                limit=LINE_LIMIT,
+                limit=MAX_LINE_BYTES,
             )
             try:
                 assert process.stdin is not None
                 assert process.stdout is not None
-                process.stdin.write(json.dumps(orders).encode())
+                process.stdin.write(json.dumps(arguments).encode())
                 process.stdin.close()
-                yield ColdRun(process, complaints, RunLines(process.stdout))
+                yield ColdRun(process, stderr, EventStream(process.stdout))
             finally:
-                await end_tree(process, _GRACE)
+                await end_tree(process, _GRACE_SECONDS)

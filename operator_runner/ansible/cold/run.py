@@ -1,8 +1,7 @@
-"""The program behind the cold launcher: one run by ansible-runner in a process of its own.
+"""Run one play with ansible-runner: the program that the cold launcher starts.
 
-Started by `cold.py` as `python -m operator_runner.ansible.cold.run`. Reads one JSON object
-from standard input and writes its lines to standard output, see `runner`. On SIGTERM it ends
-all that it started.
+Started as `python -m operator_runner.ansible.cold.run`. Reads one JSON object from standard input
+and writes lines to standard output, see `runner`. On SIGTERM it terminates all its descendants.
 """
 
 from __future__ import annotations
@@ -23,17 +22,17 @@ from operator_runner.ansible.sandbox.isolation import Sandbox
 
 
 def main() -> None:
-    """Run what standard input describes."""
-    orders = json.load(sys.stdin)
+    """Run the play that standard input describes."""
+    arguments = json.load(sys.stdin)
     for number in END_SIGNALS:
         signal.signal(number, lambda *_: end_run())
     adopt_orphans()
-    die_with_parent(orders["parent"])
-    # Whatever a library prints must not end up between the events.
+    die_with_parent(arguments["parent"])
+    # Output of libraries must not be mixed with the events.
     lines = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
-    Sandbox.from_json(orders["run"]["sandbox"]).enter()
-    play(orders["run"], lines)
+    Sandbox.from_json(arguments["run"]["sandbox"]).enter()
+    play(arguments["run"], lines)
 
 
 if __name__ == "__main__":

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 
 import structlog
 
+from operator_runner.ansible.event_stream import MAX_LINE_BYTES, EventStream
 from operator_runner.ansible.forkserver.messages import message
 from operator_runner.ansible.forkserver.server_process import ForkServer, start_server
 from operator_runner.ansible.processes import end_descendants
-from operator_runner.ansible.run_lines import LINE_LIMIT, RunLines
 from operator_runner.ansible.run_spec import run_spec
 from operator_runner.ansible.rundir import RunDir
 from operator_runner.core.errors import RunError
@@ -38,22 +38,22 @@ _SERVERS = 3
 class WarmRun:
     """A run under way."""
 
-    _lines: RunLines
+    _stream: EventStream
 
     def events(self) -> AsyncIterator[Json]:
         """See `executor.LaunchedRun`."""
-        return self._lines.events()
+        return self._stream.events()
 
     @property
     def left_processes(self) -> bool:
         """See `executor.LaunchedRun`."""
-        return self._lines.left_processes
+        return self._stream.left_processes
 
     async def wait(self) -> int:
         """Return the exit status of ansible-playbook. Raises RunError if it never ran."""
-        if self._lines.exit_status is None:
+        if self._stream.exit_status is None:
             raise RunError("the run's process was killed before the play had ended")
-        return self._lines.exit_status
+        return self._stream.exit_status
 
 
 class WarmLauncher:
@@ -98,7 +98,7 @@ class WarmLauncher:
             await (await forking).end()
             raise
         try:
-            yield WarmRun(RunLines(fork.reader))
+            yield WarmRun(EventStream(fork.reader))
         finally:
             await fork.end()
 
@@ -163,7 +163,7 @@ async def _ask(
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter, Json]:
     ours, theirs = socket.socketpair()
     with theirs:
-        reader, writer = await asyncio.open_connection(sock=ours, limit=LINE_LIMIT)
+        reader, writer = await asyncio.open_connection(sock=ours, limit=MAX_LINE_BYTES)
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             await server.order(spec, theirs)
     line = await reader.readline()

@@ -1,4 +1,4 @@
-"""What the parts of a rendered template become, as ansible-core 2.18 had it without native types.
+"""Convert the parts of a rendered template as ansible-core 2.18 did without native types.
 
 Pure. Source: ansible-core 2.18, `ansible_eval_concat` and `ansible_concat` in
 `template/native_helpers.py`, `_ansible_finalize` in `template/__init__.py`.
@@ -17,40 +17,40 @@ from ansible.module_utils._internal import _datatag
 from ansible.module_utils.common.text.converters import to_text
 
 _WORDS = {"true": True, "false": False, "null": None}
-"""What JSON has and Python not."""
+"""Literals of JSON that Python does not have."""
 _TEXTS = {str, _datatag._AnsibleTaggedStr}
 _SCALARS = {*_TEXTS, int, _datatag._AnsibleTaggedInt, bool, type(None)}
 _FLOATS = {float, _datatag._AnsibleTaggedFloat}
 _UNROLLED = (Iterator, ItemsView, KeysView, ValuesView, range)
 _OPAQUE = Mapping | Marker | type(Omit)
-"""Beside dict: `hostvars`, which ansible-core makes a copy of; and what it acts on itself."""
+"""Mappings such as `hostvars`, which ansible-core copies, and values that it handles itself."""
 
 
 class _NotStorableError(Exception):
-    """A literal has a part that no variable can have."""
+    """A literal has a part of a type that variables cannot have."""
 
 
 def unrolled(value: Any) -> Any:
-    """Return a list in the place of a generator, a view or a range; None is an empty text."""
+    """Return a list for a generator, a view or a range, and an empty string for None."""
     if value is None:
         return ""
     return list(value) if isinstance(value, _UNROLLED) else value
 
 
 def keeps_type(value: Any) -> bool:
-    """Whether a template that consists of one expression with this value gives the value."""
+    """Return whether a template with a single expression returns this value unchanged."""
     if isinstance(value, list | dict):
         return _is_literal(value) or _has_marker(value)
     return isinstance(value, bool | _OPAQUE)
 
 
 def text_of(value: Any) -> str:
-    """Return the text of a value among others: that of Python, for lists and maps too."""
+    """Return the text of a value within a longer text, as Python's `str` formats it."""
     return str(to_text(_native(value)))
 
 
 def literal(text: str) -> Any:
-    """Return the list, map or boolean that a text is written like; else the text."""
+    """Return the list, map or boolean that a text is a literal of; else the text."""
     if not (text.startswith(("{", "[")) or text in {"True", "False"}):
         return text
     try:
@@ -60,9 +60,9 @@ def literal(text: str) -> Any:
 
 
 def storable(value: Any, text: str) -> Any:
-    """Return a literal as a variable can hold it: a set as a list; if it cannot at all, its text.
+    """Return a literal with types that variables can have, sets as lists; else its text.
 
-    ansible-core 2.18 kept a set, and could not show the result of the task.
+    ansible-core 2.18 kept sets, and then failed to display the result of the task.
     """
     try:
         return _storable(value)
@@ -71,7 +71,7 @@ def storable(value: Any, text: str) -> Any:
 
 
 def _is_literal(value: Any) -> bool:
-    """Whether a list or a map, written as text and read again, is the same."""
+    """Return whether a list or a map is equal after formatting and parsing it."""
     rest = [value]
     while rest:
         each = rest.pop()
@@ -89,7 +89,7 @@ def _is_literal(value: Any) -> bool:
 
 
 def _has_marker(value: Any) -> bool:
-    """Whether ansible-core will report something in there as undefined, or as an error."""
+    """Return whether a value contains something that ansible-core reports as undefined."""
     if isinstance(value, dict):
         return any(_has_marker(each) for each in value.values())
     if isinstance(value, list | tuple):
@@ -98,7 +98,7 @@ def _has_marker(value: Any) -> bool:
 
 
 def _native(value: Any) -> Any:
-    """Return a copy of Python's own types, whose text is that of the value."""
+    """Return a copy with Python's own types, whose text is that of the value."""
     if isinstance(value, dict):
         return {_native(key): _native(each) for key, each in value.items() if each is not Omit}
     if isinstance(value, list):
@@ -111,7 +111,7 @@ def _native(value: Any) -> Any:
 
 
 def _storable(value: Any) -> Any:
-    """Return a literal with lists for sets, which no variable holds. Raises _NotStorableError."""
+    """Return a literal with lists instead of sets. Raises _NotStorableError."""
     if isinstance(value, dict):
         return {_storable(key): _storable(each) for key, each in value.items()}
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""Say how templates are to give what the API wants, where it refused a text or a number. Pure.
+"""Add a hint to errors of the API about strings and numbers from templates. Pure.
 
 Sources of the messages: validation of custom resources ("must be of type"), decoding of built-in
 kinds (encoding/json), server-side apply (structured-merge-diff).
@@ -19,19 +19,19 @@ _WANTS_TEXT = re.compile(
     r"|expected string, got (?:int|float|bool|&\{(?!map\[|\[)|&value\.valueUnstructured)"
 )
 FOR_NUMBERS = (
-    "A template gave text where the API wants a number or a boolean: `nativeTypes: true` in "
-    "watches.yaml (or `jinja2_native`, ANSIBLE_JINJA2_NATIVE) has templates give the types of "
-    "their expressions, so that `{{ x | int }}` is a number."
+    "A template returned a string where the API expects a number or a boolean: set "
+    "`nativeTypes: true` in watches.yaml (or `jinja2_native`, ANSIBLE_JINJA2_NATIVE), so that "
+    "templates return the types of their expressions and `{{ x | int }}` is a number."
 )
 FOR_TEXTS = (
-    "A template gave a number or a boolean where the API wants text: write `{{ x | string }}`, or "
-    "set `nativeTypes: false` in watches.yaml (or `jinja2_native`, ANSIBLE_JINJA2_NATIVE), with "
-    "which templates give text."
+    "A template returned a number or a boolean where the API expects a string: write "
+    "`{{ x | string }}`, or set `nativeTypes: false` in watches.yaml (or `jinja2_native`, "
+    "ANSIBLE_JINJA2_NATIVE), so that templates return strings."
 )
 
 
 def with_type_hint(message: str) -> str:
-    """Return the message of a failure, with a sentence on the setting where types are the cause."""
+    """Return the message of a failure, with a hint if types of template results caused it."""
     hints = [
         hint
         for pattern, hint in ((_WANTS_NUMBER, FOR_NUMBERS), (_WANTS_TEXT, FOR_TEXTS))

@@ -319,7 +319,7 @@ async def test_without_a_server_plays_run_cold(monkeypatch: pytest.MonkeyPatch) 
             assert isinstance(launcher, ColdLauncher)
     assert len(logs) == 1
     assert "cold" in logs[0]["event"]
-    assert "DEFAULT_FORKS" in logs[0]["reason"] or "not a number" in logs[0]["reason"]
+    assert "DEFAULT_FORKS" in logs[0]["error"] or "not a number" in logs[0]["error"]
 
 
 _HOLDER = """

@@ -29,9 +29,9 @@ def test_why_a_task_has_failed_stays(result: dict[str, Any]) -> None:
     short = shortened(result)
     assert len(str(short)) <= 700_000
     data = {"task": "Big", "task_path": "main.yml:1", "res": short, "host": "localhost"}
-    fold = OutcomeBuilder()
-    fold.feed(RunEvent("runner_on_failed", data))
-    fold.feed(RunEvent("playbook_on_stats", {"failures": {"localhost": 1}}))
-    (failure,) = fold.outcome(None, 2, "").failures  # type: ignore[arg-type]
+    builder = OutcomeBuilder()
+    builder.add(RunEvent("runner_on_failed", data))
+    builder.add(RunEvent("playbook_on_stats", {"failures": {"localhost": 1}}))
+    (failure,) = builder.build(None, 2, "").failures  # type: ignore[arg-type]
     assert failure.message.startswith("because")
     assert len(failure.message.encode()) <= 16 * 1024

@@ -24,23 +24,23 @@ def recap(**counts: int) -> RunEvent:
     return RunEvent("playbook_on_stats", data)
 
 
-def fold(*events: RunEvent) -> OutcomeBuilder:
-    result = OutcomeBuilder()
+def collect(*events: RunEvent) -> OutcomeBuilder:
+    builder = OutcomeBuilder()
     for event in events:
-        result.feed(event)
-    return result
+        builder.add(event)
+    return builder
 
 
 def test_a_play_that_ran_to_its_end_is_a_success() -> None:
     """The recap of localhost becomes the stats."""
-    outcome = fold(task("a"), recap(ok=2, changed=1, skipped=3)).outcome(NOW, 0, "")
+    outcome = collect(task("a"), recap(ok=2, changed=1, skipped=3)).build(NOW, 0, "")
     assert outcome.successful
     assert outcome.stats == Stats(ok=2, changed=1, skipped=3)
 
 
 def test_the_task_that_failed_is_named() -> None:
     """A failure carries the task, the message and the place."""
-    outcome = fold(failed("a", task_path="r/main.yml:3"), recap(failures=1)).outcome(NOW, 2, "")
+    outcome = collect(failed("a", task_path="r/main.yml:3"), recap(failures=1)).build(NOW, 2, "")
     assert outcome.failures == (TaskFailure("a", "a broke", "r/main.yml:3"),)
 
 
@@ -48,26 +48,28 @@ def test_a_failure_that_says_nothing_has_a_message_too() -> None:
     """The contract has a text for it."""
     for result in (None, {}, {"msg": ""}, {"results": [{"failed": True}]}):
         events = (task("a", "runner_on_failed", res=result), recap(failures=1))
-        told = fold(*events).outcome(NOW, 2, "").failures[0].message
+        told = collect(*events).build(NOW, 2, "").failures[0].message
         assert told == "unknown playbook failure"
 
 
 def test_a_rescued_failure_is_none() -> None:
     """ansible-runner does not mark rescued failures, so the recap decides."""
-    assert fold(failed("a"), task("rescue"), recap(ok=1, rescued=1)).outcome(NOW, 0, "").successful
+    assert collect(failed("a"), task("rescue"), recap(ok=1, rescued=1)).build(NOW, 0, "").successful
 
 
 def test_an_ignored_failure_is_none() -> None:
     """A task with ignore_errors does not count."""
     assert (
-        fold(failed("a", ignore_errors=True), recap(ok=1, ignored=1)).outcome(NOW, 0, "").successful
+        collect(failed("a", ignore_errors=True), recap(ok=1, ignored=1))
+        .build(NOW, 0, "")
+        .successful
     )
 
 
 def test_only_the_failure_that_ended_the_play_counts() -> None:
     """Of a rescued and a final failure the final one is reported."""
     events = (failed("rescued"), task("rescue"), failed("final"), recap(rescued=1, failures=1))
-    assert [f.task for f in fold(*events).outcome(NOW, 2, "").failures] == ["final"]
+    assert [f.task for f in collect(*events).build(NOW, 2, "").failures] == ["final"]
 
 
 def test_the_items_of_a_loop_speak_for_their_task() -> None:
@@ -81,7 +83,7 @@ def test_the_items_of_a_loop_speak_for_their_task() -> None:
         ],
     }
     events = (task("loop", "runner_on_failed", res=result), recap(failures=1))
-    assert fold(*events).outcome(NOW, 2, "").failures[0].message == "no x\nno y"
+    assert collect(*events).build(NOW, 2, "").failures[0].message == "no x\nno y"
 
 
 def test_a_censored_result_stays_censored() -> None:
@@ -90,13 +92,13 @@ def test_a_censored_result_stays_censored() -> None:
         task("a", "runner_on_failed", res={"censored": "hidden by no_log"}),
         recap(failures=1),
     )
-    assert fold(*events).outcome(NOW, 2, "").failures[0].message == "hidden by no_log"
+    assert collect(*events).build(NOW, 2, "").failures[0].message == "hidden by no_log"
 
 
 def test_a_host_out_of_reach_is_a_failure() -> None:
     """Unreachable hosts count like failed ones."""
     events = (task("a", "runner_on_unreachable", res={"msg": "no route"}), recap(dark=1))
-    assert fold(*events).outcome(NOW, 4, "").failures[0].message == "no route"
+    assert collect(*events).build(NOW, 4, "").failures[0].message == "no route"
 
 
 def test_no_recap_is_a_failure_with_the_output_as_reason() -> None:
@@ -104,22 +106,22 @@ def test_no_recap_is_a_failure_with_the_output_as_reason() -> None:
     output = (
         "\x1b[0;31m[ERROR]: couldn't resolve module/action 'x'\x1b[0m\r\nOrigin: main.yml:2\r\n"
     )
-    outcome = fold().outcome(NOW, 4, output)
+    outcome = collect().build(NOW, 4, output)
     assert not outcome.successful
     assert outcome.failures[0].message == "couldn't resolve module/action 'x'\nOrigin: main.yml:2"
 
 
 def test_a_bad_exit_status_is_a_failure_even_with_a_clean_recap() -> None:
     """A recap without failures does not outweigh a failing ansible-playbook."""
-    outcome = fold(task("a"), recap(ok=1)).outcome(NOW, 250, "ERROR! out of memory")
+    outcome = collect(task("a"), recap(ok=1)).build(NOW, 250, "ERROR! out of memory")
     assert outcome.failures[0].message == "out of memory"
 
 
 def test_an_ended_run_names_the_task_that_was_under_way() -> None:
     """A run past its deadline says where it stood."""
     begun = RunEvent("playbook_on_task_start", {"name": "wait for it"})
-    outcome = fold(begun).broken(NOW, "deadline passed")
-    assert outcome.failures == (TaskFailure("wait for it", "deadline passed"),)
+    outcome = collect(begun).build_aborted(NOW, "timeout")
+    assert outcome.failures == (TaskFailure("wait for it", "timeout"),)
 
 
 def requeue(period: Any, kind: str = "runner_on_ok", action: str = "") -> RunEvent:
@@ -129,7 +131,7 @@ def requeue(period: Any, kind: str = "runner_on_ok", action: str = "") -> RunEve
 
 def test_the_first_requeue_after_counts_and_the_play_goes_on() -> None:
     """The period is a Go duration; later tasks still decide the outcome."""
-    outcome = fold(requeue("1h30m"), requeue("5s"), task("after"), recap(ok=3)).outcome(NOW, 0, "")
+    outcome = collect(requeue("1h30m"), requeue("5s"), task("after"), recap(ok=3)).build(NOW, 0, "")
     assert outcome.successful
     assert outcome.requeue_after == timedelta(minutes=90)
 
@@ -137,7 +139,7 @@ def test_the_first_requeue_after_counts_and_the_play_goes_on() -> None:
 def test_requeue_after_by_its_short_name_and_in_a_loop() -> None:
     """With `collections:` the action has no namespace; a loop tells in its items."""
     for event in (requeue("5s", action="requeue_after"), requeue("5s", "runner_item_on_ok")):
-        assert fold(event, recap(ok=1)).outcome(NOW, 0, "").requeue_after == timedelta(seconds=5)
+        assert collect(event, recap(ok=1)).build(NOW, 0, "").requeue_after == timedelta(seconds=5)
 
 
 def test_what_did_not_run_requeues_nothing() -> None:
@@ -149,17 +151,17 @@ def test_what_did_not_run_requeues_nothing() -> None:
         task("no_log", task_action="requeue_after", res={"censored": "hidden"}),
         recap(ok=1, rescued=1),
     )
-    assert fold(*events).outcome(NOW, 0, "").requeue_after is None
+    assert collect(*events).build(NOW, 0, "").requeue_after is None
 
 
 def test_zero_leaves_the_ordinary_period() -> None:
     """A period of zero must not run the resource without a pause."""
-    assert fold(requeue("0s"), recap(ok=1)).outcome(NOW, 0, "").requeue_after is None
+    assert collect(requeue("0s"), recap(ok=1)).build(NOW, 0, "").requeue_after is None
 
 
 def test_an_unreadable_period_fails_the_run() -> None:
     """A collection of the user's own may let it through; the reason names task and cure."""
-    outcome = fold(requeue("30"), recap(ok=1)).outcome(NOW, 0, "")
+    outcome = collect(requeue("30"), recap(ok=1)).build(NOW, 0, "")
     text = (
         'requeue_after: time: missing unit in duration "30"; '
         "write hours, minutes and seconds, such as 1h30m"
@@ -178,7 +180,7 @@ def test_what_a_module_adds_to_its_message_is_told() -> None:
     ):
         result = {"msg": "Bad", "error": error}
         events = (task("a", "runner_on_failed", res=result), recap(failures=1))
-        assert fold(*events).outcome(NOW, 2, "").failures[0].message == told
+        assert collect(*events).build(NOW, 2, "").failures[0].message == told
 
 
 def test_output_without_a_marked_error_gives_its_last_lines() -> None:

@@ -152,6 +152,6 @@ def test_a_run_over_its_deadline_fails_with_the_same_message(both: Both) -> None
     """A run that takes too long ends with the same words."""
     project = Project("- name: Hang\n  command: sleep 100\n", seconds=5)
     record = both(project)
-    assert "deadline passed" in record.outcome.failures[0].message
+    assert "timeout" in record.outcome.failures[0].message
     assert record.outcome.failures[0].task.endswith("Hang")
     assert record.outcome.timed_out

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from operator_runner.ansible.history import leave
+from operator_runner.ansible.history import write_record
 from operator_runner.ansible.rundir import RunDirs
 from operator_runner.core.model import (
     GVK,
@@ -40,7 +40,7 @@ def dirs(tmp_path: Path) -> RunDirs:
 def kept(dirs: RunDirs, ref: ObjectRef, run_id: str, outcome: RunOutcome | None) -> None:
     """Leave the file of a run that began ten seconds ago."""
     request = RunRequest(run_id, ref, RunContent(), {}, "", 2, 20, None, CAUSES)
-    leave(dirs.of(ref), request, datetime.now(UTC) - timedelta(seconds=10), outcome)
+    write_record(dirs.of(ref), request, datetime.now(UTC) - timedelta(seconds=10), outcome)
 
 
 def told(base: Path, *args: str) -> tuple[int, str]:
@@ -54,7 +54,7 @@ def test_what_a_run_put_in_the_place_of_its_file_is_not_told(dirs: RunDirs, tmp_
     for run_id in "1234567":
         kept(dirs, FOO, run_id, None)
     linked, *changed, coloured = (
-        dirs.of(FOO).artifacts(run_id) / "why.json" for run_id in "123456"
+        dirs.of(FOO).artifacts(run_id) / "run.json" for run_id in "123456"
     )
     linked.rename(secret)
     linked.symlink_to(secret)
@@ -96,7 +96,7 @@ def test_cluster_scoped_resources_are_found(dirs: RunDirs, tmp_path: Path) -> No
 def test_half_a_file_is_passed_over(dirs: RunDirs, tmp_path: Path) -> None:
     """The operator may be writing it at this moment."""
     kept(dirs, FOO, "1", RunOutcome(Stats()))
-    (file,) = tmp_path.rglob("why.json")
+    (file,) = tmp_path.rglob("run.json")
     file.write_text(file.read_text()[:20])
     assert from_files(tmp_path, "foo", None, "a") == []
 
@@ -104,7 +104,7 @@ def test_half_a_file_is_passed_over(dirs: RunDirs, tmp_path: Path) -> None:
 def test_the_file_holds_no_more_than_it_tells(dirs: RunDirs, tmp_path: Path) -> None:
     """Causes are words, not values, and the file is private."""
     kept(dirs, FOO, "1", RunOutcome(Stats()))
-    (file,) = tmp_path.rglob("why.json")
+    (file,) = tmp_path.rglob("run.json")
     assert file.stat().st_mode & 0o077 == 0
     content = json.loads(file.read_text())
     assert content["causes"] == [

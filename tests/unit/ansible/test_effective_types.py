@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from operator_runner.ansible.templating.types_in_force import TemplateTypes, types_in_force
+from operator_runner.ansible.templating.effective_types import TemplateTypes, effective_types
 from operator_runner.core.model import GVK, RunContent, Watch
 
 
@@ -16,7 +16,7 @@ def test_a_watch_decides_for_its_kind(tmp_path: Path) -> None:
     """What it does not say is left to the variable, and that beats ansible.cfg."""
     (tmp_path / ".ansible.cfg").write_text("[defaults]\njinja2_native = false\n")
     watches = [watch("A", True), watch("B", None), watch("C", False), watch("D", True)]
-    found = list(types_in_force(watches, {"ANSIBLE_JINJA2_NATIVE": "True"}, tmp_path))
+    found = list(effective_types(watches, {"ANSIBLE_JINJA2_NATIVE": "True"}, tmp_path))
     assert found == [
         TemplateTypes("native", "nativeTypes in watches.yaml", ("A", "D")),
         TemplateTypes("native", "ANSIBLE_JINJA2_NATIVE", ("B",)),
@@ -29,12 +29,12 @@ def test_ansible_cfg_decides_where_nothing_else_does(tmp_path: Path) -> None:
     config = tmp_path / "project.cfg"
     config.write_text("[defaults]\njinja2_native = yes\n")
     environ = {"ANSIBLE_CONFIG": str(config)}
-    (found,) = types_in_force([watch("A", None)], environ, tmp_path)
+    (found,) = effective_types([watch("A", None)], environ, tmp_path)
     assert found == TemplateTypes("native", str(config), ("A",))
 
 
 def test_templates_give_text_by_default(tmp_path: Path) -> None:
     """As existing projects have it; an ansible.cfg that is wrong changes nothing."""
     (tmp_path / ".ansible.cfg").write_text("jinja2_native = true\n")
-    (found,) = types_in_force([watch("A", None)], {}, tmp_path)
+    (found,) = effective_types([watch("A", None)], {}, tmp_path)
     assert found == TemplateTypes("text", "default", ("A",))

@@ -1,4 +1,4 @@
-"""Which types templates give, and which setting says so; see `templates`."""
+"""Find the types of template results and the setting that selects them; see `compatibility`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TRUE = {"1", "y", "yes", "t", "true", "on"}
 
 @dataclass(frozen=True, slots=True)
 class TemplateTypes:
-    """The types of some kinds: `native`, or `text` as ansible-core 2.18 had them."""
+    """The types for some kinds: `native`, or `text` as in ansible-core 2.18."""
 
     types: str
     set_by: str
@@ -29,27 +29,27 @@ class TemplateTypes:
 
 
 def log_types(watches: Sequence[Watch]) -> None:
-    """Log which types are in force, once for each reason."""
-    for found in types_in_force(watches, os.environ, Path.home()):
+    """Log the types of template results, once for each setting."""
+    for found in effective_types(watches, os.environ, Path.home()):
         _log.info("Template types", types=found.types, set_by=found.set_by, kinds=list(found.kinds))
 
 
-def types_in_force(
+def effective_types(
     watches: Sequence[Watch], environ: Mapping[str, str], home: Path
 ) -> Iterator[TemplateTypes]:
-    """Return the types of all watches, those with the same reason together."""
+    """Yield the types of all watches, grouped by the setting that selects them."""
     native, reason = _of_ansible(environ, home)
     found: dict[tuple[bool, str], list[str]] = {}
     for watch in watches:
-        asked = watch.native_types
-        key = (native, reason) if asked is None else (asked, f"{_KEY} in watches.yaml")
+        wanted = watch.native_types
+        key = (native, reason) if wanted is None else (wanted, f"{_KEY} in watches.yaml")
         found.setdefault(key, []).append(watch.gvk.kind)
     for (is_native, set_by), kinds in found.items():
         yield TemplateTypes("native" if is_native else "text", set_by, tuple(kinds))
 
 
 def _of_ansible(environ: Mapping[str, str], home: Path) -> tuple[bool, str]:
-    """Return what Ansible's own settings say, as ansible-core looks for them, and which does."""
+    """Return whether Ansible's settings select native types, and the name of the setting."""
     if environ.get(VARIABLE):
         return environ[VARIABLE].lower() in _TRUE, VARIABLE
     given = environ.get("ANSIBLE_CONFIG")
@@ -70,4 +70,4 @@ def _jinja2_native(path: Path) -> str | None:
         parser.read(path)
         return parser.get("defaults", "jinja2_native", fallback=None)
     except (configparser.Error, OSError, UnicodeDecodeError):
-        return None  # each run reports what is wrong with it
+        return None  # each run reports the error
