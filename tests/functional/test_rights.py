@@ -201,7 +201,7 @@ def test_the_check_of_what_kustomize_makes(installed: Installed) -> None:
     """`operator-runner rbac --check -` finds nothing to say; without the metrics' role it does."""
     every = yaml.safe_dump_all(installed.objects)
     done = rbac(REPOSITORY, "--check=-", input_=every)
-    assert (done.returncode, done.stdout) == (0, "The rights granted are those needed.\n"), (
+    assert (done.returncode, done.stdout) == (0, "The granted rules are the required ones.\n"), (
         done.stderr
     )
     bare = yaml.safe_dump_all(

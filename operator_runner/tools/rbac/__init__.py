@@ -1,5 +1,5 @@
-"""Least privilege: which rights a project needs, as manifests and as a check of those it has.
+"""Derive the minimal RBAC rules of a project, and check those that its manifests grant.
 
-`needs` puts together what the runner itself does (`runner`) and what roles have asked for
-(`roles`); `grants` reads what manifests give; `check` compares, `render` writes.
+`requirements` combines the runner's own requests (`runner`) and the recorded requests of roles
+(`roles`); `grants` reads the rules of manifests; `check` compares, `render` writes.
 """

@@ -1,4 +1,4 @@
-"""Whether what is granted is what is needed, no less and no more. Pure."""
+"""Compare granted rules with required ones. Pure."""
 
 from __future__ import annotations
 
@@ -7,40 +7,44 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
-from operator_runner.tools.rbac.grants import Granted
-from operator_runner.tools.rbac.right import Need, Right
+from operator_runner.tools.rbac.access_rules import AccessRule, Requirement
+from operator_runner.tools.rbac.grants import GrantedRule
 
-_Findings: TypeAlias = defaultdict[tuple[Right, str], set[str]]
-"""Verbs by right (without its verb) and reason."""
+_Findings: TypeAlias = defaultdict[tuple[AccessRule, str], set[str]]
+"""Verbs by rule (without its verb) and reason."""
 
 
-def differences(needs: Sequence[Need], granted: Sequence[Granted]) -> list[str]:
-    """Return a line for what is missing of each resource, then for what is superfluous.
+def differences(requirements: Sequence[Requirement], granted: Sequence[GrantedRule]) -> list[str]:
+    """Return a line for each resource with missing rules, then for each with superfluous ones.
 
-    `needs` are the smallest ones. A right that is wider than needed is superfluous, and the
-    line says which would do.
+    `requirements` are the minimal ones. A rule that is wider than required is superfluous; its line
+    lists the rules that suffice.
     """
     missing: _Findings = defaultdict(set)
-    for need in needs:
-        if not any(one.right.covers(need.right) for one in granted):
-            missing[replace(need.right, verb=""), need.reason].add(need.right.verb)
+    for requirement in requirements:
+        if not any(one.rule.covers(requirement.rule) for one in granted):
+            missing[replace(requirement.rule, verb=""), requirement.reason].add(
+                requirement.rule.verb
+            )
     superfluous: _Findings = defaultdict(set)
-    wanted = {need.right for need in needs}
+    wanted = {requirement.rule for requirement in requirements}
     for one in granted:
-        if one.right not in wanted:
-            why = f"granted by {one.role}; {_why_not(one.right, needs)}"
-            superfluous[replace(one.right, verb=""), why].add(one.right.verb)
+        if one.rule not in wanted:
+            reason = f"granted by {one.role}; {_alternative(one.rule, requirements)}"
+            superfluous[replace(one.rule, verb=""), reason].add(one.rule.verb)
     return [*_lines("missing", missing), *_lines("superfluous", superfluous)]
 
 
 def _lines(word: str, findings: _Findings) -> Iterator[str]:
-    for (right, reason), verbs in findings.items():
-        yield f"{word}: {replace(right, verb=', '.join(sorted(verbs)))}: {reason}"
+    for (rule, reason), verbs in findings.items():
+        yield f"{word}: {replace(rule, verb=', '.join(sorted(verbs)))}: {reason}"
 
 
-def _why_not(granted: Right, needs: Sequence[Need]) -> str:
-    """Return what would do in place of a right that is wider than needed, if anything."""
-    enough = sorted({str(need.right) for need in needs if granted.covers(need.right)})
+def _alternative(granted: AccessRule, requirements: Sequence[Requirement]) -> str:
+    """Return the rules that suffice in place of a wider one, if any."""
+    enough = sorted(
+        {str(requirement.rule) for requirement in requirements if granted.covers(requirement.rule)}
+    )
     if enough:
-        return f"enough is: {', '.join(enough)}"
-    return "neither the runner nor a recorded request needs it"
+        return f"sufficient: {', '.join(enough)}"
+    return "required by neither the runner nor a recorded request"

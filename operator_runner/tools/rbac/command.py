@@ -1,4 +1,4 @@
-"""`operator-runner rbac`: the rights that a project needs, as manifests or as a check."""
+"""Command `operator-runner rbac`."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from operator_runner.config.flags import lookup_options
 from operator_runner.config.watches import load
 from operator_runner.core.errors import ConfigError
 from operator_runner.proxy.permission_log import read
+from operator_runner.tools.rbac.access_rules import Requirement
 from operator_runner.tools.rbac.check import differences
 from operator_runner.tools.rbac.grants import grants_in
 from operator_runner.tools.rbac.kinds import KindTable
-from operator_runner.tools.rbac.manager import Manager, duties_of, find_manager
-from operator_runner.tools.rbac.needs import Project, needs_of, warnings_of
+from operator_runner.tools.rbac.manager import Manager, features_of, find_manager
 from operator_runner.tools.rbac.render import component, manifest
-from operator_runner.tools.rbac.right import Need
+from operator_runner.tools.rbac.requirements import Project, requirements_of, warnings_of
 from operator_runner.tools.rbac.runner import LEADER
 from operator_runner.tools.yaml_io import read_objects
 
@@ -37,12 +37,12 @@ _PATH = click.Path(path_type=Path, allow_dash=True)
     default="./watches.yaml",
     show_default=True,
     type=_PATH,
-    help="What is watched.",
+    help="Watches of the operator.",
 )
 @click.option(
     "--recorded",
     type=_PATH,
-    help=f"What `run --record-requests` has written.  [default: {_RECORDED}, if it is there]",
+    help=f"Requests recorded by `run --record-requests`.  [default: {_RECORDED}, if it exists]",
 )
 @click.option(
     "--crds",
@@ -53,15 +53,15 @@ _PATH = click.Path(path_type=Path, allow_dash=True)
 @click.option(
     "--manager",
     type=_PATH,
-    help="Where the operator's Deployment is, for its arguments.  [default: what is checked, else"
-    f" {_MANAGER}]",
+    help="File or directory of the operator's Deployment, for its arguments.  [default: that of"
+    f" --check, else {_MANAGER}]",
 )
-@click.option("--names", is_flag=True, help="Restrict rights to the names that roles asked for.")
+@click.option("--names", is_flag=True, help="Restrict rules to the names of recorded requests.")
 @click.option(
     "--check",
     type=_PATH,
     multiple=True,
-    help="Compare with the roles of these files and directories (-: standard input) instead.",
+    help="Check the roles in these files and directories (-: standard input) instead.",
 )
 @click.option(
     "--write",
@@ -74,11 +74,11 @@ _PATH = click.Path(path_type=Path, allow_dash=True)
     type=click.Choice(["manifest", "patch"]),
     default="manifest",
     show_default=True,
-    help="patch: a component for kustomize that replaces the rules of the roles that are there.",
+    help="patch: a kustomize component that replaces the rules of existing roles.",
 )
 @lookup_options
 def rbac(**options: Any) -> None:
-    """Derive the rights that the operator needs, from watches.yaml and its roles' requests."""
+    """Derive the RBAC rules of the operator from watches.yaml and recorded requests of roles."""
     try:
         sys.exit(_rbac(options))
     except ConfigError as error:
@@ -91,33 +91,36 @@ def _rbac(options: dict[str, Any]) -> int:
     checked = read_objects(options["check"])
     manager = _manager(options["manager"], checked)
     project = _project(options, manager)
-    needs = needs_of(project, names=options["names"])
+    requirements = requirements_of(project, names=options["names"])
     for warning in warnings_of(project):
         click.echo(f"Warning: {warning}", err=True)
     if options["check"]:
-        lines = differences(needs, grants_in(checked, manager if manager.account else None))
-        click.echo("\n".join(lines) or "The rights granted are those needed.")
+        lines = differences(requirements, grants_in(checked, manager if manager.account else None))
+        click.echo("\n".join(lines) or "The granted rules are the required ones.")
         return 1 if lines else 0
     if options["write"]:
-        _write(options["write"], needs)
+        _write(options["write"], requirements)
     else:
-        click.echo(component(needs) if options["form"] == "patch" else manifest(needs), nl=False)
+        click.echo(
+            component(requirements) if options["form"] == "patch" else manifest(requirements),
+            nl=False,
+        )
     return 0
 
 
 def _manager(named: Path | None, checked: Sequence[dict[str, Any]]) -> Manager:
-    """Return the operator's Deployment; one with the defaults of all flags where there is none."""
+    """Return the operator's Deployment, or one with default flags if there is none."""
     if named is not None:
         found = find_manager(read_objects([named]))
         if found is None:
-            raise ConfigError(f"--manager {named}: there is no Deployment with a container manager")
+            raise ConfigError(f"--manager {named}: no Deployment has a container named manager")
         return found
     default = read_objects([_MANAGER]) if _MANAGER.is_dir() else []
     return find_manager(checked) or _without_account(find_manager(default)) or Manager()
 
 
 def _without_account(manager: Manager | None) -> Manager | None:
-    """Return a Deployment whose names may differ from those that are checked."""
+    """Return a Deployment without ServiceAccount and namespace, which may differ when checked."""
     return Manager(args=manager.args, environ=manager.environ) if manager else None
 
 
@@ -134,15 +137,15 @@ def _project(options: dict[str, Any], manager: Manager) -> Project:
         watches=loaded.watches,
         recorded=tuple(read(recorded)) if recorded else (),
         kinds=KindTable(read_objects(crds)),
-        duties=duties_of(manager, loaded.watches),
+        features=features_of(manager, loaded.watches),
     )
 
 
-def _write(folder: Path, needs: Sequence[Need]) -> None:
+def _write(folder: Path, requirements: Sequence[Requirement]) -> None:
     for role, name in _FILES.items():
-        own = [need for need in needs if need.role == role]
+        own = [requirement for requirement in requirements if requirement.role == role]
         if own:
             (folder / name).write_text(manifest(own))
             click.echo(folder / name)
-    for role in sorted({need.role for need in needs} - {*_FILES}):
-        click.echo(f"{role} is not written: `operator-runner rbac` shows it, --check checks it")
+    for role in sorted({requirement.role for requirement in requirements} - {*_FILES}):
+        click.echo(f"{role}: not written; `operator-runner rbac` prints it")

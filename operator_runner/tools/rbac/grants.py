@@ -1,4 +1,4 @@
-"""What manifests grant to the operator's ServiceAccount, right by right. Pure."""
+"""Read the rules that manifests grant to the operator's ServiceAccount. Pure."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from dataclasses import dataclass
 
 from operator_runner.core.errors import ConfigError
 from operator_runner.core.model import Json
+from operator_runner.tools.rbac.access_rules import CLUSTER_WIDE, OWN_NAMESPACE, AccessRule
 from operator_runner.tools.rbac.manager import PLACEHOLDER, Manager
-from operator_runner.tools.rbac.right import EVERYWHERE, OPERATORS, Right
 
 
 @dataclass(frozen=True, slots=True)
-class Granted:
-    """A right, perhaps with wildcards, and the role that grants it."""
+class GrantedRule:
+    """A rule, possibly with wildcards, and the role that grants it."""
 
-    right: Right
+    rule: AccessRule
     role: str
 
 
@@ -26,11 +26,11 @@ class _Account:
     namespace: str
 
 
-def grants_in(documents: Sequence[Json], manager: Manager | None) -> list[Granted]:
-    """Return what the manifests grant to the operator.
+def grants_in(documents: Sequence[Json], manager: Manager | None) -> list[GrantedRule]:
+    """Return the rules that the manifests grant to the operator.
 
-    Without bindings every role counts where it stands. Raises ConfigError where roles are bound
-    that are not there, and where it is not clear who the operator is.
+    Without bindings, every role counts in its own namespace. Raises ConfigError if a bound role is
+    missing, or if the operator's ServiceAccount is ambiguous.
     """
     roles = {
         (body["kind"], body["metadata"]["name"], _namespace(body)): body
@@ -42,7 +42,7 @@ def grants_in(documents: Sequence[Json], manager: Manager | None) -> list[Grante
         own = manager.namespace if manager else PLACEHOLDER
         return [granted for body in roles.values() for granted in _rights(body, _scope(body, own))]
     account = _account(bindings, manager)
-    found: list[Granted] = []
+    found: list[GrantedRule] = []
     for binding in bindings:
         if account in _subjects(binding):
             body = _bound(binding, roles)
@@ -57,8 +57,8 @@ def _account(bindings: Sequence[Json], manager: Manager | None) -> _Account:
     if len(accounts) != 1:
         names = ", ".join(sorted(account.name for account in accounts)) or "none"
         raise ConfigError(
-            f"the roles are bound to several ServiceAccounts or none ({names}); check them"
-            " together with the operator's Deployment, which names its own"
+            f"expected roles bound to one ServiceAccount, found: {names}; check them together with"
+            " the operator's Deployment, which names its ServiceAccount"
         )
     return accounts.pop()
 
@@ -78,36 +78,36 @@ def _bound(binding: Json, roles: dict[tuple[str, str, str], Json]) -> Json:
     if body is None:
         raise ConfigError(
             f"{binding['kind']} {binding['metadata']['name']}: its {reference['kind']}"
-            f" {reference['name']} is not among what is checked; add its file, or bind a role"
-            " of the project"
+            f" {reference['name']} is not in the checked files; add its file, or bind a role of"
+            " the project"
         )
     return body
 
 
-def _rights(body: Json, scope: str) -> Iterator[Granted]:
+def _rights(body: Json, scope: str) -> Iterator[GrantedRule]:
     role = f"{body['kind']} {body['metadata']['name']}"
     if body.get("aggregationRule"):
         raise ConfigError(
-            f"{role}: its rules come from other roles (aggregationRule), which only the cluster"
-            " knows; name them in the role"
+            f"{role}: aggregationRule is not supported, because its rules are resolved in the"
+            " cluster; list the rules in the role"
         )
     for rule in body.get("rules") or ():
         for path, verb in itertools.product(rule.get("nonResourceURLs") or (), rule["verbs"]):
-            yield Granted(Right("", "", verb, path=path), role)
+            yield GrantedRule(AccessRule("", "", verb, path=path), role)
         for group, resource, verb, name in itertools.product(
             rule.get("apiGroups") or (),
             rule.get("resources") or (),
             rule["verbs"],
             rule.get("resourceNames") or ("",),
         ):
-            yield Granted(Right(group, resource, verb, scope, name), role)
+            yield GrantedRule(AccessRule(group, resource, verb, scope, name), role)
 
 
 def _scope(body: Json, own: str) -> str:
     if body["kind"].startswith("Cluster"):
-        return EVERYWHERE
+        return CLUSTER_WIDE
     namespace = _namespace(body)
-    return OPERATORS if namespace == own else namespace
+    return OWN_NAMESPACE if namespace == own else namespace
 
 
 def _namespace(body: Json) -> str:

@@ -1,4 +1,4 @@
-"""Which resource a kind is, without a cluster: from the project's CRDs, or by Kubernetes' rules."""
+"""Map kinds to resources without a cluster: by the project's CRDs, or by Kubernetes' defaults."""
 
 from __future__ import annotations
 
@@ -35,48 +35,48 @@ _CLUSTER_SCOPED = frozenset(
         "VolumeAttachment",
     }
 )
-"""Of the kinds that Kubernetes brings along; all others are in a namespace."""
+"""Cluster-scoped kinds that are built into Kubernetes; the other built-in kinds are namespaced."""
 
 
 @dataclass(frozen=True, slots=True)
-class Plural:
-    """The plural of a kind as paths and rules have it, and whether it lives in namespaces."""
+class PluralName:
+    """The plural of a kind in paths and rules, and whether it is namespaced."""
 
     name: str
     namespaced: bool
 
 
 class KindTable:
-    """Knows the kinds of CRDs, and those of Kubernetes itself."""
+    """Resources of kinds that CRDs define, and of built-in kinds."""
 
     def __init__(self, documents: Iterable[Json]) -> None:
-        """Take the CRDs among some manifests."""
-        self._known: Mapping[tuple[str, str], Plural] = dict(_defined(documents))
+        """Read the CRDs among manifests."""
+        self._known: Mapping[tuple[str, str], PluralName] = dict(_defined(documents))
 
-    def plural(self, gvk: GVK) -> Plural:
-        """Return the resource of a kind; raises ConfigError for one that no CRD is there for."""
+    def plural(self, gvk: GVK) -> PluralName:
+        """Return the resource of a kind. Raises ConfigError if its CRD is missing."""
         known = self._known.get((gvk.group, gvk.kind))
         if known is not None:
             return known
         if "." in gvk.group and not gvk.group.endswith(".k8s.io"):
             raise ConfigError(
-                f"{gvk.kind} of {gvk.api_version}: its CRD is not among the project's, so its"
-                " plural is not known; name the CRD's file with --crds"
+                f"{gvk.kind} of {gvk.api_version}: no CRD found, so its plural is unknown; name the"
+                " CRD's file with --crds"
             )
-        return Plural(_guess(gvk.kind), gvk.kind not in _CLUSTER_SCOPED)
+        return PluralName(_guess(gvk.kind), gvk.kind not in _CLUSTER_SCOPED)
 
 
-def _defined(documents: Iterable[Json]) -> Iterable[tuple[tuple[str, str], Plural]]:
+def _defined(documents: Iterable[Json]) -> Iterable[tuple[tuple[str, str], PluralName]]:
     for body in documents:
         spec: Any = body.get("spec") or {}
         # A patch of a CRD, which kustomize merges into it, has no names.
         if body.get("kind") == "CustomResourceDefinition" and "names" in spec:
-            plural = Plural(spec["names"]["plural"], spec["scope"] == "Namespaced")
+            plural = PluralName(spec["names"]["plural"], spec["scope"] == "Namespaced")
             yield (spec["group"], spec["names"]["kind"]), plural
 
 
 def _guess(kind: str) -> str:
-    """Return the plural as Kubernetes forms it where nobody has named one."""
+    """Return the plural by the rules of apimachinery's UnsafeGuessKindToResource."""
     singular = kind.lower()
     if singular == "endpoints":
         return singular

@@ -1,4 +1,4 @@
-"""What the operator's Deployment lets the runner do: its arguments and its environment."""
+"""Read the features that the operator's Deployment enables by arguments and environment."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from operator_runner.config.flags import RunCommand, run_options, settings_from
 from operator_runner.core.errors import ConfigError
 from operator_runner.core.model import Json, Watch
 from operator_runner.core.settings import WebhookSettings
-from operator_runner.tools.rbac.right import EVERYWHERE, OPERATORS
-from operator_runner.tools.rbac.runner import Duties
+from operator_runner.tools.rbac.access_rules import CLUSTER_WIDE, OWN_NAMESPACE
+from operator_runner.tools.rbac.runner import EnabledFeatures
 
 PLACEHOLDER = "system"
-"""The namespace that manifests name before kustomize sets the real one."""
+"""Namespace in manifests before kustomize sets the real one."""
 _USED = ("WATCH_NAMESPACE", "OPERATOR_CONDITION_NAME", "OPERATOR_NAME")
 
 
 @dataclass(frozen=True, slots=True)
 class Manager:
-    """A Deployment of the operator: where it is, as whom it runs, and what it was given."""
+    """The operator's Deployment: namespace, ServiceAccount, arguments and environment."""
 
     namespace: str = PLACEHOLDER
     account: str = ""
@@ -31,27 +31,27 @@ class Manager:
 
 
 def find_manager(documents: Sequence[Json]) -> Manager | None:
-    """Return the operator's Deployment among manifests; None without, ConfigError for several."""
+    """Return the operator's Deployment among manifests, or None. Raises ConfigError for several."""
     found = [each for body in documents if (each := _manager(body)) is not None]
     if len(found) > 1:
         raise ConfigError(
-            "there are several Deployments with a container called manager; name the one of the"
-            " operator with --manager"
+            "several Deployments have a container named manager; name the operator's file with"
+            " --manager"
         )
     return found[0] if found else None
 
 
-def duties_of(manager: Manager, watches: Sequence[Watch]) -> Duties:
-    """Return what the runner does with these arguments; raises ConfigError for bad ones."""
+def features_of(manager: Manager, watches: Sequence[Watch]) -> EnabledFeatures:
+    """Return the features that these arguments enable. Raises ConfigError for invalid ones."""
     try:
         context = _run.make_context("run", [*manager.args])
     except click.UsageError as error:
-        raise ConfigError(f"the manager's args: {error.format_message()}") from error
+        raise ConfigError(f"args of the manager: {error.format_message()}") from error
     settings = settings_from(context.params, dict(manager.environ), watches)
     election = settings.leader_election
     own = manager.namespace
-    return Duties(
-        scopes=tuple(_scope(name, own) for name in settings.namespaces) or (EVERYWHERE,),
+    return EnabledFeatures(
+        scopes=tuple(_scope(name, own) for name in settings.namespaces) or (CLUSTER_WIDE,),
         lease=election.lease_name if election.enabled else "",
         lease_scope=_scope(election.namespace or own, own),
         reviews=settings.metrics is not None and settings.metrics_require_rbac,
@@ -62,7 +62,7 @@ def duties_of(manager: Manager, watches: Sequence[Watch]) -> Duties:
 
 
 def _webhook(settings: WebhookSettings, own: str) -> dict[str, Any]:
-    """Return the fields of Duties for conversions; with certificates in files nothing is asked."""
+    """Return the fields of EnabledFeatures for conversions; none with certificates in files."""
     if settings.cert_dir_given:
         return {}
     if settings.service is None:
@@ -75,11 +75,11 @@ def _webhook(settings: WebhookSettings, own: str) -> dict[str, Any]:
 @click.command(cls=RunCommand)
 @run_options
 def _run(**_: Any) -> None:
-    """Stand for `operator-runner run`, whose arguments are read."""
+    """Parse the arguments of `operator-runner run` without running it."""
 
 
 def _scope(namespace: str, own: str) -> str:
-    return OPERATORS if namespace == own else namespace
+    return OWN_NAMESPACE if namespace == own else namespace
 
 
 def _manager(body: Json) -> Manager | None:
@@ -100,14 +100,14 @@ def _manager(body: Json) -> Manager | None:
 
 
 def _certificates(container: Json) -> list[str]:
-    """Return the argument that says the same as a volume with the webhook's certificates."""
+    """Return the argument that corresponds to a volume with the webhook's certificates."""
     folder = str(WebhookSettings().cert_dir)
     mounts = {mount.get("mountPath") for mount in container.get("volumeMounts") or ()}
     return [f"--webhook-cert-dir={folder}"] if folder in mounts else []
 
 
 def _value(entry: Json, namespace: str) -> str:
-    """Return the value of a variable; empty for one that only the cluster knows."""
+    """Return the value of a variable; empty if it is set by the cluster."""
     source = entry.get("valueFrom") or {}
     if (source.get("fieldRef") or {}).get("fieldPath") == "metadata.namespace":
         return namespace

@@ -1,4 +1,4 @@
-"""What roles have asked for, and what follows from it, as rights. Pure."""
+"""Derive requirements from the recorded requests of roles. Pure."""
 
 from __future__ import annotations
 
@@ -10,50 +10,55 @@ from operator_runner.core.model import Ownership, Watch
 from operator_runner.proxy.ownership import can_be_owned
 from operator_runner.proxy.request_info import RequestInfo
 from operator_runner.proxy.request_permissions import ANY, OWN, Permission
+from operator_runner.tools.rbac.access_rules import CLUSTER_WIDE, AccessRule, Requirement
 from operator_runner.tools.rbac.kinds import KindTable
-from operator_runner.tools.rbac.right import EVERYWHERE, Need, Right
-from operator_runner.tools.rbac.runner import Duties
+from operator_runner.tools.rbac.runner import EnabledFeatures
 
 _CHANGES = frozenset({"delete", "patch", "update"})
 
 
-def needs_of_roles(
-    recorded: Sequence[Permission], watches: Sequence[Watch], kinds: KindTable, duties: Duties
-) -> Iterator[Need]:
-    """Yield what the recorded requests need, and the watches of what roles create.
+def requirements_of_roles(
+    recorded: Sequence[Permission],
+    watches: Sequence[Watch],
+    kinds: KindTable,
+    features: EnabledFeatures,
+) -> Iterator[Requirement]:
+    """Yield the requirements of recorded requests, and of watching the objects that roles create.
 
-    Requests for kinds that are not watched any more are passed over, see `strangers`.
+    Requests of kinds that are no longer watched are skipped, see `unwatched_kinds`.
     """
     by_kind = {_name(watch): watch for watch in watches}
     for asked in recorded:
         watch = by_kind.get(asked.by)
         if watch is None and asked.by:
             continue
-        for scope in _scopes(asked, duties):
-            right = Right(asked.group, asked.resource, asked.verb, scope, asked.name, asked.path)
-            yield Need(right, _who(watch))
-        if watch is not None and _is_followed(asked, watch, kinds, duties):
-            yield from _following(asked, watch, duties)
-        if watch is not None and asked.resource and duties.inject_owner_ref:
-            yield from _verifying(asked, watch, duties)
+        for scope in _scopes(asked, features):
+            rule = AccessRule(
+                asked.group, asked.resource, asked.verb, scope, asked.name, asked.path
+            )
+            yield Requirement(rule, _who(watch))
+        if watch is not None and _is_followed(asked, watch, kinds, features):
+            yield from _following(asked, watch, features)
+        if watch is not None and asked.resource and features.inject_owner_ref:
+            yield from _verifying(asked, watch, features)
 
 
-def strangers(recorded: Sequence[Permission], watches: Sequence[Watch]) -> list[str]:
-    """Return the kinds that a recording has requests for, and that nobody watches any more."""
+def unwatched_kinds(recorded: Sequence[Permission], watches: Sequence[Watch]) -> list[str]:
+    """Return the kinds of recorded requests that are no longer watched."""
     names = {_name(watch) for watch in watches} | {""}
     return sorted({asked.by for asked in recorded} - names)
 
 
-def _following(asked: Permission, watch: Watch, duties: Duties) -> Iterator[Need]:
-    """Yield the watch of a kind that a role creates."""
-    for scope in duties.scopes if asked.namespace else (EVERYWHERE,):
+def _following(asked: Permission, watch: Watch, features: EnabledFeatures) -> Iterator[Requirement]:
+    """Yield the requirements of watching a kind that a role creates."""
+    for scope in features.scopes if asked.namespace else (CLUSTER_WIDE,):
         for verb in ("list", "watch"):
-            reason = f"the runner watches what {_content(watch)} makes"
-            yield Need(Right(asked.group, asked.resource, verb, scope), reason)
+            reason = f"the runner watches objects that {_content(watch)} creates"
+            yield Requirement(AccessRule(asked.group, asked.resource, verb, scope), reason)
 
 
-def _verifying(asked: Permission, watch: Watch, duties: Duties) -> Iterator[Need]:
-    """Yield what the proxy needs to get the owner of an object that a role writes."""
+def _verifying(asked: Permission, watch: Watch, features: EnabledFeatures) -> Iterator[Requirement]:
+    """Yield the requirements of reading the owner of an object that a role writes."""
     info = RequestInfo(asked.group, "", asked.namespace, *_split(asked.resource))
     if not can_be_owned(replace(info, subresource="")):
         return
@@ -65,19 +70,21 @@ def _verifying(asked: Permission, watch: Watch, duties: Duties) -> Iterator[Need
     elif asked.verb in _CHANGES or (asked.verb == "create" and info.subresource):
         adopts = watch.ownership is Ownership.ADOPT and asked.verb in {"patch", "update"}
         verbs = ("get", "patch") if adopts else ("get",)
-    for scope, verb in itertools.product(_scopes(asked, duties), verbs):
-        reason = f"the proxy gets the owner of what {_content(watch)} writes"
-        yield Need(Right(asked.group, info.resource, verb, scope, asked.name), reason)
+    for scope, verb in itertools.product(_scopes(asked, features), verbs):
+        reason = f"the proxy reads the owner of objects that {_content(watch)} writes"
+        yield Requirement(AccessRule(asked.group, info.resource, verb, scope, asked.name), reason)
 
 
-def _is_followed(asked: Permission, watch: Watch, kinds: KindTable, duties: Duties) -> bool:
+def _is_followed(
+    asked: Permission, watch: Watch, kinds: KindTable, features: EnabledFeatures
+) -> bool:
     info = RequestInfo(asked.group, "", asked.namespace, *_split(asked.resource))
     if asked.verb != "create" or not asked.resource or not can_be_owned(info):
         return False
     ignored = {(gvk.group, kinds.plural(gvk).name) for gvk in watch.blacklist}
     is_far = not asked.namespace and kinds.plural(watch.gvk).namespaced
     return (
-        duties.inject_owner_ref
+        features.inject_owner_ref
         and (watch.watch_cluster_scoped_resources or not is_far)
         and watch.watch_dependent_resources
         and (asked.group, asked.resource) not in ignored
@@ -85,13 +92,13 @@ def _is_followed(asked: Permission, watch: Watch, kinds: KindTable, duties: Duti
 
 
 def _split(resource: str) -> tuple[str, str, str]:
-    """Return resource, name and subresource, as RequestInfo has them."""
+    """Return resource, name and subresource, the arguments of RequestInfo."""
     plural, _, subresource = resource.partition("/")
     return plural, "", subresource
 
 
-def _scopes(asked: Permission, duties: Duties) -> tuple[str, ...]:
-    fixed: Mapping[str, tuple[str, ...]] = {OWN: duties.scopes, ANY: (EVERYWHERE,)}
+def _scopes(asked: Permission, features: EnabledFeatures) -> tuple[str, ...]:
+    fixed: Mapping[str, tuple[str, ...]] = {OWN: features.scopes, ANY: (CLUSTER_WIDE,)}
     return fixed.get(asked.namespace, (asked.namespace,))
 
 
@@ -102,9 +109,9 @@ def _name(watch: Watch) -> str:
 
 def _who(watch: Watch | None) -> str:
     return (
-        "a program beside the runs asks for it"
+        "a program outside of runs requests it"
         if watch is None
-        else f"{_content(watch)} asks for it"
+        else f"{_content(watch)} requests it"
     )
 
 

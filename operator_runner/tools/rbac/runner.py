@@ -1,8 +1,7 @@
-"""What the runner itself does with the API, as rights: each of its requests has its line here.
+"""Requirements of the runner's own API requests: each request has its line here.
 
-The requests are those of `controller/sources/` (list and watch), of `conversion/`, and of
-`kube/`: `cluster` (the resource and its status), `events`, `lease`, `reviews` and
-`operator_condition`.
+The requests are those of `controller/sources` (list and watch), of `conversion`, and in `kube` of
+`cluster` (the resource and its status), `events`, `lease`, `reviews` and `operator_condition`.
 """
 
 from __future__ import annotations
@@ -11,100 +10,115 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from operator_runner.core.model import Watch
-from operator_runner.tools.rbac.kinds import KindTable, Plural
-from operator_runner.tools.rbac.right import EVERYWHERE, OPERATORS, Need, Right
+from operator_runner.tools.rbac.access_rules import (
+    CLUSTER_WIDE,
+    OWN_NAMESPACE,
+    AccessRule,
+    Requirement,
+)
+from operator_runner.tools.rbac.kinds import KindTable, PluralName
 
 LEADER, METRICS, WEBHOOK = "leader-election-role", "metrics-auth-role", "webhook-role"
-_FOLLOW = ("list", "watch")
+_LIST_WATCH = ("list", "watch")
 _CRDS = ("apiextensions.k8s.io", "customresourcedefinitions")
 
 
 @dataclass(frozen=True, slots=True)
-class Duties:
-    """What flags and environment let the runner do; scopes as in Right.
+class EnabledFeatures:
+    """Features that flags and environment enable; scopes are those of AccessRule.
 
-    `lease` and `operator_condition` are names, empty where there is none.
+    `lease` and `operator_condition` are names, empty if disabled.
     """
 
-    scopes: tuple[str, ...] = (EVERYWHERE,)
-    """The namespaces that are watched."""
+    scopes: tuple[str, ...] = (CLUSTER_WIDE,)
+    """Watched namespaces."""
     lease: str = ""
-    lease_scope: str = OPERATORS
+    lease_scope: str = OWN_NAMESPACE
     reviews: bool = False
-    """Whether the API is asked who reads metrics."""
+    """Whether readers of metrics are authenticated and authorized by the API server."""
     operator_condition: str = ""
     webhook: bool = False
     """Whether the conversion webhook registers itself in the CRDs."""
     webhook_secret: tuple[str, str] | None = None
-    """Scope and name of the Secret with the certificates of all replicas."""
+    """Scope and name of the Secret with the certificates that all replicas use."""
     inject_owner_ref: bool = True
 
-    def where(self, plural: Plural) -> tuple[str, ...]:
+    def where(self, plural: PluralName) -> tuple[str, ...]:
         """Return the scopes in which a kind is watched."""
-        return self.scopes if plural.namespaced else (EVERYWHERE,)
+        return self.scopes if plural.namespaced else (CLUSTER_WIDE,)
 
 
-def needs_of_runner(watches: Sequence[Watch], kinds: KindTable, duties: Duties) -> Iterator[Need]:
-    """Yield what the runner needs, whatever the roles do."""
+def requirements_of_runner(
+    watches: Sequence[Watch], kinds: KindTable, features: EnabledFeatures
+) -> Iterator[Requirement]:
+    """Yield the requirements of the runner, independent of roles."""
     for watch in watches:
-        yield from _of_watch(watch, kinds, duties)
-    yield from _of_process(duties)
-    if duties.webhook_secret and any(watch.conversions for watch in watches):
-        scope, name = duties.webhook_secret
+        yield from _of_watch(watch, kinds, features)
+    yield from _of_process(features)
+    if features.webhook_secret and any(watch.conversions for watch in watches):
+        scope, name = features.webhook_secret
         reason = "the replicas share the certificates of the conversion webhook"
-        yield Need(Right("", "secrets", "create", scope), reason, WEBHOOK)
+        yield Requirement(AccessRule("", "secrets", "create", scope), reason, WEBHOOK)
         for verb in ("get", "update"):
-            yield Need(Right("", "secrets", verb, scope, name), reason, WEBHOOK)
+            yield Requirement(AccessRule("", "secrets", verb, scope, name), reason, WEBHOOK)
 
 
-def _of_watch(watch: Watch, kinds: KindTable, duties: Duties) -> Iterator[Need]:
+def _of_watch(watch: Watch, kinds: KindTable, features: EnabledFeatures) -> Iterator[Requirement]:
     gvk, plural = watch.gvk, kinds.plural(watch.gvk)
-    wanted = [("", verb, f"the runner watches and reads {gvk.kind}") for verb in ("get", *_FOLLOW)]
+    wanted = [
+        ("", verb, f"the runner watches and reads {gvk.kind}") for verb in ("get", *_LIST_WATCH)
+    ]
     if watch.finalizer is not None:
-        reason = f"the runner holds deletion back by the finalizer {watch.finalizer.name}"
+        reason = f"the runner adds and removes the finalizer {watch.finalizer.name}"
         wanted.append(("", "patch", reason))
     if watch.manage_status:
         wanted.append(("/status", "patch", f"the runner writes the conditions of {gvk.kind}"))
-    for scope in duties.where(plural):
+    for scope in features.where(plural):
         for suffix, verb, reason in wanted:
-            yield Need(Right(gvk.group, plural.name + suffix, verb, scope), reason)
-    # Events about what is in no namespace are in `default`.
-    for scope in duties.scopes if plural.namespaced else ("default",):
+            yield Requirement(AccessRule(gvk.group, plural.name + suffix, verb, scope), reason)
+    # Events about cluster-scoped objects are in the namespace `default`.
+    for scope in features.scopes if plural.namespaced else ("default",):
         for verb in ("create", "patch"):
-            reason = f"the runner tells by Events how {gvk.kind} fares"
-            yield Need(Right("events.k8s.io", "events", verb, scope), reason)
-    if watch.conversions and duties.webhook:
+            reason = f"the runner emits Events about {gvk.kind}"
+            yield Requirement(AccessRule("events.k8s.io", "events", verb, scope), reason)
+    if watch.conversions and features.webhook:
         name = f"{plural.name}.{gvk.group}"
         for verb in ("get", "patch"):
-            right = Right(*_CRDS, verb, EVERYWHERE, name)
+            rule = AccessRule(*_CRDS, verb, CLUSTER_WIDE, name)
             reason = f"the runner registers the conversion webhook of {gvk.kind}"
-            yield Need(right, reason, WEBHOOK)
-    yield from _of_references(watch, kinds, duties)
+            yield Requirement(rule, reason, WEBHOOK)
+    yield from _of_references(watch, kinds, features)
 
 
-def _of_references(watch: Watch, kinds: KindTable, duties: Duties) -> Iterator[Need]:
+def _of_references(
+    watch: Watch, kinds: KindTable, features: EnabledFeatures
+) -> Iterator[Requirement]:
     for reference in watch.references:
         named = kinds.plural(reference.gvk)
-        reason = f"the runner watches what {watch.gvk.kind} refers to"
-        for scope in duties.where(named):
-            for verb in _FOLLOW:
-                yield Need(Right(reference.gvk.group, named.name, verb, scope), reason)
+        reason = f"the runner watches objects that {watch.gvk.kind} references"
+        for scope in features.where(named):
+            for verb in _LIST_WATCH:
+                yield Requirement(AccessRule(reference.gvk.group, named.name, verb, scope), reason)
 
 
-def _of_process(duties: Duties) -> Iterator[Need]:
-    if duties.lease:
-        group, scope = "coordination.k8s.io", duties.lease_scope
-        yield Need(Right(group, "leases", "create", scope), "--leader-elect", LEADER)
+def _of_process(features: EnabledFeatures) -> Iterator[Requirement]:
+    if features.lease:
+        group, scope = "coordination.k8s.io", features.lease_scope
+        yield Requirement(AccessRule(group, "leases", "create", scope), "--leader-elect", LEADER)
         for verb in ("get", "update"):
-            right = Right(group, "leases", verb, scope, duties.lease)
-            yield Need(right, "--leader-elect", LEADER)
-    if duties.reviews:
+            rule = AccessRule(group, "leases", verb, scope, features.lease)
+            yield Requirement(rule, "--leader-elect", LEADER)
+    if features.reviews:
         for group, resource in (
             ("authentication.k8s.io", "tokenreviews"),
             ("authorization.k8s.io", "subjectaccessreviews"),
         ):
-            yield Need(Right(group, resource, "create"), "--metrics-require-rbac", METRICS)
-    if name := duties.operator_condition:
+            yield Requirement(
+                AccessRule(group, resource, "create"), "--metrics-require-rbac", METRICS
+            )
+    if name := features.operator_condition:
         for verb in ("get", "patch"):
-            right = Right("operators.coreos.com", "operatorconditions", verb, OPERATORS, name)
-            yield Need(right, "OPERATOR_CONDITION_NAME")
+            rule = AccessRule(
+                "operators.coreos.com", "operatorconditions", verb, OWN_NAMESPACE, name
+            )
+            yield Requirement(rule, "OPERATOR_CONDITION_NAME")

@@ -1,4 +1,4 @@
-"""`operator-runner migrate-storage`: rewrite stored objects in the storage version of their CRD."""
+"""Command `operator-runner migrate-storage`."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ _INTERRUPTED = 128 + signal.SIGINT
     default="./watches.yaml",
     show_default=True,
     type=click.Path(path_type=Path),
-    help="Whose kinds to migrate where no CRD is named.",
+    help="Watches whose kinds are migrated if no CRD is named.",
 )
 @click.option(
     "--kubeconfig",
     default=None,
     type=click.Path(path_type=Path),
-    help="The cluster; without it KUBECONFIG, the Pod's own, ~/.kube/config.",
+    help="Kubeconfig.  [default: KUBECONFIG, the Pod's own, ~/.kube/config]",
 )
-@click.option("--dry-run", is_flag=True, help="Try each object, write none.")
+@click.option("--dry-run", is_flag=True, help="Send each write with dryRun=All.")
 def migrate_storage(
     crds: tuple[str, ...], watches_file: Path, kubeconfig: Path | None, dry_run: bool
 ) -> None:
     """Rewrite all objects of CRDs in their storage version.
 
-    A CRD is named PLURAL.GROUP. Afterwards its older versions may go. An interrupted migration
-    goes on when it is started again.
+    A CRD is named PLURAL.GROUP. Its older versions can be removed afterwards. An interrupted
+    migration resumes when the command is run again.
     """
     try:
         gvks = () if crds else _watched(watches_file)
@@ -62,14 +62,14 @@ def _watched(file: Path) -> Sequence[GVK]:
 async def _migrate(
     names: Sequence[str], gvks: Sequence[GVK], kubeconfig: Path | None, *, dry_run: bool
 ) -> int:
-    # Here, for the client of the API takes a while to import, and other commands do without.
+    # The API client is slow to import, and other commands do not need it.
     from rich.console import Console  # noqa: PLC0415
 
     from operator_runner.kube.api import Api  # noqa: PLC0415
     from operator_runner.kube.discovery import Discovery  # noqa: PLC0415
     from operator_runner.kube.session import connect  # noqa: PLC0415
     from operator_runner.tools.storage_migration.display import Display  # noqa: PLC0415
-    from operator_runner.tools.storage_migration.migrate import End, Migration  # noqa: PLC0415
+    from operator_runner.tools.storage_migration.migrate import Migration, MigrationResult  # noqa: PLC0415
 
     display = Display(Console(), dry_run=dry_run)
     stop = _stop_on_signals(display.stopping)
@@ -83,22 +83,22 @@ async def _migrate(
         code = 0
         for name in dict.fromkeys([*names, *of_watches]):
             end = await migration.run(name)
-            if end is End.INTERRUPTED:
+            if end is MigrationResult.INTERRUPTED:
                 return _INTERRUPTED
-            code |= end is End.INCOMPLETE
+            code |= end is MigrationResult.INCOMPLETE
         return code
     finally:
         display.close()
         await connection.close()
 
 
-def _stop_on_signals(told: Callable[[], None]) -> asyncio.Event:
+def _stop_on_signals(on_stop: Callable[[], None]) -> asyncio.Event:
     """Return an event that the first SIGINT or SIGTERM sets; a second one ends the process."""
     loop, stop = asyncio.get_running_loop(), asyncio.Event()
 
     def take() -> None:
         stop.set()
-        told()
+        on_stop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.remove_signal_handler(number)
 

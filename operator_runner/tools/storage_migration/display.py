@@ -1,4 +1,4 @@
-"""Tells a person how a migration goes: a bar on a terminal, a line now and then elsewhere."""
+"""Display the progress of a migration: a bar on a terminal, lines elsewhere."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from operator_runner.core.model import Json
-from operator_runner.tools.storage_migration.migrate import End, Tally
-from operator_runner.tools.storage_migration.objects import Result
-from operator_runner.tools.storage_migration.target import Place, Target
+from operator_runner.tools.storage_migration.migrate import MigrationResult, MigrationTally
+from operator_runner.tools.storage_migration.objects import RewriteResult
+from operator_runner.tools.storage_migration.target import Checkpoint, Target
 
-_LINE_EVERY = 5.0
-"""Seconds between lines where there is no terminal."""
-_NAMED = 20
-"""Failures that are told one by one: where a webhook is down, all are the same."""
+_LINE_INTERVAL_SECONDS = 5.0
+"""Time between lines without a terminal."""
+_MAX_FAILURES = 20
+"""Failures that are listed: while a webhook is down, all have the same message."""
 
 
 class Display:
-    """Shows the migrations of one command on a console, as `migrate.Report`."""
+    """Shows the migrations of one command on a console, as `migrate.ProgressReporter`."""
 
     def __init__(self, console: Console, *, dry_run: bool) -> None:
         """Show nothing yet."""
@@ -30,14 +30,14 @@ class Display:
         self._failures = 0
         self._bar: Progress | None = None
 
-    def began(self, target: Target, place: Place | None) -> None:
-        """Tell the versions, and how much is done already."""
+    def started(self, target: Target, checkpoint: Checkpoint | None) -> None:
+        """Print the versions and the checkpoint."""
         self._failures = 0
         self._last_line = time.monotonic()
         stored = ", ".join(target.stored)
-        self._say(f"{target.name}: stored in {stored}; to be in {target.storage} alone")
-        if place is not None:
-            self._say(f"  going on after {place.seen} objects")
+        self._say(f"{target.name}: migrating from {stored} to {target.storage}")
+        if checkpoint is not None:
+            self._say(f"  resuming after {checkpoint.seen} objects")
         if self._console.is_terminal:
             columns = (BarColumn(), MofNCompleteColumn(), TextColumn("objects"))
             self._bar = Progress(
@@ -46,39 +46,39 @@ class Display:
             self._bar.add_task("", total=None)
             self._bar.start()
 
-    def nothing_to_do(self, target: Target) -> None:
-        """Tell that there is nothing to do."""
+    def already_migrated(self, target: Target) -> None:
+        """Print that the CRD needs no migration."""
         self._say(f"{target.name}: all objects are stored in {target.storage} already")
 
-    def moved(self, tally: Tally, total: int) -> None:
-        """Move the bar, or print a line if the last one is long ago."""
+    def progressed(self, tally: MigrationTally, total: int) -> None:
+        """Update the bar, or print a line if the interval has passed."""
         if self._bar is not None:
             self._bar.update(self._bar.task_ids[0], completed=tally.seen, total=total)
-        elif time.monotonic() - self._last_line >= _LINE_EVERY:
+        elif time.monotonic() - self._last_line >= _LINE_INTERVAL_SECONDS:
             self._last_line = time.monotonic()
             self._say(f"  {tally.seen} of {total} objects")
 
     def failed(self, target: Target, metadata: Json, reason: str) -> None:
-        """Name an object that is stored as it was."""
+        """Print an object that was not rewritten, up to a maximum."""
         self._failures += 1
         path = "/".join(filter(None, (metadata.get("namespace"), metadata["name"])))
-        if self._failures <= _NAMED:
+        if self._failures <= _MAX_FAILURES:
             self._say(f"  {target.plural} {path}: {reason}")
-        elif self._failures == _NAMED + 1:
-            self._say("  further failures are only counted")
+        elif self._failures == _MAX_FAILURES + 1:
+            self._say("  further failures are counted, not listed")
 
     def stopping(self) -> None:
-        """Tell that a signal has come."""
-        self._say("  interrupted: writes under way come to their end; again, and they do not")
+        """Print that a signal was received."""
+        self._say("  interrupted: finishing in-flight writes; interrupt again to abort")
 
-    def ended(self, target: Target, tally: Tally, end: End) -> None:
-        """Tell the figures, and what follows from them."""
+    def finished(self, target: Target, tally: MigrationTally, end: MigrationResult) -> None:
+        """Print the summary, and the next step."""
         self.close()
         for line in _summary(target, tally, end, dry_run=self._dry_run):
             self._say(f"{target.name}: {line}")
 
     def close(self) -> None:
-        """Take the bar away; the lines stay."""
+        """Remove the bar."""
         if self._bar is not None:
             self._bar.stop()
             self._bar = None
@@ -87,22 +87,24 @@ class Display:
         self._console.print(escape(line), highlight=False, soft_wrap=True)
 
 
-def _summary(target: Target, tally: Tally, end: End, *, dry_run: bool) -> list[str]:
+def _summary(
+    target: Target, tally: MigrationTally, end: MigrationResult, *, dry_run: bool
+) -> list[str]:
     if dry_run:
         counts = f"{tally.seen} objects tried, {tally.failed} refused; nothing was written"
     else:
-        found = [(tally.results[result], result.value) for result in Result]
+        found = [(tally.results[result], result.value) for result in RewriteResult]
         figures = [(tally.before, "done before"), *found, (tally.failed, "failed")]
         parts = [f"{count} {what}" for count, what in figures if count]
         counts = f"{tally.seen} objects: {', '.join(parts) or 'nothing to rewrite'}"
     stored = ", ".join(target.stored)
     match end:
-        case End.DONE if dry_run:
+        case MigrationResult.DONE if dry_run:
             return [counts]
-        case End.DONE:
-            return [counts, f"stored in {target.storage} alone now"]
-        case End.INCOMPLETE:
-            cure = f"status.storedVersions stays {stored}: repair these objects, then run it again"
+        case MigrationResult.DONE:
+            return [counts, f"all objects are stored in {target.storage}"]
+        case MigrationResult.INCOMPLETE:
+            cure = f"status.storedVersions stays {stored}: repair these objects, then run again"
             return [counts, cure]
-        case End.INTERRUPTED:
-            return [counts, "interrupted; run it again to go on from there"]
+        case MigrationResult.INTERRUPTED:
+            return [counts, "interrupted; run again to resume"]

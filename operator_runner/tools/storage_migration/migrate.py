@@ -1,4 +1,4 @@
-"""Migrates one CRD: all of its objects, then the list of versions that they are stored in."""
+"""Migrate a CRD: rewrite all of its objects, then set its status.storedVersions."""
 
 from __future__ import annotations
 
@@ -13,17 +13,27 @@ from operator_runner.core.async_tasks import end_tasks
 from operator_runner.core.errors import ApiError, ConfigError, Conflict, NotFound
 from operator_runner.core.model import Json
 from operator_runner.kube.api import MERGE_PATCH, Api
-from operator_runner.tools.storage_migration.objects import Objects, Page, Result, patiently
-from operator_runner.tools.storage_migration.target import ANNOTATION, Place, Target, place_of
+from operator_runner.tools.storage_migration.objects import (
+    Objects,
+    Page,
+    RewriteResult,
+    with_retries,
+)
+from operator_runner.tools.storage_migration.target import (
+    ANNOTATION,
+    Checkpoint,
+    Target,
+    read_checkpoint,
+)
 
 _CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-_AT_ONCE = 8
-"""Writes under way: enough to hide the time of a conversion webhook, few for an API server."""
-_TRIES = 5
+_CONCURRENCY = 8
+"""Concurrent writes: enough to hide the latency of a conversion webhook."""
+_MAX_ATTEMPTS = 5
 
 
-class End(Enum):
-    """How the migration of a CRD ended; what is left to do after the last two is done next time."""
+class MigrationResult(Enum):
+    """How the migration of a CRD ended; after the last two, the next run does the rest."""
 
     DONE = "done"
     INCOMPLETE = "incomplete"
@@ -31,89 +41,96 @@ class End(Enum):
 
 
 @dataclass(slots=True)
-class Tally:
-    """How far a migration is. `before` were done by one that was interrupted."""
+class MigrationTally:
+    """Counts of objects. `before` were rewritten by an interrupted migration."""
 
     before: int = 0
-    results: Counter[Result] = field(default_factory=Counter)
+    results: Counter[RewriteResult] = field(default_factory=Counter)
     failed: int = 0
 
     @property
     def seen(self) -> int:
-        """Objects that were looked at, now or before."""
+        """Objects processed by this migration and by an interrupted one."""
         return self.before + self.results.total() + self.failed
 
 
-class Report(Protocol):
-    """Is told how a migration goes."""
+class ProgressReporter(Protocol):
+    """Callbacks for the progress of a migration."""
 
-    def began(self, target: Target, place: Place | None) -> None:
-        """Take note of the CRD, and of the place where an interrupted migration goes on."""
+    def started(self, target: Target, checkpoint: Checkpoint | None) -> None:
+        """Handle the start; `checkpoint` is that of an interrupted migration."""
 
-    def nothing_to_do(self, target: Target) -> None:
-        """Take note that all is stored in the storage version already."""
+    def already_migrated(self, target: Target) -> None:
+        """Handle a CRD whose objects are all stored in the storage version."""
 
-    def moved(self, tally: Tally, total: int) -> None:
-        """Take note of how far it is; `total` is an estimate of all objects."""
+    def progressed(self, tally: MigrationTally, total: int) -> None:
+        """Handle a processed object; `total` is an estimate of all objects."""
 
     def failed(self, target: Target, metadata: Json, reason: str) -> None:
-        """Take note of an object that was not rewritten."""
+        """Handle an object that was not rewritten."""
 
-    def ended(self, target: Target, tally: Tally, end: End) -> None:
-        """Take note of the end."""
+    def finished(self, target: Target, tally: MigrationTally, end: MigrationResult) -> None:
+        """Handle the end."""
 
 
 class Migration:
-    """Migrates CRDs of one cluster, one after the other."""
+    """Migrates the CRDs of one cluster, one at a time."""
 
     def __init__(
-        self, api: Api, report: Report, stopped: Callable[[], bool], *, dry_run: bool = False
+        self,
+        api: Api,
+        report: ProgressReporter,
+        stopped: Callable[[], bool],
+        *,
+        dry_run: bool = False,
     ) -> None:
-        """Ask `stopped` between objects; with `dry_run`, have nothing written."""
+        """Stop when `stopped` returns True between objects; write nothing with `dry_run`."""
         self._api = api
         self._report = report
         self._stopped = stopped
         self._dry_run = dry_run
 
-    async def run(self, name: str) -> End:
-        """Migrate the CRD `name`, or go on where an earlier migration of it was interrupted.
+    async def run(self, name: str) -> MigrationResult:
+        """Migrate the CRD `name`, or resume an interrupted migration of it.
 
-        Raises ConfigError if there is no such CRD, or if it is edited meanwhile, and ApiError
-        where the API server refuses or stays away; its place is kept then.
+        Raises ConfigError if the CRD does not exist or is edited meanwhile, and ApiError if the API
+        server rejects a request or stays unavailable; the checkpoint is kept then.
         """
         crd = await self._crd(name)
         target = Target.of(crd)
         if target.is_done:
-            self._report.nothing_to_do(target)
-            return End.DONE
-        place = None if self._dry_run else place_of(crd, target)
-        self._report.began(target, place)
-        tally = Tally(before=place.seen if place else 0)
-        end = await self._all(target, place.following if place else "", tally)
-        if end is End.DONE and not self._dry_run:
+            self._report.already_migrated(target)
+            return MigrationResult.DONE
+        checkpoint = None if self._dry_run else read_checkpoint(crd, target)
+        self._report.started(target, checkpoint)
+        tally = MigrationTally(before=checkpoint.seen if checkpoint else 0)
+        end = await self._all(target, checkpoint.continue_token if checkpoint else "", tally)
+        if end is MigrationResult.DONE and not self._dry_run:
             await self._finish(target)
-        self._report.ended(target, tally, end)
+        self._report.finished(target, tally, end)
         return end
 
-    async def _all(self, target: Target, following: str, tally: Tally) -> End:
+    async def _all(
+        self, target: Target, continue_token: str, tally: MigrationTally
+    ) -> MigrationResult:
         objects = Objects(self._api, target, dry_run=self._dry_run)
         while True:
-            page = await objects.page(following)
+            page = await objects.page(continue_token)
             total = tally.seen + len(page.items) + page.left
             await self._rewrite(objects, page, target, tally, total)
             if self._stopped():
-                return End.INTERRUPTED
-            following = page.following
-            if not following:
-                return End.INCOMPLETE if tally.failed else End.DONE
-            # A failure is tried anew next time, so the place stays before its page.
+                return MigrationResult.INTERRUPTED
+            continue_token = page.continue_token
+            if not continue_token:
+                return MigrationResult.INCOMPLETE if tally.failed else MigrationResult.DONE
+            # The next run retries failures, so the checkpoint stays before their page.
             if not tally.failed and not self._dry_run:
-                await self._keep(target, following, tally.seen)
+                await self._save_checkpoint(target, continue_token, tally.seen)
 
     async def _rewrite(
-        self, objects: Objects, page: Page, target: Target, tally: Tally, total: int
+        self, objects: Objects, page: Page, target: Target, tally: MigrationTally, total: int
     ) -> None:
-        """Rewrite the objects of a page, several at once; raise ApiError if the server is away."""
+        """Rewrite the objects of a page concurrently. Raises ApiError without a response."""
         left = iter(page.items)
 
         async def work() -> None:
@@ -127,9 +144,9 @@ class Migration:
                         raise
                     tally.failed += 1
                     self._report.failed(target, metadata, str(error))
-                self._report.moved(tally, total)
+                self._report.progressed(tally, total)
 
-        workers = [asyncio.create_task(work()) for _ in range(_AT_ONCE)]
+        workers = [asyncio.create_task(work()) for _ in range(_CONCURRENCY)]
         try:
             await asyncio.gather(*workers)
         finally:
@@ -137,27 +154,28 @@ class Migration:
 
     async def _crd(self, name: str) -> Json:
         try:
-            return await patiently(lambda: self._api.request("GET", f"{_CRDS}/{name}"))
+            return await with_retries(lambda: self._api.request("GET", f"{_CRDS}/{name}"))
         except NotFound as error:
             raise ConfigError(
-                f"{name}: the cluster has no such CRD; name it as `kubectl get crd` does, "
-                "PLURAL.GROUP"
+                f"{name}: CRD not found; write PLURAL.GROUP, as listed by `kubectl get crd`"
             ) from error
 
-    async def _keep(self, target: Target, following: str, seen: int) -> None:
-        place = Place(target.uid, target.generation, following, seen)
-        await self._patch(target.name, {"metadata": {"annotations": {ANNOTATION: place.text()}}})
+    async def _save_checkpoint(self, target: Target, continue_token: str, seen: int) -> None:
+        checkpoint = Checkpoint(target.uid, target.generation, continue_token, seen)
+        await self._patch(
+            target.name, {"metadata": {"annotations": {ANNOTATION: checkpoint.text()}}}
+        )
 
     async def _finish(self, target: Target) -> None:
-        """Write that no other version is stored any more, if the CRD is still the same."""
+        """Set status.storedVersions to the storage version. Raises ConfigError after an edit."""
         await self._patch(target.name, {"metadata": {"annotations": {ANNOTATION: None}}})
-        for _ in range(_TRIES):
+        for _ in range(_MAX_ATTEMPTS):
             crd = await self._crd(target.name)
             now = Target.of(crd)
             if (now.uid, now.generation) != (target.uid, target.generation):
                 raise ConfigError(
-                    f"{target.name}: the CRD was edited meanwhile, so it is not known which "
-                    "versions are stored; run the command again"
+                    f"{target.name}: the CRD was edited meanwhile, so status.storedVersions is "
+                    "unchanged; run the command again"
                 )
             status = {"storedVersions": [target.storage]}
             version = crd["metadata"]["resourceVersion"]
@@ -168,12 +186,12 @@ class Migration:
                 continue
             return
         raise ConfigError(
-            f"{target.name}: somebody writes the CRD all the time, so its storedVersions could "
-            "not be written; find out who (`kubectl get crd --show-managed-fields`)"
+            f"{target.name}: status.storedVersions could not be written because of conflicts; find "
+            "the other writer with `kubectl get crd --show-managed-fields --output=yaml`"
         )
 
     async def _patch(self, name: str, patch: Json) -> Json:
-        return await patiently(
+        return await with_retries(
             lambda: self._api.request(
                 "PATCH", f"{_CRDS}/{name}", body=patch, content_type=MERGE_PATCH
             )

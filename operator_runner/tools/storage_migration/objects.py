@@ -1,8 +1,8 @@
-"""Lists the objects of a CRD page by page, and has the API server write each of them anew.
+"""List the objects of a CRD page by page, and make the API server rewrite each of them.
 
-Only metadata is read, and nothing is sent back but a precondition: the API server itself reads
-the object, converts it, and writes it if its bytes in the storage version differ from those that
-are stored. So no field can be lost on the way, whatever this program knows of it.
+Only metadata is read, and only a precondition is sent: the API server reads the object, converts
+it, and writes it if its bytes in the storage version differ from the stored ones. Therefore no
+field can be lost.
 """
 
 from __future__ import annotations
@@ -22,28 +22,31 @@ from operator_runner.tools.storage_migration.target import Target
 T = TypeVar("T")
 
 PAGE = 100
-"""Objects a page: what is done again at most after a kill."""
+"""Objects in a page: the most that is repeated after a kill."""
 _METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
-_DELAYS = (1.0, 2.0, 4.0, 8.0)
-"""Seconds between tries while the API server is away, as during an upgrade of it."""
-_AWAY = frozenset({0, 429, 503, 504})
-"""No answer, or none for now; a 500 is what a conversion webhook's refusal looks like."""
+_RETRY_DELAYS_SECONDS = (1.0, 2.0, 4.0, 8.0)
+"""Delays between attempts while the API server is unavailable, such as during its upgrade."""
+_UNAVAILABLE = frozenset({0, 429, 503, 504})
+"""Statuses to retry, 0 for no response; a failed conversion is a 500, which is not retried."""
 
 
-class Result(Enum):
-    """What has become of one object."""
+class RewriteResult(Enum):
+    """Result of rewriting one object; the value is shown to users."""
 
     REWRITTEN = "rewritten"
-    CURRENT = "stored so already"
-    OTHERS = "written or deleted by others meanwhile"
+    CURRENT = "already current"
+    SUPERSEDED = "changed or deleted meanwhile"
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Metadata of some objects; `following` is empty on the last page, `left` is an estimate."""
+    """Metadata of some objects.
+
+    `continue_token` is empty on the last page; `left` is the estimated number of remaining objects.
+    """
 
     items: tuple[Json, ...]
-    following: str
+    continue_token: str
     left: int
 
 
@@ -51,20 +54,20 @@ class Objects:
     """The stored objects of one CRD."""
 
     def __init__(self, api: Api, target: Target, *, dry_run: bool) -> None:
-        """With `dry_run` the API server does all but write."""
+        """Send writes with dryRun=All if `dry_run`."""
         self._api = api
         self._target = target
         self._params = {"fieldManager": FIELD_MANAGER} | ({"dryRun": "All"} if dry_run else {})
 
-    async def page(self, following: str) -> Page:
-        """Return the page that a continue token begins, the first one for an empty token.
+    async def page(self, continue_token: str) -> Page:
+        """Return the page at a continue token, or the first page for an empty token.
 
         Raises ApiError if no served version can be listed.
         """
         first: ApiError | None = None
         for version in self._target.readable:
             try:
-                return await patiently(partial(self._list, version, following))
+                return await with_retries(partial(self._list, version, continue_token))
             except ApiError as error:
                 if error.status < 500:  # noqa: PLR2004
                     raise
@@ -72,11 +75,11 @@ class Objects:
         assert first is not None
         raise first
 
-    async def rewrite(self, metadata: Json) -> Result:
-        """Have an object stored in the storage version, unless it was changed since it was listed.
+    async def rewrite(self, metadata: Json) -> RewriteResult:
+        """Rewrite an object in the storage version, unless it has changed since it was listed.
 
-        Whoever changed it since has had it written in that version. Raises ApiError if the API
-        server refuses, as it does where the object cannot be converted.
+        A later write has stored it in that version already. Raises ApiError if the API server
+        rejects the write, for example because the object cannot be converted.
         """
         path = self._target.path(
             self._target.storage, metadata.get("namespace", ""), metadata["name"]
@@ -84,24 +87,24 @@ class Objects:
         listed = metadata["resourceVersion"]
         body = {"metadata": {"uid": metadata["uid"], "resourceVersion": listed}}
         try:
-            answer = await patiently(
+            answer = await with_retries(
                 lambda: self._api.request(
                     "PATCH", path, params=self._params, body=body, content_type=MERGE_PATCH
                 )
             )
         except (Conflict, NotFound):
-            return Result.OTHERS
+            return RewriteResult.SUPERSEDED
         same = answer["metadata"]["resourceVersion"] == listed
-        return Result.CURRENT if same else Result.REWRITTEN
+        return RewriteResult.CURRENT if same else RewriteResult.REWRITTEN
 
-    async def _list(self, version: str, following: str) -> Page:
-        params = {"limit": str(PAGE)} | ({"continue": following} if following else {})
+    async def _list(self, version: str, continue_token: str) -> Page:
+        params = {"limit": str(PAGE)} | ({"continue": continue_token} if continue_token else {})
         path = self._target.path(version)
         try:
             answer = await self._api.request("GET", path, params=params, accept=_METADATA)
         except Expired as error:
-            # The token's revision is compacted away. With the new one the list goes on at the
-            # same key; without one it begins anew, and what is done is found current.
+            # The token's revision is compacted. With the new token the list continues at the same
+            # key; without one it starts again, and finished objects are found current.
             params = {"limit": str(PAGE)}
             if error.following:
                 params["continue"] = error.following
@@ -114,13 +117,13 @@ class Objects:
         )
 
 
-async def patiently(send: Callable[[], Awaitable[T]]) -> T:
-    """Repeat a request while the API server is away, for some seconds. Raises ApiError."""
-    for delay in _DELAYS:
+async def with_retries(send: Callable[[], Awaitable[T]]) -> T:
+    """Retry a request while the API server is unavailable, for 15 s. Raises ApiError."""
+    for delay in _RETRY_DELAYS_SECONDS:
         try:
             return await send()
         except Unavailable as error:
-            if error.status not in _AWAY:
+            if error.status not in _UNAVAILABLE:
                 raise
         await asyncio.sleep(delay)
     return await send()

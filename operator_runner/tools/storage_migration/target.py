@@ -1,4 +1,4 @@
-"""What a CRD asks of a migration, and the place where an interrupted one goes on. Pure."""
+"""Read the target and the checkpoint of a migration from its CRD. Pure."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from operator_runner.core.errors import ConfigError
 from operator_runner.core.model import ANNOTATION_DOMAIN, Json
 
 ANNOTATION = f"{ANNOTATION_DOMAIN}/storage-migration"
-"""Of the CRD: holds the place of a migration that is under way or was interrupted."""
+"""Annotation of the CRD with the checkpoint of a running or interrupted migration."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A CRD as a migration sees it. `generation` moves whenever its spec is edited."""
+    """The fields of a CRD that a migration needs; an edit of its spec changes `generation`."""
 
     name: str
     uid: str
@@ -23,21 +23,21 @@ class Target:
     group: str
     plural: str
     storage: str
-    """The version that objects are written in."""
+    """Version that objects are written in."""
     stored: tuple[str, ...]
-    """The versions that some object may still be stored in."""
+    """Versions that objects may be stored in: status.storedVersions."""
     served: tuple[str, ...]
 
     @classmethod
     def of(cls, crd: Json) -> Target:
-        """Read a CRD. Raises ConfigError where its storage version cannot be written."""
+        """Read a CRD. Raises ConfigError if its storage version is not served."""
         metadata, spec = crd["metadata"], crd["spec"]
         storage = next(v["name"] for v in spec["versions"] if v["storage"])
         served = tuple(v["name"] for v in spec["versions"] if v["served"])
         if storage not in served:
             raise ConfigError(
-                f"{metadata['name']}: its storage version {storage} is not served, so nothing can "
-                f"be written in it; set `served: true` for {storage} in the CRD"
+                f"{metadata['name']}: storage version {storage} is not served; set `served: true` "
+                f"for {storage} in the CRD"
             )
         return cls(
             name=metadata["name"],
@@ -52,15 +52,15 @@ class Target:
 
     @property
     def is_done(self) -> bool:
-        """Whether every object is known to be stored in the storage version."""
+        """Whether every object is stored in the storage version."""
         return self.stored == (self.storage,)
 
     @property
     def readable(self) -> tuple[str, ...]:
-        """The versions to try for a list, in this order.
+        """Versions to try for a list, in order.
 
-        One object that cannot be converted spoils a list in the storage version; in the version
-        that it is stored in it needs no conversion.
+        An object that cannot be converted fails the list in the storage version; listing the
+        version that it is stored in needs no conversion.
         """
         return (self.storage, *(version for version in self.served if version != self.storage))
 
@@ -76,28 +76,32 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Up to where all objects are rewritten: `following` continues the list, `seen` were before.
+class Checkpoint:
+    """Position in the list of objects: all `seen` objects before `continue_token` are rewritten.
 
-    It holds for one state of the CRD: an edit in between may have changed the storage version
-    there and back.
+    It is valid for one generation of the CRD: edits in between may have changed the storage version
+    twice.
     """
 
     uid: str
     generation: int
-    following: str
+    continue_token: str
     seen: int
 
     def text(self) -> str:
-        """Return it as it stands in the annotation."""
+        """Return the value of the annotation."""
         return json.dumps(asdict(self), separators=(",", ":"))
 
 
-def place_of(crd: Json, target: Target) -> Place | None:
-    """Return the place that the CRD's annotation tells; None without one that still holds."""
+def read_checkpoint(crd: Json, target: Target) -> Checkpoint | None:
+    """Return the checkpoint in the CRD's annotation, or None without a valid one."""
     text = (crd["metadata"].get("annotations") or {}).get(ANNOTATION)
     try:
-        place = Place(**json.loads(text or "{}"))
+        checkpoint = Checkpoint(**json.loads(text or "{}"))
     except (TypeError, ValueError):
-        return None  # no place, or somebody has edited it: beginning anew is always right
-    return place if (place.uid, place.generation) == (target.uid, target.generation) else None
+        return None  # none, or edited by hand: starting from the beginning is always correct
+    return (
+        checkpoint
+        if (checkpoint.uid, checkpoint.generation) == (target.uid, target.generation)
+        else None
+    )

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from operator_runner.tools.storage_migration.objects import Objects, Result
+from operator_runner.tools.storage_migration.objects import Objects, RewriteResult
 from operator_runner.tools.storage_migration.target import ANNOTATION, Target
 from tests.contract.tools.storage_migration.webhook import Webhook
 from tests.contract.tools.storage_migration.widgets import Widgets
@@ -88,7 +88,7 @@ async def test_every_object_is_stored_in_the_storage_version(
     assert await widgets.stored_versions() == ["v1", "v2"]
 
     status, told = await command()
-    assert (status, "119 rewritten, 1 stored so already" in told) == (0, True), told
+    assert (status, "119 rewritten, 1 already current" in told) == (0, True), told
     after = widgets.etcd.objects(widgets.group, "widgets")
     assert versions(widgets) == {"v2"}
     assert {k: b["spec"] for k, b in after.items()} == {k: b["spec"] for k, b in before.items()}
@@ -141,10 +141,10 @@ async def test_an_interrupted_migration_goes_on(
     await webhook.held.wait()
     process.send_signal(signal.SIGINT)
     begin = await _says(process, "interrupted: ")
-    assert "going on after 100 objects" in begin
+    assert "resuming after 100 objects" in begin
     webhook.release.set()
     status, told = await finished(process)
-    assert (status, "run it again to go on from there" in told) == (130, True), told
+    assert (status, "run again to resume" in told) == (130, True), told
     assert not [name for name in webhook.admitted if name < "w-100"]
     assert await place(widgets) == 200
 
@@ -159,7 +159,7 @@ async def test_an_interrupted_migration_goes_on(
 
     webhook.hold("x")
     status, told = await command()
-    assert (status, "220 stored so already" in told) == (0, True), told
+    assert (status, "220 already current" in told) == (0, True), told
     assert versions(widgets) == {"v2"}
     assert await widgets.stored_versions() == ["v2"]
 
@@ -195,7 +195,7 @@ async def test_an_object_that_cannot_be_converted_is_named(
 
     webhook.unconvertible = set()
     status, told = await command()
-    assert (status, "1 rewritten, 19 stored so already" in told) == (0, True), told
+    assert (status, "1 rewritten, 19 already current" in told) == (0, True), told
     assert versions(widgets) == {"v2"}
     assert await widgets.stored_versions() == ["v2"]
 
@@ -210,13 +210,11 @@ async def test_what_others_write_or_delete_is_left_to_them(widgets: Widgets) -> 
 
     found = [await objects.rewrite(metadata) for metadata in page.items]
 
-    assert found == [Result.OTHERS, Result.OTHERS, Result.CURRENT]
+    assert found == [RewriteResult.SUPERSEDED, RewriteResult.SUPERSEDED, RewriteResult.CURRENT]
 
 
 async def test_a_crd_that_is_not_there_is_named(control_plane: Path) -> None:
     """The error names it, and says how CRDs are named."""
     status, told = await call("migrate-storage", "widgets", f"--kubeconfig={control_plane}")
-    expected = (
-        "widgets: the cluster has no such CRD; name it as `kubectl get crd` does, PLURAL.GROUP"
-    )
+    expected = "widgets: CRD not found; write PLURAL.GROUP, as listed by `kubectl get crd`"
     assert (status, told.strip()) == (1, f"Error: {expected}")

@@ -8,13 +8,13 @@ import pytest
 
 from operator_runner.core.errors import ConfigError
 from operator_runner.core.model import Json
+from operator_runner.tools.rbac.access_rules import OWN_NAMESPACE, AccessRule, Requirement
 from operator_runner.tools.rbac.check import differences
 from operator_runner.tools.rbac.grants import grants_in
-from operator_runner.tools.rbac.manager import Manager, duties_of, find_manager
-from operator_runner.tools.rbac.right import OPERATORS, Need, Right
-from operator_runner.tools.rbac.runner import Duties
+from operator_runner.tools.rbac.manager import Manager, features_of, find_manager
+from operator_runner.tools.rbac.runner import EnabledFeatures
 
-GET = Right("apps", "deployments", "get")
+GET = AccessRule("apps", "deployments", "get")
 
 
 def role(name: str, *rules: Json, kind: str = "ClusterRole", **metadata: str) -> Json:
@@ -57,8 +57,8 @@ def deployment(*args: str, env: tuple[Json, ...] = (), container: str = "manager
     }
 
 
-def compare(needed: Right, *documents: Json) -> list[str]:
-    return differences([Need(needed, "because")], grants_in(documents, None))
+def compare(needed: AccessRule, *documents: Json) -> list[str]:
+    return differences([Requirement(needed, "because")], grants_in(documents, None))
 
 
 def test_exactly_what_is_needed_is_fine() -> None:
@@ -68,12 +68,12 @@ def test_exactly_what_is_needed_is_fine() -> None:
 
 def test_what_is_missing_has_its_reason() -> None:
     """Verbs of a resource with one reason are one line."""
-    needs = [
-        Need(GET, "the role web asks for it"),
-        Need(Right("apps", "deployments", "create"), "the role web asks for it"),
+    requirements = [
+        Requirement(GET, "the role web requests it"),
+        Requirement(AccessRule("apps", "deployments", "create"), "the role web requests it"),
     ]
-    assert differences(needs, []) == [
-        "missing: create, get deployments.apps: the role web asks for it"
+    assert differences(requirements, []) == [
+        "missing: create, get deployments.apps: the role web requests it"
     ]
 
 
@@ -84,24 +84,30 @@ def test_what_is_missing_has_its_reason() -> None:
         (GET, role("a", rule("get", "*", "apps")), "get deployments.apps"),
         (GET, role("a", rule("get", "deployments", "*")), "get deployments.apps"),
         (
-            Right("", "pods", "get", "x"),
+            AccessRule("", "pods", "get", "x"),
             role("a", rule("get", "pods")),
             "get pods in namespace x",
         ),
-        (Right("", "pods", "get", name="n"), role("a", rule("get", "pods")), "get pods called n"),
-        (Right("", "pods/log", "get"), role("a", rule("get", "*/log")), "get pods/log"),
         (
-            Right("", "", "get", path="/metrics"),
+            AccessRule("", "pods", "get", name="n"),
+            role("a", rule("get", "pods")),
+            "get pods named n",
+        ),
+        (AccessRule("", "pods/log", "get"), role("a", rule("get", "*/log")), "get pods/log"),
+        (
+            AccessRule("", "", "get", path="/metrics"),
             role("a", {"nonResourceURLs": ["/*"], "verbs": ["get"]}),
             "get /metrics",
         ),
     ],
 )
-def test_what_is_wider_than_needed_is_superfluous(needed: Right, given: Json, enough: str) -> None:
+def test_what_is_wider_than_needed_is_superfluous(
+    needed: AccessRule, given: Json, enough: str
+) -> None:
     """Nothing is missing then, and the line says what would do."""
     (line,) = compare(needed, given)
     assert line.startswith("superfluous: ")
-    assert line.endswith(f"granted by ClusterRole a; enough is: {enough}")
+    assert line.endswith(f"granted by ClusterRole a; sufficient: {enough}")
 
 
 def test_what_nobody_needs_is_superfluous() -> None:
@@ -109,7 +115,7 @@ def test_what_nobody_needs_is_superfluous() -> None:
     (line,) = compare(GET, role("a", rule("get", "deployments", "apps"), rule("list", "pods")))
     assert line == (
         "superfluous: list pods: granted by ClusterRole a;"
-        " neither the runner nor a recorded request needs it"
+        " required by neither the runner nor a recorded request"
     )
 
 
@@ -123,21 +129,21 @@ def test_only_what_is_bound_counts() -> None:
         deployment(),
     ]
     granted = grants_in(documents, find_manager(documents))
-    assert [one.right for one in granted] == [Right("", "pods", "get", "shop")]
+    assert [one.rule for one in granted] == [AccessRule("", "pods", "get", "shop")]
 
 
 def test_the_operators_own_namespace() -> None:
     """It is known by the ServiceAccount, whatever kustomize calls it."""
     documents = [role("own", rule("get", "pods")), binding("own", "system")]
     (granted,) = grants_in(documents, None)
-    assert granted.right.scope == OPERATORS
+    assert granted.rule.scope == OWN_NAMESPACE
 
 
 @pytest.mark.parametrize(
     ("documents", "problem"),
     [
-        ([binding("gone")], "ClusterRole gone is not among what is checked"),
-        ([binding("a"), binding("b", account="other")], "several ServiceAccounts"),
+        ([binding("gone")], "ClusterRole gone is not in the checked files"),
+        ([binding("a"), binding("b", account="other")], "roles bound to one ServiceAccount"),
         ([role("a") | {"aggregationRule": {"x": 1}}], "aggregationRule"),
     ],
 )
@@ -162,14 +168,14 @@ def test_what_the_manager_does() -> None:
     )
     manager = find_manager([deployment(*flags, env=(own, condition))])
     assert manager is not None
-    assert duties_of(manager, ()) == Duties(
-        scopes=(OPERATORS,), lease="web", reviews=True, operator_condition="web.v1"
+    assert features_of(manager, ()) == EnabledFeatures(
+        scopes=(OWN_NAMESPACE,), lease="web", reviews=True, operator_condition="web.v1"
     )
     elsewhere = find_manager(
         [deployment(*flags, "--leader-election-namespace=x", "--metrics-bind-address=0")]
     )
     assert elsewhere is not None
-    assert duties_of(elsewhere, ()) == Duties(lease="web", lease_scope="x")
+    assert features_of(elsewhere, ()) == EnabledFeatures(lease="web", lease_scope="x")
 
 
 @pytest.mark.parametrize(
@@ -177,21 +183,21 @@ def test_what_the_manager_does() -> None:
     [
         (
             ["--webhook-service=hook"],
-            Duties(webhook=True, webhook_secret=(OPERATORS, "hook-certificate")),
+            EnabledFeatures(webhook=True, webhook_secret=(OWN_NAMESPACE, "hook-certificate")),
         ),
         (
             ["--webhook-service=x/hook:8443"],
-            Duties(webhook=True, webhook_secret=("x", "hook-certificate")),
+            EnabledFeatures(webhook=True, webhook_secret=("x", "hook-certificate")),
         ),
-        (["--webhook-host=10.0.0.1"], Duties(webhook=True)),
-        (["--webhook-service=hook", "--webhook-cert-dir=/certs"], Duties()),
+        (["--webhook-host=10.0.0.1"], EnabledFeatures(webhook=True)),
+        (["--webhook-service=hook", "--webhook-cert-dir=/certs"], EnabledFeatures()),
     ],
 )
-def test_where_conversions_are_served(flags: list[str], expected: Duties) -> None:
+def test_where_conversions_are_served(flags: list[str], expected: EnabledFeatures) -> None:
     """By a Service, by an address, or with certificates that somebody else looks after."""
     manager = find_manager([deployment(*flags)])
     assert manager is not None
-    assert duties_of(manager, ()) == expected
+    assert features_of(manager, ()) == expected
 
 
 def test_mistakes_of_the_manager() -> None:
@@ -199,7 +205,7 @@ def test_mistakes_of_the_manager() -> None:
     manager = find_manager([deployment("--no-such-flag"), deployment(container="other")])
     assert manager is not None
     with pytest.raises(ConfigError, match="--no-such-flag"):
-        duties_of(manager, ())
+        features_of(manager, ())
     with pytest.raises(ConfigError, match="several Deployments"):
         find_manager([deployment(), deployment()])
     assert find_manager([deployment(container="other")]) is None

@@ -12,13 +12,13 @@ import pytest
 from operator_runner.config.watches import load
 from operator_runner.core.model import Json
 from operator_runner.proxy.permission_log import read
+from operator_runner.tools.rbac.access_rules import Requirement
 from operator_runner.tools.rbac.check import differences
 from operator_runner.tools.rbac.grants import grants_in
 from operator_runner.tools.rbac.kinds import KindTable
-from operator_runner.tools.rbac.manager import duties_of, find_manager
-from operator_runner.tools.rbac.needs import Project, needs_of, warnings_of
+from operator_runner.tools.rbac.manager import features_of, find_manager
 from operator_runner.tools.rbac.render import manifest
-from operator_runner.tools.rbac.right import Need
+from operator_runner.tools.rbac.requirements import Project, requirements_of, warnings_of
 from operator_runner.tools.rbac.runner import LEADER
 from operator_runner.tools.yaml_io import read_objects
 from tests.support.operator import REPOSITORY
@@ -34,19 +34,19 @@ def here(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(REPOSITORY)
 
 
-def needs() -> list[Need]:
+def requirements() -> list[Requirement]:
     assert MANAGER is not None
     watches = load(Path("watches.yaml"), os.environ).watches
     recorded = tuple(read(CONFIG / "rbac" / "requests.yaml"))
     kinds = KindTable(read_objects([REPOSITORY / "crds"]))
-    project = Project(watches, recorded, kinds, duties_of(MANAGER, watches))
+    project = Project(watches, recorded, kinds, features_of(MANAGER, watches))
     assert list(warnings_of(project)) == []
-    return needs_of(project, names=False)
+    return requirements_of(project, names=False)
 
 
 def test_it_has_what_it_needs_and_no_more() -> None:
     """config/rbac, config/manager and config/webhook together leave nothing to say."""
-    assert differences(needs(), grants_in(CHECKED, MANAGER)) == []
+    assert differences(requirements(), grants_in(CHECKED, MANAGER)) == []
 
 
 @pytest.mark.parametrize(
@@ -54,13 +54,13 @@ def test_it_has_what_it_needs_and_no_more() -> None:
 )
 def test_the_files_are_as_the_command_writes_them(file: str, roles: str) -> None:
     """`make manifests` would change nothing."""
-    own = [need for need in needs() if need.role == roles]
+    own = [requirement for requirement in requirements() if requirement.role == roles]
     assert (CONFIG / "rbac" / file).read_text() == manifest(own)
 
 
 def test_each_verb_that_goes_is_missed() -> None:
     """So is each whole rule: the check names the verb, the resource and who needs it."""
-    wanted = needs()
+    wanted = requirements()
     lessened = list(_lessened())
     assert len(lessened) > 20
     for verb, resource, checked in lessened:
@@ -73,7 +73,7 @@ def test_each_verb_that_goes_is_missed() -> None:
 
 def test_each_verb_that_comes_is_superfluous() -> None:
     """Any verb beside those of a rule is told."""
-    wanted = needs()
+    wanted = requirements()
     for place, rule in _rules():
         checked = copy.deepcopy(CHECKED)
         checked[place]["rules"][rule]["verbs"].append("deletecollection")

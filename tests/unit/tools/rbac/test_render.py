@@ -8,54 +8,62 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from operator_runner.tools.rbac.access_rules import (
+    CLUSTER_WIDE,
+    OWN_NAMESPACE,
+    AccessRule,
+    Requirement,
+    minimal,
+)
 from operator_runner.tools.rbac.check import differences
 from operator_runner.tools.rbac.grants import grants_in
 from operator_runner.tools.rbac.manager import Manager
 from operator_runner.tools.rbac.render import component, manifest, roles_of
-from operator_runner.tools.rbac.right import EVERYWHERE, OPERATORS, Need, Right, smallest
 from operator_runner.tools.rbac.runner import LEADER
 
 _RIGHTS = st.builds(
-    Right,
+    AccessRule,
     group=st.sampled_from(["", "apps"]),
     resource=st.sampled_from(["pods", "pods/exec", "deployments"]),
     verb=st.sampled_from(["get", "list", "on"]),
-    scope=st.sampled_from([EVERYWHERE, OPERATORS, "shop"]),
+    scope=st.sampled_from([CLUSTER_WIDE, OWN_NAMESPACE, "shop"]),
     name=st.sampled_from(["", "a", "null"]),
-) | st.builds(Right, st.just(""), st.just(""), st.just("get"), path=st.sampled_from(["/a", "/b"]))
-_NEEDS = st.lists(st.builds(Need, _RIGHTS, st.sampled_from(["one", "two"])), min_size=1)
-EXEC = Need(Right("", "pods/exec", "create"), "the role web asks for it")
-PODS = Need(Right("", "pods", "get"), "the role web asks for it")
+) | st.builds(
+    AccessRule, st.just(""), st.just(""), st.just("get"), path=st.sampled_from(["/a", "/b"])
+)
+_NEEDS = st.lists(st.builds(Requirement, _RIGHTS, st.sampled_from(["one", "two"])), min_size=1)
+EXEC = Requirement(AccessRule("", "pods/exec", "create"), "the role web requests it")
+PODS = Requirement(AccessRule("", "pods", "get"), "the role web requests it")
 
 
 @given(_NEEDS)
-def test_what_is_written_is_what_is_needed(needs: list[Need]) -> None:
+def test_what_is_written_is_what_is_needed(requirements: list[Requirement]) -> None:
     """A check of it finds nothing missing and nothing superfluous."""
-    found = smallest(needs)
+    found = minimal(requirements)
     documents: list[Any] = list(yaml.safe_load_all(manifest(found)))
     roles = [body for body in documents if not body["kind"].endswith("Binding")]
     assert differences(found, grants_in(roles, Manager(account="controller-manager"))) == []
 
 
 @given(_NEEDS, st.randoms(use_true_random=False))
-def test_the_order_of_needs_is_no_matter(needs: list[Need], random: Any) -> None:
+def test_the_order_of_needs_is_no_matter(requirements: list[Requirement], random: Any) -> None:
     """The same needs give the same text, so that a diff shows what has changed."""
-    shuffled = list(needs)
+    shuffled = list(requirements)
     random.shuffle(shuffled)
-    assert manifest(smallest(shuffled)) == manifest(smallest(needs))
+    assert manifest(minimal(shuffled)) == manifest(minimal(requirements))
 
 
 def test_verbs_and_resources_are_grouped() -> None:
     """One rule for what has the same verbs and reasons, with the reason as a comment."""
-    services = Need(Right("", "services", "get"), PODS.reason)
-    assert manifest(smallest([services, PODS, EXEC])).splitlines()[4:] == [
+    services = Requirement(AccessRule("", "services", "get"), PODS.reason)
+    assert manifest(minimal([services, PODS, EXEC])).splitlines()[4:] == [
         "  name: manager-role",
         "rules:",
-        "  # The role web asks for it",
+        "  # The role web requests it",
         '  - apiGroups: [""]',
         "    resources: [pods, services]",
         "    verbs: [get]",
-        "  # The role web asks for it",
+        "  # The role web requests it",
         '  - apiGroups: [""]',
         "    resources: [pods/exec]",
         "    verbs: [create]",
@@ -64,8 +72,10 @@ def test_verbs_and_resources_are_grouped() -> None:
 
 def test_a_namespace_has_a_role_and_a_binding() -> None:
     """The binding names the operator's ServiceAccount; the leader's role is bound already."""
-    shop = Need(Right("", "pods", "get", "shop"), "x")
-    lease = Need(Right("coordination.k8s.io", "leases", "create", OPERATORS), "x", LEADER)
+    shop = Requirement(AccessRule("", "pods", "get", "shop"), "x")
+    lease = Requirement(
+        AccessRule("coordination.k8s.io", "leases", "create", OWN_NAMESPACE), "x", LEADER
+    )
     role, binding, leader = yaml.safe_load_all(manifest([shop, lease]))
     assert (role["kind"], role["metadata"]["namespace"]) == ("Role", "shop")
     assert (binding["kind"], binding["metadata"]["namespace"]) == ("RoleBinding", "shop")
@@ -86,5 +96,7 @@ def test_a_component_replaces_the_rules() -> None:
 
 def test_the_managers_role_comes_first() -> None:
     """Then the others by name."""
-    lease = Need(Right("coordination.k8s.io", "leases", "create", OPERATORS), "x", LEADER)
+    lease = Requirement(
+        AccessRule("coordination.k8s.io", "leases", "create", OWN_NAMESPACE), "x", LEADER
+    )
     assert [role for role, _ in roles_of([lease, PODS])] == ["manager-role", LEADER]

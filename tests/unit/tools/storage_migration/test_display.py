@@ -8,9 +8,9 @@ from collections import Counter
 from rich.console import Console
 
 from operator_runner.tools.storage_migration.display import Display
-from operator_runner.tools.storage_migration.migrate import End, Tally
-from operator_runner.tools.storage_migration.objects import Result
-from operator_runner.tools.storage_migration.target import Place, Target
+from operator_runner.tools.storage_migration.migrate import MigrationResult, MigrationTally
+from operator_runner.tools.storage_migration.objects import RewriteResult
+from operator_runner.tools.storage_migration.target import Checkpoint, Target
 
 TARGET = Target("webs.example.com", "u", 1, "example.com", "webs", "v2", ("v1", "v2"), ("v1", "v2"))
 
@@ -27,34 +27,37 @@ class Shown:
         return self._out.getvalue().splitlines()
 
 
-def tally(**counts: int) -> Tally:
-    results = Counter({Result.REWRITTEN: counts.get("rewritten", 0)})
-    return Tally(counts.get("before", 0), results, counts.get("failed", 0))
+def tally(**counts: int) -> MigrationTally:
+    results = Counter({RewriteResult.REWRITTEN: counts.get("rewritten", 0)})
+    return MigrationTally(counts.get("before", 0), results, counts.get("failed", 0))
 
 
 def test_a_migration_that_goes_on_to_its_end() -> None:
     """It says what was stored how, where it went on, and the figures."""
     shown = Shown()
-    shown.display.began(TARGET, Place("u", 1, "t", 250))
-    shown.display.moved(tally(before=250, rewritten=1), 500)
-    shown.display.ended(TARGET, tally(before=250, rewritten=250), End.DONE)
+    shown.display.started(TARGET, Checkpoint("u", 1, "t", 250))
+    shown.display.progressed(tally(before=250, rewritten=1), 500)
+    shown.display.finished(TARGET, tally(before=250, rewritten=250), MigrationResult.DONE)
     assert shown.lines == [
-        "webs.example.com: stored in v1, v2; to be in v2 alone",
-        "  going on after 250 objects",
+        "webs.example.com: migrating from v1, v2 to v2",
+        "  resuming after 250 objects",
         "webs.example.com: 500 objects: 250 done before, 250 rewritten",
-        "webs.example.com: stored in v2 alone now",
+        "webs.example.com: all objects are stored in v2",
     ]
 
 
 def test_failures_are_named_and_then_counted() -> None:
     """Where a webhook is down, its message stands there twenty times, not for each object."""
     shown = Shown()
-    shown.display.began(TARGET, None)
+    shown.display.started(TARGET, None)
     for number in range(30):
         shown.display.failed(TARGET, {"namespace": "ns", "name": f"w{number}"}, "[down]")
-    shown.display.ended(TARGET, tally(failed=30), End.INCOMPLETE)
+    shown.display.finished(TARGET, tally(failed=30), MigrationResult.INCOMPLETE)
     assert shown.lines[1] == "  webs ns/w0: [down]"
-    assert shown.lines[20:22] == ["  webs ns/w19: [down]", "  further failures are only counted"]
+    assert shown.lines[20:22] == [
+        "  webs ns/w19: [down]",
+        "  further failures are counted, not listed",
+    ]
     assert "30 failed" in shown.lines[-2]
     assert "status.storedVersions stays v1, v2: repair these objects" in shown.lines[-1]
 
@@ -62,5 +65,5 @@ def test_failures_are_named_and_then_counted() -> None:
 def test_a_dry_run_promises_nothing() -> None:
     """It tells how many were tried and refused."""
     shown = Shown(dry_run=True)
-    shown.display.ended(TARGET, tally(rewritten=3, failed=1), End.INCOMPLETE)
+    shown.display.finished(TARGET, tally(rewritten=3, failed=1), MigrationResult.INCOMPLETE)
     assert shown.lines[0].endswith("4 objects tried, 1 refused; nothing was written")

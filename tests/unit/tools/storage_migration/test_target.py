@@ -6,16 +6,23 @@ import pytest
 
 from operator_runner.core.errors import ConfigError
 from operator_runner.core.model import Json
-from operator_runner.tools.storage_migration.target import ANNOTATION, Place, Target, place_of
+from operator_runner.tools.storage_migration.target import (
+    ANNOTATION,
+    Checkpoint,
+    Target,
+    read_checkpoint,
+)
 
 
-def crd(*, stored: tuple[str, ...] = ("v1", "v2"), place: str = "", served: bool = True) -> Json:
+def crd(
+    *, stored: tuple[str, ...] = ("v1", "v2"), checkpoint: str = "", served: bool = True
+) -> Json:
     return {
         "metadata": {
             "name": "webs.example.com",
             "uid": "u1",
             "generation": 3,
-            "annotations": {ANNOTATION: place} if place else {},
+            "annotations": {ANNOTATION: checkpoint} if checkpoint else {},
         },
         "spec": {
             "group": "example.com",
@@ -61,9 +68,9 @@ def test_a_storage_version_that_is_not_served_is_refused() -> None:
 def test_a_place_holds_for_the_state_of_the_crd_that_it_was_kept_in() -> None:
     """Another generation, another uid and a text that is no place begin anew."""
     target = Target.of(crd())
-    kept = Place("u1", 3, "token", 250)
-    assert place_of(crd(place=kept.text()), target) == kept
-    for other in (Place("u2", 3, "token", 250), Place("u1", 2, "token", 250)):
-        assert place_of(crd(place=other.text()), target) is None
+    kept = Checkpoint("u1", 3, "token", 250)
+    assert read_checkpoint(crd(checkpoint=kept.text()), target) == kept
+    for other in (Checkpoint("u2", 3, "token", 250), Checkpoint("u1", 2, "token", 250)):
+        assert read_checkpoint(crd(checkpoint=other.text()), target) is None
     for text in ("", "nonsense", "[]", "{}", '{"uid": "u1", "more": 1}'):
-        assert place_of(crd(place=text), target) is None
+        assert read_checkpoint(crd(checkpoint=text), target) is None

@@ -19,10 +19,10 @@ from operator_runner.core.model import (
     Watch,
 )
 from operator_runner.proxy.request_permissions import ANY, OWN, Permission
+from operator_runner.tools.rbac.access_rules import OWN_NAMESPACE
 from operator_runner.tools.rbac.kinds import KindTable
-from operator_runner.tools.rbac.needs import Project, needs_of, warnings_of
-from operator_runner.tools.rbac.right import OPERATORS
-from operator_runner.tools.rbac.runner import Duties
+from operator_runner.tools.rbac.requirements import Project, requirements_of, warnings_of
+from operator_runner.tools.rbac.runner import EnabledFeatures
 
 CRD = {
     "apiVersion": "apiextensions.k8s.io/v1",
@@ -39,23 +39,23 @@ WATCHED = ["get webs.shop.io", "list webs.shop.io", "watch webs.shop.io"]
 BY = "Web.shop.io"
 
 
-def needs(
+def requirements(
     watch: Watch = WEB,
     *recorded: Permission,
     crd: Any = CRD,
     names: bool = False,
-    **duties: Any,
+    **features: Any,
 ) -> list[str]:
     """Return what is needed besides watching the kind and writing Events everywhere."""
-    project = Project((watch,), recorded, KindTable([crd]), Duties(**duties))
-    found = [str(need.right) for need in needs_of(project, names=names)]
-    return [right for right in found if right not in {*EVENTS, *WATCHED}]
+    project = Project((watch,), recorded, KindTable([crd]), EnabledFeatures(**features))
+    found = [str(requirement.rule) for requirement in requirements_of(project, names=names)]
+    return [rule for rule in found if rule not in {*EVENTS, *WATCHED}]
 
 
 def test_the_least_that_a_watch_needs() -> None:
     """Reading and watching its kind everywhere, and Events; nothing of a status nobody writes."""
-    project = Project((WEB,), (), KindTable([CRD]), Duties())
-    assert [str(n.right) for n in needs_of(project, names=False)] == [*EVENTS, *WATCHED]
+    project = Project((WEB,), (), KindTable([CRD]), EnabledFeatures())
+    assert [str(n.rule) for n in requirements_of(project, names=False)] == [*EVENTS, *WATCHED]
 
 
 @pytest.mark.parametrize(
@@ -72,20 +72,20 @@ def test_the_least_that_a_watch_needs() -> None:
 )
 def test_what_a_watch_asks_for(changed: dict[str, Any], expected: list[str]) -> None:
     """Status, finalizer and references have rights of their own."""
-    assert needs(replace(WEB, **changed)) == expected
+    assert requirements(replace(WEB, **changed)) == expected
 
 
 def test_what_flags_ask_for() -> None:
     """A Lease by its name, reviews for protected metrics, the object of OLM."""
     where = "in the operator's namespace"
-    assert needs(lease="web", reviews=True, operator_condition="web.v1") == [
+    assert requirements(lease="web", reviews=True, operator_condition="web.v1") == [
         "create tokenreviews.authentication.k8s.io",
         "create subjectaccessreviews.authorization.k8s.io",
         f"create leases.coordination.k8s.io {where}",
-        f"get leases.coordination.k8s.io called web {where}",
-        f"update leases.coordination.k8s.io called web {where}",
-        f"get operatorconditions.operators.coreos.com called web.v1 {where}",
-        f"patch operatorconditions.operators.coreos.com called web.v1 {where}",
+        f"get leases.coordination.k8s.io named web {where}",
+        f"update leases.coordination.k8s.io named web {where}",
+        f"get operatorconditions.operators.coreos.com named web.v1 {where}",
+        f"patch operatorconditions.operators.coreos.com named web.v1 {where}",
     ]
 
 
@@ -93,22 +93,22 @@ def test_what_conversions_ask_for() -> None:
     """The CRD by its name, and the Secret that the replicas share; nothing with own files."""
     watch = replace(WEB, conversions=(Conversion("v1alpha1", {}, {}),))
     where = "in the operator's namespace"
-    crd = "customresourcedefinitions.apiextensions.k8s.io called webs.shop.io"
-    assert needs(watch, webhook=True) == [f"get {crd}", f"patch {crd}"]
-    assert needs(watch, webhook_secret=(OPERATORS, "hook-certificate")) == [
+    crd = "customresourcedefinitions.apiextensions.k8s.io named webs.shop.io"
+    assert requirements(watch, webhook=True) == [f"get {crd}", f"patch {crd}"]
+    assert requirements(watch, webhook_secret=(OWN_NAMESPACE, "hook-certificate")) == [
         f"create secrets {where}",
-        f"get secrets called hook-certificate {where}",
-        f"update secrets called hook-certificate {where}",
+        f"get secrets named hook-certificate {where}",
+        f"update secrets named hook-certificate {where}",
     ]
-    assert needs(webhook=True, webhook_secret=(OPERATORS, "hook-certificate")) == []
+    assert requirements(webhook=True, webhook_secret=(OWN_NAMESPACE, "hook-certificate")) == []
 
 
 def test_namespaces_instead_of_the_cluster() -> None:
     """Watched namespaces, the operator's own among them, are the only ones with rights."""
     secrets = Permission(BY, "", "secrets", OWN, "get")
-    found = needs(replace(WEB), secrets, scopes=("shop", OPERATORS))
+    found = requirements(replace(WEB), secrets, scopes=("shop", OWN_NAMESPACE))
     assert len(found) == 2 * (len(EVENTS) + len(WATCHED) + 1)
-    assert {right.partition(" in ")[2] for right in found} == {
+    assert {rule.partition(" in ")[2] for rule in found} == {
         "namespace shop",
         "the operator's namespace",
     }
@@ -118,43 +118,45 @@ def test_namespaces_instead_of_the_cluster() -> None:
 def test_a_cluster_scoped_kind_needs_the_cluster() -> None:
     """Its Events are in the namespace `default`; so it is with its dependents' namespaces."""
     crd = CRD | {"spec": CRD["spec"] | {"scope": "Cluster"}}  # type: ignore[operator]
-    assert needs(crd=crd, scopes=("shop",)) == [f"{event} in namespace default" for event in EVENTS]
+    assert requirements(crd=crd, scopes=("shop",)) == [
+        f"{event} in namespace default" for event in EVENTS
+    ]
 
 
 def test_what_a_role_creates_is_watched() -> None:
     """Unless it cannot be owned, the watch does not want it, or nothing is owned at all."""
     made = Permission(BY, "apps", "deployments", OWN, "create")
     watched = ["create deployments.apps", "list deployments.apps", "watch deployments.apps"]
-    assert needs(WEB, made) == watched
-    assert needs(WEB, made, inject_owner_ref=False) == watched[:1]
-    assert needs(replace(WEB, watch_dependent_resources=False), made) == watched[:1]
+    assert requirements(WEB, made) == watched
+    assert requirements(WEB, made, inject_owner_ref=False) == watched[:1]
+    assert requirements(replace(WEB, watch_dependent_resources=False), made) == watched[:1]
     ignoring = replace(WEB, blacklist=frozenset({GVK("apps", "v1", "Deployment")}))
-    assert needs(ignoring, made) == watched[:1]
-    assert needs(WEB, Permission(BY, "", "pods/exec", OWN, "create")) == ["create pods/exec"]
-    assert needs(WEB, Permission(BY, "", "events", OWN, "create")) == ["create events"]
+    assert requirements(ignoring, made) == watched[:1]
+    assert requirements(WEB, Permission(BY, "", "pods/exec", OWN, "create")) == ["create pods/exec"]
+    assert requirements(WEB, Permission(BY, "", "events", OWN, "create")) == ["create events"]
     cluster = Permission(BY, "rbac.authorization.k8s.io", "clusterroles", "", "create")
-    assert len(needs(WEB, cluster, scopes=("shop",))) == 1 + len(EVENTS) + len(WATCHED)
+    assert len(requirements(WEB, cluster, scopes=("shop",))) == 1 + len(EVENTS) + len(WATCHED)
     asking = replace(WEB, watch_cluster_scoped_resources=True)
-    assert len(needs(asking, cluster, scopes=("shop",))) == 3 + len(EVENTS) + len(WATCHED)
+    assert len(requirements(asking, cluster, scopes=("shop",))) == 3 + len(EVENTS) + len(WATCHED)
 
 
 def test_namespaced_requests_keep_their_scope() -> None:
     """A namespace of its own stays one; any is the whole cluster, and covers single ones."""
     there = Permission(BY, "", "secrets", "kube-system", "get")
-    assert needs(WEB, there) == ["get secrets in namespace kube-system"]
-    assert needs(WEB, there, replace(there, namespace=ANY)) == ["get secrets"]
+    assert requirements(WEB, there) == ["get secrets in namespace kube-system"]
+    assert requirements(WEB, there, replace(there, namespace=ANY)) == ["get secrets"]
 
 
 def test_names_only_on_demand() -> None:
     """A rule is for any name unless names are asked for; several stay apart."""
     a, b = (Permission(BY, "", "secrets", OWN, "get", name) for name in "ab")
-    assert needs(WEB, a, b) == ["get secrets"]
-    assert needs(WEB, a, b, names=True) == ["get secrets called a", "get secrets called b"]
+    assert requirements(WEB, a, b) == ["get secrets"]
+    assert requirements(WEB, a, b, names=True) == ["get secrets named a", "get secrets named b"]
 
 
 def test_paths_that_are_no_resources() -> None:
     """They are needed as they are."""
-    assert needs(WEB, Permission(BY, "", "", "", "get", path="/metrics")) == ["get /metrics"]
+    assert requirements(WEB, Permission(BY, "", "", "", "get", path="/metrics")) == ["get /metrics"]
 
 
 def test_requests_of_former_kinds_are_left_out() -> None:
@@ -163,8 +165,8 @@ def test_requests_of_former_kinds_are_left_out() -> None:
         Permission("Old.shop.io", "", "pods", OWN, "get"),
         Permission("", "", "pods", "x", "list"),
     )
-    assert needs(WEB, old, beside) == ["list pods in namespace x"]
-    project = Project((WEB,), (old, beside), KindTable([CRD]), Duties())
+    assert requirements(WEB, old, beside) == ["list pods in namespace x"]
+    project = Project((WEB,), (old, beside), KindTable([CRD]), EnabledFeatures())
     assert "Old.shop.io" in " ".join(warnings_of(project))
     assert "--record-requests" in " ".join(warnings_of(replace(project, recorded=())))
 
@@ -213,7 +215,7 @@ def test_the_owner_of_what_is_written_has_to_be_read(
 ) -> None:
     """The proxy gets the metadata of an object before such a write."""
     watch = replace(WEB, ownership=ownership, watch_dependent_resources=False)
-    found = needs(watch, Permission(BY, "", resource, "", verb))
+    found = requirements(watch, Permission(BY, "", resource, "", verb))
     base = resource.partition("/")[0]
     written = f"{verb} {resource}"
     assert sorted(set(found) - {written}) == [f"{more} {base}" for more in expected]

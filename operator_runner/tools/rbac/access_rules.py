@@ -1,0 +1,103 @@
+"""Single RBAC permissions, which can be compared with each other. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+CLUSTER_WIDE, OWN_NAMESPACE = "", "@operator"
+"""Special scopes: the whole cluster, and the operator's own namespace."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class AccessRule:
+    """One verb on one resource, or on one non-resource `path`.
+
+    `resource` includes the subresource: `pods/exec`. `scope` is CLUSTER_WIDE, OWN_NAMESPACE or the
+    name of a namespace. An empty `name` matches all names.
+    """
+
+    group: str
+    resource: str
+    verb: str
+    scope: str = CLUSTER_WIDE
+    name: str = ""
+    path: str = ""
+
+    def covers(self, other: AccessRule) -> bool:
+        """Return whether this rule includes `other`; both may have wildcards."""
+        if self.path or other.path:
+            return _fits(self.verb, other.verb) and _fits_path(self.path, other.path)
+        return (
+            _fits(self.verb, other.verb)
+            and _fits(self.group, other.group)
+            and _fits_resource(self.resource, other.resource)
+            and self.scope in {CLUSTER_WIDE, other.scope}
+            and self.name in {"", other.name}
+        )
+
+    def __str__(self) -> str:
+        """Return a text such as `create deployments.apps in namespace shop`."""
+        if self.path:
+            return f"{self.verb} {self.path}"
+        plural, slash, subresource = self.resource.partition("/")
+        what = f"{plural}.{self.group}" if self.group else plural
+        named = f" named {self.name}" if self.name else ""
+        return f"{self.verb} {what}{slash}{subresource}{named}{_where(self.scope)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """A required rule, its reason, and the name of the role that grants it."""
+
+    rule: AccessRule
+    reason: str
+    role: str = "manager-role"
+
+
+def minimal(requirements: Iterable[Requirement]) -> list[Requirement]:
+    """Return the requirements, sorted, without those whose rule another one covers.
+
+    Requirements of equal rules are all kept, each with its reason.
+    """
+    distinct = sorted(
+        set(requirements),
+        key=lambda requirement: (requirement.rule, requirement.role, requirement.reason),
+    )
+    rights = {requirement.rule for requirement in distinct}
+    return [
+        requirement
+        for requirement in distinct
+        if not any(one != requirement.rule and one.covers(requirement.rule) for one in rights)
+    ]
+
+
+def without_names(requirements: Sequence[Requirement]) -> list[Requirement]:
+    """Return the requirements with rules for all names of resources."""
+    return [
+        replace(requirement, rule=replace(requirement.rule, name=""))
+        for requirement in requirements
+    ]
+
+
+def _fits(granted: str, asked: str) -> bool:
+    return granted in {"*", asked}
+
+
+def _fits_resource(granted: str, asked: str) -> bool:
+    parent, slash, _ = granted.partition("/")
+    if slash and parent == "*":
+        return granted.partition("/")[2] == asked.partition("/")[2]
+    return _fits(granted, asked)
+
+
+def _fits_path(granted: str, asked: str) -> bool:
+    if granted.endswith("*"):
+        return asked.startswith(granted[:-1])
+    return granted == asked
+
+
+def _where(scope: str) -> str:
+    if scope == CLUSTER_WIDE:
+        return ""
+    return " in the operator's namespace" if scope == OWN_NAMESPACE else f" in namespace {scope}"
