@@ -17,8 +17,9 @@ from operator_runner.ansible.censor import censor
 from operator_runner.ansible.cold.launcher import ColdLauncher
 from operator_runner.ansible.forkserver.launcher import WarmLauncher
 from operator_runner.ansible.outcome import OutcomeBuilder
+from operator_runner.ansible.patches.registry import PATCHES, unknown_names
 from operator_runner.ansible.rundir import RunDir, RunDirs
-from operator_runner.core.errors import RunError
+from operator_runner.core.errors import ConfigError, RunError
 from operator_runner.core.model import Json, ObjectRef, RunEvent, RunOutcome, RunRequest
 from operator_runner.core.settings import AnsibleSettings, ExecutorName
 
@@ -54,8 +55,11 @@ async def open_launcher(
 ) -> AsyncIterator[Launcher]:
     """Open a launcher; fall back to cold, with a warning, if warm cannot be started.
 
-    `started` is told of each process that is started to fork runs from.
+    `started` is called for each process that is started to fork runs from. Raises ConfigError if
+    the settings disable a patch that is unknown, or that results depend on.
     """
+    if problems := unknown_names(ansible.disabled_patches, PATCHES):
+        raise ConfigError(*problems)
     if kind == "warm":
         warm = WarmLauncher(ansible, started)
         try:

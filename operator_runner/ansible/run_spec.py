@@ -6,6 +6,7 @@ import os
 import sys
 from pathlib import Path
 
+from operator_runner.ansible import event_results
 from operator_runner.ansible.rundir import RunDir
 from operator_runner.ansible.templating.effective_types import VARIABLE
 from operator_runner.core.model import Json, RunRequest
@@ -32,6 +33,7 @@ def run_spec(request: RunRequest, rundir: RunDir, ansible: AnsibleSettings) -> J
         "playbook": playbook,
         "roles_path": roles_path,
         "verbosity": request.verbosity,
+        "result_limit": event_results.limit_of(os.environ),
         "sandbox": rundir.sandbox(request.run_id).as_json(),
         "envvars": {
             **common_environment(ansible),
@@ -58,6 +60,8 @@ def common_environment(ansible: AnsibleSettings) -> dict[str, str]:
         "PYTHONPATH": os.pathsep.join(
             filter(None, (os.environ.get("PYTHONPATH"), str(_COLLECTIONS)))
         ),
+        # Results are cut where events are passed on, see `event_results`.
+        event_results.VARIABLE: event_results.UNLIMITED,
         # Before ansible-core 2.19 conditions could have any type: `when: x | length`.
         _LENIENT: os.environ.get(_LENIENT, "true"),
     }

@@ -14,6 +14,7 @@ from ansible_runner.config.runner import RunnerConfig
 from ansible_runner.runner import Runner
 
 from operator_runner.ansible.cold import playbook
+from operator_runner.ansible.event_results import with_bounded_result
 from operator_runner.ansible.processes import end_descendants, has_children
 
 
@@ -50,7 +51,7 @@ def play(spec: dict[str, Any], lines: TextIO) -> bool:
     """Run the play to its end and tell of it on `lines`; return whether it left processes."""
 
     def keep(event: dict[str, Any]) -> bool:
-        say(lines, event)
+        say(lines, with_bounded_result(event, spec["result_limit"]))
         # The operator keeps the events of a run in one file instead of one file each.
         return False
 

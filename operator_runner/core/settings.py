@@ -112,6 +112,8 @@ class AnsibleSettings:
     """Default deadline of a run, where the watch has none; None: no deadline."""
     isolate_runs: bool = True
     """Whether runs are kept from each other's and the operator's files and processes."""
+    disabled_patches: tuple[str, ...] = ()
+    """Patches of ansible-core to leave out, for diagnosis (OPERATOR_RUNNER_DISABLE_PATCHES)."""
 
     def verbosity_for(self, gvk: GVK) -> int:
         """Return the number of v for this kind."""

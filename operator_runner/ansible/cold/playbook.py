@@ -16,10 +16,9 @@ def name() -> str:
 
 def main() -> None:
     """Run ansible-playbook and exit with its status."""
-    from operator_runner.ansible.templating import compatibility, event_results
+    from operator_runner.ansible.templating import compatibility
 
     compatibility.install()
-    event_results.install()
     sys.argv[0] = name()
     from ansible.cli.playbook import main as run
 

@@ -10,15 +10,16 @@ variable or a result brings is compiled in the run, and goes with it.
 from __future__ import annotations
 
 import contextlib
-import functools
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import CodeType
 from typing import Any
 
 import yaml
 from jinja2 import TemplateError
+
+from operator_runner.ansible.patches.replacing import wrap
 
 _MOST = 5_000
 """Templates that are kept; roles that change all the time do not fill the memory."""
@@ -33,10 +34,9 @@ def install() -> None:
     """Have ansible-core look here before it compiles, in this process and its forks."""
     from ansible._internal._templating import _jinja_bits as bits
 
-    original = bits.AnsibleEnvironment.compile
-
-    @functools.wraps(original)
-    def compile_once(environment: Any, source: Any, *args: Any, **options: Any) -> Any:
+    def compile_once(
+        original: Callable[..., Any], environment: Any, source: Any, *args: Any, **options: Any
+    ) -> Any:
         if not isinstance(source, str) or environment._debuggable_template_source:
             return original(environment, source, *args, **options)
         context = bits._TemplateCompileContext.current(optional=True)
@@ -50,7 +50,7 @@ def install() -> None:
                 _compiled[key] = code
         return code
 
-    bits.AnsibleEnvironment.compile = compile_once
+    wrap(f"{bits.__name__}:AnsibleEnvironment.compile", compile_once)
 
 
 class RoleTemplates:

@@ -15,30 +15,26 @@ import json
 from collections.abc import Callable
 from typing import Any, TextIO
 
-from ansible.plugins.loader import PluginLoader
-
 from operator_runner.ansible.forkserver.plugins import DISPLAY
-from operator_runner.ansible.forkserver.wrapping import wrap
+from operator_runner.ansible.patches.replacing import replace, wrap
 
 _LARGEST = 8 * 1024
 """Bytes of an event that goes with the output."""
 _MARK = "\x1b[K"
 """Begin and end of what the output filter of ansible-runner takes for an event."""
-_NEEDED = ("EventContext", "AnsibleJSONEncoderLocal")
+_DUMP_BEGIN = "ansible_runner.display_callback.callback.awx_display:EventContext.dump_begin"
 
 
 def install() -> None:
     """Have the plugin do so, once it is loaded, in this process and its forks."""
-    wrap(PluginLoader, "_load_module_source", _load)
+    wrap("ansible.plugins.loader:PluginLoader._load_module_source", _load)
 
 
 def _load(original: Callable[..., Any], loader: Any, *, python_module_name: str, path: str) -> Any:
     module = original(loader, python_module_name=python_module_name, path=path)
-    # Another version of it may go on with its files.
-    if path == DISPLAY and all(hasattr(module, name) for name in _NEEDED):
-        module.EventContext.dump_begin = functools.partialmethod(
-            dump_begin, module.AnsibleJSONEncoderLocal
-        )
+    if path == DISPLAY:
+        dump = functools.partialmethod(dump_begin, module.AnsibleJSONEncoderLocal)
+        replace(_DUMP_BEGIN, dump, module.EventContext)
     return module
 
 

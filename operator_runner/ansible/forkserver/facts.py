@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import inspect
 import json
 import os
 import time
@@ -24,6 +25,8 @@ from types import SimpleNamespace
 from typing import Any, NoReturn, Self
 
 import psutil
+
+from operator_runner.ansible.patches.replacing import replace
 
 LONGEST_SECONDS = 3600.0
 """Age at which facts are gathered again, whatever they depend on."""
@@ -183,7 +186,7 @@ def install() -> None:
         _keep(owner, name, (*signals, *own))
     _keep(linux.LinuxHardware, "_find_bind_mounts", own, adjusted=_bind_mounts_of_this_process)
     # It waits a tenth of a second for mounts, also for those that have answered.
-    linux.time = SimpleNamespace(**{**vars(time), "sleep": _sleep})
+    replace(f"{linux.__name__}:time", SimpleNamespace(**{**vars(time), "sleep": _sleep}))
 
 
 def _sleep(seconds: float) -> None:
@@ -218,7 +221,14 @@ def _keep(
                 _state.recorded[key] = _encoded(result)
         return result
 
-    setattr(owner, name, kept_or_gathered)
+    replace(_address(owner, name), kept_or_gathered)
+
+
+def _address(owner: Any, name: str) -> str:
+    """Return the address of a function in the registry of patches."""
+    if inspect.ismodule(owner):
+        return f"{owner.__name__}:{name}"
+    return f"{owner.__module__}:{owner.__name__}.{name}"
 
 
 def _bind_mounts_of_this_process(kept: set[str]) -> set[str] | None:

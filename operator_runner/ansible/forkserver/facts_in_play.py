@@ -22,23 +22,29 @@ from ansible.modules import setup
 
 from operator_runner.ansible.forkserver import facts
 from operator_runner.ansible.forkserver.module_calls import ModuleCall
+from operator_runner.ansible.patches.replacing import replace
 
 _ACTIONS = {"gather_facts", "setup"}
 
 
 def install() -> None:
-    """Have collectors of this process, and of its forks, write no complaints to its streams."""
-    ansible_collector.sys = SimpleNamespace(stderr=SimpleNamespace(write=_refuse))
+    """Have this process and its forks run `setup` themselves where facts are kept.
+
+    Collectors of this process write no errors to its streams.
+    """
+    silent = SimpleNamespace(stderr=SimpleNamespace(write=_refuse))
+    replace(f"{ansible_collector.__name__}:sys", silent)
+    _Module.is_installed = True
 
 
 def needs_no_process(action: str) -> bool:
     """Whether the action is likely to find all facts kept that take a process."""
-    return action.rpartition(".")[2] in _ACTIONS and facts.are_kept()
+    return _Module.is_installed and action.rpartition(".")[2] in _ACTIONS and facts.are_kept()
 
 
 def gather(call: ModuleCall) -> bytes | None:
     """Return what the module prints; None: it needs a process, or is another module."""
-    if not _is_setup(call) or not facts.are_kept():
+    if not _Module.is_installed or not _is_setup(call) or not facts.are_kept():
         return None
     with _as_the_module(call), facts.kept_only() as attempt:
         with contextlib.suppress(Exception, SystemExit, facts.NotKeptError):
@@ -71,6 +77,8 @@ def _refuse(*_args: Any, **_kwargs: Any) -> NoReturn:
 class _Module(basic.AnsibleModule):  # type: ignore[misc]
     """The module's side, which gives its result to this process and does nothing else to it."""
 
+    is_installed = False
+    """Whether this process may run the module."""
     printed: bytes | None = None
     run_command = warn = error_as_warning = deprecate = fail_json = _refuse
 

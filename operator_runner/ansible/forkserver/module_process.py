@@ -15,8 +15,6 @@ from types import CodeType, ModuleType
 from typing import NoReturn
 
 import ansible
-import ansible.module_utils
-from ansible.module_utils import _internal
 from ansible.module_utils._internal import _traceback
 from ansible.module_utils._internal._ansiballz import _loader
 from ansible.utils.collection_loader import AnsibleCollectionConfig
@@ -28,6 +26,7 @@ from operator_runner.ansible.forkserver.processes import (
     finish_process,
     use_environment,
 )
+from operator_runner.ansible.patches.replacing import replace
 
 
 def become_module(orders: socket.socket) -> NoReturn:
@@ -88,7 +87,7 @@ def _settle(call: ModuleCall) -> None:
         sys.modules[package].__path__ = []
         sys.meta_path.insert(0, _NamelessModule(call))
     AnsibleCollectionConfig.playbook_paths = call.playbook_paths
-    _take_the_modules_side(call.utils)
+    install(call.utils)
 
 
 class _NamelessModule(importlib.machinery.SourceFileLoader):
@@ -121,13 +120,19 @@ class _NamelessModule(importlib.machinery.SourceFileLoader):
         return super().get_data(self._source if path == self.path else path)
 
 
-def _take_the_modules_side(utils: list[str]) -> None:
-    """Undo what makes this process a controller; see ansible._internal.setup."""
-    ansible.module_utils.__path__ = utils
-    _internal.is_controller = False
-    _internal.import_controller_module = lambda _name: None
-    _internal.get_controller_serialize_map = dict
-    _traceback._is_traceback_enabled = _traceback._is_module_traceback_enabled
+def install(utils: list[str]) -> None:
+    """Make this process a module's instead of a controller's; see ansible._internal.setup.
+
+    `utils` are the directories of `ansible.module_utils`, in the order of the search.
+    """
+    replace("ansible.module_utils:__path__", utils)
+    replace("ansible.module_utils._internal:is_controller", False)
+    replace("ansible.module_utils._internal:import_controller_module", lambda _name: None)
+    replace("ansible.module_utils._internal:get_controller_serialize_map", dict)
+    replace(
+        "ansible.module_utils._internal._traceback:_is_traceback_enabled",
+        _traceback._is_module_traceback_enabled,
+    )
 
 
 def _run(call: ModuleCall) -> int:

@@ -23,8 +23,6 @@ from typing import Any
 from ansible import constants
 from ansible.executor.module_common import _BuiltModule
 from ansible.module_utils.common.json import Direction, get_module_encoder
-from ansible.playbook.task import Task
-from ansible.plugins.action import ActionBase
 from ansible.plugins.connection.local import Connection
 from ansible.plugins.shell.sh import ShellModule
 from ansible.utils.collection_loader import AnsibleCollectionConfig
@@ -32,8 +30,9 @@ from ansible.utils.collection_loader import AnsibleCollectionConfig
 from operator_runner.ansible.forkserver.facts_in_play import gather, needs_no_process
 from operator_runner.ansible.forkserver.module_calls import ModuleCall, announce_module, call_module
 from operator_runner.ansible.forkserver.module_files import ModuleFile, find_module
-from operator_runner.ansible.forkserver.wrapping import wrap
+from operator_runner.ansible.patches.replacing import wrap
 
+_ACTION = "ansible.plugins.action:ActionBase"
 _READ_AT_START = ("GCONV_", "GLIBC_", "LANG", "LC_", "LD_", "MALLOC_", "OPENSSL_", "PYTHON")
 """Names of variables that an interpreter, or a library in it, reads when it starts."""
 _WITHOUT_MODULE = {
@@ -51,13 +50,23 @@ class Payload(bytes):
 
 def install(requests: socket.socket) -> None:
     """Have this process and its forks ask for modules there, where that gives the same."""
-    wrap(Task, "post_validate", functools.partial(_post_validate, requests))
-    wrap(ActionBase, "_execute_module", _execute_module)
-    wrap(ActionBase, "_is_pipelining_enabled", _is_pipelining_enabled)
-    wrap(ActionBase, "_configure_module", _configure_module)
-    wrap(ActionBase, "_make_tmp_path", _make_tmp_path)
-    wrap(ActionBase, "_remove_tmp_path", _remove_tmp_path)
-    wrap(Connection, "exec_command", functools.partial(_exec_command, requests))
+    wrap(f"{_ACTION}._execute_module", _execute_module)
+    wrap(f"{_ACTION}._is_pipelining_enabled", _is_pipelining_enabled)
+    wrap(f"{_ACTION}._configure_module", _configure_module)
+    exec_command = "ansible.plugins.connection.local:Connection.exec_command"
+    wrap(exec_command, functools.partial(_exec_command, requests))
+
+
+def install_announcement(requests: socket.socket) -> None:
+    """Have the process of a module forked while the arguments of its task are templated."""
+    post_validate = "ansible.playbook.task:Task.post_validate"
+    wrap(post_validate, functools.partial(_post_validate, requests))
+
+
+def install_temporary_directories() -> None:
+    """Have this process make and remove directories for modules of this host, without shells."""
+    wrap(f"{_ACTION}._make_tmp_path", _make_tmp_path)
+    wrap(f"{_ACTION}._remove_tmp_path", _remove_tmp_path)
 
 
 def _post_validate(

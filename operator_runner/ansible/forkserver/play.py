@@ -11,13 +11,12 @@ import traceback
 from pathlib import Path
 from typing import BinaryIO, NoReturn
 
-from ansible import cli, constants
+from ansible import constants
 from ansible.cli.playbook import PlaybookCLI
 from ansible.config.manager import find_ini_config_file
 from ansible.utils.display import Display
 
 from operator_runner.ansible.cold import playbook
-from operator_runner.ansible.forkserver import events, facts_in_play, modules, results, tasks
 from operator_runner.ansible.forkserver.freshness import loaded_collections
 from operator_runner.ansible.forkserver.processes import (
     begin_process,
@@ -25,9 +24,11 @@ from operator_runner.ansible.forkserver.processes import (
     exit_status,
     use_environment,
 )
+from operator_runner.ansible.patches.replacing import replace
+from operator_runner.ansible.patches.selection import Selection
 from operator_runner.ansible.processes import die_with_parent
 from operator_runner.ansible.sandbox.isolation import Sandbox
-from operator_runner.ansible.templating import compatibility, event_results
+from operator_runner.ansible.templating import compatibility
 
 _PER_RUN = {
     "ANSIBLE_CACHE_PLUGIN_CONNECTION",
@@ -47,7 +48,9 @@ _COMMAND_LINE.init_parser()
 """Knows the options; to list them for the parser takes longer than to parse."""
 
 
-def become_play(orders: BinaryIO, preloaded: dict[str, str], requests: socket.socket) -> NoReturn:
+def become_play(
+    orders: BinaryIO, preloaded: dict[str, str], requests: socket.socket, patches: Selection
+) -> NoReturn:
     """Run `ansible-playbook ARGUMENTS` to its end and exit with its status.
 
     `orders` gives command, working directory, environment and sandbox as a JSON object, once
@@ -58,7 +61,7 @@ def become_play(orders: BinaryIO, preloaded: dict[str, str], requests: socket.so
     status = 250
     try:
         _be_a_new_process()
-        _prepare(requests)
+        _prepare(requests, patches)
         run = json.loads(orders.read() or b"null")
         if run is None:
             os._exit(0)  # no run has come of it
@@ -68,7 +71,7 @@ def become_play(orders: BinaryIO, preloaded: dict[str, str], requests: socket.so
         use_environment(environment)
         if not _is_as_loaded(environment, preloaded) or _hides_what_is_loaded(command[-1]):
             os.execvpe(command[0], command, environment)  # noqa: S606 (no shell is wanted)
-        status = _play(command)
+        status = _play(command, patches)
     except BaseException:  # noqa: BLE001 (the last line of a process)
         traceback.print_exc()
     end_process(status)
@@ -95,24 +98,35 @@ def _hides_what_is_loaded(playbook: str) -> bool:
     )
 
 
-def _prepare(requests: socket.socket) -> None:
+def _prepare(requests: socket.socket, patches: Selection) -> None:
     """Do what does not depend on the run."""
     # Made when it was loaded, for other streams; what it has said already was not of this play.
     Display().__init__()
-    # Loaded and set up already; a second time would only warn.
-    cli.init_plugin_loader = lambda *_: None
-    PlaybookCLI.init_parser = _take_parser
-    events.install()
-    event_results.install()
-    modules.install(requests)
-    facts_in_play.install()
-    tasks.install()
-    results.install()
+    patches.install("loaded-plugins")
+    patches.install("command-line-parser")
+    patches.install("events-in-output")
+    patches.install("module-forks", requests)
+    patches.install("module-announcement", requests)
+    patches.install("facts-in-play")
+    patches.install("temporary-directories")
+    patches.install("tasks-in-play")
+    patches.install("results-without-queue")
+    patches.install("plain-results")
 
 
-def _play(command: list[str]) -> int:
+def install_loaded_plugins() -> None:
+    """Keep the plugin loader that the fork server has initialised; a second time would warn."""
+    replace("ansible.cli:init_plugin_loader", lambda *_: None)
+
+
+def install_parser() -> None:
+    """Have the command line use the parser that the fork server has made."""
+    replace("ansible.cli.playbook:PlaybookCLI.init_parser", _take_parser)
+
+
+def _play(command: list[str], patches: Selection) -> int:
     _read_settings_of_this_run()
-    compatibility.install()
+    compatibility.install(patches)
     sys.argv = [playbook.name(), *command[len(playbook.PROGRAM) :]]
     try:
         PlaybookCLI.cli_executor(sys.argv)

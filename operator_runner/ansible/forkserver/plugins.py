@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import ast
-import functools
-import importlib.machinery
 import os
+from collections.abc import Callable
 from pathlib import Path
 from types import CodeType, SimpleNamespace
 from typing import Any
 
 import ansible_runner
+
+from operator_runner.ansible.patches.replacing import wrap
 
 _ACTIONS = (
     *("assert", "command", "copy", "debug", "fail", "file", "gather_facts", "include_tasks"),
@@ -36,8 +37,7 @@ def load_plugins() -> None:
         _load_all(getattr(loader, f"{kind}_loader"))
     for name in _ACTIONS:
         loader.action_loader.get(name, class_only=True)
-    _compile(loader.callback_loader, DISPLAY)
-    _know_the_names_of_jinja(loader)
+    _load_display_settings(loader.callback_loader)
 
 
 def _load_all(loader: Any) -> None:
@@ -62,15 +62,15 @@ def _load_all(loader: Any) -> None:
     loader._paths = None
 
 
-def _know_the_names_of_jinja(loader: Any) -> None:
+def install_jinja_names() -> None:
     """Spare templates the search for Jinja's own filters and tests in ansible.builtin.
 
     ansible-core goes through all of its plugins for each name and environment before it takes
     Jinja's. Plugins of the user with such a name are found as before.
     """
+    from ansible.plugins import loader
     from jinja2 import filters, tests
 
-    original = loader.Jinja2Loader.get_with_context
     known = {
         each.type: frozenset(names) - _names_of_core(each, loader)
         for each, names in (
@@ -79,8 +79,9 @@ def _know_the_names_of_jinja(loader: Any) -> None:
         )
     }
 
-    @functools.wraps(original)
-    def get_with_context(self: Any, name: str, *args: Any, **kwargs: Any) -> Any:
+    def get_with_context(
+        original: Callable[..., Any], self: Any, name: str, *args: Any, **kwargs: Any
+    ) -> Any:
         if name in known[self.type] and not args and not kwargs:
             self._ensure_non_collection_wrappers()
             if name not in self._cached_non_collection_wrappers:
@@ -88,7 +89,7 @@ def _know_the_names_of_jinja(loader: Any) -> None:
                 return loader.get_with_context_result(None, nothing)
         return original(self, name, *args, **kwargs)
 
-    loader.Jinja2Loader.get_with_context = get_with_context
+    wrap(f"{loader.__name__}:Jinja2Loader.get_with_context", get_with_context)
 
 
 def _names_of_core(each: Any, loader: Any) -> set[str]:
@@ -118,21 +119,24 @@ def _load_settings(loader: Any, name: str, module: Any, path: str) -> None:
         constants.config.initialize_plugin_configuration_definitions(kind, name, {})
 
 
-def _compile(loader: Any, path: str) -> None:
-    """Do all for a plugin but import it, which is for a play to do."""
-    source = Path(path).read_bytes()
-    code = compile(source, path, "exec", dont_inherit=True)
+def _load_display_settings(loader: Any) -> None:
+    """Read the settings of ansible-runner's callback plugin, which only a play may import."""
+    source = Path(DISPLAY).read_bytes()
     documentation = next(
         ast.literal_eval(statement.value)
         for statement in ast.parse(source).body
         if isinstance(statement, ast.Assign)
         and ast.unparse(statement.targets[0]) == "DOCUMENTATION"
     )
-    _load_settings(loader, Path(path).stem, SimpleNamespace(DOCUMENTATION=documentation), path)
-    get_code = importlib.machinery.SourceFileLoader.get_code
+    settings = SimpleNamespace(DOCUMENTATION=documentation)
+    _load_settings(loader, Path(DISPLAY).stem, settings, DISPLAY)
 
-    @functools.wraps(get_code)
-    def known_or_read(self: Any, fullname: str) -> CodeType | None:
-        return code if self.path == path else get_code(self, fullname)
 
-    importlib.machinery.SourceFileLoader.get_code = known_or_read  # type: ignore[method-assign]
+def install_plugin_source() -> None:
+    """Compile ansible-runner's callback plugin once; a play that imports it finds the code."""
+    code = compile(Path(DISPLAY).read_bytes(), DISPLAY, "exec", dont_inherit=True)
+
+    def get_code(original: Callable[..., Any], self: Any, fullname: str) -> CodeType | None:
+        return code if self.path == DISPLAY else original(self, fullname)
+
+    wrap("importlib.machinery:SourceFileLoader.get_code", get_code)

@@ -13,12 +13,14 @@ import re
 import ssl
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 from operator_runner.ansible.forkserver.plugins import load_plugins
+from operator_runner.ansible.patches.replacing import replace
+from operator_runner.ansible.patches.selection import Mismatch, Selection, select
 
 _HUGE_PAGE = 2 * 1024 * 1024
 _MADV_COLLAPSE = 25
@@ -60,35 +62,43 @@ _LATE = (
     "kubernetes.client.models.v1_object_meta",
 )
 """What these modules import while they work; tests/contract/ansible/test_preloaded.py looks."""
+_PATCHES = (
+    *("kubernetes-apis", "kubeconfig-parser", "tls-context", "plugin-source", "jinja-names"),
+    *("shared-text", "compiled-templates", "kept-facts"),
+)
+"""Patches that hold in the fork server, and so in all its forks."""
 
 
-def preload(environment: dict[str, str], scratch: str) -> None:
+def preload(
+    environment: dict[str, str], scratch: str, disabled: Collection[str] = ()
+) -> tuple[Selection, list[Mismatch]]:
     """Import everything as a run with this environment would; there are no threads afterwards.
 
-    `scratch` is a directory for what is written meanwhile; it can go when this returns.
+    `scratch` is a directory for what is written meanwhile; it may be removed when this returns.
+    Returns the patches of the run's processes, those of this process being applied, and why
+    others are left out. `disabled` names patches to leave out.
     """
     with _as_a_run(environment, scratch):
         for name in _LIBRARIES:
             importlib.import_module(name)
         load_plugins()
-        _share_texts()
         _learn_interpreters()
-        _spare_unused_apis()
+        patches, mismatches = select(disabled)
+        for name in _PATCHES:
+            patches.install(name)
         for name in (*_MODULES, *_LATE):
             _import_if_installed(name)
         for name in _modules_of_collections():
             # One that cannot be imported fails in the task that uses it.
             with contextlib.suppress(Exception):
                 importlib.import_module(name)
-        _keep_facts()
         _start_openssl()
-        _read_kubeconfigs_fast()
-        _keep_compiled_templates()
     gc.collect()
     gc.freeze()
     _use_huge_pages()
     _give_memory_back()  # last: huge pages take in what has been given back
     assert threading.active_count() == 1, "a library started a thread; forks would lose it"
+    return patches, mismatches
 
 
 @contextlib.contextmanager
@@ -133,16 +143,13 @@ def _is_guarded(module: Path) -> bool:
     return _GUARD.search(module.read_bytes()) is not None
 
 
-def _spare_unused_apis() -> None:
+def install_kubernetes_apis() -> None:
     """Have `kubernetes.client.apis` import the API that is asked for, instead of all 67.
 
     k8s_exec takes one from there; the rest is 5 s and 50 MiB where there is no bytecode. It
     is an old name of `kubernetes.client.api`, which loads lazily, and warns that it is old.
     """
     from kubernetes.client import api
-
-    if not hasattr(api, "__getattr__"):
-        return  # another version, which loads all in any case
 
     def attribute(name: str) -> Any:
         with contextlib.suppress(AttributeError):
@@ -157,57 +164,43 @@ def _spare_unused_apis() -> None:
     sys.modules[apis.__name__] = apis
 
 
-def _keep_compiled_templates() -> None:
-    from operator_runner.ansible.forkserver import compiled
-
-    compiled.install()
-
-
-def _keep_facts() -> None:
-    from operator_runner.ansible.forkserver import facts
-
-    facts.install()
-
-
 def _learn_interpreters() -> None:
     from operator_runner.ansible.forkserver import module_files
 
     module_files.learn_interpreters()
 
 
-def _read_kubeconfigs_fast() -> None:
+def install_kubeconfig_parser() -> None:
     """Have the Kubernetes client read kubeconfigs with libyaml, in a tenth of the time.
 
     Only there: a kubeconfig is plain data, which both parsers read alike.
     """
     import yaml
-    from kubernetes.config import kube_config
 
     if yaml.__with_libyaml__:
         load = functools.partial(yaml.load, Loader=yaml.CSafeLoader)
-        reader: Any = kube_config
-        reader.yaml = SimpleNamespace(**{**vars(yaml), "safe_load": load})
+        parser = SimpleNamespace(**{**vars(yaml), "safe_load": load})
+        replace("kubernetes.config.kube_config:yaml", parser)
 
 
-def _share_texts() -> None:
+def install_shared_text() -> None:
     """Let copies of what is read from YAML share its texts, as copies of plain texts do.
 
     ansible-core copies the data of each file before it uses it.
     """
-    from ansible.module_utils._internal import _datatag
-
-    text: Any = _datatag._AnsibleTaggedStr
-    text.__deepcopy__ = lambda self, _copied: self
+    replace(
+        "ansible.module_utils._internal._datatag:_AnsibleTaggedStr.__deepcopy__",
+        lambda self, _copied: self,
+    )
 
 
 def _start_openssl() -> None:
-    """Have OpenSSL read its configuration and load its providers: 10 ms in every new process.
-
-    And have the context of urllib3's first connection made, before anything is set in it: 2 ms.
-    """
-    from urllib3.util import ssl_
-
+    """Have OpenSSL read its configuration and load its providers: 10 ms in every new process."""
     ssl.create_default_context()
+
+
+def install_tls_context() -> None:
+    """Have the context of urllib3's first connection made, before anything is set in it: 2 ms."""
     made = [ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)]
 
     def context(*protocol: int) -> ssl.SSLContext:
@@ -216,8 +209,7 @@ def _start_openssl() -> None:
                 return made.pop()
         return ssl.SSLContext(*protocol)
 
-    library: Any = ssl_
-    library.SSLContext = context
+    replace("urllib3.util.ssl_:SSLContext", context)
 
 
 def _give_memory_back() -> None:

@@ -8,17 +8,16 @@ nginx role went into that. Whatever is not plain goes the ordinary way.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Collection
 from typing import Any
 
-from ansible._internal._templating import _engine
 from ansible._internal._templating._datatag import _JinjaConstTemplate
 from ansible.executor import task_result
 from ansible.module_utils._internal import _datatag
 from ansible.plugins import callback, strategy
-from ansible.utils import vars as variables
 from ansible.vars import clean
+
+from operator_runner.ansible.patches.replacing import wrap
 
 _SCALARS = {str, int, float, bool, type(None)}
 _DICTS = {dict, _datatag._AnsibleTaggedDict}
@@ -29,17 +28,13 @@ _INTERNAL = "_ansible_"
 
 def install() -> None:
     """Have results of this process, and of its forks, handled so."""
-    original = _engine.TemplateEngine.transform
-    _engine.TemplateEngine.transform = functools.partialmethod(transform, original)
-    variables.transform_to_native_types = functools.partial(
-        to_native_types, variables.transform_to_native_types
-    )
-    strip = functools.partial(strip_internal_keys, clean.strip_internal_keys)
+    wrap("ansible._internal._templating._engine:TemplateEngine.transform", transform)
+    wrap("ansible.utils.vars:transform_to_native_types", to_native_types)
     for module in (callback, clean, strategy, task_result):
-        module.strip_internal_keys = strip
+        wrap(f"{module.__name__}:strip_internal_keys", strip_internal_keys)
 
 
-def transform(engine: Any, original: Callable[..., Any], variable: Any) -> Any:
+def transform(original: Callable[..., Any], engine: Any, variable: Any) -> Any:
     """Return what `TemplateEngine.transform` does, without a copy where nothing is to be done."""
     return variable if _is_plain(variable) else original(engine, variable)
 

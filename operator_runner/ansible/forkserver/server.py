@@ -27,6 +27,7 @@ from operator_runner.ansible.forkserver.freshness import Freshness, preloaded_pa
 from operator_runner.ansible.forkserver.messages import MESSAGE_LIMIT, Message, send
 from operator_runner.ansible.forkserver.preload import preload
 from operator_runner.ansible.forkserver.processes import fork, open_streams
+from operator_runner.ansible.patches.selection import Selection
 from operator_runner.ansible.processes import (
     END_SIGNALS,
     adopt_orphans,
@@ -50,11 +51,13 @@ def main() -> None:
     adopt_orphans()
     with _scratch(orders["scratch"]) as scratch:
         environment = run_environment(orders["envvars"], scratch)
-        preload(environment, scratch)
+        patches, mismatches = preload(environment, scratch, orders["disabled_patches"])
     open_streams()
     freshness = Freshness(preloaded_paths())
-    server = Server(control, environment, freshness, orders["started"], scope=orders["scope"])
-    control.send(b"ready")
+    server = Server(
+        control, environment, freshness, orders["started"], scope=orders["scope"], patches=patches
+    )
+    control.send(json.dumps([each.as_json() for each in mismatches]).encode())
     server.serve()
 
 
@@ -89,12 +92,14 @@ class Server:
         started: float,
         *,
         scope: dict[str, Any] | None,
+        patches: Selection,
     ) -> None:
         """`environment` is the one that everything was loaded with, from `started` on.
 
         `scope` are the arguments of `landlock.scope_signals`; None: it is not called.
         """
         self._scope = scope
+        self._patches = patches
         self._control = control
         self._environment = environment
         self._freshness = freshness
@@ -104,7 +109,7 @@ class Server:
         self._is_stale = False
         self._strays: set[int] = set()
         self._templates = RoleTemplates()
-        self._facts = _fact_gathering(environment)
+        self._facts = _fact_gathering(environment) if "kept-facts" in patches else None
 
     def serve(self) -> None:
         """Fork as ordered and reap what ends, until the control socket closes."""
@@ -115,7 +120,8 @@ class Server:
             signal.signal(number, lambda *_: self._end())
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         while True:
-            watched: list[Any] = [self._control, wake_reader, *self._facts.watched]
+            facts = [] if self._facts is None else self._facts.watched
+            watched: list[Any] = [self._control, wake_reader, *facts]
             ready, _, _ = select.select(watched, [], [], self._patience())
             if not ready and self._templates.is_pending:
                 self._templates.step()
@@ -124,7 +130,7 @@ class Server:
                 # A run that comes while it is so still is told.
                 with contextlib.suppress(OSError):
                     self._spare = self._fork()
-            if set(ready) & {*self._facts.watched} and self._facts.receive():
+            if self._facts is not None and set(ready) & {*facts} and self._facts.receive():
                 self._drop_spare()
             if wake_reader in ready:
                 with contextlib.suppress(BlockingIOError):
@@ -159,12 +165,16 @@ class Server:
                 except OSError as error:
                     # No process can be had for this run: no reason to end the others.
                     _answer(operator, {"refused": str(error)})
-                self._templates.note(Path(order["content"]))
-                self._facts.note(order["sandbox"])
+                if "compiled-templates" in self._patches:
+                    self._templates.note(Path(order["content"]))
+                if self._facts is not None:
+                    self._facts.note(order["sandbox"])
         self._gather_facts()
         return True
 
     def _gather_facts(self) -> None:
+        if self._facts is None:
+            return
         with contextlib.suppress(OSError):  # runs gather them themselves
             gatherer = self._facts.begin_if_due()
             if gatherer is not None:
@@ -213,7 +223,7 @@ class Server:
         # Not before: whatever imports ansible-core makes it read the settings.
         from operator_runner.ansible.forkserver.supervisor import supervise
 
-        supervise(orders, self._environment, self._scope)
+        supervise(orders, self._environment, self._scope, self._patches)
 
     def _reap(self) -> None:
         """Take note of ended runs; what a run that was killed left behind is ended too."""

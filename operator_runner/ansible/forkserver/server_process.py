@@ -17,13 +17,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from operator_runner.ansible.forkserver.messages import send
+import structlog
+
+from operator_runner.ansible.forkserver.messages import MESSAGE_LIMIT, send
+from operator_runner.ansible.patches.selection import Mismatch
 from operator_runner.ansible.processes import end_tree
 from operator_runner.ansible.run_spec import common_environment
 from operator_runner.ansible.sandbox.isolation_probe import can_mount, signals_scoped
 from operator_runner.core.errors import RunError
 from operator_runner.core.model import Json
 from operator_runner.core.settings import AnsibleSettings
+
+_log = structlog.get_logger(__name__)
 
 _GRACE = 10.0
 """Seconds between asking it to end and ending it by force; more than a run's own."""
@@ -84,6 +89,7 @@ async def start_server(ansible: AnsibleSettings) -> ForkServer:
         "envvars": environment,
         "started": time.monotonic(),
         "scratch": str(scratch),
+        "disabled_patches": list(ansible.disabled_patches),
         "scope": await asyncio.to_thread(_scope) if ansible.isolate_runs else None,
     }
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -103,11 +109,28 @@ async def start_server(ansible: AnsibleSettings) -> ForkServer:
             undo.push_async_callback(end_tree, process, _GRACE)
             undo.callback(_close, ours)
             await asyncio.to_thread(ours.send, json.dumps(orders).encode())
-            if not await asyncio.to_thread(ours.recv, 64):
+            answer = await asyncio.to_thread(ours.recv, MESSAGE_LIMIT)
+            if not answer:
                 await process.wait()
                 raise RunError(f"the fork server could not load Ansible: {_last_line(complaints)}")
+            _report(json.loads(answer))
             undo.pop_all()
     return ForkServer(process, ours)
+
+
+def _report(mismatches: list[Json]) -> None:
+    """Log each patch that is not applied. Raises RunError if runs need it."""
+    for found in (Mismatch(**each) for each in mismatches):
+        if found.is_essential:
+            raise RunError(str(found))
+        _log.warning(
+            "Patch is not applied; runs are slower",
+            patch=found.patch,
+            symbol=found.symbol,
+            version=found.version,
+            difference=found.difference,
+            dependents=found.dependents,
+        )
 
 
 def _scope() -> Json | None:

@@ -24,6 +24,8 @@ from operator_runner.ansible.forkserver.messages import Message
 from operator_runner.ansible.forkserver.module_calls import ModuleForks
 from operator_runner.ansible.forkserver.play import become_play
 from operator_runner.ansible.forkserver.processes import fork
+from operator_runner.ansible.patches.replacing import replace
+from operator_runner.ansible.patches.selection import Selection
 from operator_runner.ansible.processes import (
     END_SIGNALS,
     adopt_orphans,
@@ -39,7 +41,10 @@ _CHUNK = 64 * 1024
 
 
 def supervise(
-    orders: socket.socket, environment: dict[str, str], scope: dict[str, Any] | None
+    orders: socket.socket,
+    environment: dict[str, str],
+    scope: dict[str, Any] | None,
+    patches: Selection,
 ) -> NoReturn:
     """Run what `orders` gives, in a process just forked for it, and exit.
 
@@ -58,14 +63,15 @@ def supervise(
         if scope is not None:
             # Before the play is forked: the two, and modules, may signal each other.
             landlock.scope_signals(**scope)
-        play = ForkedPlay(environment)
+        play = ForkedPlay(environment, patches)
     except OSError as error:
         _refuse(orders, error)
     with Message(orders) as message:
         if message.attached is None:
             os._exit(0)  # no run has come of it
         spec, operator = message.for_supervisor(), message.attached
-    _supervise(spec, operator, play, scoped=scope is not None)
+    patches.install("play-terminal", spec, operator, play)
+    _supervise(spec, operator, scoped=scope is not None)
 
 
 def _enter(written: dict[str, Any], *, scoped: bool) -> None:
@@ -83,21 +89,9 @@ def _refuse(orders: socket.socket, error: OSError) -> NoReturn:
     os._exit(1)
 
 
-def _supervise(
-    spec: dict[str, Any], operator: socket.socket, play: ForkedPlay, *, scoped: bool
-) -> NoReturn:
+def _supervise(spec: dict[str, Any], operator: socket.socket, *, scoped: bool) -> NoReturn:
     lines = operator.makefile("w", encoding="utf-8")
     say(lines, {"pid": os.getpid()})
-
-    def spawn(command: str, args: list[str], **how: Any) -> ForkedPlay:
-        run = {"command": [command, *args], "cwd": how["cwd"], "environment": how["env"]}
-        play.begin({**run, "sandbox": spec["sandbox"]}, operator)
-        return play
-
-    pexpect = ansible_runner_module.pexpect
-    ansible_runner_module.pexpect = SimpleNamespace(
-        spawn=spawn, EOF=pexpect.EOF, exceptions=pexpect.exceptions
-    )
     try:
         _enter(spec["sandbox"], scoped=scoped)
         left = run_play(spec, lines)
@@ -108,6 +102,19 @@ def _supervise(
     os._exit(1 if left else 0)
 
 
+def install_terminal(spec: dict[str, Any], operator: socket.socket, play: ForkedPlay) -> None:
+    """Give ansible-runner the forked play where it would start a program by pexpect."""
+
+    def spawn(command: str, args: list[str], **how: Any) -> ForkedPlay:
+        run = {"command": [command, *args], "cwd": how["cwd"], "environment": how["env"]}
+        play.begin({**run, "sandbox": spec["sandbox"]}, operator)
+        return play
+
+    pexpect = ansible_runner_module.pexpect
+    terminal = SimpleNamespace(spawn=spawn, EOF=pexpect.EOF, exceptions=pexpect.exceptions)
+    replace("ansible_runner.runner:pexpect", terminal)
+
+
 class ForkedPlay:
     """A play in a fork with a terminal, to ansible-runner what `pexpect.spawn` gives it."""
 
@@ -115,10 +122,11 @@ class ForkedPlay:
     """Takes what the play prints; set by ansible-runner."""
     _operator: socket.socket
 
-    def __init__(self, preloaded: dict[str, str]) -> None:
+    def __init__(self, preloaded: dict[str, str], patches: Selection) -> None:
         """Fork the process of the play, which waits for `begin`.
 
-        `preloaded` is the environment that everything was loaded with.
+        `preloaded` is the environment that everything was loaded with, `patches` are those that
+        the play applies.
         """
         self._modules = ModuleForks()
         self.exitstatus: int | None = None
@@ -131,7 +139,7 @@ class ForkedPlay:
             os.close(self._terminal)
             os.close(self._orders)
             _use_terminal(slave)
-            become_play(os.fdopen(reader, "rb"), preloaded, self._modules.requests)
+            become_play(os.fdopen(reader, "rb"), preloaded, self._modules.requests, patches)
         os.close(slave)
         os.close(reader)
         os.set_blocking(self._terminal, False)

@@ -12,21 +12,20 @@ import contextlib
 import functools
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from typing import Any
 
 import ansible
 from ansible._internal import _task
-from ansible.executor.process import worker as workers
 from ansible.executor.task_executor import TaskExecutor
 from ansible.executor.task_result import _RawTaskResult
 from ansible.plugins import loader as loaders
-from ansible.plugins.strategy import StrategyBase
-from ansible.utils import multiprocessing
 from ansible.utils.collection_loader import AnsibleCollectionConfig
 from ansible.utils.display import Display
+
+from operator_runner.ansible.patches.replacing import replace, wrap
 
 _CORE = Path(ansible.__file__).parent
 _TRUSTED_COLLECTIONS = ("ansible_collections/kubernetes/core/", "ansible_collections/operator_sdk/")
@@ -41,28 +40,30 @@ _WITH_A_WORKER = {"pause"}
 
 def install() -> None:
     """Have this process run tasks without workers where that gives the same."""
-    start = workers.WorkerProcess.start
+    wrap("ansible.executor.process.worker:WorkerProcess.start", _start_or_run)
+    replace("ansible.utils.display:Display._final_q", property(lambda _: _voice.queue, _voice.set))
+    wrap("ansible.utils.multiprocessing:context.parent_process", _parent_process)
 
-    @functools.wraps(start)
-    def start_or_run(worker: Any) -> None:
-        if _needs_no_worker(worker):
-            _run(worker)
-        else:
-            start(worker)
 
-    workers.WorkerProcess.start = start_or_run
-    begin = StrategyBase.__init__
+def install_results_without_queue() -> None:
+    """Have results of tasks in this process reach the strategy directly."""
+    wrap("ansible.plugins.strategy:StrategyBase.__init__", _init_strategy)
 
-    @functools.wraps(begin)
-    def begin_as_the_one(strategy: Any, *args: Any, **kwargs: Any) -> None:
-        begin(strategy, *args, **kwargs)
-        _results.strategy = strategy
 
-    StrategyBase.__init__ = begin_as_the_one
-    Display._final_q = property(lambda _: _voice.queue, _voice.set)
-    context = multiprocessing.context
-    in_a_process = context.parent_process
-    context.parent_process = lambda: _voice.queue or in_a_process()
+def _start_or_run(start: Callable[..., None], worker: Any) -> None:
+    if _needs_no_worker(worker):
+        _run(worker)
+    else:
+        start(worker)
+
+
+def _parent_process(original: Callable[[], Any]) -> Any:
+    return _voice.queue or original()
+
+
+def _init_strategy(original: Callable[..., None], strategy: Any, *args: Any, **kwargs: Any) -> None:
+    original(strategy, *args, **kwargs)
+    _results.strategy = strategy
 
 
 class _Voice(threading.local):
@@ -105,7 +106,8 @@ class _Queue:
 class _Results:
     """Where the play waits for results: with the strategy of the play that goes on."""
 
-    strategy: Any
+    strategy: Any = None
+    """None where results go through the queue."""
 
     def hand_over(self, result: Any, queue: _Queue) -> None:
         """Give a task's result to the play, after all that the task has said.
@@ -114,7 +116,7 @@ class _Results:
         once, instead of sleeping until the thread that reads the queue has it. It is a copy in
         any case, as from a worker.
         """
-        if queue.used:
+        if queue.used or self.strategy is None:
             queue.send_task_result(result)
             return
         copied = ForkingPickler.loads(ForkingPickler.dumps(result.as_wire_task_result()))

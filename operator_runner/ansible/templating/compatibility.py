@@ -12,23 +12,39 @@ it here: true in ansible.cfg or ANSIBLE_JINJA2_NATIVE leaves ansible-core as it 
 
 from __future__ import annotations
 
+import sys
+
 from ansible import constants
 
+from operator_runner.ansible.patches.registry import PATCHES
+from operator_runner.ansible.patches.selection import Selection, select
+
+_PATCH = "text-types"
 _SETTING = "DEFAULT_JINJA2_NATIVE"
 _TEXT_FILTERS = "STRING_TYPE_FILTERS"
 
 
-def install() -> None:
-    """Have templates of this process, and of its forks, give what they gave, if so wanted."""
+def install(patches: Selection | None = None) -> None:
+    """Have templates of this process and its forks give what they gave, unless types are native.
+
+    `patches` are those that a fork server has checked; None: check here, and exit with a message
+    if ansible-core is not what the patch expects.
+    """
     text_filters = constants.config.get_config_value(_TEXT_FILTERS)
     is_native = asks_for_native_types()
     # ansible-core says that they have no effect, as soon as it is loaded so far that it can.
     told = constants.config.DEPRECATED
     told[:] = [entry for entry in told if entry[0] not in {_SETTING, _TEXT_FILTERS}]
     if not is_native:
-        from operator_runner.ansible.templating import text_templates
+        (_checked() if patches is None else patches).install(_PATCH, text_filters)
 
-        text_templates.install(text_filters)
+
+def _checked() -> Selection:
+    selected, mismatches = select(patches=[each for each in PATCHES if each.name == _PATCH])
+    if mismatches:
+        cure = "set nativeTypes: true in watches.yaml, or install a version that it fits"
+        sys.exit(f"cannot give templates the types of ansible-core 2.18: {mismatches[0]}; {cure}")
+    return selected
 
 
 def asks_for_native_types() -> bool:

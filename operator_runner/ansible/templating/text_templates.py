@@ -22,8 +22,8 @@ from ansible.module_utils._internal._datatag import (
     AnsibleTagHelper,
     _tag_dataclass_kwargs,
 )
-from ansible.plugins import loader as loaders
 
+from operator_runner.ansible.patches.replacing import replace, wrap
 from operator_runner.ansible.templating.text_types import (
     keeps_type,
     literal,
@@ -52,27 +52,15 @@ def install(text_filters: Iterable[str]) -> None:
 
     What the filters named give stays text, whatever it looks like.
     """
-    bits.AnsibleEnvironment.concat = staticmethod(_concat)
-    _replace(TemplateEngine, "_compile_template", _compile_template)
-    _replace(TemplateEngine, "_post_render_mutation", _post_render_mutation)
-    _replace(TemplateEngine, "evaluate_expression", _evaluate_expression)
-    _replace(JinjaPluginIntercept, "__getitem__", functools.partial(_plugin, set(text_filters)))
-    _replace(_class_of(loaders.lookup_loader, "template"), "run", _look_up_template)
-    _replace(_class_of(loaders.action_loader, "set_fact"), "run", _set_fact)
-
-
-def _replace(owner: Any, name: str, wrapper: Callable[..., Any]) -> None:
-    original = getattr(owner, name)
-
-    @functools.wraps(original)
-    def method(*args: Any, **kwargs: Any) -> Any:
-        return wrapper(original, *args, **kwargs)
-
-    setattr(owner, name, method)
-
-
-def _class_of(loader: Any, name: str) -> Any:
-    return loader.get(name, class_only=True)
+    replace(f"{bits.__name__}:AnsibleEnvironment.concat", staticmethod(_concat))
+    engine = f"{TemplateEngine.__module__}:TemplateEngine"
+    wrap(f"{engine}._compile_template", _compile_template)
+    wrap(f"{engine}._post_render_mutation", _post_render_mutation)
+    wrap(f"{engine}.evaluate_expression", _evaluate_expression)
+    plugins = f"{JinjaPluginIntercept.__module__}:JinjaPluginIntercept"
+    wrap(f"{plugins}.__getitem__", functools.partial(_plugin, set(text_filters)))
+    wrap("ansible.plugins.lookup.template:LookupModule.run", _look_up_template)
+    wrap("ansible.plugins.action.set_fact:ActionModule.run", _set_fact)
 
 
 def _concat(nodes: Iterable[Any]) -> Any:

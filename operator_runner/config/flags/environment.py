@@ -51,6 +51,12 @@ def raw_output(environ: Mapping[str, str]) -> bool:
     return _INTEGER.fullmatch(text) is not None and int(text) > 0
 
 
+def disabled_patches(environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the names in OPERATOR_RUNNER_DISABLE_PATCHES, a comma list."""
+    names = (name.strip() for name in environ.get("OPERATOR_RUNNER_DISABLE_PATCHES", "").split(","))
+    return tuple(dict.fromkeys(filter(None, names)))
+
+
 def debug_logs(environ: Mapping[str, str]) -> bool:
     """Read ANSIBLE_DEBUG_LOGS, a boolean as Go writes it; anything else is false."""
     return environ.get("ANSIBLE_DEBUG_LOGS") in GO_TRUE

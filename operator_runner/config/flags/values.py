@@ -186,6 +186,7 @@ def _ansible(
         metric_address=_metric_address(options["user_metrics_bind_address"]),
         timeout=timeout if timeout > _NONE else None,
         isolate_runs=options["isolate_runs"],
+        disabled_patches=environment.disabled_patches(environ),
     )
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from operator_runner.ansible.event_results import limit_of, shortened, with_bounded_result
 from operator_runner.ansible.outcome import OutcomeBuilder
-from operator_runner.ansible.templating.event_results import shortened
 from operator_runner.core.model import RunEvent
 
 HUGE = 3_000_000
@@ -35,3 +35,20 @@ def test_why_a_task_has_failed_stays(result: dict[str, Any]) -> None:
     (failure,) = builder.build(None, 2, "").failures  # type: ignore[arg-type]
     assert failure.message.startswith("because")
     assert len(failure.message.encode()) <= 16 * 1024
+
+
+def test_only_results_over_the_limit_are_cut() -> None:
+    """An event with a small result, or with none, is passed on as it is."""
+    event = {"event": "runner_on_ok", "event_data": {"res": {"msg": "x" * 2000, "rc": 0}}}
+    assert with_bounded_result(event, 3000) is event
+    cut = with_bounded_result({**event, "counter": 1}, 1500)
+    assert cut["counter"] == 1
+    assert cut["event_data"]["res"]["rc"] == 0
+    assert "[cut: " in cut["event_data"]["res"]["msg"]
+    assert with_bounded_result({"event": "verbose"}, 0) == {"event": "verbose"}
+
+
+def test_the_limit_is_that_of_ansible_runner() -> None:
+    """MAX_EVENT_RES of the operator's environment counts; a text that is no number does not."""
+    assert limit_of({"MAX_EVENT_RES": "1000"}) == 1000
+    assert limit_of({}) == limit_of({"MAX_EVENT_RES": "many"}) == 700_000

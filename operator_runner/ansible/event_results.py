@@ -1,51 +1,46 @@
-"""Results of tasks that are too large for an event: they are cut, not left out.
+"""Results of tasks that are too large for an event are cut, not emptied. Pure.
 
-ansible-runner's callback plugin empties a result of more than 700,000 characters
-(MAX_EVENT_RES): why the task has failed is lost. Here its texts are shortened until it fits. What
-`no_log` hides has been replaced before.
+ansible-runner's callback plugin empties a result of more characters than MAX_EVENT_RES, and with
+it the reason of a failure. Runs have a limit there that no result reaches, and the process that
+passes the events on cuts their texts. The plugin has replaced what `no_log` hides before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from typing import Any
 
-from operator_runner.ansible.forkserver.wrapping import wrap
 from operator_runner.core.truncation import truncated
 
+VARIABLE = "MAX_EVENT_RES"
+"""Environment variable of ansible-runner: characters of a result in an event."""
+UNLIMITED = str(2**62)
 _TEXT_BYTES = (64 * 1024, 8 * 1024, 1024)
 """Lengths of texts that are tried, one after the other."""
 _ITEMS = 100
 """Items of a list or map that are kept where texts alone are not what makes it large."""
 _TOLD = ("msg", "message", "reason", "module_stderr", "failed", "changed", "rc")
 """What is kept of a result that is large in other ways."""
-_DEFAULT_LIMIT = 700_000
+DEFAULT_LIMIT = 700_000
 
 
-def install() -> None:
-    """Have the plugin do so, once it is loaded, in this process and its forks."""
-    from ansible.plugins.loader import PluginLoader
-
-    wrap(PluginLoader, "_load_module_source", _load)
-
-
-def _load(original: Callable[..., Any], loader: Any, *, python_module_name: str, path: str) -> Any:
-    module = original(loader, python_module_name=python_module_name, path=path)
-    # Another version of it may work in another way, and is left alone.
-    context = getattr(module, "EventContext", None)
-    if context is not None and hasattr(context, "get_begin_dict"):
-        wrap(context, "get_begin_dict", _begin_dict)
-    return module
+def limit_of(environ: Mapping[str, str]) -> int:
+    """Return the limit that the user has set for ansible-runner, or its default."""
+    try:
+        return int(environ[VARIABLE])
+    except (KeyError, ValueError):
+        return DEFAULT_LIMIT
 
 
-def _begin_dict(original: Callable[..., Any], context: Any) -> dict[str, Any]:
-    event: dict[str, Any] = original(context)
-    if event.get("event_data", {}).get("res") == {}:
-        event["event_data"]["res"] = shortened(context.get().get("res") or {})
-    return event
+def with_bounded_result(event: dict[str, Any], limit: int) -> dict[str, Any]:
+    """Return an event whose result has at most about `limit` characters as text."""
+    data = event.get("event_data") or {}
+    if event.get("event") == "playbook_on_stats" or len(str(data.get("res", ""))) <= limit:
+        return event
+    return {**event, "event_data": {**data, "res": shortened(data["res"], limit)}}
 
 
-def shortened(result: Any, limit: int = _DEFAULT_LIMIT) -> Any:
+def shortened(result: Any, limit: int = DEFAULT_LIMIT) -> Any:
     """Return a result with its texts, then its lists and maps cut, so that `str` fits `limit`."""
     for size in _TEXT_BYTES:
         short = _cut(result, size, None)

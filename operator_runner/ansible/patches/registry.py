@@ -1,0 +1,415 @@
+"""The registry of patches. Pure data: importing it loads no library that is patched.
+
+Each patch names the symbols that it replaces and the private ones that it calls, with the
+signatures it was written for (see `signatures`), and can be left out on its own. Gains are user
+and system time of a run, measured as docs/performance.md describes; `structural` patches have no
+gain of their own: others, or the fork itself, depend on them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+ABSENT = "absent"
+"""Signature of a name that the library does not define; the patch adds it."""
+_MODULE = (
+    "(argument_spec, bypass_checks=False, no_log=False, mutually_exclusive=None, "
+    "required_together=None, required_one_of=None, add_file_common_args=False, "
+    "supports_check_mode=False, required_if=None, required_by=None)"
+)
+_COLLECT = "(self, module=None, collected_facts=None)"
+_STRIP = "(dirty, exceptions=None)"
+_FORKSERVER = "operator_runner.ansible.forkserver"
+_ENGINE = "ansible._internal._templating._engine:TemplateEngine"
+_BITS = "ansible._internal._templating._jinja_bits:AnsibleEnvironment"
+_ACTION = "ansible.plugins.action:ActionBase"
+_FACTS = "ansible.module_utils.facts"
+_LINUX = f"{_FACTS}.hardware.linux"
+_DISPLAY_PLUGIN = "ansible_runner.display_callback.callback.awx_display:EventContext"
+
+
+@dataclass(frozen=True, slots=True)
+class Symbol:
+    """A name in a library, and the signature that the patch expects of it."""
+
+    address: str
+    """`module:attribute.path`, as `pkgutil.resolve_name` takes it."""
+    signature: str
+    """What `signatures.signature_of` returns for it."""
+    loaded_by_play: bool = False
+    """Whether only a play may import the module: the signature is read from its source."""
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """A change of libraries that is applied as a whole or not at all."""
+
+    name: str
+    """Its switch in OPERATOR_RUNNER_DISABLE_PATCHES, and its name in warnings."""
+    install: str
+    """Address of the function that applies it."""
+    replaces: tuple[Symbol, ...]
+    reason: str
+    gain: str
+    uses: tuple[Symbol, ...] = ()
+    """Private symbols that it calls without replacing them."""
+    requires: tuple[str, ...] = ()
+    """Patches without which it is not applied."""
+    is_essential: bool = False
+    """Whether results would differ without it: it cannot be switched off, and plays run cold, or
+    not at all, where it does not match."""
+
+
+def _symbols(owner: str, **signatures: str) -> tuple[Symbol, ...]:
+    separator = "." if ":" in owner else ":"
+    return tuple(
+        Symbol(f"{owner}{separator}{name}", signature) for name, signature in signatures.items()
+    )
+
+
+PATCHES: tuple[Patch, ...] = (
+    Patch(
+        name="play-terminal",
+        install=f"{_FORKSERVER}.supervisor:install_terminal",
+        replaces=_symbols("ansible_runner.runner", pexpect="module"),
+        reason="ansible-runner starts the play through pexpect; here the play is a fork.",
+        gain="structural: the fork of the play",
+        is_essential=True,
+    ),
+    Patch(
+        name="loaded-plugins",
+        install=f"{_FORKSERVER}.play:install_loaded_plugins",
+        replaces=_symbols("ansible.cli", init_plugin_loader="(prefix_collections_path=None)"),
+        reason="The plugin loader is initialised in the fork server; a second time it warns.",
+        gain="structural: plugins loaded once",
+        is_essential=True,
+    ),
+    Patch(
+        name="command-line-parser",
+        install=f"{_FORKSERVER}.play:install_parser",
+        replaces=_symbols("ansible.cli.playbook:PlaybookCLI", init_parser="(self)"),
+        reason="The options of ansible-playbook are declared once instead of for each play.",
+        gain="",
+    ),
+    Patch(
+        name="plugin-source",
+        install=f"{_FORKSERVER}.plugins:install_plugin_source",
+        replaces=_symbols("importlib.machinery:SourceFileLoader", get_code="(self, fullname)"),
+        reason="ansible-runner's callback plugin is compiled once; each play executes the code.",
+        gain="",
+    ),
+    Patch(
+        name="jinja-names",
+        install=f"{_FORKSERVER}.plugins:install_jinja_names",
+        replaces=_symbols(
+            "ansible.plugins.loader:Jinja2Loader",
+            get_with_context="(self, name, *args, **kwargs)",
+        ),
+        uses=_symbols(
+            "ansible.plugins.loader:Jinja2Loader",
+            _ensure_non_collection_wrappers="(self, *args, **kwargs)",
+        ),
+        reason="ansible-core searches all its plugins for each of Jinja's own filters and tests.",
+        gain="",
+    ),
+    Patch(
+        name="shared-text",
+        install=f"{_FORKSERVER}.preload:install_shared_text",
+        replaces=_symbols(
+            "ansible.module_utils._internal._datatag:_AnsibleTaggedStr", __deepcopy__=ABSENT
+        ),
+        reason="ansible-core copies the data of each YAML file; its texts need no copy.",
+        gain="",
+    ),
+    Patch(
+        name="compiled-templates",
+        install=f"{_FORKSERVER}.compiled:install",
+        replaces=_symbols(
+            _BITS, compile="(self, source, name=None, filename=None, raw=False, defer_init=False)"
+        ),
+        uses=(
+            *_symbols(
+                "ansible._internal._templating._jinja_bits:_TemplateCompileContext",
+                current="(optional=False)",
+            ),
+            *_symbols(
+                "ansible._internal._templating._jinja_bits", _TEMPLATE_OVERRIDE_FIELD_NAMES="tuple"
+            ),
+        ),
+        reason="The same template is compiled once, not each time that a task meets it.",
+        gain="a sixth of a run of the nginx role (ADR 8)",
+    ),
+    Patch(
+        name="kept-facts",
+        install=f"{_FORKSERVER}.facts:install",
+        replaces=(
+            *(
+                Symbol(f"{_FACTS}.{name}.collect", _COLLECT)
+                for name in (
+                    *("system.platform:PlatformFactCollector", "system.lsb:LSBFactCollector"),
+                    *(
+                        "system.distribution:DistributionFactCollector",
+                        "system.systemd:SystemdFactCollector",
+                    ),
+                    *("system.chroot:ChrootFactCollector", "virtual.linux:LinuxVirtualCollector"),
+                    *("system.caps:SystemCapabilitiesFactCollector",),
+                    *("network.linux:LinuxNetworkCollector",),
+                )
+            ),
+            *_symbols(
+                _LINUX,
+                get_best_parsable_locale="(module, preferences=None, raise_on_locale=False)",
+                time="module",
+            ),
+            *_symbols(
+                f"{_LINUX}:LinuxHardware",
+                get_device_facts="(self)",
+                get_lvm_facts="(self)",
+                _lsblk_uuid="(self)",
+                _udevadm_uuid="(self, device)",
+                _find_bind_mounts="(self)",
+            ),
+        ),
+        reason="Facts that do not change in the life of the fork server are gathered once.",
+        gain="0.41 of 0.54 s of CPU time of an empty role (ADR 19)",
+        requires=("module-process",),
+    ),
+    Patch(
+        name="module-process",
+        install=f"{_FORKSERVER}.module_process:install",
+        replaces=(
+            *_symbols("ansible.module_utils", __path__="list"),
+            *_symbols(
+                "ansible.module_utils._internal",
+                is_controller="bool",
+                import_controller_module="(module_name, /)",
+                get_controller_serialize_map="()",
+            ),
+            *_symbols("ansible.module_utils._internal._traceback", _is_traceback_enabled="(event)"),
+        ),
+        uses=(
+            *_symbols(
+                "ansible.module_utils._internal._traceback", _is_module_traceback_enabled="(event)"
+            ),
+            *_symbols(
+                "ansible.module_utils._internal._ansiballz._loader",
+                run_module="(*, json_params, profile, module_fqn, modlib_path, extensions, "
+                "init_globals=None)",
+            ),
+        ),
+        reason="A fork of the controller behaves as the process of a module.",
+        gain="structural: module-forks and kept-facts",
+    ),
+    Patch(
+        name="module-forks",
+        install=f"{_FORKSERVER}.modules:install",
+        replaces=(
+            *_symbols(
+                _ACTION,
+                _execute_module="(self, module_name=None, module_args=None, tmp=None, "
+                "task_vars=None, persist_files=False, delete_remote_tmp=None, wrap_async=False, "
+                "ignore_unknown_opts=False)",
+                _is_pipelining_enabled="(self, module_style, wrap_async=False)",
+                _configure_module="(self, module_name, module_args, task_vars)",
+            ),
+            *_symbols(
+                "ansible.plugins.connection.local:Connection",
+                exec_command="(self, cmd, in_data=None, sudoable=True)",
+            ),
+        ),
+        uses=(
+            *_symbols(_ACTION, _compute_environment_string="(self, raw_environment_out=None)"),
+            *_symbols(
+                "ansible.executor.module_common",
+                _BuiltModule="(*, b_module_data, module_style, shebang, serialization_profile)",
+                _extract_interpreter="(b_module_data)",
+                _get_ansible_module_fqn="(module_path)",
+                _get_shebang="(interpreter, task_vars, templar, args=(), remote_is_local=False)",
+                _is_binary="(b_module_data)",
+            ),
+        ),
+        reason="A module is a fork: no interpreter to start, no imports, no zip file to unpack.",
+        gain="about 1 s of CPU time for each module",
+        requires=("module-process",),
+    ),
+    Patch(
+        name="facts-in-play",
+        install=f"{_FORKSERVER}.facts_in_play:install",
+        replaces=(
+            *_symbols(f"{_FACTS}.ansible_collector", sys="module"),
+            # While the module runs:
+            *_symbols("ansible.modules.setup", AnsibleModule=_MODULE),
+            *_symbols(
+                "ansible.module_utils.basic",
+                _ANSIBLE_ARGS="NoneType",
+                _ANSIBLE_PROFILE="NoneType",
+                _PARSED_MODULE_ARGS="NoneType",
+            ),
+        ),
+        uses=_symbols(
+            "ansible.module_utils.basic:AnsibleModule", _record_module_result="(self, o)"
+        ),
+        reason="With kept facts the module `setup` needs no process of its own.",
+        gain="",
+        requires=("kept-facts", "module-forks"),
+    ),
+    Patch(
+        name="module-announcement",
+        install=f"{_FORKSERVER}.modules:install_announcement",
+        replaces=_symbols("ansible.playbook.task:Task", post_validate="(self, templar)"),
+        reason="The process of a module is forked while the arguments of its task are templated.",
+        gain="",
+        requires=("module-forks",),
+    ),
+    Patch(
+        name="temporary-directories",
+        install=f"{_FORKSERVER}.modules:install_temporary_directories",
+        replaces=_symbols(
+            _ACTION,
+            _make_tmp_path="(self, remote_user=None)",
+            _remove_tmp_path="(self, tmp_path, force=False)",
+        ),
+        uses=_symbols(_ACTION, _should_remove_tmp_path="(self, tmp_path)"),
+        reason="ansible-core starts four shells to make and remove a local directory.",
+        gain="",
+    ),
+    Patch(
+        name="tasks-in-play",
+        install=f"{_FORKSERVER}.tasks:install",
+        replaces=(
+            *_symbols("ansible.executor.process.worker:WorkerProcess", start="(self)"),
+            *_symbols("ansible.utils.display:Display", _final_q=ABSENT),
+            *_symbols("ansible.utils.multiprocessing:context", parent_process="()"),
+        ),
+        uses=(
+            *_symbols("ansible._internal._task", TaskContext="(task)"),
+            *_symbols(
+                "ansible.executor.task_executor",
+                TaskExecutor="(host, task, job_vars, play_context, loader, shared_loader_obj, "
+                "final_q, variable_manager)",
+            ),
+            *_symbols(
+                "ansible.executor.task_result",
+                _RawTaskResult="(host, task, return_data, task_fields)",
+            ),
+        ),
+        reason="With one host a worker only waits for the module; the play waits itself.",
+        gain="",
+    ),
+    Patch(
+        name="results-without-queue",
+        install=f"{_FORKSERVER}.tasks:install_results_without_queue",
+        replaces=_symbols("ansible.plugins.strategy:StrategyBase", __init__="(self, tqm)"),
+        uses=(
+            *_symbols(
+                "ansible.plugins.strategy:StrategyBase",
+                _convert_wire_task_result_to_raw="(self, wire_task_result)",
+            ),
+            *_symbols("ansible.executor.task_result:_RawTaskResult", as_wire_task_result="(self)"),
+        ),
+        reason="A result of a task in the play's process needs no queue and no thread.",
+        gain="",
+        requires=("tasks-in-play",),
+    ),
+    Patch(
+        name="plain-results",
+        install=f"{_FORKSERVER}.results:install",
+        replaces=(
+            *_symbols(_ENGINE, transform="(self, variable)"),
+            *_symbols("ansible.utils.vars", transform_to_native_types="(value, redact=True)"),
+            *(
+                Symbol(f"{module}:strip_internal_keys", _STRIP)
+                for module in (
+                    *("ansible.plugins.callback", "ansible.plugins.strategy"),
+                    *("ansible.vars.clean", "ansible.executor.task_result"),
+                )
+            ),
+        ),
+        reason="Results of plain data need no copies for errors and encrypted texts.",
+        gain="a fifth of what the play computes in a run of the nginx role (ADR 8)",
+    ),
+    Patch(
+        name="events-in-output",
+        install=f"{_FORKSERVER}.events:install",
+        replaces=(
+            *_symbols(
+                "ansible.plugins.loader:PluginLoader",
+                _load_module_source="(self, *, python_module_name, path)",
+            ),
+            Symbol(f"{_DISPLAY_PLUGIN}.dump_begin", "(self, fileobj)", loaded_by_play=True),
+        ),
+        uses=(
+            Symbol(f"{_DISPLAY_PLUGIN}.get_begin_dict", "(self)", loaded_by_play=True),
+            Symbol(
+                f"{_DISPLAY_PLUGIN}.dump",
+                "(self, fileobj, data, max_width=78, flush=False)",
+                loaded_by_play=True,
+            ),
+        ),
+        reason="An event reaches ansible-runner in the play's output, not by a file of its own.",
+        gain="",
+    ),
+    Patch(
+        name="kubernetes-apis",
+        install=f"{_FORKSERVER}.preload:install_kubernetes_apis",
+        replaces=_symbols("kubernetes.client", apis=ABSENT),
+        uses=_symbols("kubernetes.client.api", __getattr__="(name)"),
+        reason="k8s_exec imports `kubernetes.client.apis`, which imports all 67 APIs.",
+        gain="5 s and 50 MiB where there is no bytecode",
+    ),
+    Patch(
+        name="kubeconfig-parser",
+        install=f"{_FORKSERVER}.preload:install_kubeconfig_parser",
+        replaces=_symbols("kubernetes.config.kube_config", yaml="module"),
+        reason="libyaml reads a kubeconfig in a tenth of the time.",
+        gain="",
+    ),
+    Patch(
+        name="tls-context",
+        install=f"{_FORKSERVER}.preload:install_tls_context",
+        replaces=_symbols("urllib3.util.ssl_", SSLContext="(protocol=None, *args, **kwargs)"),
+        reason="The TLS context of a module's first connection is made before the fork.",
+        gain="2 ms for each module that connects",
+    ),
+    Patch(
+        name="text-types",
+        install="operator_runner.ansible.templating.text_templates:install",
+        replaces=(
+            *_symbols(_BITS, concat="(nodes)"),
+            *_symbols(
+                _ENGINE,
+                _compile_template="(self, template, options)",
+                _post_render_mutation="(self, template, result, options)",
+                evaluate_expression="(self, expression, *, local_variables=None, "
+                "escape_backslashes=True, _render_jinja_const_template=False)",
+            ),
+            *_symbols(
+                "ansible._internal._templating._jinja_plugins:JinjaPluginIntercept",
+                __getitem__="(self, key)",
+            ),
+            *_symbols(
+                "ansible.plugins.lookup.template:LookupModule",
+                run="(self, terms, variables=None, **kwargs)",
+            ),
+            *_symbols(
+                "ansible.plugins.action.set_fact:ActionModule",
+                run="(self, tmp=None, task_vars=None)",
+            ),
+        ),
+        reason="Templates give the types of ansible-core 2.18 where native types are off (ADR 18).",
+        gain="structural: the results of roles; applied in cold runs too",
+        is_essential=True,
+    ),
+)
+
+
+def unknown_names(names: Iterable[str], patches: Iterable[Patch]) -> list[str]:
+    """Return a message for each name that switches no patch off."""
+    switchable = {patch.name for patch in patches if not patch.is_essential}
+    known = ", ".join(sorted(switchable))
+    return [
+        f"unknown patch {name!r} in OPERATOR_RUNNER_DISABLE_PATCHES: expected names of {known}"
+        for name in names
+        if name not in switchable
+    ]

@@ -1,0 +1,45 @@
+"""Replace what the registry declares, and nothing else."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import pkgutil
+from collections.abc import Callable
+from typing import Any
+
+from operator_runner.ansible.patches.registry import PATCHES
+
+_DECLARED = frozenset(symbol.address for patch in PATCHES for symbol in patch.replaces)
+
+
+def replace(address: str, value: Any, owner: Any = None) -> None:
+    """Replace the symbol with this address, in this process and its forks.
+
+    `owner` has the attribute where the module of the address is loaded under another name.
+    Raises ValueError if no patch of the registry declares the symbol.
+    """
+    if address not in _DECLARED:
+        raise ValueError(f"undeclared patch of {address}: add it to patches/registry.py")
+    setattr(_owner(address) if owner is None else owner, _name(address), value)
+
+
+def wrap(address: str, wrapper: Callable[..., Any], owner: Any = None) -> None:
+    """Replace a function by `wrapper(original, *args, **kwargs)`; see `replace`."""
+    original = getattr(_owner(address) if owner is None else owner, _name(address))
+
+    @functools.wraps(original)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        return wrapper(original, *args, **kwargs)
+
+    replace(address, wrapped, owner)
+
+
+def _owner(address: str) -> Any:
+    module, _, path = address.partition(":")
+    parent, _, _ = path.rpartition(".")
+    return pkgutil.resolve_name(f"{module}:{parent}") if parent else importlib.import_module(module)
+
+
+def _name(address: str) -> str:
+    return address.partition(":")[2].rpartition(".")[2]
