@@ -32,6 +32,9 @@ ARGS ?=
 # first, and otherwise in their order, so that two runs are alike (another one: ARGS='-p randomly').
 TWO := --numprocesses=2 --dist=loadgroup --no-loadscope-reorder -p no:randomly
 
+# How much of the package unit tests alone execute; a choice of tests is not measured.
+COVERAGE := --cov=operator_runner --cov-report= --cov-fail-under=60
+
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
@@ -100,7 +103,7 @@ fmt: $(INSTALLED) ## Format the code and repair what lint can repair
 .PHONY: unit
 unit: $(INSTALLED) ## Unit tests: pure parts, milliseconds each
 	$(TITLE) "Unit tests"
-	@$(BIN)/pytest tests/unit $(ARGS)
+	@$(BIN)/pytest tests/unit $(if $(ARGS),$(ARGS),$(COVERAGE))
 
 .PHONY: fuzz-resources
 fuzz-resources: $(INSTALLED) ## A hundred thousand odd resources, statuses and annotations; takes an hour
@@ -294,7 +297,7 @@ lock: $(INSTALLED) ## Renew requirements.lock from pyproject.toml
 .PHONY: clean
 clean: ## Remove what was built or cached here; the user's cache stays
 	@if [ -e .demo ]; then echo 'The demo is up: run make demo-down first'; exit 1; fi
-	@rm -rf $(VENV) build dist bin catalog catalog.Dockerfile .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	@rm -rf $(VENV) build dist bin catalog catalog.Dockerfile .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .coverage
 	@find operator_runner tests demo bench release -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # .venv is made once; it is brought up to date when the lock or the project's settings change.

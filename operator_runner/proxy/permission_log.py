@@ -99,8 +99,9 @@ def _covers(wide: Permission, permission: Permission) -> bool:
     )
 
 
-def _without_scope(permission: Permission) -> Permission:
-    return replace(permission, name="", namespace="")
+def _without_scope(permission: Permission) -> tuple[str, ...]:
+    group, resource = permission.group, permission.resource
+    return permission.by, group, resource, permission.verb, permission.path
 
 
 def encode(known: Iterable[Permission]) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import time
-from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -148,8 +147,13 @@ def test_owner_and_annotation_are_added_to_protobuf(body: bytes, owners: list[st
 @given(st.binary(max_size=80), st.integers(0, len(READ)))
 def test_broken_protobuf_is_refused_or_owned(noise: bytes, at: int) -> None:
     """No body makes the proxy fail: broken ones are refused or get their owner."""
-    with suppress(DecodingError):
-        bodies.add_owner(bodies.PROTOBUF, READ[:at] + noise + READ[at:], asks(CLAIM))
+    body = READ[:at] + noise + READ[at:]
+    try:
+        changed = bodies.add_owner(bodies.PROTOBUF, body, asks(CLAIM))
+    except DecodingError:
+        return
+    owners = protobuf.view(changed)["metadata"]["ownerReferences"]
+    assert "uid-1" in [owner.get("uid") for owner in owners]
 
 
 @pytest.mark.parametrize(
