@@ -197,7 +197,7 @@ def raw(content: bytes) -> bytes:
         ("application/json", b'{"a":' * 100_000 + b"1" + b"}" * 100_000, "nested too deep"),
         ("application/json", b'{"data": ' + b"7" * 5000 + b"}", "number out of range"),
         ("application/json", b'{"data": 1e999}', "written as JSON"),
-        ("application/json", b'{"data": NaN}', "NaN is not a number"),
+        ("application/json", b'{"data": NaN}', "NaN is not a valid JSON number"),
         ("application/yaml", LAUGHS, "aliases"),
         ("application/apply-patch+yaml", LAUGHS, "aliases"),
         ("application/yaml", b"[" * 100_000 + b"]" * 100_000, "nested"),
