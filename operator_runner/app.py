@@ -33,7 +33,7 @@ from operator_runner.controller.sources.project import ProjectWatcher
 from operator_runner.controller.sources.references import References
 from operator_runner.controller.sources.watch_readiness import Established
 from operator_runner.controller.workqueue import WorkQueue
-from operator_runner.conversion.service import Conversions
+from operator_runner.conversion.service import ConversionService
 from operator_runner.core.async_tasks import end_tasks
 from operator_runner.core.host_resources import Machine
 from operator_runner.core.model import GVK, Cause, Json, ObjectRef, Watch
@@ -206,7 +206,7 @@ class Operator:
             self._loop_throttle,
             self._gone,
         )
-        self._conversions = Conversions(
+        self._conversions = ConversionService(
             settings.webhook, watches, self._api, self._discovery, metrics
         )
         self._elector = self._make_elector()

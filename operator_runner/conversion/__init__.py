@@ -1,7 +1,8 @@
-"""The conversion webhook: the versions of a kind converted into each other, as watches.yaml says.
+"""The conversion webhook: converts objects between the versions of a kind, by watches.yaml.
 
-Pure: `field_paths`, `merging`, `preserved_fields` and `converter` turn one object into another
-version, `review` a whole ConversionReview; `authority` decides about certificates. I/O: `server`
-answers the API server; `certificates`, `shared` and `registration` make it trust the answer;
-`webhook` joins them, and `service` builds it on the real parts.
+Pure: `field_paths`, `merging`, `preserved_fields` and `converter` convert one object, `review` a
+whole ConversionReview; `authority` decides when certificates are renewed; `registration` and
+`schemas` evaluate CRDs. I/O: `server` serves the requests; `certificates`, `certificate_sources`
+and `registrar` provide certificates and register them in the CRDs; `webhook` combines these, and
+`service` creates it with the real parts.
 """

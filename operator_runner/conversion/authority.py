@@ -1,8 +1,8 @@
-"""The operator's own certificate authority for its webhook: what to make, and when. Pure.
+"""The operator's own certificate authority for its webhook: issuance and renewal. Pure.
 
-The API server trusts a bundle of authorities. A new authority joins it well before the old one
-ends, and signs only when the bundle with it has had time to get around; so every certificate
-that a replica shows is trusted at any time.
+The API server trusts a bundle of CAs. A new CA is added to it long before the old one expires,
+and signs certificates only after the bundle has propagated, so that the API server always trusts
+the certificate of every replica.
 """
 
 from __future__ import annotations
@@ -18,29 +18,29 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-_EARLY = dt.timedelta(hours=1)
-"""Clocks of different machines differ."""
+_BACKDATE = dt.timedelta(hours=1)
+"""Tolerance for clock skew between machines."""
 _NAME = "operator-runner webhook"
 
 
 @dataclass(frozen=True, slots=True)
-class Lives:
-    """How long certificates live; each is renewed when a third of its life is left."""
+class CertificateLifetimes:
+    """Validity of certificates; each is renewed when a third of its lifetime is left."""
 
     authority: dt.timedelta = dt.timedelta(days=365)
     serving: dt.timedelta = dt.timedelta(days=90)
-    spreading: dt.timedelta = dt.timedelta(minutes=1)
-    """From a new authority to the first certificate of it: all API servers know it by then."""
+    propagation: dt.timedelta = dt.timedelta(minutes=1)
+    """From a new CA to its first certificate: all API servers have the bundle by then."""
 
     @property
-    def look(self) -> dt.timedelta:
-        """Time between two looks: every replica looks several times while a CA spreads."""
-        return self.spreading / 6
+    def check_interval(self) -> dt.timedelta:
+        """Time between two checks: several for each replica during `propagation`."""
+        return self.propagation / 6
 
 
 @dataclass(frozen=True, slots=True)
-class Credentials:
-    """What all replicas share, each as PEM: `authorities` is the bundle, newest first."""
+class WebhookCertificates:
+    """Certificates and keys that all replicas share, as PEM; `authorities` is newest first."""
 
     authorities: bytes
     authority_key: bytes
@@ -49,76 +49,90 @@ class Credentials:
 
     @property
     def newest(self) -> bytes:
-        """The authority that signs."""
+        """Return the CA that signs."""
         return _pem(x509.load_pem_x509_certificates(self.authorities)[0])
 
 
-def renewed(
-    old: Credentials | None, names: Sequence[str], now: dt.datetime, *, known: bool, lives: Lives
-) -> Credentials:
-    """Return what is to be used from now on: `old` itself as long as nothing is due.
+def renew(
+    old: WebhookCertificates | None,
+    names: Sequence[str],
+    now: dt.datetime,
+    *,
+    known: bool,
+    lifetimes: CertificateLifetimes,
+) -> WebhookCertificates:
+    """Return the certificates to use: `old` itself unless a renewal is due.
 
-    `names` are the DNS names and addresses of the server; `known` is whether the newest
-    authority is in the bundle that the API server has.
+    `names` are the DNS names and addresses of the server; `known` is whether the bundle of the
+    API server contains the newest CA.
     """
     try:
         return (
-            _renewed(old, names, now, known=known, lives=lives) if old else _new(names, now, lives)
+            _renew(old, names, now, known=known, lifetimes=lifetimes)
+            if old
+            else _new(names, now, lifetimes)
         )
     except (ValueError, IndexError, x509.ExtensionNotFound):
-        # Not what this module has made; nobody can use it, so there is nothing to lose.
-        return _new(names, now, lives)
+        # Not created by this module, and unusable: replace it.
+        return _new(names, now, lifetimes)
 
 
-def expires(certificate: bytes) -> dt.datetime:
-    """Return when a PEM certificate ends; raises ValueError if it is none."""
+def expiry(certificate: bytes) -> dt.datetime:
+    """Return when a PEM certificate expires; raises ValueError if it is invalid."""
     return x509.load_pem_x509_certificate(certificate).not_valid_after_utc
 
 
-def _renewed(
-    old: Credentials, names: Sequence[str], now: dt.datetime, *, known: bool, lives: Lives
-) -> Credentials:
-    everyone = x509.load_pem_x509_certificates(old.authorities)
-    alive = [each for each in everyone if each.not_valid_after_utc > now]
-    if not alive:
-        return _new(names, now, lives)
+def _renew(
+    old: WebhookCertificates,
+    names: Sequence[str],
+    now: dt.datetime,
+    *,
+    known: bool,
+    lifetimes: CertificateLifetimes,
+) -> WebhookCertificates:
+    authorities = x509.load_pem_x509_certificates(old.authorities)
+    valid = [each for each in authorities if each.not_valid_after_utc > now]
+    if not valid:
+        return _new(names, now, lifetimes)
     _key(old.authority_key)
     _key(old.key)
     result = old
-    if len(alive) < len(everyone):
-        result = replace(result, authorities=b"".join(map(_pem, alive)))
-    if _is_due(alive[0], now):
+    if len(valid) < len(authorities):
+        result = replace(result, authorities=b"".join(map(_pem, valid)))
+    if _is_due(valid[0], now):
         key = _new_key()
-        alive = [_authority(key, now, lives.authority), *alive]
-        return replace(result, authorities=b"".join(map(_pem, alive)), authority_key=_key_pem(key))
+        valid = [_authority(key, now, lifetimes.authority), *valid]
+        return replace(result, authorities=b"".join(map(_pem, valid)), authority_key=_key_pem(key))
     serving = x509.load_pem_x509_certificate(old.certificate)
     wanted = (
         _is_due(serving, now)
         or set(_names(serving)) != set(names)
-        or not _is_signed_by(serving, alive[0])
+        or not _is_signed_by(serving, valid[0])
     )
-    since = now - alive[0].not_valid_before_utc - _EARLY
-    if wanted and (len(alive) == 1 or (known and since >= lives.spreading)):
-        return _sign(result, alive[0], names, now, lives)
+    since = now - valid[0].not_valid_before_utc - _BACKDATE
+    if wanted and (len(valid) == 1 or (known and since >= lifetimes.propagation)):
+        return _sign(result, valid[0], names, now, lifetimes)
     return result
 
 
-def _new(names: Sequence[str], now: dt.datetime, lives: Lives) -> Credentials:
+def _new(
+    names: Sequence[str], now: dt.datetime, lifetimes: CertificateLifetimes
+) -> WebhookCertificates:
     key = _new_key()
-    authority = _authority(key, now, lives.authority)
-    unsigned = Credentials(_pem(authority), _key_pem(key), b"", b"")
-    return _sign(unsigned, authority, names, now, lives)
+    authority = _authority(key, now, lifetimes.authority)
+    unsigned = WebhookCertificates(_pem(authority), _key_pem(key), b"", b"")
+    return _sign(unsigned, authority, names, now, lifetimes)
 
 
 def _sign(
-    old: Credentials,
+    old: WebhookCertificates,
     authority: x509.Certificate,
     names: Sequence[str],
     now: dt.datetime,
-    lives: Lives,
-) -> Credentials:
+    lifetimes: CertificateLifetimes,
+) -> WebhookCertificates:
     key = _new_key()
-    end = min(now + lives.serving, authority.not_valid_after_utc)
+    end = min(now + lifetimes.serving, authority.not_valid_after_utc)
     certificate = (
         _builder(key, f"{_NAME} {names[0]}"[:64], now, end)
         .issuer_name(authority.subject)
@@ -137,7 +151,7 @@ def _sign(
 def _authority(
     key: ec.EllipticCurvePrivateKey, now: dt.datetime, life: dt.timedelta
 ) -> x509.Certificate:
-    # The name tells authorities apart: two of one name would confuse whoever builds chains.
+    # The name is unique: two CAs of one name would confuse chain building.
     name = f"{_NAME} CA {now:%Y-%m-%dT%H:%M:%S.%fZ}"
     builder = _builder(key, name, now, now + life)
     return (
@@ -156,7 +170,7 @@ def _builder(
         .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]))
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - _EARLY)
+        .not_valid_before(now - _BACKDATE)
         .not_valid_after(end)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
     )
@@ -177,7 +191,7 @@ _USAGE = x509.KeyUsage(
 
 def _is_due(certificate: x509.Certificate, now: dt.datetime) -> bool:
     end = certificate.not_valid_after_utc
-    return end - now < (end - certificate.not_valid_before_utc - _EARLY) / 3
+    return end - now < (end - certificate.not_valid_before_utc - _BACKDATE) / 3
 
 
 def _is_signed_by(certificate: x509.Certificate, authority: x509.Certificate) -> bool:
@@ -207,7 +221,7 @@ def _new_key() -> ec.EllipticCurvePrivateKey:
 def _key(pem: bytes) -> ec.EllipticCurvePrivateKey:
     key = serialization.load_pem_private_key(pem, None)
     if not isinstance(key, ec.EllipticCurvePrivateKey):
-        raise ValueError("not a key that was made here")  # noqa: TRY004 as for any bad PEM
+        raise ValueError("not an EC key")  # noqa: TRY004 as for any bad PEM
     return key
 
 

@@ -1,4 +1,4 @@
-"""The certificate that the webhook's server shows; it can change while requests go on."""
+"""The serving certificate of the webhook; it can be replaced while requests are served."""
 
 from __future__ import annotations
 
@@ -9,80 +9,82 @@ from pathlib import Path
 
 import structlog
 
-from operator_runner.conversion.authority import expires
+from operator_runner.conversion.authority import expiry
 from operator_runner.net.tls_keys import load_key
 
 CERTIFICATE, KEY = "tls.crt", "tls.key"
-_LOOK = 5.0
-"""Seconds between two looks at the files; the kubelet needs a minute to renew them."""
+_CHECK_SECONDS = 5.0
+"""Between two checks of the files; the kubelet updates them within a minute."""
 
 _log = structlog.get_logger(__name__)
 
 
-class Serving:
-    """A TLS context for the server, whose certificate is loaded later and may be replaced."""
+class ServingCertificate:
+    """The server's TLS context, whose certificate is loaded later and may be replaced."""
 
     def __init__(self) -> None:
-        """Have no certificate yet: until then every handshake fails."""
+        """Create a context without a certificate: every handshake fails until `load`."""
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self.context.minimum_version = ssl.TLSVersion.TLSv1_2
         self._loaded = ""
 
     @property
     def is_loaded(self) -> bool:
-        """Whether there is a certificate to show."""
+        """Return whether a certificate is loaded."""
         return bool(self._loaded)
 
     def load(self, certificate: bytes, key: bytes) -> None:
-        """Show this certificate (PEM, with its chain) from the next handshake on.
+        """Use this certificate (PEM, with its chain) from the next handshake on.
 
-        Raises ValueError if it is none, or if the key is another one's; what was there stays.
+        Raises ValueError if it is invalid or does not match the key, and keeps the last one.
         """
         mark = hashlib.sha256(certificate + b"\0" + key).hexdigest()
         if mark == self._loaded:
             return
-        until = expires(certificate)
+        expires = expiry(certificate)
         try:
             self._check_and_load(certificate, key)
         except ssl.SSLError as error:
-            raise ValueError(f"certificate and key do not fit: {error.reason or error}") from error
+            raise ValueError(
+                f"certificate and key do not match: {error.reason or error}"
+            ) from error
         self._loaded = mark
-        _log.info("The webhook has a certificate", until=until.isoformat())
+        _log.info("Loaded webhook certificate", expires=expires.isoformat())
 
     def _check_and_load(self, certificate: bytes, key: bytes) -> None:
-        # A context keeps half of what does not fit.
+        # A failed load leaves a context inconsistent: try with another one first.
         load_key(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), certificate, key)
         load_key(self.context, certificate, key)
 
 
-def has_files(folder: Path) -> bool:
-    """Tell whether somebody has put a certificate there."""
+def has_certificate_files(folder: Path) -> bool:
+    """Return whether the directory contains a certificate or a key."""
     return (folder / CERTIFICATE).exists() or (folder / KEY).exists()
 
 
 class CertificateFiles:
-    """Certificates of somebody else, cert-manager say, in a directory; loaded when they change."""
+    """Certificates that another program, such as cert-manager, writes; loaded when they change."""
 
-    def __init__(self, folder: Path, serving: Serving) -> None:
-        """Take `tls.crt` and `tls.key` in `folder`."""
+    def __init__(self, folder: Path, serving: ServingCertificate) -> None:
+        """Load `tls.crt` and `tls.key` from `folder`."""
         self._folder = folder
         self._serving = serving
         self._problem: str | None = f"{folder} has not been read yet"
 
     def missing(self) -> str | None:
-        """Return why the API server cannot be answered, None if it can."""
+        """Return why requests cannot be served, None if they can."""
         return None if self._serving.is_loaded else self._problem
 
     async def run(self) -> None:
-        """Look at the files until cancelled."""
+        """Check the files until cancelled."""
         while True:
-            problem = self._look()
+            problem = self._load_files()
             if problem is not None and problem != self._problem:
-                _log.warning("The webhook's certificate cannot be loaded", reason=problem)
+                _log.warning("Cannot load webhook certificate", error=problem)
             self._problem = problem
-            await asyncio.sleep(_LOOK)
+            await asyncio.sleep(_CHECK_SECONDS)
 
-    def _look(self) -> str | None:
+    def _load_files(self) -> str | None:
         try:
             pair = [(self._folder / name).read_bytes() for name in (CERTIFICATE, KEY)]
             self._serving.load(*pair)

@@ -1,4 +1,4 @@
-"""Fields of an object by their path: read, set and removed without touching the object. Pure."""
+"""Get, set and remove fields of an object by path, without changing the object. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from operator_runner.core.model import FieldPath, Json
 
 
 class _Absent:
-    """A field that is not there, which differs from one that is null."""
+    """A missing field, as distinct from one that is null."""
 
     def __repr__(self) -> str:
         return "absent"
@@ -19,7 +19,7 @@ ABSENT: Final = _Absent()
 
 
 def get(body: Json, path: FieldPath) -> Any:
-    """Return the value of a field, ABSENT if it or a map above it is not there."""
+    """Return the value of a field, ABSENT if it or a parent is missing."""
     value: Any = body
     for name in path:
         if not isinstance(value, dict) or name not in value:
@@ -29,9 +29,9 @@ def get(body: Json, path: FieldPath) -> Any:
 
 
 def put(body: Json, path: FieldPath, value: Any) -> Json:
-    """Return the object with a field set, or removed for ABSENT; maps above it are made.
+    """Return the object with a field set, or removed for ABSENT; parents are created.
 
-    Raises ValueError where something else than a map stands above the field.
+    Raises ValueError if a parent of the field is not an object.
     """
     name, *rest = path
     if not rest:
@@ -45,17 +45,17 @@ def put(body: Json, path: FieldPath, value: Any) -> Json:
     if not isinstance(inner, dict):
         if value is ABSENT:
             return body
-        raise ValueError(f"{name} is no map of fields but {json.dumps(inner)[:50]}")
+        raise ValueError(f"{name} is not an object: {json.dumps(inner)[:50]}")
     return {**body, name: put(inner, tuple(rest), value)}
 
 
 def same(one: Any, other: Any) -> bool:
-    """Tell whether two values are the same JSON; 1 is neither true nor 1.0."""
+    """Return whether two values are the same JSON; 1 is neither true nor 1.0."""
     if one is ABSENT or other is ABSENT:
         return one is other
     return canonical(one) == canonical(other)
 
 
 def canonical(value: Any) -> str:
-    """Return a value as JSON that is the same text for the same value."""
+    """Return a value as canonical JSON."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)

@@ -1,7 +1,7 @@
-"""What somebody edited in a lower version, carried over into a richer value. Pure.
+"""Three-way merge of an edit in a lower version into a richer value. Pure.
 
-The richer value has more than the lower version can say. What the edit changed is taken from
-the edit, what it could not see stays.
+The richer value has data that the lower version cannot represent. Edited parts are taken from the
+edit, the others are kept.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from operator_runner.conversion.field_paths import ABSENT, same
 
 _LEVELS = 50
 _COMPARISONS = 100_000
-"""Bounds, since each level compares all that is below; what is beyond counts as it was edited."""
+"""Bounds, because each level compares the whole subtree; beyond them, the edited value is used."""
 
 
 def merge(base: Any, edited: Any, rich: Any, levels: int = _LEVELS) -> Any:
-    """Return `rich` with the edit that leads from `base` to `edited`; ABSENT is a value too.
+    """Return `rich` with the changes from `base` to `edited`; ABSENT is a value too.
 
-    Maps are merged key by key. Lists are merged item by item where the edit neither added nor
-    removed one; else the edited list counts as it is. So does what is below `levels` levels.
+    Maps are merged key by key. Lists are merged item by item if the edit neither added nor
+    removed one; otherwise the edited list is used, as are values below `levels` levels.
     """
     if same(base, edited):
         return rich
@@ -50,13 +50,13 @@ def _merge_lists(base: list[Any], edited: list[Any], rich: list[Any], levels: in
     if len(changed) * (len(rich) - seen) > _COMPARISONS:
         return edited
     merged = [merge(*items, levels) for items in zip_longest(base, edited, rich[:seen])]
-    # An unseen item that says all that an edited one says would be there twice: for example
-    # the port 9090 after 8080 was edited to 9090.
-    unseen = [item for item in rich[seen:] if not any(_says(item, new) for new in changed)]
+    # An unseen item that contains an edited one would be a duplicate: for example the port
+    # 9090 after 8080 was edited to 9090.
+    unseen = [item for item in rich[seen:] if not any(_contains(item, new) for new in changed)]
     return merged + unseen
 
 
-def _says(item: Any, new: Any) -> bool:
+def _contains(item: Any, new: Any) -> bool:
     if isinstance(item, dict) and isinstance(new, dict):
         return all(same(item.get(key, ABSENT), value) for key, value in new.items())
     return same(item, new)

@@ -1,12 +1,12 @@
-"""The annotation that keeps what a version cannot say, for the way back. Pure.
+"""The annotation that preserves fields that a version cannot represent. Pure.
 
 `conversion.operator-runner.dev/v1alpha2` on an object of v1alpha1 holds, as JSON:
 
     {"seen": "0a1b2c3d", "set": {"spec.ports": [...]}, "unset": ["spec.tls"]}
 
-`set` are fields of v1alpha2 that do not follow from the object, `unset` those that would follow
-but are not there. `seen` is the digest of the fields of v1alpha1 that were made in their place:
-as long as it fits, nobody has edited them.
+`set` are fields of v1alpha2 that cannot be computed from the object, `unset` those that would be
+computed but were missing. `seen` is the digest of the fields of v1alpha1 that were computed from
+them: if it matches, these have not been edited.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from operator_runner.core.bounds import MAX_DEPTH, depth
 from operator_runner.core.model import ANNOTATION_DOMAIN, FieldPath, Json
 
 PREFIX = f"conversion.{ANNOTATION_DOMAIN}/"
-_LIMIT = 256 * 1024
-"""Bytes that all annotations of an object may have, keys included: the API server's limit."""
+_MAX_ANNOTATION_BYTES = 256 * 1024
+"""The API server's limit for all annotations of an object, keys included."""
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
-    """Fields of another version: values, and the topmost paths of those that are absent."""
+class PreservedFields:
+    """Fields of another version: values, and the topmost paths of missing ones."""
 
     values: Mapping[FieldPath, Any] = field(default_factory=dict)
     absent: tuple[FieldPath, ...] = ()
     seen: str = ""
 
     def __bool__(self) -> bool:
-        """Whether anything is kept."""
+        """Return whether any field is preserved."""
         return bool(self.values or self.absent)
 
-    def restore(self, body: Json, fields: Fields) -> Json:
-        """Return the object with all that is kept."""
+    def restore(self, body: Json, fields: ConvertedFields) -> Json:
+        """Return the object with the preserved fields."""
         for path, value in sorted(self.values.items(), key=lambda each: len(each[0])):
             body = put(body, path, value)
         for top in self.absent:
@@ -52,19 +52,19 @@ class Kept:
 
 
 @dataclass(frozen=True, slots=True)
-class Fields:
-    """What can be lost between two versions: fields that are not the same, and maps around them.
+class ConvertedFields:
+    """Fields that can be lost between two versions: those that differ, and their parents.
 
-    The fields are in the order in which they can be set, the outermost first; the maps in the
-    order in which they can be emptied, the innermost first.
+    The fields are in the order in which they can be set, the outermost first; the parents in the
+    order in which they can be removed, the innermost first.
     """
 
     own: Sequence[FieldPath]
     maps: Sequence[FieldPath]
 
     @classmethod
-    def of(cls, *paths: FieldPath) -> Fields:
-        """Take the fields that either version has alone."""
+    def of(cls, *paths: FieldPath) -> ConvertedFields:
+        """Return the fields for the paths that only one of the versions has."""
         maps = {path[:end] for path in paths for end in range(1, len(path))}
         return cls(
             sorted(set(paths), key=lambda path: (len(path), path)),
@@ -72,25 +72,25 @@ class Fields:
         )
 
 
-def lost(body: Json, back: Json, fields: Fields, seen: str) -> Kept:
-    """Return what of an object's fields does not come back; `back` is what does."""
+def lost(body: Json, back: Json, fields: ConvertedFields, seen: str) -> PreservedFields:
+    """Return the fields of an object that differ in `back`, the object after a round trip."""
     maps = [path for path in fields.maps if not isinstance(get(body, path), dict)]
     missing = [path for path in (*fields.own, *maps) if not same(get(body, path), get(back, path))]
     values = {path: value for path in missing if (value := get(body, path)) is not ABSENT}
     absent = dict.fromkeys(_topmost(body, path) for path in missing if path not in values)
-    return Kept(values, tuple(absent), seen)
+    return PreservedFields(values, tuple(absent), seen)
 
 
 def digest(body: Json, paths: Iterable[FieldPath]) -> str:
-    """Return a short text that changes when one of these fields is edited."""
+    """Return a short hash of these fields."""
     found = {text(path): value for path in paths if (value := get(body, path)) is not ABSENT}
     return hashlib.sha256(canonical(found).encode(errors="surrogatepass")).hexdigest()[:12]
 
 
-def write(body: Json, version: str, kept: Kept) -> Json:
-    """Return the object with what is kept of `version`, or without the annotation.
+def write(body: Json, version: str, kept: PreservedFields) -> Json:
+    """Return the object with the annotation for `version`, without it if `kept` is empty.
 
-    Raises ValueError if that is more than annotations can hold.
+    Raises ValueError beyond the size limit of annotations.
     """
     metadata = body.get("metadata") or {}
     annotations = _annotations(body)
@@ -99,10 +99,10 @@ def write(body: Json, version: str, kept: Kept) -> Json:
     if kept:
         annotations[PREFIX + version] = _encode(kept)
         size = sum(len(key) + len(value) for key, value in map(_bytes, annotations.items()))
-        if size > _LIMIT:
+        if size > _MAX_ANNOTATION_BYTES:
             raise ValueError(
-                f"it needs an annotation there, and all annotations would be {size} bytes of "
-                f"{_LIMIT} at most; make the field smaller"
+                f"preserving it needs an annotation, and all annotations would have {size} bytes; "
+                f"the limit is {_MAX_ANNOTATION_BYTES}: make the field smaller"
             )
     elif len(annotations) == before:
         return body
@@ -110,26 +110,26 @@ def write(body: Json, version: str, kept: Kept) -> Json:
     return {**body, "metadata": metadata}
 
 
-def read(body: Json, version: str, fields: Fields) -> Kept:
-    """Return what is kept of `version`; raises ValueError for what nobody can have written here."""
+def read(body: Json, version: str, fields: ConvertedFields) -> PreservedFields:
+    """Return the preserved fields of `version`; raises ValueError for an invalid annotation."""
     encoded = _annotations(body).get(PREFIX + version)
     if encoded is None:
-        return Kept()
+        return PreservedFields()
     if not isinstance(encoded, str):
         raise ValueError("not text")  # noqa: TRY004 the same to the caller as bad JSON
     if depth(encoded.encode(errors="replace")) > MAX_DEPTH:
-        raise ValueError(f"no JSON of at most {MAX_DEPTH} levels")
+        raise ValueError(f"nested deeper than {MAX_DEPTH} levels")
     content = json.loads(encoded)
     if not isinstance(content, dict):
-        raise ValueError("no JSON object")  # noqa: TRY004 the same to the caller as bad JSON
+        raise ValueError("not a JSON object")  # noqa: TRY004 the same to the caller as bad JSON
     values, absent = content.get("set", {}), content.get("unset", [])
     texts = isinstance(absent, list) and all(isinstance(each, str) for each in absent)
     if not isinstance(values, dict) or not texts:
-        raise ValueError("set is a map of fields, unset a list of them")
+        raise ValueError("expected a map of fields in set and a list of fields in unset")
     known = {text(path): path for path in (*fields.own, *fields.maps)}
     if unknown := [name for name in (*values, *absent) if name not in known]:
-        raise ValueError(f"{version} has no field {unknown[0]} of its own")
-    return Kept(
+        raise ValueError(f"unknown field {unknown[0]} of {version}")
+    return PreservedFields(
         {known[name]: value for name, value in values.items()},
         tuple(known[name] for name in absent),
         str(content.get("seen", "")),
@@ -137,12 +137,12 @@ def read(body: Json, version: str, fields: Fields) -> Kept:
 
 
 def text(path: FieldPath) -> str:
-    """Return a path as it is written in watches.yaml."""
+    """Return a path as in watches.yaml."""
     return ".".join(name if name.isidentifier() else json.dumps(name) for name in path)
 
 
 def _annotations(body: Json) -> dict[str, Any]:
-    """Return a copy of the annotations; the API server has checked their shape, others have not."""
+    """Return a copy of the annotations; their type is only certain in a stored object."""
     annotations = (body.get("metadata") or {}).get("annotations")
     return dict(annotations) if isinstance(annotations, dict) else {}
 
@@ -152,7 +152,7 @@ def _bytes(item: tuple[str, Any]) -> tuple[bytes, bytes]:
     return key.encode(errors="replace"), str(value).encode(errors="replace")
 
 
-def _encode(kept: Kept) -> str:
+def _encode(kept: PreservedFields) -> str:
     content: Json = {"seen": kept.seen}
     if kept.values:
         content["set"] = {text(path): value for path, value in kept.values.items()}
@@ -162,7 +162,7 @@ def _encode(kept: Kept) -> str:
 
 
 def _topmost(body: Json, path: FieldPath) -> FieldPath:
-    """Return the part of a path from which on nothing is there."""
+    """Return the shortest part of a path that is missing in the object."""
     return next(path[:end] for end in range(1, 1 + len(path)) if get(body, path[:end]) is ABSENT)
 
 

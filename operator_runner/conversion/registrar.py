@@ -1,120 +1,114 @@
-"""Keeps the operator's own certificates fresh, and registered in the CRDs, while it runs."""
+"""Keep the operator's own certificates renewed, and registered in the CRDs."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
-from typing import Protocol
 
 import structlog
 
-from operator_runner.conversion.authority import Credentials
-from operator_runner.conversion.certificates import Serving
+from operator_runner.conversion.authority import WebhookCertificates
+from operator_runner.conversion.certificate_sources import CertificateSource
+from operator_runner.conversion.certificates import ServingCertificate
 from operator_runner.conversion.registration import (
     Service,
     Target,
-    injector,
-    knows,
-    occupant,
+    ca_injector_problem,
+    existing_service,
+    is_trusted,
     patch,
 )
-from operator_runner.conversion.schemas import forgotten
-from operator_runner.conversion.shared import Api
+from operator_runner.conversion.schemas import unmapped_fields
 from operator_runner.core.errors import ApiError, Conflict, Forbidden, NotFound
 from operator_runner.core.model import GVK, Conversion, Json
+from operator_runner.kube.api import MERGE_PATCH, Api
 
-_MERGE_PATCH = "application/merge-patch+json"
 _CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-_SOON = 1.0
-"""Seconds between two looks while something is missing."""
+_RETRY_SECONDS = 1.0
+"""Between two checks while the webhook is not registered."""
 
 _log = structlog.get_logger(__name__)
 
 
-class Source(Protocol):
-    """Where credentials come from."""
-
-    async def current(self, names: Sequence[str], *, known: bool) -> Credentials:
-        """Return what is to be used now; raises ApiError."""
-
-
 class Registrar:
-    """Brings certificates to the server and their authorities to the CRDs."""
+    """Loads certificates into the server and registers their CAs in the CRDs."""
 
     def __init__(
         self,
         api: Api,
-        source: Source,
-        serving: Serving,
+        source: CertificateSource,
+        serving: ServingCertificate,
         kinds: Mapping[GVK, Sequence[Conversion]],
         *,
-        look: timedelta,
+        check_interval: timedelta,
         crd_name: Callable[[GVK], Awaitable[str]],
     ) -> None:
-        """Look again after `look`: somebody may apply the CRD, another replica may renew.
+        """Check every `check_interval`: CRDs are applied again, other replicas renew certificates.
 
-        `crd_name` finds the CRD of a kind; it raises ApiError if there is none.
+        `crd_name` returns the CRD of a kind; it raises ApiError if there is none.
         """
         self._api = api
         self._source = source
         self._serving = serving
         self._kinds = kinds
-        self._look_again = look.total_seconds()
+        self._check_seconds = check_interval.total_seconds()
         self._crd_name = crd_name
         self._known = False
         self._problem: str | None = "the webhook is not registered yet"
-        self._told: set[str] = set()
+        self._warned: set[str] = set()
 
     def missing(self) -> str | None:
-        """Return why the API server cannot be answered, None if it can."""
+        """Return why requests cannot be served, None if they can."""
         return self._problem
 
     async def run(self, target: Target) -> None:
-        """Register the webhook at `target`, and keep it registered, until cancelled."""
+        """Register the webhook at `target` and keep it registered until cancelled."""
         while True:
             try:
-                self._problem = await self._look(target)
+                self._problem = await self._check(target)
             except Conflict:
                 self._problem = self._problem and "the webhook is being registered"
             except ApiError as error:
                 self._problem = _explain(error)
-                self._tell(self._problem)
-            await asyncio.sleep(min(_SOON, self._look_again) if self._problem else self._look_again)
+                self._warn_once(self._problem)
+            await asyncio.sleep(
+                min(_RETRY_SECONDS, self._check_seconds) if self._problem else self._check_seconds
+            )
 
-    async def _look(self, target: Target) -> str | None:
+    async def _check(self, target: Target) -> str | None:
         credentials = await self._source.current([target.server_name], known=self._known)
         self._serving.load(credentials.certificate, credentials.key)
         known, problems = [], []
         for gvk, conversions in self._kinds.items():
             crd = await self._api.request("GET", f"{_CRDS}/{await self._crd_name(gvk)}")
-            for line in forgotten(crd, gvk.version, conversions):
-                self._tell(line, "A field gets lost in conversions")
-            if problem := injector(crd):
+            for line in unmapped_fields(crd, gvk.version, conversions):
+                self._warn_once(line, "Field is lost in conversions")
+            if problem := ca_injector_problem(crd):
                 problems.append(problem)
-            elif (other := occupant(crd, target)) and await self._exists(other):
-                self._tell(
+            elif (other := existing_service(crd, target)) and await self._exists(other):
+                self._warn_once(
                     f"{crd['metadata']['name']} names the Service {other.namespace}/{other.name}, "
-                    "which goes on converting; to take its place name it by --webhook-service, or "
-                    "an address of this machine by --webhook-host"
+                    "which still converts; to replace it, set --webhook-service to it or "
+                    "--webhook-host to an address of this machine"
                 )
             else:
                 crd = await self._register(crd, target, credentials)
-            known.append(knows(crd, credentials.newest))
+            known.append(is_trusted(crd, credentials.newest))
         self._known = all(known)
         for problem in problems:
-            self._tell(problem)
+            self._warn_once(problem)
         return "; ".join(problems) or None
 
-    async def _register(self, crd: Json, target: Target, credentials: Credentials) -> Json:
+    async def _register(self, crd: Json, target: Target, credentials: WebhookCertificates) -> Json:
         change = patch(crd, target, credentials.authorities)
         if change is None:
             return crd
         name = crd["metadata"]["name"]
         crd = await self._api.request(
-            "PATCH", f"{_CRDS}/{name}", body=change, content_type=_MERGE_PATCH
+            "PATCH", f"{_CRDS}/{name}", body=change, content_type=MERGE_PATCH
         )
-        _log.info("The conversion webhook is registered", crd=name, at=str(target))
+        _log.info("Registered conversion webhook", crd=name, target=str(target))
         return crd
 
     async def _exists(self, service: Service) -> bool:
@@ -124,19 +118,17 @@ class Registrar:
         except NotFound:
             return False
         except Forbidden:
-            return True  # who may not look takes nothing away
+            return True  # assume so without permission to read it
         return True
 
-    def _tell(
-        self, problem: str, message: str = "The conversion webhook cannot be registered"
-    ) -> None:
+    def _warn_once(self, problem: str, message: str = "Cannot register conversion webhook") -> None:
         """Log a problem once."""
-        if problem not in self._told:
-            self._told.add(problem)
-            _log.warning(message, reason=problem)
+        if problem not in self._warned:
+            self._warned.add(problem)
+            _log.warning(message, error=problem)
 
 
 def _explain(error: ApiError) -> str:
     if isinstance(error, Forbidden):
-        return f"{error}; grant what docs/conversion.md lists under Permissions"
+        return f"{error}; grant the permissions in docs/conversion.md"
     return str(error)

@@ -1,4 +1,4 @@
-"""How a CRD tells the API server of the webhook: where it is and whom to trust. Pure."""
+"""Registration of the webhook in a CRD: its address and the CA bundle. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _INJECTORS = (
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """A Service that leads to the operator's Pods."""
+    """A Service in front of the operator's Pods."""
 
     namespace: str
     name: str
@@ -27,11 +27,11 @@ class Service:
 
     @property
     def server_name(self) -> str:
-        """The name that the API server expects in the certificate."""
+        """Return the name that the API server expects in the certificate."""
         return f"{self.name}.{self.namespace}.svc"
 
     def client_config(self) -> Json:
-        """Return the part of the CRD that names this place."""
+        """Return the clientConfig of the CRD for this target."""
         service = {
             "namespace": self.namespace,
             "name": self.name,
@@ -43,19 +43,19 @@ class Service:
 
 @dataclass(frozen=True, slots=True)
 class Url:
-    """An address of this machine; `taken` is whether a Service in the CRD is replaced by it."""
+    """An address of this machine; `replaces_service` allows to replace a Service in the CRD."""
 
     host: str
     port: int
-    taken: bool = False
+    replaces_service: bool = False
 
     @property
     def server_name(self) -> str:
-        """The name that the API server expects in the certificate."""
+        """Return the name that the API server expects in the certificate."""
         return self.host
 
     def client_config(self) -> Json:
-        """Return the part of the CRD that names this place."""
+        """Return the clientConfig of the CRD for this target."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return {"service": None, "url": f"https://{host}:{self.port}{PATH}"}
 
@@ -63,28 +63,28 @@ class Url:
 Target: TypeAlias = Service | Url
 
 
-def injector(crd: Json) -> str | None:
-    """Return why the CRD's CA is not ours to write, None if it is."""
+def ca_injector_problem(crd: Json) -> str | None:
+    """Return why another program manages the CRD's CA bundle, None if none does."""
     name, annotations = crd["metadata"]["name"], crd["metadata"].get("annotations") or {}
     found = next(filter(annotations.get, _INJECTORS), None)
     return found and (
-        f"{name} has the annotation {found}, so cert-manager looks after its CA: mount the Secret "
-        "of that Certificate in --webhook-cert-dir, or remove the annotation"
+        f"{name} has the annotation {found}, so cert-manager manages its CA bundle: mount the "
+        "Secret of that Certificate in --webhook-cert-dir, or remove the annotation"
     )
 
 
-def occupant(crd: Json, target: Target) -> Service | None:
-    """Return the Service that converts instead and is not to be replaced by this address."""
+def existing_service(crd: Json, target: Target) -> Service | None:
+    """Return the Service in the CRD that `target` must not replace, None without one."""
     service = _client_config(crd).get("service")
-    if isinstance(target, Service) or target.taken or not service:
+    if isinstance(target, Service) or target.replaces_service or not service:
         return None
     return Service(service["namespace"], service["name"])
 
 
 def patch(crd: Json, target: Target, authorities: bytes) -> Json | None:
-    """Return the merge patch that registers the webhook, None if the CRD is as it should be.
+    """Return the merge patch that registers the webhook, None if it is registered.
 
-    The resourceVersion in it makes somebody else's write in between a Conflict.
+    With its resourceVersion, a concurrent write is a Conflict.
     """
     wanted = {
         **target.client_config(),
@@ -93,8 +93,8 @@ def patch(crd: Json, target: Target, authorities: bytes) -> Json | None:
     conversion = crd["spec"].get("conversion") or {}
     now = _client_config(crd)
     versions = (conversion.get("webhook") or {}).get("conversionReviewVersions") or []
-    is_right = conversion.get("strategy") == "Webhook" and "v1" in versions
-    if is_right and all(now.get(key) == value for key, value in wanted.items()):
+    is_webhook = conversion.get("strategy") == "Webhook" and "v1" in versions
+    if is_webhook and all(now.get(key) == value for key, value in wanted.items()):
         return None
     webhook = {"conversionReviewVersions": ["v1"], "clientConfig": wanted}
     return {
@@ -103,8 +103,8 @@ def patch(crd: Json, target: Target, authorities: bytes) -> Json | None:
     }
 
 
-def knows(crd: Json, authority: bytes) -> bool:
-    """Tell whether the API server trusts an authority (PEM) by this CRD."""
+def is_trusted(crd: Json, authority: bytes) -> bool:
+    """Return whether the CRD's bundle contains a CA (PEM)."""
     try:
         bundle = base64.b64decode(_client_config(crd).get("caBundle") or "")
     except binascii.Error:

@@ -1,7 +1,7 @@
-"""The API server's question, a ConversionReview v1, and the answer to it. Pure.
+"""Convert the objects of a ConversionReview v1. Pure.
 
 https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definition-versioning/
-gives the rules: the same uid, all objects in the order of the request, or one Failure for all.
+defines the response: the same uid, all objects in the order of the request, or one Failure.
 """
 
 from __future__ import annotations
@@ -18,28 +18,28 @@ Converters: TypeAlias = Mapping[tuple[str, str], Converter]
 API_VERSION = "apiextensions.k8s.io/v1"
 
 
-class BadReview(Exception):
-    """What was sent is no ConversionReview v1; the text says what is missing."""
+class InvalidReview(Exception):
+    """The request is not a ConversionReview v1; the message names what is missing."""
 
 
 class Review:
-    """One request, checked as far as an answer needs it; objects are converted one by one."""
+    """A validated ConversionReview; its objects are converted one by one."""
 
     def __init__(self, body: Any, converters: Converters) -> None:
-        """Take the decoded body of the request; raises BadReview."""
+        """Validate the decoded body of the request; raises InvalidReview."""
         if not isinstance(body, dict) or body.get("kind") != "ConversionReview":
-            raise BadReview("a ConversionReview is expected")
+            raise InvalidReview("expected a ConversionReview")
         if body.get("apiVersion") != API_VERSION:
-            raise BadReview(
-                f"apiVersion is {body.get('apiVersion')!r}, but only {API_VERSION} is understood; "
+            raise InvalidReview(
+                f"unsupported apiVersion {body.get('apiVersion')!r}: expected {API_VERSION}; "
                 "set conversionReviewVersions: [v1] in the CRD"
             )
         request = body.get("request")
         if not isinstance(request, dict):
-            raise BadReview("request is missing")
+            raise InvalidReview("request is missing")
         for key, kind in (("uid", str), ("desiredAPIVersion", str), ("objects", list)):
             if not isinstance(request.get(key), kind):
-                raise BadReview(f"request.{key} is missing")
+                raise InvalidReview(f"request.{key} is missing")
         self._uid: str = request["uid"]
         self._wanted = GVK.of(request["desiredAPIVersion"], "")
         self._objects: list[Any] = request["objects"]
@@ -51,22 +51,22 @@ class Review:
             yield self._convert(body)
 
     def success(self, converted: list[Json]) -> Json:
-        """Return the review that answers with objects."""
+        """Return the response with the converted objects."""
         return self._answer({"convertedObjects": converted, "result": {"status": "Success"}})
 
     def failure(self, error: ConversionError) -> Json:
-        """Return the review that says why not; users see the message."""
+        """Return the response with an error message, which users see."""
         return self._answer({"result": {"status": "Failure", "message": str(error)}})
 
     def _convert(self, body: Any) -> Json:
         if not isinstance(body, dict) or not isinstance(body.get("metadata"), dict):
-            raise ConversionError("an object without metadata cannot be converted")
+            raise ConversionError("cannot convert an object without metadata")
         gvk = GVK.of(str(body.get("apiVersion", "")), str(body.get("kind", "")))
         converter = self._converters.get((gvk.group, gvk.kind))
         if converter is None or gvk.group != self._wanted.group:
             raise ConversionError(
                 f"{name_of(body)}: cannot convert {gvk.api_version} to {self._wanted.api_version}: "
-                f"watches.yaml has no conversion between these"
+                f"watches.yaml has no conversion between them"
             )
         try:
             return converter.convert(body, self._wanted.version)

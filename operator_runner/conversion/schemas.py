@@ -1,7 +1,7 @@
-"""Fields of a CRD that one version has, another has not, and no conversion names. Pure.
+"""Find fields of a CRD that exist in one version only and that no conversion names. Pure.
 
-The API server drops what a version's schema does not have, so such a field would be lost on the
-way through that version.
+The API server prunes fields that are not in a version's schema, so a conversion to that version
+and back would lose them.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from operator_runner.core.model import Conversion, FieldPath, Json
 _NO_FIELDS = frozenset({"apiVersion", "kind", "metadata"})
 
 
-def forgotten(crd: Json, hub: str, conversions: Sequence[Conversion]) -> Iterator[str]:
-    """Yield a line for each field that would get lost, with what to write."""
+def unmapped_fields(crd: Json, hub: str, conversions: Sequence[Conversion]) -> Iterator[str]:
+    """Yield a message for each field that would be lost, with the line to add."""
     schemas = {each["name"]: _schema(each) for each in crd["spec"]["versions"]}
     for conversion in conversions:
         if hub not in schemas or conversion.version not in schemas:
@@ -26,9 +26,9 @@ def forgotten(crd: Json, hub: str, conversions: Sequence[Conversion]) -> Iterato
             for path in _missing(schemas[version], schemas[other], ()):
                 if not any(_overlap(path, name) for name in named):
                     yield (
-                        f"{text(path)} of {version} gets lost in {other}: name it in {key} of "
+                        f"{text(path)} of {version} is lost in {other}: name it in {key} of "
                         f"the conversion of {conversion.version}, as `{text(path)}: null` if "
-                        "there is nothing like it"
+                        "it has no counterpart"
                     )
 
 
@@ -40,7 +40,7 @@ def _schema(version: Json) -> Json:
 
 
 def _missing(schema: Json, other: Json, above: FieldPath) -> Iterator[FieldPath]:
-    """Yield the topmost fields of a schema that another one does not have."""
+    """Yield the topmost fields of a schema that are missing in another one."""
     if other.get("x-kubernetes-preserve-unknown-fields") or other.get("additionalProperties"):
         return
     others = other.get("properties") or {}

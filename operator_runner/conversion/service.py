@@ -1,4 +1,4 @@
-"""The conversion webhook on the real parts, for the kinds that have a `conversion`."""
+"""Create the conversion webhook for the kinds with a `conversion` in watches.yaml."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import structlog
 
 from operator_runner.config.watches.expressions import evaluate
 from operator_runner.conversion.converter import Converter
-from operator_runner.conversion.webhook import ApiServer, Webhook
+from operator_runner.conversion.webhook import Webhook
 from operator_runner.core.async_tasks import end_tasks
 from operator_runner.core.model import GVK, Watch
 from operator_runner.core.settings import WebhookSettings
@@ -22,8 +22,8 @@ from operator_runner.telemetry.probes import Health
 _log = structlog.get_logger(__name__)
 
 
-class Conversions:
-    """Serves conversions as long as the process lives: leading, waiting or shutting down."""
+class ConversionService:
+    """Serves conversions until the process ends, on the leader and on all other replicas."""
 
     def __init__(
         self,
@@ -33,36 +33,38 @@ class Conversions:
         discovery: Discovery,
         metrics: Metrics,
     ) -> None:
-        """Do nothing yet, nor later if no watch has a conversion."""
+        """Serve nothing yet, and never if no watch has a conversion."""
         converting = [watch for watch in watches if watch.conversions]
         converters = {
             (watch.gvk.group, watch.gvk.kind): Converter(watch.gvk, watch.conversions, evaluate)
             for watch in converting
         }
-        connection = api.connection
         self._discovery = discovery
-        server = ApiServer(api, connection.server, connection.namespace, self._crd_name)
         kinds = {watch.gvk: watch.conversions for watch in converting}
         count = metrics.conversions.count
-        self._webhook = Webhook(settings, converters, kinds, server, count) if kinds else None
+        self._webhook = (
+            Webhook(settings, converters, kinds, api, crd_name=self._crd_name, on_review=count)
+            if kinds
+            else None
+        )
 
     async def serve(self, stack: AsyncExitStack, health: Health) -> None:
-        """Serve until `stack` is closed; raises ConfigError if the port cannot be had."""
+        """Serve until `stack` is closed; raises ConfigError if the port cannot be used."""
         if self._webhook is None:
             return
         await self._webhook.serve(stack)
         task = asyncio.create_task(self._webhook.run(), name="conversion webhook")
-        task.add_done_callback(_tell)
+        task.add_done_callback(_log_failure)
         stack.push_async_callback(end_tasks, [task])
         health.ready("conversion", self._webhook.missing)
-        # Without it nobody renews the certificates: a new process does.
-        health.live("conversion", lambda: "it has ended, see the log" if task.done() else None)
+        # Without this task certificates expire: the kubelet has to restart the process.
+        health.live("conversion", lambda: "it has failed, see the log" if task.done() else None)
 
     async def _crd_name(self, gvk: GVK) -> str:
         resource = await self._discovery.resource(gvk)
         return f"{resource.plural}.{gvk.group}"
 
 
-def _tell(task: asyncio.Task[None]) -> None:
+def _log_failure(task: asyncio.Task[None]) -> None:
     if not task.cancelled():
-        _log.error("The conversion webhook has ended", exc_info=task.exception())
+        _log.error("Conversion webhook failed", exc_info=task.exception())

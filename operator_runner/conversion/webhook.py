@@ -1,66 +1,67 @@
-"""The conversion webhook of an operator, put together: server, certificates, registration."""
+"""The conversion webhook of an operator: server, certificates and registration."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 
 import structlog
 
-from operator_runner.conversion.authority import Lives
-from operator_runner.conversion.certificates import CertificateFiles, Serving, has_files
-from operator_runner.conversion.registrar import Registrar, Source
+from operator_runner.conversion.authority import CertificateLifetimes
+from operator_runner.conversion.certificate_sources import (
+    CertificateSource,
+    InMemoryCertificates,
+    SecretCertificates,
+)
+from operator_runner.conversion.certificates import (
+    CertificateFiles,
+    ServingCertificate,
+    has_certificate_files,
+)
+from operator_runner.conversion.registrar import Registrar
 from operator_runner.conversion.registration import Service, Target, Url
 from operator_runner.conversion.review import Converters
-from operator_runner.conversion.server import Answered, serve_conversions
-from operator_runner.conversion.shared import Api, OwnCredentials, SharedCredentials
+from operator_runner.conversion.server import ReviewCallback, serve_conversions
 from operator_runner.core.model import GVK, Conversion
 from operator_runner.core.settings import WebhookSettings
+from operator_runner.kube.api import Api
 from operator_runner.net.local_address import reachable_host
 
-_ELSEWHERE = (
-    "the API server runs on another machine; give --webhook-service, --webhook-host (an address of "
-    "this machine as that one sees it) or certificates in --webhook-cert-dir"
+_UNREACHABLE = (
+    "the API server runs on another machine; set --webhook-service, --webhook-host (an address of "
+    "this machine that the API server can reach) or --webhook-cert-dir"
 )
 
 _log = structlog.get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class ApiServer:
-    """What is known of the API server: its URL, our namespace there, and how to ask it."""
-
-    api: Api
-    url: str
-    namespace: str
-    crd_name: Callable[[GVK], Awaitable[str]]
-
-
 class Webhook:
-    """Converts for the API server. Every replica does, leading or not."""
+    """Converts objects for the API server, on every replica."""
 
     def __init__(
         self,
         settings: WebhookSettings,
         converters: Converters,
         kinds: Mapping[GVK, Sequence[Conversion]],
-        server: ApiServer,
-        answered: Answered,
+        api: Api,
+        *,
+        crd_name: Callable[[GVK], Awaitable[str]],
+        on_review: ReviewCallback,
     ) -> None:
-        """Take the converters and the kinds that they are for; `answered` counts."""
+        """Serve `converters` and register `kinds`; `crd_name` returns the CRD of a kind."""
         self._settings = settings
         self._converters = converters
         self._kinds = kinds
-        self._server = server
-        self._answered = answered
-        self._serving = Serving()
+        self._api = api
+        self._crd_name = crd_name
+        self._answered = on_review
+        self._serving = ServingCertificate()
         self._port = 0
         self._missing: Callable[[], str | None] = lambda: "the webhook has not started yet"
 
     async def serve(self, stack: AsyncExitStack) -> None:
-        """Listen until `stack` is closed; raises ConfigError if the port cannot be had."""
+        """Listen until `stack` is closed; raises ConfigError if the port cannot be used."""
         server = await serve_conversions(
             self._converters, self._settings.port, self._serving.context, self._answered
         )
@@ -68,49 +69,49 @@ class Webhook:
         self._port = server.port
 
     def missing(self) -> str | None:
-        """Return why the API server cannot be answered, for /readyz; None if it can."""
+        """Return why requests cannot be served, for /readyz; None if they can."""
         return self._missing()
 
     async def run(self) -> None:
-        """Look after the certificates until cancelled."""
+        """Keep the certificates current until cancelled."""
         folder = self._settings.cert_dir
-        if self._settings.cert_dir_given or has_files(folder):
+        if self._settings.cert_dir_given or has_certificate_files(folder):
             files = CertificateFiles(folder, self._serving)
             self._missing = files.missing
             await files.run()
             return
         target = await self._target()
         if target is None:
-            # Not a reason to be unready: nobody waits for this process to convert.
+            # Not a reason to be unready: the API server does not call this process.
             self._missing = _nothing
-            _log.warning("Conversions do not come here", reason=_ELSEWHERE)
+            _log.warning("Conversion webhook is not registered", error=_UNREACHABLE)
             await asyncio.Event().wait()
             return
         registrar = Registrar(
-            self._server.api,
+            self._api,
             self._source(target),
             self._serving,
             self._kinds,
-            look=Lives().look,
-            crd_name=self._server.crd_name,
+            check_interval=CertificateLifetimes().check_interval,
+            crd_name=self._crd_name,
         )
         self._missing = registrar.missing
         await registrar.run(target)
 
-    def _source(self, target: Target) -> Source:
+    def _source(self, target: Target) -> CertificateSource:
         if isinstance(target, Url):
-            return OwnCredentials(Lives())
+            return InMemoryCertificates(CertificateLifetimes())
         secret = f"{target.name}-certificate"
-        return SharedCredentials(self._server.api, target.namespace, secret, Lives())
+        return SecretCertificates(self._api, target.namespace, secret, CertificateLifetimes())
 
     async def _target(self) -> Target | None:
         settings = self._settings
         if settings.service is not None:
             namespace, name, port = settings.service
-            return Service(namespace or self._server.namespace, name, port)
+            return Service(namespace or self._api.connection.namespace, name, port)
         if settings.host:
-            return Url(settings.host, self._port, taken=True)
-        host = await reachable_host(self._server.url)
+            return Url(settings.host, self._port, replaces_service=True)
+        host = await reachable_host(self._api.connection.server)
         return Url(host, self._port) if host else None
 
 

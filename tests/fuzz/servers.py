@@ -10,7 +10,7 @@ from typing import Any
 
 from operator_runner.config.watches.expressions import evaluate
 from operator_runner.conversion.converter import ConversionError, Converter
-from operator_runner.conversion.review import BadReview, Review
+from operator_runner.conversion.review import InvalidReview, Review
 from operator_runner.core.model import GVK, Conversion, Json, ObjectRef
 from operator_runner.kube.decoding import DecodingError, decode_json, decode_yaml, encode_json
 from operator_runner.proxy import bodies, protobuf
@@ -122,7 +122,7 @@ def objects(data: bytes) -> None:
 
 def answer(content: Any) -> None:
     """Answer a review as the webhook does."""
-    with suppress(BadReview):
+    with suppress(InvalidReview):
         asked = Review(content, _CONVERTERS)
         try:
             json.dumps(asked.success(list(asked.convert()))).encode()

@@ -13,18 +13,20 @@ from pathlib import Path
 import pytest
 
 from operator_runner.config.watches.expressions import evaluate
-from operator_runner.conversion.authority import Lives
-from operator_runner.conversion.certificates import Serving
+from operator_runner.conversion.authority import CertificateLifetimes
+from operator_runner.conversion.certificate_sources import InMemoryCertificates
+from operator_runner.conversion.certificates import ServingCertificate
 from operator_runner.conversion.converter import Converter
 from operator_runner.conversion.registrar import Registrar
 from operator_runner.conversion.registration import Url
 from operator_runner.conversion.server import serve_conversions
-from operator_runner.conversion.shared import OwnCredentials
 from operator_runner.core.model import GVK, Conversion, Json
 from operator_runner.kube.api import Api
 from operator_runner.kube.session import connect
 
-SHORT = Lives(dt.timedelta(seconds=9), dt.timedelta(seconds=4.5), dt.timedelta(seconds=1.5))
+SHORT = CertificateLifetimes(
+    dt.timedelta(seconds=9), dt.timedelta(seconds=4.5), dt.timedelta(seconds=1.5)
+)
 """An authority is renewed after 6 s, a certificate after 3 s: both several times in a test."""
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
@@ -130,7 +132,7 @@ _TEXT: Json = {"type": "string"}
 class Served:
     """A webhook that serves a kind."""
 
-    def __init__(self, kind: Kind, serving: Serving, registrar: Registrar) -> None:
+    def __init__(self, kind: Kind, serving: ServingCertificate, registrar: Registrar) -> None:
         self.kind, self.serving, self.registrar = kind, serving, registrar
 
 
@@ -139,19 +141,23 @@ Serve = Callable[..., Awaitable[Served]]
 
 @asynccontextmanager
 async def served(
-    kind: Kind, lives: Lives, *, size: str = "spec.replicas", host: str = "127.0.0.1"
+    kind: Kind,
+    lifetimes: CertificateLifetimes,
+    *,
+    size: str = "spec.replicas",
+    host: str = "127.0.0.1",
 ) -> AsyncIterator[Served]:
     """Serve conversions of a kind with certificates of these lives; `size` is an expression."""
     conversion = Conversion("v1", {("spec", "replicas"): "spec.size"}, {("spec", "size"): size})
     converters = {(kind.group, "Web"): Converter(kind.hub, [conversion], evaluate)}
-    serving = Serving()
+    serving = ServingCertificate()
     server = await serve_conversions(converters, 0, serving.context, lambda *_: None)
     registrar = Registrar(
         kind.api,
-        OwnCredentials(lives),
+        InMemoryCertificates(lifetimes),
         serving,
         {kind.hub: [conversion]},
-        look=lives.look,
+        check_interval=lifetimes.check_interval,
         crd_name=kind.name,
     )
     task = asyncio.create_task(registrar.run(Url(host, server.port)))

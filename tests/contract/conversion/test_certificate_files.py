@@ -11,18 +11,18 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from operator_runner.conversion.authority import Credentials, Lives, renewed
-from operator_runner.conversion.certificates import CertificateFiles, Serving
+from operator_runner.conversion.authority import CertificateLifetimes, WebhookCertificates, renew
+from operator_runner.conversion.certificates import CertificateFiles, ServingCertificate
 from operator_runner.conversion.server import serve_conversions
 from tests.contract.conversion.conftest import until
 
 
-def _make() -> Credentials:
+def _make() -> WebhookCertificates:
     now = dt.datetime.now(dt.UTC)
-    return renewed(None, ["127.0.0.1"], now, known=False, lives=Lives())
+    return renew(None, ["127.0.0.1"], now, known=False, lifetimes=CertificateLifetimes())
 
 
-def _write(folder: Path, made: Credentials) -> None:
+def _write(folder: Path, made: WebhookCertificates) -> None:
     """Write a new directory and turn the links to it, as the kubelet does."""
     version = folder / f"..{os.urandom(4).hex()}"
     version.mkdir()
@@ -35,7 +35,7 @@ def _write(folder: Path, made: Credentials) -> None:
             (folder / name).symlink_to(f"..data/{name}")
 
 
-async def _ask(port: int, trusted: Credentials) -> int:
+async def _ask(port: int, trusted: WebhookCertificates) -> int:
     context = ssl.create_default_context(cadata=trusted.authorities.decode())
     async with (
         aiohttp.ClientSession() as http,
@@ -44,7 +44,7 @@ async def _ask(port: int, trusted: Credentials) -> int:
         return answer.status
 
 
-async def _until_trusted(port: int, trusted: Credentials) -> None:
+async def _until_trusted(port: int, trusted: WebhookCertificates) -> None:
     async with asyncio.timeout(30):
         while True:
             try:
@@ -57,7 +57,7 @@ async def _until_trusted(port: int, trusted: Credentials) -> None:
 
 async def test_files_are_waited_for_and_loaded_again_when_they_change(tmp_path: Path) -> None:
     """The server shows the newest pair that fits; a broken one changes nothing."""
-    serving = Serving()
+    serving = ServingCertificate()
     files = CertificateFiles(tmp_path, serving)
     server = await serve_conversions({}, 0, serving.context, lambda *_: None)
     task = asyncio.create_task(files.run())
@@ -69,8 +69,8 @@ async def test_files_are_waited_for_and_loaded_again_when_they_change(tmp_path: 
         await _until_trusted(server.port, first)
         assert files.missing() is None
 
-        _write(tmp_path, Credentials(b"", b"", second.certificate, first.key))
-        with pytest.raises(ValueError, match="do not fit"):
+        _write(tmp_path, WebhookCertificates(b"", b"", second.certificate, first.key))
+        with pytest.raises(ValueError, match="do not match"):
             serving.load(second.certificate, first.key)
         assert await _ask(server.port, first) == 400
 
@@ -84,7 +84,7 @@ async def test_files_are_waited_for_and_loaded_again_when_they_change(tmp_path: 
 
 async def test_without_files_it_says_where_they_are_missing(tmp_path: Path) -> None:
     """Readiness names the flag, the directory and the file."""
-    files = CertificateFiles(tmp_path / "none", Serving())
+    files = CertificateFiles(tmp_path / "none", ServingCertificate())
     task = asyncio.create_task(files.run())
 
     async def is_told() -> bool:

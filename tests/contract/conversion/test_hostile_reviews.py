@@ -60,7 +60,7 @@ def web(spec: str, metadata: str = '{"name":"x"}') -> str:
     [
         (b"", "not JSON"),
         (b"\xff", "not JSON"),
-        (b"[]", "a ConversionReview is expected"),
+        (b"[]", "expected a ConversionReview"),
         (DEEP.encode(), "nested too deep"),
         (review(web(f'{{"a":{DEEP}')), "nested too deep"),
         (review(web(f'{{"size":{"9" * 5000}}}')), "not JSON"),

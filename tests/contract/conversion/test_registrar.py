@@ -7,8 +7,8 @@ import base64
 
 import pytest
 
-from operator_runner.conversion.authority import Lives
-from operator_runner.conversion.shared import SharedCredentials
+from operator_runner.conversion.authority import CertificateLifetimes
+from operator_runner.conversion.certificate_sources import SecretCertificates
 from operator_runner.core.errors import ApiError
 from operator_runner.core.model import Json
 from operator_runner.kube.api import MERGE_PATCH, Api
@@ -38,7 +38,7 @@ async def test_it_is_registered_and_converts(kind: Kind) -> None:
     await kind.create("v2", "web", replicas=3)
     with pytest.raises(ApiError, match="conversion webhook"):
         await kind.api.request("GET", kind.path("v1", "web"))
-    async with served(kind, Lives()):
+    async with served(kind, CertificateLifetimes()):
         body = await _until_served(kind, "web")
         assert body["spec"] == {"size": 3}
         await kind.create("v1", "old", size=2)
@@ -78,7 +78,7 @@ async def test_who_resets_the_crd_is_corrected(kind: Kind) -> None:
 async def test_an_error_names_object_and_field(kind: Kind) -> None:
     """What an expression cannot do with an object is what the client is told."""
     await kind.create("v2", "web", replicas=3, note="x")
-    async with served(kind, Lives(), size="abs(spec.note)"):
+    async with served(kind, CertificateLifetimes(), size="abs(spec.note)"):
         message = ""
         async with asyncio.timeout(60):
             while "conversion webhook" not in message or "cannot convert" not in message:
@@ -119,7 +119,9 @@ async def test_a_service_in_the_crd_is_not_replaced_by_an_address(
 
 async def test_replicas_that_start_at_once_agree(api: Api, namespace: str) -> None:
     """Of many that find no Secret one makes it, and all have the same certificates."""
-    replicas = [SharedCredentials(api, namespace, "webhook", Lives()) for _ in range(6)]
+    replicas = [
+        SecretCertificates(api, namespace, "webhook", CertificateLifetimes()) for _ in range(6)
+    ]
     names = ["webhook.test.svc"]
     all_of = await asyncio.gather(*(each.current(names, known=False) for each in replicas))
     assert len({each.authorities for each in all_of}) == 1

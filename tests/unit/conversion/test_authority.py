@@ -8,23 +8,30 @@ from dataclasses import replace
 import pytest
 from cryptography import x509
 
-from operator_runner.conversion.authority import Credentials, Lives, expires, renewed
+from operator_runner.conversion.authority import (
+    CertificateLifetimes,
+    WebhookCertificates,
+    expiry,
+    renew,
+)
 
-LIVES = Lives()
+LIVES = CertificateLifetimes()
 START = dt.datetime(2030, 1, 1, tzinfo=dt.UTC)
 NAMES = ("webhook.shop.svc",)
 DAY = dt.timedelta(days=1)
 
 
-def make(old: Credentials | None, now: dt.datetime = START, *, known: bool = True) -> Credentials:
-    return renewed(old, NAMES, now, known=known, lives=LIVES)
+def make(
+    old: WebhookCertificates | None, now: dt.datetime = START, *, known: bool = True
+) -> WebhookCertificates:
+    return renew(old, NAMES, now, known=known, lifetimes=LIVES)
 
 
-def bundle(made: Credentials) -> list[x509.Certificate]:
+def bundle(made: WebhookCertificates) -> list[x509.Certificate]:
     return x509.load_pem_x509_certificates(made.authorities)
 
 
-def is_trusted(made: Credentials, trusted: Credentials, now: dt.datetime) -> bool:
+def is_trusted(made: WebhookCertificates, trusted: WebhookCertificates, now: dt.datetime) -> bool:
     """Tell whether who has the bundle of `trusted` accepts the certificate of `made`."""
     certificate = x509.load_pem_x509_certificate(made.certificate)
     store = x509.verification.Store(bundle(trusted))
@@ -41,7 +48,7 @@ def test_the_first_one_is_complete() -> None:
     made = make(None, known=False)
     assert len(bundle(made)) == 1
     assert is_trusted(made, made, START)
-    assert expires(made.certificate) == START + LIVES.serving
+    assert expiry(made.certificate) == START + LIVES.serving
     certificate = x509.load_pem_x509_certificate(made.certificate)
     names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     assert names.get_values_for_type(x509.DNSName) == list(NAMES)
@@ -89,7 +96,7 @@ def test_a_new_authority_signs_only_when_it_is_known() -> None:
     with_new = make(replace(make(made, due - DAY)), due, known=True)
     assert len(bundle(with_new)) == 2
     old_certificate = with_new.certificate
-    soon, later = due + LIVES.spreading / 2, due + LIVES.spreading
+    soon, later = due + LIVES.propagation / 2, due + LIVES.propagation
     assert make(with_new, soon, known=True).certificate == old_certificate
     assert make(with_new, later, known=False).certificate == old_certificate
     signed = make(with_new, later, known=True)
@@ -106,7 +113,7 @@ def test_an_operator_that_was_down_for_years_starts_anew() -> None:
 def test_other_names_need_another_certificate() -> None:
     """A renamed Service is answered under its new name."""
     made = make(None)
-    other = renewed(made, ["other.shop.svc"], START, known=True, lives=LIVES)
+    other = renew(made, ["other.shop.svc"], START, known=True, lifetimes=LIVES)
     assert other.authorities == made.authorities
     assert other.certificate != made.certificate
 

@@ -7,7 +7,14 @@ from typing import Any
 
 import pytest
 
-from operator_runner.conversion.registration import Service, Url, injector, knows, occupant, patch
+from operator_runner.conversion.registration import (
+    Service,
+    Url,
+    ca_injector_problem,
+    existing_service,
+    is_trusted,
+    patch,
+)
 
 Json = dict[str, Any]
 SERVICE = Service("shop", "webhook")
@@ -68,25 +75,25 @@ def test_what_is_registered_is_not_written_again() -> None:
 
 def test_whether_an_authority_is_known() -> None:
     """It is if it is one of the bundle."""
-    assert knows(crd(webhook(caBundle=encoded(b"one two"))), b"two")
-    assert not knows(crd(webhook(caBundle=encoded(b"one"))), b"two")
-    assert not knows(crd(webhook(caBundle="?")), b"two")
-    assert not knows(crd(), b"two")
+    assert is_trusted(crd(webhook(caBundle=encoded(b"one two"))), b"two")
+    assert not is_trusted(crd(webhook(caBundle=encoded(b"one"))), b"two")
+    assert not is_trusted(crd(webhook(caBundle="?")), b"two")
+    assert not is_trusted(crd(), b"two")
 
 
 def test_cert_manager_has_priority() -> None:
     """The annotation of its CA injector is respected, and named."""
     managed = crd(None, **{"cert-manager.io/inject-ca-from": "a/b"})
     assert "webs.example.com has the annotation cert-manager.io/inject-ca-from" in (
-        injector(managed) or ""
+        ca_injector_problem(managed) or ""
     )
-    assert injector(crd()) is None
+    assert ca_injector_problem(crd()) is None
 
 
 def test_a_service_is_not_replaced_by_an_address_unless_asked_for() -> None:
     """An operator in the cluster goes on; so does one that is named itself."""
     taken = crd(webhook(service={"namespace": "a", "name": "b"}))
-    assert occupant(taken, URL) == Service("a", "b")
-    assert occupant(taken, SERVICE) is None
-    assert occupant(taken, Url("10.0.0.1", 9443, taken=True)) is None
-    assert occupant(crd(webhook(url="https://10.0.0.1/convert")), URL) is None
+    assert existing_service(taken, URL) == Service("a", "b")
+    assert existing_service(taken, SERVICE) is None
+    assert existing_service(taken, Url("10.0.0.1", 9443, replaces_service=True)) is None
+    assert existing_service(crd(webhook(url="https://10.0.0.1/convert")), URL) is None

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from operator_runner.conversion.converter import ConversionError, Converter
-from operator_runner.conversion.review import BadReview, Review
+from operator_runner.conversion.review import InvalidReview, Review
 from tests.support.nginx import nginx as resource
 
 Json = dict[str, Any]
@@ -62,8 +62,8 @@ def test_objects_of_several_versions_in_order(nginx: Converter) -> None:
             "v1alpha2",
             "Other x: cannot convert operator.example.com/v1alpha1 to operator.example.com",
         ),
-        ({"kind": "NginxOperator"}, "v1alpha2", "an object without metadata"),
-        ("text", "v1alpha2", "an object without metadata"),
+        ({"kind": "NginxOperator"}, "v1alpha2", "cannot convert an object without metadata"),
+        ("text", "v1alpha2", "cannot convert an object without metadata"),
     ],
 )
 def test_one_object_that_fails_fails_all(
@@ -82,9 +82,9 @@ def test_one_object_that_fails_fails_all(
 @pytest.mark.parametrize(
     ("body", "complaint"),
     [
-        (None, "a ConversionReview is expected"),
-        ([], "a ConversionReview is expected"),
-        ({"kind": "AdmissionReview"}, "a ConversionReview is expected"),
+        (None, "expected a ConversionReview"),
+        ([], "expected a ConversionReview"),
+        ({"kind": "AdmissionReview"}, "expected a ConversionReview"),
         (question() | {"apiVersion": "apiextensions.k8s.io/v1beta1"}, "conversionReviewVersions"),
         (question() | {"request": None}, "request is missing"),
         (question() | {"request": {"uid": "1"}}, "request.desiredAPIVersion is missing"),
@@ -96,5 +96,5 @@ def test_one_object_that_fails_fails_all(
 )
 def test_what_is_no_review(body: Any, complaint: str) -> None:
     """It is refused with what is wrong; there is no uid to answer under."""
-    with pytest.raises(BadReview, match=complaint):
+    with pytest.raises(InvalidReview, match=complaint):
         Review(body, {})

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from operator_runner.conversion.converter import ConversionError, Converter
-from operator_runner.conversion.preserved_fields import PREFIX, Fields, read
+from operator_runner.conversion.preserved_fields import PREFIX, ConvertedFields, read
 from tests.unit.conversion.conftest import MakeConverter
 
 Json = dict[str, Any]
@@ -158,5 +158,5 @@ def _bare(body: Json) -> Json:
 def test_what_is_kept_is_read_within_bounds(kept: Any) -> None:
     """Whoever may write a resource may write the annotation."""
     body = {"metadata": {"name": "a", "annotations": {f"{PREFIX}v2": kept}}}
-    with pytest.raises(ValueError, match="no JSON of at most 100 levels"):
-        read(body, "v2", Fields.of(("spec", "y")))
+    with pytest.raises(ValueError, match="nested deeper than 100 levels"):
+        read(body, "v2", ConvertedFields.of(("spec", "y")))

@@ -7,7 +7,7 @@ from typing import Any
 import yaml
 
 from operator_runner.config.watches import load
-from operator_runner.conversion.schemas import forgotten
+from operator_runner.conversion.schemas import unmapped_fields
 from operator_runner.core.model import Conversion
 from tests.support.operator import REPOSITORY
 
@@ -35,12 +35,12 @@ def test_the_nginx_operator_forgets_nothing() -> None:
     loaded = load(REPOSITORY / "watches.yaml", {}, roles_path=str(REPOSITORY / "roles"))
     (watch,) = loaded.watches
     body = yaml.safe_load(text)
-    assert list(forgotten(body, watch.gvk.version, watch.conversions)) == []
+    assert list(unmapped_fields(body, watch.gvk.version, watch.conversions)) == []
     without = Conversion("v1alpha1", {}, {})
-    lines = list(forgotten(body, "v1alpha2", [without]))
+    lines = list(unmapped_fields(body, "v1alpha2", [without]))
     assert [line.partition(":")[0] for line in lines] == [
-        "spec.ports of v1alpha2 gets lost in v1alpha1",
-        "spec.port of v1alpha1 gets lost in v1alpha2",
+        "spec.ports of v1alpha2 is lost in v1alpha1",
+        "spec.port of v1alpha1 is lost in v1alpha2",
     ]
 
 
@@ -51,9 +51,9 @@ def test_the_topmost_field_is_named_with_the_cure() -> None:
         schema(a=schema(b=schema(c=TEXT)), open=schema(x=TEXT), tls=schema(cert=TEXT)),
     )
     conversion = Conversion("v1", {("spec", "tls", "cert"): None}, {("spec", "old"): "spec.a"})
-    (line,) = forgotten(body, "v2", [conversion])
+    (line,) = unmapped_fields(body, "v2", [conversion])
     assert line == (
-        "spec.a.b of v2 gets lost in v1: name it in toHub of the conversion of v1, as "
-        "`spec.a.b: null` if there is nothing like it"
+        "spec.a.b of v2 is lost in v1: name it in toHub of the conversion of v1, as "
+        "`spec.a.b: null` if it has no counterpart"
     )
-    assert list(forgotten(body, "v2", [Conversion("v9", {}, {})])) == []
+    assert list(unmapped_fields(body, "v2", [Conversion("v9", {}, {})])) == []

@@ -24,7 +24,7 @@ from operator_runner.config.watches.relevance import blocks_upgrade, is_relevant
 from operator_runner.controller.predicates.changes import Version, difference
 from operator_runner.controller.sources.primary import PrimaryWatcher
 from operator_runner.conversion.converter import ConversionError, Converter
-from operator_runner.conversion.review import API_VERSION, BadReview, Review
+from operator_runner.conversion.review import API_VERSION, InvalidReview, Review
 from operator_runner.core.bounds import decode
 from operator_runner.core.model import (
     GVK,
@@ -221,5 +221,5 @@ def test_any_conversion_review_is_answered(review: Any) -> None:
         {expressions.path("spec.name"): "[spec.size]"},
     )
     converters = {("example.com", "Foo"): Converter(FOO, [conversion], expressions.evaluate)}
-    with suppress(BadReview, ConversionError):
+    with suppress(InvalidReview, ConversionError):
         json.dumps(list(Review(review, converters).convert()))

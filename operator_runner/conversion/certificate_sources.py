@@ -1,0 +1,118 @@
+"""Sources of the webhook's own certificates: a Secret that all replicas share, or memory.
+
+Each replica may create and renew the Secret; of two that do so at once, one gets a Conflict and
+uses the certificates of the other.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import datetime as dt
+from collections.abc import Sequence
+from typing import Protocol
+
+import structlog
+
+from operator_runner.conversion.authority import CertificateLifetimes, WebhookCertificates, renew
+from operator_runner.core.errors import Conflict, NotFound
+from operator_runner.core.model import Json
+from operator_runner.kube.api import Api
+
+_ATTEMPTS = 5
+_KEYS = ("ca.crt", "ca.key", "tls.crt", "tls.key")
+
+_log = structlog.get_logger(__name__)
+
+
+class CertificateSource(Protocol):
+    """Provides the certificates of the webhook."""
+
+    async def current(self, names: Sequence[str], *, known: bool) -> WebhookCertificates:
+        """Return the certificates to use, renewed if due; see `authority.renew`.
+
+        Raises ApiError.
+        """
+
+
+class SecretCertificates:
+    """Certificates in the Secret `namespace`/`name`, which is created if it does not exist."""
+
+    def __init__(
+        self, api: Api, namespace: str, name: str, lifetimes: CertificateLifetimes
+    ) -> None:
+        """Send nothing yet."""
+        self._api = api
+        self._collection = f"/api/v1/namespaces/{namespace}/secrets"
+        self._name = name
+        self._lives = lifetimes
+
+    async def current(self, names: Sequence[str], *, known: bool) -> WebhookCertificates:
+        """Return the certificates to use, renewed if due."""
+        for _ in range(_ATTEMPTS):
+            secret = await self._read()
+            old = None if secret is None else _decode(secret)
+            new = renew(old, names, dt.datetime.now(dt.UTC), known=known, lifetimes=self._lives)
+            if new == old:
+                return new
+            try:
+                await self._write(secret, new)
+            except Conflict:
+                continue  # another replica was faster; use its certificates
+            _log.info("Renewed webhook certificates", secret=self._name)
+            return new
+        raise Conflict(
+            f"Secret {self._name}: {_ATTEMPTS} conflicting writes in a row; "
+            "only replicas of the operator may write it",
+            409,
+        )
+
+    async def _read(self) -> Json | None:
+        try:
+            return await self._api.request("GET", f"{self._collection}/{self._name}")
+        except NotFound:
+            return None
+
+    async def _write(self, secret: Json | None, new: WebhookCertificates) -> None:
+        values = (new.authorities, new.authority_key, new.certificate, new.key)
+        data = {
+            key: base64.b64encode(value).decode() for key, value in zip(_KEYS, values, strict=True)
+        }
+        if secret is None:
+            body = {
+                "apiVersion": "v1",
+                "kind": "Secret",
+                "metadata": {"name": self._name},
+                "type": "kubernetes.io/tls",
+                "data": data,
+            }
+            await self._api.request("POST", self._collection, body=body)
+        else:
+            # With its resourceVersion, a concurrent write is a Conflict.
+            body = secret | {"data": (secret.get("data") or {}) | data}
+            await self._api.request("PUT", f"{self._collection}/{self._name}", body=body)
+
+
+class InMemoryCertificates:
+    """Certificates of a single process, which are not stored."""
+
+    def __init__(self, lifetimes: CertificateLifetimes) -> None:
+        """Create them on the first use."""
+        self._lives = lifetimes
+        self._certificates: WebhookCertificates | None = None
+
+    async def current(self, names: Sequence[str], *, known: bool) -> WebhookCertificates:
+        """Return the certificates to use, renewed if due."""
+        now = dt.datetime.now(dt.UTC)
+        self._certificates = renew(
+            self._certificates, names, now, known=known, lifetimes=self._lives
+        )
+        return self._certificates
+
+
+def _decode(secret: Json) -> WebhookCertificates | None:
+    data = secret.get("data") or {}
+    try:
+        return WebhookCertificates(*(base64.b64decode(data[key], validate=True) for key in _KEYS))
+    except (KeyError, binascii.Error):
+        return None
