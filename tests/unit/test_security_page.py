@@ -16,5 +16,5 @@ def test_every_test_that_it_names_exists() -> None:
 def test_every_claim_names_a_test() -> None:
     """The table of actors claims nothing; all other rows do."""
     actors = ("resource writer", "other namespace", "run", "network neighbour", "role author")
-    heads = ("| actor |", "| what holds |", "| port |", *(f"| {actor} |" for actor in actors))
+    heads = ("| actor |", "| guarantee |", "| port |", *(f"| {actor} |" for actor in actors))
     assert unproven(PAGE, *heads) == []
