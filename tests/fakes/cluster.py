@@ -21,7 +21,7 @@ class FakeCluster:
         self.before_write: Callable[[], None] = lambda: None
 
     def edit(self, ref: ObjectRef, change: Callable[[Json], None]) -> None:
-        """Change an object as somebody else would."""
+        """Change an object as another client would."""
         change(self.objects[ref])
         self._bump(self.objects[ref])
 

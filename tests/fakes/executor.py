@@ -1,4 +1,4 @@
-"""An executor that runs nothing: the test says what comes of each run."""
+"""An executor that runs nothing: the test sets the outcome of each run."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class FakeAccess:
             self.open -= 1
 
 
-class FakeVariables:
+class FakeVariableNames:
     """Some of the names that Ansible reserves, and those that a role declares."""
 
     def __init__(self) -> None:

@@ -13,19 +13,19 @@ def event(result: Json, stdout: str) -> Json:
 
 
 def test_the_message_beside_a_hidden_result_goes() -> None:
-    """Of the output of a censored result only the line that says so is kept."""
-    told = event({"censored": "hidden"}, f"[ERROR]: xyzzy\r\nOrigin: a.yml\r\n{_LINE}")
-    assert censor(told)["stdout"] == _LINE
+    """Of the output of a censored result only the line with `censored` is kept."""
+    given = event({"censored": "hidden"}, f"[ERROR]: xyzzy\r\nOrigin: a.yml\r\n{_LINE}")
+    assert censor(given)["stdout"] == _LINE
 
 
 def test_a_hidden_item_hides_the_output_of_its_loop() -> None:
-    """A loop with a censored item says nothing else either."""
-    told = event({"results": [{"censored": "hidden"}]}, "failed: item xyzzy")
-    assert "xyzzy" not in str(censor(told))
+    """The output of a loop with a censored item is hidden as well."""
+    given = event({"results": [{"censored": "hidden"}]}, "failed: item xyzzy")
+    assert "xyzzy" not in str(censor(given))
 
 
 def test_other_output_is_left_alone() -> None:
     """What is not hidden is not touched."""
-    told = event({"msg": "plain"}, "fatal: plain")
-    assert censor(told) is told
+    given = event({"msg": "plain"}, "fatal: plain")
+    assert censor(given) is given
     assert censor({"event": "verbose", "stdout": "x"})["stdout"] == "x"

@@ -1,4 +1,4 @@
-"""Which types templates give, and what says so."""
+"""The types of template results, and the setting that selects them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def watch(kind: str, native: bool | None) -> Watch:
 
 
 def test_a_watch_decides_for_its_kind(tmp_path: Path) -> None:
-    """What it does not say is left to the variable, and that beats ansible.cfg."""
+    """Without nativeTypes the environment variable applies, and it overrides ansible.cfg."""
     (tmp_path / ".ansible.cfg").write_text("[defaults]\njinja2_native = false\n")
     watches = [watch("A", True), watch("B", None), watch("C", False), watch("D", True)]
     found = list(effective_types(watches, {"ANSIBLE_JINJA2_NATIVE": "True"}, tmp_path))
@@ -34,7 +34,7 @@ def test_ansible_cfg_decides_where_nothing_else_does(tmp_path: Path) -> None:
 
 
 def test_templates_give_text_by_default(tmp_path: Path) -> None:
-    """As existing projects have it; an ansible.cfg that is wrong changes nothing."""
+    """The default is text, also with an invalid ansible.cfg."""
     (tmp_path / ".ansible.cfg").write_text("jinja2_native = true\n")
     (found,) = effective_types([watch("A", None)], {}, tmp_path)
     assert found == TemplateTypes("text", "default", ("A",))

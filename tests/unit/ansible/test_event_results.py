@@ -1,4 +1,4 @@
-"""A result that is too large for an event is cut, and says what it said first."""
+"""A result that is too large for an event is cut, and its message is kept."""
 
 from __future__ import annotations
 

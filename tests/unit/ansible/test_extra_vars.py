@@ -12,7 +12,7 @@ from operator_runner.core.model import PlainMap
 
 
 def test_ordinary_variables_are_json() -> None:
-    """Text that is no template is marked as Ansible's own JSON marks it."""
+    """Text that is not a template is marked as Ansible's own JSON marks it."""
     variables = {"size": 3, "text": {"__ansible_unsafe": "{{ x }}"}, "deep": [{"a": None}]}
 
     assert json.loads(serialize(variables)) == variables

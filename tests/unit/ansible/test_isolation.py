@@ -1,4 +1,4 @@
-"""What is made of what the kernel allows: how runs are kept apart, and what is told."""
+"""Which isolation is used with each set of kernel features, and which faults are reported."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ALL = Isolation(mounts=True, processes=True, signals=True)
 
 
 @pytest.mark.parametrize(
-    ("refusals", "settled", "expected", "told"),
+    ("errors", "settled", "expected", "words"),
     [
         ((None, None, None), False, ALL, []),
         ((None, None, NO_SCOPES), False, replace(ALL, signals=False), ["signals", NO_SCOPES]),
@@ -33,25 +33,25 @@ ALL = Isolation(mounts=True, processes=True, signals=True)
 )
 def test_what_is_possible_is_taken(
     monkeypatch: pytest.MonkeyPatch,
-    refusals: tuple[str | None, str | None, str | None],
+    errors: tuple[str | None, str | None, str | None],
     settled: bool,
     expected: Isolation,
-    told: list[str],
+    words: list[str],
 ) -> None:
     """Files by mounts, else by paths; without Landlock nothing, for /proc leads round the rest."""
-    monkeypatch.setattr(isolation_probe, "_probe", lambda: _Errors(*refusals))
+    monkeypatch.setattr(isolation_probe, "_probe", lambda: _Errors(*errors))
     monkeypatch.setattr(
         isolation_probe, "writable_ancestor", lambda _: None if settled else Path("/above")
     )
     found = probe_isolation(Path("/work"))
     assert found.isolation == expected
-    assert bool(found.fault) is bool(told)
-    for word in told:
+    assert bool(found.fault) is bool(words)
+    for word in words:
         assert word in str(found.fault)
 
 
 def test_what_cannot_be_listed_cannot_be_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A directory above the work dir that may not be listed is told, and runs still run."""
+    """A directory above the work dir that cannot be listed is reported, and runs still run."""
     monkeypatch.setattr(isolation_probe, "_probe", lambda: _Errors(NO_MOUNTS, None, None))
     monkeypatch.setattr(isolation_probe, "writable_ancestor", lambda _: None)
     found = probe_isolation(Path("/missing/work"))

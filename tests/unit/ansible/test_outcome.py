@@ -48,8 +48,8 @@ def test_a_failure_that_says_nothing_has_a_message_too() -> None:
     """The contract has a text for it."""
     for result in (None, {}, {"msg": ""}, {"results": [{"failed": True}]}):
         events = (task("a", "runner_on_failed", res=result), recap(failures=1))
-        told = collect(*events).build(NOW, 2, "").failures[0].message
-        assert told == "unknown playbook failure"
+        message = collect(*events).build(NOW, 2, "").failures[0].message
+        assert message == "unknown playbook failure"
 
 
 def test_a_rescued_failure_is_none() -> None:
@@ -87,7 +87,7 @@ def test_the_items_of_a_loop_speak_for_their_task() -> None:
 
 
 def test_a_censored_result_stays_censored() -> None:
-    """A failing no_log task says that its output is hidden, and nothing else."""
+    """A failing no_log task reports only that its output is hidden."""
     events = (
         task("a", "runner_on_failed", res={"censored": "hidden by no_log"}),
         recap(failures=1),
@@ -102,7 +102,7 @@ def test_a_host_out_of_reach_is_a_failure() -> None:
 
 
 def test_no_recap_is_a_failure_with_the_output_as_reason() -> None:
-    """A play that never started tells why in what it printed."""
+    """The reason of a play that never started is taken from its output."""
     output = (
         "\x1b[0;31m[ERROR]: couldn't resolve module/action 'x'\x1b[0m\r\nOrigin: main.yml:2\r\n"
     )
@@ -118,7 +118,7 @@ def test_a_bad_exit_status_is_a_failure_even_with_a_clean_recap() -> None:
 
 
 def test_an_ended_run_names_the_task_that_was_under_way() -> None:
-    """A run past its deadline says where it stood."""
+    """A run that is ended at its timeout reports its current task."""
     begun = RunEvent("playbook_on_task_start", {"name": "wait for it"})
     outcome = collect(begun).build_aborted(NOW, "timeout")
     assert outcome.failures == (TaskFailure("wait for it", "timeout"),)
@@ -137,7 +137,7 @@ def test_the_first_requeue_after_counts_and_the_play_goes_on() -> None:
 
 
 def test_requeue_after_by_its_short_name_and_in_a_loop() -> None:
-    """With `collections:` the action has no namespace; a loop tells in its items."""
+    """With `collections:` the action has no namespace; a loop requests it in its items."""
     for event in (requeue("5s", action="requeue_after"), requeue("5s", "runner_item_on_ok")):
         assert collect(event, recap(ok=1)).build(NOW, 0, "").requeue_after == timedelta(seconds=5)
 
@@ -171,7 +171,7 @@ def test_an_unreadable_period_fails_the_run() -> None:
 
 def test_what_a_module_adds_to_its_message_is_told() -> None:
     """Kubernetes modules give the API's answer in `error`: a text, a dict or a number."""
-    for error, told in (
+    for error, expected in (
         ("no such field", "Bad: no such field"),
         ({"status": 404, "message": "not found"}, "Bad: not found"),
         ({"status": 404, "reason": "Not Found"}, "Bad: Not Found"),
@@ -180,7 +180,7 @@ def test_what_a_module_adds_to_its_message_is_told() -> None:
     ):
         result = {"msg": "Bad", "error": error}
         events = (task("a", "runner_on_failed", res=result), recap(failures=1))
-        assert collect(*events).build(NOW, 2, "").failures[0].message == told
+        assert collect(*events).build(NOW, 2, "").failures[0].message == expected
 
 
 def test_output_without_a_marked_error_gives_its_last_lines() -> None:

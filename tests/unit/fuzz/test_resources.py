@@ -55,7 +55,7 @@ from operator_runner.reconcile.status import read_conditions
 from operator_runner.reconcile.superseding import supersede_reason
 from operator_runner.reconcile.variables import extra_vars
 from tests.fakes.cluster import FakeCluster
-from tests.fakes.executor import FakeAccess, FakeExecutor, FakeVariables, failure, success
+from tests.fakes.executor import FakeAccess, FakeExecutor, FakeVariableNames, failure, success
 from tests.unit.fuzz.strategies import JSON, METADATA, RESOURCES, STATUSES, Json
 
 FOO = GVK("example.com", "v1", "Foo")
@@ -185,7 +185,7 @@ def test_any_resource_can_be_reconciled(body: Json, outcome: Any) -> None:
             lambda *_: None,
             lambda *_: nullcontext(),
             lambda _: None,
-            FakeVariables(),
+            FakeVariableNames(),
         )
         reconciler = Reconciler(watch, dependencies, AnsibleSettings(), timedelta(hours=10))
         return await reconciler.reconcile(ObjectRef.of(body), [Cause(Trigger.SPEC)])

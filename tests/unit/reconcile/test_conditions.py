@@ -67,7 +67,7 @@ def test_a_success_has_the_texts_of_the_contract() -> None:
 
 
 def test_a_failure_names_task_and_reason() -> None:
-    """The message says why and in which task; Running and Successful turn False."""
+    """The message has the reason and the task; Running and Successful become False."""
     outcome = RunOutcome(
         Stats(failures=1), (TaskFailure("web : Apply", "no rights", "main.yml:7"),), finished=T2
     )
@@ -102,7 +102,7 @@ def test_a_run_that_mended_something_is_news() -> None:
 
 
 def test_a_new_run_keeps_the_words_of_the_last_verdict() -> None:
-    """While a run is under way Successful is False but tells what the last run said."""
+    """During a run Successful is False but keeps the message of the last run."""
     before = conditions.finished(conditions.started([], T1), well(T1), T1)
     found = by_type(conditions.started(before, T2))
     assert found["Successful"]["status"] == "False"

@@ -15,7 +15,7 @@ WATCH = replace(PLAIN, kstatus=True)
 
 
 class Seen:
-    """What a resource's status says at a moment: each condition by type, and the generation."""
+    """The status of a resource at one moment: conditions by type, and the generation."""
 
     def __init__(self, body: Json | None) -> None:
         assert body is not None
@@ -87,7 +87,7 @@ async def test_a_failure_is_tried_again() -> None:
 
 
 async def test_what_cannot_be_run_is_stalled_until_it_is_edited() -> None:
-    """A mistake in an annotation: no attempt will help, and the message says what is wrong."""
+    """An invalid annotation: no retry helps, and the message has the error."""
     cluster = FakeCluster(resource(annotations={PERIOD: "often"}))
     case = Case(WATCH, cluster, success())
     await case.reconciler.reconcile(REF, SPEC)

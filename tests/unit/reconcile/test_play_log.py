@@ -1,4 +1,4 @@
-"""What a run tells in the log and on stdout, in each mode."""
+"""What is written to the log and to stdout about a run, in each mode."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ localhost : failed=1
 """
 
 
-def told(
+def logged(
     ansible: AnsibleSettings, *, raw: bool = False, outcome: RunOutcome = WELL
 ) -> list[dict[str, Any]]:
     """Return the log lines of a run; what it prints is on stdout."""
@@ -73,8 +73,8 @@ def told(
 
 
 def test_tasks_are_framed_as_existing_projects_know_it(capsys: pytest.CaptureFixture[str]) -> None:
-    """Starts, debug output, items and failures stand in frames, the recap in a block, in order."""
-    told(TASKS)
+    """Starts, debug output, items and failures are framed, the recap is a block, in order."""
+    logged(TASKS)
 
     def frame(text: str) -> str:
         return f"{OPENING}{text}\n\n{RULE}\n"
@@ -90,8 +90,8 @@ def test_tasks_are_framed_as_existing_projects_know_it(capsys: pytest.CaptureFix
 
 
 def test_lines_have_the_messages_and_keys_of_ansible_operator() -> None:
-    """Whoever searches the logs of existing projects finds what is sought."""
-    lines = told(TASKS)
+    """Messages and keys are those that users of existing projects search for."""
+    lines = logged(TASKS)
 
     assert [(line["event"], line["log_level"]) for line in lines] == [
         ("[playbook task start]", "info"),
@@ -111,14 +111,14 @@ def test_lines_have_the_messages_and_keys_of_ansible_operator() -> None:
 
 def test_a_failed_run_does_not_exit_successfully() -> None:
     """The line is there only for runs that went well."""
-    lines = told(TASKS, outcome=RunOutcome(None, (TaskFailure("Break", "no"),)))
+    lines = logged(TASKS, outcome=RunOutcome(None, (TaskFailure("Break", "no"),)))
 
     assert all("exited successfully" not in line["event"] for line in lines)
 
 
 def test_raw_output_replaces_frames(capsys: pytest.CaptureFixture[str]) -> None:
     """With a verbosity asked for, there is what ansible-playbook prints, and the block."""
-    lines = told(TASKS, raw=True)
+    lines = logged(TASKS, raw=True)
 
     raw = "".join(f"{event.stdout}\n" for event in EVENTS[:-1]).replace("\r", "")
     raw = raw.replace("\x1b[0;31m", "").replace("\x1b[0m", "")
@@ -128,7 +128,7 @@ def test_raw_output_replaces_frames(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_terminal_shows_a_line_for_each_task(capsys: pytest.CaptureFixture[str]) -> None:
     """People read along: no frames, no blocks."""
-    lines = told(TERMINAL)
+    lines = logged(TERMINAL)
 
     assert capsys.readouterr().out == ""
     shown = [line["event"] for line in lines if line["log_level"] != "debug"]
@@ -138,7 +138,7 @@ def test_a_terminal_shows_a_line_for_each_task(capsys: pytest.CaptureFixture[str
 
 def test_a_terminal_shows_raw_output_where_asked(capsys: pytest.CaptureFixture[str]) -> None:
     """The recap is part of it there."""
-    told(TERMINAL, raw=True)
+    logged(TERMINAL, raw=True)
 
     out = capsys.readouterr().out
     assert out.startswith("\nPLAY [localhost] ***\n")
@@ -147,7 +147,7 @@ def test_a_terminal_shows_raw_output_where_asked(capsys: pytest.CaptureFixture[s
 
 def test_nothing_leaves_the_recap(capsys: pytest.CaptureFixture[str]) -> None:
     """The block with the recap is always there, as in ansible-operator."""
-    lines = told(replace(TASKS, log_events="nothing"), raw=True)
+    lines = logged(replace(TASKS, log_events="nothing"), raw=True)
 
     assert capsys.readouterr().out == STATS
     assert [line["event"] for line in lines] == ["Ansible-runner exited successfully"]
@@ -155,7 +155,7 @@ def test_nothing_leaves_the_recap(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_everything_has_all_events_with_their_data(capsys: pytest.CaptureFixture[str]) -> None:
     """Each event is a line with its data, and a frame with its output."""
-    lines = told(replace(TASKS, log_events="everything"), raw=True)
+    lines = logged(replace(TASKS, log_events="everything"), raw=True)
 
     events = [line for line in lines if line["event"] == "[playbook event]"]
     assert [line["event_type"] for line in events] == [event.kind for event in EVENTS]
@@ -169,8 +169,8 @@ def test_everything_has_all_events_with_their_data(capsys: pytest.CaptureFixture
 def test_debug_logs_add_the_whole_output(
     capsys: pytest.CaptureFixture[str], log_events: str
 ) -> None:
-    """ANSIBLE_DEBUG_LOGS prints all of it after the run, whatever else is told."""
-    told(replace(TASKS, debug_logs=True, log_events=log_events))
+    """ANSIBLE_DEBUG_LOGS prints all of it after the run, in every mode."""
+    logged(replace(TASKS, debug_logs=True, log_events=log_events))
 
     out = capsys.readouterr().out
     title = f"----- {'Ansible Debug Result (shop.example.com/v1, Kind=Web, a/ns)':>70} -----"

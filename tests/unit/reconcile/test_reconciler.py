@@ -40,7 +40,7 @@ from operator_runner.reconcile.reconciler import (
     Succeeded,
 )
 from tests.fakes.cluster import FakeCluster
-from tests.fakes.executor import FakeAccess, FakeExecutor, FakeVariables, failure, success
+from tests.fakes.executor import FakeAccess, FakeExecutor, FakeVariableNames, failure, success
 
 FOO = GVK("example.com", "v1", "Foo")
 REF = ObjectRef(FOO, "default", "a")
@@ -78,8 +78,8 @@ class Case:
     ) -> None:
         self.cluster, self.executor = cluster, FakeExecutor(*outcomes)
         self.access = FakeAccess()
-        self.variables = FakeVariables()
-        self.told = ""
+        self.variables = FakeVariableNames()
+        self.latest_version = ""
         self.times: list[tuple[str, str, float]] = []
         self.guarded: Json | None = None
         self.replaced: list[ObjectRef] = []
@@ -88,7 +88,7 @@ class Case:
             self.access,
             self.executor,
             lambda *_: relevant,
-            lambda _: self.told,
+            lambda _: self.latest_version,
             lambda _, *took: self.times.append(took),
             self.guard,
             self.replaced.append,
@@ -151,24 +151,24 @@ async def test_a_steady_resource_costs_no_write() -> None:
     assert len(case.cluster.events) == 1
 
 
-@pytest.mark.parametrize(("told", "more"), [("3", 1), ("2", 1), ("10", 2), ("", 2), ("odd", 2)])
-async def test_a_steady_resource_is_read_once(told: str, more: int) -> None:
-    """It is read again after the run only where events told of a later write, or tell nothing."""
+@pytest.mark.parametrize(("version", "reads"), [("3", 1), ("2", 1), ("10", 2), ("", 2), ("odd", 2)])
+async def test_a_steady_resource_is_read_once(version: str, reads: int) -> None:
+    """It is read again after the run only if events showed a newer version, or none at all."""
     case = Case(PLAIN, FakeCluster(resource()), success())
     await case.reconciler.reconcile(REF, SPEC)
     assert await case.version() == "3"
-    case.told = told
-    reads = case.cluster.reads
+    case.latest_version = version
+    before = case.cluster.reads
     await case.reconciler.reconcile(REF, [Cause(Trigger.PERIOD)])
-    assert case.cluster.reads == reads + more
+    assert case.cluster.reads == before + reads
 
 
 async def test_a_write_that_no_event_has_told_yet_is_not_overwritten() -> None:
-    """The role's own status, written a moment before, stands beside the conditions."""
+    """The status that the role has just written is kept beside the conditions."""
     cluster = FakeCluster(resource())
     case = Case(PLAIN, cluster, success(), success(changed=1))
     await case.reconciler.reconcile(REF, SPEC)
-    case.told = await case.version()
+    case.latest_version = await case.version()
     case.executor.during = lambda: cluster.edit(REF, lambda body: body["status"].update(url="x"))
     await case.reconciler.reconcile(REF, [Cause(Trigger.PERIOD)])
     body = await cluster.get(REF)
@@ -188,7 +188,7 @@ async def test_a_restart_of_the_operator_costs_no_write_either() -> None:
 
 
 async def test_a_failure_is_reported_and_retried() -> None:
-    """Condition and Warning Event name task and reason; recovery is told as well."""
+    """Condition and Warning Event name task and reason; recovery is reported as well."""
     case = Case(PLAIN, FakeCluster(resource()), failure("web : Apply", "no rights"), success())
     assert await case.reconciler.reconcile(REF, SPEC) == Failed()
     message = (await case.conditions())["Failure"]["message"]
@@ -201,7 +201,7 @@ async def test_a_failure_is_reported_and_retried() -> None:
 
 
 async def test_a_run_that_passed_its_deadline_is_told_from_other_failures() -> None:
-    """The verdict says so, for the metric."""
+    """The result is marked as timed out, for the metric."""
     case = Case(
         PLAIN, FakeCluster(resource()), replace(failure("Hang", "deadline"), timed_out=True)
     )
@@ -209,7 +209,7 @@ async def test_a_run_that_passed_its_deadline_is_told_from_other_failures() -> N
 
 
 async def test_somebody_elses_write_is_never_overwritten() -> None:
-    """A status written meanwhile leads to another reading, and both writes stand."""
+    """A concurrent status write leads to another read, and both writes are kept."""
     cluster = FakeCluster(resource())
     case = Case(PLAIN, cluster, success())
     mine = {"type": "Mine", "status": "True"}
@@ -249,7 +249,7 @@ async def test_without_manage_status_nothing_is_written() -> None:
 
 
 async def test_the_life_of_a_resource_with_a_finalizer() -> None:
-    """Held before its first run, cleaned up by the finalizer's role, then let go and forgotten."""
+    """The finalizer is added before the first run, its role cleans up, then it is removed."""
     cluster = FakeCluster(resource(finalizers=["other/f"]))
     case = Case(HELD, cluster, success())
     await case.reconciler.reconcile(REF, SPEC)
@@ -300,14 +300,14 @@ async def test_a_resource_that_is_not_chosen_is_left_alone() -> None:
 async def test_the_annotation_beats_watch_and_flag(
     annotation: str, expected: timedelta | None
 ) -> None:
-    """The resource itself may say how often it is looked at, or never."""
+    """An annotation of the resource sets the period of its runs, or disables them."""
     watch = Watch(FOO, MAIN, reconcile_period=timedelta(hours=1))
     case = Case(watch, FakeCluster(resource(annotations={PERIOD: annotation})))
     assert await case.reconciler.reconcile(REF, SPEC) == Succeeded(expected, Trigger.PERIOD)
 
 
 async def test_a_bad_annotation_reaches_the_user() -> None:
-    """An annotation that is no duration is told in the Failure condition."""
+    """An invalid duration in an annotation is reported in the Failure condition."""
     case = Case(PLAIN, FakeCluster(resource(annotations={PERIOD: "soon"})))
     assert await case.reconciler.reconcile(REF, SPEC) == Failed()
     message = (await case.conditions())["Failure"]["message"]
@@ -316,7 +316,7 @@ async def test_a_bad_annotation_reaches_the_user() -> None:
 
 
 async def test_requeue_after_beats_the_period() -> None:
-    """A play that asked for it is run again when it said."""
+    """A play that requests a requeue is run again after the requested time."""
     outcome = RunOutcome(Stats(ok=1), requeue_after=timedelta(seconds=7))
     case = Case(PLAIN, FakeCluster(resource()), outcome)
     verdict = await case.reconciler.reconcile(REF, SPEC)
@@ -324,7 +324,7 @@ async def test_requeue_after_beats_the_period() -> None:
 
 
 async def test_a_resource_that_asks_each_time_costs_no_write() -> None:
-    """Neither do runs after a restart of the operator; one Event tells of all of them."""
+    """Neither do runs after a restart of the operator; one Event reports all of them."""
     cluster = FakeCluster(resource())
     case = Case(PLAIN, cluster, ASKING)
     await case.reconciler.reconcile(REF, SPEC)
@@ -338,7 +338,7 @@ async def test_a_resource_that_asks_each_time_costs_no_write() -> None:
 
 
 async def test_an_edit_ends_the_waiting() -> None:
-    """A run for a new spec says that it runs, and a success after it is told by an Event."""
+    """The start of a run for a new spec is reported, and its success is an Event."""
     case = Case(PLAIN, FakeCluster(resource()), ASKING, success())
     await case.reconciler.reconcile(REF, SPEC)
     case.cluster.edit(REF, lambda body: body["metadata"].update(generation=2))
@@ -383,9 +383,9 @@ async def test_a_verbosity_asked_for_shows_the_output_of_the_run(
 
 
 @pytest.mark.parametrize(
-    ("marked", "text", "told"), [(False, "{{ x }}", 1), (True, "{{ x }}", 0), (False, "x", 0)]
+    ("marked", "text", "warned"), [(False, "{{ x }}", 1), (True, "{{ x }}", 0), (False, "x", 0)]
 )
-async def test_text_that_is_evaluated_is_told(marked: bool, text: str, told: int) -> None:
+async def test_text_that_is_evaluated_is_told(marked: bool, text: str, warned: int) -> None:
     """Who writes a resource could run templates; the log names the fields and the cure."""
     body = resource()
     body["spec"]["title"] = text
@@ -393,7 +393,7 @@ async def test_text_that_is_evaluated_is_told(marked: bool, text: str, told: int
     with structlog.testing.capture_logs() as lines:
         await case.reconciler.reconcile(REF, SPEC)
     warnings = [line for line in lines if "evaluated as a template" in line["event"]]
-    assert [warning["fields"] for warning in warnings] == [["spec.title"]] * told
+    assert [warning["fields"] for warning in warnings] == [["spec.title"]] * warned
 
 
 def reserved_notices(cluster: FakeCluster) -> list[str]:
@@ -457,7 +457,7 @@ async def test_nothing_runs_while_the_names_are_unknown() -> None:
 
 
 async def test_a_resource_out_of_bounds_is_refused_and_waits_for_an_edit() -> None:
-    """Condition and Event say where and what to do; nothing is run, held or tried again."""
+    """Condition and Event have place and cure; nothing is run, finalized or retried."""
     body = decode(json.dumps(resource() | {"spec": nested(200)}).encode())
     cluster = FakeCluster(body)
     case = Case(HELD, cluster)

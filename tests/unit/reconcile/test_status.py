@@ -53,7 +53,7 @@ async def test_what_others_wrote_survives(outcome: RunOutcome) -> None:
 )
 @pytest.mark.parametrize("outcome", [success(changed=1), failure("a", "no")])
 async def test_an_odd_result_of_an_earlier_run_is_replaced(odd: Any, outcome: RunOutcome) -> None:
-    """Whatever stands in ansibleResult, the run is reported, with its own result."""
+    """With any value in ansibleResult, the run is reported with its own result."""
     old = [
         {"type": type_, "status": "True", "reason": "x", "message": "y", "ansibleResult": odd}
         for type_ in ("Running", "Failure", "Successful")
@@ -76,7 +76,7 @@ async def test_conditions_that_are_no_list_are_none(conditions: Any) -> None:
 
 
 async def test_without_manage_status_an_error_is_no_condition_either() -> None:
-    """A resource that cannot even be run is told of by an Event; its status is the role's."""
+    """An Event reports a resource that cannot be run; without manageStatus the status is kept."""
     body = resource(annotations={PERIOD: "soon"}) | {"status": {"mine": 1}}
     case = Case(replace(PLAIN, manage_status=False), FakeCluster(body))
     before = await case.version()

@@ -33,7 +33,7 @@ from operator_runner.reconcile.reconciler import Dependencies, Reconciler
 from operator_runner.reconcile.superseding import supersede_reason
 from operator_runner.telemetry.metrics import Metrics
 from tests.fakes.cluster import FakeCluster
-from tests.fakes.executor import FakeAccess, FakeVariables, success
+from tests.fakes.executor import FakeAccess, FakeVariableNames, success
 
 FOO = GVK("example.com", "v1", "Foo")
 REF = ObjectRef(FOO, "default", "a")
@@ -88,7 +88,7 @@ def test_kinds_without_generation_are_compared_by_what_they_hold() -> None:
 
 
 def test_a_resource_that_was_being_deleted_already_is_no_news() -> None:
-    """The run of a resource that somebody else's finalizer holds goes on."""
+    """A finalizer of another controller does not end the run."""
     deleting = resource(deletionTimestamp="now")
     assert supersede_reason(deleting, deleting, PLAIN) == ""
 
@@ -144,7 +144,7 @@ class Case:
             self.metrics.task_finished,
             lambda *_: nullcontext(),
             lambda _: None,
-            FakeVariables(),
+            FakeVariableNames(),
         )
         reconciler = Reconciler(watch, dependencies, AnsibleSettings(), timedelta(0))
         self.queue = WorkQueue(Concurrency(2, 2), Backoff())
@@ -246,7 +246,7 @@ async def test_without_the_key_an_edit_waits() -> None:
 
 
 async def test_an_edit_every_moment_does_not_keep_a_resource_from_ever_being_done() -> None:
-    """After five runs that edits have ended in a row, the sixth goes to its end."""
+    """After edits have ended five consecutive runs, the sixth is completed."""
     case = Case(PLAIN, resource())
     async with case.running():
         for size in range(1, 6):
@@ -292,7 +292,7 @@ async def test_a_resource_that_is_gone_is_not_worked_on() -> None:
 
 
 async def test_the_status_is_not_left_running_where_no_run_follows() -> None:
-    """A deletion that another finalizer holds up ends the run, and the status says so."""
+    """A deletion that another finalizer delays ends the run, which the status shows."""
     case = Case(PLAIN, resource(finalizers=["other.com/f"]))
     async with case.running():
         case.cluster.delete(REF)
@@ -303,7 +303,7 @@ async def test_the_status_is_not_left_running_where_no_run_follows() -> None:
 
 
 async def test_an_edit_by_which_the_resource_is_chosen_no_more_ends_no_run() -> None:
-    """No run would follow, so the one under way tells how the resource stands."""
+    """No run would follow, so the current one is completed and reported."""
     case = Case(PLAIN, resource())
     async with case.running():
         case.chosen = False
@@ -315,7 +315,7 @@ async def test_an_edit_by_which_the_resource_is_chosen_no_more_ends_no_run() -> 
 
 
 async def test_the_end_of_the_operator_ends_the_run_as_well() -> None:
-    """A run that may be superseded is no less under the operator's control."""
+    """A run that can be superseded still ends with the operator."""
     case = Case(PLAIN, resource())
     working = asyncio.create_task(case.dispatcher.run())
     case.queue.add(REF, EDIT)

@@ -63,7 +63,7 @@ def test_without_snake_case_names_count_as_they_are() -> None:
 
 
 def test_a_keyword_that_the_role_declares_is_a_variable() -> None:
-    """What Ansible acts on is dropped all the same."""
+    """Names that Ansible acts on are dropped in any case."""
     declared = frozenset({"port", "vars", "ansible_host"})
     fields = ("hosts", "port", "vars", "ansibleHost")
 
