@@ -10,7 +10,7 @@ from pathlib import Path
 import structlog
 
 from operator_runner.conversion.authority import expiry
-from operator_runner.net.tls_keys import load_key
+from operator_runner.net.tls_keys import load_cert_chain
 
 CERTIFICATE, KEY = "tls.crt", "tls.key"
 _CHECK_SECONDS = 5.0
@@ -53,8 +53,8 @@ class ServingCertificate:
 
     def _check_and_load(self, certificate: bytes, key: bytes) -> None:
         # A failed load leaves a context inconsistent: try with another one first.
-        load_key(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), certificate, key)
-        load_key(self.context, certificate, key)
+        load_cert_chain(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), certificate, key)
+        load_cert_chain(self.context, certificate, key)
 
 
 def has_certificate_files(folder: Path) -> bool:

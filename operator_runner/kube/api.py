@@ -122,6 +122,14 @@ class Api:
         return Unavailable(f"{what}: {self.connection.server}: {reason}")
 
 
+def is_watch(query: Mapping[str, str]) -> bool:
+    """Return whether the query of a GET requests a watch.
+
+    As in the API server, every value of `watch` but `0` and `false` does, even an empty one.
+    """
+    return query.get("watch", "false").lower() not in {"false", "0"}
+
+
 def metadata_watch_key(path: str) -> str:
     """Return the key of a metadata watch, distinct from that of a watch of whole objects."""
     return f"{path} (metadata)"

@@ -17,6 +17,7 @@ from yarl import URL
 
 from operator_runner.core import bounds
 from operator_runner.core.async_tasks import end_tasks
+from operator_runner.kube.api import is_watch
 from operator_runner.kube.line_splitting import split_lines
 from operator_runner.kube.session import Connection
 
@@ -68,7 +69,7 @@ class KopfSession:
 
     def _watch_started(self, url: URL) -> Callable[[], None] | None:
         """Report an accepted watch; return the callback for its end, None for other requests."""
-        if url.query.get("watch") not in {"true", "1"}:
+        if not is_watch(url.query):
             return None
         return self._connection.watch_started(self._connection.path_of(url))
 

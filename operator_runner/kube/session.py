@@ -18,7 +18,7 @@ from yarl import URL
 
 from operator_runner.kube import credentials
 from operator_runner.kube.credentials import Credentials
-from operator_runner.net.sockets import closed
+from operator_runner.net.sockets import wait_closed
 
 _TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=10)
 """Only for connecting, because watches are long; api.py sets a timeout for each request."""
@@ -119,7 +119,7 @@ class Connection:
         await self.http.close()
         await self._connector.close()
         # The connector does not wait for the TLS shutdown of a watch that was just closed.
-        await closed(self._sockets)
+        await wait_closed(self._sockets)
 
     def _open_socket(self, address: Any) -> socket.socket:
         sock = _open_socket(address)

@@ -20,6 +20,7 @@ from operator_runner.core.model import Json
 from operator_runner.kube.api import Api, error_from_status, metadata_watch_key
 from operator_runner.kube.discovery import ApiResource
 from operator_runner.kube.line_splitting import split_lines
+from operator_runner.kube.paging import list_pages
 from operator_runner.kube.readiness import Health, health_of
 
 _META = "g=meta.k8s.io;v=v1,application/json"
@@ -159,17 +160,18 @@ class Reflector:
 
     async def _list(self) -> tuple[list[MetadataEvent], str]:
         items: list[MetadataEvent] = []
-        params = self._params() | {"limit": str(_WHOLE_PAGE if self.health else _METADATA_PAGE)}
-        accept = _WHOLE if self.health else _LIST
-        while True:
-            answer = await self.api.request(
-                "GET", self.resource.path(self.namespace), params=params, accept=accept, around=2
-            )
-            items += [self._event(EventType.ADDED, item) for item in answer.get("items") or []]
-            metadata = answer["metadata"]
-            if not metadata.get("continue"):
-                return items, metadata["resourceVersion"]
-            params["continue"] = metadata["continue"]
+        version = ""
+        async for page in list_pages(
+            self.api,
+            self.resource.path(self.namespace),
+            limit=_WHOLE_PAGE if self.health else _METADATA_PAGE,
+            params=self._params(),
+            accept=_WHOLE if self.health else _LIST,
+            around=2,
+        ):
+            items += [self._event(EventType.ADDED, item) for item in page.get("items") or []]
+            version = page["metadata"]["resourceVersion"]
+        return items, version
 
     async def _watch(self) -> AsyncIterator[Json]:
         seconds = random.randint(*_SERVER_TIMEOUT_SECONDS)  # noqa: S311

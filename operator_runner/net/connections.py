@@ -1,8 +1,8 @@
-"""The open connections of one server: how many there may be, and how long one may do nothing.
+"""Limit the open connections of a server, and their idle time.
 
-A client that is slow on purpose holds a descriptor for each connection, and without descriptors
-nothing else works. So each server has a share of them. Beyond it the connection that has waited
-longest without a complete request makes room; one whose request is served is never closed.
+A deliberately slow client holds a file descriptor for each connection, and without descriptors
+nothing else works. So each server has a share of them. At the limit, the connection that has been
+idle longest is closed for a new one; a connection whose request is being served is never closed.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ import structlog
 _log = structlog.get_logger(__name__)
 
 FIRST_REQUEST_SECONDS = 32.0
-"""From the first byte of a connection to the end of its first request, the TLS handshake included.
-Kubernetes' servers give as much for the headers (ReadHeaderTimeout)."""
+"""From accept to the end of the first request, TLS handshake included. The same as
+ReadHeaderTimeout of Kubernetes' servers."""
 IDLE_SECONDS = 90.0
 """From the end of one request to that of the next (Kubernetes' IdleTimeout)."""
-_FEWEST, _MOST = 4, 4096
-_SMALL, _LARGE = 16, 8
-"""Parts of the descriptors: a sixteenth for probes and metrics, an eighth for proxy and webhook. A
-request to the proxy takes a second one. The rest, a good third, is for watches and runs."""
+_MIN_CONNECTIONS, _MAX_CONNECTIONS = 4, 4096
+_SMALL_DIVISOR, _LARGE_DIVISOR = 16, 8
+"""Shares of the descriptors: a sixteenth for probes and metrics, an eighth for proxy and webhook. A
+request to the proxy needs two. The rest, more than a third, is for watches and runs."""
 
 
 @dataclass(eq=False, slots=True)
-class Open:
-    """A connection; `protocol` and `transport` are None until it has them."""
+class OpenConnection:
+    """A connection; `protocol` and `transport` are None until they are created."""
 
     sock: socket.socket
     serving: bool = False
@@ -44,12 +44,12 @@ class Open:
     deadline: asyncio.TimerHandle | None = None
 
     def end(self) -> None:
-        """Close at once, whatever the state of the connection."""
+        """Close at once, in any state."""
         if self.transport is not None:
             abort(self.transport)
             return
         with suppress(OSError):
-            # Whoever reads from it sees its end, and closes.
+            # The reader of the socket gets EOF and closes it.
             self.sock.shutdown(socket.SHUT_RDWR)
 
 
@@ -57,22 +57,22 @@ class Connections:
     """The connections of a server, at most `limit`."""
 
     def __init__(self, limit: int | None = None) -> None:
-        """Without a limit: that of a large server."""
+        """Use `limit`; None is that of a large server."""
         self.limit = large_share() if limit is None else limit
         self.port = 0
-        """For messages; known once the server listens."""
-        self._open: list[Open] = []
-        self._of_protocol: dict[Any, Open] = {}
+        """For log messages; set when the server listens."""
+        self._open: list[OpenConnection] = []
+        self._of_protocol: dict[Any, OpenConnection] = {}
         self._warned = False
 
-    def __iter__(self) -> Iterator[Open]:
-        """Give those that are open."""
-        self._forget_closed()
+    def __iter__(self) -> Iterator[OpenConnection]:
+        """Iterate over the open connections."""
+        self._remove_closed()
         return iter(tuple(self._open))
 
-    def admit(self, sock: socket.socket) -> Open | None:
-        """Take in a new connection, if need be in place of an idle one; None if all are served."""
-        self._forget_closed()
+    def admit(self, sock: socket.socket) -> OpenConnection | None:
+        """Add a connection, if necessary in place of an idle one; None if all are busy."""
+        self._remove_closed()
         if len(self._open) >= self.limit:
             idle = min(
                 (one for one in self._open if not one.serving),
@@ -84,21 +84,21 @@ class Connections:
                 return None
             self._drop(idle)
             idle.end()
-        admitted = Open(sock)
-        self._open.append(admitted)
-        self._expire_in(admitted, FIRST_REQUEST_SECONDS)
-        return admitted
+        accepted = OpenConnection(sock)
+        self._open.append(accepted)
+        self._expire_in(accepted, FIRST_REQUEST_SECONDS)
+        return accepted
 
-    def began(self, one: Open, protocol: Any) -> None:
-        """Note the protocol of a connection, by which its requests are known."""
+    def set_protocol(self, one: OpenConnection, protocol: Any) -> None:
+        """Set the protocol of a connection, which identifies its requests."""
         one.protocol = protocol
         self._of_protocol[protocol] = one
 
     @contextmanager
     def serving(self, protocol: Any) -> Iterator[None]:
-        """Keep the connection of a complete request open inside the block, however long it is."""
+        """Keep the connection of a complete request open inside the block, without a deadline."""
         one = self._of_protocol.get(protocol)
-        if one is None:  # it was closed a moment ago
+        if one is None:  # already closed
             yield
             return
         if one.deadline is not None:
@@ -113,25 +113,25 @@ class Connections:
                 self._expire_in(one, IDLE_SECONDS)
 
     def end(self) -> None:
-        """Take no deadline any more: the server closes what is open."""
+        """Cancel all deadlines: the server closes the connections."""
         for one in list(self._open):
             self._drop(one)
 
-    def _forget_closed(self) -> None:
+    def _remove_closed(self) -> None:
         for one in [one for one in self._open if one.sock.fileno() < 0]:
             self._drop(one)
 
-    def _drop(self, one: Open) -> None:
+    def _drop(self, one: OpenConnection) -> None:
         self._open.remove(one)
         self._of_protocol.pop(one.protocol, None)
         if one.deadline is not None:
             one.deadline.cancel()
 
-    def _expire_in(self, one: Open, seconds: float) -> None:
+    def _expire_in(self, one: OpenConnection, seconds: float) -> None:
         loop = asyncio.get_running_loop()
         one.deadline = loop.call_later(seconds, self._expire, one)
 
-    def _expire(self, one: Open) -> None:
+    def _expire(self, one: OpenConnection) -> None:
         self._drop(one)
         one.end()
 
@@ -143,32 +143,32 @@ class Connections:
             "Too many open connections",
             port=self.port,
             limit=self.limit,
-            closing="new ones" if refused else "the one that is idle longest",
-            cure="raise the limit of open files (ulimit -n), or keep other clients off the port",
+            closed="new connections" if refused else "the longest idle connection",
+            cure="raise the limit of open files (ulimit -n), or restrict the clients of the port",
         )
 
 
 def large_share(descriptors: int | None = None) -> int:
-    """Return how many connections the proxy or the webhook may have open."""
-    return _share(_LARGE, descriptors)
+    """Return the connection limit of the proxy and of the webhook."""
+    return _share(_LARGE_DIVISOR, descriptors)
 
 
 def small_share(descriptors: int | None = None) -> int:
-    """Return how many connections the servers of probes and metrics may each have open."""
-    return _share(_SMALL, descriptors)
+    """Return the connection limit of the probes server and of the metrics server."""
+    return _share(_SMALL_DIVISOR, descriptors)
 
 
 def abort(transport: asyncio.BaseTransport) -> None:
-    """Close without waiting until the peer has taken what is buffered, or has said goodbye."""
+    """Close without waiting for buffered data to be sent, or for the TLS shutdown."""
     end = getattr(transport, "abort", transport.close)
-    # In Python 3.11.2 a TLS transport that was closed twice has no protocol any more.
+    # In Python 3.11.2 a TLS transport that was closed twice has lost its protocol.
     with contextlib.suppress(AttributeError):
         end()
 
 
-def _share(part: int, descriptors: int | None) -> int:
+def _share(divisor: int, descriptors: int | None) -> int:
     if descriptors is None:
         descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         if descriptors == resource.RLIM_INFINITY:
-            return _MOST
-    return min(max(descriptors // part, _FEWEST), _MOST)
+            return _MAX_CONNECTIONS
+    return min(max(descriptors // divisor, _MIN_CONNECTIONS), _MAX_CONNECTIONS)

@@ -1,8 +1,7 @@
-"""The certificates that the operator's own servers show: made at each start, signed by themselves.
+"""Self-signed serving certificates of the operator's own servers, created at each start.
 
-For the proxy, TLS is what makes kubectl and helm send the run's token at all: client-go ignores
-the user of a kubeconfig whose server is plain HTTP. For metrics it keeps scrapers' tokens off the
-network. The private key never outlives the function that makes it.
+The proxy needs TLS because client-go, and so kubectl and helm, sends no token over plain HTTP. The
+metrics server needs it to protect the tokens of scrapers. The private key is only in memory.
 """
 
 from __future__ import annotations
@@ -19,15 +18,15 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from operator_runner.net.tls_keys import load_key
+from operator_runner.net.tls_keys import load_cert_chain
 
-_LIFE = dt.timedelta(days=3650)
-_EARLY = dt.timedelta(hours=1)
-"""Clocks of virtual machines step back now and then."""
+_VALIDITY = dt.timedelta(days=3650)
+_BACKDATE = dt.timedelta(hours=1)
+"""Tolerance for clocks that step back, as those of virtual machines do."""
 
 
 def unverified_context(name: str, names: Sequence[str]) -> ssl.SSLContext:
-    """Return a TLS context whose certificate nobody gets a copy of, as controller-runtime's."""
+    """Return a TLS context whose certificate clients do not verify, as in controller-runtime."""
     with tempfile.TemporaryDirectory() as folder:
         return server_context(Path(folder) / "tls.crt", names, name)
 
@@ -37,8 +36,8 @@ def server_context(
 ) -> ssl.SSLContext:
     """Return a TLS context for DNS names and IP addresses; write its certificate as PEM.
 
-    `name` is for people who look at the certificate. It signs itself, so the file is the
-    authority that clients have to trust.
+    `name` is the common name. The certificate is self-signed, so the file is the CA bundle for
+    clients.
     """
     key = ec.generate_private_key(ec.SECP256R1())
     pem = _self_signed(key, name, names).public_bytes(serialization.Encoding.PEM)
@@ -49,7 +48,7 @@ def server_context(
         serialization.PrivateFormat.PKCS8,
         serialization.NoEncryption(),
     )
-    load_key(context, pem, private)
+    load_cert_chain(context, pem, private)
     return context
 
 
@@ -65,8 +64,8 @@ def _self_signed(
         .issuer_name(subject)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - _EARLY)
-        .not_valid_after(now + _LIFE)
+        .not_valid_before(now - _BACKDATE)
+        .not_valid_after(now + _VALIDITY)
         .add_extension(x509.SubjectAlternativeName(map(_general_name, names)), critical=False)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(_USAGE, critical=True)

@@ -1,7 +1,7 @@
-"""Sockets that may speak TLS: a server's, and how all of them are left at the end.
+"""Listening sockets with optional TLS, and their clean shutdown.
 
-asyncio's own servers forget a connection whose TLS handshake is under way when they are closed,
-and close others only when the peer has said goodbye, which a peer may never do.
+asyncio's own servers do not close connections during a TLS handshake, and close others only after
+the TLS shutdown of the peer, which may never happen.
 """
 
 from __future__ import annotations
@@ -20,33 +20,31 @@ from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.log import server_logger
 
 from operator_runner.core.async_tasks import end_tasks
-from operator_runner.net.connections import Connections, Open, abort
+from operator_runner.net.connections import Connections, OpenConnection, abort
 
 _log = structlog.get_logger(__name__)
 
 _BACKLOG = 128
 _TLS_HANDSHAKE = b"\x16"
 """RFC 8446, 5.1: the type of the record that opens a TLS connection."""
-_SILENCE = 10.0
-"""Seconds that a client may take for its first byte where it tells what the client speaks."""
-_SHORT_OF_FILES = 1.0
-"""Seconds until the next try where a connection could not be accepted."""
-_HANDSHAKE = 10.0
-"""Seconds for a TLS handshake."""
-_SHUTDOWN = 5.0
-"""Seconds that a client may take to answer the end of a TLS connection."""
-_GOODBYE = 1.0
-"""Seconds that closing waits at most for the peers' ends of TLS connections."""
-_NOT_HERE = {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT}
-"""What the kernel says where IPv6 is off, or where an address belongs to another machine."""
+_FIRST_BYTE_SECONDS = 10.0
+"""Timeout for the first byte of a client, if it decides between TLS and plaintext."""
+_ACCEPT_RETRY_SECONDS = 1.0
+"""Pause after a failed accept, as for lack of file descriptors."""
+_HANDSHAKE_SECONDS = 10.0
+_TLS_SHUTDOWN_SECONDS = 5.0
+_CLOSE_SECONDS = 1.0
+"""How long closing waits for the TLS shutdown of all peers."""
+_UNAVAILABLE = {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT}
+"""IPv6 is disabled, or the address belongs to another machine."""
 
 
 class Listener:
     """Accepts connections for an aiohttp server: plain ones, TLS, or both on one port.
 
-    Both: runs come with TLS, for only then do their clients send the token. Programs that know
-    ansible-operator's proxy come in the clear, and shall be served, or told why not, on the same
-    port. The first byte of a connection tells which.
+    Runs use TLS, because only then do their clients send the token. Programs for the proxy of
+    ansible-operator use plaintext on the same port, and get a response or an error. The first
+    byte of a connection tells which it is.
     """
 
     def __init__(
@@ -54,49 +52,50 @@ class Listener:
         runner: web.BaseRunner,
         context: ssl.SSLContext | None = None,
         *,
-        plain_too: bool = False,
+        allow_plaintext: bool = False,
         connections: Connections | None = None,
     ) -> None:
-        """`runner` must have been set up. With a `context` TLS is spoken, and `plain_too`.
+        """Serve `runner`, which must be set up: with TLS if `context` is given.
 
-        `connections` bounds what is open; the server's handlers say there what they serve.
+        `allow_plaintext` accepts both. `connections` limits the open connections; the handlers of
+        the server report to it which ones are being served.
         """
         assert runner.server is not None
-        server_logger.addFilter(_of_the_operator)
+        server_logger.addFilter(_is_operator_error)
         self._connections = connections or Connections()
         self._runner = runner
         self._protocol = runner.server
         self._context = context
-        self._looks = context is not None and plain_too
-        self._beginning: set[asyncio.Task[None]] = set()
+        self._detects_tls = context is not None and allow_plaintext
+        self._handshakes: set[asyncio.Task[None]] = set()
         self.port = 0
         self._listening: list[socket.socket] = []
         self._sockets: WeakSet[socket.socket] = WeakSet()
         self._transports: WeakSet[asyncio.BaseTransport] = WeakSet()
 
     def open(self, host: str, port: int) -> None:
-        """Listen; `port` is the real one then, also where 0 asked for any.
+        """Listen, and set `port` to the actual port if 0 was given.
 
-        Without a `host`: on every interface, by IPv6 too where there is any. Raises OSError.
+        An empty `host` is all interfaces, with IPv6 if available. Raises OSError.
         """
-        self._listening = _bound(host, port)
+        self._listening = _listen_sockets(host, port)
         for listening in self._listening:
             self._accept_from(listening)
         self.port = self._connections.port = _port(self._listening[0])
 
     async def stop(self) -> None:
-        """Accept no more, end the server and its connections; return when these are closed."""
+        """Stop accepting, close the server and its connections; return when they are closed."""
         loop = asyncio.get_running_loop()
         for listening in self._listening:
             loop.remove_reader(listening)
             listening.close()
-        # What was accepted last begins its handshake: until then, asyncio could not end it.
+        # The last accepted connections start their handshake: before, asyncio cannot cancel it.
         for _ in range(2):
             await asyncio.sleep(0)
-        await end_tasks(self._beginning)
+        await end_tasks(self._handshakes)
         self._connections.end()
         await self._runner.cleanup()
-        if not await closed(self._sockets):
+        if not await wait_closed(self._sockets):
             for transport in self._transports:
                 abort(transport)
             await asyncio.sleep(0)
@@ -106,65 +105,65 @@ class Listener:
             asyncio.get_running_loop().add_reader(listening, self._accept, listening)
 
     def _accept(self, listening: socket.socket) -> None:
-        # No task waits for it: one that is cancelled would lose what was accepted just then.
+        # Not in a task: cancelling it could lose a connection that was just accepted.
         try:
             connection, _ = listening.accept()
         except (BlockingIOError, ConnectionAbortedError):
             return
         except OSError as error:
-            _log.warning("A connection could not be accepted", reason=str(error))
+            _log.warning("Cannot accept a connection", error=str(error))
             loop = asyncio.get_running_loop()
             loop.remove_reader(listening)
-            loop.call_later(_SHORT_OF_FILES, self._accept_from, listening)
+            loop.call_later(_ACCEPT_RETRY_SECONDS, self._accept_from, listening)
             return
         connection.setblocking(False)
-        admitted = self._connections.admit(connection)
-        if admitted is None:
+        accepted = self._connections.admit(connection)
+        if accepted is None:
             connection.close()
             return
-        task = asyncio.create_task(self._begin(admitted), name="begin of a connection")
-        self._beginning.add(task)
-        task.add_done_callback(self._beginning.discard)
+        task = asyncio.create_task(self._handshake(accepted), name="TLS handshake")
+        self._handshakes.add(task)
+        task.add_done_callback(self._handshakes.discard)
 
-    async def _begin(self, admitted: Open) -> None:
-        connection, handed_over = admitted.sock, False
+    async def _handshake(self, accepted: OpenConnection) -> None:
+        connection, handed_over = accepted.sock, False
         try:
-            context = await self._wanted(connection) if self._looks else self._context
+            context = await self._select_context(connection) if self._detects_tls else self._context
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             loop = asyncio.get_running_loop()
-            # From here on the socket is the event loop's to close, failed handshakes included.
+            # From here on the event loop closes the socket, also after a failed handshake.
             handed_over = True
             self._sockets.add(connection)
             protocol = self._protocol()
-            self._connections.began(admitted, protocol)
-            admitted.transport, _ = await loop.connect_accepted_socket(
+            self._connections.set_protocol(accepted, protocol)
+            accepted.transport, _ = await loop.connect_accepted_socket(
                 lambda: protocol,
                 connection,
                 ssl=context,
-                ssl_handshake_timeout=None if context is None else _HANDSHAKE,
-                ssl_shutdown_timeout=None if context is None else _SHUTDOWN,
+                ssl_handshake_timeout=None if context is None else _HANDSHAKE_SECONDS,
+                ssl_shutdown_timeout=None if context is None else _TLS_SHUTDOWN_SECONDS,
             )
-            self._transports.add(admitted.transport)
+            self._transports.add(accepted.transport)
         except OSError as error:
-            # TimeoutError and ssl.SSLError included: a client that left or speaks neither.
-            _log.debug("A connection did not begin", reason=str(error) or type(error).__name__)
+            # Includes TimeoutError and ssl.SSLError: the client disconnected or is not HTTP.
+            _log.debug("Connection failed", error=str(error) or type(error).__name__)
         finally:
             if not handed_over:
                 connection.close()
 
-    async def _wanted(self, connection: socket.socket) -> ssl.SSLContext | None:
-        """Return the context if the client wants TLS. Raises OSError if it says nothing."""
-        async with asyncio.timeout(_SILENCE):
+    async def _select_context(self, connection: socket.socket) -> ssl.SSLContext | None:
+        """Return the context if the client uses TLS. Raises OSError if it sends nothing."""
+        async with asyncio.timeout(_FIRST_BYTE_SECONDS):
             first = await _first_byte(connection)
         if not first:
             raise ConnectionAbortedError("closed before its first byte")
         return self._context if first == _TLS_HANDSHAKE else None
 
 
-async def closed(sockets: Collection[socket.socket]) -> bool:
-    """Wait until all are closed, for a second at most; return whether they are."""
+async def wait_closed(sockets: Collection[socket.socket]) -> bool:
+    """Wait until all sockets are closed, at most a second; return whether they are."""
     try:
-        async with asyncio.timeout(_GOODBYE):
+        async with asyncio.timeout(_CLOSE_SECONDS):
             while any(sock.fileno() >= 0 for sock in sockets):  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
     except TimeoutError:
@@ -172,13 +171,13 @@ async def closed(sockets: Collection[socket.socket]) -> bool:
     return True
 
 
-def _of_the_operator(record: logging.LogRecord) -> bool:
-    """Whether a record of aiohttp's is about the operator: requests of others may be malformed."""
+def _is_operator_error(record: logging.LogRecord) -> bool:
+    """Return whether a log record of aiohttp is about more than a malformed request."""
     error = record.exc_info[1] if record.exc_info else None
     return not isinstance(error, HttpProcessingError | web.RequestPayloadError)
 
 
-def _bound(host: str, port: int) -> list[socket.socket]:
+def _listen_sockets(host: str, port: int) -> list[socket.socket]:
     """Return a listening socket for each address of `host`, all with one port."""
     found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     listening: list[socket.socket] = []
@@ -188,7 +187,7 @@ def _bound(host: str, port: int) -> list[socket.socket]:
         try:
             one = socket.create_server((address[0], number), family=family, backlog=_BACKLOG)
         except OSError as error:
-            if error.errno in _NOT_HERE:
+            if error.errno in _UNAVAILABLE:
                 missing = error
                 continue
             for other in listening:
@@ -206,7 +205,7 @@ def _port(listening: socket.socket) -> int:
 
 
 async def _first_byte(connection: socket.socket) -> bytes:
-    """Return the first byte and leave it to be read again; empty if the client has closed."""
+    """Peek at the first byte; empty if the client has closed the connection."""
     loop = asyncio.get_running_loop()
     readable = asyncio.Event()
     while True:

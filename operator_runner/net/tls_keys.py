@@ -1,4 +1,4 @@
-"""Load private keys of TLS servers without a file that another process could open by its path."""
+"""Load private keys into TLS contexts without a file that another process could open."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import ssl
 from collections.abc import Iterator
 
 
-def load_key(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
-    """Have a context show this certificate (PEM, with its chain). Raises ssl.SSLError, OSError.
+def load_cert_chain(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
+    """Load a certificate (PEM, with its chain) and its key. Raises ssl.SSLError and OSError.
 
-    The ssl module reads files only; these are in memory and end with the call.
+    The ssl module only reads files: these are in memory and exist during the call only.
     """
     with _memory_file(certificate) as first, _memory_file(key) as second:
         context.load_cert_chain(first, second)

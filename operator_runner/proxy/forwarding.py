@@ -12,6 +12,7 @@ import structlog
 from aiohttp import hdrs, web
 from multidict import CIMultiDict
 
+from operator_runner.kube.api import is_watch
 from operator_runner.kube.decoding import DecodingError
 from operator_runner.kube.session import Connection
 from operator_runner.kube.worker_thread import WorkerThread
@@ -42,7 +43,6 @@ _BODY_TIMEOUT_SECONDS = 60
 whole request."""
 _SWITCHING = 101
 _OK = range(200, 300)
-_TRUE = ("1", "true", "True")
 _CREATED = 201
 _PRECONDITION_FAILED = (409, 422)
 """Responses to a write whose precondition failed; 422 for an apply or a patch."""
@@ -206,7 +206,7 @@ class Forwarder:
 def _log_read(request: web.BaseRequest, info: RequestInfo | None) -> None:
     # There is no cache. Tests of existing projects wait for this line, at level 2.
     if request.method == "GET" and info is not None:
-        log_fields = info.log_fields(request.path, watch=request.query.get("watch") in _TRUE)
+        log_fields = info.log_fields(request.path, watch=is_watch(request.query))
         _log.debug("Skipping cache lookup", resource=log_fields)
 
 
@@ -220,7 +220,7 @@ def _tracked_request(
     if grant is None or info is None or info.watch or request.query.get("dryRun"):
         return None
     if request.method == "GET":
-        single = info.name and not info.subresource and not request.query.get("watch")
+        single = info.name and not info.subresource and not is_watch(request.query)
         return TrackedRequest(grant, "GET", info) if single else None
     kind = bodies.media_type(request.headers.get(hdrs.CONTENT_TYPE, ""))
     if request.method not in WRITES:

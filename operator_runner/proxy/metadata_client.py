@@ -10,14 +10,13 @@ from collections.abc import AsyncIterator, Iterable
 from operator_runner.core.errors import NotFound
 from operator_runner.core.model import Json
 from operator_runner.kube.api import FIELD_MANAGER, MERGE_PATCH, Api
+from operator_runner.kube.paging import list_pages
 from operator_runner.proxy.request_info import RequestInfo
 
 _METADATA = (
     "application/json;as={kind};g=meta.k8s.io;v=v1,application/json;as={kind};g=meta.k8s.io;"
     "v=v1beta1,application/json"
 )
-_PAGE = 500
-"""Objects in one answer."""
 
 
 class MetadataClient:
@@ -37,21 +36,15 @@ class MetadataClient:
         return _metadata(body)
 
     async def collection(
-        self, info: RequestInfo, selection: Iterable[tuple[str, str]]
+        self, info: RequestInfo, selectors: Iterable[tuple[str, str]]
     ) -> AsyncIterator[Json]:
         """Yield the metadata of each object that the selectors match. Raises ApiError."""
         accept = _METADATA.format(kind="PartialObjectMetadataList")
-        params = {**dict(selection), "limit": str(_PAGE)}
-        while True:
-            answer = await self._api.request(
-                "GET", info.collection_path, params=params, accept=accept
-            )
-            for item in answer.get("items") or ():
+        async for page in list_pages(
+            self._api, info.collection_path, params=dict(selectors), accept=accept
+        ):
+            for item in page.get("items") or ():
                 yield _metadata(item)
-            following = _metadata(answer).get("continue")
-            if not following:
-                return
-            params = {**params, "continue": following}
 
     async def merge(self, path: str, metadata: Json) -> Json:
         """Merge metadata into an object and return the result. Raises ApiError."""

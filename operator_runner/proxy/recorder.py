@@ -10,6 +10,7 @@ from aiohttp import web
 
 from operator_runner.core.errors import ApiError
 from operator_runner.core.model import Json
+from operator_runner.kube.api import is_watch
 from operator_runner.kube.decoding import decode_json
 from operator_runner.kube.discovery import Discovery
 from operator_runner.proxy.grants import Grant
@@ -82,7 +83,7 @@ class PermissionRecorder:
             return
         path = request.raw_path.partition("?")[0]
         info = RequestInfo.parse(path)
-        watch = request.query.get("watch") in {"true", "1"}
+        watch = is_watch(request.query)
         for permission in permissions_for_request(
             RequestAttributes(request.method, path, info, watch, status), subject
         ):

@@ -117,7 +117,9 @@ class Proxy:
         await runner.setup()
         self._authority.parent.mkdir(mode=0o700, exist_ok=True)
         context = server_context(self._authority, list(names))
-        self._listener = Listener(runner, context, plain_too=True, connections=self._connections)
+        self._listener = Listener(
+            runner, context, allow_plaintext=True, connections=self._connections
+        )
         try:
             self._listener.open(self._host, self._wanted.port)
             self._port = self._listener.port

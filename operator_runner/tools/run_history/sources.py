@@ -17,10 +17,10 @@ from operator_runner.core.errors import ConfigError
 from operator_runner.core.model import Json
 from operator_runner.kube.api import Api
 from operator_runner.kube.events import CAUSE_ANNOTATION, CONTROLLER, DURATION_ANNOTATION
+from operator_runner.kube.paging import list_pages
 from operator_runner.kube.session import connect
 from operator_runner.telemetry.printable import printable
 
-_CHUNK = "500"
 _INDENT = " " * 4
 _WORDS = {"Successful": "succeeded", "Failed": "failed", "ReconcileLoop": "looping"}
 
@@ -108,12 +108,5 @@ async def from_events(
 
 async def _events(api: Api, namespace: str, name: str) -> list[Json]:
     path = f"/apis/events.k8s.io/v1/namespaces/{namespace}/events"
-    params = {"fieldSelector": f"regarding.name={name}", "limit": _CHUNK}
-    found: list[Json] = []
-    while True:
-        answer = await api.request("GET", path, params=params)
-        found += answer["items"]
-        following = answer["metadata"].get("continue")
-        if not following:
-            return found
-        params["continue"] = following
+    params = {"fieldSelector": f"regarding.name={name}"}
+    return [event async for page in list_pages(api, path, params=params) for event in page["items"]]

@@ -11,6 +11,7 @@ from operator_runner.core.model import GVK, Json, ObjectRef
 from operator_runner.kube.api import Api
 from operator_runner.kube.discovery import ApiResource as Kind
 from operator_runner.kube.discovery import Discovery
+from operator_runner.kube.paging import list_pages
 from operator_runner.tools.undeploy.deletion_summary import Definition, Resource
 
 _METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
@@ -141,17 +142,8 @@ class Inventory:
 
     async def _list(self, kind: Kind, namespace: str | None) -> list[Json]:
         """Return the metadata of all objects of a kind; None: of all namespaces."""
-        params = {"limit": "500"}
-        items: list[Json] = []
-        while True:
-            answer = await self._api.request(
-                "GET", kind.path(namespace), params=params, accept=_METADATA_LIST
-            )
-            items += [item["metadata"] for item in answer.get("items") or ()]
-            following = answer["metadata"].get("continue")
-            if not following:
-                return items
-            params["continue"] = following
+        pages = list_pages(self._api, kind.path(namespace), accept=_METADATA_LIST)
+        return [item["metadata"] async for page in pages for item in page.get("items") or ()]
 
 
 def _is_given(ref: ObjectRef) -> bool:
