@@ -27,11 +27,11 @@ from operator_runner.config.watches.relevance import is_relevant
 from operator_runner.controller.dispatcher import Dispatcher
 from operator_runner.controller.loop_throttle import LoopThrottle
 from operator_runner.controller.sources.dependents import Dependents
-from operator_runner.controller.sources.kinds import Kinds, keep_watching
+from operator_runner.controller.sources.kinds import Kinds, watch_kinds_forever
 from operator_runner.controller.sources.primary import PrimaryWatcher
 from operator_runner.controller.sources.project import ProjectWatcher
 from operator_runner.controller.sources.references import References
-from operator_runner.controller.sources.watch_readiness import Established
+from operator_runner.controller.sources.watch_readiness import WatchReadiness
 from operator_runner.controller.workqueue import WorkQueue
 from operator_runner.conversion.service import ConversionService
 from operator_runner.core.async_tasks import end_tasks
@@ -162,15 +162,15 @@ class Operator:
         self._leading = False
         self._metrics = metrics
         self._health = health
-        self._established = Established(
+        self._watch_readiness = WatchReadiness(
             (str(watch.gvk) for watch in watches),
             converted=(str(watch.gvk) for watch in watches if watch.conversions),
         )
-        connection.on_watch(self._established.answered, self._established.ended)
+        connection.on_watch(self._watch_readiness.watch_started, self._watch_readiness.watch_ended)
         connection.on_response(self._metrics.api_requests.count)
         self._api = Api(connection)
         self._discovery = Discovery(self._api)
-        self._kinds = Kinds(self._discovery, watches, settings.namespaces, self._established)
+        self._kinds = Kinds(self._discovery, watches, settings.namespaces, self._watch_readiness)
         memory = Machine().free_memory
         metrics.machine.free_memory.set_function(memory)
         self._queue = WorkQueue(settings.concurrency, settings.backoff, memory)
@@ -196,7 +196,7 @@ class Operator:
         )
         self._upgrades = Upgrades.of(self._api, connection.namespace, settings.operator_condition)
         self._primary = PrimaryWatcher(
-            watches, is_relevant, self._enqueue, self._met, self._references.shown
+            watches, is_relevant, self._enqueue, self._on_first_seen, self._references.on_change
         )
         self._loop_throttle = LoopThrottle(self._dependents.writes.is_echo)
         self._dispatcher = Dispatcher(
@@ -306,7 +306,7 @@ class Operator:
             signals = functools.partial(_take_signals, self._stop)
             return self._primary.run(self._connection, kinds, self._settings.namespaces, signals)
 
-        await keep_watching(watch, self._kinds)
+        await watch_kinds_forever(watch, self._kinds)
 
     async def _stream(self, gvk: GVK, namespace: str | None) -> AsyncIterator[MetadataEvent]:
         resource = await self._discovery.resource(gvk)
@@ -324,7 +324,7 @@ class Operator:
         self._queue.add(ref, cause)
         self._metrics.queue_added(ref.gvk)
 
-    def _met(self, ref: ObjectRef, body: Json) -> None:
+    def _on_first_seen(self, ref: ObjectRef, body: Json) -> None:
         created = datetime.fromisoformat(body["metadata"]["creationTimestamp"])
         self._metrics.resource_seen(ref, created)
 
@@ -346,7 +346,7 @@ class Operator:
             return "shutting down"
         # A replica that waits for its turn does its duty; were it not ready, a rolling
         # update would wait for it for ever, while the old leader still holds the lease.
-        return self._established.missing() if self._leading else None
+        return self._watch_readiness.not_ready_reason() if self._leading else None
 
 
 async def _serve_probes(settings: Settings, health: Health, stack: AsyncExitStack) -> None:

@@ -237,17 +237,17 @@ class Trigger(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """One reason for a reconcile, with a detail for people: a field, an object, a count.
+    """One reason for a reconcile, with a detail for display: a field, an object, a count.
 
-    `about` is the object that an event was about, None where it cannot be an answer to what the
-    last run wrote. `mark` tells the state of the resource that
-    an event showed, so that an edit by its own role can be told from one by somebody else.
+    `about` is the object of the event, None if it cannot be a reaction to what the last run wrote.
+    `state_key` identifies the state of the resource in the event, which distinguishes an edit by
+    its own role from an edit by others.
     """
 
     trigger: Trigger
     detail: str = ""
     about: ObjectRef | None = None
-    mark: str = field(default="", repr=False)
+    state_key: str = field(default="", repr=False)
 
     def __str__(self) -> str:
         """`dependent: Deployment default/web deleted`."""

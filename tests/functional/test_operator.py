@@ -218,7 +218,7 @@ def test_not_ready_until_the_kind_is_watched(operator: Operator, kubectl: Kubect
         text = (operator.project / file).read_text()
         (operator.project / file).write_text(text.replace("test.example.com", "late.example.com"))
     operator.start(wait=False)
-    eventually(lambda: operator.lines("Waiting for a kind to watch"), told=operator.log)
+    eventually(lambda: operator.lines("Waiting for a watched kind"), told=operator.log)
     assert operator.probe("healthz") == 200
     assert operator.probe("readyz") == 500
     kubectl("apply", f"--filename={operator.project / 'crd.yaml'}")

@@ -46,7 +46,7 @@ def test_a_definition_is_missing_and_a_role_has_a_syntax_error(
     tasks = operator.project / "roles" / "echo" / "tasks" / "main.yml"
     tasks.write_text("- name: Say it\n  kubernetes.core.k8s: {\n")
     operator.start(wait=False)
-    eventually(lambda: operator.lines("Waiting for a kind to watch"), told=operator.log)
+    eventually(lambda: operator.lines("Waiting for a watched kind"), told=operator.log)
     eventually(lambda: operator.probe("readyz"), lambda code: code == 500)
     kubectl.apply(ECHO)
     failure = eventually(
@@ -54,9 +54,9 @@ def test_a_definition_is_missing_and_a_role_has_a_syntax_error(
     )
     assert failure["message"].startswith("YAML parsing failed: ")
     assert f"{tasks}:3:1" in failure["message"]
-    (waiting,) = operator.lines("Waiting for a kind to watch")
+    (waiting,) = operator.lines("Waiting for a watched kind")
     assert (
-        "no kind Ghost in test.example.com/v1: its CRD is missing; install it" in waiting["reason"]
+        "no kind Ghost in test.example.com/v1: its CRD is missing; install it" in waiting["error"]
     )
 
 

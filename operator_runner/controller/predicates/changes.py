@@ -1,11 +1,10 @@
-"""Whether an owned object changed in what a role could have asked for, and in what. Pure.
+"""Decide whether an owned object changed in what a role could have set, and in which fields. Pure.
 
-Only metadata is watched, so the question is answered from it: `generation` counts the
-changes of a spec, labels and annotations are there to compare, and for kinds without a
-generation `managedFields` tells a write of the status from all others. `managedFields` also
-tells who wrote and which fields are that writer's. Its times have whole seconds, so that
-what was written is told from the entries first. Source: Kubernetes API conventions on
-generation and on field management.
+Only metadata is watched: `generation` counts the changes of a spec, labels and annotations can be
+compared, and for kinds without a generation `managedFields` distinguishes a write of the status
+from others. `managedFields` also names the writer and its fields. Its times have whole seconds, so
+that its entries are compared first. Source: Kubernetes API conventions on generation and on field
+management.
 """
 
 from __future__ import annotations
@@ -16,12 +15,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from operator_runner.controller.predicates.field_paths import changed_paths, managed_paths, shown
+from operator_runner.controller.predicates.field_paths import (
+    changed_paths,
+    managed_paths,
+    summarize,
+)
 from operator_runner.core.model import Json
 
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _COMPARED = ("labels", "annotations", "ownerReferences", "finalizers")
-"""Metadata that a role may have set; what else there is in it the API server keeps."""
+"""Metadata that a role may have set; the API server maintains the rest."""
 
 
 _Entries: TypeAlias = Mapping[tuple[str, str], Json]
@@ -30,27 +33,27 @@ _Entries: TypeAlias = Mapping[tuple[str, str], Json]
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """What is remembered of an owned object between two of its events."""
+    """The state of an owned object that is kept between two of its events."""
 
     uid: str
     resource_version: str
     generation: int
     deleting: bool
     fields: str
-    """Who manages which fields except those of the status, as one text."""
+    """The entries of managedFields except those of the status, as JSON."""
     status: str
-    """Who manages which fields through the status, as a digest."""
+    """Digest of the entries of managedFields for the status."""
     status_last: bool
-    """Whether the last write was surely one of the status."""
+    """Whether the last write was certainly one of the status."""
     metadata: str
-    """Labels, annotations, owners and finalizers, each value as a digest, as one text.
+    """Labels, annotations, owners and finalizers, with digests for values, as JSON.
 
-    Less those that come with the status: the controller of Deployments writes its revision so.
+    Without those written with the status, such as the revision of a Deployment.
     """
 
     @classmethod
     def of(cls, metadata: Json) -> Version:
-        """Take from an object's metadata what tells one version from another."""
+        """Extract what is compared from an object's metadata."""
         managed = metadata.get("managedFields") or []
         of_status = [entry for entry in managed if entry.get("subresource") == "status"]
         others = [entry for entry in managed if entry.get("subresource") != "status"]
@@ -66,24 +69,23 @@ class Version:
         )
 
     def is_older_than(self, other: Version) -> bool:
-        """Whether this version of the same object was written before the other.
+        """Return whether this version of the same object was written before the other.
 
-        resourceVersions of one kind compare as numbers since Kubernetes 1.35; where they
-        are no numbers, nothing is known.
+        resourceVersions of one kind compare as numbers since Kubernetes 1.35; others give False.
         """
         return self.uid == other.uid and self.was_written_before(other.resource_version)
 
     def was_written_before(self, resource_version: str) -> bool:
-        """Whether this version is surely older than a resourceVersion of the same kind."""
+        """Return whether this version is certainly older than a resourceVersion of its kind."""
         mine, theirs = self.resource_version, resource_version
         return mine.isdigit() and theirs.isdigit() and int(mine) < int(theirs)
 
 
 def difference(old: Version, new: Version) -> str:
-    """Say what happened between two versions, or return an empty text if nothing that matters.
+    """Return what happened between two versions, for display; empty if nothing relevant did.
 
-    `changed by kubectl-edit (spec.replicas)`: the fields are those that the writer came to
-    manage with this change, or all that it manages if it came to no new ones.
+    `changed by kubectl-edit (spec.replicas)`: the fields are those that the writer newly manages,
+    or all that it manages if there are no new ones.
     """
     if old.uid != new.uid:
         return "replaced"
@@ -105,7 +107,7 @@ def _is_changed(old: Version, new: Version) -> bool:
 
 
 def _described(old: Version, new: Version) -> str:
-    """Tell who changed which fields, as far as metadata says it."""
+    """Return who changed which fields, as far as the metadata shows."""
     before, after = _by_manager(old.fields), _by_manager(new.fields)
     writers = [who for who, entry in after.items() if _has_written(before.get(who), entry)]
     if old.metadata != new.metadata and old.generation == new.generation:
@@ -113,12 +115,12 @@ def _described(old: Version, new: Version) -> str:
     else:
         paths = _fields(writers, before, after)
     by = ", ".join(dict.fromkeys(name for name, _ in writers))
-    told = f"changed by {by}" if by else "changed"
-    return f"{told} ({shown(paths)})" if paths else told
+    text = f"changed by {by}" if by else "changed"
+    return f"{text} ({summarize(paths)})" if paths else text
 
 
 def _has_written(before: Json | None, after: Json) -> bool:
-    """Whether a manager wrote: one that only lost fields to another keeps its time."""
+    """Return whether a manager wrote; one that only lost fields to another keeps its time."""
     if before is None or before.get("time") != after.get("time"):
         return True
     return bool(_gained(_managed(before), _managed(after)))
@@ -127,12 +129,12 @@ def _has_written(before: Json | None, after: Json) -> bool:
 def _fields(writers: list[tuple[str, str]], before: _Entries, after: _Entries) -> list[str]:
     all_ = [path for who in writers for path in _managed(after[who])]
     had = [path for who in writers for path in _managed(before.get(who) or {})]
-    # What people mean is rather in the object than in its metadata.
+    # Fields of the object are more relevant than those of its metadata.
     return sorted(_gained(had, all_) or all_, key=lambda path: path.startswith("metadata."))
 
 
 def _gained(before: Sequence[str], after: Sequence[str]) -> list[str]:
-    """Return the new paths; a map that lost its fields to others is left as a path of its own."""
+    """Return the new paths; a map that lost its fields to other managers is a leaf itself."""
     return [path for path in after if not any(_is_within(old, path) for old in before)]
 
 
@@ -154,7 +156,7 @@ def _latest(entries: list[Json]) -> str:
 
 
 def _compared(metadata: Json, of_status: list[Json], others: list[Json]) -> Json:
-    """Return the metadata that a role may have set, less what is managed through the status."""
+    """Return the metadata that a role may have set, without what is written with the status."""
     return {
         key: _digests(
             metadata.get(key) or {}, _keys(key, of_status) - _keys(key, others) | {_LAST_APPLIED}
@@ -164,13 +166,13 @@ def _compared(metadata: Json, of_status: list[Json], others: list[Json]) -> Json
 
 
 def _keys(part: str, entries: list[Json]) -> set[str]:
-    """Return the labels or annotations that these entries of managedFields are about."""
+    """Return the keys of labels or annotations in these entries of managedFields."""
     fields = (entry.get("fieldsV1", {}).get("f:metadata", {}) for entry in entries)
     return {key.removeprefix("f:") for one in fields for key in one.get(f"f:{part}", {})}
 
 
 def _digests(values: Any, without: set[str]) -> Any:
-    """Keep keys, and of values only whether they are the same: annotations may hold anything."""
+    """Replace values by digests, because annotations may hold secrets or large texts."""
     if isinstance(values, dict):
         return {key: _digest(value) for key, value in values.items() if key not in without}
     return sorted(_digest(value) for value in values)

@@ -1,6 +1,6 @@
-"""Which fields of an object differ, as paths such as `spec.ports[0].port`. Pure.
+"""Find the fields of an object that differ, as paths such as `spec.ports[0].port`. Pure.
 
-Paths alone are told, never values: a spec may hold what nobody should read in a log.
+Only paths are returned, never values: a spec may hold secrets that must not be logged.
 """
 
 from __future__ import annotations
@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-_SHOWN = 4
-"""Paths that are told; the others are counted."""
+_MAX_PATHS = 4
+"""Paths in a summary; the others are counted."""
 
 
 def changed_paths(old: Any, new: Any, path: str = "") -> Iterator[str]:
     """Yield the path of each field that differs, in the order of the documents.
 
-    A field that came or went is told as a whole; lists are compared by index, and one whose
-    length differs beyond the common part is told with the first index that differs.
+    An added or removed field gives its own path only; lists are compared by index, and those of
+    different length give the first index beyond the common part.
     """
     if isinstance(old, dict) and isinstance(new, dict):
         for key in {**old, **new}:
@@ -35,9 +35,9 @@ def changed_paths(old: Any, new: Any, path: str = "") -> Iterator[str]:
 
 
 def managed_paths(fields: Any, path: str = "") -> Iterator[str]:
-    """Yield the leaves of a `fieldsV1` of `managedFields`: what one manager has set.
+    """Yield the leaf paths of a `fieldsV1` of `managedFields`: what one manager has set.
 
-    Keys of lists of objects are shown (`containers[name=web]`), values of plain lists are not.
+    Keys of lists of objects are included (`containers[name=web]`), values of plain lists are not.
     Source: Kubernetes' structured-merge-diff, which marks fields with `f:`, keys with `k:`,
     values with `v:` and the object itself with `.`.
     """
@@ -57,11 +57,11 @@ def managed_paths(fields: Any, path: str = "") -> Iterator[str]:
         yield from managed_paths(value, step)
 
 
-def shown(paths: Sequence[str]) -> str:
-    """Write paths for people: the first few, and how many more there are."""
+def summarize(paths: Sequence[str]) -> str:
+    """Return the first few paths and the number of the others, for display."""
     distinct = list(dict.fromkeys(paths))
-    more = len(distinct) - _SHOWN
-    text = ", ".join(distinct[:_SHOWN])
+    more = len(distinct) - _MAX_PATHS
+    text = ", ".join(distinct[:_MAX_PATHS])
     return f"{text} and {more} more" if more > 0 else text
 
 

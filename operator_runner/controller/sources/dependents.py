@@ -1,8 +1,8 @@
-"""Events of the objects that resources own: only kinds in use are watched.
+"""Events of the objects that resources own. Only kinds in use are watched.
 
-The proxy tells which objects a run made or found, and which versions its writes led to.
-The event of one's own write is thereby known and wakes nobody. What becomes of an object is not
-the run's doing: a change of its readiness wakes the owner, whoever wrote last.
+The proxy reports which objects a run created or read, and the resourceVersions of its writes. The
+event of a run's own write is thereby recognized and causes no reconcile. A change of an object's
+readiness reconciles the owner, whoever wrote last.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from functools import partial
 from operator_runner.controller.predicates.changes import Version, difference
 from operator_runner.controller.sources.own_writes import OwnWrites
 from operator_runner.controller.sources.pacing import Pacer
-from operator_runner.controller.sources.watch_retry import follow
+from operator_runner.controller.sources.watch_retry import watch_forever
 from operator_runner.core.async_tasks import end_tasks
 from operator_runner.core.model import GVK, Cause, Json, ObjectRef, Trigger, Watch
 from operator_runner.kube.readiness import Health, Readiness, change
 from operator_runner.kube.watch import EventType, MetadataEvent
 
 _OWN_WRITES = 64
-"""Versions of one object that are known as own writes; more than a run makes of it."""
+"""Maximum resourceVersions of own writes kept per object; a run makes fewer."""
 _UNCLAIMED = 256
-"""Objects of nobody whose last event is kept while runs are under way."""
+"""Maximum objects without an owner whose last event is kept while runs are in progress."""
 
 
 _NO_HEALTH = Health()
@@ -34,30 +34,30 @@ _NO_HEALTH = Health()
 
 @dataclass(slots=True)
 class _Dependent:
-    """An owned object: by whom, and what of it is known."""
+    """An owned object, its owners and its last known state."""
 
     owners: set[ObjectRef] = field(default_factory=set)
     version: Version | None = None
     own_writes: OrderedDict[str, None] = field(default_factory=OrderedDict)
     deleted_by_run: bool = False
     answered: str = ""
-    """resourceVersion of the last answer to a run that showed the object."""
+    """resourceVersion of the object in the last response to a run."""
     fresh: bool = False
-    """Whether neither an answer before the last one nor an event had shown this version."""
+    """Whether no earlier response and no event had this version."""
     readiness: Readiness = Readiness.UNKNOWN
-    """As the owner knows it: a run has met it, or was woken by it."""
+    """The readiness that the owner's last run has seen, or was triggered by."""
     read_behind: bool = False
-    """Whether the last answer to a read showed a status of an older spec."""
+    """Whether the last read returned a status for an older spec."""
     was_ready: bool = False
     """Whether an object of this name has ever become ready."""
 
     def has_shown(self, resource_version: str) -> bool:
-        """Whether this resourceVersion is none that a write has just made."""
-        told = self.version.resource_version if self.version is not None else ""
-        return resource_version in {self.answered, told}
+        """Return whether this resourceVersion was seen before, so that it is not a new write."""
+        last_event = self.version.resource_version if self.version is not None else ""
+        return resource_version in {self.answered, last_event}
 
     def take(self, health: Health) -> str:
-        """Take note of the health that an event shows; return what is new of it, for people."""
+        """Update the health from an event; return what changed, for display."""
         caught_up = self.read_behind and not health.behind
         self.read_behind = self.read_behind and not caught_up
         old, self.readiness = self.readiness, health.readiness
@@ -65,7 +65,7 @@ class _Dependent:
 
 
 class Dependents:
-    """Knows what is owned by whom, and says which owner is to be reconciled."""
+    """Maps owned objects to their owners, and enqueues the owners when an object changes."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class Dependents:
         self._pacer = Pacer(enqueue)
         self.writes = OwnWrites()
 
-    # What the proxy tells ------------------------------------------------------------
+    # Reports of the proxy ------------------------------------------------------------
 
     def observed(
         self,
@@ -100,7 +100,7 @@ class Dependents:
         watch: Watch,
         health: Health = _NO_HEALTH,
     ) -> None:
-        """Take note of an object that belongs to `owner`, as a response to its run showed it."""
+        """Record an object of `owner`, with its metadata in a response to the owner's run."""
         if not self._enabled or not _is_watched(owner, dependent, watch):
             return
         known = self._objects.setdefault(dependent, _Dependent())
@@ -110,19 +110,19 @@ class Dependents:
         if health.behind is not None:
             known.read_behind = health.behind
         if known.version is None:
-            # Later sightings are no reason to forget a change that the role may not have met.
+            # Later responses must not hide a change that the role may not have seen.
             known.version, known.readiness = Version.of(metadata), health.readiness
             if (missed := self._unclaimed.pop(dependent, None)) is not None:
                 self._hold_or_judge(dependent, known, missed)
         if dependent.gvk not in self._watching:
             self._watching[dependent.gvk] = [
                 asyncio.create_task(
-                    follow(
+                    watch_forever(
                         self._stream,
                         dependent.gvk,
                         namespace,
                         partial(self._take, namespace),
-                        "what resources own",
+                        "owned objects",
                     ),
                     name=f"watch {dependent.gvk}",
                 )
@@ -132,7 +132,7 @@ class Dependents:
     def wrote(
         self, owner: ObjectRef, dependent: ObjectRef, resource_version: str, verb: str
     ) -> None:
-        """Take note of a write of `owner`'s run, whose event shall wake nobody."""
+        """Record a write of `owner`'s run, whose event must not cause a reconcile."""
         known = self._objects.get(dependent)
         if known is None or owner not in known.owners:
             self.writes.wrote_elsewhere(owner, dependent, resource_version)
@@ -148,12 +148,12 @@ class Dependents:
             known.own_writes.popitem(last=False)
 
     def edited_itself(self, owner: ObjectRef, metadata: Json) -> None:
-        """Take note that a run wrote the very resource that it works for."""
+        """Record that a run wrote the resource that it reconciles."""
         self.writes.edited(owner, metadata)
 
     @contextmanager
     def during(self, owner: ObjectRef) -> Iterator[None]:
-        """Hold back events for an owner while it runs: its own writes are known only then."""
+        """Defer the events of an owner during its run, until all its own writes are known."""
         self._running[owner] = []
         self.writes.begin(owner)
         try:
@@ -165,7 +165,7 @@ class Dependents:
                 self._unclaimed.clear()
 
     def forget(self, owner: ObjectRef) -> None:
-        """Drop what belongs to an owner that is gone."""
+        """Drop the objects of a deleted owner."""
         self.writes.forget(owner)
         self._pacer.forget(owner)
         for ref, known in list(self._objects.items()):
@@ -178,7 +178,7 @@ class Dependents:
         self._pacer.stop()
         await end_tasks(task for tasks in self._watching.values() for task in tasks)
 
-    # What the API tells --------------------------------------------------------------
+    # Events of the API server --------------------------------------------------------
 
     def _take(self, namespace: str | None, gvk: GVK, event: MetadataEvent) -> None:
         if event.type is EventType.SYNCED:
@@ -193,7 +193,7 @@ class Dependents:
             self._hold_or_judge(ref, known, event)
 
     def _find_missing(self, namespace: str | None, gvk: GVK, listed: Json) -> None:
-        """Take what a complete list does not show for deleted: before it nobody was watching."""
+        """Process objects that a complete list lacks as deleted while there was no watch."""
         for ref, known in list(self._objects.items()):
             mine = ref.gvk == gvk and namespace in {None, ref.namespace}
             if not mine or known.version is None or known.version.uid in listed.get("uids", ()):
@@ -211,7 +211,7 @@ class Dependents:
             self._running[held].append((ref, event))
 
     def _keep_unclaimed(self, ref: ObjectRef, event: MetadataEvent) -> None:
-        """Keep an event that may be of what a run has just made, whose answer is still to come."""
+        """Keep an event of an object that a run may have created, until the response arrives."""
         if not self._running:
             return
         self._unclaimed[ref] = event
@@ -226,7 +226,7 @@ class Dependents:
         if event.type is EventType.DELETED:
             own, known.deleted_by_run = known.deleted_by_run, False
             if known.version is not None and known.version.uid != event.body["metadata"].get("uid"):
-                # Another object has the name by now.
+                # Another object has this name now.
                 return
             known.version, known.readiness, known.read_behind = None, Readiness.UNKNOWN, False
             self._wake(known, ref, "" if own else "deleted")
@@ -241,26 +241,26 @@ class Dependents:
             self._judge_health(known, ref, event.health)
 
     def _wake(self, known: _Dependent, ref: ObjectRef, what: str) -> None:
-        """Wake the owners for what happened to an object and they did not do themselves."""
+        """Enqueue the owners for a change of an object that they did not make themselves."""
         for owner in known.owners if what else ():
             self._enqueue(owner, Cause(Trigger.DEPENDENT, f"{ref} {what}", ref))
 
     def _judge_health(self, known: _Dependent, ref: ObjectRef, health: Health) -> None:
-        """Wake the owners, soon, where the readiness of an object is not what they know."""
+        """Enqueue the owners, coalesced, if the readiness of an object has changed for them."""
         what = known.take(health)
         is_first = health.readiness is Readiness.READY and not known.was_ready
         known.was_ready = known.was_ready or is_first
-        # What was made and is ready for the first time leads on; only what comes again can loop.
+        # An object that becomes ready for the first time cannot be part of a loop.
         about = None if is_first else ref
         for owner in known.owners if what else ():
             self._pacer.add(owner, Cause(Trigger.DEPENDENT, f"{ref} {what}", about))
 
 
 def _is_watched(owner: ObjectRef, dependent: ObjectRef, watch: Watch) -> bool:
-    """Whether changes of an object are to wake its owner.
+    """Return whether changes of an object reconcile its owner.
 
-    What is in no namespace cannot have an owner reference to what is in one: it is known by its
-    annotations then, and followed only where the watch asks for that.
+    A cluster-scoped object cannot have an owner reference to a namespaced one: its annotations
+    name the owner then, and it is watched only if the watch enables that.
     """
     if not watch.watch_dependent_resources or dependent.gvk in watch.blacklist:
         return False

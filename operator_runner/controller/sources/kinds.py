@@ -1,4 +1,4 @@
-"""Which of the watched kinds the API server knows: a CRD may be installed after the operator."""
+"""Discover which of the watched kinds are served: a CRD may be installed after the operator."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 import structlog
 
-from operator_runner.controller.sources.watch_readiness import Established
+from operator_runner.controller.sources.watch_readiness import WatchReadiness
 from operator_runner.core.async_tasks import end_tasks
 from operator_runner.core.errors import ApiError, Expired, NotFound
 from operator_runner.core.model import GVK, Watch
@@ -17,79 +17,79 @@ from operator_runner.kube.discovery import ApiResource, Discovery
 from operator_runner.kube.watch import Backoff
 
 _log = structlog.get_logger(__name__)
-_POLL = 2.0
-"""Seconds between two looks for a kind whose CRD is missing."""
+_POLL_SECONDS = 2.0
+"""Interval of the discovery of a kind whose CRD is missing."""
 
 
 class Kinds:
-    """Looks for the kinds of watches.yaml, those that come late and those that go."""
+    """Discovers the kinds of watches.yaml, whose CRDs may be installed or deleted at any time."""
 
     def __init__(
         self,
         discovery: Discovery,
         watches: Sequence[Watch],
         namespaces: Sequence[str],
-        established: Established,
+        readiness: WatchReadiness,
     ) -> None:
-        """Tell `established` on which paths each kind will be watched."""
+        """Set the paths on which each kind is watched in `readiness`."""
         self._discovery = discovery
         self._watches = watches
         self._namespaces = namespaces
-        self._established = established
+        self._watch_readiness = readiness
         self._missing: list[GVK] = []
         self._found: dict[GVK, ApiResource] = {}
-        self._looked = asyncio.Event()
-        self._came = asyncio.Event()
+        self._discovered = asyncio.Event()
+        self._added = asyncio.Event()
 
-    async def look(self) -> None:
-        """Return when every kind was asked for once, whether it was there or not."""
-        await self._looked.wait()
+    async def wait_discovered(self) -> None:
+        """Return when discovery of every kind was tried once."""
+        await self._discovered.wait()
 
     def known(self) -> list[ApiResource]:
-        """Return the resources of the kinds that were there when they were last asked for."""
+        """Return the resources of the kinds that the last discovery found."""
         return list(self._found.values())
 
-    async def come(self) -> None:
-        """Return when a kind has come that was missing before."""
-        await self._came.wait()
-        self._came.clear()
+    async def wait_added(self) -> None:
+        """Return when a kind that was missing is served."""
+        await self._added.wait()
+        self._added.clear()
 
-    async def look_again(self) -> None:
-        """Find out which kinds have gone, for a watch of one of them has been refused."""
-        # What is being deleted is known to the API server for a moment longer.
-        await asyncio.sleep(_POLL)
+    async def rediscover(self) -> None:
+        """Discover all kinds again, after a watch failed."""
+        # The API server serves a deleted CRD for a moment longer.
+        await asyncio.sleep(_POLL_SECONDS)
         for watch in self._watches:
             self._discovery.forget(watch.gvk)
-        await self._look_for_all()
+        await self._discover_all()
 
     async def run(self) -> None:
-        """Look until cancelled."""
-        await self._look_for_all()
-        self._looked.set()
+        """Poll for missing kinds until cancelled."""
+        await self._discover_all()
+        self._discovered.set()
         while True:
-            await asyncio.sleep(_POLL)
-            late = [gvk for gvk in self._missing if await self._try(gvk, loud=False)]
-            self._missing = [gvk for gvk in self._missing if gvk not in late]
-            if late:
-                self._came.set()
+            await asyncio.sleep(_POLL_SECONDS)
+            added = [gvk for gvk in self._missing if await self._try(gvk, log=False)]
+            self._missing = [gvk for gvk in self._missing if gvk not in added]
+            if added:
+                self._added.set()
 
-    async def _look_for_all(self) -> None:
+    async def _discover_all(self) -> None:
         gvks = [watch.gvk for watch in self._watches]
         self._found.clear()
-        self._missing = [gvk for gvk in gvks if not await self._try(gvk, loud=True)]
+        self._missing = [gvk for gvk in gvks if not await self._try(gvk, log=True)]
         for gvk in self._missing:
-            self._established.lost(str(gvk))
+            self._watch_readiness.kind_removed(str(gvk))
 
-    async def _try(self, gvk: GVK, *, loud: bool) -> bool:
+    async def _try(self, gvk: GVK, *, log: bool) -> bool:
         try:
             resource = await self._discovery.resource(gvk)
             _raise_if_unwatchable(resource)
         except ApiError as error:
-            if loud:
-                _log.warning("Waiting for a kind to watch", gvk=str(gvk), reason=str(error))
+            if log:
+                _log.warning("Waiting for a watched kind", gvk=str(gvk), error=str(error))
             return False
         self._found[gvk] = resource
-        self._established.need(str(gvk), self._paths(resource))
+        self._watch_readiness.require(str(gvk), self._paths(resource))
         return True
 
     def _paths(self, resource: ApiResource) -> list[str]:
@@ -98,31 +98,31 @@ class Kinds:
         return [resource.path(namespace) for namespace in self._namespaces]
 
 
-async def keep_watching(
+async def watch_kinds_forever(
     watch: Callable[[Sequence[ApiResource]], Coroutine[Any, Any, None]], kinds: Kinds
 ) -> NoReturn:
-    """Watch the kinds that are there, again when one has come or gone and after any failure."""
-    await kinds.look()
+    """Watch the served kinds; restart when one is added or deleted, and after any failure."""
+    await kinds.wait_discovered()
     delay = Backoff()
     while True:
-        began = time.monotonic()
-        watching = asyncio.create_task(watch(kinds.known()))
-        coming = asyncio.create_task(kinds.come())
+        started = time.monotonic()
+        watching = asyncio.create_task(watch(kinds.resources()))
+        adding = asyncio.create_task(kinds.wait_added())
         try:
-            await asyncio.wait([watching, coming], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([watching, adding], return_when=asyncio.FIRST_COMPLETED)
             if watching.done():
                 watching.result()
         except (NotFound, Expired) as error:
-            _log.warning("Watching anew", reason=str(error))
-            await kinds.look_again()
-        except Exception as error:  # noqa: BLE001 whatever it was, it must not end the operator
-            _log.exception("Restarting the watches of all resources", reason=str(error))
-            await delay.wait(time.monotonic() - began)
-            await kinds.look_again()
+            _log.warning("Restarting watches", error=str(error))
+            await kinds.rediscover()
+        except Exception as error:  # noqa: BLE001 no error may end the operator
+            _log.exception("Restarting watches after an unexpected error", error=str(error))
+            await delay.wait(time.monotonic() - started)
+            await kinds.rediscover()
         finally:
-            await end_tasks([watching, coming])
+            await end_tasks([watching, adding])
 
 
 def _raise_if_unwatchable(resource: ApiResource) -> None:
     if not {"list", "watch"} <= resource.verbs:
-        raise ApiError(f"the API server lets nobody list and watch {resource.plural}")
+        raise ApiError(f"{resource.plural} does not support list and watch")

@@ -1,4 +1,4 @@
-"""Remembers each primary resource as its last event showed it, within a bound of memory."""
+"""Store the last seen state of each primary resource, within a memory limit."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from operator_runner.controller.predicates.predicate import Seen
 from operator_runner.core.model import ObjectRef
 
 LIMIT = 16 * 1024**2
-"""Bytes of packed specs: some ten thousand resources. Beyond it changes are told by generation."""
+"""Bytes of compressed specs, some 10,000 resources; beyond it causes name generations only."""
 
 
 class LastSeen:
-    """What was last seen of each resource that exists; the specs of the longest unseen go first."""
+    """The last seen state of each existing resource; the least recent specs are dropped first."""
 
     def __init__(self, limit: int = LIMIT) -> None:
         """Keep at most `limit` bytes of specs."""
@@ -23,31 +23,31 @@ class LastSeen:
         self._seen: OrderedDict[ObjectRef, Seen] = OrderedDict()
 
     def __iter__(self) -> Iterator[ObjectRef]:
-        """Go through the resources that exist."""
+        """Iterate over the existing resources."""
         return iter(list(self._seen))
 
     def get(self, ref: ObjectRef) -> Seen | None:
-        """Return what was last seen of a resource, None for one that was never seen."""
+        """Return the last seen state of a resource, or None."""
         return self._seen.get(ref)
 
     def put(self, ref: ObjectRef, seen: Seen) -> None:
-        """Remember a resource as it is now."""
+        """Store the state of a resource."""
         self.drop(ref)
         self._seen[ref] = seen
-        self._size += len(seen.asked or b"")
+        self._size += len(seen.desired or b"")
         if self._size > self._limit:
             self._shrink()
 
     def drop(self, ref: ObjectRef) -> None:
-        """Forget a resource that is gone."""
+        """Remove a deleted resource."""
         old = self._seen.pop(ref, None)
         if old is not None:
-            self._size -= len(old.asked or b"")
+            self._size -= len(old.desired or b"")
 
     def _shrink(self) -> None:
         for ref, seen in self._seen.items():
-            if seen.asked is not None:
-                self._size -= len(seen.asked)
-                self._seen[ref] = replace(seen, asked=None)
+            if seen.desired is not None:
+                self._size -= len(seen.desired)
+                self._seen[ref] = replace(seen, desired=None)
             if self._size <= self._limit:
                 return

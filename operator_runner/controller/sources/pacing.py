@@ -1,6 +1,6 @@
-"""Wakes each owner at once, but not again within a second: what comes meanwhile comes together.
+"""Coalesce causes: enqueue the first at once, and those of the next second together.
 
-Ten Deployments that become ready one after the other are two runs then, and not ten.
+Ten Deployments that become ready one after the other make two runs instead of ten.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ _PAUSE_SECONDS = 1.0
 
 @dataclass(slots=True)
 class _Pause:
-    """The time after an owner was woken, and what has come in it."""
+    """The pause after an owner was enqueued, and the causes that were added in it."""
 
     timer: asyncio.TimerHandle
     causes: dict[Cause, None] = field(default_factory=dict)
 
 
 class Pacer:
-    """Hands causes on, in groups. One event loop only."""
+    """Enqueues causes in groups. Not thread-safe."""
 
     def __init__(self, enqueue: Callable[[ObjectRef, Cause], None]) -> None:
-        """`enqueue` is called for each cause, sooner or later."""
+        """`enqueue` is called for each cause, at once or after the pause."""
         self._enqueue = enqueue
         self._pauses: dict[ObjectRef, _Pause] = {}
 
     def add(self, owner: ObjectRef, cause: Cause) -> None:
-        """Wake an owner for this cause, now or when its pause is over."""
+        """Enqueue an owner for this cause, now or after its pause."""
         if owner in self._pauses:
             self._pauses[owner].causes[cause] = None
             return
@@ -39,13 +39,13 @@ class Pacer:
         self._enqueue(owner, cause)
 
     def forget(self, owner: ObjectRef) -> None:
-        """Drop what waits for an owner that is gone."""
+        """Drop the waiting causes of a deleted owner."""
         pause = self._pauses.pop(owner, None)
         if pause is not None:
             pause.timer.cancel()
 
     def stop(self) -> None:
-        """Drop everything that waits."""
+        """Drop all waiting causes."""
         for owner in list(self._pauses):
             self.forget(owner)
 

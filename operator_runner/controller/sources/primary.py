@@ -14,7 +14,7 @@ import aiohttp
 import kopf
 import structlog
 
-from operator_runner.controller.predicates.predicate import Seen, judge
+from operator_runner.controller.predicates.predicate import Seen, reconcile_cause
 from operator_runner.controller.sources.last_seen import LastSeen
 from operator_runner.core.async_tasks import end_tasks
 from operator_runner.core.errors import Expired, NotFound
@@ -184,7 +184,7 @@ class PrimaryWatcher:
         old = self._seen.get(ref)
         if old is None or old.uid != new.uid:
             self._on_first_seen(ref, body)
-        cause = judge(old, new, watch, listed=type_ is None)
+        cause = reconcile_cause(old, new, watch, listed=type_ is None)
         self._seen.put(ref, new)
         if cause is not None:
             self._enqueue(ref, cause)

@@ -1,7 +1,7 @@
-"""Events of objects that resources name but did not make: a Secret, a ConfigMap, another resource.
+"""Events of objects that resources refer to: a Secret, a ConfigMap, another resource.
 
-`references` of a watch says which kinds these are and where a resource names them. They are
-watched by metadata only; what nobody names wakes nobody.
+`references` of a watch declares the kinds and the fields with their names. Their metadata is
+watched; objects without a reference to them cause no reconcile.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 
 from operator_runner.controller.predicates.changes import Version, difference
-from operator_runner.controller.sources.watch_retry import follow
+from operator_runner.controller.sources.watch_retry import watch_forever
 from operator_runner.core.model import GVK, Cause, Json, ObjectRef, Trigger, Watch
 from operator_runner.kube.watch import EventType, MetadataEvent
 
 
 class References:
-    """Knows who names what, and says who is to be reconciled when that changes."""
+    """Maps referenced objects to resources, which are reconciled when the object changes."""
 
     def __init__(
         self,
@@ -28,9 +28,9 @@ class References:
         enqueue: Callable[[ObjectRef, Cause], None],
         namespaces: Sequence[str],
     ) -> None:
-        """`named` tells what a resource names; `stream` watches a kind, see `follow`.
+        """`named` returns what a resource refers to; `stream` watches a kind, see `watch_forever`.
 
-        An object may be named with a namespace that its kind does not have.
+        A reference may have a namespace although its kind is cluster-scoped.
         """
         self._watches = {watch.gvk: watch for watch in watches if watch.references}
         self._named = named
@@ -42,8 +42,8 @@ class References:
         self._versions: dict[ObjectRef, Version] = {}
         self._synced: set[tuple[GVK, str | None]] = set()
 
-    def shown(self, ref: ObjectRef, body: Json | None) -> None:
-        """Take note of what a resource names now; None for one that is gone."""
+    def on_change(self, ref: ObjectRef, body: Json | None) -> None:
+        """Update the references of a resource; None for a deleted one."""
         watch = self._watches.get(ref.gvk)
         if watch is None:
             return
@@ -67,7 +67,7 @@ class References:
                 for namespace in self._namespaces:
                     take = functools.partial(self._take, namespace)
                     group.create_task(
-                        follow(self._stream, gvk, namespace, take, "what resources refer to")
+                        watch_forever(self._stream, gvk, namespace, take, "referenced objects")
                     )
             await asyncio.Event().wait()
 
@@ -80,13 +80,13 @@ class References:
         by = self._named_by.get(target)
         if not by:
             return
-        was_there = (gvk, namespace) not in self._synced
-        if what := self._news(target, event, was_there=was_there):
+        existed = (gvk, namespace) not in self._synced
+        if what := self._news(target, event, existed=existed):
             for ref in tuple(by):
                 self._enqueue(ref, Cause(Trigger.REFERENCE, f"{target} {what}", target))
 
-    def _news(self, target: ObjectRef, event: MetadataEvent, *, was_there: bool) -> str:
-        """Return what happened to an object; empty if it was there, or nothing that matters."""
+    def _news(self, target: ObjectRef, event: MetadataEvent, *, existed: bool) -> str:
+        """Return what happened to an object; empty if it existed before or no change matters."""
         old = self._versions.pop(target, None)
         if event.type is EventType.DELETED:
             return "deleted"
@@ -94,6 +94,6 @@ class References:
         if old is not None:
             return difference(old, new)
         if event.type is EventType.ADDED:
-            # What is there from the beginning is met by the run at start.
-            return "" if was_there else "created"
+            # The run at start has seen objects that existed before.
+            return "" if existed else "created"
         return "changed"

@@ -1,55 +1,55 @@
-"""Which watches the API server has accepted: what readiness is told from. Pure bookkeeping."""
+"""Readiness of the watches: which of them the API server has accepted. Pure bookkeeping."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 
-class Established:
-    """Compares the watches that are needed with those that have been answered."""
+class WatchReadiness:
+    """Compares the required watches with those that were accepted."""
 
     def __init__(self, kinds: Iterable[str], converted: Iterable[str] = ()) -> None:
-        """Start with kinds whose paths are not known yet, for their CRDs may be missing.
+        """Start with kinds whose paths are unknown, because their CRDs may be missing.
 
-        Of those that are `converted` by this process no watch is waited for: to list objects of
-        an older version the API server asks it, and OLM's Service leads to ready replicas only.
+        Kinds `converted` by this process are not waited for: to list objects of an older version,
+        the API server calls its webhook, and OLM's Service routes to ready replicas only.
         """
-        self._needed: dict[str, frozenset[str] | None] = dict.fromkeys(kinds)
+        self._required: dict[str, frozenset[str] | None] = dict.fromkeys(kinds)
         self._converted = frozenset(converted)
-        self._answered: set[str] = set()
-        self._broken: dict[str, None] = {}
+        self._started: set[str] = set()
+        self._interrupted: dict[str, None] = {}
 
-    def need(self, kind: str, paths: Iterable[str]) -> None:
-        """Say on which URL paths a kind is watched."""
-        self._needed[kind] = frozenset(paths)
+    def require(self, kind: str, paths: Iterable[str]) -> None:
+        """Set the URL paths on which a kind is watched."""
+        self._required[kind] = frozenset(paths)
 
-    def lost(self, kind: str) -> None:
-        """Say that the API server does not know a kind any more."""
-        for path in self._needed.get(kind) or ():
-            self.ended(path, again=False)
-        self._needed[kind] = None
+    def kind_removed(self, kind: str) -> None:
+        """Record that the API server no longer serves a kind."""
+        for path in self._required.get(kind) or ():
+            self.watch_ended(path, again=False)
+        self._required[kind] = None
 
-    def answered(self, path: str) -> None:
-        """Take note that the API server accepted a watch on this path."""
-        self._answered.add(path)
-        self._broken.pop(path, None)
+    def watch_started(self, path: str) -> None:
+        """Record that the API server accepted a watch on this path."""
+        self._started.add(path)
+        self._interrupted.pop(path, None)
 
-    def ended(self, path: str, again: bool) -> None:
-        """Take note that a watch on this path has ended, and whether it is begun again at once."""
+    def watch_ended(self, path: str, again: bool) -> None:
+        """Record that a watch on this path has ended; `again` if it is restarted at once."""
         if not again:
-            self._answered.discard(path)
-            self._broken.pop(path, None)
-        elif path in self._answered:
-            self._broken[path] = None
+            self._started.discard(path)
+            self._interrupted.pop(path, None)
+        elif path in self._started:
+            self._interrupted[path] = None
 
-    def missing(self) -> str | None:
-        """Return what is not watched yet, or not any more, for people; None if everything is."""
-        for kind, paths in self._needed.items():
+    def not_ready_reason(self) -> str | None:
+        """Return which watch is missing or interrupted, for display; None if ready."""
+        for kind, paths in self._required.items():
             if paths is None:
-                return f"{kind} is not known to the API server: install its CRD"
-            if kind not in self._converted and not paths <= self._answered:
-                return f"{kind} is not watched yet on {', '.join(sorted(paths - self._answered))}"
-        of_converted = {path for kind in self._converted for path in self._needed.get(kind) or ()}
-        if broken := [path for path in self._broken if path not in of_converted]:
-            return f"the watch of {', '.join(broken)} has ended and is begun again"
+                return f"{kind} is not served by the API server: install its CRD"
+            if kind not in self._converted and not paths <= self._started:
+                return f"{kind} is not watched yet on {', '.join(sorted(paths - self._started))}"
+        of_converted = {path for kind in self._converted for path in self._required.get(kind) or ()}
+        if interrupted := [path for path in self._interrupted if path not in of_converted]:
+            return f"the watch of {', '.join(interrupted)} has ended and is being restarted"
         return None

@@ -1,4 +1,4 @@
-"""Follow a kind for as long as it takes: rights may be missing for now, and the kind itself."""
+"""Watch a kind until cancelled, also while permissions or its CRD are missing."""
 
 from __future__ import annotations
 
@@ -14,57 +14,57 @@ from operator_runner.kube.watch import MetadataEvent
 
 _log = structlog.get_logger(__name__)
 
-_RECHECK = 60.0
-"""Seconds until a kind that may not be watched is tried again: rights can be granted."""
-_RESTART = 10.0
-"""Seconds until a watch that ended by an error of our own is begun again."""
+_RECHECK_SECONDS = 60.0
+"""Delay before a forbidden or failed watch is retried: permissions can be granted."""
+_RESTART_SECONDS = 10.0
+"""Delay before a watch is restarted after an internal error."""
 
 
-async def follow(
+async def watch_forever(
     stream: Callable[[GVK, str | None], AsyncIterator[MetadataEvent]],
     gvk: GVK,
     namespace: str | None,
     take: Callable[[GVK, MetadataEvent], None],
-    whose: str,
+    watched: str,
 ) -> NoReturn:
-    """Give each event of a kind in a namespace (None: all) to `take`, until cancelled.
+    """Call `take` for each event of a kind in a namespace (None: all), until cancelled.
 
-    `whose` says for a warning what is watched, such as `what resources own`.
+    `watched` names the objects in warnings, such as `owned objects`.
     """
-    complained = False
+    warned = False
     while True:
         try:
             async for event in stream(gvk, namespace):
-                complained = False
-                _give(take, gvk, event)
+                warned = False
+                _deliver(take, gvk, event)
         except Forbidden as error:
-            if not complained:
+            if not warned:
                 _log.warning(
-                    f"Cannot watch {whose}, so its changes are seen at the next resync only; "
+                    f"Cannot watch {watched}: changes are noticed at the next resync only; "
                     "grant list and watch to the operator",
                     gvk=str(gvk),
                     scope=namespace or "all namespaces",
-                    reason=str(error),
+                    error=str(error),
                 )
-                complained = True
+                warned = True
         except ApiError as error:
-            _log.warning("Watching was interrupted", gvk=str(gvk), reason=str(error))
+            _log.warning("Watch failed; retrying", gvk=str(gvk), error=str(error))
         except Exception:  # noqa: BLE001
-            # Without the watch nothing that is deleted or edited by hand would come back.
-            _log.exception("Watching was interrupted: a mistake in operator-runner", gvk=str(gvk))
-            await asyncio.sleep(_RESTART)
+            # Without the watch, manual edits and deletions would not be reverted.
+            _log.exception("Watch failed: internal error; retrying", gvk=str(gvk))
+            await asyncio.sleep(_RESTART_SECONDS)
             continue
-        await asyncio.sleep(_RECHECK)
+        await asyncio.sleep(_RECHECK_SECONDS)
 
 
-def _give(take: Callable[[GVK, MetadataEvent], None], gvk: GVK, event: MetadataEvent) -> None:
-    """Hand an event on; one object that cannot be understood must not end the watch of all."""
+def _deliver(take: Callable[[GVK, MetadataEvent], None], gvk: GVK, event: MetadataEvent) -> None:
+    """Call `take`; an error for one object must not end the watch."""
     try:
         take(gvk, event)
     except Exception:  # noqa: BLE001
         metadata = event.body.get("metadata") or {}
         _log.exception(
-            "An event was not understood: a mistake in operator-runner",
+            "Event processing failed: internal error",
             gvk=str(gvk),
             namespace=metadata.get("namespace"),
             name=metadata.get("name"),

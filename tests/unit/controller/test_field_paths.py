@@ -7,7 +7,11 @@ from typing import Any
 import pytest
 
 from operator_runner.controller.predicates.changes import Version, difference
-from operator_runner.controller.predicates.field_paths import changed_paths, managed_paths, shown
+from operator_runner.controller.predicates.field_paths import (
+    changed_paths,
+    managed_paths,
+    summarize,
+)
 from operator_runner.core.model import Json
 
 
@@ -46,7 +50,8 @@ def test_what_a_manager_has_set_is_read_from_its_field_set() -> None:
 def test_many_paths_are_counted() -> None:
     """A line stays a line."""
     assert (
-        shown([f"spec.{name}" for name in "abcdef"]) == "spec.a, spec.b, spec.c, spec.d and 2 more"
+        summarize([f"spec.{name}" for name in "abcdef"])
+        == "spec.a, spec.b, spec.c, spec.d and 2 more"
     )
 
 

@@ -11,7 +11,7 @@ FOUGHT = ObjectRef(GVK("", "v1", "ConfigMap"), "default", "fought")
 OTHER = ObjectRef(GVK("apps", "v1", "Deployment"), "default", "busy")
 ECHO = Cause(Trigger.DEPENDENT, f"{FOUGHT} changed by them (data.text)", FOUGHT)
 BUSY = Cause(Trigger.DEPENDENT, f"{OTHER} changed by hpa (spec.replicas)", OTHER)
-EDIT = Cause(Trigger.SPEC, "spec.size", mark="7")
+EDIT = Cause(Trigger.SPEC, "spec.size", state_key="7")
 PERIOD, RETRY = Cause(Trigger.PERIOD), Cause(Trigger.RETRY)
 
 
@@ -131,11 +131,11 @@ def test_a_role_that_edits_its_own_spec_is_slowed_down() -> None:
     itself = Resource(writes=None)
     itself.run(generation=2)
     for generation in range(2, 7):
-        assert itself.wake(Cause(Trigger.SPEC, "spec.size", mark=str(generation))) is None
+        assert itself.wake(Cause(Trigger.SPEC, "spec.size", state_key=str(generation))) is None
         itself.run(generation + 1)
-    hold = itself.wake(Cause(Trigger.SPEC, "spec.size", mark="7"))
+    hold = itself.wake(Cause(Trigger.SPEC, "spec.size", state_key="7"))
     assert hold is not None
-    assert itself.wake(Cause(Trigger.SPEC, "spec.size", mark="8")) is None
+    assert itself.wake(Cause(Trigger.SPEC, "spec.size", state_key="8")) is None
 
 
 def test_a_role_that_writes_what_its_resource_refers_to_is_slowed_down() -> None:

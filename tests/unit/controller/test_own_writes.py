@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from operator_runner.controller.predicates.predicate import annotations_mark
+from operator_runner.controller.predicates.predicate import annotations_state_key
 from operator_runner.controller.sources.dependents import Dependents
 from operator_runner.core.model import GVK, Cause, Json, ObjectRef, RunContent, Trigger, Watch
 from operator_runner.kube.watch import EventType, MetadataEvent
@@ -79,9 +79,9 @@ async def test_edits_of_the_resource_by_its_own_run_are_known(subject: Dependent
     own = metadata("9", generation=3, annotations={"a": "1"})
     subject.edited_itself(OWNER, own)
     spec, annotation = Trigger.SPEC, Trigger.ANNOTATION
-    assert subject.writes.is_echo(OWNER, Cause(spec, mark="3"))
-    assert not subject.writes.is_echo(OWNER, Cause(spec, mark="4"))
-    assert subject.writes.is_echo(OWNER, Cause(annotation, mark=annotations_mark(own)))
-    assert not subject.writes.is_echo(OWNER, Cause(annotation, mark=annotations_mark({})))
+    assert subject.writes.is_echo(OWNER, Cause(spec, state_key="3"))
+    assert not subject.writes.is_echo(OWNER, Cause(spec, state_key="4"))
+    assert subject.writes.is_echo(OWNER, Cause(annotation, state_key=annotations_state_key(own)))
+    assert not subject.writes.is_echo(OWNER, Cause(annotation, state_key=annotations_state_key({})))
     subject.forget(OWNER)
-    assert not subject.writes.is_echo(OWNER, Cause(spec, mark="3"))
+    assert not subject.writes.is_echo(OWNER, Cause(spec, state_key="3"))

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from operator_runner.controller.predicates.predicate import Seen, judge
+from operator_runner.controller.predicates.predicate import Seen, reconcile_cause
 from operator_runner.controller.sources.last_seen import LastSeen
 from operator_runner.controller.sources.primary import PrimaryWatcher
 from operator_runner.core.model import GVK, Cause, Json, ObjectRef, RunContent, Trigger, Watch
@@ -19,9 +19,9 @@ WATCH = Watch(FOO, RunContent(role=Path("/roles/foo")))
 ANNOTATED = Watch(FOO, RunContent(role=Path("/roles/foo")), watch_annotations_changes=True)
 
 
-def seen(*, relevant: bool = True, asked: Json | None = None, **metadata: Any) -> Seen:
+def seen(*, relevant: bool = True, desired: Json | None = None, **metadata: Any) -> Seen:
     body = {"metadata": {"uid": "u1", "generation": 1, "resourceVersion": "5"} | metadata}
-    return Seen.of(body | (asked or {}), relevant=relevant)
+    return Seen.of(body | (desired or {}), relevant=relevant)
 
 
 def bare(**changed: Any) -> Seen:
@@ -47,7 +47,7 @@ def bare(**changed: Any) -> Seen:
         (seen(deletionTimestamp="now"), seen(deletionTimestamp="now", generation=3), None),
         (seen(generation=None), seen(generation=None), None),
         (seen(generation=None), seen(generation=None, resourceVersion="6"), None),
-        (seen(generation=None), bare(asked={"data": {"a": "b"}}), Trigger.SPEC),
+        (seen(generation=None), bare(desired={"data": {"a": "b"}}), Trigger.SPEC),
         (seen(generation=None), bare(labels={"a": "b"}), Trigger.SPEC),
         (seen(generation=None), bare(annotations={"a": "b"}), Trigger.SPEC),
         (seen(generation=None), bare(managedFields=[{"time": "t"}], finalizers=["f"]), None),
@@ -55,37 +55,39 @@ def bare(**changed: Any) -> Seen:
 )
 def test_what_wakes_a_reconcile(old: Seen | None, new: Seen, trigger: Trigger | None) -> None:
     """Generation, creation, deletion and selection count; status and labels do not."""
-    cause = judge(old, new, WATCH, listed=False)
+    cause = reconcile_cause(old, new, WATCH, listed=False)
     assert (cause.trigger if cause else None) == trigger
 
 
 def test_annotations_count_where_the_watch_asks_for_them() -> None:
     """With watchAnnotationsChanges the changed keys are named, never their values."""
     new = seen(annotations={"kept": "1", "new": "secret"})
-    cause = judge(seen(annotations={"kept": "1", "old": "x"}), new, ANNOTATED, listed=False)
+    cause = reconcile_cause(
+        seen(annotations={"kept": "1", "old": "x"}), new, ANNOTATED, listed=False
+    )
     assert str(cause) == "annotation: new, old"
 
 
 def test_a_change_of_the_spec_is_told_by_its_paths() -> None:
     """Each field that differs is named; where the old spec was dropped, the generations are."""
-    old = seen(asked={"spec": {"replicas": 1, "ports": [{"port": 80}], "old": 1}})
+    old = seen(desired={"spec": {"replicas": 1, "ports": [{"port": 80}], "old": 1}})
     spec = {"replicas": 2, "ports": [{"port": 81}], "new": {"a": 1}}
-    new = seen(asked={"spec": spec}, generation=2)
-    cause = judge(old, new, WATCH, listed=False)
+    new = seen(desired={"spec": spec}, generation=2)
+    cause = reconcile_cause(old, new, WATCH, listed=False)
     assert str(cause) == "spec: spec.replicas, spec.ports[0].port, spec.old, spec.new"
-    forgotten = judge(replace(old, asked=None), new, WATCH, listed=False)
+    forgotten = reconcile_cause(replace(old, desired=None), new, WATCH, listed=False)
     assert str(forgotten) == "spec: generation 1 to 2"
 
 
 def test_specs_are_remembered_within_a_bound() -> None:
     """The longest unseen spec goes first, and a resource that is gone leaves nothing."""
     first, second = (ObjectRef(FOO, "n", name) for name in "ab")
-    big = seen(asked={"spec": {"text": secrets.token_hex(500)}})
-    assert big.asked is not None
-    remembered = LastSeen(limit=len(big.asked) + 10)
+    big = seen(desired={"spec": {"text": secrets.token_hex(500)}})
+    assert big.desired is not None
+    remembered = LastSeen(limit=len(big.desired) + 10)
     remembered.put(first, big)
     remembered.put(second, big)
-    assert [ref for ref in remembered if (remembered.get(ref) or big).asked] == [second]
+    assert [ref for ref in remembered if (remembered.get(ref) or big).desired] == [second]
     remembered.drop(second)
     remembered.put(first, big)
     assert remembered.get(first) == big
@@ -94,8 +96,8 @@ def test_specs_are_remembered_within_a_bound() -> None:
 
 def test_what_is_found_at_start_is_told_from_what_is_created() -> None:
     """A listed resource is a start, so that edits can overtake the herd."""
-    assert judge(None, seen(), WATCH, listed=True) == Cause(Trigger.START)
-    assert judge(seen(), seen(), WATCH, listed=True) is None
+    assert reconcile_cause(None, seen(), WATCH, listed=True) == Cause(Trigger.START)
+    assert reconcile_cause(seen(), seen(), WATCH, listed=True) is None
 
 
 def test_a_deletion_is_told_and_the_resource_forgotten() -> None:

@@ -69,8 +69,8 @@ async def references(
 async def test_a_changed_secret_wakes_those_that_name_it() -> None:
     """Created, changed and deleted ones do; one that nobody names any more does not."""
     async with references() as (subject, streams, woken):
-        subject.shown(ref("a"), foo("a", secrets=[{"name": "s"}, {"name": "t"}]))
-        subject.shown(ref("b"), foo("b", secrets=[{"name": "s"}]))
+        subject.on_change(ref("a"), foo("a", secrets=[{"name": "s"}, {"name": "t"}]))
+        subject.on_change(ref("b"), foo("b", secrets=[{"name": "s"}]))
         secrets = streams[SECRET]
         await secrets.tell("ADDED", metadata("s", 1))
         await secrets.tell("SYNCED", {})
@@ -84,8 +84,8 @@ async def test_a_changed_secret_wakes_those_that_name_it() -> None:
         await secrets.tell("ADDED", metadata("t", 3))
         assert woken == [("a", "reference: Secret default/t created")]
         woken.clear()
-        subject.shown(ref("a"), foo("a", secrets=[]))
-        subject.shown(ref("b"), None)
+        subject.on_change(ref("a"), foo("a", secrets=[]))
+        subject.on_change(ref("b"), None)
         await secrets.tell("DELETED", metadata("s", 4))
         await secrets.tell("DELETED", metadata("t", 5))
         assert woken == []
@@ -94,7 +94,7 @@ async def test_a_changed_secret_wakes_those_that_name_it() -> None:
 async def test_other_namespaces_and_kinds_without_one() -> None:
     """An equal name in another namespace is another object; a cluster's own has none."""
     async with references() as (subject, streams, woken):
-        subject.shown(ref("a"), foo("a", secrets=[{"name": "s"}], zone="z", map="m"))
+        subject.on_change(ref("a"), foo("a", secrets=[{"name": "s"}], zone="z", map="m"))
         for stream in streams.values():
             await stream.tell("SYNCED", {})
         await streams[SECRET].tell("ADDED", metadata("s", 1, namespace="other"))
@@ -111,7 +111,7 @@ async def test_other_namespaces_and_kinds_without_one() -> None:
 async def test_a_write_of_the_status_wakes_nobody() -> None:
     """As for what resources own: only what a role could ask for counts."""
     async with references() as (subject, streams, woken):
-        subject.shown(ref("a"), foo("a", zone="z"))
+        subject.on_change(ref("a"), foo("a", zone="z"))
         zone: dict[str, Any] = {"namespace": "", "generation": 1}
         await streams[ZONE].tell("ADDED", metadata("z", 1, **zone))
         await streams[ZONE].tell("SYNCED", {})

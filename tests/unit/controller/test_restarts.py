@@ -10,9 +10,9 @@ import pytest
 import structlog.testing
 
 from operator_runner.controller.sources import watch_retry
-from operator_runner.controller.sources.kinds import keep_watching
-from operator_runner.controller.sources.watch_readiness import Established
-from operator_runner.controller.sources.watch_retry import follow
+from operator_runner.controller.sources.kinds import watch_kinds_forever
+from operator_runner.controller.sources.watch_readiness import WatchReadiness
+from operator_runner.controller.sources.watch_retry import watch_forever
 from operator_runner.core.model import GVK
 from operator_runner.kube import watch
 from operator_runner.kube.discovery import ApiResource
@@ -28,18 +28,18 @@ class FakeKinds:
     def __init__(self) -> None:
         self.looks = 0
 
-    async def look(self) -> None:
+    async def wait_discovered(self) -> None:
         """Return at once."""
 
     def known(self) -> list[ApiResource]:
         """Return the kind."""
         return [ApiResource(FOO, "foos", namespaced=True)]
 
-    async def come(self) -> None:
+    async def wait_added(self) -> None:
         """Wait for ever."""
         await asyncio.Event().wait()
 
-    async def look_again(self) -> None:
+    async def rediscover(self) -> None:
         """Count."""
         self.looks += 1
 
@@ -61,13 +61,13 @@ async def test_the_watches_of_resources_are_begun_again_after_any_error(
 
     kinds: Any = FakeKinds()
     with structlog.testing.capture_logs() as lines:
-        keeping = asyncio.create_task(keep_watching(watch_kinds, kinds))
+        keeping = asyncio.create_task(watch_kinds_forever(watch_kinds, kinds))
         async with asyncio.timeout(60):
             await well.wait()
         keeping.cancel()
     with pytest.raises(asyncio.CancelledError):
         await keeping
-    assert [line["reason"] for line in lines] == [str(error) for error in ERRORS]
+    assert [line["error"] for line in lines] == [str(error) for error in ERRORS]
     assert kinds.looks == len(ERRORS)
 
 
@@ -75,7 +75,7 @@ async def test_the_watch_of_owned_objects_is_begun_again_after_any_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """An error in the stream ends it once; an event that is not understood ends nothing."""
-    monkeypatch.setattr(watch_retry, "_RESTART", 0.001)
+    monkeypatch.setattr(watch_retry, "_RESTART_SECONDS", 0.001)
     errors = list(ERRORS)
     taken: asyncio.Queue[str] = asyncio.Queue()
 
@@ -93,7 +93,7 @@ async def test_the_watch_of_owned_objects_is_begun_again_after_any_error(
         taken.put_nowait(name)
 
     with structlog.testing.capture_logs() as lines:
-        following_ = asyncio.create_task(follow(stream, FOO, None, take, "what resources own"))
+        following_ = asyncio.create_task(watch_forever(stream, FOO, None, take, "owned objects"))
         async with asyncio.timeout(60):
             assert await taken.get() == "even"
         following_.cancel()
@@ -104,21 +104,23 @@ async def test_the_watch_of_owned_objects_is_begun_again_after_any_error(
 
 def test_a_watch_that_has_ended_makes_the_operator_unready() -> None:
     """Until it is answered again; a kind that is gone is not waited for."""
-    established = Established(["Foo"])
-    established.need("Foo", ["/foos"])
-    established.answered("/foos")
-    established.answered("/pods (metadata)")
-    assert established.missing() is None
+    readiness = WatchReadiness(["Foo"])
+    readiness.require("Foo", ["/foos"])
+    readiness.watch_started("/foos")
+    readiness.watch_started("/pods (metadata)")
+    assert readiness.not_ready_reason() is None
     for path in ("/foos", "/pods (metadata)"):
-        established.ended(path, again=True)
-        assert established.missing() == f"the watch of {path} has ended and is begun again"
-        established.answered(path)
-        assert established.missing() is None
-    established.ended("/pods (metadata)", again=True)
-    established.ended("/pods (metadata)", again=False)
-    assert established.missing() is None
-    established.ended("/never-answered (metadata)", again=True)
-    assert established.missing() is None
-    established.ended("/foos", again=True)
-    established.lost("Foo")
-    assert established.missing() == "Foo is not known to the API server: install its CRD"
+        readiness.watch_ended(path, again=True)
+        assert (
+            readiness.not_ready_reason() == f"the watch of {path} has ended and is being restarted"
+        )
+        readiness.watch_started(path)
+        assert readiness.not_ready_reason() is None
+    readiness.watch_ended("/pods (metadata)", again=True)
+    readiness.watch_ended("/pods (metadata)", again=False)
+    assert readiness.not_ready_reason() is None
+    readiness.watch_ended("/never-answered (metadata)", again=True)
+    assert readiness.not_ready_reason() is None
+    readiness.watch_ended("/foos", again=True)
+    readiness.kind_removed("Foo")
+    assert readiness.not_ready_reason() == "Foo is not served by the API server: install its CRD"
