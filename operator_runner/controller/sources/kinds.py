@@ -45,7 +45,7 @@ class Kinds:
         """Return when discovery of every kind was tried once."""
         await self._discovered.wait()
 
-    def known(self) -> list[ApiResource]:
+    def resources(self) -> list[ApiResource]:
         """Return the resources of the kinds that the last discovery found."""
         return list(self._found.values())
 

@@ -31,7 +31,7 @@ class FakeKinds:
     async def wait_discovered(self) -> None:
         """Return at once."""
 
-    def known(self) -> list[ApiResource]:
+    def resources(self) -> list[ApiResource]:
         """Return the kind."""
         return [ApiResource(FOO, "foos", namespaced=True)]
 
