@@ -1,5 +1,5 @@
-"""`make bench`: what a reconcile costs, side by side with what it costs elsewhere; `make soak`.
+"""`make bench` measures the cost of a reconcile; `make soak` injects faults for half an hour.
 
-It uses the project as a user does: an operator process on a control plane of its own, and
-`ansible-runner run` of the same role beside it. `docs/performance.md` keeps what it found.
+The bench runs an operator process on its own control plane, and `ansible-runner run` of the same
+role for comparison. `docs/performance.md` has the results.
 """

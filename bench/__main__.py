@@ -10,101 +10,103 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from bench import burst, document, facts, latency, memory, single, thousand, traffic
-from bench.breakdown import Where, where
-from bench.environment import World, open_world
+from bench import burst, document, facts, latency, many_resources, memory, single, traffic
+from bench.breakdown import Breakdown, measure_breakdown
+from bench.environment import BenchEnvironment, open_environment
 from bench.errors import BenchError
 from bench.figures import Row, Verdict
 from bench.table import markdown_table, terminal_table
 from operator_runner.devcluster.errors import ClusterError
 
 _WIDTH = 160
-_PICTURE = Path("build/bench/where.svg")
-_WHERE = "where"
+_PICTURE = Path("build/bench/breakdown.svg")
+_BREAKDOWN = "breakdown"
 
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How much is measured."""
+    """Amount of measurements."""
 
     repetitions: int = 9
-    """Pairs of measurements of which the median counts."""
+    """Pairs of measurements; the median is reported."""
     resources: int = 40
-    herd: int = 1000
+    many: int = 1000
 
 
-QUICK = Effort(repetitions=3, resources=6, herd=60)
+QUICK = Effort(repetitions=3, resources=6, many=60)
 
-GROUPS: Mapping[str, Callable[[World, Effort], Iterator[Row]]] = {
-    "three": lambda world, effort: single.three_tasks(world, effort.repetitions),
-    "edit": lambda world, effort: latency.edit(world, effort.repetitions),
-    "empty": lambda world, effort: single.empty_role(world, effort.repetitions),
-    "facts": lambda world, effort: facts.facts(world, effort.repetitions),
-    "herd": lambda world, effort: burst.herd(world, effort.resources),
-    "memory": lambda world, _: memory.weight(world),
-    "thousand": lambda world, effort: thousand.thousand(world, effort.herd),
-    "requests": lambda world, _: traffic.traffic(world),
+GROUPS: Mapping[str, Callable[[BenchEnvironment, Effort], Iterator[Row]]] = {
+    "three": lambda environment, effort: single.three_tasks(environment, effort.repetitions),
+    "edit": lambda environment, effort: latency.edit(environment, effort.repetitions),
+    "empty": lambda environment, effort: single.empty_role(environment, effort.repetitions),
+    "facts": lambda environment, effort: facts.facts(environment, effort.repetitions),
+    "burst": lambda environment, effort: burst.burst(environment, effort.resources),
+    "memory": lambda environment, _: memory.measure_memory(environment),
+    "many": lambda environment, effort: many_resources.many_resources(environment, effort.many),
+    "requests": lambda environment, _: traffic.traffic(environment),
 }
 
 
 @click.command()
-@click.option("--quick", is_flag=True, help="Fewer repetitions and resources; a first look.")
+@click.option("--quick", is_flag=True, help="Measure with fewer repetitions and resources.")
 @click.option(
     "--only",
     multiple=True,
-    type=click.Choice([*GROUPS, _WHERE]),
-    help="Only this part; can be given several times.",
+    type=click.Choice([*GROUPS, _BREAKDOWN]),
+    help="Measure only this part; repeatable.",
 )
 @click.option("--keep", is_flag=True, help="Write the results into docs/performance.md.")
 def main(*, quick: bool, only: tuple[str, ...], keep: bool) -> None:
-    """Measure, print the table, and end with 1 if a bar is missed."""
+    """Measure and print a table; exit with status 1 if a limit is exceeded."""
     console = Console(highlight=False)
-    # In a file, lines may be as long as they are.
+    # Lines are not wrapped in a file.
     console = console if console.is_terminal else Console(highlight=False, width=_WIDTH)
-    begun = document.circumstances()
+    circumstances = document.circumstances()
     try:
-        rows, found = _measure(console, QUICK if quick else Effort(), only or (*GROUPS, _WHERE))
+        rows, found = _measure(console, QUICK if quick else Effort(), only or (*GROUPS, _BREAKDOWN))
     except (BenchError, ClusterError) as error:
-        console.print(f"The bench stops here: {error}", style="bold red", markup=False)
+        console.print(f"The bench failed: {error}", style="bold red", markup=False)
         sys.exit(1)
     _show(console, rows, found)
     if keep:
-        _keep(rows, found, begun)
-    sys.exit(any(row.verdict is Verdict.MISSED for row in rows))
+        _keep(rows, found, circumstances)
+    sys.exit(any(row.verdict is Verdict.LIMIT_EXCEEDED for row in rows))
 
 
 def _measure(
     console: Console, effort: Effort, names: Sequence[str]
-) -> tuple[list[Row], Where | None]:
+) -> tuple[list[Row], Breakdown | None]:
     rows: list[Row] = []
     found = None
-    with open_world() as world:
+    with open_environment() as environment:
         for name in names:
             console.print(f"Measuring: {name} ...", style="dim")
-            if name == _WHERE:
-                found = where(world, effort.repetitions)
+            if name == _BREAKDOWN:
+                found = measure_breakdown(environment, effort.repetitions)
                 continue
-            for row in GROUPS[name](world, effort):
+            for row in GROUPS[name](environment, effort):
                 rows.append(row)
                 console.print("  ".join(filter(None, row.cells())), style="dim", markup=False)
     return rows, found
 
 
-def _show(console: Console, rows: Sequence[Row], found: Where | None) -> None:
+def _show(console: Console, rows: Sequence[Row], found: Breakdown | None) -> None:
     if rows:
         console.print(terminal_table(rows))
     if found is not None:
         _PICTURE.parent.mkdir(parents=True, exist_ok=True)
         _PICTURE.write_text(found.picture)
-        console.print(f"\nWhere the time of an edit goes (picture: {_PICTURE}):")
+        console.print(f"\nTime breakdown of an edit (picture: {_PICTURE}):")
         console.print(found.text(), markup=False)
 
 
-def _keep(rows: Sequence[Row], found: Where | None, begun: str) -> None:
+def _keep(rows: Sequence[Row], found: Breakdown | None, circumstances: str) -> None:
     if rows:
-        document.write_part("table", f"Measured: {begun} at the begin.\n\n{markdown_table(rows)}")
+        document.write_part(
+            "table", f"Measured: {circumstances} at the start.\n\n{markdown_table(rows)}"
+        )
     if found is not None:
-        document.write_part("where", f"```\n{found.text()}\n```")
+        document.write_part("breakdown", f"```\n{found.text()}\n```")
         document.PICTURE.write_text(found.picture)
 
 

@@ -1,4 +1,4 @@
-"""What processes and folders take: CPU, memory, descriptors, files. Read from /proc by psutil."""
+"""Measure CPU time, memory and descriptors of processes, and files of folders."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def family(pid: int) -> list[psutil.Process]:
 
 
 def children(process: psutil.Process) -> list[psutil.Process]:
-    """Return the children of a process that may be gone, in which case it has none."""
+    """Return the children of a process; none if it has ended."""
     try:
         return process.children()
     except psutil.NoSuchProcess:
@@ -34,7 +34,7 @@ def command_line(process: psutil.Process) -> str:
 
 
 def with_environment(name: str, value: str) -> list[psutil.Process]:
-    """Return the processes that were started with this in their environment."""
+    """Return the processes with this variable in their environment."""
     found = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
@@ -44,21 +44,21 @@ def with_environment(name: str, value: str) -> list[psutil.Process]:
 
 
 def cpu_seconds(pid: int) -> float:
-    """Return user and system time of a process tree, with all of it that has been waited for.
+    """Return user and system time of a process tree, reaped descendants included, in seconds.
 
-    Meant for quiet moments: the time of a process that is neither there nor waited for is lost.
+    Call it while nothing runs: the time of ended processes that are not reaped yet is missing.
     """
     return sum(sum(process.cpu_times()[:4]) for process in family(pid))
 
 
 def child_seconds() -> float:
-    """Return user and system time of all children of this process that have been waited for."""
+    """Return user and system time of all reaped children of this process, in seconds."""
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     return usage.ru_utime + usage.ru_stime
 
 
 def memory(processes: Iterable[psutil.Process]) -> int:
-    """Return the proportional set size in bytes: what is shared counts by its share."""
+    """Return the sum of the proportional set sizes in bytes."""
     total = 0
     for process in processes:
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
@@ -79,6 +79,6 @@ def files(folders: Iterable[Path]) -> int:
 
 
 def files_and_folders(folders: Iterable[Path]) -> int:
-    """Return the number of files and folders below these; they themselves do not count."""
+    """Return the number of files and folders below these, themselves excluded."""
     walks = (walk for folder in folders for walk in os.walk(folder))
     return sum(len(folders) + len(names) for _, folders, names in walks)

@@ -1,4 +1,4 @@
-"""One reconcile as spans of time, from what log, events, processes and requests tell. Pure."""
+"""Divide a reconcile into time spans, from its log, events, processes and requests. Pure."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from bench.process_timeline import Life
+from bench.process_timeline import ProcessLifetime
 from bench.recorder import Request
 
 LANES = ("operator", "play", "processes", "API")
 _PLAY = 2
-"""How deep below the fork server a play is; what it forks is deeper."""
+"""Depth of a play below the fork server; its forks are deeper."""
 _ENDS = {"runner_on_ok", "runner_on_failed", "runner_on_skipped"}
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Something that took time. `begin` and `end` are milliseconds since the edit."""
+    """A time span; `begin` and `end` are milliseconds since the edit."""
 
     lane: str
     name: str
@@ -34,27 +34,27 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Traces:
-    """What was seen of one reconcile that began with an edit. Times are seconds of the clock."""
+    """Observations of one reconcile, which an edit started. Times are Unix timestamps."""
 
     edited: float
     prepared: float
-    """When the private data dir was ready."""
+    """Time at which the private data dir was complete."""
     log: Sequence[dict[str, Any]]
     """Lines of the operator's log, with `ts` and `msg`."""
     events: Sequence[dict[str, Any]]
     """ansible-runner's events."""
-    lives: Sequence[Life]
+    lifetimes: Sequence[ProcessLifetime]
     """Processes below the fork server."""
     requests: Sequence[Request]
 
     def spans(self) -> list[Span]:
-        """Return all spans; those of the lanes operator and play follow one another."""
+        """Return all spans; those of the lanes operator and play are consecutive."""
         tasks = list(self._tasks())
         # The one for the next run may be there already before it, or soon after.
-        head = min(self._heads(tasks), key=lambda life: life.end)
+        head = min(self._heads(tasks), key=lambda lifetime: lifetime.end)
         over, run = head.end, self._below(head)
         marks = [
-            ("the edit reaches the operator", self._logged("Queued")),
+            ("edit to event", self._logged("Queued")),
             ("queue", self._logged("Reconciling")),
             ("read, status, private data dir", self.prepared),
             ("run", over),
@@ -68,7 +68,7 @@ class Traces:
         first, last = tasks[0].begin, tasks[-1].end
         start, stop = self._ms(self.prepared), self._ms(over)
         play = [
-            # Nothing where it had been forked before the run came.
+            # Zero if the play was forked before the run was requested.
             Span("play", "fork", start, forked := max(start, self._ms(run[0].begin))),
             Span("play", "play set-up", forked, first),
             *_with_gaps(tasks),
@@ -76,10 +76,10 @@ class Traces:
         ]
         return [*operator, *play, *self._processes(head, run), *self._requests()]
 
-    def _heads(self, tasks: Sequence[Span]) -> list[Life]:
-        """Return the lives of what could be the run's supervisor."""
-        lives = (life for life in self.lives if life.depth == 1)
-        return [life for life in lives if self._ms(life.end) >= tasks[-1].end]
+    def _heads(self, tasks: Sequence[Span]) -> list[ProcessLifetime]:
+        """Return the processes that may be the run's supervisor."""
+        lifetimes = (lifetime for lifetime in self.lifetimes if lifetime.depth == 1)
+        return [lifetime for lifetime in lifetimes if self._ms(lifetime.end) >= tasks[-1].end]
 
     def _tasks(self) -> Iterable[Span]:
         begin = 0.0
@@ -90,21 +90,21 @@ class Traces:
             elif event["event"] in _ENDS:
                 yield self._span("play", event["event_data"]["task"], begin, at)
 
-    def _below(self, head: Life) -> list[Life]:
+    def _below(self, head: ProcessLifetime) -> list[ProcessLifetime]:
         """Return the lives of a run's play and of its modules, which the supervisor has forked."""
-        below = [life for life in self.lives if life.parent == head.pid]
-        return sorted(below, key=lambda life: life.begin)
+        below = [lifetime for lifetime in self.lifetimes if lifetime.parent == head.pid]
+        return sorted(below, key=lambda lifetime: lifetime.begin)
 
-    def _processes(self, head: Life, run: Sequence[Life]) -> Iterable[Span]:
+    def _processes(self, head: ProcessLifetime, run: Sequence[ProcessLifetime]) -> Iterable[Span]:
         names = {head.pid: "supervisor", run[0].pid: "play"} | {
-            life.pid: "module" for life in run[1:]
+            lifetime.pid: "module" for lifetime in run[1:]
         }
-        for life in self.lives:
-            begin = max(life.begin, self.prepared)
+        for lifetime in self.lifetimes:
+            begin = max(lifetime.begin, self.prepared)
             if begin < head.end:
-                other = "for the next run" if life.depth <= _PLAY else "worker"
-                name = names.get(life.pid, other)
-                yield self._span("processes", name, begin, min(life.end, head.end))
+                other = "for the next run" if lifetime.depth <= _PLAY else "worker"
+                name = names.get(lifetime.pid, other)
+                yield self._span("processes", name, begin, min(lifetime.end, head.end))
 
     def _requests(self) -> Iterable[Span]:
         for request in self.requests:

@@ -1,4 +1,4 @@
-"""The API server as the bench uses it; the only module that knows the Kubernetes client."""
+"""Access the API server; the only module of the bench that imports the Kubernetes client."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Json = dict[str, Any]
 GROUP = "bench.example.com"
 _REQUESTS = "apiserver_request_total"
 _TIMEOUT = 30.0
-"""Seconds for one request."""
+"""Timeout of one request, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +69,12 @@ class Api:
 
     @property
     def tls(self) -> Tls:
-        """What a connection of one's own needs; the files go with this process."""
+        """Certificate files for other connections; they are deleted when this process exits."""
         known = self._client.configuration
         return Tls(known.ssl_ca_cert, known.cert_file, known.key_file)
 
     def install(self, definitions: Sequence[Json]) -> None:
-        """Bring CRDs, and wait until their kinds are served."""
+        """Apply CRDs and wait until their kinds are served. Raises BenchError."""
         for body in definitions:
             self._put(_CRD, body)
         deadline = time.monotonic() + _TIMEOUT
@@ -86,7 +86,7 @@ class Api:
                 time.sleep(0.1)
 
     def _put(self, kind: Kind, body: Json) -> None:
-        """Create an object, or replace the one that is there."""
+        """Create an object, or replace the existing one."""
         try:
             self._of(kind).create(body=body, _request_timeout=_TIMEOUT)
         except ConflictError:
@@ -95,7 +95,7 @@ class Api:
             self._of(kind).replace(body=body | {"metadata": metadata}, _request_timeout=_TIMEOUT)
 
     def make_namespace(self, name: str) -> None:
-        """Make a namespace."""
+        """Create a namespace."""
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
         self._of(_NAMESPACE).create(body=body, _request_timeout=_TIMEOUT)
 
@@ -121,7 +121,7 @@ class Api:
         )
 
     def delete(self, kind: Kind, namespace: str, name: str) -> None:
-        """Delete an object; one that is gone already is no error."""
+        """Delete an object if it exists."""
         with contextlib.suppress(NotFoundError):
             self._of(kind).delete(name=name, namespace=namespace, _request_timeout=_TIMEOUT)
 
@@ -131,7 +131,7 @@ class Api:
         return [item.to_dict() for item in found.items]
 
     def watch(self, kind: Kind, namespace: str, seconds: float) -> Iterator[Json]:
-        """Yield the objects that are there, then each as it changes, for some seconds."""
+        """Yield the existing objects, then each changed one, for some seconds."""
         stream = self._of(kind).watch(namespace=namespace, timeout=max(1, round(seconds)))
         for event in stream:
             if event["type"] != "DELETED":
@@ -145,7 +145,7 @@ class Api:
         done: Callable[[Json], bool],
         seconds: float,
     ) -> None:
-        """Wait until each of the objects has been `done`. Raises BenchError after `seconds`."""
+        """Wait until `done` was true of each object. Raises BenchError after `seconds`."""
         left, deadline = set(names), time.monotonic() + seconds
         while left and (rest := deadline - time.monotonic()) > 0:
             for body in self.watch(kind, namespace, rest):
@@ -155,12 +155,12 @@ class Api:
                     break
         if left:
             raise BenchError(
-                f"{len(left)} of {len(names)} {kind.name} not as wanted within {seconds:g} s: "
+                f"{len(left)} of {len(names)} {kind.name} not converged within {seconds:g} s: "
                 + ", ".join(sorted(left)[:5])
             )
 
     def requests(self) -> Counter[str]:
-        """Return how often each verb was used on each resource; watches are left out."""
+        """Return the number of requests by verb and resource, watches excluded."""
         text = self._client.request("get", "/metrics", serialize=False).data.decode()
         # All the metrics of an API server are megabytes.
         lines = [line for line in text.splitlines() if line.startswith(_REQUESTS)]
@@ -185,7 +185,7 @@ class Api:
 
 
 def is_successful(body: Json) -> bool:
-    """Whether the last run of a resource succeeded, by its conditions."""
+    """Return whether the condition Successful of a resource is True."""
     conditions = body.get("status", {}).get("conditions", ())
     return any(c["type"] == "Successful" and c["status"] == "True" for c in conditions)
 
@@ -196,7 +196,7 @@ def _kind_of(definition: Json) -> Kind:
 
 
 def definition(kind: Kind) -> Json:
-    """Return the CRD of a kind of the bench, which takes any fields."""
+    """Return the CRD of a kind of the bench, which preserves unknown fields."""
     plural = f"{kind.name.lower()}s"
     names = {
         "kind": kind.name,

@@ -1,4 +1,4 @@
-"""The other side of a row: `ansible-runner run` of what the operator ran, as a user starts it."""
+"""Run the operator's play with `ansible-runner run`, for comparison."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from bench.figures import Cost
 
 
 class AnsibleRunner:
-    """Runs the same play with the same variables and inventory, straight to the API server."""
+    """Runs the same play with the same variables and inventory, without the operator's proxy."""
 
     def __init__(self, site: Site, kubeconfig: Path) -> None:
-        """Take over what the site's operator wrote for its only resource."""
+        """Copy the private data dir of the only resource of the site."""
         (written,) = (path.parent.parent for path in site.folders[0].rglob("env/extravars"))
         self._folder = site.scratch / "ansible-runner"
         for part in ("env", "inventory", "project"):

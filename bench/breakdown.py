@@ -1,4 +1,4 @@
-"""Where the time of an edit goes: queue, fork, set-up, each task, processes, API."""
+"""Break down the time of an edit: queue, fork, set-up, tasks, processes, API requests."""
 
 from __future__ import annotations
 
@@ -12,61 +12,61 @@ from statistics import median
 
 from bench.anatomy import Span, Traces
 from bench.api import THREE
-from bench.environment import Setup, Site, World
+from bench.environment import BenchEnvironment, Setup, Site
 from bench.picture import svg
 from bench.process_timeline import descendants
-from bench.recorder import Recorder
+from bench.recorder import RequestRecorder
 
 _TITLE = "From the edit of a field to the end of its reconcile: three Kubernetes tasks"
 
 
 @dataclass(frozen=True, slots=True)
-class Where:
-    """What was found in some edits."""
+class Breakdown:
+    """Results of some edits."""
 
     table: Sequence[tuple[str, float]]
-    """Names of what takes time, indented, with the median of its milliseconds."""
+    """Indented names of spans, with the median of their milliseconds."""
     picture: str
-    """SVG of the edit in the middle."""
+    """SVG of the edit with the median duration."""
 
     def text(self) -> str:
         """Return the table."""
         return "\n".join(f"{name:<40}{length:8.1f} ms" for name, length in self.table)
 
 
-def where(world: World, repetitions: int) -> Where:
-    """Edit a resource some times and look closely."""
-    recorder = Recorder(world.api)
-    kubeconfig = world.scratch / "recorded.kubeconfig"
+def measure_breakdown(environment: BenchEnvironment, repetitions: int) -> Breakdown:
+    """Edit a resource several times and record the time spans."""
+    recorder = RequestRecorder(environment.api)
+    kubeconfig = environment.scratch / "recorded.kubeconfig"
     with recorder.serve(kubeconfig):
         flags = ("--zap-log-level=debug",)
-        with world.site(Setup("warm", THREE, flags, kubeconfig=kubeconfig)) as site:
-            world.api.create(THREE, site.namespace, "a", {"size": 0})
+        with environment.site(Setup("warm", THREE, flags, kubeconfig=kubeconfig)) as site:
+            environment.api.create(THREE, site.namespace, "a", {"size": 0})
             site.wait_for_end(1)
             _edit(site, recorder, 1)
             found = [_edit(site, recorder, 2 + step).spans() for step in range(repetitions)]
     found.sort(key=lambda spans: max(span.end for span in spans if span.lane == "operator"))
-    return Where(_table(found), svg(found[len(found) // 2], _TITLE))
+    return Breakdown(_table(found), svg(found[len(found) // 2], _TITLE))
 
 
-def _edit(site: Site, recorder: Recorder, size: int) -> Traces:
+def _edit(site: Site, recorder: RequestRecorder, size: int) -> Traces:
     site.wait_for_quiet()
     time.sleep(0.5)
     ended, lines = site.ended(), len(site.operator.log().splitlines())
     recorder.requests.clear()
-    with descendants(site.fork_servers()[0].pid) as lives:
+    with descendants(site.fork_servers()[0].pid) as lifetimes:
         edited = time.time()
         site.api.merge(THREE, site.namespace, "a", {"spec": {"size": size}})
         site.wait_for_end(ended + 1)
         site.wait_for_quiet()
         time.sleep(0.1)
-    # The output of the plays stands between the lines.
-    told = site.operator.log().splitlines()[lines:]
-    log = [json.loads(line) for line in told if line.startswith("{")]
+    # The output of plays is between the lines.
+    description = site.operator.log().splitlines()[lines:]
+    log = [json.loads(line) for line in description if line.startswith("{")]
     (playbook,) = site.folders[0].rglob("project/main.json")
     prepared = playbook.stat().st_mtime
     return Traces(
-        edited, prepared, log, _events(site), list(lives.values()), list(recorder.requests)
+        edited, prepared, log, _events(site), list(lifetimes.values()), list(recorder.requests)
     )
 
 
@@ -77,7 +77,7 @@ def _events(site: Site) -> list[dict[str, object]]:
 
 
 def _table(found: Sequence[Sequence[Span]]) -> list[tuple[str, float]]:
-    """Return the medians: what the operator does, and within the run what the play does."""
+    """Return the medians of the operator's spans, with the play's spans within the run."""
     rows = []
     for name, length in _medians(found, "operator"):
         rows.append((name, length))
@@ -93,7 +93,7 @@ def _table(found: Sequence[Sequence[Span]]) -> list[tuple[str, float]]:
 
 
 def _medians(found: Sequence[Sequence[Span]], lane: str) -> list[tuple[str, float]]:
-    """Return the median of what each name takes in all; names in the order of time."""
+    """Return the median of the total time of each name, in chronological order."""
     sums: dict[str, list[float]] = defaultdict(list)
     for spans in found:
         own: dict[str, float] = defaultdict(float)

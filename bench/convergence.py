@@ -1,4 +1,4 @@
-"""Whether what the resources ask for is there, and nothing else."""
+"""Compare the objects in the cluster with those that the resources specify."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from collections.abc import Mapping
 from bench.api import CONFIG_MAP, SERVICE, is_successful
 from bench.environment import Site
 
-_GIVEN = {"kube-root-ca.crt"}
-"""ConfigMaps that every namespace has."""
+_DEFAULT_CONFIG_MAPS = {"kube-root-ca.crt"}
+"""ConfigMaps in every namespace."""
 
 
-def lies(site: Site, wanted: Mapping[str, int]) -> list[str]:
-    """Return what is not as it should be; `wanted` has the size of each resource by name."""
+def violations(site: Site, wanted: Mapping[str, int]) -> list[str]:
+    """Return the differences; `wanted` has the size of each resource by name."""
     kind, namespace = site.setup.kind, site.namespace
     resources = {body["metadata"]["name"]: body for body in site.api.list(kind, namespace)}
     maps = {body["metadata"]["name"]: body for body in site.api.list(CONFIG_MAP, namespace)}
     services = {body["metadata"]["name"] for body in site.api.list(SERVICE, namespace)}
     found = [
         *_differences("resources", set(resources), set(wanted)),
-        *_differences("ConfigMaps", set(maps) - _GIVEN, set(wanted)),
+        *_differences("ConfigMaps", set(maps) - _DEFAULT_CONFIG_MAPS, set(wanted)),
         *_differences("Services", services, set(wanted)),
         *_differences("private data dirs", _private_dirs(site), set(wanted)),
     ]
@@ -27,14 +27,14 @@ def lies(site: Site, wanted: Mapping[str, int]) -> list[str]:
         if name in resources and not is_successful(resources[name]):
             found.append(f"{name} is not Successful")
         if name in maps and maps[name]["data"]["size"] != str(size):
-            found.append(f"{name} has {maps[name]['data']['size']} instead of {size}")
+            found.append(f"{name}: size is {maps[name]['data']['size']}, expected {size}")
     return found
 
 
 def _differences(what: str, there: set[str], wanted: set[str]) -> list[str]:
     return [
         *(f"{what}: {name} is missing" for name in sorted(wanted - there)),
-        *(f"{what}: {name} is too much" for name in sorted(there - wanted)),
+        *(f"{what}: {name} is unexpected" for name in sorted(there - wanted)),
     ]
 
 

@@ -1,7 +1,7 @@
-"""`make dashboard-picture`: docs/dashboard.svg, the dashboard's panels over a few minutes of work.
+"""`make dashboard-picture`: draw the panels of the dashboard into docs/dashboard.svg.
 
-A real Prometheus scrapes a real operator on a control plane of its own, and is asked what Grafana
-would ask it.
+Prometheus scrapes an operator on its own control plane for some minutes; then the queries of the
+dashboard are evaluated.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from rich.console import Console
 from bench.api import CONFIG_MAP, THREE, WEB, Kind
 from bench.burst import names
 from bench.document import DOCS
-from bench.environment import PROJECT, Setup, Site, World, open_world
+from bench.environment import PROJECT, BenchEnvironment, Setup, Site, open_environment
 from bench.errors import BenchError
 from bench.panels import Line, Panel, svg
 from operator_runner.devcluster.errors import ClusterError
@@ -33,27 +33,27 @@ PICTURE = DOCS / "dashboard.svg"
 _STEP = 2.0
 """Seconds between two points."""
 _INTERVAL = "15s"
-"""Over which rates are taken; a scrape comes each second."""
+"""Window of rates; the scrape interval is one second."""
 _NAMES = sorted(names(40))
 _EDITED = 10
-"""So many of the resources are edited all the time."""
+"""Number of resources that are edited continuously."""
 _BROKEN = ("broken-1", "broken-2", "broken-3")
 _BRISK = (THREE, THREE, CONFIG_MAP)
 _EDITS = 1.0
-"""Edits a second, on an average."""
+"""Mean edits per second."""
 _TICK = 0.05
 _FIRST = 0.1
-"""Share of the time until the first edit."""
+"""Share of the time before the first edit."""
 
 
 @click.command()
 @click.option("--minutes", default=4.0, show_default=True, help="How long the operator works.")
 def main(*, minutes: float) -> None:
-    """Let an operator work under the eyes of Prometheus, and draw what is seen."""
+    """Run an operator that Prometheus scrapes, and draw the panels of the dashboard."""
     console = Console(highlight=False)
     try:
-        with open_world() as world:
-            drawn = picture(world, minutes * 60, console)
+        with open_environment() as environment:
+            drawn = picture(environment, minutes * 60, console)
     except (BenchError, ClusterError, AssertionError) as error:
         console.print(f"Error: {error}")
         sys.exit(1)
@@ -61,9 +61,9 @@ def main(*, minutes: float) -> None:
     console.print(f"Written: {PICTURE}")
 
 
-def picture(world: World, seconds: float, console: Console) -> str:
-    """Return the picture of an operator that works for so many seconds."""
-    site = _site(world)
+def picture(environment: BenchEnvironment, seconds: float, console: Console) -> str:
+    """Return the picture of an operator that runs for `seconds`."""
+    site = _site(environment)
     prometheus = Prometheus(site.scratch / "prometheus", site.operator.metrics_address)
     try:
         site.start()
@@ -78,12 +78,14 @@ def picture(world: World, seconds: float, console: Console) -> str:
     return svg(found, (0.0, span[1] - span[0]), "Operator: reconciles and runs")
 
 
-def _site(world: World) -> Site:
-    """Prepare an operator that serves two kinds."""
-    scratch = world.scratch / "dashboard"
+def _site(environment: BenchEnvironment) -> Site:
+    """Prepare an operator of two kinds."""
+    scratch = environment.scratch / "dashboard"
     scratch.mkdir()
     flags = ("--leader-elect", "--leader-election-id=dashboard", "--max-runs=2")
-    site = Site(world.api, world.cluster.kubeconfig, scratch, Setup("warm", THREE, flags))
+    site = Site(
+        environment.api, environment.cluster.kubeconfig, scratch, Setup("warm", THREE, flags)
+    )
     project = site.operator.project
     shutil.copytree(PROJECT / "roles" / "web", project / "roles" / "web")
     watches = project / "watches.yaml"
@@ -94,7 +96,7 @@ def _site(world: World) -> Site:
 
 
 def _work(site: Site, seconds: float, console: Console) -> None:
-    """Edit resources and what they own all the time, and do more at some moments."""
+    """Edit resources and their objects continuously, with further actions at some moments."""
     begin, chance = time.monotonic(), random.Random(1)  # noqa: S311 (no secret)
     due = 0.0
     left = list(_moments(site))
@@ -131,7 +133,7 @@ def _moments(site: Site) -> Iterator[Moment]:
     yield 0.05, "ten resources", lambda: create(THREE, _NAMES[:10], size=1)
     yield 0.2, "thirty more", lambda: create(THREE, _NAMES[10:], size=1)
     yield 0.35, "resources of another kind", lambda: create(WEB, _NAMES[:10], replicas=1)
-    # Without `size` the role has a variable that is not defined.
+    # Without `size` the role has an undefined variable.
     yield 0.5, "three that fail", lambda: create(THREE, _BROKEN)
     yield 0.65, "the fork server is killed", kill_fork_server
     yield 0.8, "the three are repaired", repair
@@ -154,7 +156,7 @@ def _panel(prometheus: Prometheus, panel: dict[str, Any], span: tuple[float, flo
 def _lines(
     prometheus: Prometheus, target: dict[str, str], span: tuple[float, float]
 ) -> Iterator[Line]:
-    """Yield the lines of a target; moments without a value have no point."""
+    """Yield the lines of a target; times without a value have no point."""
     expression = filled(target["expr"], _INTERVAL)
     for series in prometheus.query_range(expression, *span, _STEP):
         points = [(at - span[0], float(value)) for at, value in series["values"]]

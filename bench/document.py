@@ -1,4 +1,4 @@
-"""docs/performance.md: its measured parts are written by the bench and the soak themselves."""
+"""Write the measured parts of docs/performance.md."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PICTURE = DOCS / "performance.svg"
 
 
 def write_part(name: str, text: str, page: Path = PAGE) -> None:
-    """Replace what stands between the marks of a part. Raises ValueError if there are none."""
+    """Replace the text between the markers of a part. Raises ValueError without markers."""
     begin, end = f"<!-- {name} -->", f"<!-- end of {name} -->"
     old = page.read_text()
     pattern = re.compile(f"{re.escape(begin)}.*?{re.escape(end)}", re.DOTALL)
@@ -25,7 +25,7 @@ def write_part(name: str, text: str, page: Path = PAGE) -> None:
 
 
 def circumstances() -> str:
-    """Say when and on what something was measured."""
+    """Return date, cores, Python version and load of a measurement."""
     load = ", ".join(f"{value:.1f}" for value in os.getloadavg())
     return (
         f"{datetime.now(UTC):%Y-%m-%d}, {os.cpu_count()} cores, Python "

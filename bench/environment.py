@@ -1,4 +1,4 @@
-"""Where a bench takes place: a control plane of its own, and operators with homes of their own."""
+"""Start the environment of a bench: a control plane, and operators with separate homes."""
 
 from __future__ import annotations
 
@@ -23,32 +23,33 @@ from operator_runner.devcluster import Cluster, ports
 from tests.support.operator import REPOSITORY, Operator, copy_project
 
 PROJECT = Path(__file__).parent / "project"
-_QUIET_SECONDS = 60.0
-_STILL = 0.3
-"""Seconds without a new process; more than the fork server waits until it prepares for a run."""
+_IDLE_TIMEOUT_SECONDS = 60.0
+_QUIET_SECONDS = 0.3
+"""Time without a new process; longer than the fork server's delay before it prepares a run."""
 _LOG_LINES = 12
+_FORK_SERVER = "operator_runner.ansible.forkserver.server"
 
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """How an operator is to run."""
+    """Configuration of an operator."""
 
     executor: str
     kind: Kind
     flags: tuple[str, ...] = ()
     artifacts: int = 20
-    """Runs of a resource whose artifacts are kept; 20 is the default of the contract."""
+    """Runs of a resource whose artifacts are kept; ansible-operator's default is 20."""
     kubeconfig: Path | None = None
-    """How to reach the API server, if not straight."""
+    """Kubeconfig of a proxy to the API server; None for direct access."""
     gathers_facts: bool = False
-    """Whether runs of roles gather facts, which is the default of the contract."""
+    """Whether runs of roles gather facts, which is ansible-operator's default."""
 
 
 class Site:
-    """An operator process, the namespace that it watches, and the folders that it fills."""
+    """An operator process, its watched namespace, and its folders."""
 
     def __init__(self, api: Api, kubeconfig: Path, scratch: Path, setup: Setup) -> None:
-        """Prepare; nothing is started. `scratch` must exist."""
+        """Prepare without starting; `scratch` must exist."""
         self.api, self.setup, self.scratch = api, setup, scratch
         self.namespace = f"bench-{secrets.token_hex(4)}"
         api.make_namespace(self.namespace)
@@ -65,7 +66,7 @@ class Site:
         self.operator = Operator(
             _project(scratch, setup), kubeconfig, self.namespace, scratch, environment
         )
-        # A restarted operator has the same port again, as it has with the default one.
+        # A restarted operator has the same port, as with the default one.
         (self._port,) = ports.free("127.0.0.1", 1)
         self._read, self._ended = 0, 0
 
@@ -75,7 +76,7 @@ class Site:
         self.operator.start(executor, proxy, *self.setup.flags)
 
     def ended(self) -> int:
-        """Return how many runs have ended well since the first start."""
+        """Return the number of successful runs since the first start."""
         with self.operator.log_file.open("rb") as log:
             log.seek(self._read)
             text = log.read()
@@ -85,7 +86,7 @@ class Site:
         return self._ended
 
     def wait_for_end(self, count: int, seconds: float = 60) -> None:
-        """Wait until this many runs have ended well."""
+        """Wait until `count` runs have succeeded. Raises BenchError with the end of the log."""
         try:
             wait_until(lambda: self.ended() >= count, f"{count} runs ended", seconds)
         except BenchError as error:
@@ -93,28 +94,28 @@ class Site:
             raise BenchError(f"{error}; the operator's log ends with\n{last}") from None
 
     def is_busy(self) -> bool:
-        """Whether any resource is being reconciled."""
+        """Return whether a resource is being reconciled."""
         return self.operator.metric("controller_runtime_active_workers") > 0
 
     def wait_for_quiet(self) -> None:
-        """Wait until nothing runs and no process comes or goes any more."""
+        """Wait until nothing runs, and no process starts or ends."""
 
         def quiet() -> bool:
             before = set(self.family())
-            time.sleep(_STILL)
+            time.sleep(_QUIET_SECONDS)
             return before == set(self.family()) and not self.is_busy()
 
-        wait_until(quiet, "all runs are over", _QUIET_SECONDS)
+        wait_until(quiet, "all runs are over", _IDLE_TIMEOUT_SECONDS)
 
     def family(self) -> list[psutil.Process]:
         """Return the operator and all its descendants.
 
-        In quiet moments that is the fork server, and what it keeps ready for the next run.
+        While idle, these are the fork server and the processes kept ready for the next run.
         """
         return accounting.family(self.operator.pid)
 
     def fork_servers(self) -> list[psutil.Process]:
-        """Return the fork server, and those before it that have runs left."""
+        """Return the fork server, and earlier ones that still have runs."""
         return self._servers(psutil.Process(self.operator.pid))
 
     def runs(self) -> list[psutil.Process]:
@@ -125,7 +126,7 @@ class Site:
         return [*cold, *(run for server in servers for run in accounting.children(server))]
 
     def processes(self) -> list[psutil.Process]:
-        """Return all processes that stem from an operator of this site, whoever their parent is."""
+        """Return all processes started by an operator of this site, orphans included."""
         return accounting.with_environment("TMPDIR", str(self.folders[1]))
 
     def cpu_seconds(self) -> float:
@@ -138,14 +139,14 @@ class Site:
 
     def _servers(self, head: psutil.Process) -> list[psutil.Process]:
         children = accounting.children(head)
-        return [child for child in children if "warm.server" in accounting.command_line(child)]
+        return [child for child in children if _FORK_SERVER in accounting.command_line(child)]
 
 
-class World:
+class BenchEnvironment:
     """A control plane with the bench's kinds."""
 
     def __init__(self, cluster: Cluster, scratch: Path) -> None:
-        """Take a cluster that is up, and a folder for everything that is written."""
+        """Install the kinds on a running cluster; `scratch` is the folder for all files."""
         self.cluster, self.scratch = cluster, scratch
         self.api = Api(cluster.kubeconfig, scratch / "discovery.json")
         own = [definition(kind) for kind in (THREE, EMPTY, WEB, PAUSE)]
@@ -154,7 +155,7 @@ class World:
 
     @contextmanager
     def site(self, setup: Setup) -> Iterator[Site]:
-        """Give a running operator in a namespace of its own; it is ended with the block."""
+        """Run an operator in its own namespace until the block ends."""
         scratch = self.scratch / secrets.token_hex(4)
         scratch.mkdir()
         kubeconfig = setup.kubeconfig or self.cluster.kubeconfig
@@ -167,25 +168,25 @@ class World:
 
 
 @contextmanager
-def open_world() -> Iterator[World]:
-    """Start a control plane, and take it away with all files at the end."""
-    # SIGTERM is to take everything away as well as Ctrl-C.
+def open_environment() -> Iterator[BenchEnvironment]:
+    """Run a control plane until the block ends, then remove it with all files."""
+    # SIGTERM cleans up like Ctrl-C.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     cluster = Cluster(f"bench-{secrets.token_hex(3)}")
     cluster.up(control_plane_only=True)
     try:
         with tempfile.TemporaryDirectory(prefix="operator-runner-bench-") as scratch:
-            yield World(cluster, Path(scratch))
+            yield BenchEnvironment(cluster, Path(scratch))
     finally:
         cluster.down()
 
 
 def wait_until(check: Callable[[], bool], what: str, seconds: float, every: float = 0.01) -> None:
-    """Look again and again until `check` holds. Raises BenchError after `seconds`."""
+    """Poll `check` until it returns True. Raises BenchError after `seconds`."""
     deadline = time.monotonic() + seconds
     while not check():
         if time.monotonic() > deadline:
-            raise BenchError(f"not within {seconds:g} s: {what}")
+            raise BenchError(f"timed out after {seconds:g} s: {what}")
         time.sleep(every)
 
 
@@ -194,7 +195,7 @@ def _project(scratch: Path, setup: Setup) -> Path:
     project = scratch / "project"
     if setup.kind == NGINX:
         copied = copy_project(project)
-        # Two operators run at once; the API server can ask only one of them to convert.
+        # Two operators run at once; the API server calls the conversion webhook of one only.
         asked = yaml.safe_load((copied / "watches.yaml").read_text())
         kept = [{k: v for k, v in watch.items() if k != "conversion"} for watch in asked]
         (copied / "watches.yaml").write_text(yaml.safe_dump(kept))
@@ -208,7 +209,7 @@ def _project(scratch: Path, setup: Setup) -> Path:
             "version": version,
             "kind": setup.kind.name,
             "role": role,
-            # An annotation is how the bench asks for a run that has nothing to change.
+            # The bench requests a run without changes by an annotation.
             "watchAnnotationsChanges": True,
             "maxRunnerArtifacts": setup.artifacts,
         }

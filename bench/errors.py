@@ -1,7 +1,7 @@
-"""What can go wrong in a bench or a soak."""
+"""Errors of bench and soak."""
 
 from __future__ import annotations
 
 
 class BenchError(Exception):
-    """Something did not happen, so that there is nothing to measure, or was found untrue."""
+    """A measurement was not possible, or a check of the soak failed."""

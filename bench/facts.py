@@ -1,28 +1,28 @@
-"""One reconcile of a role that gathers facts, against one of the same role that does not."""
+"""Compare reconciles of a role with and without fact gathering."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from bench.api import THREE
-from bench.environment import Setup, World
+from bench.environment import BenchEnvironment, Setup
 from bench.figures import Cost, Goal, Row, times
 from bench.single import reconcile_steadily
 
 
-def facts(world: World, repetitions: int) -> Iterator[Row]:
-    """Measure the role of three Kubernetes tasks, two operators in turns."""
+def facts(environment: BenchEnvironment, repetitions: int) -> Iterator[Row]:
+    """Measure the role with three Kubernetes tasks, two operators in turns."""
     gathering = Setup("warm", THREE, gathers_facts=True)
-    with world.site(gathering) as ours, world.site(Setup("warm", THREE)) as other:
+    with environment.site(gathering) as ours, environment.site(Setup("warm", THREE)) as other:
         sites = (ours, other)
         for site in sites:
-            world.api.create(THREE, site.namespace, "a", {"size": 1})
+            environment.api.create(THREE, site.namespace, "a", {"size": 1})
             site.wait_for_end(1)
-            # The first time, caches are filled and facts are gathered.
+            # The first reconciles fill caches and gather facts.
             reconcile_steadily(site)
         pairs = [tuple(map(reconcile_steadily, sites)) for _ in range(repetitions)]
     with_facts, without = (Cost.median(costs) for costs in zip(*pairs, strict=True))
-    goal = Goal(bar=1.2, aim=1.1)
+    goal = Goal(limit=1.2, target=1.1)
     work = "facts: three tasks with them, and without"
     yield Row(
         f"{work}: wall time",

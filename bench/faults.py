@@ -1,4 +1,4 @@
-"""What a soak does to an operator beside ordinary work: kills, and an API server that hangs."""
+"""Inject faults into an operator: kills, and a stalled API server."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ import psutil
 from bench.environment import Site, wait_until
 from operator_runner.devcluster import Cluster
 
-_STALL = 3.0
-"""Seconds for which the API server answers nobody."""
-_LENGTH = 0.5
-_APPEAR = 3.0
-"""Seconds to wait for a run that can be killed."""
-_VANISH = 30.0
-"""Seconds for runs and fork server to follow an operator that was killed."""
+_STALL_SECONDS = 3.0
+"""Time for which the API server is stopped."""
+_MAX_DELAY_SECONDS = 0.5
+_FIND_SECONDS = 3.0
+"""Time to find a run to kill."""
+_EXIT_SECONDS = 30.0
+"""Time for runs and fork server to exit after the operator was killed."""
 
 
 class Faults:
-    """Faults of one site. Each method tells whether there was something to harm."""
+    """Faults of one site. Each method returns whether it found a target."""
 
     def __init__(self, site: Site, cluster: Cluster, chance: random.Random) -> None:
         """`chance` chooses among the processes of a run."""
@@ -31,9 +31,9 @@ class Faults:
 
     def kill_run(self) -> bool:
         """Kill a process of a run: its supervisor, the play, or a module."""
-        # Anywhere in the run, not at its very beginning each time.
-        time.sleep(self._chance.uniform(0, _LENGTH))
-        deadline = time.monotonic() + _APPEAR
+        # At a random time of the run.
+        time.sleep(self._chance.uniform(0, _MAX_DELAY_SECONDS))
+        deadline = time.monotonic() + _FIND_SECONDS
         while time.monotonic() < deadline:
             with contextlib.suppress(psutil.NoSuchProcess):
                 trees = [[run, *run.children(recursive=True)] for run in self._site.runs()]
@@ -43,26 +43,28 @@ class Faults:
         return False
 
     def kill_fork_server(self) -> bool:
-        """Kill the fork server, runs or not."""
+        """Kill the fork server."""
         servers = self._site.fork_servers()
         for server in servers:
             server.kill()
         return bool(servers)
 
     def kill_operator(self) -> bool:
-        """Kill the operator, see that nothing of it stays, and start it again."""
+        """Kill the operator, wait until its processes have exited, and start it again."""
         self._site.operator.kill()
-        wait_until(lambda: not self._site.processes(), "all processes are gone", _VANISH, every=0.1)
+        wait_until(
+            lambda: not self._site.processes(), "all processes are gone", _EXIT_SECONDS, every=0.1
+        )
         self._site.start()
         return True
 
     def stall_api(self) -> bool:
-        """Stop the API server for a moment, as a network does it."""
+        """Stop the API server for some seconds, as in a network partition."""
         pids = [part.pid for part in self._cluster.status() if part.name == "kube-apiserver"]
         for pid in filter(None, pids):
             os.kill(pid, signal.SIGSTOP)
             try:
-                time.sleep(_STALL)
+                time.sleep(_STALL_SECONDS)
             finally:
                 os.kill(pid, signal.SIGCONT)
         return True

@@ -1,4 +1,4 @@
-"""The rows of the table: what was measured, the bar, the aim, and the verdict. Pure."""
+"""Rows of the table: measured value, limit, target and verdict. Pure."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from statistics import median
 
 
 class Verdict(StrEnum):
-    """How a row stands."""
+    """Comparison of a value with its limit and target."""
 
-    AIM = "aim reached"
-    BAR = "bar held"
-    SHORT = "short of the aim"
-    MISSED = "MISSED"
+    TARGET_MET = "target met"
+    WITHIN_LIMIT = "within limit"
+    TARGET_MISSED = "target missed"
+    LIMIT_EXCEEDED = "LIMIT EXCEEDED"
 
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """What a value may be at most, and what it should be."""
+    """Maximum of a value, and the intended value."""
 
-    bar: float | None
-    aim: float | None = None
+    limit: float | None
+    target: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What a piece of work took, in seconds."""
+    """Wall time and CPU time of a piece of work, in seconds."""
 
     wall: float
     cpu: float
@@ -40,7 +40,7 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One line of the table. `value` is what the goal is about; less is better."""
+    """One row of the table; `value` is compared with the goal, and less is better."""
 
     work: str
     ours: str
@@ -51,26 +51,26 @@ class Row:
 
     @property
     def verdict(self) -> Verdict:
-        """Compare with aim and bar."""
+        """Comparison with target and limit."""
         goal = self.goal
-        if goal.aim is not None and self.value <= goal.aim:
-            return Verdict.AIM
-        if goal.bar is None:
-            return Verdict.SHORT
-        return Verdict.BAR if self.value <= goal.bar else Verdict.MISSED
+        if goal.target is not None and self.value <= goal.target:
+            return Verdict.TARGET_MET
+        if goal.limit is None:
+            return Verdict.TARGET_MISSED
+        return Verdict.WITHIN_LIMIT if self.value <= goal.limit else Verdict.LIMIT_EXCEEDED
 
     def cells(self) -> tuple[str, ...]:
-        """Return the texts of the line: work, ours, other, result, bar, aim, verdict."""
-        limits = (self.goal.bar, self.goal.aim)
+        """Return the cells of the row, in the order of HEADINGS."""
+        limits = (self.goal.limit, self.goal.target)
         shown = ("" if limit is None else self.show(limit) for limit in limits)
         return (self.work, self.ours, self.other, self.show(self.value), *shown, self.verdict)
 
 
-HEADINGS = ("work", "ours", "the other", "result", "bar", "aim", "verdict")
+HEADINGS = ("work", "operator-runner", "comparison", "result", "limit", "target", "verdict")
 
 
 def compared(work: str, ours: Cost, other: Cost, goal: Goal) -> tuple[Row, Row]:
-    """Return a row on the wall time and one on the CPU time, both as shares of the other's."""
+    """Return rows of wall time and CPU time, both as shares of the comparison."""
     return (
         ratio_row(f"{work}: wall time", ours.wall, other.wall, goal),
         ratio_row(f"{work}: CPU time", ours.cpu, other.cpu, goal),
@@ -78,35 +78,35 @@ def compared(work: str, ours: Cost, other: Cost, goal: Goal) -> tuple[Row, Row]:
 
 
 def ratio_row(work: str, ours: float, other: float, goal: Goal) -> Row:
-    """Return a row on a share of the seconds that the other takes."""
+    """Return a row with the ratio of two durations in seconds."""
     return Row(work, f"{ours:.3f} s", f"{other:.2f} s", ours / other, goal, share)
 
 
 def share(value: float) -> str:
-    """Write a share as one over a number: 0.04 is 1/25."""
+    """Format a share as a fraction: 0.04 is 1/25."""
     return f"1/{1 / value:.3g}" if value else "0"
 
 
 def times(value: float) -> str:
-    """Write how many times as much something is."""
+    """Format a factor."""
     return f"{value:.2f} times"
 
 
 def mebibytes(value: float) -> str:
-    """Write bytes."""
+    """Format bytes."""
     return f"{value / 1024**2:.0f} MiB"
 
 
 def number(value: float) -> str:
-    """Write a count, which may be a mean."""
+    """Format a count or a mean of counts."""
     return f"{value:.2f}".rstrip("0").rstrip(".")
 
 
 def seconds(value: float) -> str:
-    """Write a duration in seconds."""
+    """Format a duration in seconds."""
     return f"{value:.0f} s"
 
 
 def percent(value: float) -> str:
-    """Write a share as percentage."""
+    """Format a share as percentage."""
     return f"{value:.0%}"

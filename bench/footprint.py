@@ -1,4 +1,4 @@
-"""What an operator without runs has taken: memory, files and descriptors."""
+"""Measure memory, files and descriptors of an idle operator."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from bench.errors import BenchError
 from bench.figures import mebibytes
 
 NOISE = 0.05
-"""By so much memory may differ between two moments of the same kind."""
-_NAMED = 10
+"""Accepted relative difference of memory between two measurements."""
+_MAX_NAMES = 10
 _CONNECTIONS = 4
-"""Descriptors that come and go: kept-alive connections to the API server."""
+"""Descriptors that vary: keep-alive connections to the API server."""
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
-    """A look at operator and fork server, and the files of the resources that are there."""
+class Footprint:
+    """Footprint of operator and fork server, with the files of existing resources."""
 
     memory: int
     """Sum of the proportional set sizes in bytes."""
@@ -26,11 +26,11 @@ class Taken:
     """Files and folders."""
     descriptors: int
     temporary: frozenset[str]
-    """Names of what is outside the work dir: in the temporary folder and in the home."""
+    """Paths outside the work dir: in the temporary folder and in the home."""
 
     @classmethod
-    def by(cls, site: Site) -> Taken:
-        """Look at a site as soon as it has no runs."""
+    def measure(cls, site: Site) -> Footprint:
+        """Measure a site when it has no runs."""
         site.wait_for_quiet()
         family = site.family()
         return cls(
@@ -44,8 +44,8 @@ class Taken:
         files = f"{self.files} files and folders"
         return f"{mebibytes(self.memory)}, {files}, {self.descriptors} descriptors"
 
-    def require_flat(self, before: Taken) -> None:
-        """Raise BenchError if this is more than `before`."""
+    def require_flat(self, before: Footprint) -> None:
+        """Raise BenchError if this footprint is larger than `before`."""
         grown = [
             name
             for name, limit in (
@@ -56,7 +56,7 @@ class Taken:
             if getattr(self, name) > limit
         ]
         if grown:
-            new = sorted(self.temporary - before.temporary)[:_NAMED]
+            new = sorted(self.temporary - before.temporary)[:_MAX_NAMES]
             raise BenchError(
                 f"grown: {', '.join(grown)}; {before} became {self}; new outside the work dir: "
                 + (", ".join(new) or "nothing")

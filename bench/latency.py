@@ -1,4 +1,4 @@
-"""From the edit of a field of the spec to the changed Deployment, warm against cold."""
+"""Measure the time from an edit of the spec to the changed Deployment, warm and cold."""
 
 from __future__ import annotations
 
@@ -9,29 +9,36 @@ from collections.abc import Iterator, Sequence
 from statistics import median
 
 from bench.api import DEPLOYMENT, NGINX, WEB, Kind
-from bench.environment import Setup, Site, World
+from bench.environment import BenchEnvironment, Setup, Site
 from bench.errors import BenchError
 from bench.figures import Goal, Row, ratio_row
 
-_LONGEST = 60.0
+_TIMEOUT_SECONDS = 60.0
 _SETTLED = 1.0
-"""Seconds without a further run after which an edit is done with."""
+"""Seconds without a run after which an edit is settled."""
 
 
-def edit(world: World, repetitions: int) -> Iterator[Row]:
-    """Edit the replicas of the project's own operator, and of a role that begins with them."""
-    goal = Goal(bar=1 / 12, aim=1 / 25)
-    yield _compare(world, repetitions, NGINX, "edit to changed Deployment, nginx operator", goal)
-    goal = Goal(bar=None, aim=1 / 12)
-    yield _compare(world, repetitions, WEB, "edit to changed Deployment, first task", goal)
+def edit(environment: BenchEnvironment, repetitions: int) -> Iterator[Row]:
+    """Edit the replicas of the nginx operator, and of a role whose first task writes them."""
+    goal = Goal(limit=1 / 12, target=1 / 25)
+    yield _compare(
+        environment, repetitions, NGINX, "edit to changed Deployment, nginx operator", goal
+    )
+    goal = Goal(limit=None, target=1 / 12)
+    yield _compare(environment, repetitions, WEB, "edit to changed Deployment, first task", goal)
 
 
-def _compare(world: World, repetitions: int, kind: Kind, work: str, goal: Goal) -> Row:
+def _compare(
+    environment: BenchEnvironment, repetitions: int, kind: Kind, work: str, goal: Goal
+) -> Row:
     """Edit a resource of a warm and one of a cold operator in turns."""
-    with world.site(Setup("warm", kind)) as warm, world.site(Setup("cold", kind)) as cold:
+    with (
+        environment.site(Setup("warm", kind)) as warm,
+        environment.site(Setup("cold", kind)) as cold,
+    ):
         sites = (warm, cold)
         for site in sites:
-            world.api.create(kind, site.namespace, "a", {"replicas": 1})
+            environment.api.create(kind, site.namespace, "a", {"replicas": 1})
             site.wait_for_end(1)
             _edit(site, 2, sites)
         pairs = [
@@ -42,27 +49,27 @@ def _compare(world: World, repetitions: int, kind: Kind, work: str, goal: Goal) 
 
 
 def _edit(site: Site, wanted: int, sites: Sequence[Site]) -> float:
-    """Edit the resource; return the seconds until a watch has shown the changed Deployment.
+    """Edit the resource; return the seconds until a watch receives the changed Deployment.
 
-    Nothing runs at any of the `sites` then: while its Pods do not serve, and here is no node for
-    them, a resource of the nginx operator is run again every ten seconds.
+    All `sites` are idle then. The nginx operator reconciles a resource every ten seconds while its
+    Pods are not ready, and without a node they never are.
     """
     for one in sorted(sites, key=lambda one: one is site):
         _settle(one)
     seen: queue.SimpleQueue[tuple[float, int]] = queue.SimpleQueue()
     threading.Thread(target=_follow, args=(site, wanted, seen), daemon=True).start()
-    seen.get(timeout=_LONGEST)  # the watch is open
+    seen.get(timeout=_TIMEOUT_SECONDS)  # the watch is open
     begin = time.monotonic()
     site.api.merge(site.setup.kind, site.namespace, "a", {"spec": {"replicas": wanted}})
-    while begin + _LONGEST > time.monotonic():
-        at, replicas = seen.get(timeout=_LONGEST)
+    while begin + _TIMEOUT_SECONDS > time.monotonic():
+        at, replicas = seen.get(timeout=_TIMEOUT_SECONDS)
         if replicas == wanted:
             return at - begin
-    raise BenchError(f"the Deployment has not got {wanted} replicas within {_LONGEST:g} s")
+    raise BenchError(f"the Deployment has not got {wanted} replicas within {_TIMEOUT_SECONDS:g} s")
 
 
 def _follow(site: Site, wanted: int, seen: queue.SimpleQueue[tuple[float, int]]) -> None:
-    for body in site.api.watch(DEPLOYMENT, site.namespace, _LONGEST):
+    for body in site.api.watch(DEPLOYMENT, site.namespace, _TIMEOUT_SECONDS):
         replicas = body["spec"]["replicas"]
         seen.put((time.monotonic(), replicas))
         if replicas == wanted:
@@ -70,7 +77,7 @@ def _follow(site: Site, wanted: int, seen: queue.SimpleQueue[tuple[float, int]])
 
 
 def _settle(site: Site) -> None:
-    """Wait until what an earlier edit has led to is over."""
+    """Wait until the reconciles of an earlier edit have ended."""
     ended, since = site.ended(), time.monotonic()
     while time.monotonic() - since < _SETTLED:
         time.sleep(_SETTLED / 10)

@@ -1,4 +1,4 @@
-"""Memory: operator and fork server without runs, and what each run in flight adds."""
+"""Measure the memory of an idle operator, and of each in-flight run."""
 
 from __future__ import annotations
 
@@ -7,56 +7,56 @@ from collections.abc import Iterator
 
 from bench import accounting
 from bench.api import PAUSE, THREE
-from bench.environment import Setup, Site, World, wait_until
+from bench.environment import BenchEnvironment, Setup, Site, wait_until
 from bench.figures import Goal, Row, mebibytes
 from bench.single import reconcile_steadily
 
 _MB = 1024**2
 _RUNS = 3
 _PROCESSES = 3
-"""Of a run at least: supervisor, play, module."""
+"""Minimum processes of a run: supervisor, play, module."""
 _NEXT, _PREPARED = 1, 2
-"""The run that processes are kept ready for, and these: supervisor and play."""
-_STILL = 1.0
-"""Seconds without a new process after which a run is inside its task."""
+"""The next run, and its processes that are kept ready: supervisor and play."""
+_QUIET_SECONDS = 1.0
+"""Time without a new process after which a run is inside its task."""
 
 
-def weight(world: World) -> Iterator[Row]:
-    """Weigh an operator that has run something, then with runs that are inside a task.
+def measure_memory(environment: BenchEnvironment) -> Iterator[Row]:
+    """Measure an operator after a run, and with runs inside a task.
 
-    What a run shares with the fork server counts there already: a run's own is what it adds to
-    the sum of all shares.
+    Memory that a run shares with the fork server is counted there: the memory of a run is its
+    increase of the total proportional set size.
     """
-    with world.site(Setup("warm", THREE)) as site:
-        world.api.create(THREE, site.namespace, "a", {"size": 1})
+    with environment.site(Setup("warm", THREE)) as site:
+        environment.api.create(THREE, site.namespace, "a", {"size": 1})
         site.wait_for_end(1)
         reconcile_steadily(site)
         idle = accounting.memory(site.family())
         yield _row("memory: operator and fork server, idle", idle, 200, 140)
     flags = (f"--max-runs={_RUNS}", f"--max-concurrent-reconciles={_RUNS}")
-    with world.site(Setup("warm", PAUSE, flags)) as site:
-        # What is kept ready for the next run is there both times, so the others tell what one adds.
+    with environment.site(Setup("warm", PAUSE, flags)) as site:
+        # Processes kept ready for the next run exist in both measurements.
         first = _with_runs(site, 1)
         each = (_with_runs(site, _RUNS) - first) / (_RUNS - 1)
         yield _row("memory: each run in flight", each, 40, 25)
 
 
 def _with_runs(site: Site, count: int) -> int:
-    """Return the memory of everything while so many runs are inside their task."""
+    """Return the total memory while `count` runs are inside their task."""
     for place in range(len(site.api.list(PAUSE, site.namespace)), count):
         site.api.create(PAUSE, site.namespace, f"p{place}", {})
     wait_until(lambda: _are_inside(site, count), f"{count} runs are inside a task", 60)
     return accounting.memory(site.family())
 
 
-def _row(work: str, ours: float, bar: int, aim: int) -> Row:
-    return Row(work, mebibytes(ours), "", ours, Goal(bar * _MB, aim * _MB), mebibytes)
+def _row(work: str, ours: float, limit: int, target: int) -> Row:
+    return Row(work, mebibytes(ours), "", ours, Goal(limit * _MB, target * _MB), mebibytes)
 
 
 def _are_inside(site: Site, count: int) -> bool:
-    """Whether all runs are there, each with a module, and no process comes or goes any more."""
+    """Return whether all runs have a module process, and no process starts or ends."""
     before = site.family()
     if len(site.runs()) != count + _NEXT or len(before) < 2 + _PROCESSES * count + _PREPARED:
         return False
-    time.sleep(_STILL)
+    time.sleep(_QUIET_SECONDS)
     return set(before) == set(site.family())

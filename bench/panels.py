@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from html import escape
 
 _COLUMN, _ROW, _GAP, _TOP = 50, 30, 8, 34
-"""Pixels of a cell of Grafana's grid of 24 columns, between panels, and above the first."""
+"""Pixels of a cell of Grafana's grid of 24 columns, of the gap between panels, and of the top."""
 _HEAD, _LEGEND, _AXIS = 24, 14, 46
-"""Pixels of a panel's title, of a line of its legend, and beside its axis."""
+"""Pixels of a panel's title, of a line of its legend, and of its axis labels."""
 _LETTER = 5.6
 _LINES = 3
-"""Lines of a legend at most."""
+"""Maximum lines of a legend."""
 _COLOURS = (
     *("#4e79a7", "#f28e2b", "#59a14f", "#e15759", "#76b7b2", "#edc948", "#b07aa1", "#9c755f"),
     *("#86bcb6", "#d37295", "#bab0ac", "#8cd17d"),
@@ -31,7 +31,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """A panel in its place on the grid; a `figure` shows the last value alone."""
+    """A panel on the grid; a `figure` shows only the last value."""
 
     title: str
     unit: str
@@ -44,7 +44,7 @@ class Panel:
 
 @dataclass(frozen=True, slots=True)
 class _Plot:
-    """Where a panel's points go: pixels of its field, and what they stand for."""
+    """Mapping of a panel's points to pixels."""
 
     box: tuple[float, float, float, float]
     """Left, top, width and height."""
@@ -104,7 +104,7 @@ def _graph(
     step = nice(highest / unit / 3) * unit
     plot = _Plot(field, span, step * max(1, math.ceil(highest / step - 1e-9)))
     yield from _grid(plot, step, panel.unit)
-    # The highest sum of a stack lies behind the others.
+    # The highest sum of a stack is drawn first, behind the others.
     order = list(enumerate(drawn))
     for number, line in reversed(order) if panel.stacked else order:
         yield from _curve(line, plot, _COLOURS[number % len(_COLOURS)], filled=panel.stacked)
@@ -143,7 +143,7 @@ def _grid(plot: _Plot, step: float, unit: str) -> Iterator[str]:
 
 
 def _legend(lines: Sequence[Line], width: float) -> Iterator[list[tuple[int, tuple[float, str]]]]:
-    """Yield rows of (number of the line, (x, name)), as many as fit in each."""
+    """Yield rows of (line number, (x, name)), wrapped to `width`."""
     row: list[tuple[int, tuple[float, str]]] = []
     rows, x = 1, 0.0
     for number, line in enumerate(lines):
@@ -159,7 +159,7 @@ def _legend(lines: Sequence[Line], width: float) -> Iterator[list[tuple[int, tup
 
 
 def _stacked(lines: Sequence[Line]) -> list[Line]:
-    """Return each line on top of those before it; where one has no value it counts as zero."""
+    """Return cumulative lines; missing values count as zero."""
     times = sorted({time for line in lines for time, _ in line.points})
     sums = dict.fromkeys(times, 0.0)
     stacked = []
@@ -171,7 +171,7 @@ def _stacked(lines: Sequence[Line]) -> list[Line]:
 
 
 def nice(value: float) -> float:
-    """Return 1, 2 or 5 times a power of ten, the first that is not below `value`; 1 for zero."""
+    """Return the smallest 1, 2 or 5 times a power of ten that is at least `value`; 1 for zero."""
     if value <= 0:
         return 1.0
     power = 10.0 ** math.floor(math.log10(value))
@@ -179,7 +179,7 @@ def nice(value: float) -> float:
 
 
 def shown(value: float, unit: str) -> str:
-    """Write a value in Grafana's unit for people: `0.25 s`, `96 MiB`, `40 %`."""
+    """Format a value in Grafana's unit: `0.25 s`, `96 MiB`, `40 %`."""
     if unit == "percentunit":
         return f"{value * 100:.3g} %"
     if unit == "bytes":

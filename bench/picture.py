@@ -1,4 +1,4 @@
-"""Spans of time as an SVG picture: one lane below the other, time from left to right."""
+"""Draw time spans as SVG: lanes from top to bottom, time from left to right."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from bench.anatomy import LANES, Span
 _WIDTH, _LEFT, _ROW, _TOP = 1200, 90, 22, 30
 _LINES = 15
 _LETTER = 6.2
-"""Width of a letter, so that a text that does not fit is left out."""
+"""Width of a letter; texts that do not fit are omitted."""
 _COLOURS = ("#8ecae6", "#ffb703", "#a7c957", "#f4a261", "#cdb4db", "#90be6d", "#e9c46a", "#bde0fe")
 
 
 def svg(spans: Sequence[Span], title: str) -> str:
-    """Return the picture; every box tells its name and its milliseconds when pointed at."""
+    """Return the picture; the tooltip of a box has its name and milliseconds."""
     until = max(span.end for span in spans)
     scale = (_WIDTH - _LEFT - 10) / until
     body, row = [], 0
@@ -40,7 +40,7 @@ def svg(spans: Sequence[Span], title: str) -> str:
 
 
 def _place(spans: Iterable[Span]) -> list[tuple[Span, int]]:
-    """Give each span the first row of its lane where nothing is in its way."""
+    """Assign each span the first free row of its lane."""
     ends: list[float] = []
     placed = []
     for span in sorted(spans, key=lambda span: (span.begin, -span.end)):

@@ -1,4 +1,4 @@
-"""When the processes of a run are born and die, seen by looking at /proc every 3 ms."""
+"""Record start and end of a run's processes by polling /proc every 3 ms."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-_EVERY = 0.003
-"""Seconds; more often would slow down what is looked at."""
+_INTERVAL_SECONDS = 0.003
+"""Polling interval; a shorter one slows down the observed processes."""
 
 
 @dataclass(slots=True)
-class Life:
-    """A process: its parent, how deep below the one that is looked at, and when it was there."""
+class ProcessLifetime:
+    """A process: parent, depth below the observed process, first and last observation."""
 
     pid: int
     parent: int
@@ -26,30 +26,30 @@ class Life:
 
 
 @contextmanager
-def descendants(pid: int) -> Iterator[dict[int, Life]]:
-    """Give the lives of the descendants of `pid`; they are complete when the block is left."""
-    lives: dict[int, Life] = {}
+def descendants(pid: int) -> Iterator[dict[int, ProcessLifetime]]:
+    """Record the lifetimes of the descendants of `pid` until the block ends."""
+    lifetimes: dict[int, ProcessLifetime] = {}
     over = threading.Event()
-    thread = threading.Thread(target=_follow, args=(pid, lives, over))
+    thread = threading.Thread(target=_follow, args=(pid, lifetimes, over))
     thread.start()
     try:
-        yield lives
+        yield lifetimes
     finally:
         over.set()
         thread.join()
 
 
-def _follow(pid: int, lives: dict[int, Life], over: threading.Event) -> None:
-    while not over.wait(_EVERY):
+def _follow(pid: int, lifetimes: dict[int, ProcessLifetime], over: threading.Event) -> None:
+    while not over.wait(_INTERVAL_SECONDS):
         now = time.time()
-        _look(pid, 1, now, lives)
+        _look(pid, 1, now, lifetimes)
 
 
-def _look(pid: int, depth: int, now: float, lives: dict[int, Life]) -> None:
+def _look(pid: int, depth: int, now: float, lifetimes: dict[int, ProcessLifetime]) -> None:
     for child in _children(pid):
-        life = lives.setdefault(child, Life(child, pid, depth, now, now))
-        life.end = now
-        _look(child, depth + 1, now, lives)
+        lifetime = lifetimes.setdefault(child, ProcessLifetime(child, pid, depth, now, now))
+        lifetime.end = now
+        _look(child, depth + 1, now, lifetimes)
 
 
 def _children(pid: int) -> list[int]:

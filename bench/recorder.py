@@ -1,4 +1,4 @@
-"""A relay before the API server that notes when each request began and ended."""
+"""Record start and end of API requests with a reverse proxy of the API server."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from aiohttp import web
 
 from bench.api import Api
 
-_HOP = {"host", "connection", "transfer-encoding", "content-length", "authorization"}
-_AUTOMATIC = ("Accept", "Accept-Encoding", "Content-Type")
-"""Headers that aiohttp would make up where the client sent none."""
-_CLOSING = 0.3
+_HOP_HEADERS = {"host", "connection", "transfer-encoding", "content-length", "authorization"}
+_AUTOMATIC_HEADERS = ("Accept", "Accept-Encoding", "Content-Type")
+"""Headers that aiohttp adds if the client sent none."""
+_CLOSE_SECONDS = 0.3
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request of the operator, or of a run through the operator's proxy. Times of the clock."""
+    """A request of the operator, or of a run through its proxy. Times are Unix timestamps."""
 
     text: str
     """Verb and last part of the path: `PATCH configmaps`."""
@@ -35,11 +35,11 @@ class Request:
     end: float
 
 
-class Recorder:
-    """Serves HTTP on loopback, for whoever knows its token."""
+class RequestRecorder:
+    """Serves HTTP on loopback, authenticated by a token."""
 
     def __init__(self, api: Api) -> None:
-        """Nothing is served yet."""
+        """Prepare; `serve` starts the server."""
         self._server, self._tls = api.url, api.tls
         self._token = secrets.token_hex(16)
         self._port = 0
@@ -47,7 +47,7 @@ class Recorder:
 
     @contextmanager
     def serve(self, kubeconfig: Path) -> Iterator[None]:
-        """Serve inside the block; `kubeconfig` is written for it."""
+        """Serve inside the block; write `kubeconfig` for its clients."""
         loop, ready = asyncio.new_event_loop(), threading.Event()
         over = asyncio.Event()
         thread = threading.Thread(
@@ -87,8 +87,8 @@ class Recorder:
         for relay in relays:
             relay.cancel()
         await asyncio.gather(*relays, return_exceptions=True)
-        # TLS connections take a moment to close, and nobody tells when they have.
-        await asyncio.sleep(_CLOSING)
+        # TLS connections close asynchronously, without a notification.
+        await asyncio.sleep(_CLOSE_SECONDS)
 
     async def _relay(
         self, session: aiohttp.ClientSession, request: web.BaseRequest
@@ -96,15 +96,21 @@ class Recorder:
         if request.headers.get("Authorization") != f"Bearer {self._token}":
             return web.Response(status=401)
         begin = time.time()
-        headers = {name: text for name, text in request.headers.items() if name.lower() not in _HOP}
+        headers = {
+            name: text for name, text in request.headers.items() if name.lower() not in _HOP_HEADERS
+        }
         url = f"{self._server}{request.raw_path}"
         body = await request.read()
         async with session.request(
-            request.method, url, headers=headers, data=body or None, skip_auto_headers=_AUTOMATIC
+            request.method,
+            url,
+            headers=headers,
+            data=body or None,
+            skip_auto_headers=_AUTOMATIC_HEADERS,
         ) as answer:
-            kept = {n: text for n, text in answer.headers.items() if n.lower() not in _HOP}
+            kept = {n: text for n, text in answer.headers.items() if n.lower() not in _HOP_HEADERS}
             response = web.StreamResponse(status=answer.status, headers=kept)
-            # Whoever watches hangs up at the end.
+            # Clients of watches disconnect at the end.
             with contextlib.suppress(ConnectionResetError):
                 await response.prepare(request)
                 async for chunk in answer.content.iter_any():

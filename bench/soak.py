@@ -1,6 +1,6 @@
-"""`make soak`: random edits and faults for a while; then everything has to be true and flat.
+"""`make soak`: random edits and faults; then all resources must converge and nothing may leak.
 
-`python -m bench.soak --minutes 30 --seed 1` repeats a run as far as chance goes.
+`python -m bench.soak --minutes 30 --seed 1` repeats a sequence of random choices.
 """
 
 from __future__ import annotations
@@ -18,31 +18,31 @@ from rich.console import Console
 from bench import accounting, convergence, document
 from bench.api import THREE
 from bench.burst import names
-from bench.environment import Setup, Site, World, open_world, wait_until
+from bench.environment import BenchEnvironment, Setup, Site, open_environment, wait_until
 from bench.errors import BenchError
 from bench.faults import Faults
 from bench.figures import mebibytes
-from bench.footprint import Taken
+from bench.footprint import Footprint
 from operator_runner.devcluster.errors import ClusterError
 
-_CALM = 400.0
-"""Seconds for everything to become true once nobody interferes; retries back off that long."""
-_TOLD = 30.0
-"""Seconds between two lines of progress."""
-_SPARED = 2 / 3
-"""From this share of the time on the operator lives, so that its memory can be judged."""
-_WORK = {"edit": 75, "delete": 7, "recreate": 7}
-_MISTAKE = "internal error"
+_CONVERGENCE_SECONDS = 400.0
+"""Time to converge without faults; the backoff of retries is that long."""
+_REPORT_SECONDS = 30.0
+"""Interval of progress lines."""
+_LAST_KILL_SHARE = 2 / 3
+"""Share of the time after which the operator is not killed, so that its memory is comparable."""
+_EDIT_WEIGHTS = {"edit": 75, "delete": 7, "recreate": 7}
+_INTERNAL_ERROR = "internal error"
 _OPERATOR = "kill operator"
-_FAULTS = {"kill run": 7, "kill fork server": 2, _OPERATOR: 1, "stall API server": 1}
-"""How often each of them, of a hundred actions."""
-_DUE = 0.3
-"""Share of the first actions that are faults which have not been yet."""
+_FAULT_WEIGHTS = {"kill run": 7, "kill fork server": 2, _OPERATOR: 1, "stall API server": 1}
+"""Weights of the faults; all weights add up to a hundred."""
+_FORCED_FAULT_SHARE = 0.3
+"""Probability that an action is a fault that has not occurred yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How long, how many, and what chance begins with."""
+    """Duration, number of resources, and random seed."""
 
     minutes: float
     resources: int
@@ -53,23 +53,23 @@ class Plan:
 
 @dataclass(slots=True)
 class Soak:
-    """A soak under way."""
+    """A running soak."""
 
-    world: World
+    environment: BenchEnvironment
     site: Site
     plan: Plan
     console: Console
     done: Counter[str] = field(default_factory=Counter)
     _wanted: dict[str, int] = field(default_factory=dict)
     _sizes: int = 0
-    _told: int = 0
-    """Mistakes of the operator that have been told."""
+    _reported: int = 0
+    """Number of internal errors that have been printed."""
     _chance: random.Random = field(init=False)
     _actions: dict[str, Callable[[], bool]] = field(init=False)
 
     def __post_init__(self) -> None:
         self._chance = random.Random(self.plan.seed)  # noqa: S311 (no secret)
-        faults = Faults(self.site, self.world.cluster, self._chance)
+        faults = Faults(self.site, self.environment.cluster, self._chance)
         self._actions = {
             "edit": self._edit,
             "delete": self._delete,
@@ -80,49 +80,49 @@ class Soak:
             "stall API server": faults.stall_api,
         }
 
-    def run(self) -> tuple[Taken, Taken]:
-        """Return what the operator took before and after. Raises BenchError for any untruth."""
+    def run(self) -> tuple[Footprint, Footprint]:
+        """Return the footprints before and after. Raises BenchError if a check fails."""
         before = self._fill()
-        self._tell("begin", before)
-        self._trouble()
-        # With the deleted ones gone; then with all of them there again, as in the beginning.
-        self._await_truth()
+        self._report("begin", before)
+        self._inject_faults()
+        # First without the deleted resources, then with all of them, as at the start.
+        self._wait_for_convergence()
         after = self._fill()
-        self._tell("end", after)
-        self._judge(before, after)
+        self._report("end", after)
+        self._check(before, after)
         return before, after
 
-    def _fill(self) -> Taken:
-        """Have all resources there, each with as many artifacts as are kept of it."""
+    def _fill(self) -> Footprint:
+        """Create missing resources, and run each until its artifacts are rotated."""
         for name in sorted(names(self.plan.resources) - set(self._wanted)):
             self._create(name)
-        self._await_truth()
+        self._wait_for_convergence()
         for _ in range(self.site.setup.artifacts):
             for name in self._wanted:
                 self._resize(name)
-            self._await_truth()
-        return Taken.by(self.site)
+            self._wait_for_convergence()
+        return Footprint.measure(self.site)
 
-    def _trouble(self) -> None:
-        begin = told = time.monotonic()
+    def _inject_faults(self) -> None:
+        begin = description = time.monotonic()
         length = self.plan.minutes * 60
-        # However short the time, each of them happens once; the last one here is the first.
-        due = self._chance.sample(sorted(_FAULTS), len(_FAULTS))
+        # Each fault occurs at least once; the last one of the list is the first.
+        due = self._chance.sample(sorted(_FAULT_WEIGHTS), len(_FAULT_WEIGHTS))
         due.sort(key=_OPERATOR.__eq__)
         while (passed := time.monotonic() - begin) < length:
             name = self._choose(due)
-            spared = name == _OPERATOR and passed > length * _SPARED
+            spared = name == _OPERATOR and passed > length * _LAST_KILL_SHARE
             if not spared and self._actions[name]():
                 self.done[name] += 1
-            if time.monotonic() - told > _TOLD:
-                told = time.monotonic()
-                self._tell(f"{passed / 60:.1f} min")
+            if time.monotonic() - description > _REPORT_SECONDS:
+                description = time.monotonic()
+                self._report(f"{passed / 60:.1f} min")
             time.sleep(self._chance.expovariate(1 / self.plan.pause))
 
     def _choose(self, due: list[str]) -> str:
-        if due and self._chance.random() < _DUE:
+        if due and self._chance.random() < _FORCED_FAULT_SHARE:
             return due.pop()
-        weights = {**_WORK, **_FAULTS}
+        weights = {**_EDIT_WEIGHTS, **_FAULT_WEIGHTS}
         (name,) = self._chance.choices([*weights], [*weights.values()])
         return name
 
@@ -156,86 +156,95 @@ class Soak:
         self.site.api.create(THREE, self.site.namespace, name, {"size": self._sizes})
         self._wanted[name] = self._sizes
 
-    def _await_truth(self) -> None:
+    def _wait_for_convergence(self) -> None:
         try:
             wait_until(
-                lambda: not convergence.lies(self.site, self._wanted), "all is true", _CALM, every=1
+                lambda: not convergence.violations(self.site, self._wanted),
+                "all resources converged",
+                _CONVERGENCE_SECONDS,
+                every=1,
             )
         except BenchError as error:
-            found = convergence.lies(self.site, self._wanted)
+            found = convergence.violations(self.site, self._wanted)
             raise BenchError(f"{error}: {'; '.join(found[:10])}") from None
 
-    def _judge(self, before: Taken, after: Taken) -> None:
+    def _check(self, before: Footprint, after: Footprint) -> None:
         strays = set(self.site.processes()) - set(self.site.family())
         if strays:
-            raise BenchError(f"processes were left behind: {sorted(map(str, strays))}")
-        if mistakes := self._mistakes():
-            raise BenchError(f"{len(mistakes)} mistakes; the first: {mistakes[0]}")
+            raise BenchError(f"leaked processes: {sorted(map(str, strays))}")
+        if errors := self._internal_errors():
+            raise BenchError(f"{len(errors)} internal errors; the first: {errors[0]}")
         after.require_flat(before)
 
-    def _mistakes(self) -> list[str]:
-        return [line for line in self.site.operator.log().splitlines() if _MISTAKE in line.lower()]
+    def _internal_errors(self) -> list[str]:
+        return [
+            line
+            for line in self.site.operator.log().splitlines()
+            if _INTERNAL_ERROR in line.lower()
+        ]
 
-    def _tell(self, when: str, taken: Taken | None = None) -> None:
+    def _report(self, when: str, taken: Footprint | None = None) -> None:
         done = ", ".join(f"{count} {name}" for name, count in self.done.items())
         family = self.site.family()
         operator, total = (mebibytes(accounting.memory(part)) for part in (family[:1], family))
         ended = f"{self.site.ended()} runs ended well"
         text = f"{when}: {ended}, {total}, the operator {operator}; {done or 'nothing yet'}"
         self.console.print(text if taken is None else f"{text}; {taken}", markup=False)
-        for line in self._mistakes()[self._told :]:
+        for line in self._internal_errors()[self._reported :]:
             self.console.print(line, markup=False)
-            self._told += 1
+            self._reported += 1
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """How a soak went that did not fail."""
+    """Result of a successful soak."""
 
     done: Counter[str]
     runs: int
     """Runs that ended well."""
-    before: Taken
-    after: Taken
+    before: Footprint
+    after: Footprint
 
     def table(self) -> str:
-        """Return what was done and what was found, in Markdown."""
+        """Return actions and measurements as a Markdown table."""
         rows = [(name, str(count)) for name, count in sorted(self.done.items())]
         rows += [("runs that ended well", str(self.runs))]
         rows += [("before", str(self.before)), ("after", str(self.after))]
         return "\n".join(["| | |", "|---|---|", *(f"| {name} | {text} |" for name, text in rows)])
 
 
-def soak(world: World, plan: Plan, console: Console) -> Result:
-    """Run a soak. Raises BenchError if anything is untrue or grows."""
-    with world.site(Setup("warm", THREE, artifacts=2)) as site:
-        running = Soak(world, site, plan, console)
+def soak(environment: BenchEnvironment, plan: Plan, console: Console) -> Result:
+    """Run a soak. Raises BenchError if a resource does not converge or the footprint grows."""
+    with environment.site(Setup("warm", THREE, artifacts=2)) as site:
+        running = Soak(environment, site, plan, console)
         before, after = running.run()
         return Result(running.done, site.ended(), before, after)
 
 
 @click.command()
-@click.option("--minutes", default=30.0, show_default=True, help="How long there is trouble.")
+@click.option("--minutes", default=30.0, show_default=True, help="Duration of the faults.")
 @click.option("--resources", default=50, show_default=True)
-@click.option("--seed", default=None, type=int, help="What chance begins with; else another one.")
+@click.option("--seed", default=None, type=int, help="Random seed.  [default: random]")
 @click.option("--keep", is_flag=True, help="Write the result into docs/performance.md.")
 def main(*, minutes: float, resources: int, seed: int | None, keep: bool) -> None:
-    """Edit, delete, create and kill at random; end with 1 unless all is true and flat at last."""
+    """Edit, delete, create and kill at random; exit with 1 if a check fails."""
     console = Console(highlight=False, soft_wrap=True)
-    begun = document.circumstances()
+    circumstances = document.circumstances()
     plan = Plan(minutes, resources, random.randrange(10**6) if seed is None else seed)  # noqa: S311
-    told = f"{plan.resources} resources, {plan.minutes:g} minutes, seed {plan.seed}"
-    console.print(told)
+    description = f"{plan.resources} resources, {plan.minutes:g} minutes, seed {plan.seed}"
+    console.print(description)
     try:
-        with open_world() as world:
-            result = soak(world, plan, console)
+        with open_environment() as environment:
+            result = soak(environment, plan, console)
     except (BenchError, ClusterError) as error:
         console.print(f"The soak failed: {error}", style="bold red", markup=False)
         sys.exit(1)
-    console.print("Every resource is Successful and true, nothing has grown, nobody is left behind")
+    console.print("All resources converged; no growth, no leaked processes")
     console.print(result.table(), markup=False)
     if keep:
-        document.write_part("soak", f"{told}; {begun} at the begin.\n\n{result.table()}")
+        document.write_part(
+            "soak", f"{description}; {circumstances} at the start.\n\n{result.table()}"
+        )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The table, on a terminal and in Markdown."""
+"""Render the table for terminals and Markdown."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from rich.table import Table
 from bench.figures import HEADINGS, Row, Verdict
 
 _STYLES = {
-    Verdict.AIM: "bold green",
-    Verdict.BAR: "green",
-    Verdict.SHORT: "yellow",
-    Verdict.MISSED: "bold red",
+    Verdict.TARGET_MET: "bold green",
+    Verdict.WITHIN_LIMIT: "green",
+    Verdict.TARGET_MISSED: "yellow",
+    Verdict.LIMIT_EXCEEDED: "bold red",
 }
 
 

@@ -1,4 +1,4 @@
-"""API requests of a steady reconcile, and the reconciles that one edit causes."""
+"""Count the API requests of a converged reconcile, and the reconciles of one edit."""
 
 from __future__ import annotations
 
@@ -9,45 +9,53 @@ from statistics import median
 
 from bench.api import THREE
 from bench.baseline import AnsibleRunner
-from bench.environment import Setup, Site, World
+from bench.environment import BenchEnvironment, Setup, Site
 from bench.figures import Goal, Row, number
 from bench.single import reconcile_steadily
 
-PEER_REQUESTS, PEER_RECONCILES = 6, 2
-"""What was measured for ansible-operator with the same role."""
+REFERENCE_REQUESTS, REFERENCE_RECONCILES = 6, 2
+"""Counts of ansible-operator with the same role."""
 _RECONCILES, _EDITS, _PLAYS = 10, 5, 3
 _QUIET = 3.0
-"""Seconds in which a reconcile that should not come would come."""
-_OTHERS = {"leases", "flowschemas", "prioritylevelconfigurations", "namespaces", "serviceaccounts"}
-"""Resources that the control plane itself asks for all the time."""
+"""Time to wait for unexpected reconciles."""
+_CONTROL_PLANE_RESOURCES = {
+    "leases",
+    "flowschemas",
+    "prioritylevelconfigurations",
+    "namespaces",
+    "serviceaccounts",
+}
+"""Resources that the control plane itself requests."""
 
 
-def traffic(world: World) -> Iterator[Row]:
+def traffic(environment: BenchEnvironment) -> Iterator[Row]:
     """Count at the API server, for the operator and for `ansible-runner run` of the same play."""
-    with world.site(Setup("warm", THREE)) as site:
-        world.api.create(THREE, site.namespace, "a", {"size": 1})
+    with environment.site(Setup("warm", THREE)) as site:
+        environment.api.create(THREE, site.namespace, "a", {"size": 1})
         site.wait_for_end(1)
-        peer = AnsibleRunner(site, world.cluster.kubeconfig)
-        peer.run()
+        baseline = AnsibleRunner(site, environment.cluster.kubeconfig)
+        baseline.run()
         reconcile_steadily(site)
-        role = _count(site, _PLAYS, peer.run)
+        role = _count(site, _PLAYS, baseline.run)
         ours = _count(site, _RECONCILES, lambda: reconcile_steadily(site, 1))
-        # The bench's own request for a reconcile is none of the operator's.
+        # The bench's own request is not the operator's.
         ours["PATCH bench.example.com threes"] -= 1
         besides = {what: count - role.get(what, 0) for what, count in ours.items()}
         besides = {what: count for what, count in besides.items() if count > 0}
         total = sum(besides.values())
-        told = ", ".join(f"{number(count)} {what}" for what, count in sorted(besides.items()))
-        goal, other = Goal(bar=2, aim=1), f"peer: {PEER_REQUESTS}"
+        description = ", ".join(
+            f"{number(count)} {what}" for what, count in sorted(besides.items())
+        )
+        goal, other = Goal(limit=2, target=1), f"ansible-operator: {REFERENCE_REQUESTS}"
         work = "API requests of a steady reconcile besides the role's"
-        yield Row(work, told or "none", other, total, goal, number)
+        yield Row(work, description or "none", other, total, goal, number)
         edits = _reconciles_of_an_edit(site)
-        goal, other = Goal(bar=1, aim=1), f"peer: {PEER_RECONCILES}"
+        goal, other = Goal(limit=1, target=1), f"ansible-operator: {REFERENCE_RECONCILES}"
         yield Row("reconciles caused by one edit", number(edits), other, edits, goal, number)
 
 
 def _count(site: Site, times: int, work: Callable[[], object]) -> dict[str, float]:
-    """Return the requests of a piece of work: the median of some times, for others ask too."""
+    """Return the requests of a piece of work, as the median of `times` measurements."""
     counts: list[Counter[str]] = []
     before = site.api.requests()
     for _ in range(times):
@@ -55,14 +63,14 @@ def _count(site: Site, times: int, work: Callable[[], object]) -> dict[str, floa
         after = site.api.requests()
         counts.append(after - before)
         before = after
-    asked = {what for count in counts for what in count if not _is_of_others(what)}
+    asked = {what for count in counts for what in count if not _is_of_control_plane(what)}
     return {what: median(count[what] for count in counts) for what in asked}
 
 
-def _is_of_others(what: str) -> bool:
-    """Whether it is a probe or a look at metrics, or an own request of the control plane."""
+def _is_of_control_plane(what: str) -> bool:
+    """Return whether it is a probe, a read of metrics, or a request of the control plane."""
     words = what.split()
-    return len(words) == 1 or words[-1] in _OTHERS
+    return len(words) == 1 or words[-1] in _CONTROL_PLANE_RESOURCES
 
 
 def _reconciles_of_an_edit(site: Site) -> float:

@@ -7,32 +7,32 @@ from pathlib import Path
 import pytest
 
 from bench import single, traffic
-from bench.breakdown import where
-from bench.environment import World
+from bench.breakdown import measure_breakdown
+from bench.environment import BenchEnvironment
 from operator_runner.devcluster import Cluster
 
 
 @pytest.fixture
-def world(control_plane_cluster: Cluster, tmp_path: Path) -> World:
+def environment(control_plane_cluster: Cluster, tmp_path: Path) -> BenchEnvironment:
     """Give the bench's kinds on the control plane of the tests."""
-    return World(control_plane_cluster, tmp_path)
+    return BenchEnvironment(control_plane_cluster, tmp_path)
 
 
-def test_a_reconcile_is_measured_beside_ansible_runner(world: World) -> None:
+def test_a_reconcile_is_measured_beside_ansible_runner(environment: BenchEnvironment) -> None:
     """Both sides took time, and ours took less."""
-    rows = list(single.three_tasks(world, 1))
+    rows = list(single.three_tasks(environment, 1))
     assert [row.work.rpartition(": ")[2] for row in rows] == ["wall time", "CPU time"]
     assert all(0 < row.value < 1 for row in rows)
 
 
-def test_an_edit_is_one_reconcile_and_one_request(world: World) -> None:
+def test_an_edit_is_one_reconcile_and_one_request(environment: BenchEnvironment) -> None:
     """The counts do not depend on the machine, so they are held to their bars."""
-    rows = list(traffic.traffic(world))
-    assert [row.value <= (row.goal.bar or 0) for row in rows] == [True, True]
+    rows = list(traffic.traffic(environment))
+    assert [row.value <= (row.goal.limit or 0) for row in rows] == [True, True]
 
 
-def test_it_is_told_where_the_time_goes(world: World) -> None:
+def test_it_is_told_where_the_time_goes(environment: BenchEnvironment) -> None:
     """Every task and request of the role has its line."""
-    names = {name.strip() for name, _ in where(world, 1).table}
+    names = {name.strip() for name, _ in measure_breakdown(environment, 1).table}
     assert {"fork", "play set-up", "modules, within the above"} <= names
     assert {"Write the ConfigMap", "PATCH configmaps"} <= names

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from bench.environment import World
+from bench.environment import BenchEnvironment
 from bench.soak import Plan, soak
 from operator_runner.devcluster import Cluster
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.xdist_group("soak")
 
 def test_resources_stay_true_through_kills(control_plane_cluster: Cluster, tmp_path: Path) -> None:
     """Random edits and kills of runs, fork server and operator end with all true and flat."""
-    world = World(control_plane_cluster, tmp_path)
+    environment = BenchEnvironment(control_plane_cluster, tmp_path)
     plan = Plan(minutes=0.7, resources=10, seed=4, pause=0.5)
-    result = soak(world, plan, Console())
+    result = soak(environment, plan, Console())
     assert {"kill run", "kill fork server", "kill operator", "stall API server"} <= set(result.done)

@@ -8,7 +8,7 @@ from xml.etree import ElementTree as ET
 
 from bench.anatomy import Span, Traces
 from bench.picture import svg
-from bench.process_timeline import Life
+from bench.process_timeline import ProcessLifetime
 from bench.recorder import Request
 
 
@@ -37,12 +37,12 @@ def traces() -> Traces:
             event(62, "playbook_on_task_start", "two"),
             event(80, "runner_on_ok", "two"),
         ],
-        lives=[
-            Life(10, 1, 1, at(-50), at(90)),
-            Life(11, 10, 2, at(-40), at(85)),
-            Life(12, 10, 2, at(52), at(60)),
-            Life(13, 11, 3, at(64), at(70)),
-            Life(20, 1, 1, at(80), at(200)),
+        lifetimes=[
+            ProcessLifetime(10, 1, 1, at(-50), at(90)),
+            ProcessLifetime(11, 10, 2, at(-40), at(85)),
+            ProcessLifetime(12, 10, 2, at(52), at(60)),
+            ProcessLifetime(13, 11, 3, at(64), at(70)),
+            ProcessLifetime(20, 1, 1, at(80), at(200)),
         ],
         requests=[Request("GET threes", at(8), at(10)), Request("GET old", at(-9), at(-8))],
     )
@@ -54,9 +54,9 @@ def lane(name: str) -> list[tuple[str, int, int]]:
 
 
 def test_what_the_operator_does_follows_without_gap() -> None:
-    """Every millisecond from the edit to the end belongs to somebody."""
+    """Every millisecond from the edit to the end is in one span."""
     assert lane("operator") == [
-        ("the edit reaches the operator", 0, 5),
+        ("edit to event", 0, 5),
         ("queue", 5, 6),
         ("read, status, private data dir", 6, 20),
         ("run", 20, 90),
@@ -65,7 +65,7 @@ def test_what_the_operator_does_follows_without_gap() -> None:
 
 
 def test_a_play_is_set_up_tasks_and_what_is_between() -> None:
-    """The time between two tasks is told as well."""
+    """The time between two tasks is a span as well."""
     assert lane("play") == [
         ("fork", 20, 20),
         ("play set-up", 20, 50),
@@ -102,7 +102,7 @@ def test_the_picture_names_every_span() -> None:
 
 
 def test_boxes_of_a_lane_do_not_hide_each_other() -> None:
-    """What happens at the same time stands in rows of its own."""
+    """Simultaneous spans are in separate rows."""
     spans = [Span("API", "a", 0, 10), Span("API", "b", 5, 15), Span("API", "c", 10, 20)]
     root = ET.fromstring(svg(spans, "Three"))
     boxes = root.findall("{http://www.w3.org/2000/svg}g/{http://www.w3.org/2000/svg}rect")

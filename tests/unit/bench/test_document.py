@@ -10,7 +10,7 @@ from bench.document import PAGE, write_part
 
 
 def test_a_part_is_replaced_and_the_rest_stays(tmp_path: Path) -> None:
-    r"""Whatever the text is: \1 is no reference to a group."""
+    r"""Whatever the text is: \1 does not refer to a group."""
     page = tmp_path / "page.md"
     page.write_text("before\n<!-- a -->\nold\n<!-- end of a -->\nafter\n")
     for text in ("first", r"second \1"):
@@ -26,7 +26,7 @@ def test_a_page_without_the_part_is_refused(tmp_path: Path) -> None:
         write_part("a", "text", page)
 
 
-@pytest.mark.parametrize("part", ["table", "where", "soak"])
+@pytest.mark.parametrize("part", ["table", "breakdown", "soak"])
 def test_the_page_has_all_parts(part: str) -> None:
     """What bench and soak write has its place."""
     text = PAGE.read_text()

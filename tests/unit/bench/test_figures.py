@@ -10,23 +10,26 @@ from bench.table import markdown_table
 
 @pytest.mark.parametrize(
     ("ours", "verdict"),
-    [(0.04, Verdict.AIM), (0.05, Verdict.BAR), (0.1, Verdict.MISSED)],
+    [(0.04, Verdict.TARGET_MET), (0.05, Verdict.WITHIN_LIMIT), (0.1, Verdict.LIMIT_EXCEEDED)],
 )
-def test_a_share_is_judged_by_aim_and_bar(ours: float, verdict: Verdict) -> None:
-    """Less than the aim is best, more than the bar is a miss."""
-    row = ratio_row("work", ours, 1.0, Goal(bar=1 / 12, aim=1 / 25))
+def test_a_share_is_judged_by_target_and_limit(ours: float, verdict: Verdict) -> None:
+    """At most the target is best; more than the limit fails."""
+    row = ratio_row("work", ours, 1.0, Goal(limit=1 / 12, target=1 / 25))
     assert row.verdict is verdict
 
 
-def test_a_row_without_bar_cannot_be_missed() -> None:
-    """An aim alone is no obligation."""
-    assert Row("work", "", "", 500, Goal(bar=None, aim=120), number).verdict is Verdict.SHORT
+def test_a_row_without_limit_cannot_exceed_it() -> None:
+    """A missed target alone is not a failure."""
+    assert (
+        Row("work", "", "", 500, Goal(limit=None, target=120), number).verdict
+        is Verdict.TARGET_MISSED
+    )
 
 
-def test_a_bar_that_is_the_limit_is_held() -> None:
-    """Nothing left behind is what a bar of 0 asks for."""
-    assert Row("work", "0", "", 0, Goal(bar=0), number).verdict is Verdict.BAR
-    assert Row("work", "1", "", 1, Goal(bar=0), number).verdict is Verdict.MISSED
+def test_a_value_equal_to_the_limit_is_within_it() -> None:
+    """A limit of 0 accepts 0."""
+    assert Row("work", "0", "", 0, Goal(limit=0), number).verdict is Verdict.WITHIN_LIMIT
+    assert Row("work", "1", "", 1, Goal(limit=0), number).verdict is Verdict.LIMIT_EXCEEDED
 
 
 def test_shares_are_told_as_one_over_a_number() -> None:
@@ -38,14 +41,14 @@ def test_shares_are_told_as_one_over_a_number() -> None:
 def test_wall_and_cpu_time_are_rows_of_their_own() -> None:
     """The median of costs is taken for each of them."""
     ours = Cost.median([Cost(1, 10), Cost(2, 20), Cost(9, 90)])
-    wall, cpu = compared("work", ours, Cost(20, 40), Goal(bar=0.2, aim=0.1))
+    wall, cpu = compared("work", ours, Cost(20, 40), Goal(limit=0.2, target=0.1))
     assert (wall.value, cpu.value) == (0.1, 0.5)
-    assert (wall.verdict, cpu.verdict) == (Verdict.AIM, Verdict.MISSED)
+    assert (wall.verdict, cpu.verdict) == (Verdict.TARGET_MET, Verdict.LIMIT_EXCEEDED)
 
 
 def test_markdown_has_a_line_for_each_row() -> None:
     """The document holds the same cells as the terminal."""
-    row = ratio_row("work", 0.1, 2.0, Goal(bar=1 / 12, aim=1 / 25))
+    row = ratio_row("work", 0.1, 2.0, Goal(limit=1 / 12, target=1 / 25))
     assert markdown_table([row]).splitlines()[2] == (
-        "| work | 0.100 s | 2.00 s | 1/20 | 1/12 | 1/25 | bar held |"
+        "| work | 0.100 s | 2.00 s | 1/20 | 1/12 | 1/25 | within limit |"
     )

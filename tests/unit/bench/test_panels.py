@@ -41,7 +41,7 @@ def test_lines_are_as_high_as_their_values() -> None:
 
 
 def test_stacked_lines_stand_on_each_other() -> None:
-    """The sum is drawn first, so that what it stands on lies before it."""
+    """The sum is drawn first, so that the lines below it stay visible."""
     total, first = heights(picture(UP, FLAT, stacked=True))
     assert total[1] == pytest.approx(first[1] * 5 / 4, rel=0.01)
 
@@ -54,7 +54,7 @@ def test_a_figure_is_the_last_value() -> None:
 
 
 def test_no_line_is_said() -> None:
-    """An empty panel is no mistake of the picture."""
+    """A panel without data is drawn empty."""
     assert "no data" in picture()
 
 
