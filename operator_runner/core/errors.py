@@ -52,15 +52,15 @@ class Conflict(ApiError):
 
 
 class Expired(ApiError):
-    """A place in a list or a watch is too old; `following` goes on from there, less consistently.
+    """A continue token or resourceVersion has expired.
 
-    It is empty where the API server offers no such way.
+    `continue_token` continues the list inconsistently; empty if the API server offers none.
     """
 
-    def __init__(self, message: str, status: int = 410, following: str = "") -> None:
+    def __init__(self, message: str, status: int = 410, continue_token: str = "") -> None:
         """Keep the continue token that came with the refusal."""
         super().__init__(message, status)
-        self.following = following
+        self.continue_token = continue_token
 
 
 class Invalid(ApiError):

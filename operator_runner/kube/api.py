@@ -161,8 +161,8 @@ def error_from_status(status: int, answer: Any, otherwise: str) -> ApiError:
     details = answer if isinstance(answer, dict) else {}
     message = details.get("message")
     if status == _GONE:
-        following = (details.get("metadata") or {}).get("continue") or ""
-        return Expired(str(message or f"{otherwise} (HTTP 410)"), status, following)
+        continue_token = (details.get("metadata") or {}).get("continue") or ""
+        return Expired(str(message or f"{otherwise} (HTTP 410)"), status, continue_token)
     default = Unavailable if status >= 500 else ApiError  # noqa: PLR2004
     kind = _ERRORS.get(status, default)
     return kind(str(message or f"{otherwise} (HTTP {status})"), status)

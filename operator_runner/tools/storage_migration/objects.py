@@ -106,8 +106,8 @@ class Objects:
             # The token's revision is compacted. With the new token the list continues at the same
             # key; without one it starts again, and finished objects are found current.
             params = {"limit": str(PAGE)}
-            if error.following:
-                params["continue"] = error.following
+            if error.continue_token:
+                params["continue"] = error.continue_token
             answer = await self._api.request("GET", path, params=params, accept=_METADATA)
         metadata = answer["metadata"]
         return Page(

@@ -49,7 +49,7 @@ def manager(name: str, time: str, subresource: str = "") -> Json:
 
 
 class Stream:
-    """Stands for the API server's watch: the test says which events come."""
+    """A fake watch of the API server, whose events the test sends."""
 
     def __init__(self) -> None:
         self.events: asyncio.Queue[MetadataEvent] = asyncio.Queue()
@@ -61,7 +61,7 @@ class Stream:
             yield await self.events.get()
             self.events.task_done()
 
-    async def tell(self, type_: str, body: Json, health: Health | None = None) -> None:
+    async def send(self, type_: str, body: Json, health: Health | None = None) -> None:
         self.events.put_nowait(MetadataEvent(EventType(type_), {"metadata": body}, health))
         await self.events.join()
 
@@ -106,12 +106,12 @@ async def dependents(
 
 
 async def test_an_edit_by_others_wakes_the_owner_and_is_named() -> None:
-    """A new generation and a deletion are told with object and verb; a repeat is not."""
+    """Causes of a new generation and a deletion name object and verb; a repeat has none."""
     async with dependents() as (subject, stream, woken):
         subject.observed(OWNER, CHILD, metadata(10), WATCH)
-        await stream.tell("MODIFIED", metadata(11, generation=2))
-        await stream.tell("MODIFIED", metadata(11, generation=2))
-        await stream.tell("DELETED", metadata(12, generation=2))
+        await stream.send("MODIFIED", metadata(11, generation=2))
+        await stream.send("MODIFIED", metadata(11, generation=2))
+        await stream.send("DELETED", metadata(12, generation=2))
         assert woken == [
             "dependent: Deployment default/child changed",
             "dependent: Deployment default/child deleted",
@@ -122,7 +122,7 @@ async def test_a_status_wakes_nobody() -> None:
     """A resourceVersion without a new generation is the status or our own bookkeeping."""
     async with dependents() as (subject, stream, woken):
         subject.observed(OWNER, CHILD, metadata(10), WATCH)
-        await stream.tell("MODIFIED", metadata(11))
+        await stream.send("MODIFIED", metadata(11))
         assert woken == []
 
 
@@ -131,21 +131,21 @@ async def test_a_write_of_ones_own_run_wakes_nobody() -> None:
     async with dependents() as (subject, stream, woken):
         with subject.during(OWNER):
             subject.observed(OWNER, CHILD, metadata(10), WATCH)
-            await stream.tell("ADDED", metadata(10))
-            await stream.tell("MODIFIED", metadata(11, generation=2))
+            await stream.send("ADDED", metadata(10))
+            await stream.send("MODIFIED", metadata(11, generation=2))
             subject.wrote(OWNER, CHILD, "10", "create")
             subject.wrote(OWNER, CHILD, "11", "update")
         assert woken == []
 
 
 async def test_an_edit_during_a_run_is_not_lost() -> None:
-    """Somebody else's write between the run's own is told when the run has ended."""
+    """A write by others between the run's own is enqueued when the run has ended."""
     async with dependents() as (subject, stream, woken):
         with subject.during(OWNER):
             subject.observed(OWNER, CHILD, metadata(10), WATCH)
             subject.wrote(OWNER, CHILD, "10", "create")
-            await stream.tell("ADDED", metadata(10))
-            await stream.tell("MODIFIED", metadata(11, generation=2))
+            await stream.send("ADDED", metadata(10))
+            await stream.send("MODIFIED", metadata(11, generation=2))
             subject.observed(OWNER, CHILD, metadata(11, generation=2), WATCH)
         assert len(woken) == 1
 
@@ -156,7 +156,7 @@ async def test_a_deletion_by_ones_own_run_wakes_nobody() -> None:
         subject.observed(OWNER, CHILD, metadata(10), WATCH)
         with subject.during(OWNER):
             subject.wrote(OWNER, CHILD, "", "delete")
-            await stream.tell("DELETED", metadata(11))
+            await stream.send("DELETED", metadata(11))
         assert woken == []
 
 
@@ -164,15 +164,15 @@ async def test_a_change_between_the_run_and_the_watch_is_seen() -> None:
     """What the first listing shows is compared with what the run itself saw."""
     async with dependents() as (subject, stream, woken):
         subject.observed(OWNER, CHILD, metadata(10), WATCH)
-        await stream.tell("ADDED", metadata(12, generation=3))
+        await stream.send("ADDED", metadata(12, generation=3))
         assert len(woken) == 1
 
 
 async def test_events_from_before_the_run_are_stale() -> None:
-    """An event that is older than what the run saw says nothing new."""
+    """An event that is older than what the run saw is ignored."""
     async with dependents() as (subject, stream, woken):
         subject.observed(OWNER, CHILD, metadata(10, generation=2), WATCH)
-        await stream.tell("MODIFIED", metadata(9, generation=1))
+        await stream.send("MODIFIED", metadata(9, generation=1))
         assert woken == []
 
 
@@ -199,28 +199,28 @@ async def test_a_deletion_before_the_watch_began_is_seen() -> None:
 
 
 async def test_strangers_and_the_forgotten_wake_nobody() -> None:
-    """Objects without an owner of ours, or whose owner is gone, are passed over."""
+    """Objects without a known owner, or whose owner was deleted, are ignored."""
     async with dependents() as (subject, stream, woken):
         subject.observed(OWNER, CHILD, metadata(10), WATCH)
         subject.forget(OWNER)
-        await stream.tell("DELETED", metadata(11))
+        await stream.send("DELETED", metadata(11))
         assert woken == []
 
 
 async def test_readiness_wakes_the_owner_both_ways() -> None:
-    """The first status of a new object is no news; each later change is, whoever wrote last."""
+    """The first status of a new object causes no reconcile; each later change does."""
     async with dependents() as (subject, stream, woken):
         with subject.during(OWNER):
             subject.observed(OWNER, CHILD, metadata(10), WATCH, NOT_READY)
             subject.wrote(OWNER, CHILD, "10", "create")
-            await stream.tell("ADDED", metadata(10), NOT_READY)
-        await stream.tell("MODIFIED", metadata(11), NOT_READY)
+            await stream.send("ADDED", metadata(10), NOT_READY)
+        await stream.send("MODIFIED", metadata(11), NOT_READY)
         assert woken == []
-        await stream.tell("MODIFIED", metadata(12), READY)
-        await stream.tell("MODIFIED", metadata(13), READY)
+        await stream.send("MODIFIED", metadata(12), READY)
+        await stream.send("MODIFIED", metadata(13), READY)
         assert woken == [BECAME_READY]
-        await stream.tell("MODIFIED", metadata(14), NOT_READY)
-        await stream.tell("MODIFIED", metadata(15), FAILED)
+        await stream.send("MODIFIED", metadata(14), NOT_READY)
+        await stream.send("MODIFIED", metadata(15), FAILED)
         await woken.reach(3)
         assert woken[1:] == [
             "dependent: Deployment default/child became not ready",
@@ -232,10 +232,10 @@ async def test_a_custom_kind_without_conditions_is_not_unready() -> None:
     """Neither its first status nor one that has no known condition wakes anybody."""
     async with dependents() as (subject, stream, woken):
         subject.observed(OWNER, CHILD, metadata(10), WATCH, Health())
-        await stream.tell("MODIFIED", metadata(11), Health())
-        await stream.tell("MODIFIED", metadata(12), NOT_READY)
+        await stream.send("MODIFIED", metadata(11), Health())
+        await stream.send("MODIFIED", metadata(12), NOT_READY)
         assert woken == []
-        await stream.tell("MODIFIED", metadata(13), READY)
+        await stream.send("MODIFIED", metadata(13), READY)
         assert woken == [BECAME_READY]
 
 
@@ -244,58 +244,58 @@ async def test_readiness_that_changes_during_a_run_is_met_by_a_later_one() -> No
     async with dependents() as (subject, stream, woken):
         subject.observed(OWNER, CHILD, metadata(10), WATCH, READY)
         with subject.during(OWNER):
-            await stream.tell("MODIFIED", metadata(11), NOT_READY)
-            await stream.tell("MODIFIED", metadata(12), READY)
+            await stream.send("MODIFIED", metadata(11), NOT_READY)
+            await stream.send("MODIFIED", metadata(12), READY)
             assert woken == []
         await woken.reach(2)
         assert woken[0] == "dependent: Deployment default/child became not ready"
 
 
 async def test_the_readiness_that_follows_an_own_write_wakes_the_owner() -> None:
-    """The version is that of the run's own write, and its status is nobody's echo."""
+    """The version is that of the run's own write, and its status is not an echo."""
     async with dependents() as (subject, stream, woken):
         subject.observed(OWNER, CHILD, metadata(10), WATCH, READY)
         with subject.during(OWNER):
             subject.observed(OWNER, CHILD, metadata(11, generation=2), WATCH, NOT_READY)
             subject.wrote(OWNER, CHILD, "11", "patch")
-            await stream.tell("MODIFIED", metadata(11, generation=2), NOT_READY)
+            await stream.send("MODIFIED", metadata(11, generation=2), NOT_READY)
         assert woken == ["dependent: Deployment default/child became not ready"]
 
 
 async def test_an_edit_that_changes_no_readiness_is_one_reconcile() -> None:
-    """A run's write of a spec, whose status follows, wakes nobody where the object stays ready."""
+    """A run's write of a spec, whose status follows, causes no reconcile if the object stays ready."""
     async with dependents() as (subject, stream, woken):
         subject.observed(OWNER, CHILD, metadata(10), WATCH, READY)
         with subject.during(OWNER):
             subject.observed(OWNER, CHILD, metadata(11, generation=2), WATCH, READY)
             subject.wrote(OWNER, CHILD, "11", "patch")
             behind = Health(Readiness.READY, behind=True)
-            await stream.tell("MODIFIED", metadata(11, generation=2), behind)
-        await stream.tell("MODIFIED", metadata(12, generation=2), READY)
+            await stream.send("MODIFIED", metadata(11, generation=2), behind)
+        await stream.send("MODIFIED", metadata(12, generation=2), READY)
         assert woken == []
 
 
 async def test_a_status_that_was_read_too_early_is_read_again() -> None:
-    """A run that has read a status of the spec before is followed by one that reads it anew."""
+    """A run that has read a status of the spec before is followed by one that reads it again."""
     async with dependents() as (subject, stream, woken):
         subject.observed(OWNER, CHILD, metadata(10), WATCH, READY)
         with subject.during(OWNER):
             subject.wrote(OWNER, CHILD, "11", "patch")
             behind = Health(Readiness.READY, behind=True)
             subject.observed(OWNER, CHILD, metadata(11, generation=2), WATCH, behind)
-            await stream.tell("MODIFIED", metadata(11, generation=2), behind)
+            await stream.send("MODIFIED", metadata(11, generation=2), behind)
         assert woken == []
-        await stream.tell("MODIFIED", metadata(12, generation=2), READY)
+        await stream.send("MODIFIED", metadata(12, generation=2), READY)
         assert woken == ["dependent: Deployment default/child status is up to date"]
 
 
 async def test_what_becomes_ready_before_its_creation_is_answered_wakes_the_owner() -> None:
-    """The event may come before the answer that tells whose the object is."""
+    """The event may come before the response with the object's owner."""
     async with dependents() as (subject, stream, woken):
         other = ObjectRef(DEPLOYMENT, "default", "other")
         subject.observed(OWNER, other, metadata(1) | {"name": "other"}, WATCH, READY)
         with subject.during(OWNER):
-            await stream.tell("MODIFIED", metadata(11), READY)
+            await stream.send("MODIFIED", metadata(11), READY)
             subject.observed(OWNER, CHILD, metadata(10), WATCH, NOT_READY)
             subject.wrote(OWNER, CHILD, "10", "create")
         assert woken == [BECAME_READY]
@@ -305,12 +305,12 @@ async def test_an_object_that_is_made_again_is_new() -> None:
     """After a deletion nothing is ready that could become unready."""
     async with dependents() as (subject, stream, woken):
         subject.observed(OWNER, CHILD, metadata(10), WATCH, READY)
-        await stream.tell("DELETED", metadata(11))
+        await stream.send("DELETED", metadata(11))
         with subject.during(OWNER):
             subject.observed(OWNER, CHILD, metadata(12, uid="u2"), WATCH, NOT_READY)
             subject.wrote(OWNER, CHILD, "12", "create")
-            await stream.tell("ADDED", metadata(12, uid="u2"), NOT_READY)
-            await stream.tell("DELETED", metadata(11))
+            await stream.send("ADDED", metadata(12, uid="u2"), NOT_READY)
+            await stream.send("DELETED", metadata(11))
         assert woken == ["dependent: Deployment default/child deleted"]
 
 
@@ -321,7 +321,7 @@ async def test_only_what_comes_again_can_be_a_loop() -> None:
             subject.observed(OWNER, CHILD, metadata(10), WATCH, NOT_READY)
             subject.wrote(OWNER, CHILD, "10", "create")
         for version, health in enumerate((READY, NOT_READY, READY), start=11):
-            await stream.tell("MODIFIED", metadata(version), health)
+            await stream.send("MODIFIED", metadata(version), health)
         await woken.reach(3)
         echoes = [subject.writes.is_echo(OWNER, cause) for cause in woken.causes]
         assert echoes == [False, True, True]
@@ -362,7 +362,7 @@ async def test_cluster_scoped_dependents_wake_their_owner_if_watched(
     subject = Dependents(stream, lambda ref, _: woken.append(ref), ("default",))
     subject.observed(owner, CLUSTER_ROLE, metadata(10) | {"namespace": ""}, watch)
     if expected:
-        await stream.tell("DELETED", metadata(11) | {"namespace": ""})
+        await stream.send("DELETED", metadata(11) | {"namespace": ""})
     await asyncio.sleep(0)
     assert stream.asked == [(CLUSTER_ROLE.gvk, None)] * expected
     assert woken == [owner] * expected
@@ -381,7 +381,7 @@ async def test_cluster_scoped_dependents_wake_their_owner_if_watched(
 def test_kinds_without_generation_are_compared_by_managed_fields(
     old: list[Json], new: list[Json], word: str
 ) -> None:
-    """For a ConfigMap or Service the field managers tell a status from a change."""
+    """For a ConfigMap or Service the field managers distinguish a status from a change."""
     versions = [
         Version.of(metadata(10 + number, generation=0, managedFields=managed))
         for number, managed in enumerate((old, new))

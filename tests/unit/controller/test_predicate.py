@@ -102,12 +102,12 @@ def test_what_is_found_at_start_is_told_from_what_is_created() -> None:
 
 def test_a_deletion_is_told_and_the_resource_forgotten() -> None:
     """After DELETED the resource is asked for once more and a new one of its name is new."""
-    told: list[tuple[ObjectRef, Cause]] = []
+    enqueued: list[tuple[ObjectRef, Cause]] = []
     met: list[ObjectRef] = []
     watcher = PrimaryWatcher(
         [WATCH],
         lambda *_: True,
-        lambda ref, cause: told.append((ref, cause)),
+        lambda ref, cause: enqueued.append((ref, cause)),
         lambda ref, _: met.append(ref),
     )
     body: Json = {"metadata": {"name": "a", "namespace": "n", "uid": "u", "generation": 1}}
@@ -118,10 +118,10 @@ def test_a_deletion_is_told_and_the_resource_forgotten() -> None:
     watcher.on_event(WATCH, "DELETED", body)
     assert list(watcher.known(FOO)) == []
     watcher.on_event(WATCH, "ADDED", body)
-    assert [cause.trigger for _, cause in told] == [
+    assert [cause.trigger for _, cause in enqueued] == [
         Trigger.START,
         Trigger.DELETION,
         Trigger.SPEC,
     ]
-    assert {told_ref for told_ref, _ in told} == {ref}
+    assert {enqueued_ref for enqueued_ref, _ in enqueued} == {ref}
     assert met == [ref, ref]

@@ -67,27 +67,27 @@ async def references(
 
 
 async def test_a_changed_secret_wakes_those_that_name_it() -> None:
-    """Created, changed and deleted ones do; one that nobody names any more does not."""
+    """Created, changed and deleted ones do; one that is no longer referenced does not."""
     async with references() as (subject, streams, woken):
         subject.on_change(ref("a"), foo("a", secrets=[{"name": "s"}, {"name": "t"}]))
         subject.on_change(ref("b"), foo("b", secrets=[{"name": "s"}]))
         secrets = streams[SECRET]
-        await secrets.tell("ADDED", metadata("s", 1))
-        await secrets.tell("SYNCED", {})
+        await secrets.send("ADDED", metadata("s", 1))
+        await secrets.send("SYNCED", {})
         assert woken == []
-        await secrets.tell("MODIFIED", metadata("s", 2))
+        await secrets.send("MODIFIED", metadata("s", 2))
         assert sorted(woken) == [
             ("a", "reference: Secret default/s changed"),
             ("b", "reference: Secret default/s changed"),
         ]
         woken.clear()
-        await secrets.tell("ADDED", metadata("t", 3))
+        await secrets.send("ADDED", metadata("t", 3))
         assert woken == [("a", "reference: Secret default/t created")]
         woken.clear()
         subject.on_change(ref("a"), foo("a", secrets=[]))
         subject.on_change(ref("b"), None)
-        await secrets.tell("DELETED", metadata("s", 4))
-        await secrets.tell("DELETED", metadata("t", 5))
+        await secrets.send("DELETED", metadata("s", 4))
+        await secrets.send("DELETED", metadata("t", 5))
         assert woken == []
 
 
@@ -96,12 +96,12 @@ async def test_other_namespaces_and_kinds_without_one() -> None:
     async with references() as (subject, streams, woken):
         subject.on_change(ref("a"), foo("a", secrets=[{"name": "s"}], zone="z", map="m"))
         for stream in streams.values():
-            await stream.tell("SYNCED", {})
-        await streams[SECRET].tell("ADDED", metadata("s", 1, namespace="other"))
-        await streams[GVK("", "v1", "ConfigMap")].tell("ADDED", metadata("m", 2))
+            await stream.send("SYNCED", {})
+        await streams[SECRET].send("ADDED", metadata("s", 1, namespace="other"))
+        await streams[GVK("", "v1", "ConfigMap")].send("ADDED", metadata("m", 2))
         assert woken == []
-        await streams[ZONE].tell("ADDED", metadata("z", 3, namespace=""))
-        await streams[GVK("", "v1", "ConfigMap")].tell("ADDED", metadata("m", 4, "shared"))
+        await streams[ZONE].send("ADDED", metadata("z", 3, namespace=""))
+        await streams[GVK("", "v1", "ConfigMap")].send("ADDED", metadata("m", 4, "shared"))
         assert [text for _, text in woken] == [
             "reference: Zone z created",
             "reference: ConfigMap shared/m created",
@@ -113,11 +113,11 @@ async def test_a_write_of_the_status_wakes_nobody() -> None:
     async with references() as (subject, streams, woken):
         subject.on_change(ref("a"), foo("a", zone="z"))
         zone: dict[str, Any] = {"namespace": "", "generation": 1}
-        await streams[ZONE].tell("ADDED", metadata("z", 1, **zone))
-        await streams[ZONE].tell("SYNCED", {})
-        await streams[ZONE].tell("MODIFIED", metadata("z", 2, **zone))
+        await streams[ZONE].send("ADDED", metadata("z", 1, **zone))
+        await streams[ZONE].send("SYNCED", {})
+        await streams[ZONE].send("MODIFIED", metadata("z", 2, **zone))
         assert woken == []
-        await streams[ZONE].tell("MODIFIED", metadata("z", 3, **zone | {"generation": 2}))
+        await streams[ZONE].send("MODIFIED", metadata("z", 3, **zone | {"generation": 2}))
         assert len(woken) == 1
 
 

@@ -55,7 +55,7 @@ def test_a_key_is_never_worked_on_twice_at_once() -> None:
 
 
 def test_backoff_doubles_from_5_ms_to_1000_s_and_is_forgotten() -> None:
-    """Each failure doubles the delay up to the limit; a success starts anew."""
+    """Each failure doubles the delay up to the limit; a success resets it."""
     queue = backlog()
     delays = [queue.add_rate_limited(key("a"), 0) for _ in range(20)]
     assert delays[:3] == [0.005, 0.01, 0.02]
@@ -79,7 +79,7 @@ def test_a_retry_waits_for_its_time_but_an_edit_does_not() -> None:
 
 
 def test_a_periodic_run_that_was_overtaken_is_no_cause() -> None:
-    """A delayed cause is reported only by the run that it brought about."""
+    """A delayed cause is reported only by the run that it triggered."""
     queue = backlog()
     queue.add_after(key("a"), Cause(Trigger.PERIOD), 0, 10)
     item = queue.get(10)
@@ -207,7 +207,7 @@ async def test_memory_is_looked_at_before_a_run_starts_beside_others() -> None:
 
 
 async def test_who_listens_hears_of_every_event_until_the_end() -> None:
-    """A closed queue tells nothing, and nothing takes the place of a run that ended."""
+    """A closed queue calls no listener, and a run that ended is not followed by another."""
     queue = WorkQueue(Concurrency(4, 4), Backoff())
     heard: list[tuple[ObjectRef, Cause]] = []
     queue.add_listener(lambda key, cause: heard.append((key, cause)))
@@ -259,7 +259,7 @@ def test_a_key_that_is_held_back_comes_later_with_its_causes() -> None:
 
 
 def test_no_trigger_is_lost_among_many_causes() -> None:
-    """However many objects changed, an edit of the spec is told too."""
+    """However many objects changed, an edit of the spec is listed too."""
     queue = backlog()
     for number in range(50):
         queue.add(key("a"), Cause(Trigger.DEPENDENT, str(number)), 0)

@@ -34,8 +34,8 @@ async def objects(scripted: ScriptedServer) -> AsyncIterator[Objects]:
     await opened.close()
 
 
-def _expired(following: str) -> web.Response:
-    metadata = {"continue": following} if following else {}
+def _expired(continue_token: str) -> web.Response:
+    metadata = {"continue": continue_token} if continue_token else {}
     body = {"kind": "Status", "code": 410, "message": "too old", "metadata": metadata}
     return web.json_response(body, status=410)
 
