@@ -263,7 +263,7 @@ async def test_the_readiness_that_follows_an_own_write_wakes_the_owner() -> None
 
 
 async def test_an_edit_that_changes_no_readiness_is_one_reconcile() -> None:
-    """A run's write of a spec, whose status follows, causes no reconcile if the object stays ready."""
+    """A run's write of a spec causes no reconcile if the object stays ready."""
     async with dependents() as (subject, stream, woken):
         subject.observed(OWNER, CHILD, metadata(10), WATCH, READY)
         with subject.during(OWNER):

@@ -68,7 +68,7 @@ def test_annotations_count_where_the_watch_asks_for_them() -> None:
     assert str(cause) == "annotation: new, old"
 
 
-def test_a_change_of_the_spec_is_told_by_its_paths() -> None:
+def test_a_change_of_the_spec_is_described_by_its_paths() -> None:
     """Each field that differs is named; where the old spec was dropped, the generations are."""
     old = seen(desired={"spec": {"replicas": 1, "ports": [{"port": 80}], "old": 1}})
     spec = {"replicas": 2, "ports": [{"port": 81}], "new": {"a": 1}}
@@ -94,13 +94,13 @@ def test_specs_are_remembered_within_a_bound() -> None:
     assert remembered.get(second) is None
 
 
-def test_what_is_found_at_start_is_told_from_what_is_created() -> None:
+def test_a_listed_resource_is_distinguished_from_a_created_one() -> None:
     """A listed resource is a start, so that edits can overtake the herd."""
     assert reconcile_cause(None, seen(), WATCH, listed=True) == Cause(Trigger.START)
     assert reconcile_cause(seen(), seen(), WATCH, listed=True) is None
 
 
-def test_a_deletion_is_told_and_the_resource_forgotten() -> None:
+def test_a_deletion_is_enqueued_and_the_resource_forgotten() -> None:
     """After DELETED the resource is asked for once more and a new one of its name is new."""
     enqueued: list[tuple[ObjectRef, Cause]] = []
     met: list[ObjectRef] = []
