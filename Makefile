@@ -54,38 +54,38 @@ help: ## Explain the targets
 	  /^[a-z0-9-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: demo
-demo: $(INSTALLED) ## The nginx operator on a local cluster; CLUSTER=current: on the one of KUBECONFIG
+demo: $(INSTALLED) ## Run the nginx operator on a local cluster; CLUSTER=current: that of KUBECONFIG
 	@$(BIN)/python -m demo.up $(CLUSTER)
 
 .PHONY: demo-down
-demo-down: $(INSTALLED) ## End the demo; nothing of it stays
+demo-down: $(INSTALLED) ## Remove the demo
 	@$(BIN)/python -m demo.down
 
 .PHONY: run
-run: $(INSTALLED) ## The operator of this checkout, as a process, for the cluster of KUBECONFIG; ARGS=--reload
+run: $(INSTALLED) ## Run the operator as a process on the cluster of KUBECONFIG; ARGS=--reload
 	@$(BIN)/operator-runner run $(ARGS)
 
 .PHONY: olm-demo
-olm-demo: $(INSTALLED) ## OLM on a local cluster installs the nginx operator, and upgrades it
+olm-demo: $(INSTALLED) ## Install and upgrade the nginx operator with OLM on a local cluster
 	@$(BIN)/python -m demo.olm
 
 .PHONY: olm-demo-down
-olm-demo-down: $(INSTALLED) ## End the demo of OLM; nothing of it stays
+olm-demo-down: $(INSTALLED) ## Remove the OLM demo
 	@$(BIN)/python -m demo.olm_down
 
 ##@ Develop
 
 .PHONY: venv
-venv: $(INSTALLED) ## The virtual environment .venv with everything locked in requirements.lock
+venv: $(INSTALLED) ## Create .venv from requirements.lock
 
 .PHONY: test
-test: ## Everything: check, then all tiers of tests; one that fails keeps none of the others back
+test: ## Run check and all tests; a failing tier does not stop the others
 	@$(MAKE) prepare
 	@$(MAKE) --keep-going check unit contract functional e2e
 	$(TITLE) "All of it passed"
 
 .PHONY: check
-check: $(INSTALLED) ## Formatting, lint, types, import contracts
+check: $(INSTALLED) ## Check formatting, lint, types, import contracts
 	$(TITLE) "Formatting (repair: make fmt)"
 	@$(BIN)/ruff format --check .
 	$(TITLE) "Lint"
@@ -96,61 +96,61 @@ check: $(INSTALLED) ## Formatting, lint, types, import contracts
 	@$(BIN)/lint-imports
 
 .PHONY: fmt
-fmt: $(INSTALLED) ## Format the code and repair what lint can repair
+fmt: $(INSTALLED) ## Format the code and apply lint fixes
 	@$(BIN)/ruff check --fix-only --quiet .
 	@$(BIN)/ruff format .
 
 .PHONY: unit
-unit: $(INSTALLED) ## Unit tests: pure parts, milliseconds each
+unit: $(INSTALLED) ## Run unit tests
 	$(TITLE) "Unit tests"
 	@$(BIN)/pytest tests/unit $(if $(ARGS),$(ARGS),$(COVERAGE))
 
 .PHONY: fuzz-resources
-fuzz-resources: $(INSTALLED) ## A hundred thousand odd resources, statuses and annotations; takes an hour
+fuzz-resources: $(INSTALLED) ## Fuzz resources, statuses and annotations for an hour
 	$(TITLE) "Fuzzing"
 	@$(BIN)/pytest tests/unit/fuzz --hypothesis-profile=fuzz --timeout=0 --show-capture=no $(ARGS)
 
 .PHONY: contract
-contract: $(INSTALLED) ## Contract tests: the same cases on fakes and on the real parts
+contract: $(INSTALLED) ## Run contract tests: one part at a time, on real dependencies
 	$(TITLE) "Contract tests"
 	@$(BIN)/pytest tests/contract $(TWO) $(ARGS)
 
 .PHONY: functional
-functional: $(INSTALLED) ## Functional tests: the whole operator against a real API server
+functional: $(INSTALLED) ## Run functional tests: the whole operator on a real API server
 	$(TITLE) "Functional tests"
 	@$(BIN)/pytest tests/functional $(TWO) $(ARGS)
 
 .PHONY: e2e
-e2e: $(INSTALLED) ## End-to-end tests: the nginx operator on a local cluster, as a user runs it
+e2e: $(INSTALLED) ## Run end-to-end tests: the nginx operator on a local cluster
 	$(TITLE) "End-to-end tests"
 	@$(BIN)/pytest tests/e2e $(TWO) $(ARGS)
 
 .PHONY: fuzz
-fuzz: $(INSTALLED) ## Make up what comes from outside, for long; ARGS='--executions 1000000 yaml_body'
+fuzz: $(INSTALLED) ## Fuzz parsers of external input; ARGS='--executions 1000000 yaml_body'
 	@$(BIN)/python -c 'import atheris' 2>/dev/null || $(BIN)/pip install --quiet \
 	  $$($(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["dependency-groups"]["fuzz"])')
 	@$(BIN)/python -m tests.fuzz $(ARGS)
 
 .PHONY: prepare
-prepare: $(INSTALLED) ## Build Kubernetes and OLM, install what the node needs: start a cluster once
+prepare: $(INSTALLED) ## Build Kubernetes and OLM, and install the packages of the node
 	$(TITLE) "The local cluster (the first time, Kubernetes and OLM are built)"
 	@$(BIN)/operator-runner cluster up --name prepare --install-packages
 	@$(BIN)/operator-runner cluster olm up --name prepare
 	@$(BIN)/operator-runner cluster down --name prepare
 
 .PHONY: manifests
-manifests: $(INSTALLED) ## Write the rights that watches.yaml and the roles need into config/rbac
+manifests: $(INSTALLED) ## Generate config/rbac from watches.yaml and recorded requests
 	@$(BIN)/operator-runner rbac --write config/rbac
 
 .PHONY: rbac-check
-rbac-check: $(INSTALLED) ## Tell which rights config/ lacks, and which it grants for nothing
+rbac-check: $(INSTALLED) ## Report missing and superfluous RBAC rules in config/
 	@$(BIN)/operator-runner rbac --check config/rbac --check config/manager --check config/webhook
 
 .PHONY: vet
-vet: check ## The same as check
+vet: check ## Run check
 
 .PHONY: molecule
-molecule: $(INSTALLED) ## The nginx operator's scenario on a local cluster; CLUSTER=current: on KUBECONFIG's
+molecule: $(INSTALLED) ## Run molecule on a local cluster; CLUSTER=current: that of KUBECONFIG
 	@export PATH="$(CURDIR)/$(BIN):$$PATH" OPERATOR_IMAGE="$${OPERATOR_IMAGE:-none}"; \
 	if [ '$(CLUSTER)' = local ]; then \
 	  scratch=$$(mktemp -d); \
@@ -170,11 +170,11 @@ install: ## Install the CRDs, for `make run`
 	@$(KUBECTL) apply $(addprefix --filename=,crds $(wildcard config/crd/bases))
 
 .PHONY: uninstall
-uninstall: $(INSTALLED) ## Remove the CRDs and with them every resource; asks first, ARGS=--yes does not
+uninstall: $(INSTALLED) ## Delete the CRDs with all resources; ARGS=--yes: without confirmation
 	@$(UNDEPLOY) config/crd --with-crds $(ARGS)
 
 .PHONY: deploy
-deploy: ## Install CRDs, rights and the operator with the image IMG
+deploy: ## Install CRDs, RBAC and the operator with image IMG
 	@$(KUBECTL) kustomize config/default | sed 's|image: controller:latest$$|image: $(IMG)|' \
 	  | $(KUBECTL) apply --filename - || { \
 	  echo 'Not all of it is installed. "no matches for kind ServiceMonitor" or PrometheusRule: install the Prometheus' >&2; \
@@ -182,21 +182,21 @@ deploy: ## Install CRDs, rights and the operator with the image IMG
 	  exit 1; }
 
 .PHONY: undeploy
-undeploy: $(INSTALLED) ## Remove the operator, leave resources and Pods; ARGS=--with-crds: the CRDs too
+undeploy: $(INSTALLED) ## Delete the operator, keep resources and Pods; ARGS=--with-crds: CRDs too
 	@$(UNDEPLOY) config/default $(ARGS)
 
 ##@ Measure
 
 .PHONY: bench
-bench: $(INSTALLED) ## What a reconcile costs, beside what it costs elsewhere; ARGS=--quick: a first look
+bench: $(INSTALLED) ## Measure the cost of reconciles; ARGS=--quick: fewer repetitions
 	@$(BIN)/python -m bench $(ARGS)
 
 .PHONY: soak
-soak: $(INSTALLED) ## Half an hour of random edits and kills; ARGS='--minutes 5 --seed 1'
+soak: $(INSTALLED) ## Inject faults for half an hour; ARGS='--minutes 5 --seed 1'
 	@$(BIN)/python -m bench.soak $(ARGS)
 
 .PHONY: dashboard-picture
-dashboard-picture: $(INSTALLED) ## Draw docs/dashboard.svg from a real Prometheus; ARGS='--minutes 2'
+dashboard-picture: $(INSTALLED) ## Draw docs/dashboard.svg with Prometheus; ARGS='--minutes 2'
 	@$(BIN)/python -m bench.dashboard $(ARGS)
 
 ##@ Operator Lifecycle Manager
@@ -209,39 +209,39 @@ project_of = $(or $(wildcard releases/$(1)),.)
 BUNDLED_IMG = $(if $(filter controller:latest,$(IMG)),$(IMAGE_TAG_BASE):v$(VERSION),$(IMG))
 
 .PHONY: bundle
-bundle: $(INSTALLED) ## Write the bundle of VERSION into bundle/, with the operator's image IMG
+bundle: $(INSTALLED) ## Write the bundle of VERSION into bundle/, with image IMG
 	@$(BIN)/operator-runner bundle $(call project_of,$(VERSION)) --version=$(VERSION) --image=$(BUNDLED_IMG) $(BUNDLE_METADATA_OPTS)
 
 .PHONY: bundle-validate
-bundle-validate: bundle ## Have OLM's validators and scorecard look at it (the first time, they are built)
+bundle-validate: bundle ## Validate the bundle with OLM's validators and scorecard
 	@$(BIN)/operator-runner bundle-validate
 
 .PHONY: bundle-build
-bundle-build: ## Build the bundle's image BUNDLE_IMG
+bundle-build: ## Build the bundle image BUNDLE_IMG
 	$(CONTAINER_TOOL) build -f bundle.Dockerfile -t $(BUNDLE_IMG) .
 
 .PHONY: bundle-push
-bundle-push: ## Push the bundle's image
+bundle-push: ## Push the bundle image
 	$(CONTAINER_TOOL) push $(BUNDLE_IMG)
 
 RELEASES = $(sort $(notdir $(wildcard releases/*)) $(VERSION))
 
 .PHONY: catalog
-catalog: $(INSTALLED) ## Write a catalog of all versions into catalog/; their images are IMAGE_TAG_BASE:vVERSION
+catalog: $(INSTALLED) ## Write the catalog of all versions into catalog/, with images IMAGE_TAG_BASE:vVERSION
 	@$(foreach version,$(RELEASES),$(BIN)/operator-runner bundle $(call project_of,$(version)) --version=$(version) \
 	  --image=$(IMAGE_TAG_BASE):v$(version) $(BUNDLE_METADATA_OPTS) --output=build/bundles/$(version)/bundle > /dev/null;)
 	@$(BIN)/operator-runner catalog $(RELEASES:%=build/bundles/%/bundle)
 
 .PHONY: catalog-build
-catalog-build: catalog ## Build the catalog's image CATALOG_IMG
+catalog-build: catalog ## Build the catalog image CATALOG_IMG
 	$(CONTAINER_TOOL) build -f catalog.Dockerfile --build-arg OPM_IMAGE=$(OPM_IMAGE) -t $(CATALOG_IMG) .
 
 .PHONY: catalog-push
-catalog-push: ## Push the catalog's image
+catalog-push: ## Push the catalog image
 	$(CONTAINER_TOOL) push $(CATALOG_IMG)
 
 .PHONY: operatorhub
-operatorhub: catalog ## Write operators/nginx-operator, as the repositories behind OperatorHub want it, into build/
+operatorhub: catalog ## Write operators/nginx-operator for OperatorHub into build/
 	@$(BIN)/operator-runner operatorhub $(RELEASES:%=build/bundles/%/bundle) --output=build
 
 ##@ Package
@@ -252,18 +252,18 @@ wheel: $(INSTALLED) ## Build the wheel into dist/
 	@ls dist/*.whl
 
 .PHONY: build
-build: wheel ## The same as wheel
+build: wheel ## Build the wheel
 
 .PHONY: image
-image: ## Build the base image for operators, and on it the nginx operator's, IMG
+image: ## Build the base image IMAGE and the nginx operator's image IMG
 	$(CONTAINER_TOOL) build --tag $(IMAGE) --build-arg OPERATOR_RUNNER_COMMIT=$$(git rev-parse HEAD) .
 	$(CONTAINER_TOOL) build --tag $(IMG) --file nginx.Dockerfile --build-arg BASE_IMAGE=$(IMAGE) .
 
 .PHONY: docker-build
-docker-build: check unit image ## Check, run the unit tests and build the images; IMG names the operator's
+docker-build: check unit image ## Run check and unit tests, and build the images
 
 .PHONY: docker-push
-docker-push: ## Push the nginx operator's image IMG to its registry
+docker-push: ## Push the nginx operator's image IMG
 	@case '$(IMG)' in */*) ;; *) \
 	  echo 'IMG is $(IMG): that names no registry, and nobody may push it. Say where it goes:' >&2; \
 	  echo '  make docker-build docker-push IMG=registry.example.com/team/nginx-operator:v0.0.2' >&2; \
@@ -287,7 +287,7 @@ release: $(INSTALLED) ## Check the versions, then build packages, bundle, catalo
 
 # The build backend is locked as well; it takes editables for `pip install --editable`.
 .PHONY: lock
-lock: $(INSTALLED) ## Renew requirements.lock from pyproject.toml
+lock: $(INSTALLED) ## Update requirements.lock from pyproject.toml
 	@$(BIN)/pip install --quiet uv==$(UV_VERSION)
 	@$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], "editables", sep="\n")' \
 	  | $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
@@ -295,7 +295,7 @@ lock: $(INSTALLED) ## Renew requirements.lock from pyproject.toml
 	@if grep -n '://' requirements.lock; then echo 'requirements.lock: no URL belongs there'; exit 1; fi
 
 .PHONY: clean
-clean: ## Remove what was built or cached here; the user's cache stays
+clean: ## Remove build results and caches of this checkout
 	@if [ -e .demo ]; then echo 'The demo is up: run make demo-down first'; exit 1; fi
 	@rm -rf $(VENV) build dist bin catalog catalog.Dockerfile .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .coverage
 	@find operator_runner tests demo bench release -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -156,7 +156,7 @@ def test_resources_and_pods_stay(site: Site) -> None:
     assert done.returncode == 0, done.stderr
     assert site.users.get("pod", "kept") is not None
     assert site.users.get(site.crd, "kept") is not None
-    assert f"The CRD {site.crd}, 1 resource and 1 Pod of theirs stay" in done.stdout
+    assert f"Kept: CRD {site.crd}, 1 resource and 1 Pod." in done.stdout
     assert f"kubectl patch {site.crd} kept --namespace={site.users.namespace}" in done.stdout
     for kind in ("deployment", "service", "serviceaccount"):
         assert not site.has(kind, "manager")
@@ -164,7 +164,7 @@ def test_resources_and_pods_stay(site: Site) -> None:
     site.system("wait", "--for=delete", f"namespace/{site.system.namespace}", "--timeout=240s")
     again = site.undeploy()
     assert again.returncode == 0, again.stderr
-    assert f"Namespace {site.system.namespace} was not there" in again.stdout
+    assert f"Namespace {site.system.namespace} not found" in again.stdout
 
 
 def test_a_namespace_with_something_in_it_stays(site: Site) -> None:
@@ -172,7 +172,7 @@ def test_a_namespace_with_something_in_it_stays(site: Site) -> None:
     replace(site, users=site.system).resource("inside")
     done = site.undeploy()
     assert done.returncode == 0, done.stderr
-    assert f"Namespace {site.system.namespace} stays, for there is something in it" in done.stdout
+    assert f"Namespace {site.system.namespace} kept, because it contains" in done.stdout
     assert "Web inside" in done.stdout
     assert site.has("pod", "inside")
     assert not site.has("deployment", "manager")
@@ -186,7 +186,7 @@ def test_without_a_terminal_nothing_is_asked_and_nothing_goes(site: Site) -> Non
     assert "no terminal" in done.stderr
     where = site.users.namespace
     assert f"  Web {where}/lost: 1 Pod, PersistentVolumeClaim {where}/lost\n" in done.stdout
-    assert "In all: 1 resource in 1 namespace, 1 Pod." in done.stdout
+    assert "Total: 1 resource in 1 namespace, 1 Pod." in done.stdout
     assert site.has("deployment", "manager")
     assert site.users.get(site.crd, "lost") is not None
 
@@ -220,10 +220,10 @@ def test_what_waits_for_a_clean_up_is_told(site: Site) -> None:
     site.resource("held", finalizers=["undeploy.test/web"])
     done = site.undeploy("--with-crds", "--yes", "--timeout=2")
     assert done.returncode == 1
-    assert "have not gone within 2 s; the operator is still there" in done.stderr
+    assert "not deleted within 2 s; the operator is still deployed" in done.stderr
     assert site.has("deployment", "manager")
     (command,) = [line for line in done.stderr.splitlines() if "kubectl patch" in line]
-    assert command.endswith("# is being deleted now")
+    assert command.endswith("# deletion pending")
     site.users(
         "patch", site.crd, "held", "--type=merge", '--patch={"metadata":{"finalizers":null}}'
     )
@@ -244,7 +244,7 @@ def test_what_the_garbage_collector_leaves_is_told(site: Site) -> None:
     site.users("patch", "pod", "kept", "--type=merge", f"--patch={patch}")
     done = site.undeploy("--with-crds", "--yes", "--timeout=2")
     assert done.returncode == 1
-    assert "the operator and the CRDs are still there" in done.stderr
+    assert "the operator and the CRDs are still deployed" in done.stderr
     command = f"  kubectl delete pod kept --namespace={site.users.namespace}"
     assert command in done.stderr.splitlines()
     assert site.has("crd", site.crd)

@@ -1,1 +1,1 @@
-"""Looks back: the last runs of a resource, and what led to each of them."""
+"""List the last runs of a resource with their causes."""

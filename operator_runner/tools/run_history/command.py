@@ -1,4 +1,4 @@
-"""`operator-runner why KIND/NAME`: the last runs of a resource, and what led to each of them."""
+"""Command `operator-runner why KIND/NAME`."""
 
 from __future__ import annotations
 
@@ -12,28 +12,32 @@ from operator_runner.core.errors import ApiError, ConfigError
 
 @click.command()
 @click.argument("resource", metavar="KIND/NAME")
-@click.option("-n", "--namespace", default=None, help="Namespace; else that of the kubeconfig.")
+@click.option(
+    "-n", "--namespace", default=None, help="Namespace.  [default: that of the kubeconfig]"
+)
 @click.option(
     "--kubeconfig",
     default=None,
     type=click.Path(path_type=Path),
-    help="The cluster to ask; without it KUBECONFIG, the Pod's own, ~/.kube/config.",
+    help="Kubeconfig.  [default: KUBECONFIG, the Pod's own, ~/.kube/config]",
 )
 @click.option(
     "--work-dir",
     default=None,
     type=click.Path(path_type=Path, exists=True, file_okay=False),
-    help="Read an operator's work dir instead; in its container /tmp/ansible-operator/runner.",
+    help="Read an operator's work dir instead of Events, such as /tmp/ansible-operator/runner.",
 )
-@click.option("--limit", default=20, show_default=True, type=click.IntRange(min=1), help="Lines.")
+@click.option(
+    "--limit", default=20, show_default=True, type=click.IntRange(min=1), help="Maximum lines."
+)
 def why(
     resource: str, namespace: str | None, kubeconfig: Path | None, work_dir: Path | None, limit: int
 ) -> None:
-    """Tell the last runs of a resource and why each was run, the newest first."""
+    """List the last runs of a resource with their causes, newest first."""
     kind, slash, name = resource.partition("/")
     if not (kind and slash and name) or "/" in name:
         raise click.BadParameter(f"{resource!r}; write KIND/NAME, such as NginxOperator/web")
-    # Here, for the client of the API takes a while to import, and other commands do without.
+    # The API client is slow to import, and other commands do not need it.
     from operator_runner.tools.run_history.sources import from_events, from_files  # noqa: PLC0415
 
     try:

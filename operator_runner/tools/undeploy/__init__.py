@@ -1,5 +1,5 @@
-"""`operator-runner undeploy`: takes an operator away and leaves what it has made.
+"""`operator-runner undeploy`: delete an operator and keep custom resources and their objects.
 
-`plan` sorts the manifests, `inventory` looks at the cluster, `loss` tells in words what there is
-to lose, `removal` deletes.
+`plan` sorts the manifests, `inventory` reads the cluster, `deletion_summary` formats what is
+deleted and kept, `removal` deletes.
 """

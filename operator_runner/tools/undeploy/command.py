@@ -1,4 +1,4 @@
-"""`operator-runner undeploy`: take an operator away, and leave resources and Pods."""
+"""Command `operator-runner undeploy`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,11 @@ import click
 from operator_runner import __version__
 from operator_runner.core.errors import ApiError, ConfigError
 from operator_runner.core.model import Json, ObjectRef
-from operator_runner.tools.undeploy.deletion_summary import Definition, leftovers, losses
+from operator_runner.tools.undeploy.deletion_summary import (
+    Definition,
+    deletion_lines,
+    remaining_lines,
+)
 from operator_runner.tools.undeploy.plan import Plan, plan_for
 from operator_runner.tools.yaml_io import read_objects, select_objects
 
@@ -24,10 +28,8 @@ _KUSTOMIZATIONS = ("kustomization.yaml", "kustomization.yml", "Kustomization")
 @click.argument(
     "path", default="config/default", type=click.Path(path_type=Path, exists=True, allow_dash=True)
 )
-@click.option(
-    "--with-crds", is_flag=True, help="Delete the CRDs too, and with them every resource."
-)
-@click.option("--yes", is_flag=True, help="Do not ask; for scripts.")
+@click.option("--with-crds", is_flag=True, help="Delete the CRDs too, with all their resources.")
+@click.option("--yes", is_flag=True, help="Skip the confirmation of --with-crds.")
 @click.option(
     "--kustomize",
     default="",
@@ -37,20 +39,20 @@ _KUSTOMIZATIONS = ("kustomization.yaml", "kustomization.yml", "Kustomization")
     "--kubeconfig",
     default=None,
     type=click.Path(path_type=Path),
-    help="The cluster; without it KUBECONFIG, the Pod's own, ~/.kube/config.",
+    help="Kubeconfig.  [default: KUBECONFIG, the Pod's own, ~/.kube/config]",
 )
 @click.option(
     "--timeout",
-    "patience",
+    "timeout_seconds",
     default=120.0,
     show_default=True,
     type=click.FloatRange(min=1),
-    help="Seconds that Pods and resources have to go.",
+    help="Seconds to wait for the deletion of Pods and resources.",
 )
 def undeploy(path: Path, kustomize: str, kubeconfig: Path | None, **options: Any) -> None:
-    """Delete what the manifests of PATH have installed, except CRDs and what resources own.
+    """Delete the objects in the manifests of PATH, except CRDs.
 
-    A namespace goes if nothing else is in it.
+    A namespace is deleted if it contains nothing else.
     """
     try:
         plan = plan_for(_objects(path, kustomize))
@@ -64,9 +66,9 @@ def undeploy(path: Path, kustomize: str, kubeconfig: Path | None, **options: Any
 
 
 async def _undeploy(
-    plan: Plan, kubeconfig: Path | None, *, with_crds: bool, yes: bool, patience: float
+    plan: Plan, kubeconfig: Path | None, *, with_crds: bool, yes: bool, timeout_seconds: float
 ) -> None:
-    # Here, for the client of the API takes a while to import, and --help does without.
+    # The API client is slow to import, and --help does not need it.
     from operator_runner.kube.api import Api  # noqa: PLC0415
     from operator_runner.kube.discovery import Discovery  # noqa: PLC0415
     from operator_runner.kube.session import connect  # noqa: PLC0415
@@ -80,24 +82,24 @@ async def _undeploy(
         definitions = await Inventory(api, discovery).definitions(plan.crds)
         if with_crds:
             _ask(definitions, connection.server, sure=yes)
-        await Removal(api, discovery, click.echo, patience).remove(plan, with_crds=with_crds)
+        await Removal(api, discovery, click.echo, timeout_seconds).remove(plan, with_crds=with_crds)
     finally:
         await connection.close()
     if not with_crds:
-        for line in leftovers(definitions):
+        for line in remaining_lines(definitions):
             click.echo(line)
 
 
 def _ask(definitions: list[Definition], server: str, *, sure: bool) -> None:
-    """Tell what will be lost and let the user decide; raises ConfigError where nobody can."""
-    for line in losses(definitions):
+    """Print what will be deleted and ask for confirmation. Raises ConfigError without one."""
+    for line in deletion_lines(definitions):
         click.echo(line)
     if sure or not definitions:
         return
     if not sys.stdin.isatty():
         raise ConfigError(
-            "--with-crds asks before it deletes, and there is no terminal to ask at; nothing was"
-            " deleted. Scripts say --yes"
+            "--with-crds needs a confirmation, but there is no terminal; nothing was deleted. Add"
+            " --yes in scripts"
         )
     if not click.confirm(f"Delete all of this on {server}?"):
         raise ConfigError("nothing was deleted")

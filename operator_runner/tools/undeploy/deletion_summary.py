@@ -1,4 +1,4 @@
-"""What there is to lose, and what stays behind, in words. Pure."""
+"""Format what an undeployment deletes and what it keeps. Pure."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from dataclasses import dataclass
 
 from operator_runner.core.model import ObjectRef
 
-_SHOWN = 20
-"""Lines of a list; more are counted."""
+_MAX_LINES = 20
+"""Maximum lines of a list; further ones are counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """A custom resource, what hangs on it, and whether its deletion waits for somebody.
+    """A custom resource with its finalizers.
 
-    `pods` and `claims` are the Pods and PersistentVolumeClaims that it owns, directly or not.
+    `pods` and `claims` are the Pods and PersistentVolumeClaims that it owns, also indirectly.
     """
 
     ref: ObjectRef
@@ -27,49 +27,49 @@ class Resource:
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """A CRD that is installed, and the resources of its kind."""
+    """An installed CRD and the resources of its kind."""
 
     name: str
     """PLURAL.GROUP"""
     resources: tuple[Resource, ...]
     converted: tuple[str, ...] = ()
-    """Served versions that only the operator's conversion webhook can make."""
+    """Served versions that need the operator's conversion webhook."""
 
 
-def losses(definitions: Sequence[Definition]) -> Iterator[str]:
-    """Yield what is lost with the CRDs, resource by resource, and in all."""
+def deletion_lines(definitions: Sequence[Definition]) -> Iterator[str]:
+    """Yield the resources that are deleted with the CRDs, and their totals."""
     for definition in definitions:
         if not definition.resources:
-            yield f"The CRD {definition.name} goes; there are no resources of its kind."
+            yield f"CRD {definition.name} will be deleted; it has no resources."
             continue
-        yield f"With the CRD {definition.name} these resources go, and all that they own:"
+        yield f"CRD {definition.name} will be deleted with these resources and what they own:"
         yield from _shown([_line(resource) for resource in definition.resources])
     resources = [one for definition in definitions for one in definition.resources]
     if resources:
         namespaces = {one.ref.namespace for one in resources}
         pods = sum(len(one.pods) for one in resources)
         yield (
-            f"In all: {_count(len(resources), 'resource')} in"
+            f"Total: {_count(len(resources), 'resource')} in"
             f" {_count(len(namespaces), 'namespace')}, {_count(pods, 'Pod')}."
         )
 
 
-def leftovers(definitions: Sequence[Definition]) -> Iterator[str]:
-    """Yield what stays without the operator, and what of it does not work without one."""
+def remaining_lines(definitions: Sequence[Definition]) -> Iterator[str]:
+    """Yield what is kept, and which of it needs an operator."""
     for definition in definitions:
         pods = sum(len(one.pods) for one in definition.resources)
         if definition.resources:
             yield (
-                f"The CRD {definition.name}, {_count(len(definition.resources), 'resource')} and"
-                f" {_count(pods, 'Pod')} of theirs stay as they are."
+                f"Kept: CRD {definition.name}, {_count(len(definition.resources), 'resource')} and"
+                f" {_count(pods, 'Pod')}."
             )
         held = [one for one in definition.resources if one.finalizers]
         if held:
             yield (
-                "The deletion of these waits for the finalizer of an operator. Deploy it again to"
-                " delete them, or let go of them without a clean-up:"
+                "These resources have a finalizer that needs the operator. Deploy it again to"
+                " delete them, or remove their finalizers to skip the cleanup:"
             )
-            yield from _shown([_let_go(definition.name, one) for one in held])
+            yield from _shown([_remove_finalizers(definition.name, one) for one in held])
         if definition.converted and definition.resources:
             yield (
                 f"Requests for {', '.join(definition.converted)} of {definition.name} fail until"
@@ -77,21 +77,21 @@ def leftovers(definitions: Sequence[Definition]) -> Iterator[str]:
             )
 
 
-def stuck(definitions: Sequence[Definition]) -> Iterator[str]:
-    """Yield how to let go of what has not gone in time."""
+def finalizer_commands(definitions: Sequence[Definition]) -> Iterator[str]:
+    """Yield the commands that remove the finalizers of remaining resources."""
     for definition in definitions:
         held = [one for one in definition.resources if one.finalizers]
-        yield from _shown([_let_go(definition.name, one) for one in held])
+        yield from _shown([_remove_finalizers(definition.name, one) for one in held])
 
 
-def owned(definitions: Sequence[Definition]) -> list[ObjectRef]:
-    """Return the Pods and PersistentVolumeClaims that go with the resources."""
+def owned_objects(definitions: Sequence[Definition]) -> list[ObjectRef]:
+    """Return the Pods and PersistentVolumeClaims that are deleted with the resources."""
     resources = [one for definition in definitions for one in definition.resources]
     return [ref for one in resources for ref in (*one.pods, *one.claims)]
 
 
-def remaining(refs: Sequence[ObjectRef]) -> Iterator[str]:
-    """Yield how to delete what the garbage collector has not."""
+def delete_commands(refs: Sequence[ObjectRef]) -> Iterator[str]:
+    """Yield the commands that delete these objects."""
     yield from _shown([_delete(ref) for ref in refs])
 
 
@@ -100,10 +100,10 @@ def _line(resource: Resource) -> str:
     return f"  {resource.ref}: {', '.join(parts)}"
 
 
-def _let_go(crd: str, resource: Resource) -> str:
+def _remove_finalizers(crd: str, resource: Resource) -> str:
     where = f" --namespace={resource.ref.namespace}" if resource.ref.namespace else ""
     patch = '{"metadata":{"finalizers":null}}'
-    now = "  # is being deleted now" if resource.deleting else ""
+    now = "  # deletion pending" if resource.deleting else ""
     return f"  kubectl patch {crd} {resource.ref.name}{where} --type=merge --patch='{patch}'{now}"
 
 
@@ -112,9 +112,9 @@ def _delete(ref: ObjectRef) -> str:
 
 
 def _shown(lines: list[str]) -> Iterator[str]:
-    yield from lines[:_SHOWN]
-    if len(lines) > _SHOWN:
-        yield f"  and {len(lines) - _SHOWN} more"
+    yield from lines[:_MAX_LINES]
+    if len(lines) > _MAX_LINES:
+        yield f"  and {len(lines) - _MAX_LINES} more"
 
 
 def _count(number: int, word: str) -> str:

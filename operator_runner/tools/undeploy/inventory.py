@@ -1,4 +1,4 @@
-"""Looks at the cluster: the resources of CRDs, what they own, and what is in a namespace."""
+"""Read resources of CRDs, the objects they own, and the contents of a namespace."""
 
 from __future__ import annotations
 
@@ -19,30 +19,37 @@ _METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=
 _CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _PODS = Kind(GVK("", "v1", "Pod"), "pods", True)
 _CLAIMS = Kind(GVK("", "v1", "PersistentVolumeClaim"), "persistentvolumeclaims", True)
-_AT_ONCE = 8
-"""Requests under way at the same time."""
+_CONCURRENCY = 8
+"""Maximum concurrent requests."""
 
-_EVERYWHERE = {"Event", "Lease", "Endpoints", "EndpointSlice", "PodMetrics", "ControllerRevision"}
-"""Kinds of what comes and goes by itself, or is the operator's own."""
-_GIVEN = {
+_IGNORED_KINDS = {
+    "Event",
+    "Lease",
+    "Endpoints",
+    "EndpointSlice",
+    "PodMetrics",
+    "ControllerRevision",
+}
+"""Kinds of objects that controllers create and delete, or that belong to the operator."""
+_DEFAULT_OBJECTS = {
     ("ServiceAccount", "default"),
     ("ConfigMap", "kube-root-ca.crt"),
     ("ConfigMap", "openshift-service-ca.crt"),
 }
-"""Kinds and names of what Kubernetes puts into every namespace."""
+"""Kinds and names of objects that every namespace has."""
 
 
 class Inventory:
     """Reads metadata only. Every method raises ApiError."""
 
     def __init__(self, api: Api, discovery: Discovery) -> None:
-        """Ask nothing yet."""
+        """Keep the clients; no request is sent."""
         self._api = api
         self._discovery = discovery
         self._owners: dict[str, Sequence[Json]] = {}
 
     async def definitions(self, crds: Sequence[ObjectRef]) -> list[Definition]:
-        """Return the CRDs that are installed, with their resources and what those own."""
+        """Return the installed CRDs with their resources and the objects those own."""
         found = []
         for ref in crds:
             try:
@@ -52,16 +59,16 @@ class Inventory:
             found.append(await self._definition(crd))
         return found
 
-    async def strangers(self, namespace: str) -> list[ObjectRef]:
-        """Return what is in a namespace beside what every namespace has and what is going."""
-        limit, kinds = asyncio.Semaphore(_AT_ONCE), await self._discovery.listable()
+    async def foreign_objects(self, namespace: str) -> list[ObjectRef]:
+        """Return the objects in a namespace, without default ones and those being deleted."""
+        limit, kinds = asyncio.Semaphore(_CONCURRENCY), await self._discovery.listable()
 
         async def listed(kind: Kind) -> list[Json]:
             async with limit:
                 try:
                     return await self._list(kind, namespace)
                 except NotFound:
-                    # Its CRD has just gone; the API server names such a kind for a moment longer.
+                    # Its CRD was just deleted; discovery lists the kind for a moment longer.
                     return []
 
         lists = await asyncio.gather(*(listed(kind) for kind in kinds))
@@ -71,7 +78,7 @@ class Inventory:
             for metadata in items
             if "deletionTimestamp" not in metadata
         }
-        return sorted(ref for ref in found if not _is_given(ref))
+        return sorted(ref for ref in found if not _is_default(ref))
 
     async def _definition(self, crd: Json) -> Definition:
         spec = crd["spec"]
@@ -115,7 +122,7 @@ class Inventory:
         return pods, claims
 
     async def _roots(self, metadata: Json) -> set[str]:
-        """Return the uids of all that owns an object, the owners of its owners included."""
+        """Return the uids of all owners of an object, transitively."""
         found: set[str] = set()
         asked = [(metadata.get("namespace"), one) for one in metadata.get("ownerReferences") or ()]
         while asked:
@@ -127,7 +134,7 @@ class Inventory:
         return found
 
     async def _above(self, namespace: str | None, reference: Json) -> Sequence[Json]:
-        """Return the owner references of an owner; none of one that is gone."""
+        """Return the owner references of an owner; none if it is deleted."""
         uid = reference["uid"]
         if uid not in self._owners:
             gvk = GVK.of(reference["apiVersion"], reference["kind"])
@@ -146,5 +153,5 @@ class Inventory:
         return [item["metadata"] async for page in pages for item in page.get("items") or ()]
 
 
-def _is_given(ref: ObjectRef) -> bool:
-    return ref.gvk.kind in _EVERYWHERE or (ref.gvk.kind, ref.name) in _GIVEN
+def _is_default(ref: ObjectRef) -> bool:
+    return ref.gvk.kind in _IGNORED_KINDS or (ref.gvk.kind, ref.name) in _DEFAULT_OBJECTS

@@ -1,4 +1,4 @@
-"""What of some manifests is deleted, in which order, and what stays. Pure."""
+"""Sort the objects of an installation by deletion order. Pure."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ _SECRET = GVK("", "v1", "Secret")
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The parts of an installation, by what becomes of them."""
+    """The objects of an installation, grouped by deletion order."""
 
     crds: tuple[ObjectRef, ...]
-    """Stay, unless they are asked for: with them go all resources of their kinds."""
+    """Kept by default: deleting a CRD deletes all resources of its kind."""
     workloads: tuple[ObjectRef, ...]
-    """Go first, and the rest only when their Pods are gone: a run may need its rights to end."""
+    """Deleted first. The rest follows when their Pods are gone: runs need RBAC until they end."""
     rest: tuple[ObjectRef, ...]
     made: tuple[ObjectRef, ...]
-    """What the operator itself may have made beside them: its certificates, by their Services."""
+    """Secrets that the operator may have created: webhook certificates, by their Services."""
     namespaces: tuple[ObjectRef, ...]
-    """Go last, and only if nothing else is in them."""
+    """Deleted last, and only if they contain nothing else."""
 
 
 def plan_for(objects: Sequence[ObjectRef]) -> Plan:
-    """Sort the objects of an installation; the rest goes in the opposite order of its making."""
+    """Return the plan for objects in creation order; the rest is deleted in reverse order."""
     special = {_CRD, _NAMESPACE, _WORKLOAD}
     return Plan(
         crds=_of_kind(objects, _CRD),

@@ -43,7 +43,7 @@ def kept(dirs: RunDirs, ref: ObjectRef, run_id: str, outcome: RunOutcome | None)
     write_record(dirs.of(ref), request, datetime.now(UTC) - timedelta(seconds=10), outcome)
 
 
-def told(base: Path, *args: str) -> tuple[int, str]:
+def show(base: Path, *args: str) -> tuple[int, str]:
     result = CliRunner().invoke(why, [*args, f"--work-dir={base}"])
     return result.exit_code, result.output
 
@@ -80,7 +80,7 @@ def test_files_tell_every_run_that_is_kept(dirs: RunDirs, tmp_path: Path) -> Non
     assert {line.why for line in lines} == {"spec: spec.size; period"}
     assert all(line.seconds is not None and line.seconds >= 10 for line in lines)
     assert lines[1].note == "no such image"
-    status, text = told(tmp_path, "Foo/a", "-n", "default", "--limit=2")
+    status, text = show(tmp_path, "Foo/a", "-n", "default", "--limit=2")
     assert status == 0
     assert text.count("spec: spec.size; period") == 2
     assert "no such image" in text
@@ -149,13 +149,13 @@ def test_an_event_is_a_line() -> None:
 @pytest.mark.parametrize("wrong", ["Foo", "Foo/", "/a", "Foo/a/b"])
 def test_a_wrong_name_is_told_with_the_right_form(wrong: str, tmp_path: Path) -> None:
     """KIND/NAME, with an example."""
-    status, text = told(tmp_path, wrong)
+    status, text = show(tmp_path, wrong)
     assert status == 2
     assert "write KIND/NAME" in text
 
 
 def test_nothing_to_tell_is_an_error_with_a_cure(tmp_path: Path) -> None:
     """A misspelt kind must not look like a resource that never ran."""
-    status, text = told(tmp_path, "Fo/a")
+    status, text = show(tmp_path, "Fo/a")
     assert status == 1
     assert "check kind, name and -n" in text

@@ -13,9 +13,9 @@ from operator_runner.core.model import GVK, ObjectRef
 from operator_runner.tools.undeploy.deletion_summary import (
     Definition,
     Resource,
-    leftovers,
-    losses,
-    stuck,
+    deletion_lines,
+    finalizer_commands,
+    remaining_lines,
 )
 from operator_runner.tools.undeploy.plan import plan_for
 from operator_runner.tools.yaml_io import read_objects
@@ -56,45 +56,45 @@ def test_what_will_be_lost() -> None:
     definition = Definition(
         CRD, (web("a", pods=(POD, POD), claims=(CLAIM,)), web("b", "other", pods=(POD,)))
     )
-    assert list(losses([definition])) == [
-        f"With the CRD {CRD} these resources go, and all that they own:",
+    assert list(deletion_lines([definition])) == [
+        f"CRD {CRD} will be deleted with these resources and what they own:",
         "  Web shop/a: 2 Pods, PersistentVolumeClaim shop/data",
         "  Web other/b: 1 Pod",
-        "In all: 2 resources in 2 namespaces, 3 Pods.",
+        "Total: 2 resources in 2 namespaces, 3 Pods.",
     ]
 
 
 def test_nothing_to_lose_is_told_too() -> None:
     """A CRD without resources goes alone."""
-    assert list(losses([Definition(CRD, ())])) == [
-        f"The CRD {CRD} goes; there are no resources of its kind."
+    assert list(deletion_lines([Definition(CRD, ())])) == [
+        f"CRD {CRD} will be deleted; it has no resources."
     ]
 
 
 def test_long_lists_are_cut() -> None:
     """The sum tells of all of them."""
-    lines = list(losses([Definition(CRD, tuple(web(f"w{n}") for n in range(30)))]))
+    lines = list(deletion_lines([Definition(CRD, tuple(web(f"w{n}") for n in range(30)))]))
     assert len(lines) == 1 + 20 + 1 + 1
-    assert lines[-2:] == ["  and 10 more", "In all: 30 resources in 1 namespace, 0 Pods."]
+    assert lines[-2:] == ["  and 10 more", "Total: 30 resources in 1 namespace, 0 Pods."]
 
 
 def test_what_an_operator_leaves_behind() -> None:
     """Resources that nobody can delete now are named, with the command that lets go of them."""
     held = web("a", finalizers=("shop.io/web",), deleting=True)
     lines = list(
-        leftovers([Definition(CRD, (held, web("b", pods=(POD, POD, POD))), ("v1alpha1",))])
+        remaining_lines([Definition(CRD, (held, web("b", pods=(POD, POD, POD))), ("v1alpha1",))])
     )
-    assert lines[0] == f"The CRD {CRD}, 2 resources and 3 Pods of theirs stay as they are."
+    assert lines[0] == f"Kept: CRD {CRD}, 2 resources and 3 Pods."
     command = f"kubectl patch {CRD} a --namespace=shop --type=merge"
     assert lines[2].strip().startswith(command)
-    assert lines[2].endswith("# is being deleted now")
+    assert lines[2].endswith("# deletion pending")
     assert lines[3].startswith(f"Requests for v1alpha1 of {CRD} fail")
-    assert list(stuck([Definition(CRD, (held, web("b")))])) == [lines[2]]
+    assert list(finalizer_commands([Definition(CRD, (held, web("b")))])) == [lines[2]]
 
 
 def test_nothing_is_left_behind() -> None:
     """Then there is nothing to say."""
-    assert list(leftovers([Definition(CRD, (), ("v1alpha1",))])) == []
+    assert list(remaining_lines([Definition(CRD, (), ("v1alpha1",))])) == []
 
 
 def test_manifests_of_a_directory(tmp_path: Path) -> None:
