@@ -16,11 +16,11 @@ VARIABLE = "MAX_EVENT_RES"
 """Environment variable of ansible-runner: characters of a result in an event."""
 UNLIMITED = str(2**62)
 _TEXT_BYTES = (64 * 1024, 8 * 1024, 1024)
-"""Lengths of texts that are tried, one after the other."""
+"""Maximum lengths of texts, tried in this order."""
 _ITEMS = 100
-"""Items of a list or map that are kept where texts alone are not what makes it large."""
-_TOLD = ("msg", "message", "reason", "module_stderr", "failed", "changed", "rc")
-"""What is kept of a result that is large in other ways."""
+"""Items of a list or map that are kept if shortening texts is not enough."""
+_ESSENTIAL_KEYS = ("msg", "message", "reason", "module_stderr", "failed", "changed", "rc")
+"""Keys that are kept of a result that is still too large."""
 DEFAULT_LIMIT = 700_000
 
 
@@ -41,7 +41,7 @@ def with_bounded_result(event: dict[str, Any], limit: int) -> dict[str, Any]:
 
 
 def shortened(result: Any, limit: int = DEFAULT_LIMIT) -> Any:
-    """Return a result with its texts, then its lists and maps cut, so that `str` fits `limit`."""
+    """Return a result whose `str` fits `limit`: cut its texts, then its lists and maps."""
     for size in _TEXT_BYTES:
         short = _cut(result, size, None)
         if len(str(short)) <= limit:
@@ -49,7 +49,11 @@ def shortened(result: Any, limit: int = DEFAULT_LIMIT) -> Any:
     short = _cut(result, _TEXT_BYTES[-1], _ITEMS)
     if len(str(short)) <= limit:
         return short
-    return {key: short[key] for key in _TOLD if key in short} if isinstance(short, dict) else {}
+    return (
+        {key: short[key] for key in _ESSENTIAL_KEYS if key in short}
+        if isinstance(short, dict)
+        else {}
+    )
 
 
 def _cut(value: Any, size: int, items: int | None) -> Any:
@@ -70,7 +74,7 @@ def _cut(value: Any, size: int, items: int | None) -> Any:
 
 
 def _is_detail(pair: tuple[Any, Any]) -> bool:
-    return pair[0] not in (*_TOLD, "results", "exception")
+    return pair[0] not in (*_ESSENTIAL_KEYS, "results", "exception")
 
 
 def _has_failed(item: Any) -> bool:

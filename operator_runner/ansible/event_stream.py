@@ -31,8 +31,8 @@ class EventStream:
         """
         async for line in self.stream:
             message = json.loads(line)
-            if "broken" in message:
-                raise RunError(f"ansible-runner could not run the play: {message['broken']}")
+            if "error" in message:
+                raise RunError(f"ansible-runner could not run the play: {message['error']}")
             if "exit_status" in message:
                 self.exit_status = message["exit_status"]
                 self.left_processes = message["left_processes"]

@@ -1,7 +1,7 @@
-"""One run by ansible-runner in this process; its events go out as JSON, an object a line.
+"""Run a play with ansible-runner in this process; write its events as JSON, one per line.
 
-The last line is `{"exit_status": N, "left_processes": BOOL}`, or `{"broken": reason}`. The
-programs of the cold and the warm launcher are two ways to get here.
+The last line is `{"exit_status": N, "left_processes": BOOL}`, or `{"error": reason}` if the play
+could not be run. The programs of both launchers call this module.
 """
 
 from __future__ import annotations
@@ -30,44 +30,44 @@ def config_of(spec: dict[str, Any]) -> RunnerConfig:
         quiet=True,
     )
     config.prepare()
-    # The operator writes the output itself, without what no_log hides. As one of `settings`
-    # this would be lost: ansible-runner drops them all where there is no file of them.
+    # The operator writes the output itself, censored. As a `settings` argument this would have no
+    # effect: ansible-runner ignores them if env/settings does not exist.
     config.suppress_output_file = True
     config.command = [*playbook.PROGRAM, *config.command[1:]]
     return config
 
 
-def run_environment(envvars: dict[str, str], scratch: str) -> dict[str, str]:
+def run_environment(envvars: dict[str, str], temp_dir: str) -> dict[str, str]:
     """Return the environment that ansible-runner gives a run with these variables.
 
-    `scratch` is a directory to try it in.
+    `temp_dir` is a directory for the configuration that is created to find out.
     """
-    spec = {"private_data_dir": scratch, "ident": "0", "playbook": "none", "roles_path": None}
+    spec = {"private_data_dir": temp_dir, "ident": "0", "playbook": "none", "roles_path": None}
     config = config_of({**spec, "verbosity": 0, "envvars": envvars})
     return dict(config.env)
 
 
 def play(spec: dict[str, Any], lines: TextIO) -> bool:
-    """Run the play to its end and tell of it on `lines`; return whether it left processes."""
+    """Run the play, write its events to `lines`; return whether it left processes running."""
 
-    def keep(event: dict[str, Any]) -> bool:
-        say(lines, with_bounded_result(event, spec["result_limit"]))
-        # The operator keeps the events of a run in one file instead of one file each.
+    def on_event(event: dict[str, Any]) -> bool:
+        write_line(lines, with_bounded_result(event, spec["result_limit"]))
+        # False: do not write a file per event; the operator writes one file per run.
         return False
 
-    runner = Runner(config_of(spec), event_handler=keep, remove_partials=True)
+    runner = Runner(config_of(spec), event_handler=on_event, remove_partials=True)
     _, exit_status = runner.run()
     if exit_status is None:
-        # What it started would go on, and nobody would ever look for it.
+        # Its processes would keep running, and nothing else terminates them.
         end_descendants(os.getpid(), 0.0)
-        say(lines, {"broken": "ansible-playbook was killed by a signal"})
+        write_line(lines, {"error": "ansible-playbook was killed by a signal"})
         return False
     left = has_children()
-    say(lines, {"exit_status": exit_status, "left_processes": left})
+    write_line(lines, {"exit_status": exit_status, "left_processes": left})
     return left
 
 
-def say(lines: TextIO, line: dict[str, Any]) -> None:
-    """Write one object as one line, at once."""
+def write_line(lines: TextIO, line: dict[str, Any]) -> None:
+    """Write an object as one line and flush."""
     lines.write(json.dumps(line) + "\n")
     lines.flush()

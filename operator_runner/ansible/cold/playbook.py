@@ -1,4 +1,4 @@
-"""The program ansible-playbook, with templates as existing roles know them; see `templates`."""
+"""Run ansible-playbook with the template types of 2.18; see `templating.compatibility`."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import shutil
 import sys
 
 PROGRAM = (sys.executable, "-P", "-m", "operator_runner.ansible.cold.playbook")
-"""What starts it: without the working directory among the places of modules."""
+"""The command, with -P: no modules from the working directory."""
 
 
-def name() -> str:
-    """Return what the program calls itself: what a shell would pass on."""
+def program_name() -> str:
+    """Return the program name for error messages, as a shell would pass it."""
     return shutil.which("ansible-playbook") or "ansible-playbook"
 
 
@@ -19,7 +19,7 @@ def main() -> None:
     from operator_runner.ansible.templating import compatibility
 
     compatibility.install()
-    sys.argv[0] = name()
+    sys.argv[0] = program_name()
     from ansible.cli.playbook import main as run
 
     sys.exit(run())

@@ -127,7 +127,7 @@ def install_parser() -> None:
 def _play(command: list[str], patches: Selection) -> int:
     _read_settings_of_this_run()
     compatibility.install(patches)
-    sys.argv = [playbook.name(), *command[len(playbook.PROGRAM) :]]
+    sys.argv = [playbook.program_name(), *command[len(playbook.PROGRAM) :]]
     try:
         PlaybookCLI.cli_executor(sys.argv)
     except SystemExit as ended:

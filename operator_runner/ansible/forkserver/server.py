@@ -34,7 +34,7 @@ from operator_runner.ansible.processes import (
     die_with_parent,
     end_descendants,
 )
-from operator_runner.ansible.runner import run_environment, say
+from operator_runner.ansible.runner import run_environment, write_line
 
 if TYPE_CHECKING:
     from operator_runner.ansible.forkserver.fact_gathering import FactGathering
@@ -283,7 +283,7 @@ def _fact_gathering(environment: dict[str, str]) -> FactGathering:
 
 def _answer(operator: socket.socket, answer: dict[str, str]) -> None:
     with contextlib.suppress(OSError):  # nobody waits for it any more
-        say(operator.makefile("w", encoding="utf-8"), answer)
+        write_line(operator.makefile("w", encoding="utf-8"), answer)
 
 
 if __name__ == "__main__":

@@ -33,7 +33,7 @@ from operator_runner.ansible.processes import (
     end_run,
 )
 from operator_runner.ansible.runner import play as run_play
-from operator_runner.ansible.runner import say
+from operator_runner.ansible.runner import write_line
 from operator_runner.ansible.sandbox import landlock
 from operator_runner.ansible.sandbox.isolation import Sandbox
 
@@ -85,18 +85,18 @@ def _refuse(orders: socket.socket, error: OSError) -> NoReturn:
     """Tell the run that comes that no process can be had for it."""
     with Message(orders) as message:
         if message.attached is not None:
-            say(message.attached.makefile("w", encoding="utf-8"), {"refused": str(error)})
+            write_line(message.attached.makefile("w", encoding="utf-8"), {"refused": str(error)})
     os._exit(1)
 
 
 def _supervise(spec: dict[str, Any], operator: socket.socket, *, scoped: bool) -> NoReturn:
     lines = operator.makefile("w", encoding="utf-8")
-    say(lines, {"pid": os.getpid()})
+    write_line(lines, {"pid": os.getpid()})
     try:
         _enter(spec["sandbox"], scoped=scoped)
         left = run_play(spec, lines)
     except BaseException:  # noqa: BLE001 (the last line of a process)
-        say(lines, {"broken": traceback.format_exc()})
+        write_line(lines, {"error": traceback.format_exc()})
         os._exit(1)
     # The server looks for what has come to it, unless there can be nothing.
     os._exit(1 if left else 0)

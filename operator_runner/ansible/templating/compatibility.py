@@ -1,11 +1,11 @@
-"""Types of what templates give, as ansible-core had them before 2.19, for which roles are written.
+"""Give template results the types of ansible-core 2.18, for which existing roles are written.
 
-There a template gave text, unless it was nothing but the name of a boolean, a number or nothing:
-`'{{ size + 1 }}'` was "3", which is what the data of a ConfigMap or a label wants, and nothing was
-"". Text that looks like a list, a map or a boolean became one (`old_types`). From 2.19 on each
-template gives the type of its expression, and fails where no variable can have that (timedelta,
-range). `jinja2_native`, which chose that before and which ansible-core no longer looks at, chooses
-it here: true in ansible.cfg or ANSIBLE_JINJA2_NATIVE leaves ansible-core as it is.
+There a template returned text, unless it was only the name of a variable with a boolean, a number
+or None: `'{{ size + 1 }}'` was "3", as the data of a ConfigMap or a label requires, and None was
+"". Text that looks like a list, a map or a boolean was converted (`text_types`). Since 2.19 a
+template returns the type of its expression, and fails if variables cannot have it (timedelta,
+range). ansible-core now ignores its setting `jinja2_native`, which selects the types here: true in
+ansible.cfg or ANSIBLE_JINJA2_NATIVE leaves ansible-core unchanged.
 
 `tests/contract/ansible/test_types_of_templates.py` compares this with ansible-core 2.18 itself.
 """
@@ -25,16 +25,16 @@ _TEXT_FILTERS = "STRING_TYPE_FILTERS"
 
 
 def install(patches: Selection | None = None) -> None:
-    """Have templates of this process and its forks give what they gave, unless types are native.
+    """Patch templating in this process and its forks, unless native types are selected.
 
     `patches` are those that a fork server has checked; None: check here, and exit with a message
-    if ansible-core is not what the patch expects.
+    if the patch does not fit the installed ansible-core.
     """
     text_filters = constants.config.get_config_value(_TEXT_FILTERS)
-    is_native = asks_for_native_types()
-    # ansible-core says that they have no effect, as soon as it is loaded so far that it can.
-    told = constants.config.DEPRECATED
-    told[:] = [entry for entry in told if entry[0] not in {_SETTING, _TEXT_FILTERS}]
+    is_native = uses_native_types()
+    # ansible-core would warn that these settings have no effect.
+    deprecated = constants.config.DEPRECATED
+    deprecated[:] = [entry for entry in deprecated if entry[0] not in {_SETTING, _TEXT_FILTERS}]
     if not is_native:
         (_checked() if patches is None else patches).install(_PATCH, text_filters)
 
@@ -47,7 +47,7 @@ def _checked() -> Selection:
     return selected
 
 
-def asks_for_native_types() -> bool:
-    """Whether ansible.cfg or the environment asks for the types that expressions have."""
+def uses_native_types() -> bool:
+    """Return whether ansible.cfg or the environment selects native types."""
     native, origin = constants.config.get_config_value_and_origin(_SETTING)
     return bool(native) and origin != "default"

@@ -1,4 +1,4 @@
-"""Have ansible-core give templates the types that it gave them before 2.19; see `templates`."""
+"""Patch ansible-core to give template results the types of 2.18; see `compatibility`."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ Compiled = Callable[[Mapping[str, Any]], Any]
 
 @dataclasses.dataclass(**_tag_dataclass_kwargs)
 class StaysText(AnsibleSingletonTagBase):  # type: ignore[misc]
-    """On a text that a filter for text gave: it is never taken for a list or a map."""
+    """Tag of text from a filter for text: it is never converted to a list or a map."""
 
 
 _converts_files: ContextVar[bool] = ContextVar("_converts_files", default=True)
-"""Whether the lookup `template` under way makes a list or a map of what looks like one."""
+"""Whether the current lookup `template` converts text that looks like a list or a map."""
 
 
 def install(text_filters: Iterable[str]) -> None:
@@ -64,7 +64,7 @@ def install(text_filters: Iterable[str]) -> None:
 
 
 def _concat(nodes: Iterable[Any]) -> Any:
-    """Return what a template, a macro or a block gives; see `AnsibleEnvironment.concat`."""
+    """Return the result of a template, a macro or a block; see `AnsibleEnvironment.concat`."""
     found = list(bits._flatten_nodes(map(unrolled, nodes)))
     context = TemplateContext.current()
     is_file = not context.options.escape_backslashes
@@ -77,7 +77,7 @@ def _concat(nodes: Iterable[Any]) -> Any:
         return undefined.source
     value = text if stays_text else literal(text)
     if value is text:
-        # What it is tagged with, such as its origin, stays.
+        # Keep its tags, such as its origin.
         return found[0] if len(found) == 1 and isinstance(found[0], str) else text
     return storable(value, text) if context.is_top_level else value
 
@@ -87,7 +87,7 @@ def _keeps_type(value: Any) -> bool:
 
 
 def _checked(node: Any) -> Any:
-    """Return a value without anything undefined in it. Raises MarkerError."""
+    """Return a value. Raises MarkerError if it contains something undefined."""
     bits._finalize_template_result(node, bits.FinalizeMode.CONCAT)
     return node
 
@@ -111,14 +111,14 @@ def _post_render_mutation(
     original: Callable[..., Any], engine: Any, template: str, result: Any, options: Any
 ) -> Any:
     mutated = original(engine, template, result, options)
-    # With the line break that the template ends in it is another text.
+    # The trailing newline of the template makes it another text.
     return mutated if mutated == result else StaysText.untag(mutated)
 
 
 def _evaluate_expression(
     original: Callable[..., Any], engine: Any, expression: Any, **options: Any
 ) -> Any:
-    """Have `debug` show what a variable is as a template; conditions take it as it is."""
+    """Evaluate variables of `debug` as templates; conditions use expressions unchanged."""
     is_debug = isinstance(engine.marker_behavior, RoutingMarkerBehavior)
     if not is_debug or not bits.TrustedAsTemplate.is_tagged_on(expression):
         return original(engine, expression, **options)
@@ -158,7 +158,7 @@ def _converting_files(converts: bool) -> Iterator[None]:
 
 
 def _set_fact(original: Callable[..., Any], action: Any, *args: Any, **kwargs: Any) -> Any:
-    """Make booleans of words for them, which `set_fact` did."""
+    """Convert words such as yes to booleans, as `set_fact` did."""
     facts = action._task.args
     for name, value in facts.items():
         if isinstance(value, str) and value.lower() in _WORDS_OF_FACTS:
