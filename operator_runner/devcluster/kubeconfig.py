@@ -5,8 +5,7 @@ from __future__ import annotations
 import base64
 from pathlib import Path
 
-import yaml
-
+from operator_runner.core.kubeconfig import render_kubeconfig
 from operator_runner.devcluster.certificates import KeyPair
 
 
@@ -15,34 +14,14 @@ def kubeconfig(*, server: str, authority: Path, user: KeyPair, name: str) -> str
 
     `server` is the API server's URL, `authority` the PEM file of the authority that signed it.
     """
-    return yaml.safe_dump(
-        {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "current-context": name,
-            "clusters": [
-                {
-                    "name": name,
-                    "cluster": {
-                        "server": server,
-                        "certificate-authority-data": _encoded(authority),
-                    },
-                }
-            ],
-            "users": [
-                {
-                    "name": name,
-                    "user": {
-                        "client-certificate-data": _encoded(user.certificate),
-                        "client-key-data": _encoded(user.key),
-                    },
-                }
-            ],
-            "contexts": [
-                {"name": name, "context": {"cluster": name, "user": name, "namespace": "default"}}
-            ],
+    return render_kubeconfig(
+        name,
+        cluster={"server": server, "certificate-authority-data": _encoded(authority)},
+        user={
+            "client-certificate-data": _encoded(user.certificate),
+            "client-key-data": _encoded(user.key),
         },
-        sort_keys=False,
+        namespace="default",
     )
 
 
