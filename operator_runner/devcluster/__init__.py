@@ -1,8 +1,7 @@
-"""A real Kubernetes cluster on the machine at hand, for the demo, for tests and for trying out.
+"""Run a local Kubernetes cluster, for the demo, for tests and for development.
 
-Everything in it is the real thing: etcd, API server, controller manager, scheduler, and one node
-with kubelet, kube-proxy, containerd and runc. It knows nothing of operators; the rest of the
-package does not import it, except for its commands.
+It consists of etcd, API server, controller manager, scheduler, and one node with kubelet,
+kube-proxy, containerd and runc. Of this package only `cli` and `tools` import it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Find the programs of the cluster, Kubernetes and OLM: given, cached, or built now."""
+"""Find the programs of Kubernetes and OLM: given, cached, or built now."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ NODE = ("kube-scheduler", "kubelet", "kube-proxy")
 
 
 def find(wanted: Sequence[str], environment: Mapping[str, str], console: Console) -> Path:
-    """Return a folder that holds the programs `wanted`.
+    """Return a folder with the programs `wanted`.
 
-    `KUBEBUILDER_ASSETS` decides alone where it is set. Otherwise the cache serves; the first time
-    the programs are built into it, which takes minutes and is shown on `console`.
+    The folder is KUBEBUILDER_ASSETS if that is set, otherwise the cache, into which the first call
+    builds the programs; this takes minutes and is shown on `console`. Raises ClusterError.
     """
     given = environment.get("KUBEBUILDER_ASSETS")
     if given:

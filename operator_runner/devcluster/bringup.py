@@ -38,7 +38,7 @@ _UNROUTED_SERVICES = ipaddress.IPv4Network("10.185.0.0/24")
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What `cluster up` was asked for."""
+    """Options of `cluster up`."""
 
     name: str
     home: Home
@@ -50,12 +50,12 @@ class Plan:
     admission_plugins: tuple[str, ...] = ()
 
     def say(self, text: str) -> None:
-        """Tell the user about a step."""
+        """Print a step for the user."""
         self.console.print(text)
 
 
 def start(plan: Plan) -> None:
-    """Start a cluster of which nothing is there yet; return when it is ready."""
+    """Start a new cluster; return when it is ready. Raises ClusterError."""
     begin = time.monotonic()
     state = _start_full(plan) if plan.full else _start_control_plane(plan)
     _finish(plan, state)
@@ -105,7 +105,7 @@ def _start_full(plan: Plan) -> State:
 
 
 def resume(plan: Plan, state: State) -> None:
-    """Check a cluster that was up; start those of its parts that are not running any more."""
+    """Check a running cluster, and start those of its parts that have stopped."""
     if plan.full != (state.slot is not None):
         kind = "with a node" if state.slot is not None else "without a node"
         raise ClusterError(

@@ -23,9 +23,9 @@ _NO_SPACE = "no space left on device"
 
 
 def build(recipe: Recipe, target: Path, console: Console) -> None:
-    """Build every tool of `recipe` into `target`, which appears whole or not at all.
+    """Build every tool of `recipe` into the folder `target`, which is created atomically.
 
-    An interrupted build goes on where it ended: Go keeps what is compiled in its own cache.
+    An interrupted build resumes from Go's build cache. Raises ClusterError.
     """
     files.private_folder(target.parent)
     with _one_at_a_time(recipe, target, console):
@@ -98,7 +98,7 @@ def _failure(recipe: Recipe, log: Path) -> BuildFailed:
         cure="The disk is full. The build needs about 5 GB: free space, or point GOCACHE, "
         "GOMODCACHE and XDG_CACHE_HOME to a larger disk."
         if full
-        else "Set the cause right and try again: what is compiled already is kept.",
+        else "Fix the cause and try again: compiled packages are kept.",
     )
 
 

@@ -1,4 +1,4 @@
-"""Take a cluster away whole, whatever state it is in: running, crashed, half started."""
+"""Remove a cluster completely in any state: running, crashed, partly started."""
 
 from __future__ import annotations
 

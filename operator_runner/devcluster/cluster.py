@@ -43,11 +43,10 @@ class Cluster:
         environment: Mapping[str, str] | None = None,
         console: Console | None = None,
     ) -> None:
-        """Speak for the cluster `name`, which may or may not exist.
+        """Name a cluster, which need not exist.
 
-        `environment` (the process's own by default) says where caches, state and given programs
-        are: XDG_CACHE_HOME, XDG_STATE_HOME and KUBEBUILDER_ASSETS. Steps are told on `console`,
-        standard error by default.
+        `environment` (by default that of the process) has XDG_CACHE_HOME, XDG_STATE_HOME and
+        KUBEBUILDER_ASSETS. Steps are printed on `console`, by default standard error.
         """
         self.name = name
         self._environment = os.environ if environment is None else environment
@@ -113,7 +112,7 @@ class Cluster:
                 raise
 
     def down(self) -> None:
-        """Take the cluster away, with all its data and files; no cluster is no error."""
+        """Remove the cluster with all its data and files, if it exists."""
         if not self._home.path.parent.exists():
             return
         with self._locked():
@@ -125,7 +124,7 @@ class Cluster:
         self._lock_file.unlink(missing_ok=True)
 
     def status(self) -> tuple[PartStatus, ...]:
-        """Ask every part how it is; raise NotRunning if there is no cluster."""
+        """Return the status of every part. Raises NotRunning if there is no cluster."""
         return supervision.statuses(self._home, self._running())
 
     def load(self, archive: Path) -> tuple[str, ...]:

@@ -26,13 +26,13 @@ _INTERRUPTED = 128 + signal.SIGINT
 
 @click.group()
 def cluster() -> None:
-    """Run a real Kubernetes cluster on this machine."""
+    """Run a local Kubernetes cluster."""
 
 
 def _named(command: Callable[..., Any]) -> Callable[..., Any]:
-    return click.option("--name", default="default", show_default=True, help="Which cluster.")(
-        command
-    )
+    return click.option(
+        "--name", default="default", show_default=True, help="Name of the cluster."
+    )(command)
 
 
 @cluster.command()
@@ -54,7 +54,7 @@ def up(
     install_packages: bool,
     admission_plugins: tuple[str, ...],
 ) -> None:
-    """Start a cluster, or check one that is up."""
+    """Start a cluster, or check a running one."""
     with _errors():
         this = Cluster(name)
         this.up(
@@ -70,7 +70,7 @@ def up(
 @cluster.command()
 @_named
 def down(name: str) -> None:
-    """Take a cluster away with all its data."""
+    """Remove a cluster with all its data."""
     with _errors():
         Cluster(name).down()
 
@@ -78,7 +78,7 @@ def down(name: str) -> None:
 @cluster.command()
 @_named
 def status(name: str) -> None:
-    """Show every part; the exit code is 1 if one of them is not well."""
+    """Show the status of every part; the exit status is 1 if one is unhealthy."""
     with _errors():
         this = Cluster(name)
         parts = this.status()
@@ -96,7 +96,7 @@ def status(name: str) -> None:
 @cluster.command()
 @_named
 def env(name: str) -> None:
-    """Print what makes kubectl talk to the cluster: eval "$(operator-runner cluster env)"."""
+    """Print the environment for kubectl: eval "$(operator-runner cluster env)"."""
     with _errors():
         this = Cluster(name)
         this.status()
@@ -108,7 +108,7 @@ def env(name: str) -> None:
 @_named
 @click.argument("archives", type=click.Path(path_type=Path), nargs=-1, required=True)
 def load(name: str, archives: tuple[Path, ...]) -> None:
-    """Give the node the images of archives (docker save, cluster pack)."""
+    """Load images from archives (docker save, cluster pack) into the node."""
     with _errors():
         for archive in archives:
             for image in Cluster(name).load(archive):
@@ -119,7 +119,7 @@ def load(name: str, archives: tuple[Path, ...]) -> None:
 @click.argument("spec", type=click.Path(path_type=Path))
 @click.argument("archive", type=click.Path(path_type=Path))
 def pack(spec: Path, archive: Path) -> None:
-    """Make an image ARCHIVE from Debian packages and files, as the YAML file SPEC says."""
+    """Build the image ARCHIVE from the Debian packages and files in the YAML file SPEC."""
     with _errors():
         click.echo(image_packing.pack(spec, archive).tag)
 
@@ -144,7 +144,7 @@ def exec_(name: str, command: tuple[str, ...]) -> None:
 @_named
 @click.argument("part")
 def stop(name: str, part: str) -> None:
-    """End one part, such as etcd or kubelet, to see what happens."""
+    """Stop one part, such as etcd or kubelet."""
     with _errors():
         Cluster(name).stop_part(part)
 
@@ -153,30 +153,30 @@ def stop(name: str, part: str) -> None:
 @_named
 @click.argument("part")
 def start(name: str, part: str) -> None:
-    """Start a part that was stopped or has died."""
+    """Start a stopped part."""
     with _errors():
         Cluster(name).start_part(part)
 
 
 @cluster.group()
 def olm() -> None:
-    """Run the Operator Lifecycle Manager on a cluster, and offer it operators to install."""
+    """Run the Operator Lifecycle Manager on a cluster, and serve catalogs to it."""
 
 
 @olm.command("up")
 @_named
 def olm_up(name: str) -> None:
-    """Install OLM, or check it; it goes with the cluster."""
+    """Install OLM, or check a running one."""
     with _errors():
         Cluster(name).install_olm()
 
 
 @olm.command("serve")
 @_named
-@click.option("--catalog", help="What to call it.  [default: the name of the folder]")
+@click.option("--catalog", help="Name of the catalog.  [default: name of the folder]")
 @click.argument("folder", type=click.Path(path_type=Path))
 def olm_serve(name: str, catalog: str | None, folder: Path) -> None:
-    """Let OLM install from the file-based catalog in FOLDER, which is copied."""
+    """Serve a copy of the file-based catalog in FOLDER to OLM."""
     with _errors():
         source = Cluster(name).serve_catalog(catalog or folder.resolve().name, folder)
         namespace, _, called = source.partition("/")

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 
 class ClusterError(Exception):
-    """Base of all errors of the local cluster; `cure` says what the user can do about it."""
+    """Base of all errors of the local cluster; `cure` is what the user can do."""
 
     def __init__(self, problem: str, *, cure: str = "") -> None:
         """Join problem and cure to one text for people."""

@@ -1,4 +1,4 @@
-"""Ask parts of the cluster whether they are well."""
+"""Check the health of the cluster's parts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What this machine must have before a node can be started on it."""
+"""Check the requirements of a node on this machine."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from operator_runner.devcluster import tools
 from operator_runner.devcluster.errors import ClusterError, PackagesMissing, RootNeeded
 from operator_runner.devcluster.node_config import CNI_PROGRAMS
 
-# Each program the node needs, and the Debian package that brings it.
+# Each program the node needs, and its Debian package.
 _PACKAGE_OF = {
     "containerd": "containerd",
     "ctr": "containerd",
@@ -44,7 +44,7 @@ def require_root() -> None:
     if os.geteuid() != 0:
         raise RootNeeded(
             "only root can start a cluster with a node",
-            cure="Use sudo; or --control-plane-only, which gives the API without Pods.",
+            cure="Use sudo; or --control-plane-only, which runs no Pods.",
         )
 
 
@@ -80,6 +80,6 @@ def require_packages(*, install: bool) -> list[str]:
     if still := missing_packages():
         raise PackagesMissing(
             f"{', '.join(missing)} were installed, but programs of {', '.join(still)} are missing",
-            cure=f"See what `dpkg --listfiles {still[0]}` says.",
+            cure=f"See `dpkg --listfiles {still[0]}`.",
         )
     return missing

@@ -1,4 +1,4 @@
-"""Give images to the node."""
+"""Load images into the node."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def names_in(archive: Path) -> tuple[str, ...]:
         with tarfile.open(archive) as tar:
             names = _docker_names(tar) or _oci_names(tar)
     except (OSError, tarfile.TarError, ValueError) as error:
-        raise ImageError(f"{archive} is no image archive: {error}", cure=cure) from error
+        raise ImageError(f"{archive}: invalid image archive: {error}", cure=cure) from error
     if not names:
-        raise ImageError(f"{archive} holds no image with a name", cure=cure)
+        raise ImageError(f"{archive}: no named image in the archive", cure=cure)
     return names
 
 

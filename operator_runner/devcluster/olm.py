@@ -70,10 +70,13 @@ class Olm:
         """
         if self.state.part(CATALOG) is None:
             raise NotRunning(
-                "OLM is not on this cluster", cure="`operator-runner cluster olm up` brings it."
+                "OLM is not on this cluster",
+                cure="Install it with `operator-runner cluster olm up`.",
             )
         if not catalog.is_dir():
-            raise ClusterError(f"{catalog} is no folder", cure="Name the folder of the catalog.")
+            raise ClusterError(
+                f"{catalog}: not a directory", cure="Name the folder of the catalog."
+            )
         if not _NAME.fullmatch(name):
             raise ClusterError(
                 f"{name!r} cannot name a catalog", cure="Use letters, digits, dots and dashes."
@@ -116,7 +119,7 @@ class Olm:
             *(str(self.programs / "opm"), "serve", str(self.home.catalogs)),
             f"--port={_PORT}",
             f"--cache-dir={self.home.catalogs.with_name('cache')}",
-            # The cache is made anew where the catalogs are others.
+            # The cache is rebuilt when the catalogs change.
             "--cache-enforce-integrity=false",
             "--termination-log=/dev/null",
             "--pprof-addr=",
@@ -124,7 +127,7 @@ class Olm:
         return Part(SERVER, command, f"tcp:{self._address}:{_PORT}", in_node=True)
 
     def _connect(self) -> None:
-        """Make the CatalogSource anew: what OLM knows of an earlier catalog goes with it."""
+        """Recreate the CatalogSource, so that OLM drops its state of an earlier catalog."""
         source = {
             "apiVersion": "operators.coreos.com/v1alpha1",
             "kind": "CatalogSource",

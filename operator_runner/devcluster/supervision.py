@@ -1,4 +1,4 @@
-"""Start parts, wait until they are well, and say what happened to those that are not."""
+"""Start parts, wait until they are healthy, and report failures."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def start(home: Home, state: State, part: Part) -> State:
 
 
 def statuses(home: Home, state: State) -> tuple[PartStatus, ...]:
-    """Ask every part how it is."""
+    """Return the status of every part."""
     prober = Prober(home)
     return tuple(_status(home, state, part, prober) for part in state.parts)
 
@@ -75,8 +75,8 @@ def wait_until(
                 raise died(home, name)
         if time.monotonic() > deadline:
             raise NotReady(
-                f"waited {seconds:.0f} s in vain for {what}",
-                cure=f"The log files in {home.logs} tell more.",
+                f"timed out after {seconds:.0f} s waiting for {what}",
+                cure=f"See the log files in {home.logs}.",
             )
         time.sleep(_POLL)
 
@@ -88,7 +88,7 @@ def died(home: Home, name: str) -> PartDied:
     ending = "".join(f"\n  {line[:300]}" for line in lines)
     return PartDied(
         f"{name} ended by itself; the last lines of {log}:{ending or ' (empty)'}",
-        cure="If the reason is not clear from these lines, the whole log file tells more.",
+        cure="See the log file for earlier lines.",
     )
 
 

@@ -171,7 +171,7 @@ def test_a_file_that_is_no_image_is_refused(cluster: Cluster, tmp_path: Path) ->
     path.write_bytes(b"no archive")
     shown = cluster_command("load", "--name", cluster.name, str(path))
     assert shown.returncode == 1
-    assert "picture.tar is no image archive" in shown.stderr
+    assert "picture.tar: invalid image archive" in shown.stderr
     assert "cluster pack" in shown.stderr
     assert (
         cluster_command("load", "--name", cluster.name, str(tmp_path / "none.tar")).returncode == 1
