@@ -46,7 +46,7 @@ from operator_runner.kube.lease import LeaderElector
 from operator_runner.kube.reviews import protection_of
 from operator_runner.kube.session import Connection, connect
 from operator_runner.kube.watch import MetadataEvent, watch_metadata
-from operator_runner.olm import Upgrades
+from operator_runner.olm import OperatorConditionReporter
 from operator_runner.proxy.server import Proxy
 from operator_runner.reconcile.reconciler import Dependencies, Reconciler
 from operator_runner.telemetry.commit import commit
@@ -194,7 +194,9 @@ class Operator:
         self._references = References(
             watches, referenced, self._stream, self._enqueue, settings.namespaces
         )
-        self._upgrades = Upgrades.of(self._api, connection.namespace, settings.operator_condition)
+        self._operator_condition = OperatorConditionReporter.of(
+            self._api, connection.namespace, settings.operator_condition
+        )
         self._primary = PrimaryWatcher(
             watches, is_relevant, self._enqueue, self._on_first_seen, self._references.on_change
         )
@@ -222,7 +224,7 @@ class Operator:
             is_relevant=is_relevant,
             latest_version=self._primary.version,
             on_task_end=self._metrics.task_finished,
-            run_guard=self._upgrades.guard,
+            run_guard=self._operator_condition.guard,
             on_replaced=self._replaced,
             variable_names=_variables(settings, names),
         )
@@ -274,7 +276,7 @@ class Operator:
         yield "discovery of kinds", self._kinds.run()
         yield "watching", self._watch_primaries()
         yield "watching references", self._references.run()
-        yield "telling OLM", self._upgrades.run()
+        yield "OperatorCondition", self._operator_condition.run()
         if self._elector is not None:
             yield "leadership", self._elector.lost()
         if self._settings.reload:
@@ -288,7 +290,9 @@ class Operator:
         lost = ended is not None and ended.get_name() == "leadership"
         if ended is not None:
             error = None if lost else ended.exception()
-            _log.error("Stopping: a part has ended", part=ended.get_name(), exc_info=error)
+            _log.error(
+                "Stopping: a component has ended", component=ended.get_name(), exc_info=error
+            )
         self._queue.close()
         keep = {"leadership", "dispatcher"}
         await end_tasks([task for task in working if task.get_name() not in keep])
@@ -297,7 +301,7 @@ class Operator:
         await self._dependents.stop()
         await end_tasks(working)
         if not lost:
-            await self._upgrades.settle()
+            await self._operator_condition.report_idle()
         if self._elector is not None:
             await self._elector.release()
 
@@ -339,7 +343,7 @@ class Operator:
         self._queue.forget(ref)
         self._loop_throttle.forget(ref)
         self._dependents.forget(ref)
-        self._metrics.resource_fared(ref, failed=False)
+        self._metrics.record_result(ref, failed=False)
 
     def _why_not_ready(self) -> str | None:
         if self._stop.is_set():
@@ -399,7 +403,7 @@ def _rundirs(settings: Settings, watches: Sequence[Watch]) -> RunDirs:
     rundirs = RunDirs(work_dir, isolate=isolate and hidden is None, credentials=credentials)
     fault = rundirs.fault
     if isolate and hidden is not None:
-        fault = f"{hidden} lies below --work-dir, which runs would not see; name another one"
+        fault = f"{hidden} is inside --work-dir, which is hidden from runs; set another --work-dir"
     if fault is not None:
         extent = "partial" if rundirs.isolation.processes else "unavailable"
         _log.warning(f"Run isolation is {extent}", reason=fault)

@@ -1,8 +1,7 @@
-"""Tells OLM whether the operator may be upgraded now: not while a run must not be broken.
+"""Block upgrades by OLM while runs with `blockUpgrade` are under way.
 
-Which runs these are, `blockUpgrade` of watches.yaml says. What is told is the condition
-Upgradeable of the OperatorCondition that OLM names in OPERATOR_CONDITION_NAME; where it names
-none, nothing is told. ADR 0013 says why it is like this.
+The condition Upgradeable is written to the OperatorCondition that OLM names in
+OPERATOR_CONDITION_NAME; without the variable nothing is written. See ADR 0013.
 """
 
 from __future__ import annotations
@@ -20,54 +19,56 @@ from operator_runner.kube.api import Api
 from operator_runner.kube.operator_condition import Condition, OperatorCondition
 
 _TYPE = "Upgradeable"
-_LOOK_AGAIN = 300.0
-"""Seconds until the condition is looked at again: somebody else may have removed it."""
-_FIRST_RETRY, _LAST_RETRY = 1.0, 60.0
-"""Seconds; OLM makes the object and its Role while the operator starts."""
-_PATIENCE = 10.0
-"""Seconds that a run waits until OLM has been told of it."""
-_NAMED = 3
-"""Resources that a message names."""
+_RESYNC_SECONDS = 300.0
+"""Interval at which the condition is written again, in case something removed it."""
+_MIN_BACKOFF_SECONDS, _MAX_BACKOFF_SECONDS = 1.0, 60.0
+"""Backoff; OLM creates the object and its Role while the operator starts."""
+_TIMEOUT_SECONDS = 10.0
+"""How long a run waits until its condition is written."""
+_MAX_NAMES = 3
+"""Maximum resources in a message."""
 
 _log = structlog.get_logger(__name__)
 
 
 def upgradeable_condition(busy: Sequence[ObjectRef]) -> Condition:
-    """Return what OLM is told while the runs of `busy` must not be broken. Pure."""
+    """Return the condition Upgradeable while runs of `busy` block upgrades. Pure."""
     if not busy:
         return Condition(
             _TYPE, "True", "OperatorUpgradeable", "The operator is currently upgradeable"
         )
-    names = ", ".join(str(ref) for ref in busy[:_NAMED])
-    more = f" and {len(busy) - _NAMED} more" if len(busy) > _NAMED else ""
-    message = f"The operator is currently busy with runs that must not be broken: {names}{more}"
+    names = ", ".join(str(ref) for ref in busy[:_MAX_NAMES])
+    more = f" and {len(busy) - _MAX_NAMES} more" if len(busy) > _MAX_NAMES else ""
+    message = (
+        f"The operator is currently busy with runs that must not be interrupted: {names}{more}"
+    )
     return Condition(_TYPE, "False", "OperatorBusy", message)
 
 
-class Upgrades:
-    """Holds upgrades off while critical runs are under way."""
+class OperatorConditionReporter:
+    """Keeps the condition Upgradeable False while runs that block upgrades are under way."""
 
     def __init__(self, condition: OperatorCondition | None) -> None:
-        """None: OLM did not install this operator, and nothing is done."""
+        """Take None if OLM did not install this operator: then nothing is written."""
         self._condition = condition
         # In the order in which they began.
         self._busy: dict[ObjectRef, None] = {}
         self._changed = asyncio.Event()
-        self._telling = asyncio.Lock()
-        self._told: Condition | None = None
-        self._complaint = ""
+        self._lock = asyncio.Lock()
+        self._reported: Condition | None = None
+        self._last_failure = ""
 
     @classmethod
-    def of(cls, api: Api, namespace: str, name: str) -> Upgrades:
+    def of(cls, api: Api, namespace: str, name: str) -> OperatorConditionReporter:
         """Report to the OperatorCondition `name`, if any, in the operator's own namespace."""
         return cls(OperatorCondition(api, namespace, name) if name else None)
 
     @asynccontextmanager
     async def guard(self, body: Json, watch: Watch) -> AsyncIterator[None]:
-        """Hold upgrades off inside the block, if the watch wants that for this resource.
+        """Block upgrades inside the block, if `blockUpgrade` of the watch holds for this resource.
 
-        OLM knows it before the block begins. Where it cannot be told, that is logged and the
-        block begins all the same: an operator that cannot reach OLM has still work to do.
+        The condition is written before the block begins. If that fails, the failure is logged
+        and the block begins nevertheless.
         """
         if self._condition is None or not blocks_upgrade(body, watch):
             yield
@@ -75,61 +76,61 @@ class Upgrades:
         ref = ObjectRef.of(body)
         self._busy[ref] = None
         try:
-            if not await self._tell():
-                _log.warning("The run begins though an upgrade may break it: OLM was not told")
+            if not await self._report():
+                _log.warning(
+                    "Starting a run that an upgrade may interrupt: OLM could not be notified"
+                )
             yield
         finally:
             del self._busy[ref]
             self._changed.set()
 
     async def run(self) -> None:
-        """Keep the condition as it is to be, without end. API errors are logged and retried."""
-        retry = _FIRST_RETRY
+        """Keep the condition up to date until cancelled. API errors are logged and retried."""
+        retry = _MIN_BACKOFF_SECONDS
         while True:
             self._changed.clear()
-            if self._condition is None or await self._tell():
-                wait, retry = _LOOK_AGAIN, _FIRST_RETRY
+            if self._condition is None or await self._report():
+                wait, retry = _RESYNC_SECONDS, _MIN_BACKOFF_SECONDS
             else:
-                wait, retry = retry, min(retry * 2, _LAST_RETRY)
+                wait, retry = retry, min(retry * 2, _MAX_BACKOFF_SECONDS)
             with suppress(TimeoutError):
                 async with asyncio.timeout(wait):
                     await self._changed.wait()
 
-    async def settle(self) -> None:
-        """After the last run: take back that the operator is busy, if OLM was told so."""
-        if self._told is not None and self._told != upgradeable_condition(()):
-            await self._tell()
+    async def report_idle(self) -> None:
+        """Report after the last run that the operator is upgradeable, if it was reported busy."""
+        if self._reported is not None and self._reported != upgradeable_condition(()):
+            await self._report()
 
-    async def _tell(self) -> bool:
-        """Tell OLM how things are; return whether that succeeded."""
+    async def _report(self) -> bool:
+        """Write the current condition; return whether that succeeded."""
         assert self._condition is not None
         try:
-            # One after the other, and each as things are when its turn comes.
-            async with asyncio.timeout(_PATIENCE), self._telling:
+            # Serialized; each write has the state at its own time.
+            async with asyncio.timeout(_TIMEOUT_SECONDS), self._lock:
                 condition = upgradeable_condition(tuple(self._busy))
                 await self._condition.set(condition)
         except (ApiError, TimeoutError) as error:
-            self._complain(error)
+            self._log_failure(error)
             return False
-        if condition != self._told:
+        if condition != self._reported:
             _log.info(
-                "Told OLM whether the operator may be upgraded",
+                "Reported the Upgradeable condition to OLM",
                 upgradeable=condition.status,
                 reason=condition.message,
             )
-        self._told, self._complaint = condition, ""
+        self._reported, self._last_failure = condition, ""
         return True
 
-    def _complain(self, error: Exception) -> None:
-        """Log a failure once, until another one takes its place."""
+    def _log_failure(self, error: Exception) -> None:
+        """Log a failure unless it is the same as the last one."""
         assert self._condition is not None
-        message = str(error) or f"no answer within {_PATIENCE:g} s"
-        if message == self._complaint:
+        message = str(error) or f"no answer within {_TIMEOUT_SECONDS:g} s"
+        if message == self._last_failure:
             return
-        self._complaint = message
+        self._last_failure = message
         extra = {"operatorcondition": f"{self._condition.namespace}/{self._condition.name}"}
         if isinstance(error, Forbidden):
             extra["grant"] = "get and patch of this object; OLM does it for the accounts of the CSV"
-        _log.warning(
-            "Cannot tell OLM whether the operator may be upgraded", reason=message, **extra
-        )
+        _log.warning("Cannot report the Upgradeable condition to OLM", error=message, **extra)

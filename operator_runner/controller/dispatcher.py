@@ -136,7 +136,7 @@ class Dispatcher:
             times = RunTimes(item.waited, seconds)
             self._metrics.run_finished(gvk, item.causes, outcome, times)
         if outcome != "superseded":
-            self._metrics.resource_fared(key, failed=outcome == "failed")
+            self._metrics.record_result(key, failed=outcome == "failed")
         if result == Failed(timed_out=True):
             self._metrics.run_timed_out(gvk)
         if isinstance(result, Gone):

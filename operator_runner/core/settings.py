@@ -18,14 +18,14 @@ ExecutorName: TypeAlias = Literal["warm", "cold"]
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a server listens: `:8443` is every interface, port 0 turns the server off."""
+    """The address that a server listens on; an empty host is every interface."""
 
     host: str
     port: int
 
     @classmethod
     def parse(cls, text: str) -> Address | None:
-        """Read `host:port` or `:port`; `0` and the empty text give None: do not serve.
+        """Read `host:port` or `:port`; `0` and the empty text give None: the server is off.
 
         Raises ValueError for anything else.
         """
@@ -33,13 +33,15 @@ class Address:
             return None
         host, colon, port = text.rpartition(":")
         if not colon or not port.isdigit() or int(port) > 65535:  # noqa: PLR2004
-            raise ValueError(f"{text!r} is no address; write host:port, :port, or 0 to turn it off")
+            raise ValueError(
+                f"invalid address {text!r}: expected host:port, :port, or 0 to disable it"
+            )
         return cls(host.strip("[]"), int(port))
 
 
 @dataclass(frozen=True, slots=True)
 class LeaderElection:
-    """How one of several replicas becomes the active one (client-go's terms and defaults)."""
+    """Leader election among replicas, with client-go's terms and defaults."""
 
     enabled: bool = False
     lease_name: str = ""
@@ -47,7 +49,7 @@ class LeaderElection:
     namespace: str = ""
     """Namespace of the Lease; empty: the operator's own."""
     lease_duration: timedelta = timedelta(seconds=15)
-    """Others wait this long after the last renewal before they take over."""
+    """How long the Lease is valid without renewal."""
     renew_deadline: timedelta = timedelta(seconds=10)
     """The leader gives up after this time without a successful renewal."""
 
@@ -63,9 +65,9 @@ class Concurrency:
     kinds: Mapping[GVK, int] = field(default_factory=dict)
     """MAX_CONCURRENT_RECONCILES_<KIND>_<GROUP>, for the kinds that have it."""
     extra: int = 0
-    """Runs beyond the total, for kinds without one: so slow runs of one kind stop no other."""
+    """Runs beyond the total for kinds without a run: slow runs of one kind do not block others."""
     run_memory: int = 0
-    """Bytes that must be free for a run to start beside others; 0: no look at the memory."""
+    """Bytes that must be free for a run to start beside others; 0: memory is not checked."""
 
     def limit(self, gvk: GVK) -> int:
         """Return how many resources of this kind may be reconciled at once."""
@@ -93,9 +95,9 @@ class AnsibleSettings:
     log_events: str = "tasks"
     """Which events of a play are logged: nothing, tasks or everything."""
     framed: bool = True
-    """Whether the output of tasks stands on stdout between log lines; not on a terminal."""
+    """Whether the output of tasks is written to stdout between log lines; not on a terminal."""
     raw_output: bool = False
-    """Whether the output of runs as it is replaces the events (ANSIBLE_VERBOSITY above 0)."""
+    """Whether the raw output of runs replaces the events (ANSIBLE_VERBOSITY above 0)."""
     debug_logs: bool = False
     """Whether the whole output of a run is printed after it (ANSIBLE_DEBUG_LOGS)."""
     skip_facts: bool = False
@@ -111,7 +113,7 @@ class AnsibleSettings:
     timeout: timedelta | None = None
     """Default deadline of a run, where the watch has none; None: no deadline."""
     isolate_runs: bool = True
-    """Whether runs are kept from each other's and the operator's files and processes."""
+    """Whether runs are isolated from files and processes of each other and of the operator."""
     disabled_patches: tuple[str, ...] = ()
     """Patches of ansible-core to leave out, for diagnosis (OPERATOR_RUNNER_DISABLE_PATCHES)."""
 
@@ -122,14 +124,14 @@ class AnsibleSettings:
 
 @dataclass(frozen=True, slots=True)
 class WebhookSettings:
-    """Where conversions are served, and how the API server comes to trust that."""
+    """The port, certificates and address of the conversion webhook."""
 
     port: int = 9443
     """0: any free one."""
     cert_dir: Path = Path("/tmp/k8s-webhook-server/serving-certs")  # noqa: S108 as controller-runtime
-    """Where tls.crt and tls.key may lie; without them the operator makes its own."""
+    """Directory of tls.crt and tls.key; without them the operator creates its own."""
     cert_dir_given: bool = False
-    """Whether the directory was named, so that its files are waited for."""
+    """Whether the directory was given by flag: then the operator waits for its files."""
     service: tuple[str, str, int] | None = None
     """Namespace (empty: the operator's own), name and port of the Service before the replicas."""
     host: str = ""
@@ -154,9 +156,9 @@ class Settings:
     """Where roles send their own metrics (osdk_metric)."""
     proxy: Address
     work_dir: Path
-    """Where private data dirs and artifacts live, 0700."""
+    """Parent of private data dirs and artifacts; its mode is 0700."""
     hide_credentials: bool = True
-    """Whether isolated runs are kept from the operator's kubeconfig, tokens and keys."""
+    """Whether the operator's kubeconfig, tokens and keys are hidden from isolated runs."""
     reconcile_period: timedelta = timedelta(hours=10)
     """Time between two periodic runs where the watch says nothing; zero: none."""
     inject_owner_ref: bool = True
@@ -167,13 +169,13 @@ class Settings:
     metrics_secure: bool = False
     """Whether metrics are served over TLS."""
     metrics_require_rbac: bool = False
-    """Whether the API is asked who may read metrics; only with TLS."""
+    """Whether the API server authorizes readers of metrics; only with TLS."""
     proxy_allow_anonymous: bool = False
     """Whether programs without a run's token may use the proxy, by plain HTTP."""
     operator_condition: str = ""
-    """OPERATOR_CONDITION_NAME: the object by which OLM is told whether to upgrade; empty: none."""
+    """OPERATOR_CONDITION_NAME, the OperatorCondition of OLM; empty: none."""
     record_requests: Path | None = None
-    """Where to write which rights the requests of roles needed; None: nowhere."""
+    """File for the permissions that the requests of roles need; None: not recorded."""
     webhook: WebhookSettings = WebhookSettings()
     reload: bool = False
     """Whether an edited role or playbook is run at once for every resource of its kind."""

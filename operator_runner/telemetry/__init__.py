@@ -1,1 +1,1 @@
-"""What an administrator sees of the operator: metrics, probes, logs. Knows only the model."""
+"""Metrics, probes and logs of the operator; imports `core` and `net` only."""

@@ -1,6 +1,6 @@
-"""Who may read metrics, where --metrics-require-rbac asks for it: the API server decides.
+"""Authorize readers of metrics by the API server, for --metrics-require-rbac.
 
-A scraper brings its bearer token; a TokenReview says whose it is, a SubjectAccessReview whether
+A scraper sends its bearer token; a TokenReview returns its user, a SubjectAccessReview whether
 that user may `get` the path. The answers are those of controller-runtime's filter, except that
 an invalid token is 401 and not 500. Decisions are kept for a short while.
 """
@@ -22,16 +22,16 @@ from operator_runner.core.errors import ApiError
 
 _log = structlog.get_logger(__name__)
 
-_ALLOWED = 60.0
-_DENIED = 10.0
-"""Seconds that a decision is kept; a right that was just granted should soon work."""
-_MOST = 1000
-"""Decisions that are kept at once: anybody can send invented tokens."""
+_ALLOWED_SECONDS = 60.0
+_DENIED_SECONDS = 10.0
+"""How long a decision is cached; a permission that was just granted should soon work."""
+_MAX_DECISIONS = 1000
+"""Decisions in the cache: any client can send invented tokens."""
 
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """Whose a token is, as the TokenReview tells it."""
+    """The user of a token, as in the status of a TokenReview."""
 
     name: str
     uid: str = ""
@@ -40,18 +40,18 @@ class User:
 
 
 class Reviews(Protocol):
-    """Asks the API server; both methods raise ApiError where it does not answer the question."""
+    """Reviews by the API server; both methods raise ApiError if a review fails."""
 
     async def user_of(self, token: str) -> User | None:
-        """Return whose token it is, None if it is invalid."""
+        """Return the user of a token, None if it is invalid."""
 
     async def may(self, user: User, verb: str, path: str) -> bool:
-        """Whether `user` may do `verb` on a path that is no resource."""
+        """Return whether `user` may do `verb` on a non-resource path."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Decision:
-    """What a scraper is told: 200 stands for the answer that it came for."""
+    """The response to a scraper; 200 is replaced by the metrics."""
 
     status: int
     text: str = ""
@@ -61,8 +61,8 @@ _UNAUTHORIZED = _Decision(401, "Unauthorized")
 
 
 def require_permission(reviews: Reviews, clock: Callable[[], float] = time.monotonic) -> Middleware:
-    """Return a middleware that lets only those through who may; `clock` gives seconds."""
-    kept = _Kept(clock)
+    """Return a middleware that rejects unauthorized requests; `clock` gives seconds."""
+    cache = _DecisionCache(clock)
 
     @web.middleware
     async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -71,10 +71,10 @@ def require_permission(reviews: Reviews, clock: Callable[[], float] = time.monot
         if token:
             verb, path = request.method.lower(), request.path
             key = hashlib.sha256(f"{verb} {path} {token}".encode()).digest()
-            known = kept.get(key)
+            known = cache.get(key)
             decision = known or await _decide(reviews, token, verb, path)
             if known is None:
-                kept.put(key, decision)
+                cache.put(key, decision)
         if decision.status == web.HTTPOk.status_code:
             return await handler(request)
         headers = {"X-Content-Type-Options": "nosniff"}
@@ -87,14 +87,14 @@ async def _decide(reviews: Reviews, token: str, verb: str, path: str) -> _Decisi
     try:
         user = await reviews.user_of(token)
     except ApiError as error:
-        _log.error("A scraper's token could not be reviewed", reason=str(error), cure=_CURE)
+        _log.error("Cannot review the token of a scraper", error=str(error), cure=_CURE)
         return _Decision(500, "Authentication failed")
     if user is None:
         return _UNAUTHORIZED
     try:
         allowed = await reviews.may(user, verb, path)
     except ApiError as error:
-        _log.error("A scraper's right could not be reviewed", reason=str(error), cure=_CURE)
+        _log.error("Cannot review the access of a scraper", error=str(error), cure=_CURE)
         return _Decision(500, f"Authorization for user {user.name} failed")
     return (
         _Decision(200) if allowed else _Decision(403, f"Authorization denied for user {user.name}")
@@ -107,8 +107,8 @@ _CURE = (
 )
 
 
-class _Kept:
-    """The latest decisions, each for its time; failures to ask are not kept."""
+class _DecisionCache:
+    """The latest decisions, until they expire; failed reviews are not cached."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -122,9 +122,12 @@ class _Kept:
         if decision.status == web.HTTPInternalServerError.status_code:
             return
         allowed = decision.status == web.HTTPOk.status_code
-        self._decisions[key] = (self._clock() + (_ALLOWED if allowed else _DENIED), decision)
+        self._decisions[key] = (
+            self._clock() + (_ALLOWED_SECONDS if allowed else _DENIED_SECONDS),
+            decision,
+        )
         self._decisions.move_to_end(key)
-        while len(self._decisions) > _MOST:
+        while len(self._decisions) > _MAX_DECISIONS:
             self._decisions.popitem(last=False)
 
 

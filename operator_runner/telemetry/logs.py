@@ -119,7 +119,7 @@ def parse_level(text: str, flag: str) -> int:
         return _LEVELS[text.lower()]
     except KeyError:
         known = ", ".join(_LEVELS)
-        message = f"{flag}={text}: no such level; write one of {known}, or a whole number"
+        message = f"{flag}={text}: unknown level; write one of {known}, or a whole number"
         raise ConfigError(message) from None
 
 

@@ -117,8 +117,8 @@ class Metrics:
         series = self._ansible.created_at.labels(ref.name, ref.namespace, *_of(ref.gvk))
         series.set(created.timestamp())
 
-    def resource_fared(self, ref: ObjectRef, *, failed: bool) -> None:
-        """Note how the last reconcile of a resource ended."""
+    def record_result(self, ref: ObjectRef, *, failed: bool) -> None:
+        """Record whether the last reconcile of a resource failed."""
         failing = self._watched[ref.gvk].failing
         if failed:
             failing.setdefault(ref, self._clock())
@@ -144,7 +144,7 @@ class Metrics:
         watched.started.remove(min(watched.started, key=lambda start: abs(start - begin)))
         self._controller.active.labels(watched.controller).dec()
         self._controller.time.labels(watched.controller).observe(seconds)
-        # The book's counter has to equal the sum of controller-runtime's: one place for both.
+        # `reconciles_total` has to equal the sum of this counter, so both are counted here.
         self._controller.total.labels(watched.controller, result).inc()
         self._controller.all.inc()
         if result == "error":

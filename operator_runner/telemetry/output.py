@@ -23,7 +23,7 @@ _LIMIT_BYTES = 4 * 1024 * 1024
 """Text that waits to be written; one record may be larger, if nothing else waits."""
 _ATOMIC_BYTES = 4096
 """What a pipe takes without waiting once poll(2) reports it writable: a page."""
-_PATIENCE_SECONDS = 1.0
+_STALL_SECONDS = 1.0
 """How long one stream delays the others, to keep the order of their lines."""
 _RETRY_SECONDS = 0.1
 """Pause between two looks at streams of which none can be written to."""
@@ -123,7 +123,7 @@ class OutputWriter:
             heads = ((records[0][0], each) for each, records in self._waiting.items() if records)
             waiting = [descriptor for _, descriptor in sorted(heads)]
         if waiting[0] not in self._stalled:
-            if _poll(waiting[:1], _PATIENCE_SECONDS):
+            if _poll(waiting[:1], _STALL_SECONDS):
                 return waiting[0]
             self._stalled.add(waiting[0])
         ready = _poll(waiting, _RETRY_SECONDS)
@@ -139,7 +139,7 @@ class OutputWriter:
         if descriptor not in self._failed:
             self._failed.add(descriptor)
             _log.warning(
-                "Could not write log or output of a play", descriptor=descriptor, error=str(error)
+                "Cannot write log or output of a play", descriptor=descriptor, error=str(error)
             )
 
     def _report(self) -> None:
@@ -148,7 +148,7 @@ class OutputWriter:
             records = self._unreported
             if not records or self._failed or self._size > self._limit // 2:
                 return
-        _log.warning("Dropped log records: nobody reads them fast enough", records=records)
+        _log.warning("Dropped log records: the reader is too slow", records=records)
         with self._changed:
             self._unreported -= records
             self._changed.notify_all()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 Check: TypeAlias = Callable[[], str | None]
-"""Returns None if all is well, else a sentence that says what is not. Must not block."""
+"""Returns None if all is well, else a sentence that describes the problem. Must not block."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,4 +89,4 @@ def _ask_one(check: Check) -> str | None:
     try:
         return check()
     except Exception as error:  # noqa: BLE001  a check that breaks is a check that fails
-        return f"the check itself broke: {type(error).__name__}: {error}"
+        return f"the check raised an error: {type(error).__name__}: {error}"

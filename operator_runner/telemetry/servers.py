@@ -36,7 +36,7 @@ _LARGEST_METRIC = 64 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Protection:
-    """How /metrics is guarded: not at all, by TLS, or by TLS and the API server's word."""
+    """How /metrics is guarded: not at all, by TLS, or by TLS and the API server's authorization."""
 
     context: ssl.SSLContext | None = None
     reviews: Reviews | None = None
@@ -71,7 +71,7 @@ async def serve_user_metrics(user: UserMetrics, host: str, port: int) -> Listene
         try:
             user.apply(await request.read())
         except UserMetricError as error:
-            _log.info("Refused a metric of a role", reason=str(error))
+            _log.info("Rejected a metric of a role", error=str(error))
             return web.Response(status=400, text=f"{error}\n")
         return web.Response()
 
@@ -80,7 +80,7 @@ async def serve_user_metrics(user: UserMetrics, host: str, port: int) -> Listene
     try:
         return await serve(app, host, port, "--user-metrics-bind-address")
     except ConfigError as error:
-        _log.warning("Roles cannot send metrics", reason=str(error))
+        _log.warning("Roles cannot send metrics", error=str(error))
         return None
 
 
@@ -106,7 +106,7 @@ async def serve(
 ) -> Listener:
     """Listen on `host` (empty: every interface) and `port` (0: any free one).
 
-    With a TLS `context` only HTTPS is spoken. `connections` bounds what is open; by default there
+    With a TLS `context` only HTTPS is served. `connections` bounds what is open; by default there
     are few.
 
     Raises ConfigError, with `flag` and the cure in it, if the address cannot be had.
@@ -129,8 +129,8 @@ async def serve(
         await listener.stop()
         elsewhere = f"{flag}={host}:{_elsewhere(port)}"
         raise ConfigError(
-            f"{flag}={host}:{port}: cannot listen there ({_reason(error)}); "
-            f"end what uses the address or give another one, such as {elsewhere}"
+            f"{flag}={host}:{port}: cannot listen ({_reason(error)}); "
+            f"stop the process that uses the address, or set another one, such as {elsewhere}"
         ) from error
     return listener
 
@@ -161,7 +161,7 @@ def _probe_handler(probe: _Probe) -> Callable[[web.Request], Awaitable[web.Respo
         try:
             report = probe(only, request.query.getall("exclude", []))
         except KeyError:
-            return web.Response(status=404, text=f"there is no check named {only}\n")
+            return web.Response(status=404, text=f"unknown check: {only}\n")
         text = report.text(verbose="verbose" in request.query)
         headers = {"Cache-Control": "no-cache, private", "X-Content-Type-Options": "nosniff"}
         return web.Response(status=200 if report.passed else 500, text=text, headers=headers)

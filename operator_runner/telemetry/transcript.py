@@ -21,10 +21,10 @@ _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 def write(text: str) -> None:
     """Write text and a line break at once, without escape sequences and what looks like a secret.
 
-    Where nobody reads stdout any more, the run goes on and the log tells why.
+    If stdout is closed, the run continues and the error is logged.
     """
     plain = _COLOUR.sub("", truncated(text, _LIMIT_BYTES)).replace("\r\n", "\n")
     try:
         output.write(sys.stdout, printable(str(redact(plain))) + "\n")
     except OSError as error:
-        _log.warning("Could not write the output of a play", error=str(error))
+        _log.warning("Cannot write the output of a play", error=str(error))

@@ -38,18 +38,18 @@ _FAMILY = {
     "histogram": "histogram or summary",
     "summary": "histogram or summary",
 }
-_LARGEST = 1e308
-_MOST = 1000
-"""Metrics of roles; more, and a name has something of a resource or a run in it."""
-_LONGEST_NAME, _LONGEST_DESCRIPTION = 200, 1000
-"""Characters; what a description has more is left out."""
+_MAX_NUMBER = 1e308
+_MAX_METRICS = 1000
+"""Metrics of roles; beyond that, names probably contain a resource or a run."""
+_MAX_NAME_LENGTH, _MAX_DESCRIPTION_LENGTH = 200, 1000
+"""Characters; longer descriptions are cut."""
 _NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 # Those of Go's client, on which alerts of existing projects count.
 _BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 
 
 class UserMetricError(ValueError):
-    """A request is not as it should be; the text names the field."""
+    """An invalid request; the text names the field."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class ExactCounter(Collector):
         return [metric]
 
     def describe(self) -> Iterable[Metric]:
-        """Tell the registry which name is taken."""
+        """Return the family, so that the registry reserves its name."""
         return self.collect()
 
 
@@ -126,14 +126,14 @@ class UserMetrics:
 
     def _ensure(self, request: UserMetric) -> tuple[str, _Series]:
         if request.name not in self._made:
-            if len(self._made) >= _MOST:
+            if len(self._made) >= _MAX_METRICS:
                 raise UserMetricError(
-                    f"name: {request.name} would be one more than {_MOST} metrics of roles;"
-                    " let names stay the same from run to run"
+                    f"name: {request.name} exceeds the limit of {_MAX_METRICS} metrics of roles;"
+                    " use the same names in every run"
                 )
             problem = UserMetricError(
-                f"name: {request.name} is taken by another metric of the operator,"
-                " or by a part of one such as _count or _sum; choose another name"
+                f"name: {request.name} is used by another metric of the operator,"
+                " or by one of its series such as _count or _sum; choose another name"
             )
             if request.name in self._names():
                 raise problem
@@ -152,11 +152,11 @@ class UserMetrics:
 
 
 def parse(body: bytes) -> UserMetric:
-    """Read a request; raises UserMetricError. Fields that nobody knows are ignored."""
+    """Read a request; raises UserMetricError. Unknown fields are ignored."""
     try:
         request = json.loads(body)
     except ValueError as error:
-        raise UserMetricError(f"the body is no JSON: {error}") from error
+        raise UserMetricError(f"invalid JSON body: {error}") from error
     if not isinstance(request, dict):
         raise UserMetricError('the body must be a JSON object, such as {"name": "x", "gauge": {}}')
     given = {
@@ -169,16 +169,16 @@ def parse(body: bytes) -> UserMetric:
         raise UserMetricError("only one metric can be processed at a time")
     if not given:
         raise UserMetricError("a request should contain at least one metric")
-    if len(name) > _LONGEST_NAME or not _NAME.fullmatch(name):
+    if len(name) > _MAX_NAME_LENGTH or not _NAME.fullmatch(name):
         raise UserMetricError(
-            f"name: {_shown(name)} is no name of a metric; write letters, digits and underscores,"
-            f" begin with no digit, {_LONGEST_NAME} characters at most"
+            f"name: {_shown(name)} is not a metric name; use letters, digits and underscores,"
+            f" do not begin with a digit, {_MAX_NAME_LENGTH} characters at most"
         )
     ((kind, operations),) = given.items()
     if operations.get("add", 0) < 0 and kind == "counter" and not operations.get("increment"):
         raise UserMetricError("counter metrics cannot decrease in value")
     # Where a text is no text, all metrics could not be encoded.
-    described = description[:_LONGEST_DESCRIPTION].encode(errors="replace").decode()
+    described = description[:_MAX_DESCRIPTION_LENGTH].encode(errors="replace").decode()
     return UserMetric(name, described, kind, operations)
 
 
@@ -212,7 +212,7 @@ def _value(path: str, value: Any, type_: type) -> bool | float:
         return value
     number = isinstance(value, int | float) and not isinstance(value, bool)
     # JSON has neither NaN nor infinity, but Python reads both, and numbers of any size.
-    if not number or not abs(value) <= _LARGEST:
+    if not number or not abs(value) <= _MAX_NUMBER:
         raise UserMetricError(f"{path} must be a finite number, not {_shown(value)}")
     return float(value)
 

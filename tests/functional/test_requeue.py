@@ -117,7 +117,7 @@ def test_a_taken_port_of_user_metrics_stops_no_operator(
         port = taken.getsockname()[1]
         operator.start(f"--user-metrics-bind-address=127.0.0.1:{port}")
     (warning,) = operator.lines("Roles cannot send metrics")
-    assert f"--user-metrics-bind-address=127.0.0.1:{port}: cannot listen there" in warning["reason"]
+    assert f"--user-metrics-bind-address=127.0.0.1:{port}: cannot listen (" in warning["error"]
     kubectl.apply(echo())
     eventually(lambda: conditions(kubectl).get("Failure"), told=operator.log)
     message = conditions(kubectl)["Failure"]["message"]

@@ -21,7 +21,7 @@ def test_the_role_is_not_in_the_image(operator: Operator) -> None:
     shutil.rmtree(operator.project / "roles")
     operator.start(wait=False)
     assert operator.wait() == 1
-    assert f"role: echo was not found; looked for {operator.project}/roles/echo" in operator.log()
+    assert f"role: echo was not found; searched {operator.project}/roles/echo" in operator.log()
     assert "for an image, copy it there in the Dockerfile" in operator.log()
 
 

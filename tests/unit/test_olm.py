@@ -7,7 +7,7 @@ from pathlib import Path
 
 from operator_runner.core.model import GVK, Json, ObjectRef, RunContent, Watch
 from operator_runner.kube.operator_condition import Condition, with_condition
-from operator_runner.olm import Upgrades, upgradeable_condition
+from operator_runner.olm import OperatorConditionReporter, upgradeable_condition
 
 DB = GVK("example.com", "v1", "Db")
 GOOD = upgradeable_condition(())
@@ -76,10 +76,10 @@ async def test_without_olm_nothing_is_guarded() -> None:
     """A run that would block upgrades is run all the same where there is nobody to tell."""
     watch = replace(Watch(DB, RunContent(role=Path("/roles/db"))), block_upgrade="`true`")
     body = {"metadata": {"name": "a", "namespace": "shop"}, "apiVersion": "v1", "kind": "Db"}
-    upgrades, ran = Upgrades(None), False
+    upgrades, ran = OperatorConditionReporter(None), False
 
     async with upgrades.guard(body, watch):
         ran = True
-    await upgrades.settle()
+    await upgrades.report_idle()
 
     assert ran

@@ -14,7 +14,7 @@ _INTEGER = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class PerKind:
-    """Numbers for single kinds, and what was wrong or old about the variables."""
+    """Numbers for single kinds, and warnings about invalid or deprecated variables."""
 
     values: Mapping[GVK, int] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
@@ -46,7 +46,7 @@ def verbosity(environ: Mapping[str, str], kinds: Sequence[GVK]) -> PerKind:
 
 
 def raw_output(environ: Mapping[str, str]) -> bool:
-    """Tell whether ANSIBLE_VERBOSITY is above 0: then runs are told by their own output."""
+    """Return whether ANSIBLE_VERBOSITY is above 0: then the raw output of runs replaces events."""
     text = environ.get("ANSIBLE_VERBOSITY", "")
     return _INTEGER.fullmatch(text) is not None and int(text) > 0
 
@@ -63,7 +63,7 @@ def debug_logs(environ: Mapping[str, str]) -> bool:
 
 
 def log_warnings(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Return what is wrong about the variables that concern the log."""
+    """Return warnings about invalid variables that concern the log."""
     text = environ.get("ANSIBLE_DEBUG_LOGS")
     if not text or text in GO_TRUE | GO_FALSE:
         return ()
@@ -76,7 +76,7 @@ def _name(prefix: str, gvk: GVK) -> str:
 
 
 def _read(environ: Mapping[str, str], names: Mapping[GVK, str], allowed: range) -> PerKind:
-    """Take the variables that are set; those that make no sense leave the flag's value."""
+    """Read the variables that are set; invalid ones leave the flag's value."""
     values: dict[GVK, int] = {}
     warnings: list[str] = []
     for gvk, name in names.items():

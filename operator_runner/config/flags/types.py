@@ -23,12 +23,14 @@ GO_FALSE = frozenset({"0", "f", "F", "false", "FALSE", "False"})
 def go_bool(text: str) -> bool:
     """Read a boolean in any of the ways of Go's strconv.ParseBool."""
     if text not in GO_TRUE | GO_FALSE:
-        raise click.BadParameter(f"{text!r}; write the flag alone, or with =true or =false")
+        raise click.BadParameter(
+            f"invalid boolean {text!r}: write the flag alone, or with =true or =false"
+        )
     return text in GO_TRUE
 
 
 def go_duration(text: str) -> timedelta:
-    """Read `90s` or `1h30m`; a value below zero is kept, its meaning is the flag's."""
+    """Read `90s` or `1h30m`; negative values are accepted, the flag defines their meaning."""
     try:
         return parse_duration(text)
     except ValueError as error:
@@ -37,7 +39,7 @@ def go_duration(text: str) -> timedelta:
 
 
 def bind_address(text: str) -> str:
-    """Check `:8443`, `127.0.0.1:8443`, or `0` for off; it stays text, for None is `not given`."""
+    """Check `:8443`, `127.0.0.1:8443`, or `0`; return the text, because None means `not given`."""
     try:
         Address.parse(text)
     except ValueError as error:
@@ -49,5 +51,5 @@ def service(text: str) -> tuple[str, str, int]:
     """Read `namespace/name:port`; the namespace may be left out (empty), the port too (443)."""
     found = _SERVICE.fullmatch(text)
     if found is None or int(found[3] or 0) > 65535:  # noqa: PLR2004
-        raise click.BadParameter(f"{text!r} is no Service; write [namespace/]name[:port]")
+        raise click.BadParameter(f"invalid Service {text!r}: expected [namespace/]name[:port]")
     return found[1] or "", found[2], int(found[3] or 443)

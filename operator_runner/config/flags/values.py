@@ -129,9 +129,9 @@ def warnings_from(options: Options, environ: Environ, watches: Sequence[Watch]) 
     if options["leader_elect_resource_lock"] is not None:
         warnings.append("--leader-elect-resource-lock is ignored; the lock is a Lease")
     if options["enable_http2"]:
-        warnings.append("--enable-http2 is ignored; the servers speak HTTP/1.1")
+        warnings.append("--enable-http2 is ignored; the servers use HTTP/1.1")
     if "OPERATOR_NAME" in environ:
-        used = "ignored, for" if options["leader_election_id"] else "deprecated; use"
+        used = "ignored because" if options["leader_election_id"] else "deprecated; use"
         tail = " is set" if options["leader_election_id"] else ""
         warnings.append(f"OPERATOR_NAME is {used} --leader-election-id{tail}")
     if options["ansible_log_events"].lower() not in _LOG_EVENTS:
@@ -245,7 +245,7 @@ def _leader_problems(options: Options, environ: Environ) -> list[str]:
         return []
     problems = []
     if not election.lease_name:
-        problems.append("--leader-elect needs a name for its Lease; add --leader-election-id")
+        problems.append("--leader-elect requires --leader-election-id, the name of the Lease")
     if not _NONE < election.renew_deadline < election.lease_duration:
         problems.append(
             "--leader-elect-renew-deadline must be above 0s and below"

@@ -13,12 +13,12 @@ from operator_runner.core.settings import WebhookSettings
 WEBHOOK_FLAGS: tuple[tuple[str, str, dict[str, Any]], ...] = (
     (
         "--webhook-port",
-        "Port of the conversion webhook, if watches.yaml has conversions; 0: any free one.",
+        "Port of the conversion webhook, if watches.yaml has conversions; 0: any free port.",
         {"default": 9443, "type": click.IntRange(0, 65535), "metavar": "PORT"},
     ),
     (
         "--webhook-cert-dir",
-        "Where its tls.crt and tls.key are; without them the operator makes its own.",
+        "Directory of tls.crt and tls.key of the webhook; else the operator creates its own.",
         {
             "default": None,
             "type": click.Path(path_type=Path, file_okay=False),
@@ -27,12 +27,12 @@ WEBHOOK_FLAGS: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ),
     (
         "--webhook-service",
-        "Service before it; the operator tells the API server of that and of its certificates.",
+        "Service of the webhook; the operator writes it and the CA into the CRD.",
         {"default": None, "type": service, "metavar": "[NAMESPACE/]NAME[:PORT]"},
     ),
     (
         "--webhook-host",
-        "Outside the cluster: address of this machine as the API server sees it.",
+        "Address of an operator outside the cluster, as seen by the API server.",
         {"default": ""},
     ),
 )

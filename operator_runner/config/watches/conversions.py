@@ -10,30 +10,30 @@ from operator_runner.config.watches.report import Place
 from operator_runner.core.model import Conversion, FieldPath
 
 _CHANGEABLE = ("labels", "annotations")
-"""What of the metadata a conversion may change; the API server refuses the rest."""
+"""Fields of the metadata that a conversion may change; the API server rejects changes of others."""
 
 
 class ConversionReader:
     """Reads the conversions of one file; each kind has them in one entry only."""
 
     def __init__(self) -> None:
-        """Know no kind yet."""
+        """Start without any kind."""
         self._seen: dict[tuple[str, str], Place] = {}
 
     def read(self, fields: Fields) -> tuple[Conversion, ...]:
-        """Return the conversions of an entry; what is wrong with them is reported."""
+        """Return the conversions of an entry; problems are reported."""
         entries = list(fields.each("conversion"))
         if not entries:
             return ()
         kind = (fields.text("group"), fields.text("kind"))
         if not kind[0]:
             fields.problem(
-                "conversion", "the kinds of the core group have no conversion; add `group:`"
+                "conversion", "kinds of the core group cannot be converted; add `group:`"
             )
         if kind in self._seen:
             fields.problem(
                 "conversion",
-                f"duplicate conversion of {kind[1]}: line {self._seen[kind].line} has it already;"
+                f"duplicate conversion of {kind[1]}: line {self._seen[kind].line} already has it;"
                 " put all versions there",
             )
         self._seen.setdefault(kind, fields.where("conversion"))
@@ -47,7 +47,7 @@ def _conversion(entry: Fields, taken: dict[str, str]) -> Conversion:
         entry.problem("version", "version must not be empty; add `version:`")
     elif version in taken:
         entry.problem("version", f"{taken[version]}; name another version of the kind")
-    taken.setdefault(version, "this version has a conversion already")
+    taken.setdefault(version, "this version already has a conversion")
     return Conversion(version, _fields(entry, "toHub"), _fields(entry, "fromHub"))
 
 
@@ -60,7 +60,7 @@ def _fields(entry: Fields, name: str) -> Mapping[FieldPath, str | None]:
                 expressions.check(expression)
             except ValueError as error:
                 entry.report.problem(
-                    place, f"no valid JMESPath: {error}; correct {expression!r}, or write null"
+                    place, f"invalid JMESPath: {error}; correct {expression!r}, or write null"
                 )
         found[path] = expression
     return found
@@ -72,19 +72,15 @@ def _path(
     try:
         path = expressions.path(text)
     except ValueError as error:
-        entry.report.problem(place, f"{text!r} is no path of a field: {error}")
+        entry.report.problem(place, f"invalid field path {text!r}: {error}")
         return (text,)
     if path[0] in {"apiVersion", "kind"} or path == ("metadata",):
-        entry.report.problem(
-            place, f"{text} is none of the fields that a conversion computes; remove it"
-        )
+        entry.report.problem(place, f"{text} cannot be converted; remove it")
     elif path[0] == "metadata" and path[1] not in _CHANGEABLE:
         entry.report.problem(
-            place, "of the metadata only labels and annotations may change; remove it"
+            place, "only labels and annotations of the metadata can be converted; remove it"
         )
     for other in found:
         if path[: len(other)] == other or other[: len(path)] == path:
-            entry.report.problem(
-                place, f"{text} and {'.'.join(other)} are one inside the other; keep one of them"
-            )
+            entry.report.problem(place, f"{text} and {'.'.join(other)} overlap; keep one of them")
     return path

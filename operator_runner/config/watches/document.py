@@ -60,10 +60,10 @@ def parse(source: Expanded, report: Report) -> Item | None:
         cure = "see the line above too"
         if unset := _UNSET.findall("".join(source.text.splitlines()[number : number + 1])):
             cure = f"set {', '.join(unset)} in the environment"
-        report.problem(Place(source.source_line(number)), f"no valid YAML: {text}; {cure}")
+        report.problem(Place(source.source_line(number)), f"invalid YAML: {text}; {cure}")
         return None
     except yaml.YAMLError as error:
-        report.problem(Place(1), f"no valid YAML: {error}; write it as UTF-8 text")
+        report.problem(Place(1), f"invalid YAML: {error}; write it as UTF-8 text")
         return None
     return None if node is None else _Builder(source, report).build(node, "", ())
 
@@ -98,7 +98,9 @@ class _Builder:
     def build(self, node: Node, path: str, parents: tuple[Node, ...]) -> Item:
         place = Place(self._line(node), path)
         if any(node is parent for parent in parents):
-            self._report.problem(place, "an alias stands inside what it names; write it out")
+            self._report.problem(
+                place, "an alias refers to a node that contains it; write the value out"
+            )
             return Item(None, place)
         parents = (*parents, node)
         match node:
@@ -120,15 +122,15 @@ class _Builder:
         text = str(node.value)
         for name in _UNSET.findall(text):
             self._report.warning(
-                place, f"${{{name}}} stays as it is: the environment variable is not set"
+                place, f"${{{name}}} is kept as text: the environment variable is not set"
             )
         if node.tag not in _RESOLVED:
             if node.tag != _TEXT:
-                self._report.warning(place, f"the tag {node.tag} is not known; its text is taken")
+                self._report.warning(place, f"the tag {node.tag} is unknown; its text is used")
             return text
         value = resolve(text)
         if isinstance(value, float) and not math.isfinite(value):
-            self._report.problem(place, f"{text} is no JSON number; quote it to have it as text")
+            self._report.problem(place, f"{text} is not a JSON number; quote it to make it text")
             return None
         return value
 
@@ -146,7 +148,7 @@ class _Builder:
                 continue
             item = self.build(child, place.child(key).path, parents)
             if key in own:
-                self._report.warning(item.place, "the key is repeated; the last one counts")
+                self._report.warning(item.place, "duplicate key; the last one is used")
             own[key] = item
         return {**merged, **own}
 

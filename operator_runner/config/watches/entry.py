@@ -82,7 +82,7 @@ class EntryReader:
             line = self._seen[gvk].line
             fields.problem(
                 "kind",
-                f"duplicate GVK: {_go_text(gvk)}; line {line} has it already, remove one of them",
+                f"duplicate GVK: {_go_text(gvk)}; line {line} already has it, remove one of them",
             )
         self._seen.setdefault(gvk, fields.where("kind"))
         return gvk
@@ -98,7 +98,7 @@ class EntryReader:
             )
         elif not is_qualified_name(name):
             inner.problem(
-                "name", f'the API refuses the finalizer "{name}"; write it as example.com/cleanup'
+                "name", f'invalid finalizer name "{name}"; write it as example.com/cleanup'
             )
         finalizer_vars = inner.mapping("vars")
         if finalizer_vars and not (inner.text("role") or inner.text("playbook")):
@@ -119,14 +119,12 @@ class EntryReader:
             if not role.exists():
                 places = ", ".join(str(path) for path in self._lookup.candidates(name))
                 cure = "make it there; for an image, copy it there in the Dockerfile"
-                tell(
-                    fields.where("role"), f"role: {name} was not found; looked for {places}; {cure}"
-                )
+                tell(fields.where("role"), f"role: {name} was not found; searched {places}; {cure}")
             elif not role.is_dir():
-                text = f"role: {role} is no directory; name a playbook's file as `playbook:`"
+                text = f"role: {role} is not a directory; name a playbook's file as `playbook:`"
                 tell(fields.where("role"), text)
             elif not has_tasks(role):
-                fields.warning("role", f"the role does nothing; {role}/tasks/main.yml is missing")
+                fields.warning("role", f"the role has no tasks; {role}/tasks/main.yml is missing")
             return RunContent(role=role)
         tell(
             fields.place,
@@ -149,7 +147,7 @@ def _kinds(fields: Fields, name: str) -> frozenset[GVK]:
     for entry in entries:
         for part in ("version", "kind"):
             if not entry.text(part):
-                entry.warning(part, "empty, so the entry names no kind; it has no effect")
+                entry.warning(part, "must not be empty; the entry is ignored")
     return frozenset(_read_gvk(entry) for entry in entries)
 
 
@@ -194,7 +192,7 @@ def _expression(fields: Fields, name: str) -> str | None:
     try:
         expressions.check(expression)
     except ValueError as error:
-        fields.problem(name, f"no valid JMESPath: {error}; correct {expression!r}")
+        fields.problem(name, f"invalid JMESPath: {error}; correct {expression!r}")
     return expression
 
 

@@ -16,7 +16,7 @@ _ENDS_EARLY = "the expression ends too early"
 
 
 def check(expression: str) -> None:
-    """Raise ValueError, with the position, if the expression is no valid JMESPath.
+    """Raise ValueError, with the position, if the expression is invalid JMESPath.
 
     Functions are looked up too: jmespath itself would notice them only in use.
     """
@@ -81,7 +81,7 @@ def _check_call(name: str, count: int) -> None:
     if name not in _FUNCTIONS:
         near = difflib.get_close_matches(name, _FUNCTIONS, n=1)
         hint = f"; did you mean {near[0]}()?" if near else ""
-        raise ValueError(f"there is no function {name}(){hint}")
+        raise ValueError(f"unknown function {name}(){hint}")
     signature = _FUNCTIONS[name]["signature"]
     wanted = len(signature)
     variadic = bool(signature) and signature[-1].get("variadic", False)

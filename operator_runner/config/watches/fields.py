@@ -1,7 +1,7 @@
-"""The keys of one map, read by type; wrong types and unknown keys are reported.
+"""Read the keys of one map by type; report wrong types and unknown keys.
 
-As lenient as ansible-operator: names match whatever their case, numbers and booleans serve as
-text, null is as good as absent. A quoted number or boolean does not serve as one.
+As lenient as ansible-operator: names match in any case, numbers and booleans are accepted as
+text, null means absent. A quoted number or boolean is not accepted as one.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class Fields:
         return str(item.value)
 
     def integer(self, name: str) -> int:
-        """Return a whole number; its default if absent or 0, the file's way to say nothing."""
+        """Return a whole number; its default if absent or 0, which means `not set` in the file."""
         default = int(self._known[name].default or 0)
         item = self._shaped(name, Shape.NUMBER)
         if item is None:
@@ -199,7 +199,7 @@ class Fields:
 
 
 def _refusal(item: Item, wanted: str) -> str:
-    return f"{_kind(item.value)} stands here; write {wanted}"
+    return f"expected {wanted}, got {_kind(item.value)}"
 
 
 def _kind(value: Any) -> str:
@@ -218,4 +218,4 @@ def _unknown(key: str, names: Mapping[str, str]) -> str:
     near = difflib.get_close_matches(key.lower(), names, n=1)
     if near:
         return f"unknown key, ignored; did you mean {names[near[0]]}?"
-    return f"unknown key, ignored; known are {', '.join(names.values())}"
+    return f"unknown key, ignored; known keys are {', '.join(names.values())}"

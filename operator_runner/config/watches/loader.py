@@ -48,12 +48,13 @@ def load(
         case tuple() as items:
             watches = introduce(reader.read(items))
         case None if not report.problems:
-            report.warning(Place(1), "there is nothing to watch; add an entry for each kind")
+            report.warning(Place(1), "no watches; add an entry for each kind")
         case None:
             pass
         case _:
             report.problem(
-                Place(1), "watches are a list; begin each with a dash, as in `- version: v1`"
+                Place(1),
+                "expected a list of watches; begin each with a dash, as in `- version: v1`",
             )
     if report.problems:
         raise ConfigError(*report.problems, warnings=report.warnings)
@@ -65,8 +66,8 @@ def _read(path: Path) -> str:
         return path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise ConfigError(
-            f"{path}: there is no such file; start in the project's directory, or name the file"
+            f"{path}: no such file; start in the project's directory, or name the file"
             " (run takes it as --watches-file)"
         ) from None
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: cannot be read: {error}") from error
+        raise ConfigError(f"{path}: cannot read the file: {error}") from error

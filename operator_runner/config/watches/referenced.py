@@ -1,4 +1,4 @@
-"""Which objects a resource names, as `references` of its watch says. Pure but for the log."""
+"""Which objects a resource names, by `references` of its watch. Pure but for the log."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ def _texts(body: Json, expression: str) -> list[str]:
         found: Any = expressions.evaluate(expression, body)
     except ValueError as error:
         _log.warning(
-            "An expression of `references` in watches.yaml cannot be used on this resource",
+            "Cannot evaluate an expression of `references` in watches.yaml",
             expression=expression,
             name=body["metadata"]["name"],
-            reason=str(error),
+            error=str(error),
         )
         return []
     values = found if isinstance(found, list) else [found]

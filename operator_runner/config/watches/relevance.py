@@ -29,7 +29,7 @@ def is_relevant(body: Json, watch: Watch) -> bool:
         return is_true(evaluate(watch.when, body))
     except ValueError as error:
         _log.warning(
-            "Cannot evaluate when of watches.yaml; the resource is left alone",
+            "Cannot evaluate `when` of watches.yaml; ignoring the resource",
             gvk=str(watch.gvk),
             namespace=metadata.get("namespace"),
             name=metadata["name"],
@@ -50,7 +50,7 @@ def blocks_upgrade(body: Json, watch: Watch) -> bool:
     except ValueError as error:
         metadata = body["metadata"]
         _log.warning(
-            "Cannot evaluate blockUpgrade of watches.yaml; the run blocks upgrades",
+            "Cannot evaluate `blockUpgrade` of watches.yaml; the run blocks upgrades",
             gvk=str(watch.gvk),
             namespace=metadata.get("namespace"),
             name=metadata["name"],

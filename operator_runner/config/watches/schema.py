@@ -1,9 +1,9 @@
 """The JSON schema of watches.yaml, for editors. Pure.
 
-It says what the loader says, as far as a schema can: what a file refers to, the limits of numbers,
-duplicates and JMESPath are beyond it. What the loader only warns of is no mistake here either: an
-editor that knows `deprecationMessage` shows keys that are unknown, or in another case than the
-documentation has them, as warnings. It does not look into what stands below such a key.
+It checks what the loader checks, except for files that are referred to, limits of numbers,
+duplicates and JMESPath. What the loader only warns of is valid here too: an
+editor that supports `deprecationMessage` shows keys that are unknown, or in another case than in
+the documentation, as warnings. It does not check the value of such a key.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def _map(keys: Sequence[Key]) -> Json:
         "type": "object" if required else ["object", "null"],
         "properties": {key.name: _described(key) for key in keys},
         "patternProperties": {_another_case(key.name): _warned(key.name) for key in keys},
-        "additionalProperties": {"deprecationMessage": "no key of watches.yaml, ignored"},
+        "additionalProperties": {"deprecationMessage": "unknown key, ignored"},
     } | ({"allOf": required} if required else {})
 
 

@@ -20,7 +20,7 @@ _CURE = "; see the label syntax of Kubernetes"
 
 
 def match_labels(selector: LabelSelector, labels: Mapping[str, str]) -> bool:
-    """Tell whether labels fit; an empty selector fits all, NotIn fits where the key is absent."""
+    """Return whether labels match; an empty selector matches all, NotIn also absent keys."""
     wanted = selector.match_labels.items()
     return all(labels.get(key) == value for key, value in wanted) and all(
         _fits(requirement, labels) for requirement in selector.match_expressions
@@ -28,12 +28,12 @@ def match_labels(selector: LabelSelector, labels: Mapping[str, str]) -> bool:
 
 
 def is_qualified_name(text: str) -> bool:
-    """Tell whether text is `name` or `domain/name`, as label keys and finalizers must be."""
+    """Return whether text is `name` or `domain/name`, as label keys and finalizers must be."""
     return re.fullmatch(QUALIFIED_NAME_PATTERN, text) is not None
 
 
 def read_selector(fields: Fields) -> LabelSelector:
-    """Read `matchLabels` and `matchExpressions`; what Kubernetes would refuse is reported."""
+    """Read `matchLabels` and `matchExpressions`; report what Kubernetes would reject."""
     labels = fields.labels("matchLabels")
     for key, value in labels.items():
         _check_key(fields, "matchLabels", key)
@@ -79,9 +79,9 @@ def _read_requirement(fields: Fields) -> Requirement:
 
 def _check_key(fields: Fields, name: str, key: str) -> None:
     if not is_qualified_name(key):
-        fields.problem(name, f'"{key}" is no label key{_CURE}')
+        fields.problem(name, f'invalid label key "{key}"{_CURE}')
 
 
 def _check_value(fields: Fields, name: str, value: str) -> None:
     if not re.fullmatch(LABEL_VALUE_PATTERN, value):
-        fields.problem(name, f'"{value}" is no label value{_CURE}')
+        fields.problem(name, f'invalid label value "{value}"{_CURE}')

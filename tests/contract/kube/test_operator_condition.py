@@ -18,7 +18,7 @@ from operator_runner.devcluster import Cluster
 from operator_runner.kube.api import Api
 from operator_runner.kube.operator_condition import Condition, OperatorCondition
 from operator_runner.kube.session import Connection, connect
-from operator_runner.olm import Upgrades, upgradeable_condition
+from operator_runner.olm import OperatorConditionReporter, upgradeable_condition
 from tests.contract.kube.scripted import kubeconfig
 from tests.contract.kube.waiting import until
 from tests.support.kubectl import Kubectl
@@ -75,9 +75,9 @@ def _cluster(file: Path) -> Json:
 
 
 @pytest.fixture
-def upgrades(account: Connection, kubectl: Kubectl) -> Upgrades:
+def upgrades(account: Connection, kubectl: Kubectl) -> OperatorConditionReporter:
     """Report as the operator does."""
-    return Upgrades.of(Api(account), kubectl.namespace, NAME)
+    return OperatorConditionReporter.of(Api(account), kubectl.namespace, NAME)
 
 
 def make(kubectl: Kubectl, **spec: object) -> None:
@@ -87,7 +87,7 @@ def make(kubectl: Kubectl, **spec: object) -> None:
 
 
 @asynccontextmanager
-async def working(upgrades: Upgrades) -> AsyncIterator[None]:
+async def working(upgrades: OperatorConditionReporter) -> AsyncIterator[None]:
     """Keep the condition inside the block."""
     task = asyncio.create_task(upgrades.run())
     try:
@@ -105,7 +105,7 @@ async def status(kubectl: Kubectl, expected: str) -> None:
 
 
 async def test_olm_knows_of_a_critical_run_before_it_begins(
-    upgrades: Upgrades, kubectl: Kubectl
+    upgrades: OperatorConditionReporter, kubectl: Kubectl
 ) -> None:
     """Upgradeable, False with the resource's name as long as the run takes, Upgradeable again."""
     make(kubectl)
@@ -120,7 +120,7 @@ async def test_olm_knows_of_a_critical_run_before_it_begins(
 
 
 async def test_of_two_critical_runs_the_last_one_frees(
-    upgrades: Upgrades, kubectl: Kubectl
+    upgrades: OperatorConditionReporter, kubectl: Kubectl
 ) -> None:
     """The end of the first leaves the second's name, and the time since when it is so."""
     make(kubectl)
@@ -139,7 +139,7 @@ async def test_of_two_critical_runs_the_last_one_frees(
 
 
 async def test_other_runs_write_nothing(
-    upgrades: Upgrades, account: Connection, kubectl: Kubectl
+    upgrades: OperatorConditionReporter, account: Connection, kubectl: Kubectl
 ) -> None:
     """Where the expression is false, and where the condition says already what is to be said."""
     make(kubectl)
@@ -151,14 +151,14 @@ async def test_other_runs_write_nothing(
         pass
     async with upgrades.guard(db(), replace(WATCH, block_upgrade=None)):
         pass
-    await upgrades.settle()
+    await upgrades.report_idle()
     await OperatorCondition(Api(account), kubectl.namespace, NAME).set(upgradeable_condition(()))
 
     assert kubectl.get(CONDITION, NAME) == before
 
 
 async def test_an_override_stays_and_the_truth_is_told_beside_it(
-    upgrades: Upgrades, kubectl: Kubectl
+    upgrades: OperatorConditionReporter, kubectl: Kubectl
 ) -> None:
     """An administrator decides in OLM; conditions of other types and OLM's own fields stay."""
     other = OVERRIDE | {"type": "Healthy", "lastTransitionTime": "2030-01-01T00:00:00Z"}
@@ -188,7 +188,7 @@ async def test_a_write_in_between_is_kept(account: Connection, kubectl: Kubectl)
 
 
 async def test_the_operator_waits_for_object_and_rights(
-    upgrades: Upgrades, kubectl: Kubectl
+    upgrades: OperatorConditionReporter, kubectl: Kubectl
 ) -> None:
     """Each obstacle is named once, with its cure, while the operator works on."""
     with capture_logs() as logs:
@@ -211,14 +211,14 @@ async def test_the_operator_waits_for_object_and_rights(
 
 
 async def test_the_end_of_the_operator_takes_back_that_it_is_busy(
-    upgrades: Upgrades, kubectl: Kubectl
+    upgrades: OperatorConditionReporter, kubectl: Kubectl
 ) -> None:
     """Nothing of a run that was ended with the operator blocks an upgrade afterwards."""
     make(kubectl)
     async with upgrades.guard(db(), WATCH):
         assert condition_of(kubectl, NAME)["status"] == "False"
 
-    await upgrades.settle()
+    await upgrades.report_idle()
 
     assert condition_of(kubectl, NAME)["status"] == "True"
 
@@ -227,10 +227,10 @@ async def test_without_olm_the_api_is_not_asked(account: Connection, kubectl: Ku
     """An operator that was deployed by kustomize has nobody to tell."""
     asked: list[str] = []
     account.on_response(lambda _status, method, _host: asked.append(method))
-    upgrades = Upgrades.of(Api(account), kubectl.namespace, "")
+    upgrades = OperatorConditionReporter.of(Api(account), kubectl.namespace, "")
 
     async with working(upgrades), upgrades.guard(db(), WATCH):
         pass
-    await upgrades.settle()
+    await upgrades.report_idle()
 
     assert asked == []

@@ -93,7 +93,7 @@ async def test_probes_answer_like_a_kubernetes_component() -> None:
         "/readyz/watches": (500, failed),
         "/readyz/ping": (200, "ok"),
         "/readyz?exclude=watches": (200, "ok"),
-        "/readyz/typo": (404, "there is no check named typo\n"),
+        "/readyz/typo": (404, "unknown check: typo\n"),
     }
 
 
@@ -103,7 +103,7 @@ async def test_a_port_in_use_is_an_error_with_its_cure(metrics_server: Listener)
     with pytest.raises(ConfigError) as caught:
         await serve_metrics(Metrics("1"), LOOPBACK, port, "--metrics-bind-address")
     text = str(caught.value)
-    assert text.startswith(f"--metrics-bind-address={LOOPBACK}:{port}: cannot listen there (")
+    assert text.startswith(f"--metrics-bind-address={LOOPBACK}:{port}: cannot listen (")
     assert f"give another one, such as --metrics-bind-address={LOOPBACK}:" in text
 
 
@@ -146,7 +146,7 @@ async def test_roles_send_metrics_and_are_told_what_is_wrong() -> None:
         await taker.stop()
     assert [status for status, _ in answers] == [200, 400, 400, 405, 404]
     assert answers[1][1].startswith("name: 'no name' is no name of a metric; ")
-    assert "the body is no JSON: " in answers[2][1]
+    assert "invalid JSON body: " in answers[2][1]
     assert answers[0][1] == ""
     assert answers[3][1] == "Method not allowed\n"
     assert b"\nnodes 4.0\n" in metrics.render()[0]
@@ -159,5 +159,5 @@ async def test_a_taken_port_for_user_metrics_stops_nothing(metrics_server: Liste
         assert await serve_user_metrics(Metrics("1").user, LOOPBACK, port) is None
     (line,) = logs
     assert line["log_level"] == "warning"
-    assert f"--user-metrics-bind-address={LOOPBACK}:{port}: cannot listen" in line["reason"]
-    assert "give another one, such as --user-metrics-bind-address=127.0.0.1:" in line["reason"]
+    assert f"--user-metrics-bind-address={LOOPBACK}:{port}: cannot listen" in line["error"]
+    assert "or set another one, such as --user-metrics-bind-address=127.0.0.1:" in line["error"]

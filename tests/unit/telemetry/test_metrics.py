@@ -256,15 +256,15 @@ def test_resources_that_fail_are_counted_and_the_longest_is_told() -> None:
         )
 
     assert told() == (0, 0)
-    metrics.resource_fared(one, failed=True)
+    metrics.record_result(one, failed=True)
     clock.now += 10
-    metrics.resource_fared(two, failed=True)
+    metrics.record_result(two, failed=True)
     clock.now += 10
-    metrics.resource_fared(one, failed=True)
+    metrics.record_result(one, failed=True)
     assert told() == (2, 20)
-    metrics.resource_fared(one, failed=False)
+    metrics.record_result(one, failed=False)
     assert told() == (1, 10)
-    metrics.resource_fared(two, failed=False)
+    metrics.record_result(two, failed=False)
     assert told() == (0, 0)
 
 

@@ -133,12 +133,12 @@ def test_the_type_of_a_metric_cannot_change(metrics: Metrics, first: str, called
             "only one metric can be processed at a time",
         ),
         ('{"name": "a", "counter": {"add": -1}}', "counter metrics cannot decrease in value"),
-        ("no", "the body is no JSON: Expecting value: line 1 column 1 (char 0)"),
-        ("\xff", "the body is no JSON: "),
+        ("no", "invalid JSON body: Expecting value: line 1 column 1 (char 0)"),
+        ("\xff", "invalid JSON body: "),
         ("[]", "the body must be a JSON object"),
-        ('{"gauge": {}}', "name: '' is no name of a metric"),
-        ('{"name": "two words", "gauge": {}}', "name: 'two words' is no name of a metric"),
-        ('{"name": "0a", "gauge": {}}', "name: '0a' is no name of a metric"),
+        ('{"gauge": {}}', "name: '' is not a metric name"),
+        ('{"name": "two words", "gauge": {}}', "name: 'two words' is not a metric name"),
+        ('{"name": "0a", "gauge": {}}', "name: '0a' is not a metric name"),
         ('{"name": 1, "gauge": {}}', "name must be text, not 1"),
         ('{"name": "a", "description": [], "gauge": {}}', "description must be text, not []"),
         ('{"name": "a", "gauge": 3}', "gauge must be an object, not 3"),
@@ -176,7 +176,7 @@ def test_names_of_others_are_refused(metrics: Metrics, name: str, kind: str) -> 
     """Neither the operator's metrics nor parts of another one can be taken or changed."""
     send(metrics.user, "took", summary={"observe": 5})
     before = value(metrics, name)
-    with pytest.raises(UserMetricError, match=f"name: {name} is taken by another metric"):
+    with pytest.raises(UserMetricError, match=f"name: {name} is used by another metric"):
         send(metrics.user, name, **{kind: {}})
     assert value(metrics, "took_sum") == 5
     if not name.startswith("process_"):
@@ -215,7 +215,7 @@ def test_concurrent_requests_are_all_counted(metrics: Metrics) -> None:
         ("[" * 100_000, "nested too deep"),
         ('{"name": ' + "[" * 800 + "]" * 800 + "}", "name must be text"),
         ('{"name": "a", "gauge": {"set": ' + "9" * 4000 + "}}", "finite number"),
-        ('{"name": "a", "gauge": {"set": ' + "9" * 5000 + "}}", "no JSON"),
+        ('{"name": "a", "gauge": {"set": ' + "9" * 5000 + "}}", "invalid JSON"),
         ('{"name": "a", "gauge": {"set": NaN}}', "finite number"),
         ('{"name": "' + "a" * 100_000 + '", "gauge": {"set": 1}}', "200 characters at most"),
     ],
@@ -239,10 +239,10 @@ def test_roles_make_so_many_metrics_at_most(
     metrics: Metrics, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A name that differs from run to run does not fill memory and scrapes; known ones go on."""
-    monkeypatch.setattr(usermetrics, "_MOST", 10)
+    monkeypatch.setattr(usermetrics, "_MAX_METRICS", 10)
     for number in range(10):
         send(metrics.user, f"m{number}", gauge={"set": 1})
-    with pytest.raises(UserMetricError, match="one more than 10 metrics"):
+    with pytest.raises(UserMetricError, match="exceeds the limit of 10 metrics"):
         send(metrics.user, "m10", gauge={"set": 1})
     send(metrics.user, "m0", gauge={"set": 2})
     assert value(metrics, "m0") == 2

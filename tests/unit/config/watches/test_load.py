@@ -269,7 +269,7 @@ ownershipExceptions:
 
 def test_an_unknown_policy_of_ownership_is_refused(project: Path) -> None:
     """The message names the words that there are."""
-    with pytest.raises(ConfigError, match="write refuse, adopt or ignore"):
+    with pytest.raises(ConfigError, match="expected refuse, adopt or ignore"):
         read_one(project, "ownership: deny")
 
 
@@ -352,14 +352,20 @@ vars:
     ("more", "warning"),
     [
         ("reconcilePeriode: 1m", "4: [0].reconcilePeriode: unknown key, ignored; did you mean"),
-        ("maxWorkers: 3", "4: [0].maxWorkers: unknown key, ignored; known are group, version,"),
+        (
+            "maxWorkers: 3",
+            "4: [0].maxWorkers: unknown key, ignored; known keys are group, version,",
+        ),
         ("finalizer: {name: a/b, rol: web, vars: {x: 1}}", "finalizer.rol: unknown key, ignored"),
-        ("kind: Web", "4: [0].kind: the key is repeated; the last one counts"),
-        ("vars:\n    home: $NOBODY", "5: [0].vars.home: ${NOBODY} stays as it is: the environment"),
-        ("vars: {key: !vault x}", "4: [0].vars.key: the tag !vault is not known; its text is"),
-        ("blacklist: [{kind: Pod}]", "[0].blacklist[0].version: empty, so the entry names no"),
+        ("kind: Web", "4: [0].kind: duplicate key; the last one is used"),
+        (
+            "vars:\n    home: $NOBODY",
+            "5: [0].vars.home: ${NOBODY} is kept as text: the environment",
+        ),
+        ("vars: {key: !vault x}", "4: [0].vars.key: the tag !vault is unknown; its text is"),
+        ("blacklist: [{kind: Pod}]", "[0].blacklist[0].version: must not be empty; the entry is"),
         ("finalizer: {name: a/b, role: none, vars: {x: 1}}", "finalizer.role: role: none was not"),
-        ("role: tasks", "[0].role: the role does nothing; "),
+        ("role: tasks", "[0].role: the role has no tasks; "),
     ],
 )
 def test_what_is_odd_but_harmless_is_a_warning(project: Path, more: str, warning: str) -> None:

@@ -107,7 +107,7 @@ def test_a_when_that_cannot_be_evaluated_leaves_the_resource_alone_and_says_so()
         ("a == 'b", "position 5: "),
         ("a ! b", "position 2: "),
         ("a b", "position 2: unexpected 'b'"),
-        ("lenght(a)", r"there is no function lenght\(\); did you mean length\(\)\?"),
+        ("lenght(a)", r"unknown function lenght\(\); did you mean length\(\)\?"),
         ("a[?contains(@)]", r"contains\(\) takes 2 arguments, 1 were given"),
         ("merge()", r"merge\(\) takes 1 arguments, 0 were given"),
     ],

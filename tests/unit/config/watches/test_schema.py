@@ -21,11 +21,11 @@ from operator_runner.core.errors import ConfigError
 FIXTURES = sorted((Path(__file__).parent / "fixtures").glob("*.yaml"))
 # What no schema can see: files, YAML itself, other entries, expressions.
 BEYOND = re.compile(
-    r"was not found|is no directory|is a directory|no valid YAML|must be text|no JSON number|"
-    r"an alias stands|<< merges|duplicate GVK|no valid JMESPath|stays as it is|"
+    r"was not found|is not a directory|is a directory|invalid YAML|must be text|not a JSON number|"
+    r"an alias refers|<< merges|duplicate GVK|invalid JMESPath|is kept as text|"
     r"of the core group|duplicate conversion|the version of the watch itself|"
-    r"has a conversion already|is no path of a field|computes; remove it|"
-    r"only labels and annotations|one inside the other"
+    r"already has a conversion|invalid field path|cannot be converted; remove it|"
+    r"only labels and annotations|overlap; keep"
 )
 BASE = {"version": "v1", "kind": "Web", "role": "web"}
 VALUES: tuple[Any, ...] = (
