@@ -14,7 +14,7 @@ from demo.background import find
 from demo.errors import DemoError
 from demo.record import Process
 
-_POLL = 0.1
+_POLL_SECONDS = 0.1
 _END = {"Reconciled": True, "Reconciliation failed": False}
 
 
@@ -55,4 +55,4 @@ def _records(log: Path, process: Process, seconds: float) -> Iterator[str]:
             elif find(process) is None:
                 raise DemoError("The operator has ended in the middle of the run", log=log)
             else:
-                time.sleep(_POLL)
+                time.sleep(_POLL_SECONDS)

@@ -16,7 +16,7 @@ from demo import record
 from demo.errors import DemoError, TimedOut
 
 T = TypeVar("T")
-_POLL = 0.3
+_POLL_SECONDS = 0.3
 
 
 def write_wrapper(program: Path, kubeconfig: str | None) -> None:
@@ -64,5 +64,5 @@ def wait_for(what: str, probe: Callable[[], T | None], seconds: float) -> T:
     while (found := probe()) is None:
         if time.monotonic() > deadline:
             raise TimedOut(f"{what}: not within {seconds:.0f} s", log=record.LOG)
-        time.sleep(_POLL)
+        time.sleep(_POLL_SECONDS)
     return found

@@ -41,12 +41,12 @@ def main() -> int:
     try:
         _show(console)
     except (DemoError, ClusterError) as error:
-        console.print("\nThe demo stops here:", style="bold red")
+        console.print("\nThe demo failed:", style="bold red")
         console.print(str(error), markup=False, soft_wrap=True)
-        console.print("What is up stays up; `make olm-demo-down` takes it away.")
+        console.print("Run `make olm-demo-down` to remove what was started.")
         return 1
     except KeyboardInterrupt:
-        console.print("\nInterrupted; `make olm-demo-down` takes away what is there.")
+        console.print("\nInterrupted; run `make olm-demo-down` to remove what was started.")
         return 130
     console.print(f"\nShown in {time.monotonic() - begin:.0f} s.", style="dim")
     return 0
@@ -97,7 +97,7 @@ def _use(console: Console, cluster: Cluster, source: str, image: str) -> None:
     console.print(f"nginx during the upgrade: {counts}", style=style)
     console.rule("The same resource, as v1alpha2", align="left")
     _print(console, cluster, "v1alpha2")
-    _tell_what_next(console, cluster)
+    _print_next_steps(console, cluster)
 
 
 def _kubectl(cluster: Cluster, *arguments: str, text: str | None = None) -> str:
@@ -132,7 +132,7 @@ def _print(console: Console, cluster: Cluster, version: str) -> None:
     console.print(spec, markup=False, soft_wrap=True)
 
 
-def _tell_what_next(console: Console, cluster: Cluster) -> None:
+def _print_next_steps(console: Console, cluster: Cluster) -> None:
     environment = f'eval "$(.venv/bin/operator-runner cluster env --name {cluster.name})"'
     hints = (
         ("Have kubectl talk to the cluster", [environment]),

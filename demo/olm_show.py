@@ -17,7 +17,7 @@ from demo.olm_install import Installation
 from demo.steady_client import SteadyClient
 
 T = TypeVar("T")
-_POLL = 0.2
+_POLL_SECONDS = 0.2
 _SECONDS = 180.0
 
 
@@ -33,7 +33,7 @@ def waiting(
         while (found := look()) is None:
             if time.monotonic() > deadline:
                 raise DemoError(f"{what}: not within {_SECONDS:.0f} s\n{trouble()}")
-            time.sleep(_POLL)
+            time.sleep(_POLL_SECONDS)
     return found
 
 
@@ -77,7 +77,7 @@ def follow(
             told = phases
             if any(phase.startswith("Failed") for phase in phases.values()):
                 raise DemoError(f"OLM gives up\n{installation.trouble()}")
-            time.sleep(_POLL)
+            time.sleep(_POLL_SECONDS)
 
 
 def page(console: Console, url: str) -> None:

@@ -10,7 +10,7 @@ from typing import Self
 
 from demo.fetch import fetch
 
-_PAUSE = 0.05
+_PAUSE_SECONDS = 0.05
 """Seconds between two requests, each on a connection of its own."""
 
 
@@ -39,7 +39,7 @@ class SteadyClient:
         self._thread.join()
 
     def _run(self) -> None:
-        while not self._ended.wait(_PAUSE):
+        while not self._ended.wait(_PAUSE_SECONDS):
             try:
                 answer = fetch(self._url)
             except (OSError, HTTPException) as error:

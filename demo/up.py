@@ -29,22 +29,22 @@ def main(where: str) -> int:
     try:
         _up(console, local=_is_local(where))
     except (DemoError, ClusterError) as error:
-        console.print("\nThe demo stops here:", style="bold red")
+        console.print("\nThe demo failed:", style="bold red")
         console.print(str(error), markup=False, soft_wrap=True)
-        console.print("What is up stays up; `make demo-down` takes it away.")
+        console.print("Run `make demo-down` to remove what was started.")
         return 1
     except KeyboardInterrupt:
-        console.print("\nInterrupted; `make demo-down` takes away what is there.")
+        console.print("\nInterrupted; run `make demo-down` to remove what was started.")
         return 130
     console.print(f"\nUp after {time.monotonic() - begin:.0f} s.", style="dim")
     return 0
 
 
 def _up(console: Console, *, local: bool) -> None:
-    known = _end_former_operator(Record(local=local))
+    known = _stop_former_operator(Record(local=local))
     here = target.local(console) if local else target.current(console)
-    known = _bring_crd(known)
-    _refuse_strangers(known)
+    known = _apply_crd(known)
+    _refuse_foreign_resources(known)
     console.rule("Operator", align="left")
     ports = Ports.free()
     process = background.start(here.kubeconfig, here.image, ports)
@@ -61,7 +61,7 @@ def _up(console: Console, *, local: bool) -> None:
     result.show_deployment(console, sample)
     fetch = result.show_http(console, here, sample)
     result.show_conditions(console, sample)
-    _tell_what_next(console, sample, ports, fetch)
+    _print_next_steps(console, sample, ports, fetch)
 
 
 def _is_local(where: str) -> bool:
@@ -70,7 +70,7 @@ def _is_local(where: str) -> bool:
     return where == "local"
 
 
-def _end_former_operator(wanted: Record) -> Record:
+def _stop_former_operator(wanted: Record) -> Record:
     """Stop the operator of an earlier `make demo`; return what else is known of that one."""
     former = record.load()
     if former is None:
@@ -83,7 +83,7 @@ def _end_former_operator(wanted: Record) -> Record:
     return record.save(dataclasses.replace(former, operator=None))
 
 
-def _bring_crd(known: Record) -> Record:
+def _apply_crd(known: Record) -> Record:
     """Apply the CRD, and remember if it was not there before: only then it is ours to remove."""
     is_new = kubectl.get("customresourcedefinition", CRD) is None
     known = record.save(dataclasses.replace(known, crd_is_ours=known.crd_is_ours or is_new))
@@ -94,7 +94,7 @@ def _bring_crd(known: Record) -> Record:
     return known
 
 
-def _refuse_strangers(known: Record) -> None:
+def _refuse_foreign_resources(known: Record) -> None:
     """Stop where the user's cluster has such resources already: the operator would change them."""
     if known.local or known.sample_is_ours:
         return
@@ -120,7 +120,7 @@ def _apply_sample(console: Console, known: Record) -> Sample:
     return Sample(body["metadata"]["namespace"], body["metadata"]["name"])
 
 
-def _tell_what_next(console: Console, sample: Sample, ports: Ports, fetch: str) -> None:
+def _print_next_steps(console: Console, sample: Sample, ports: Ports, fetch: str) -> None:
     resource = f"nginxoperator {sample.name}"
     metrics = command_for(f"http://localhost:{ports.metrics}/metrics")
     probe = command_for(f"http://localhost:{ports.probes}/readyz?verbose")
