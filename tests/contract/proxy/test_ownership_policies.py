@@ -6,7 +6,7 @@ import asyncio
 import json
 from dataclasses import replace
 
-from operator_runner.core.model import Ownership
+from operator_runner.core.model import Json, Ownership
 from tests.support.kubectl import Kubectl
 
 from .conftest import WATCH, Recorder, Run, Start, config_map, owners
@@ -40,6 +40,14 @@ def command(write: str, name: str) -> tuple[tuple[str, ...], str]:
     """Return a write as arguments of kubectl, and its input."""
     args = tuple(name if arg == "NAME" else arg for arg in WRITES[write])
     return args, json.dumps(config_map(name, a="2"))
+
+
+def apply_owned_by_account(kubectl: Kubectl, body: Json) -> None:
+    """Apply an object that the ServiceAccount `default` owns."""
+    account = json.loads(kubectl("get", "serviceaccount", "default", "--output=json"))
+    reference = {"apiVersion": "v1", "kind": "ServiceAccount", "name": "default"}
+    body["metadata"]["ownerReferences"] = [{**reference, "uid": account["metadata"]["uid"]}]
+    kubectl.apply(body)
 
 
 async def test_what_belongs_to_others_is_refused(start: Start, kubectl: Kubectl) -> None:
@@ -136,11 +144,7 @@ async def test_an_object_of_another_owner_is_not_adopted(
 ) -> None:
     """With `adopt`, what has an owner is refused, and the message does not offer to adopt it."""
     run = start(ADOPT)
-    body = config_map("theirs", namespace, a="1")
-    account = json.loads(kubectl("get", "serviceaccount", "default", "--output=json"))
-    reference = {"apiVersion": "v1", "kind": "ServiceAccount", "name": "default"}
-    body["metadata"]["ownerReferences"] = [{**reference, "uid": account["metadata"]["uid"]}]
-    kubectl.apply(body)
+    apply_owned_by_account(kubectl, config_map("theirs", namespace, a="1"))
     for write in WRITES:
         args, text = command(write, "theirs")
         error = await refused(run, *args, input_=text)
@@ -166,12 +170,8 @@ async def test_without_a_policy_nothing_is_adopted_or_refused(
 async def test_an_object_of_another_owner_keeps_it(start: Start, kubectl: Kubectl) -> None:
     """Neither PUT nor apply takes an owner away or adds one."""
     run = start(WATCH)
-    account = json.loads(kubectl("get", "serviceaccount", "default", "--output=json"))
-    reference = {"apiVersion": "v1", "kind": "ServiceAccount", "name": "default"}
     for name, write in (("a", "replace"), ("b", "server-side apply")):
-        body = config_map(name, a="1")
-        body["metadata"]["ownerReferences"] = [{**reference, "uid": account["metadata"]["uid"]}]
-        kubectl.apply(body)
+        apply_owned_by_account(kubectl, config_map(name, a="1"))
         args, text = command(write, name)
         await run.kubectl(*args, input_=text)
         assert owners(await run.get("configmap", name)) == ["default"], write
