@@ -1,7 +1,7 @@
-"""Warm runs: a fork server that has everything loaded, and plays and modules that are its forks.
+"""Warm runs: a fork server that has Ansible loaded; plays and modules are its forks.
 
-`launcher` lives in the operator and speaks to `server`, a process of its own with one thread.
-For each run the server forks a supervisor (`supervisor`: ansible-runner as ever), which forks
-the play (`play`: ansible-playbook as ever), whose workers fork the modules (`modules`).
-Whatever one of them does not recognise goes the ordinary way.
+`launcher` runs in the operator and sends runs to `server`, a process with one thread. For each
+run the server forks a supervisor (`supervisor`: ansible-runner), which forks the play (`play`:
+ansible-playbook) and the modules that the play requests (`modules`). Whatever does not qualify
+for a fork runs as ansible-core runs it.
 """

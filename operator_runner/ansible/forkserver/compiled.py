@@ -1,10 +1,10 @@
-"""Templates compiled before: the same text gives the same code, in whichever run it stands.
+"""Compile each template once: the same text gives the same code in all runs.
 
 ansible-core compiles a template each time that it meets it, dozens of times in a small role, a
 sixth of a run's CPU time. The code depends on nothing but the text and the settings in its key,
 for ansible-core has jinja2 fold no constants. So a play keeps what it has compiled, and the fork
-server compiles what stands in the files of the roles that it has runs of. What a resource, a
-variable or a result brings is compiled in the run, and goes with it.
+server compiles the templates in the files of roles that have runs. Templates from a resource, a
+variable or a result are compiled in the run, and are gone with its process.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from jinja2 import TemplateError
 
 from operator_runner.ansible.patches.replacing import wrap
 
-_MOST = 5_000
+_MAX_TEMPLATES = 5_000
 """Templates that are kept; roles that change all the time do not fill the memory."""
 _FOLDERS = ("tasks", "handlers", "defaults", "vars", "templates")
 _YAML = {".yml", ".yaml", ".json", ""}
@@ -46,7 +46,7 @@ def install() -> None:
         code = _compiled.get(key)
         if code is None:
             code = original(environment, source, *args, **options)
-            if len(_compiled) < _MOST:
+            if len(_compiled) < _MAX_TEMPLATES:
                 _compiled[key] = code
         return code
 
@@ -54,7 +54,7 @@ def install() -> None:
 
 
 class RoleTemplates:
-    """Compiles what stands in roles, a file at a time, while the server has nothing else to do."""
+    """Compile the templates of roles, a file at a time, while the server is idle."""
 
     def __init__(self) -> None:
         """Begin with no role."""
@@ -74,7 +74,7 @@ class RoleTemplates:
 
     def step(self) -> None:
         """Do a little of it: see which files of a role have changed, or compile one of them."""
-        # Whatever is wrong with a file, the play that reads it will tell.
+        # The play that reads a broken file reports it.
         with contextlib.suppress(Exception):
             if self._files:
                 _compile_file(self._files.popleft())

@@ -1,7 +1,7 @@
 """Events of a play that reach its supervisor with its output, instead of by a file for each.
 
 ansible-runner's callback plugin writes an event into a file and its name into the output, between
-the lines that it belongs to. What stands there may as well be the event: ansible-runner takes
+the lines that it belongs to. The event itself may be there: ansible-runner takes
 over all that it finds, and looks for the file only to add to it. A large event keeps its file,
 for output goes through a terminal, four kilobytes at a time; and so does a line of
 `Display.verbose`, which ansible-runner would give another id if it knew it as such too soon.
@@ -18,7 +18,7 @@ from typing import Any, TextIO
 from operator_runner.ansible.forkserver.plugins import DISPLAY
 from operator_runner.ansible.patches.replacing import replace, wrap
 
-_LARGEST = 8 * 1024
+_MAX_INLINE_BYTES = 8 * 1024
 """Bytes of an event that goes with the output."""
 _MARK = "\x1b[K"
 """Begin and end of what the output filter of ansible-runner takes for an event."""
@@ -42,7 +42,7 @@ def dump_begin(context: Any, encoder: type[json.JSONEncoder], output: TextIO) ->
     """Write an event into the output, as `EventContext.dump_begin` does its name."""
     event = context.get_begin_dict()
     data = json.dumps(event, cls=encoder).encode()
-    if len(data) > _LARGEST or event["event"] == "verbose":
+    if len(data) > _MAX_INLINE_BYTES or event["event"] == "verbose":
         context.cache.set(f":1:ev-{event['uuid']}", event)
         context.dump(output, {"uuid": event["uuid"]})
         return

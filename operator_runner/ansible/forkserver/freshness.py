@@ -1,4 +1,4 @@
-"""Whether what was preloaded still is what stands on the disk."""
+"""Detect changes on disk of files that are loaded or would be found first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The warm launcher: has the fork server fork each run, and a new server where it must be."""
+"""The warm launcher: the fork server forks each run; a new server replaces an outdated one."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from operator_runner.core.settings import AnsibleSettings
 
 _log = structlog.get_logger(__name__)
 
-_GRACE = 10.0
-"""Seconds between asking a run to end and ending it by force; more than the run's own."""
+_GRACE_SECONDS = 10.0
+"""Time between asking a run to end and SIGKILL; more than the grace period of the run itself."""
 
-_SERVERS = 3
-"""Servers that are tried for a run; the first may be killed or loaded before a file changed."""
+_MAX_SERVERS = 3
+"""Servers that are tried for a run: one may be killed, or outdated because a file changed."""
 
 
 @dataclass(slots=True)
@@ -60,14 +60,14 @@ class WarmLauncher:
     """Starts runs as forks of a process that has everything loaded."""
 
     def __init__(self, ansible: AnsibleSettings, started: Callable[[], None]) -> None:
-        """Take the settings that hold for every run; `started` is told of each new server."""
+        """Take the settings of all runs; `started` is called for each new server."""
         self._ansible = ansible
         self._started = started
         self._server: ForkServer | None = None
         self._starting = asyncio.Lock()
 
     async def open(self) -> None:
-        """Have a server ready. Raises RunError if this platform or installation has no way."""
+        """Start a server unless one is ready. Raises RunError if it cannot be started."""
         async with self._starting:
             if self._server is not None and self._server.gone:
                 await self._server.stop()
@@ -77,7 +77,7 @@ class WarmLauncher:
                 self._started()
 
     async def close(self) -> None:
-        """End the server, and with it the runs that are still there."""
+        """End the server and all its runs."""
         if self._server is not None:
             await self._server.stop()
 
@@ -107,7 +107,7 @@ class WarmLauncher:
 
         Raises RunError if no process can be had for it.
         """
-        for _ in range(_SERVERS):
+        for _ in range(_MAX_SERVERS):
             await self.open()
             server = self._server
             assert server is not None
@@ -119,15 +119,17 @@ class WarmLauncher:
             if "refused" in answer:
                 raise RunError(f"the run could not be forked: {answer['refused']}")
             self._replace(server, answer.get("stale"))
-        raise RunError(f"{_SERVERS} fork servers in a row were gone before the run had begun")
+        raise RunError(
+            f"run not started: {_MAX_SERVERS} fork servers in a row exited before it began"
+        )
 
     def _replace(self, server: ForkServer, changed: str | None) -> None:
         if server is not self._server:
             return
         if changed is not None:
-            _log.info("Loading Ansible anew: a file has changed", path=changed)
+            _log.info("Restarting fork server: a loaded file changed", path=changed)
         else:
-            _log.warning("The fork server is gone; starting another")
+            _log.warning("Fork server exited; starting another")
         self._server = None
         server.retire()
 
@@ -146,7 +148,7 @@ class _Fork:
         try:
             with contextlib.suppress(OSError):
                 self.writer.write_eof()
-            async with asyncio.timeout(_GRACE):
+            async with asyncio.timeout(_GRACE_SECONDS):
                 while await self.reader.read(64 * 1024):
                     pass
         except TimeoutError:

@@ -1,8 +1,8 @@
-"""Modules of a run, asked for by the play and its workers, forked by the run's supervisor.
+"""Module calls of a run: requested by the play and its workers, forked by the run's supervisor.
 
-Not by the play itself: each fork has a process copy every page anew that it writes to next,
-and a play writes to many; a supervisor does next to nothing. It also has nothing of the play
-in its memory that a module could see.
+The play does not fork them itself: after a fork a process copies every page that it writes to,
+and a play writes to many, a supervisor to few. Nor has the supervisor anything of the play in
+its memory that a module could see.
 """
 
 from __future__ import annotations
@@ -57,21 +57,21 @@ def call_module(requests: socket.socket, call: ModuleCall) -> tuple[int, bytes, 
     message = os.memfd_create("module")
     os.write(message, json.dumps(asdict(call)).encode())
     out, err, ended = os.pipe(), os.pipe(), os.pipe()
-    theirs = (message, out[1], err[1], ended[1])
-    rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", theirs))
+    sent = (message, out[1], err[1], ended[1])
+    rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", sent))
     try:
         requests.sendmsg([b"module"], [rights])
     finally:
-        for descriptor in theirs:
+        for descriptor in sent:
             os.close(descriptor)
     stdout, stderr, status = _read_all(out[0], err[0], ended[0])
     if len(status) < _STATUS.size:
         return _KILLED, stdout, stderr
-    return _as_a_shell_tells_it(_STATUS.unpack_from(status)[0], stdout, stderr)
+    return _as_shell_status(_STATUS.unpack_from(status)[0], stdout, stderr)
 
 
 class ModuleForks:
-    """The supervisor's side: has processes run the modules asked for, and tells how they ended.
+    """The supervisor's side: run the requested modules in forks, and report how they ended.
 
     One process waits for a module that has been announced, with the start of a program behind it.
     """
@@ -80,7 +80,7 @@ class ModuleForks:
         """Open the socket; `requests` is the end for the play."""
         self._socket, self.requests = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._spare: _Waiting | None = None
-        self._running: dict[int, tuple[int, int]] = {}  # pidfd -> pid, where to tell its end
+        self._running: dict[int, tuple[int, int]] = {}  # pidfd -> pid, descriptor for its status
 
     def watched(self) -> list[int]:
         """Return the descriptors to wait for."""
@@ -95,7 +95,7 @@ class ModuleForks:
                 self._take()
 
     def close(self) -> None:
-        """There will be no further module."""
+        """Release the process that waits for a module: none will come."""
         spare, self._spare = self._spare, None
         if spare is not None:
             spare.orders.close()
@@ -104,7 +104,7 @@ class ModuleForks:
     def _take(self) -> None:
         message, rights, _, _ = self._socket.recvmsg(16, socket.CMSG_SPACE(4 * 4))
         if message == _SOON and self._spare is None:
-            with contextlib.suppress(OSError):  # a fork that is needed tells of it
+            with contextlib.suppress(OSError):  # a fork that is needed reports it
                 self._spare = _fork()
         if not rights:
             return
@@ -150,15 +150,15 @@ class _Waiting:
 
 
 def _fork() -> _Waiting:
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     pid = fork()
     if not pid:
         # ansible-core reads its settings when it is imported, so not before it is loaded.
         from operator_runner.ansible.forkserver.module_process import become_module
 
-        become_module(theirs)
-    theirs.close()
-    return _Waiting(pid, ours)
+        become_module(far)
+    far.close()
+    return _Waiting(pid, near)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,8 +170,8 @@ class GivenModule:
     err: int
     ended: int
 
-    def tell_end(self, status: int) -> None:
-        """Say with which status it exits, and nothing more; the exit itself takes a while."""
+    def report_exit(self, status: int) -> None:
+        """Report the exit status and close the outputs; the exit itself takes a while."""
         for stream in (1, 2):
             with contextlib.suppress(OSError):
                 os.close(stream)  # unless the module did
@@ -192,7 +192,7 @@ def receive_module(orders: socket.socket) -> GivenModule | None:
         return GivenModule(ModuleCall(**json.load(file)), out, err, ended)
 
 
-def _as_a_shell_tells_it(status: int, stdout: bytes, stderr: bytes) -> tuple[int, bytes, bytes]:
+def _as_shell_status(status: int, stdout: bytes, stderr: bytes) -> tuple[int, bytes, bytes]:
     if not os.WIFSIGNALED(status):
         return os.WEXITSTATUS(status), stdout, stderr
     number = os.WTERMSIG(status)
@@ -201,7 +201,7 @@ def _as_a_shell_tells_it(status: int, stdout: bytes, stderr: bytes) -> tuple[int
 
 
 def _read_all(out: int, err: int, ended: int) -> list[bytes]:
-    """Read output to its end, and how the module ended, which may be told twice."""
+    """Read both outputs to their end, and the exit status, which may be sent twice."""
     found: dict[int, list[bytes]] = {out: [], err: [], ended: []}
     with selectors.DefaultSelector() as selector:
         for reader in found:

@@ -41,7 +41,7 @@ _same: set[str] = set()
 
 
 def learn_interpreters(candidates: Iterable[Path] | None = None) -> None:
-    """Find out which other interpreters are as good as this one; those of the system if not told.
+    """Find other names of this interpreter with the same libraries; default: those in /usr/bin.
 
     In the image they are: inventories of existing projects name /usr/bin/python3.12.
     """
@@ -50,8 +50,8 @@ def learn_interpreters(candidates: Iterable[Path] | None = None) -> None:
         if not path.exists() or not path.samefile(sys.executable):
             continue
         ask = [str(path), "-c", "import sys; print(*sys.path, sep='\\n')"]
-        told = subprocess.run(ask, capture_output=True, text=True, check=False)
-        if libraries <= set(told.stdout.splitlines()):
+        done = subprocess.run(ask, capture_output=True, text=True, check=False)
+        if libraries <= set(done.stdout.splitlines()):
             _same.add(str(path))
 
 
@@ -116,7 +116,7 @@ def _interpreter(action: Any, path: str, task_vars: dict[str, Any]) -> str | Non
 
 
 def _is_the_plays_own(task_vars: dict[str, Any]) -> bool:
-    """Whether the interpreter is what our inventory says; to render that takes milliseconds."""
+    """Return whether the inventory names the interpreter of the play; saves rendering it."""
     setting = constants.config.get_config_value("INTERPRETER_PYTHON", variables=task_vars)
     return str(setting).replace(" ", "") == "{{ansible_playbook_python}}"
 
@@ -135,7 +135,7 @@ def _is_this_interpreter(path: str) -> bool:
 def _finds_its_utils(module: ModuleFile) -> bool:
     """Whether all support code is there that the module imports.
 
-    Where some is missing, or the module is no Python, ansible-core says so before it runs it.
+    If some is missing, or the module is not Python, ansible-core reports it before the run.
     """
     if module.name in sys.modules or module.name.startswith("ansible.modules."):
         return True

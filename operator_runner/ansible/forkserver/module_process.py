@@ -30,7 +30,7 @@ from operator_runner.ansible.patches.replacing import replace
 
 
 def become_module(orders: socket.socket) -> NoReturn:
-    """Run the module that `orders` brings, and exit; without one if it closes before."""
+    """Run the module that arrives at `orders`, and exit; exit as well if `orders` closes."""
     start_afresh(orders.fileno())
     with orders:
         given = receive_module(orders)
@@ -49,7 +49,7 @@ def become_module(orders: socket.socket) -> NoReturn:
         traceback.print_exc()
     status = finish_process(status)
     if os.getpid() == process:  # what the module forked may come here as well
-        given.tell_end(status)
+        given.report_exit(status)
     os._exit(status)
 
 
@@ -66,7 +66,7 @@ def start_afresh(kept: int) -> None:
 
 
 def run_module(call: ModuleCall) -> int:
-    """Find itself where the task has the module run, and run it; return its exit status."""
+    """Run the module in the process environment of its task; return its exit status."""
     _settle(call)
     return _run(call)
 

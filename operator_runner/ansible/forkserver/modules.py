@@ -1,9 +1,9 @@
 """Run Python modules for this host in a fork of the run.
 
 ansible-core packs a module and all it imports into a file, starts a shell that starts an
-interpreter, and has that unpack, import and run it. All of it stands loaded in this process
-already: a fork of it, told to be on the module's side, does the same. Only what is certain to
-give the same goes this way: new-style Python modules for the local host, without become and
+interpreter, and has that unpack, import and run it. All of it is loaded in this process:
+a fork of it that behaves as a module's process does the same. Only modules that are certain to
+give the same result run so: new-style Python modules for the local host, without become and
 async, for the interpreter that runs here.
 """
 
@@ -39,7 +39,7 @@ _WITHOUT_MODULE = {
     *("add_host", "assert", "debug", "fail", "group_by", "include_role", "include_tasks"),
     *("include_vars", "meta", "pause", "set_fact", "set_stats", "validate_argument_spec"),
 }
-"""Actions that run no module; a process made ready for one of these would wait in vain."""
+"""Actions that run no module: no process is forked ahead for them."""
 
 
 class Payload(bytes):
@@ -198,7 +198,7 @@ def _make_tmp_path(original: Callable[..., Any], action: Any, *args: Any, **kwar
     try:
         os.makedirs(folder)  # noqa: PTH103
     except OSError:
-        # It knows how to say what is wrong.
+        # ansible-core reports the error.
         return original(action, *args, **kwargs)
     finally:
         os.umask(umask)

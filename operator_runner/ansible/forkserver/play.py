@@ -100,7 +100,7 @@ def _hides_what_is_loaded(playbook: str) -> bool:
 
 def _prepare(requests: socket.socket, patches: Selection) -> None:
     """Do what does not depend on the run."""
-    # Made when it was loaded, for other streams; what it has said already was not of this play.
+    # It was created at load time, for other streams and with messages of another process.
     Display().__init__()
     patches.install("loaded-plugins")
     patches.install("command-line-parser")

@@ -1,4 +1,4 @@
-"""Plugins of ansible-core that are loaded before a run, and what a run is spared by that."""
+"""Load the plugins of ansible-core before a run."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ DISPLAY = os.path.realpath(
 
 
 def load_plugins() -> None:
-    """Import ansible-core's plugins and what they say of their settings."""
+    """Import ansible-core's plugins and read the settings that they document."""
     from ansible.plugins import loader
 
     loader.init_plugin_loader()

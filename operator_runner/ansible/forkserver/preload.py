@@ -72,7 +72,7 @@ _PATCHES = (
 def preload(
     environment: dict[str, str], scratch: str, disabled: Collection[str] = ()
 ) -> tuple[Selection, list[Mismatch]]:
-    """Import everything as a run with this environment would; there are no threads afterwards.
+    """Import everything as a run with this environment would; leave no threads.
 
     `scratch` is a directory for what is written meanwhile; it may be removed when this returns.
     Returns the patches of the run's processes, those of this process being applied, and why
@@ -96,7 +96,7 @@ def preload(
     gc.collect()
     gc.freeze()
     _use_huge_pages()
-    _give_memory_back()  # last: huge pages take in what has been given back
+    _trim_heap()  # last: huge pages take in what has been given back
     assert threading.active_count() == 1, "a library started a thread; forks would lose it"
     return patches, mismatches
 
@@ -124,7 +124,7 @@ def _import_if_installed(name: str) -> None:
     try:
         importlib.import_module(name)
     except ModuleNotFoundError as error:
-        # A project without kubernetes.core, or with a part of a collection, is one all the same.
+        # Projects may have no kubernetes.core, or only a part of a collection.
         if error.name != name and not name.startswith(f"{error.name}."):
             raise
 
@@ -212,8 +212,8 @@ def install_tls_context() -> None:
     replace("urllib3.util.ssl_:SSLContext", context)
 
 
-def _give_memory_back() -> None:
-    """Give back what the compiler has used, 60 MiB where there is no bytecode.
+def _trim_heap() -> None:
+    """Return unused heap to the kernel: 60 MiB after compiling, where there is no bytecode.
 
     Source: malloc_trim(3); other C libraries have no such function.
     """

@@ -67,7 +67,7 @@ def begin_process() -> None:
 
 
 def open_streams() -> None:
-    """Make Python's standard streams anew over descriptors 0, 1 and 2, as an interpreter does.
+    """Create Python's standard streams over descriptors 0, 1 and 2, as an interpreter does.
 
     Encoding and errors are those that the interpreter chose when it started.
     """
@@ -103,7 +103,7 @@ def use_environment(environment: dict[str, str]) -> None:
 
 
 def exit_status(code: object) -> int:
-    """Return the exit status that the interpreter gives a SystemExit's code; say a text."""
+    """Return the exit status that the interpreter gives a SystemExit's code; print a text."""
     if code is None:
         return 0
     if isinstance(code, int):
@@ -127,7 +127,7 @@ def finish_process(status: int) -> int:
         threading._shutdown()  # type: ignore[attr-defined]
         atexit._run_exitfuncs()
         _flush()
-    except BaseException:  # noqa: BLE001 (nobody is left to tell)
+    except BaseException:  # noqa: BLE001 (the last line of a process)
         traceback.print_exc()
         status = status or 120
     return status

@@ -1,8 +1,8 @@
 """What ansible-core does to each result of a task before it is shown, for plain data in less time.
 
 A result is made native, copied, stripped of internal keys and passed through the template engine,
-three times over: for the sake of errors, warnings and encrypted texts that may stand in it. What
-modules answer is what JSON has, and large; a fifth of what the play computes in a run of the
+three times over, because it may contain errors, warnings and encrypted texts. What modules return
+is what JSON has, and large; a fifth of what the play computes in a run of the
 nginx role went into that. Whatever is not plain goes the ordinary way.
 """
 

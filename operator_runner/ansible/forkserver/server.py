@@ -39,12 +39,12 @@ from operator_runner.ansible.runner import run_environment, write_line
 if TYPE_CHECKING:
     from operator_runner.ansible.forkserver.fact_gathering import FactGathering
 
-_PAUSE = 0.1
+_IDLE_SECONDS = 0.1
 """Seconds of rest after which the next run's processes are forked beforehand."""
 
 
 def main() -> None:
-    """Serve until the operator goes away."""
+    """Serve until the operator ends."""
     control = socket.socket(fileno=int(sys.argv[1]))
     orders = json.loads(control.recv(MESSAGE_LIMIT))
     die_with_parent(orders["parent"])
@@ -82,7 +82,7 @@ def _scratch(path: str) -> Iterator[str]:
 
 
 class Server:
-    """The runs that are under way, and the socket that orders them."""
+    """The runs in progress, and the socket that requests them."""
 
     def __init__(
         self,
@@ -122,12 +122,12 @@ class Server:
         while True:
             facts = [] if self._facts is None else self._facts.watched
             watched: list[Any] = [self._control, wake_reader, *facts]
-            ready, _, _ = select.select(watched, [], [], self._patience())
+            ready, _, _ = select.select(watched, [], [], self._select_timeout())
             if not ready and self._templates.is_pending:
                 self._templates.step()
             elif not ready:
                 self._gather_facts()
-                # A run that comes while it is so still is told.
+                # If no fork is possible, the next run reports it.
                 with contextlib.suppress(OSError):
                     self._spare = self._fork()
             if self._facts is not None and set(ready) & {*facts} and self._facts.receive():
@@ -139,14 +139,14 @@ class Server:
             if self._control in ready and not self._take():
                 self._end()
 
-    def _patience(self) -> float | None:
-        """Return how many seconds to wait for an order before something else is done."""
+    def _select_timeout(self) -> float | None:
+        """Return the seconds to wait for a request before background work; None: no limit."""
         if self._templates.is_pending:
             return 0.0
-        return _PAUSE if self._spare is None and not self._is_stale else None
+        return _IDLE_SECONDS if self._spare is None and not self._is_stale else None
 
     def _take(self) -> bool:
-        """Have a supervisor do the next run; False if there will be none any more."""
+        """Give the next run to a supervisor; return False if the operator has closed the socket."""
         with Message(self._control) as message:
             if message.attached is None:
                 return False
@@ -181,7 +181,7 @@ class Server:
                 self._runs.add(gatherer)
 
     def _retire(self) -> None:
-        """There will be no further run here, only those that are under way."""
+        """Accept no further run; those in progress continue."""
         self._is_stale = True
         self._drop_spare()
 
@@ -282,7 +282,7 @@ def _fact_gathering(environment: dict[str, str]) -> FactGathering:
 
 
 def _answer(operator: socket.socket, answer: dict[str, str]) -> None:
-    with contextlib.suppress(OSError):  # nobody waits for it any more
+    with contextlib.suppress(OSError):  # the operator has closed it
         write_line(operator.makefile("w", encoding="utf-8"), answer)
 
 

@@ -30,8 +30,8 @@ from operator_runner.core.settings import AnsibleSettings
 
 _log = structlog.get_logger(__name__)
 
-_GRACE = 10.0
-"""Seconds between asking it to end and ending it by force; more than a run's own."""
+_GRACE_SECONDS = 10.0
+"""Time between asking it to end and SIGKILL; more than the grace period of a run."""
 # -P: modules are not looked for in the working directory, as ansible-playbook does not either.
 _PROGRAM = (sys.executable, "-P", "-m", "operator_runner.ansible.forkserver.server")
 
@@ -71,7 +71,7 @@ class ForkServer:
     async def stop(self) -> int:
         """End it and all its runs; by force if they do not end. Return its exit status."""
         self._control.close()
-        await end_tree(self._process, _GRACE)
+        await end_tree(self._process, _GRACE_SECONDS)
         return await self._process.wait()
 
     def _close_if_done(self) -> None:
@@ -82,7 +82,7 @@ class ForkServer:
 async def start_server(ansible: AnsibleSettings) -> ForkServer:
     """Start a fork server and wait until everything is loaded. Raises RunError with its reason."""
     environment = common_environment(ansible)
-    # The server makes it, and is told when we die: ours alone, it would stay if we were killed.
+    # The server creates it and is signalled when we end: it is removed even if we are killed.
     scratch = Path(tempfile.gettempdir(), f"operator-runner-{secrets.token_hex(8)}")
     orders: Json = {
         "parent": os.getpid(),
@@ -106,7 +106,7 @@ async def start_server(ansible: AnsibleSettings) -> ForkServer:
         )
         theirs.close()
         async with contextlib.AsyncExitStack() as undo:
-            undo.push_async_callback(end_tree, process, _GRACE)
+            undo.push_async_callback(end_tree, process, _GRACE_SECONDS)
             undo.callback(_close, ours)
             await asyncio.to_thread(ours.send, json.dumps(orders).encode())
             answer = await asyncio.to_thread(ours.recv, MESSAGE_LIMIT)
@@ -147,7 +147,7 @@ def _close(control: socket.socket) -> None:
 
 @contextlib.contextmanager
 def _removed(scratch: Path) -> Iterator[None]:
-    """Have what the server works in removed, for the server may be killed before it does so."""
+    """Remove the scratch directory of the server, which may be killed before it does."""
     try:
         yield
     finally:

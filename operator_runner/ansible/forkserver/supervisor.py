@@ -1,7 +1,7 @@
 """A run's supervisor: ansible-runner in a fork, which starts the play as a further fork.
 
-It stays beside the play to read its terminal, to tell the operator of events, and to end the
-whole tree on SIGTERM or when the operator closes the run's socket.
+It reads the terminal of the play, sends its events to the operator, and ends the whole process
+tree on SIGTERM or when the operator closes the run's socket.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def _enter(written: dict[str, Any], *, scoped: bool) -> None:
 
 
 def _refuse(orders: socket.socket, error: OSError) -> NoReturn:
-    """Tell the run that comes that no process can be had for it."""
+    """Answer the next run that no process could be forked for it."""
     with Message(orders) as message:
         if message.attached is not None:
             write_line(message.attached.makefile("w", encoding="utf-8"), {"refused": str(error)})
@@ -180,7 +180,7 @@ class ForkedPlay:
         try:
             data = os.read(self._terminal, _CHUNK)
         except OSError:
-            # Linux says EIO once no process has the terminal open, EAGAIN if it is quiet.
+            # Linux returns EIO once no process has the terminal open, EAGAIN if it is quiet.
             return False
         self.logfile_read.write(self._decoder.decode(data))
         return bool(data)

@@ -35,13 +35,16 @@ _KNOWN_NAMESPACES = {
 }
 """Namespaces of collections whose plugins for templates are functions without memory."""
 _WITH_A_WORKER = {"pause"}
-"""Actions that speak with their worker."""
+"""Actions that need their worker."""
 
 
 def install() -> None:
     """Have this process run tasks without workers where that gives the same."""
     wrap("ansible.executor.process.worker:WorkerProcess.start", _start_or_run)
-    replace("ansible.utils.display:Display._final_q", property(lambda _: _voice.queue, _voice.set))
+    replace(
+        "ansible.utils.display:Display._final_q",
+        property(lambda _: _display_queue.queue, _display_queue.set),
+    )
     wrap("ansible.utils.multiprocessing:context.parent_process", _parent_process)
 
 
@@ -58,7 +61,7 @@ def _start_or_run(start: Callable[..., None], worker: Any) -> None:
 
 
 def _parent_process(original: Callable[[], Any]) -> Any:
-    return _voice.queue or original()
+    return _display_queue.queue or original()
 
 
 def _init_strategy(original: Callable[..., None], strategy: Any, *args: Any, **kwargs: Any) -> None:
@@ -66,10 +69,10 @@ def _init_strategy(original: Callable[..., None], strategy: Any, *args: Any, **k
     _results.strategy = strategy
 
 
-class _Voice(threading.local):
-    """The queue that this thread speaks through instead of displaying, as a worker does.
+class _DisplayQueue(threading.local):
+    """The queue that this thread sends messages to instead of displaying them, as a worker does.
 
-    What a task has to say is displayed by the thread that handles results, in its order.
+    The thread that handles results displays messages of tasks in order.
     """
 
     queue: Any = None
@@ -79,8 +82,8 @@ class _Voice(threading.local):
         self.queue = queue
 
     @contextlib.contextmanager
-    def through(self, queue: Any) -> Iterator[None]:
-        """Speak through the queue meanwhile."""
+    def redirected(self, queue: Any) -> Iterator[None]:
+        """Send messages to the queue within the block."""
         self.queue = queue
         try:
             yield
@@ -88,7 +91,7 @@ class _Voice(threading.local):
             self.queue = None
 
 
-_voice = _Voice()
+_display_queue = _DisplayQueue()
 
 
 class _Queue:
@@ -110,7 +113,7 @@ class _Results:
     """None where results go through the queue."""
 
     def hand_over(self, result: Any, queue: _Queue) -> None:
-        """Give a task's result to the play, after all that the task has said.
+        """Give a task's result to the play, after all messages of the task.
 
         Without a word before it there is nothing to keep its place behind: the play finds it at
         once, instead of sleeping until the thread that reads the queue has it. It is a copy in
@@ -164,7 +167,7 @@ def _has_plugins_of_its_own() -> bool:
 
 @functools.cache
 def _has_collections_of_its_own(folder: str) -> bool:
-    """Whether there are collections with plugins for templates, of namespaces that nobody knows."""
+    """Whether there are collections with plugins for templates, of unknown namespaces."""
     if Path(folder, "ansible_collections", "ansible_release.py").exists():
         return False  # the distribution `ansible`
     return any(
@@ -181,7 +184,7 @@ def _run(worker: Any) -> None:
     task = worker._task.copy(exclude_parent=True, exclude_tasks=True)
     task._parent = worker._task._parent
     queue = _Queue(worker._final_q)
-    with _process_as_it_was(), _voice.through(queue), _task.TaskContext(task):
+    with _process_as_it_was(), _display_queue.redirected(queue), _task.TaskContext(task):
         result = TaskExecutor(
             worker._host,
             task,
@@ -192,10 +195,10 @@ def _run(worker: Any) -> None:
             queue,
             worker._variable_manager,
         ).run()
-    told = _RawTaskResult(
+    raw = _RawTaskResult(
         host=worker._host, task=task, return_data=result, task_fields=task.dump_attrs()
     )
-    _results.hand_over(told, queue)
+    _results.hand_over(raw, queue)
 
 
 @contextlib.contextmanager

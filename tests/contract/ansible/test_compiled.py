@@ -123,7 +123,7 @@ def test_what_cannot_be_compiled_is_left_to_the_play(
 
 def test_what_is_kept_is_bounded(met: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Beyond the bound all works as before, and nothing more is kept."""
-    monkeypatch.setattr(compiled, "_MOST", 2)
+    monkeypatch.setattr(compiled, "_MAX_TEMPLATES", 2)
     for _ in range(2):
         assert [template(f"{{{{ {n} + 1 }}}}") for n in range(4)] == [1, 2, 3, 4]
     assert len(met) == 6
