@@ -63,7 +63,10 @@ TASKS = """
 """
 FILES = {
     "roles/tried/templates/a.j2": "{% for each in list %}\\n{{ each | upper }}{% endfor %}\\n",
-    "roles/tried/tasks/more.yml": "- name: Included\n  stat: {path: '{{ out }}/a', get_attributes: false}\n",
+    "roles/tried/tasks/more.yml": """
+- name: Included
+  stat: {path: '{{ out }}/a', get_attributes: false}
+""",
     "roles/tried/handlers/main.yml": "- name: Tell\n  debug: {var: sum}\n",
     **library(
         own="""
