@@ -21,8 +21,8 @@ WATCH = Watch(GVK("example.com", "v1", "Foo"), RunContent(), mark_unsafe=True)
 # Reads files as `-e @FILE`, and answers with what a template sees of them.
 PROGRAM = """
 import json, sys
-from operator_runner.execution import templates
-templates.install()
+from operator_runner.ansible.templating import compatibility
+compatibility.install()
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
 from ansible.utils.vars import transform_to_native_types
