@@ -104,7 +104,7 @@ async def test_a_port_in_use_is_an_error_with_its_cure(metrics_server: Listener)
         await serve_metrics(Metrics("1"), LOOPBACK, port, "--metrics-bind-address")
     text = str(caught.value)
     assert text.startswith(f"--metrics-bind-address={LOOPBACK}:{port}: cannot listen (")
-    assert f"give another one, such as --metrics-bind-address={LOOPBACK}:" in text
+    assert f"set another one, such as --metrics-bind-address={LOOPBACK}:" in text
 
 
 async def test_any_port_of_every_interface_is_one_port() -> None:
@@ -145,7 +145,7 @@ async def test_roles_send_metrics_and_are_told_what_is_wrong() -> None:
     finally:
         await taker.stop()
     assert [status for status, _ in answers] == [200, 400, 400, 405, 404]
-    assert answers[1][1].startswith("name: 'no name' is no name of a metric; ")
+    assert answers[1][1].startswith("name: 'no name' is not a metric name; ")
     assert "invalid JSON body: " in answers[2][1]
     assert answers[0][1] == ""
     assert answers[3][1] == "Method not allowed\n"
