@@ -283,6 +283,6 @@ def test_make_deploys_and_undeploys_the_nginx_operator(control_plane_cluster: Cl
     assert system.get("deployment", "nginx-operator-controller-manager") is None
     assert system.get("clusterrole", "nginx-operator-manager-role") is None
     assert system.get("crd", KIND) is not None
-    assert "there are no resources of its kind" in make("uninstall", "ARGS=--yes")
+    assert "it has no resources" in make("uninstall", "ARGS=--yes")
     assert system.get("crd", KIND) is None
     system("wait", "--for=delete", "namespace/nginx-operator-system", "--timeout=240s")
