@@ -256,6 +256,9 @@ async def test_a_run_without_a_process_harms_no_other(runs: Runs, tmp_path: Path
     """Where the server cannot fork, this run fails and says why; the server and its runs go on."""
     (server,) = runs.servers()
     gate = tmp_path / "gate"
+    # After the first run the server gathers facts in a child, too.
+    assert (await runs("- debug:\n", "first")).successful
+    await asyncio.to_thread(eventually, lambda: len(server.children()) == _RUN_AND_NEXT - 1)
     waiting = asyncio.create_task(runs(f"- wait_for: {{path: {gate}}}\n", "waiting"))
     await asyncio.to_thread(eventually, lambda: len(server.children()) == _RUN_AND_NEXT)
     before = server.rlimit(psutil.RLIMIT_NOFILE)

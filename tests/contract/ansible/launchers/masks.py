@@ -80,7 +80,7 @@ _FRAME = re.compile(
     rf"(?: {{4}}(?:(?!{_END}).)*{_END})*"
 )
 _CALLERS = re.compile(
-    r"AnsiballZ_\w+\.py$|/_ansiballz/_loader\.py$|/warm/\w+\.py$|^<frozen runpy>$"
+    r"AnsiballZ_\w+\.py$|/_ansiballz/_loader\.py$|/forkserver/\w+\.py$|^<frozen runpy>$"
 )
 # The basename of the temp file that the copy action made of `content`.
 _CONTENT_NAME = re.compile(r"\.[a-z0-9_]{8}")

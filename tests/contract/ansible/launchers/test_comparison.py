@@ -56,7 +56,7 @@ def test_tracebacks_keep_the_frames_of_the_module() -> None:
 ValueError: why
 """
     warm = """Traceback (most recent call last):
-  File "/x/warm/forked_module.py", line 5, in _call
+  File "/x/forkserver/forked_module.py", line 5, in _call
     _loader.run_module(
     ^^^^^^^^^^^^
   File "/roles/own/library/own.py", line 3, in main
