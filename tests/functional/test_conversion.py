@@ -184,9 +184,7 @@ def test_an_unreadable_annotation_is_ignored(kubectl: Kubectl, operator: Operato
     kubectl.apply(nginx("broken", version="v1alpha2", ports=PORTS))
     kubectl("annotate", f"{V1}/broken", f"{MARK}={{", "--overwrite")
     assert spec(kubectl, V2, "broken") == {"ports": [{"containerPort": 8080, "protocol": "TCP"}]}
-    told = operator.lines(
-        "An annotation of the conversion is ignored because it was edited by hand"
-    )
+    told = operator.lines("Ignoring an invalid conversion annotation")
     assert {line["resource"] for line in told} == {f"NginxOperator {NAMESPACE}/broken"}
 
 
