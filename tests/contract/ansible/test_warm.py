@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -91,11 +91,17 @@ def _is_server(process: psutil.Process) -> bool:
 def _supervisor(server: psutil.Process) -> psutil.Process:
     """Return the supervisor of the run that sleeps; another one waits for the next run."""
     (found,) = (
-        child
-        for child in server.children()
-        if any("sleep" in process.name() for process in child.children(recursive=True))
+        child for child in server.children() if any("sleep" in name for name in _names_below(child))
     )
     return found
+
+
+def _names_below(process: psutil.Process) -> Iterator[str]:
+    """Yield the names of its descendants; those of others may exit meanwhile."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        for descendant in process.children(recursive=True):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                yield descendant.name()
 
 
 async def _killed_while_asleep(runs: Runs, victim: Callable[[], psutil.Process]) -> RunOutcome:
