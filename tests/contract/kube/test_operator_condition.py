@@ -205,8 +205,8 @@ async def test_the_operator_waits_for_object_and_rights(
 
     warnings = [line for line in logs if line["log_level"] == "warning"]
     assert warnings[0]["operatorcondition"] == f"{kubectl.namespace}/{NAME}"
-    assert len({line.get("reason", line["event"]) for line in warnings}) == len(warnings)
-    assert any("may break it" in line["event"] for line in warnings)
+    assert len({line.get("error", line["event"]) for line in warnings}) == len(warnings)
+    assert any("an upgrade may interrupt" in line["event"] for line in warnings)
     assert logs[-1]["upgradeable"] == "True"
 
 
