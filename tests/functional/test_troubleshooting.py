@@ -33,7 +33,7 @@ def test_a_port_is_taken(operator: Operator) -> None:
         address = f"127.0.0.1:{other.getsockname()[1]}"
         operator.start(f"--metrics-bind-address={address}", wait=False)
         assert operator.wait() == 1
-    assert f"--metrics-bind-address={address}: cannot listen there" in operator.log()
+    assert f"--metrics-bind-address={address}: cannot listen (" in operator.log()
     assert "such as --metrics-bind-address=127.0.0.1:" in operator.log()
 
 
