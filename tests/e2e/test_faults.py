@@ -99,7 +99,7 @@ def test_a_run_past_its_deadline_is_ended(
     failure = world.until(
         lambda: world.condition("Failure"), lambda found: found.get("status") == "True"
     )
-    assert "deadline" in failure["message"]
+    assert "timeout: the run was ended after 20 s" in failure["message"]
     assert "Hang" in failure["message"]
     assert operator.lines("Reconciliation failed")
     operator.terminate()
