@@ -50,5 +50,5 @@ def no_leaked_tasks(request: pytest.FixtureRequest) -> None:
 async def _all_tasks_end() -> AsyncIterator[None]:
     before = asyncio.all_tasks()
     yield
-    left = {task.get_name() for task in asyncio.all_tasks() - before if not task.done()}
-    assert left - {getattr(asyncio.current_task(), "get_name", str)()} == set()
+    left = asyncio.all_tasks() - before
+    assert left - {asyncio.current_task()} == set()
