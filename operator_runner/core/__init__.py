@@ -1,1 +1,1 @@
-"""What every other package speaks in: model, settings, errors, durations, limits."""
+"""Shared types and functions of all packages: model, settings, errors, durations, limits."""

@@ -8,7 +8,7 @@ from typing import Any
 
 
 async def end_tasks(tasks: Iterable[asyncio.Task[Any]]) -> None:
-    """Cancel the tasks and return when all have ended; how they ended is for the caller to ask."""
+    """Cancel the tasks and wait for them; the caller reads their results and exceptions."""
     ending = list(tasks)
     for task in ending:
         task.cancel()

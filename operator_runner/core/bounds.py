@@ -1,8 +1,8 @@
 """Bounds on JSON that comes from the API server: how deep and how large an object may be. Pure.
 
-Whoever may write an object of a watched kind decides what is decoded here. The API server accepts
-10,000 levels of nesting, Python's own recursion ends near 300. So what is nested deeper than
-MAX_DEPTH is cut out before it is decoded. See docs/adr/0021-bounds-on-what-comes-in.md.
+Every user with write access to a watched kind controls the JSON that is decoded here. The API
+server accepts 10,000 levels of nesting, Python's own recursion ends near 300. So values nested
+deeper than MAX_DEPTH are emptied before decoding. See docs/adr/0021-bounds-on-what-comes-in.md.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _PATH_STEPS = 3
 
 
 class Refused(dict[str, Any]):
-    """An object outside the bounds: what is nested too deep in it is empty."""
+    """An object outside the bounds: values that are nested too deep are empty."""
 
     fault: str = ""
-    """What exceeds the bounds, where, and what to do about it."""
+    """Message for users: the bound that is exceeded, the path, and the cure."""
 
 
 def decode(raw: bytes, around: int = 0) -> Any:
@@ -48,7 +48,7 @@ def decode(raw: bytes, around: int = 0) -> Any:
 
 
 def shorten(raw: bytes, around: int) -> bytes:
-    """Return JSON with everything empty that is nested too deep; see `decode`."""
+    """Return JSON in which values that are nested too deep are empty; see `decode`."""
     levels = MAX_DEPTH + around
     return raw if depth(raw) <= levels else prune(raw, levels + 1)
 

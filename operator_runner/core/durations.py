@@ -21,7 +21,7 @@ _NANOSECONDS = {
     "h": 3_600_000_000_000,
 }
 DURATION_PATTERN = rf"[-+]?(0|(([0-9]+(\.[0-9]*)?|\.[0-9]+)({'|'.join(_NANOSECONDS)}))+)"
-"""The form of a duration as a regular expression, for schemas; the limit is not in it."""
+"""Regular expression of a duration, for JSON schemas. It does not check the limits."""
 _TERM = re.compile(r"([0-9]*)(?:(\.)([0-9]*))?([^0-9.]*)")
 _MILLISECOND, _SECOND = 1_000, 1_000_000  # in microseconds
 _LIMIT = 1 << 63  # Go counts nanoseconds in an int64

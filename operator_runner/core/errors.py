@@ -5,7 +5,7 @@ OperatorRunnerError
 ├── ApiError             the Kubernetes API answered with an error, or not at all
 │   ├── NotFound         404
 │   ├── Conflict         409: somebody else wrote first; read again and retry
-│   ├── Expired          410: the place in a list or watch is too old; list anew
+│   ├── Expired          410: the resource version or continue token is too old; list again
 │   ├── Invalid          422: the object does not fit its schema
 │   ├── Forbidden        401 and 403
 │   └── Unavailable      no answer, 429 or 5xx: retry later
@@ -58,7 +58,7 @@ class Expired(ApiError):
     """
 
     def __init__(self, message: str, status: int = 410, continue_token: str = "") -> None:
-        """Keep the continue token that came with the refusal."""
+        """Keep the continue token of the response."""
         super().__init__(message, status)
         self.continue_token = continue_token
 

@@ -1,4 +1,4 @@
-"""What the machine, or the container on it, has: cores and memory, all of it and what is free.
+"""Cores and memory of the machine or the container: limits and free memory.
 
 Read from /proc and /sys, of both versions of cgroups. A container's limits count where they are
 less than the machine has; so do those of the cgroups above it, such as its Pod's.
@@ -21,9 +21,9 @@ _MEMORY_FILES = (
 
 
 class Machine:
-    """Looks at limits and use anew with each call; a look costs some 0.3 ms.
+    """Reads limits and usage at each call, in some 0.3 ms.
 
-    Which cgroups this process is in is looked up once.
+    The cgroups of this process are looked up once.
     """
 
     def __init__(self, root: Path = Path("/")) -> None:
@@ -102,7 +102,7 @@ def _physical() -> int:
 
 
 def _table(path: Path) -> dict[str, int]:
-    """Read lines of a name and a number; what follows the number is left out."""
+    """Read lines of a name and a number; text after the number is ignored."""
     words = (line.split() for line in _read(path).splitlines())
     return {row[0]: int(row[1]) for row in words if len(row) > 1 and row[1].isdigit()}
 

@@ -16,7 +16,7 @@ Json: TypeAlias = dict[str, Any]
 ANNOTATION_DOMAIN = "operator-runner.dev"
 """Domain of the annotations that only this runner defines, as in `operator-runner.dev/cause`."""
 TYPE_TAG_PREFIX = "__ansible_"
-"""What keys of a map begin with that make Ansible's JSON decoder take the map for something else.
+"""Prefix of the keys that Ansible's JSON decoder interprets as type information.
 
 `__ansible_unsafe`, `__ansible_vault` and `__ansible_type` in ansible-core 2.19.
 """
@@ -72,7 +72,7 @@ class ObjectRef:
 
 
 def uid_of(body: Mapping[str, Any]) -> str:
-    """Return what tells an object from an earlier one of the same name; empty if not known."""
+    """Return `metadata.uid`, which distinguishes objects of the same name; empty if missing."""
     return str(body["metadata"].get("uid") or "")
 
 
@@ -118,9 +118,9 @@ class Finalizer:
 
 
 class Ownership(enum.Enum):
-    """What a run may write that does not belong to its resource; the value is that of the file.
+    """Objects that a run may write although its resource does not own them; values as in the file.
 
-    REFUSE: nothing. ADOPT: what has no owner, and it becomes the resource's. IGNORE: everything.
+    REFUSE: none. ADOPT: objects without an owner; the resource becomes their owner. IGNORE: all.
     """
 
     REFUSE = "refuse"
@@ -149,8 +149,8 @@ class Conversion:
     """How another version of a kind converts into that of its watch, the hub, and back.
 
     `to_hub` has the fields that only the hub has, `from_hub` those that only `version` has: by
-    path, as JMESPath over the object that is converted. None is for a field that the other
-    version says nothing about. All other fields are the same in both.
+    path, as JMESPath over the object that is converted. None marks a field without a
+    counterpart in the other version. All other fields are the same in both.
     """
 
     version: str
@@ -162,14 +162,14 @@ class Conversion:
 class Watch:
     """One entry of watches.yaml, complete and checked: paths exist, durations are parsed.
 
-    `reconcile_period` is None where the file says nothing (the flag decides), zero where a
+    `reconcile_period` is None where the file does not set it (the flag decides), zero where a
     flag or annotation turned periodic runs off. `when` is a JMESPath expression over the
-    resource, `timeout` the time after which a run is ended; both are None unless asked for.
+    resource, `timeout` the time after which a run is ended; both are None unless set.
     `supersede` lets a newer spec or a deletion end a run under way, `kstatus` adds the
-    conditions that other tools know. Events of `references` wake those that name them.
+    conditions of kstatus. Events of `references` start a reconcile of the resources that name them.
     `conversions` are the other served versions of the kind.
-    `block_upgrade` is a JMESPath expression over the resource: where it is true, OLM is asked
-    not to upgrade the operator while a run of the resource is under way.
+    `block_upgrade` is a JMESPath expression over the resource: while a run of a resource for which
+    it is true is under way, OLM does not upgrade the operator.
     `ownership` is what runs may write that belongs to others; it does not concern the kinds of
     `ownership_exceptions`.
     `versions` are those in which the kind is watched, in the order of the file, if there are
@@ -221,7 +221,7 @@ class ReservedNames:
 
 
 class Trigger(enum.Enum):
-    """Why a reconcile was asked for; the value is the word in logs and metric labels."""
+    """Cause of a reconcile; the value is the word in logs and metric labels."""
 
     START = "start"
     SPEC = "spec"
@@ -301,11 +301,11 @@ class Stats:
 
 @dataclass(frozen=True, slots=True)
 class RunOutcome:
-    """How a run ended. Successful only with final stats, exit status 0 and no failure.
+    """Result of a run. Successful only with final stats, exit status 0 and no failure.
 
-    `failures` holds what went wrong, a reason for a run that could not start or was ended
-    included. `requeue_after` is the period that the play asked for with requeue_after.
-    `timed_out` tells that it was ended at its deadline.
+    `failures` also holds the reason of a run that could not start or was ended early.
+    `requeue_after` is the period that a task requested with requeue_after.
+    `timed_out` is True for a run that was ended at its deadline.
     """
 
     stats: Stats | None

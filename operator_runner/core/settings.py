@@ -13,7 +13,7 @@ from operator_runner.core.model import GVK
 DEFAULT_WORK_DIR = Path("/tmp/ansible-operator/runner")  # noqa: S108 (made 0700, see rundir)
 """The work directory of ansible-operator, where users look for it."""
 ExecutorName: TypeAlias = Literal["warm", "cold"]
-"""How runs are started: forked from a process that has everything loaded, or by ansible-runner."""
+"""Start of runs: `warm` forks a process that has Ansible loaded, `cold` calls ansible-runner."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Concurrency:
     per_kind: int
     """Default share of one kind (--max-concurrent-reconciles)."""
     kinds: Mapping[GVK, int] = field(default_factory=dict)
-    """MAX_CONCURRENT_RECONCILES_<KIND>_<GROUP>, for the kinds that have it."""
+    """Values of MAX_CONCURRENT_RECONCILES_<KIND>_<GROUP>."""
     extra: int = 0
     """Runs beyond the total for kinds without a run: slow runs of one kind do not block others."""
     run_memory: int = 0
@@ -84,12 +84,12 @@ class Backoff:
 
 @dataclass(frozen=True, slots=True)
 class AnsibleSettings:
-    """How plays are run."""
+    """Settings of ansible-playbook and of the runs."""
 
     verbosity: int = 2
     """Number of v in -vv."""
     verbosity_of_kind: Mapping[GVK, int] = field(default_factory=dict)
-    """ANSIBLE_VERBOSITY_<KIND>_<GROUP>, for the kinds that have it."""
+    """Values of ANSIBLE_VERBOSITY_<KIND>_<GROUP>."""
     args: str = ""
     """Further arguments for ansible-playbook (--ansible-args)."""
     log_events: str = "tasks"
@@ -111,11 +111,11 @@ class AnsibleSettings:
     metric_address: str = ""
     """URL that osdk_metric sends to; empty: its own default."""
     timeout: timedelta | None = None
-    """Default deadline of a run, where the watch has none; None: no deadline."""
+    """Deadline of a run whose watch does not set `timeout`; None: no deadline."""
     isolate_runs: bool = True
     """Whether runs are isolated from files and processes of each other and of the operator."""
     disabled_patches: tuple[str, ...] = ()
-    """Patches of ansible-core to leave out, for diagnosis (OPERATOR_RUNNER_DISABLE_PATCHES)."""
+    """Patches of ansible-core to skip (OPERATOR_RUNNER_DISABLE_PATCHES)."""
 
     def verbosity_for(self, gvk: GVK) -> int:
         """Return the number of v for this kind."""
@@ -160,10 +160,10 @@ class Settings:
     hide_credentials: bool = True
     """Whether the operator's kubeconfig, tokens and keys are hidden from isolated runs."""
     reconcile_period: timedelta = timedelta(hours=10)
-    """Time between two periodic runs where the watch says nothing; zero: none."""
+    """Time between two periodic runs unless the watch sets it; zero: no periodic runs."""
     inject_owner_ref: bool = True
     graceful_shutdown: timedelta = timedelta(seconds=30)
-    """How long running plays may go on after SIGTERM."""
+    """Time for running plays to end after SIGTERM."""
     backoff: Backoff = Backoff()
     executor: ExecutorName = "warm"
     metrics_secure: bool = False

@@ -23,7 +23,7 @@ __all__ = ["ConflictError", "DynamicApiError", "ForbiddenError", "NotFoundError"
 
 
 class TaskError(Exception):
-    """The task cannot do what it asks for; `details` stand in its result beside the message."""
+    """Failure of the task; `details` are added to its result beside the message."""
 
     def __init__(self, message: str, **details: Any) -> None:
         super().__init__(message)
@@ -31,7 +31,7 @@ class TaskError(Exception):
 
 
 def api_message(error: Any) -> str:
-    """Return what the API server says about the error, without headers and braces."""
+    """Return the `message` of the API server's Status, without headers."""
     try:
         return str(json.loads(error.body)["message"])
     except (AttributeError, KeyError, TypeError, ValueError):
@@ -61,10 +61,10 @@ def find_resource(client: Any, api_version: str, kind: str) -> Any:
 
 
 def find_with_status(client: Any, api_version: str, kind: str) -> Any:
-    """Return the client's resource; TaskError if there is none or it has no status."""
+    """Return the client's resource; TaskError if the kind or its status does not exist."""
     resource = find_resource(client, api_version, kind)
     if "status" not in (resource.subresources or ()):
-        # What was discovered may be older than the definition of the kind.
+        # The discovery cache may be older than the definition of the kind.
         client.resources.invalidate_cache()
         resource = find_resource(client, api_version, kind)
     if "status" not in (resource.subresources or ()):
@@ -77,12 +77,12 @@ def find_with_status(client: Any, api_version: str, kind: str) -> Any:
 
 
 def read(resource: Any, name: str, namespace: str | None) -> dict[str, Any]:
-    """Return an object as it is now; TaskError if there is none or it may not be read."""
+    """Return the live object; TaskError if it does not exist or cannot be read."""
     key = {"name": name, "namespace": namespace}
     try:
         found = resource.get(**key)
     except ForbiddenError as error:
-        # Who may not read the resource may still be allowed to read and report its status.
+        # A user who may not read the resource may still be allowed to read and patch its status.
         found = _read_by_status(resource, key, error)
     except DynamicApiError as error:
         raise _unread(error) from error

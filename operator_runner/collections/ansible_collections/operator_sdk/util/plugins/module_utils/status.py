@@ -1,4 +1,4 @@
-"""What the status of a resource becomes. Pure: no API, no clock."""
+"""Compute the new status of a resource. Pure: no API, no clock."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _TIME = re.compile(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d(?::\d\d)?(?:\.\d+)?(?:[+-]\
 
 
 class BadConditionError(ValueError):
-    """A field of a condition is not as the API wants it; `at` says where: conditions[0].reason."""
+    """Invalid field of a condition; `at` is its path, as in conditions[0].reason."""
 
     def __init__(self, text: str, at: str) -> None:
         super().__init__(text)
@@ -20,10 +20,9 @@ class BadConditionError(ValueError):
 
 
 def checked_conditions(conditions: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the conditions as the API wants them; fields without a value are left out.
+    """Return the conditions in the form of the API; fields without a value are left out.
 
-    Raises BadConditionError for the first faulty field. What the argument spec says of fields is
-    taken for granted.
+    Raises BadConditionError for the first invalid field. The argument spec has been checked before.
     """
     return [_checked(condition, f"conditions[{i}]") for i, condition in enumerate(conditions)]
 
@@ -60,8 +59,8 @@ def merge_conditions(
 ) -> list[dict[str, Any]]:
     """Return `old` with each given condition in the place of the one of its type, or added last.
 
-    A condition that already says what is given stays as it is, with all its fields: also where
-    another lastTransitionTime is given, for a role gives the present time at each run.
+    An equal condition stays unchanged with all its fields. A different lastTransitionTime does not
+    count as a change, because roles give the present time at each run.
     """
     merged = list(old)
     for condition in given:
@@ -76,7 +75,7 @@ def merge_conditions(
 def replace_conditions(
     old: list[dict[str, Any]], given: list[dict[str, Any]], now: str
 ) -> list[dict[str, Any]]:
-    """Return the given conditions alone, each with the time since when it says so."""
+    """Return only the given conditions, with lastTransitionTime."""
     by_type = {condition.get("type"): condition for condition in old}
     return [_since(by_type.get(condition["type"], {}), condition, now) for condition in given]
 
@@ -93,9 +92,9 @@ def _since(old: dict[str, Any], condition: dict[str, Any], now: str) -> dict[str
 
 
 def contains(actual: Any, wanted: Any, *, whole_lists: bool = True) -> bool:
-    """Tell whether `actual` already holds all that `wanted` asks for.
+    """Return whether `actual` already contains all of `wanted`.
 
-    A null asks for absence, as in a merge patch. Lists must be equal; without `whole_lists` it is
+    A null requires absence, as in a merge patch. Lists must be equal; without `whole_lists` it is
     enough that each wanted item is among the actual ones.
     """
     if isinstance(wanted, dict):

@@ -1,6 +1,6 @@
 #!/usr/bin/python
 # ruff: noqa: EXE001 (Ansible reads the first line, nobody executes the file)
-"""Ansible module: tell of something that happened to an object, by a Kubernetes Event."""
+"""Ansible module: emit a Kubernetes Event about an object."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ DOCUMENTATION = """
 module: k8s_event
 short_description: Create, repeat or delete a Kubernetes Event
 description:
-  - Says with an Event what happened to an object; C(kubectl describe) shows it there.
-  - An Event of the same name and C(reason) is counted up; with another reason it begins anew.
+  - Creates an Event about an object; C(kubectl describe) shows it.
+  - If an Event of the same name and C(reason) exists, its count is increased. With another reason
+    the count starts at one again.
 author:
   - operator-runner authors
 options:
@@ -39,10 +40,10 @@ options:
     type: str
     choices: [Normal, Warning]
   reportingComponent:
-    description: Name of the controller that tells it.
+    description: Name of the controller that emits the Event.
     type: str
   source:
-    description: Who tells it, in the older field that C(kubectl describe) shows as C(From).
+    description: Component that emits the Event, which C(kubectl describe) shows as C(From).
     type: dict
     suboptions:
       component:
@@ -75,8 +76,8 @@ options:
     type: bool
   merge_type:
     description:
-      - How an Event that is there is patched; the first one counts. V(json) is taken for
-        V(merge), for there is no list of operations to send.
+      - Type of the patch of an existing Event; the first one is used. V(json) is treated as
+        V(merge), because the module has no list of operations to send.
     type: list
     elements: str
     choices: [json, merge, strategic-merge]
@@ -111,7 +112,7 @@ EXAMPLES = """
 
 RETURN = """
 result:
-  description: The Event, as it is in the cluster; empty if there is none.
+  description: The Event in the cluster; empty if it does not exist.
   returned: success
   type: dict
   contains:

@@ -9,7 +9,7 @@ module: k8s_status
 short_description: Set the status of a Kubernetes resource
 description:
   - Sets fields and conditions of the status of a custom resource through its status subresource.
-  - Writes nothing, and reports no change, when the resource already says so.
+  - Writes nothing, and reports no change, if the status already has these values.
 author:
   - operator-runner authors
 options:
@@ -41,7 +41,7 @@ options:
     elements: dict
     suboptions:
       type:
-        description: What the condition is about.
+        description: Type of the condition, in CamelCase.
         type: str
         required: true
       status:
@@ -56,7 +56,7 @@ options:
         description: Why, for people.
         type: str
       observedGeneration:
-        description: C(metadata.generation) of the resource that the condition speaks of.
+        description: C(metadata.generation) of the resource that the condition is based upon.
         type: int
       lastHeartbeatTime:
         description: When it was looked at last, an RFC 3339 time.
@@ -67,7 +67,7 @@ options:
             while C(status) stays the same. It alone makes no change.
         type: str
   replace:
-    description: Set the whole status, so that fields and conditions which are not given go away.
+    description: Replace the whole status. Fields and conditions that are not given are removed.
     type: bool
     default: false
     aliases: [force]
@@ -118,7 +118,7 @@ result:
   type: dict
 error:
   description:
-    - What is wrong. A text for faulty options; for an answer of the API server a dict with
+    - The error. A text for invalid options; for an error of the API server a dict with
       C(status), C(reason), C(body) and C(message).
   returned: failure
   type: raw
@@ -167,7 +167,7 @@ CONDITION = {
 
 
 def wanted_status(params: dict[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]] | None]:
-    """Return the fields and the conditions that are asked for; None if no conditions are."""
+    """Return the wanted fields and conditions; None if no conditions are given."""
     fields = dict(params["status"] or {})
     try:
         given = checked_conditions(params["conditions"] or [])
@@ -226,7 +226,7 @@ def merged(resource: Any, instance: dict[str, Any], params: dict[str, Any], now:
 
 
 def write_status(resource: Any, params: dict[str, Any], *, dry_run: bool) -> dict[str, Any]:
-    """Bring the status to what is asked for; return the module's result."""
+    """Write the wanted status; return the module's result."""
     plan = replaced if params["replace"] else merged
     for _ in range(ATTEMPTS):
         instance = read(resource, params["name"], params["namespace"])

@@ -20,7 +20,7 @@ options:
     type: str
     required: true
   description:
-    description: What the metric says, for people who read the list of metrics.
+    description: Help text of the metric.
     type: str
     required: true
   address:
@@ -109,7 +109,7 @@ EXAMPLES = """
 
 RETURN = """
 msg:
-  description: What the operator says of the request.
+  description: Error message of the operator.
   returned: failure
   type: str
 status_code:
@@ -161,7 +161,7 @@ def send(module: AnsibleModule, address: str) -> None:
             method="POST",
             data=json.dumps(request_of(module.params)),
             headers={"Content-Type": "application/json"},
-            # What HTTP_PROXY names does not know this machine's loopback.
+            # The proxy in HTTP_PROXY cannot reach this machine's loopback address.
             use_proxy=urlsplit(address).hostname not in _LOOPBACK,
         )
     except HTTPError as refusal:

@@ -9,8 +9,8 @@ module: requeue_after
 short_description: Reconcile the resource again after some time
 description:
   - Asks the operator that runs the role to run it again for the same resource, after a period.
-  - The play goes on to its end and the status is written first; the period counts from then.
-  - Of several tasks that ask, the first one in the play counts. If the play fails, the operator
+  - The play continues. The period starts when the play has ended and the status is written.
+  - Of several such tasks in a play, the first one counts. If the play fails, the operator
     retries after a backoff instead.
   - Outside of an operator the module has no effect.
 author:
@@ -19,7 +19,7 @@ options:
   time:
     description:
       - The period, in hours, minutes and seconds.
-      - With V(0s) the operator comes back after its ordinary reconcile period.
+      - With V(0s) the next run starts after the reconcile period.
     type: str
     required: true
 attributes:
