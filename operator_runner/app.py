@@ -60,7 +60,7 @@ _log = structlog.get_logger(__name__)
 async def run(settings: Settings, watches: Sequence[Watch]) -> int:
     """Run the operator until a signal asks it to stop; return the exit status of the process.
 
-    0 after SIGTERM, SIGINT or SIGHUP, 1 where leadership was lost or a part broke. Raises
+    0 after SIGTERM, SIGINT or SIGHUP, 1 if leadership was lost or a part failed. Raises
     ConfigError for credentials, ports and directories that cannot be used.
     """
     stop = asyncio.Event()
@@ -119,10 +119,10 @@ async def _until_one_ends(
 
 
 class _OwnedAccess:
-    """Access through the proxy, with the events of what a run owns held back meanwhile."""
+    """Access through the proxy, with events of owned objects held back during the run."""
 
     def __init__(self, proxy: Proxy, dependents: Dependents) -> None:
-        """Join the two, which do not know each other."""
+        """Combine proxy and sources."""
         self._proxy = proxy
         self._dependents = dependents
 
@@ -271,7 +271,7 @@ class Operator:
         return 0 if ended is None else 1
 
     def _parts(self) -> Iterator[tuple[str, Coroutine[Any, Any, None]]]:
-        """Everything that goes on while the operator works; none of it ends by itself."""
+        """Yield the tasks that run as long as the operator, with their names."""
         yield "dispatcher", self._dispatcher.run()
         yield "discovery of kinds", self._kinds.run()
         yield "watching", self._watch_primaries()
@@ -318,7 +318,7 @@ class Operator:
             yield event
 
     async def _stream_health(self, gvk: GVK, namespace: str | None) -> AsyncIterator[MetadataEvent]:
-        """Watch a kind; metadata alone if it has no status, as Secrets and ConfigMaps have none."""
+        """Watch a kind; only its metadata if it has no status, as Secrets and ConfigMaps."""
         resource = await self._discovery.resource(gvk)
         health = "status" in resource.subresources
         async for event in watch_metadata(self._api, resource, namespace, health=health):
@@ -392,7 +392,7 @@ def _variables(settings: Settings, names: ReservedNamesLoader) -> AnsibleVariabl
 
 
 def _rundirs(settings: Settings, watches: Sequence[Watch]) -> RunDirs:
-    """Return the private data dirs; warn of what is open to runs."""
+    """Return the private data dirs; warn about files and processes that runs can access."""
     work_dir = resolve_work_dir(settings.work_dir)
     contents = [watch.content.path.resolve() for watch in watches]
     hidden = next((path for path in contents if path.is_relative_to(work_dir.resolve())), None)

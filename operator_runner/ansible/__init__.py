@@ -1,1 +1,1 @@
-"""How a play is run: its private data dir, the launcher that starts it, and what came of it."""
+"""Run plays: private data dir, launchers, events and outcome."""

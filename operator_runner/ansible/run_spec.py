@@ -60,7 +60,7 @@ def common_environment(ansible: AnsibleSettings) -> dict[str, str]:
         "PYTHONPATH": os.pathsep.join(
             filter(None, (os.environ.get("PYTHONPATH"), str(_COLLECTIONS)))
         ),
-        # Results are cut where events are passed on, see `event_results`.
+        # Results are cut when events are passed on, see `event_results`.
         event_results.VARIABLE: event_results.UNLIMITED,
         # Before ansible-core 2.19 conditions could have any type: `when: x | length`.
         _LENIENT: os.environ.get(_LENIENT, "true"),

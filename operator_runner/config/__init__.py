@@ -1,1 +1,1 @@
-"""What a user configures: watches.yaml and the flags."""
+"""Configuration by users: watches.yaml, flags and environment variables."""

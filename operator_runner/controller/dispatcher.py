@@ -1,4 +1,4 @@
-"""Workers of the queue: get keys, reconcile them, and requeue them as the result asks."""
+"""Workers of the queue: get keys, reconcile them, and requeue them according to the result."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ class Dispatcher:
             _log.exception("Cannot report the failure on the resource: internal error")
 
     def _settle(self, key: ObjectRef, result: ReconcileResult) -> Result:
-        """Requeue the key as the result asks; return the name of the result in metrics."""
+        """Requeue the key according to the result; return the name of the result in metrics."""
         if isinstance(result, Failed):
             delay = self._queue.add_rate_limited(key)
             self._metrics.queue_retried(key.gvk)

@@ -1,7 +1,7 @@
 """Choose the next key among those that are ready: by cause, kind, namespace and age. Pure.
 
-- Changes by users come before retries and resyncs.
-- Among equally urgent keys the kind with the fewest runs comes first.
+- Changes by users are processed before retries and resyncs.
+- Among equally urgent keys the kind with the fewest runs is next.
 - Keys of one kind and urgency are served round-robin by namespace, so that many resources in
   one namespace do not delay those of the others. Within a namespace the order is FIFO.
 - The oldest key is overtaken a limited number of times in a row: a stream of urgent keys
@@ -44,7 +44,7 @@ class _Lane:
     gvk: GVK
     keys: dict[ObjectRef, int] = field(default_factory=dict)
     namespaces: dict[str, dict[ObjectRef, None]] = field(default_factory=dict)
-    """The same keys by namespace; the least recently served namespace comes first."""
+    """The same keys by namespace; the least recently served namespace is the first."""
     overtaken: int = 0
 
     @property

@@ -1,8 +1,8 @@
 """The work queue: deduplication, delays and backoff, with the rules of client-go's workqueue.
 
-A key is never processed twice at once, and what is added while it is processed makes one later
-run. `fair_queue` has priorities and caps. `Backlog` is the pure part; `WorkQueue` waits for it on
-the event loop.
+A key is never processed twice at once, and all causes that are added while it is processed lead to
+one later run. `fair_queue` has priorities and caps. `Backlog` is the pure part; `WorkQueue` waits
+for it on the event loop.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Backlog:
             self._scheduler.add(key, (cause,))
 
     def add_after(self, key: ObjectRef, cause: Cause, now: float, delay: float) -> None:
-        """Request a reconcile in `delay` seconds, unless one comes before that anyway.
+        """Request a reconcile in `delay` seconds, unless an earlier one is scheduled.
 
         Any run of the key in between replaces this one: it decides when the next one is due.
         """
@@ -123,7 +123,7 @@ class Backlog:
         return self._start(key, now) if self._entries[key].causes else None
 
     def done(self, key: ObjectRef) -> None:
-        """Mark a key as processed; what was added meanwhile may run now."""
+        """Mark a key as processed; causes that were added meanwhile may start a run now."""
         entry = self._entries[key]
         entry.processing = False
         self._scheduler.finish(key)
@@ -212,7 +212,7 @@ class WorkQueue:
             listener(key, cause)
 
     def add_after(self, key: ObjectRef, cause: Cause, delay: float) -> None:
-        """Request a reconcile in `delay` seconds, unless one comes before that anyway."""
+        """Request a reconcile in `delay` seconds, unless an earlier one is scheduled."""
         self._backlog.add_after(key, cause, _now(), delay)
         self._changed.set()
 

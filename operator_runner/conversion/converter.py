@@ -2,7 +2,7 @@
 
 Each version converts to the hub, which is the version of the watch, and from there to any other.
 A step removes the fields of the source version, computes those of the target version by its
-expressions, and preserves fields that would be lost in an annotation (see `preserved_fields`).
+expressions, and stores fields that would be lost in an annotation (see `preserved_fields`).
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ class Registrar:
     ) -> None:
         """Check every `check_interval`: CRDs are applied again, other replicas renew certificates.
 
-        `crd_name` returns the CRD of a kind; it raises ApiError if there is none.
+        `crd_name` returns the CRD of a kind; it raises ApiError if it does not exist.
         """
         self._api = api
         self._source = source

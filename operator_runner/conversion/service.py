@@ -58,7 +58,7 @@ class ConversionService:
         stack.push_async_callback(end_tasks, [task])
         health.ready("conversion", self._webhook.missing)
         # Without this task certificates expire: the kubelet has to restart the process.
-        health.live("conversion", lambda: "it has failed, see the log" if task.done() else None)
+        health.live("conversion", lambda: "failed, see the log" if task.done() else None)
 
     async def _crd_name(self, gvk: GVK) -> str:
         resource = await self._discovery.resource(gvk)

@@ -74,7 +74,7 @@ class Discovery:
         return found
 
     async def resource_named(self, group: str, version: str, plural: str) -> ApiResource:
-        """Return the resource of a plural as in paths; NotFound if there is none."""
+        """Return the resource of a plural as in paths; NotFound if it does not exist."""
         found = await self._find(group, version, lambda known: known.plural == plural)
         if found is None:
             where = GVK(group, version, "").api_version

@@ -44,7 +44,7 @@ class KopfSession:
         return self._connection.server
 
     def open(self) -> aiohttp.ClientSession:
-        """Return a session that kopf may close: it does so after a 401, then asks for another.
+        """Return a session that kopf may close: after a 401 it closes it and opens another.
 
         The connections stay open until the Connection is closed. Watches are reported to the
         listeners of `Connection.on_watch`.

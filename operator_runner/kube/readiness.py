@@ -19,7 +19,7 @@ from operator_runner.core.model import GVK, Json
 
 
 class Readiness(StrEnum):
-    """The readiness of an object; UNKNOWN if it has none of the known conditions."""
+    """The readiness of an object; UNKNOWN without any of the known conditions."""
 
     UNKNOWN = "unknown"
     NOT_READY = "not ready"

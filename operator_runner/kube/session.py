@@ -175,7 +175,7 @@ class Connection:
 
 
 async def connect(kubeconfig: Path | None, *, user_agent: str) -> Connection:
-    """Load the credentials (see credentials.load for where from) and open the session.
+    """Load the credentials (for the sources see credentials.load) and open the session.
 
     Send nothing yet. Raises ConfigError with the file and the cure.
     """

@@ -44,7 +44,7 @@ class Listener:
 
     Runs use TLS, because only then do their clients send the token. Programs for the proxy of
     ansible-operator use plaintext on the same port, and get a response or an error. The first
-    byte of a connection tells which it is.
+    byte of a connection shows the protocol.
     """
 
     def __init__(

@@ -38,7 +38,7 @@ def load_key(pem: bytes) -> PrivateKey:
 
 
 def load_certificates(pem: bytes) -> list[Certificate]:
-    """Decode the certificates in PEM; raises ValueError if there is none."""
+    """Decode the certificates in PEM; raises ValueError if it contains no certificate."""
     return x509.load_pem_x509_certificates(pem)
 
 

@@ -20,7 +20,7 @@ class ApiRequests:
         )
 
     def count(self, status: int | None, method: str, host: str) -> None:
-        """Count a request; `status` is None where no answer came."""
+        """Count a request; `status` is None if there was no response."""
         code = "<error>" if status is None else str(status)
         # Plays choose the method: a label must not take whatever they make up.
         self._total.labels(code, method if method in _METHODS else "OTHER", host).inc()

@@ -40,7 +40,7 @@ def console_renderer(colors: bool) -> Processor:
 
 
 def _for_people(event: EventDict) -> EventDict:
-    """Join the object's keys into one, shorten the run id, drop what tells a person nothing."""
+    """Join the object's keys into one, shorten the run id, drop keys that are only for machines."""
     where = "/".join(str(event[key]) for key in ("namespace", "name") if event.get(key))
     shown: EventDict = {"ts": datetime.now().astimezone().strftime("%H:%M:%S.%f")[:-3]}
     shown.update({key: value for key, value in event.items() if key not in _OBJECT_KEYS})

@@ -1,4 +1,4 @@
-"""What the conversion webhook does, counted."""
+"""Metrics of the conversion webhook."""
 
 from __future__ import annotations
 

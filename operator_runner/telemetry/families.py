@@ -1,9 +1,9 @@
 """The metric families: names, help texts, labels and buckets. No values are set here.
 
 Names of `ansible_operator_*` are ansible-operator's, `controller_runtime_*`, `workqueue_*` and
-`leader_election_*` controller-runtime's, so that dashboards and alerts go on working.
-No label holds an object's name, except for `resource_created_at_seconds`, which is that by
-contract and whose series goes with the object.
+`leader_election_*` controller-runtime's, so that dashboards and alerts continue to work.
+No label holds an object's name, except for `resource_created_at_seconds`, as in ansible-operator;
+its series is deleted with the object.
 """
 
 from __future__ import annotations
@@ -217,7 +217,7 @@ class RunFamilies:
 
 
 class MachineFamilies:
-    """What runs share; measured at each scrape once somebody can."""
+    """Cores and memory that runs share, measured at each scrape."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.free_memory = Gauge(

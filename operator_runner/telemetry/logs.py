@@ -1,7 +1,7 @@
 """The one pipeline for all log lines: ours through structlog, those of the libraries too.
 
-A line is a constant message with key-values. Who reconciles wraps the work in `bound(...)`, and
-every line inside, of any module, carries the object, the run and its cause.
+A line is a constant message with key-values. The dispatcher binds object, run and cause with
+`structlog.contextvars`; all lines that are logged meanwhile, by any module, have these keys.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _LEVELS = {
     "error": logging.ERROR,
     "panic": logging.CRITICAL,
 }
-# Libraries that tell more at INFO than anybody wants to read; --zap-log-level=debug opens them.
+# Libraries that log too much at INFO; --zap-log-level=debug enables their records.
 _CHATTY = ("kopf", "aiohttp", "asyncio", "ansible_runner", "urllib3")
 # At DEBUG the client writes whole response bodies, Secrets among them: never.
 _NEVER_DEBUG = ("kubernetes", "kubernetes_asyncio", "urllib3.connectionpool")

@@ -1,4 +1,4 @@
-"""What the operator counts and measures, on a registry of its own: two Metrics never mix."""
+"""Metrics of the operator, on a registry of their own."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from operator_runner.telemetry.families import (
 from operator_runner.telemetry.usermetrics import UserMetrics
 
 Result: TypeAlias = Literal["success", "error", "requeue", "requeue_after"]
-"""How a reconcile ended, in controller-runtime's words."""
+"""Result of a reconcile, in controller-runtime's words."""
 Outcome: TypeAlias = Literal["succeeded", "failed", "superseded"]
-"""How a run ended."""
+"""Result of a run."""
 
 _RESULTS: tuple[Result, ...] = ("success", "error", "requeue", "requeue_after")
 _OUTCOMES: tuple[Outcome, ...] = ("succeeded", "failed")
@@ -39,7 +39,7 @@ _OTHER = "other"
 
 @dataclass(slots=True)
 class _Watched:
-    """What is kept for a watched kind besides its series: its label and what is under way."""
+    """Label of a watched kind, and the start times of its reconciles and runs under way."""
 
     controller: str
     started: list[float] = field(default_factory=list)
@@ -59,8 +59,8 @@ class RunTimes:
 class Metrics:
     """All series of one operator process.
 
-    `watching` comes first for each kind; it makes the kind's series exist with the value 0, so
-    that `rate()` sees the first event too. `clock` gives monotonic seconds.
+    Call `watching` first for each kind: it creates the kind's series with the value 0, so that
+    `rate()` counts the first event too. `clock` returns monotonic seconds.
     """
 
     def __init__(
@@ -139,7 +139,7 @@ class Metrics:
     def reconcile_finished(self, gvk: GVK, result: Result, seconds: float) -> None:
         """Note the end of the reconcile that began `seconds` ago."""
         watched = self._watched[gvk]
-        # All reconciles of a kind look alike from here; the age tells which of them ended.
+        # Reconciles of a kind are identified by their age only.
         begin = self._clock() - seconds
         watched.started.remove(min(watched.started, key=lambda start: abs(start - begin)))
         self._controller.active.labels(watched.controller).dec()
@@ -153,9 +153,9 @@ class Metrics:
     def run_finished(
         self, gvk: GVK, causes: Sequence[Cause], outcome: Outcome, times: RunTimes
     ) -> None:
-        """Note the end of a play that these causes led to, one at least.
+        """Record the end of a play with its causes, of which there is at least one.
 
-        One that was superseded is no result of the kind.
+        A superseded play does not count as a result of the kind.
         """
         first = (*_of(gvk), causes[0].trigger.value, outcome)
         self._runs.total.labels(*first).inc()
@@ -211,7 +211,7 @@ class Metrics:
         self._controller.leading.labels(name).set(leads)
 
     def render(self, accept: str = "") -> tuple[bytes, str]:
-        """Return all series, as text or as OpenMetrics where `accept` wants it, and their type."""
+        """Return all series in the format of the Accept header, and the content type."""
         self._measure_work_under_way()
         encode, content_type = choose_encoder(accept)
         body = encode(_WithoutCreated(self._registry))

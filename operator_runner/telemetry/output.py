@@ -1,7 +1,7 @@
 """Write log lines and the output of plays in a thread, so that a slow reader delays nothing else.
 
-A pipe that nobody reads (`kubectl logs` stopped, `| less`) makes a write wait for ever. Here only
-a thread waits. What does not fit into its queue meanwhile is dropped, counted and reported.
+A write to a pipe that is not read (`kubectl logs` stopped, `| less`) blocks. Here only a thread
+blocks. Records that do not fit into its queue are dropped, counted and reported.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _log = structlog.get_logger(__name__)
 _LIMIT_BYTES = 4 * 1024 * 1024
 """Text that waits to be written; one record may be larger, if nothing else waits."""
 _ATOMIC_BYTES = 4096
-"""What a pipe takes without waiting once poll(2) reports it writable: a page."""
+"""Bytes that a pipe accepts without blocking once poll(2) reports it writable: a page."""
 _STALL_SECONDS = 1.0
 """How long one stream delays the others, to keep the order of their lines."""
 _RETRY_SECONDS = 0.1
@@ -67,7 +67,7 @@ class OutputWriter:
             self._changed.notify()
 
     def close(self, seconds: float = _FLUSH_SECONDS) -> None:
-        """Write what waits, for so many seconds at most; take nothing more."""
+        """Write the queued records, for at most `seconds`; accept no more records."""
         # A report about dropped records is the last to be queued.
         ends = time.monotonic() + seconds
         with self._changed:

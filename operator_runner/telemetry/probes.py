@@ -45,9 +45,9 @@ class Report:
 
 
 class Health:
-    """Checks that the parts of the operator register, asked at each probe.
+    """Checks that the parts of the operator register, called at each probe.
 
-    `ping` is always there and always passes: the answer itself is the proof. The server runs in
+    `ping` always exists and always passes: the response itself is the proof. The server runs in
     the operator's event loop on purpose, so that a loop that hangs cannot answer and the kubelet
     restarts the process.
     """
@@ -65,11 +65,11 @@ class Health:
         self._ready[name] = check
 
     def healthz(self, only: str | None = None, exclude: Collection[str] = ()) -> Report:
-        """Ask the liveness checks, or one. Raises KeyError if there is none named `only`."""
+        """Run the liveness checks, or one. Raises KeyError if no check is named `only`."""
         return _ask("healthz", self._live, only, exclude)
 
     def readyz(self, only: str | None = None, exclude: Collection[str] = ()) -> Report:
-        """Ask the readiness checks, or one. Raises KeyError if there is none named `only`."""
+        """Run the readiness checks, or one. Raises KeyError if no check is named `only`."""
         return _ask("readyz", self._ready, only, exclude)
 
 

@@ -117,7 +117,7 @@ async def serve(
         app,
         access_log=None,
         shutdown_timeout=_SHUTDOWN_SECONDS,
-        # What a client compresses could be of any size.
+        # A compressed body could have any size.
         auto_decompress=False,
     )
     await runner.setup()

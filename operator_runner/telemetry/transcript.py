@@ -19,7 +19,7 @@ _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def write(text: str) -> None:
-    """Write text and a line break at once, without escape sequences and what looks like a secret.
+    """Write text and a line break at once, without escape sequences and possible secrets.
 
     If stdout is closed, the run continues and the error is logged.
     """

@@ -54,7 +54,7 @@ class UserMetricError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class UserMetric:
-    """One request: which metric, and what is to be done with it."""
+    """One request: a metric and the operations on it."""
 
     name: str
     description: str
@@ -76,7 +76,7 @@ class ExactCounter(Collector):
         self._value += amount
 
     def collect(self) -> Iterable[Metric]:
-        """Return the family; its type is `unknown`, since OpenMetrics asks for `_total` as well."""
+        """Return the family; its type is `unknown`: OpenMetrics counters require `_total`."""
         metric = Metric(self._name, self._description, "unknown")
         metric.add_sample(self._name, {}, self._value)
         return [metric]
@@ -102,7 +102,7 @@ class UserMetrics:
         self._lock = threading.Lock()
 
     def apply(self, body: bytes) -> None:
-        """Make or change the metric that a request asks for. Raises UserMetricError."""
+        """Create or change the metric of a request. Raises UserMetricError."""
         try:
             request = parse(body)
         except RecursionError as error:
@@ -145,7 +145,7 @@ class UserMetrics:
         return self._made[request.name]
 
     def _names(self) -> set[str]:
-        """Return what is exported; the registry knows no names of the process's own metrics."""
+        """Return the exported names; the registry does not list those of the process's metrics."""
         families = list(self._registry.collect())
         samples = {sample.name for family in families for sample in family.samples}
         return samples | {family.name for family in families}
@@ -177,7 +177,7 @@ def parse(body: bytes) -> UserMetric:
     ((kind, operations),) = given.items()
     if operations.get("add", 0) < 0 and kind == "counter" and not operations.get("increment"):
         raise UserMetricError("counter metrics cannot decrease in value")
-    # Where a text is no text, all metrics could not be encoded.
+    # One text that cannot be encoded would make all metrics unavailable.
     described = description[:_MAX_DESCRIPTION_LENGTH].encode(errors="replace").decode()
     return UserMetric(name, described, kind, operations)
 
@@ -195,7 +195,7 @@ def _text(request: Mapping[str, Any], field: str) -> str:
 
 
 def _operations(kind: str, given: Any) -> Mapping[str, Any]:
-    """Return the operations that are asked for; null means that one is not."""
+    """Return the requested operations; an operation with the value null is not requested."""
     if not isinstance(given, dict):
         raise UserMetricError(f"{kind} must be an object, not {_shown(given)}")
     return {
@@ -234,7 +234,7 @@ def _make(request: UserMetric, registry: CollectorRegistry) -> _Series:
 
 
 def _operate(series: _Series, request: UserMetric, clock: Callable[[], float]) -> None:
-    """Do the first operation that is asked for, in ansible-operator's order; there may be none."""
+    """Do the first requested operation, if any, in ansible-operator's order."""
     asked = request.operations
     match series:
         case Counter() | ExactCounter():

@@ -2,6 +2,6 @@
 
 `launcher` runs in the operator and sends runs to `server`, a process with one thread. For each
 run the server forks a supervisor (`supervisor`: ansible-runner), which forks the play (`play`:
-ansible-playbook) and the modules that the play requests (`modules`). Whatever does not qualify
-for a fork runs as ansible-core runs it.
+ansible-playbook) and the modules that the play requests (`modules`). Modules that cannot be forked
+run as in ansible-core.
 """

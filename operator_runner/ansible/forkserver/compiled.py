@@ -1,10 +1,10 @@
 """Compile each template once: the same text gives the same code in all runs.
 
-ansible-core compiles a template each time that it meets it, dozens of times in a small role, a
-sixth of a run's CPU time. The code depends on nothing but the text and the settings in its key,
-for ansible-core has jinja2 fold no constants. So a play keeps what it has compiled, and the fork
-server compiles the templates in the files of roles that have runs. Templates from a resource, a
-variable or a result are compiled in the run, and are gone with its process.
+ansible-core compiles a template at each use, dozens of times in a small role, a sixth of a run's
+CPU time. The code depends only on the text and the settings in its key, because ansible-core
+disables constant folding in jinja2. So a play keeps compiled templates, and the fork server
+compiles the templates in the files of roles that have runs. Templates from a resource, a variable
+or a result are compiled in the run and discarded with its process.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class RoleTemplates:
         return bool(self._files or self._roles)
 
     def step(self) -> None:
-        """Do a little of it: see which files of a role have changed, or compile one of them."""
+        """Do one step: find the changed files of a role, or compile one of them."""
         # The play that reads a broken file reports it.
         with contextlib.suppress(Exception):
             if self._files:
@@ -110,7 +110,7 @@ def _compile_file(path: Path) -> None:
 
 
 def _compile(text: str, *, is_file: bool) -> None:
-    """Compile as ansible-core does, but for what it does with errors, which needs a run."""
+    """Compile as ansible-core does, without its error handling, which needs a run."""
     from ansible._internal._templating import _engine, _jinja_bits
 
     if any(mark in text for mark in _MARKS):

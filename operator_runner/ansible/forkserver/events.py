@@ -1,10 +1,10 @@
-"""Events of a play that reach its supervisor with its output, instead of by a file for each.
+"""Send events of a play to its supervisor in the output, instead of in a file for each.
 
 ansible-runner's callback plugin writes an event into a file and its name into the output, between
-the lines that it belongs to. The event itself may be there: ansible-runner takes
-over all that it finds, and looks for the file only to add to it. A large event keeps its file,
-for output goes through a terminal, four kilobytes at a time; and so does a line of
-`Display.verbose`, which ansible-runner would give another id if it knew it as such too soon.
+the lines of the event. The output may contain the whole event: ansible-runner uses all fields
+there and reads the file only to add more. A large event is still written into a file, because
+output goes through a terminal, four kilobytes at a time. So is a line of `Display.verbose`:
+ansible-runner would give it another id if its type were already in the output.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from operator_runner.ansible.forkserver.plugins import DISPLAY
 from operator_runner.ansible.patches.replacing import replace, wrap
 
 _MAX_INLINE_BYTES = 8 * 1024
-"""Bytes of an event that goes with the output."""
+"""Maximum bytes of an event in the output."""
 _MARK = "\x1b[K"
-"""Begin and end of what the output filter of ansible-runner takes for an event."""
+"""Begin and end of an event, for the output filter of ansible-runner."""
 _DUMP_BEGIN = "ansible_runner.display_callback.callback.awx_display:EventContext.dump_begin"
 
 

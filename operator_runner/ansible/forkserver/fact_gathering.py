@@ -26,11 +26,11 @@ _CHUNK = 256 * 1024
 _LONGEST_SECONDS = 60
 """Seconds after which the process is ended: a program that it has started hangs."""
 _PAUSE_SECONDS = 5.0
-"""Seconds before another attempt, where one has failed or what facts depend on changes a lot."""
+"""Seconds before another attempt after a failure, or if the dependencies of facts change often."""
 
 
 class FactGathering:
-    """Has facts gathered when there is a run, what they depend on has changed, or they are old."""
+    """Gathers facts before a run if they are old or their dependencies have changed."""
 
     def __init__(self, environment: dict[str, str]) -> None:
         """Take the environment of runs."""
@@ -44,7 +44,7 @@ class FactGathering:
 
     @property
     def watched(self) -> list[int]:
-        """The descriptor that the facts come from, while they are gathered."""
+        """The descriptor to read the facts from, while they are gathered."""
         return [] if self._reader is None else [self._reader]
 
     def note(self, sandbox: dict[str, Any]) -> None:
@@ -70,7 +70,7 @@ class FactGathering:
         return pid
 
     def receive(self) -> bool:
-        """Take in what has come; return whether these are facts, which forks now inherit."""
+        """Read from the gathering process; return whether there are new facts, for later forks."""
         assert self._reader is not None
         data = os.read(self._reader, _CHUNK)
         self._received += data

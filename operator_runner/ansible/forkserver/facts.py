@@ -1,13 +1,12 @@
-"""Facts that do not change in the life of a process, gathered once and handed to each run.
+"""Cache facts that rarely change, for all runs.
 
-ansible-core's module `setup` asks forty collectors, some of which start programs or look up
-names: half a second. The results of those that are slow and steady are kept by the fork server,
-which has them gathered by a process of its own (`fact_gathering`), and each fork inherits them.
-A module that gathers facts takes a result over only where all that it depends on is as it was:
-the files that it is read from, the host's name, the network's addresses and routes, the block
-devices, the user and its capabilities, PATH and locale of the task. Else, and for whatever is
-not named here (time, uptime, load, memory, mounts and their free space, environment, user, custom
-facts), it gathers itself.
+ansible-core's module `setup` calls forty collectors, some of which start programs or look up
+names: half a second. The fork server keeps the results of slow and steady collectors. A separate
+process gathers them (`fact_gathering`), and each fork inherits them. A module that gathers facts
+uses a result only if its dependencies are unchanged: the files that it is read from, the host's
+name, the network's addresses and routes, the block devices, the user and its capabilities, PATH
+and locale of the task. Otherwise it gathers the facts itself. It always gathers time, uptime,
+load, memory, mounts and their free space, environment, user and custom facts.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ import psutil
 from operator_runner.ansible.patches.replacing import replace
 
 LONGEST_SECONDS = 3600.0
-"""Age at which facts are gathered again, whatever they depend on."""
+"""Age at which facts are gathered again, even if their dependencies are unchanged."""
 
 _OF_THE_HOST = (
     *("/etc/hostname", "/etc/hosts", "/etc/resolv.conf", "/etc/nsswitch.conf", "/etc/machine-id"),

@@ -34,8 +34,8 @@ def preloaded_paths() -> Iterator[Path]:
     """Yield whatever a new process could find otherwise than this one did.
 
     The source of each loaded module; the directories that were searched for modules, plugins
-    and collections, since something that comes first in a search would be found instead; and
-    the places of settings.
+    and collections, because a new file earlier in a search path takes precedence; and the files
+    of settings.
     """
     for module in tuple(sys.modules.values()):
         path = getattr(module, "__file__", None)

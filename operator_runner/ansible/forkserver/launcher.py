@@ -88,7 +88,7 @@ class WarmLauncher:
         asked = {
             "asked": time.monotonic(),
             "content": str(request.content.path),
-            # What holds for every run.
+            # The part that is the same for every run.
             "sandbox": {**spec["sandbox"], "visible": [], "readable": []},
         }
         forking = asyncio.create_task(self._fork(message(asked, spec)))

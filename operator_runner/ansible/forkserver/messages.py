@@ -1,7 +1,7 @@
-"""Messages with a socket: how a run gets from the operator to the server and to its supervisor.
+"""Messages with a socket, which pass a run from the operator to the server and its supervisor.
 
-A message has two lines of JSON. The server reads the first one alone, so that it has nothing in
-its memory that only this run knows; the supervisor reads the second.
+A message has two lines of JSON. The server reads only the first one, so that its memory, which
+later runs inherit, never contains secrets of a run. The supervisor reads the second.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Message:
         return memoryview(self._room)[: self._size]
 
     def for_server(self) -> Any:
-        """Return what the server is to know."""
+        """Return the part for the server."""
         return json.loads(self._room[: self._room.index(b"\n")])
 
     def for_supervisor(self) -> Any:

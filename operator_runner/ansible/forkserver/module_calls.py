@@ -1,8 +1,8 @@
 """Module calls of a run: requested by the play and its workers, forked by the run's supervisor.
 
 The play does not fork them itself: after a fork a process copies every page that it writes to,
-and a play writes to many, a supervisor to few. Nor has the supervisor anything of the play in
-its memory that a module could see.
+and a play writes to many, a supervisor to few. The supervisor's memory also contains no data of
+the play that a module could read.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _SOON = b"soon"
 
 @dataclass(frozen=True, slots=True)
 class ModuleCall:
-    """A module, what it is called with, and the process that it is to find itself in."""
+    """A module, its arguments, and the environment of its process."""
 
     name: str
     """Dotted name to import it by."""

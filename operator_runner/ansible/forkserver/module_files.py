@@ -31,7 +31,7 @@ class ModuleFile:
     utils: tuple[str, ...]
     """Directories of `ansible.module_utils`, in the order of the search."""
     environment: Mapping[str, str] = field(compare=False)
-    """What the task adds to the environment."""
+    """Variables that the task adds to the environment."""
     profile: str = "legacy"
     """ansible-core's name for the encoding of arguments and result."""
 

@@ -1,4 +1,4 @@
-"""Become a Python module of Ansible: what an interpreter started for it would do, in a fork."""
+"""Run a Python module of Ansible in a fork, as a new interpreter would."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def become_module(orders: socket.socket) -> NoReturn:
     except BaseException:  # noqa: BLE001 (the last line of a process)
         traceback.print_exc()
     status = finish_process(status)
-    if os.getpid() == process:  # what the module forked may come here as well
+    if os.getpid() == process:  # not in a fork that the module has made
         given.report_exit(status)
     os._exit(status)
 
@@ -93,7 +93,7 @@ def _settle(call: ModuleCall) -> None:
 class _NamelessModule(importlib.machinery.SourceFileLoader):
     """Finds a module that has no name of its own, of a role or a `library/`.
 
-    ansible-core packs it as `ansible/legacy/NAME.py`, and knows deprecations of such modules
+    ansible-core packs it as `ansible/legacy/NAME.py`, and identifies deprecations of such modules
     by that path.
     """
 
@@ -121,7 +121,7 @@ class _NamelessModule(importlib.machinery.SourceFileLoader):
 
 
 def install(utils: list[str]) -> None:
-    """Make this process a module's instead of a controller's; see ansible._internal.setup.
+    """Set up this process for a module instead of a controller; see ansible._internal.setup.
 
     `utils` are the directories of `ansible.module_utils`, in the order of the search.
     """

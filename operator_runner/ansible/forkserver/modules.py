@@ -3,8 +3,8 @@
 ansible-core packs a module and all it imports into a file, starts a shell that starts an
 interpreter, and has that unpack, import and run it. All of it is loaded in this process:
 a fork of it that behaves as a module's process does the same. Only modules that are certain to
-give the same result run so: new-style Python modules for the local host, without become and
-async, for the interpreter that runs here.
+give the same result are forked: new-style Python modules for the local host, without become and
+async, with the interpreter of this process.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ _WITHOUT_MODULE = {
 
 
 class Payload(bytes):
-    """What the action hands to the connection as the module: nothing to send, but to run."""
+    """Module that the action passes to the connection: a call to make, no bytes to transfer."""
 
     call: ModuleCall
 
 
 def install(requests: socket.socket) -> None:
-    """Have this process and its forks ask for modules there, where that gives the same."""
+    """Make this process and its forks request modules there if the result is the same."""
     wrap(f"{_ACTION}._execute_module", _execute_module)
     wrap(f"{_ACTION}._is_pipelining_enabled", _is_pipelining_enabled)
     wrap(f"{_ACTION}._configure_module", _configure_module)
@@ -188,9 +188,9 @@ def _umask() -> int:
 
 
 def _make_tmp_path(original: Callable[..., Any], action: Any, *args: Any, **kwargs: Any) -> Any:
-    """Make the directory for what a task transfers, which takes ansible-core three shells."""
+    """Make the directory for the files of a task, for which ansible-core starts three shells."""
     if not _is_here(action) or action._task.async_val:
-        # What goes on after the play needs a place that stays.
+        # An async task that continues after the play needs a directory that is not removed.
         return original(action, *args, **kwargs)
     name = action._connection._shell._generate_temp_dir_name()
     folder = os.path.join(constants.DEFAULT_LOCAL_TMP, name)  # noqa: PTH118

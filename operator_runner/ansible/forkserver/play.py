@@ -1,4 +1,4 @@
-"""Become ansible-playbook: what a new process would do, in a fork that has it all loaded."""
+"""Run ansible-playbook in a fork that has everything loaded, as a new process would."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ def become_play(
     """Run `ansible-playbook ARGUMENTS` to its end and exit with its status.
 
     `orders` gives command, working directory, environment and sandbox as a JSON object, once
-    there is a run; `requests` is where modules are asked for. Where a setting is not as it was when
-    everything was loaded, or a collection beside the playbook comes before one that was, an
-    ordinary ansible-playbook takes this process over.
+    there is a run; modules are requested through `requests`. If a setting differs from the loaded
+    one, or a collection beside the playbook takes precedence over a loaded one, this process
+    executes an ordinary ansible-playbook.
     """
     status = 250
     try:
@@ -70,7 +70,7 @@ def become_play(
         os.chdir(run["cwd"])
         use_environment(environment)
         if not _is_as_loaded(environment, preloaded) or _hides_what_is_loaded(command[-1]):
-            os.execvpe(command[0], command, environment)  # noqa: S606 (no shell is wanted)
+            os.execvpe(command[0], command, environment)  # noqa: S606 (does not use a shell)
         status = _play(command, patches)
     except BaseException:  # noqa: BLE001 (the last line of a process)
         traceback.print_exc()
@@ -100,7 +100,7 @@ def _hides_what_is_loaded(playbook: str) -> bool:
 
 def _prepare(requests: socket.socket, patches: Selection) -> None:
     """Do what does not depend on the run."""
-    # It was created at load time, for other streams and with messages of another process.
+    # The Display was created at load time, for other streams and with messages of another process.
     Display().__init__()
     patches.install("loaded-plugins")
     patches.install("command-line-parser")

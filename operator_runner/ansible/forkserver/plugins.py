@@ -106,9 +106,9 @@ def _names_of_core(each: Any, loader: Any) -> set[str]:
 
 
 def _load_settings(loader: Any, name: str, module: Any, path: str) -> None:
-    """Read the settings that the plugin documents, and note it where there are none.
+    """Read the settings that the plugin documents, and record it if there are no settings.
 
-    ansible-core takes a plugin without settings for one whose documentation it has not read.
+    ansible-core reads the documentation of a plugin without settings again at each use.
     """
     from ansible import constants
     from ansible.plugins.loader import get_plugin_class

@@ -74,9 +74,9 @@ def preload(
 ) -> tuple[Selection, list[Mismatch]]:
     """Import everything as a run with this environment would; leave no threads.
 
-    `scratch` is a directory for what is written meanwhile; it may be removed when this returns.
-    Returns the patches of the run's processes, those of this process being applied, and why
-    others are left out. `disabled` names patches to leave out.
+    `scratch` is a directory for temporary files; it may be removed when this returns. Applies the
+    patches of this process. Returns the patches of the run's processes, and the reasons why others
+    are left out. `disabled` names patches to leave out.
     """
     with _as_a_run(environment, scratch):
         for name in _LIBRARIES:
@@ -96,7 +96,7 @@ def preload(
     gc.collect()
     gc.freeze()
     _use_huge_pages()
-    _trim_heap()  # last: huge pages take in what has been given back
+    _trim_heap()  # last: huge pages allocate memory again
     assert threading.active_count() == 1, "a library started a thread; forks would lose it"
     return patches, mismatches
 
@@ -144,10 +144,10 @@ def _is_guarded(module: Path) -> bool:
 
 
 def install_kubernetes_apis() -> None:
-    """Have `kubernetes.client.apis` import the API that is asked for, instead of all 67.
+    """Make `kubernetes.client.apis` import only the requested API instead of all 67.
 
-    k8s_exec takes one from there; the rest is 5 s and 50 MiB where there is no bytecode. It
-    is an old name of `kubernetes.client.api`, which loads lazily, and warns that it is old.
+    k8s_exec imports one of them; the others take 5 s and 50 MiB without bytecode. The module is a
+    deprecated name of `kubernetes.client.api`, which loads lazily, and issues a warning.
     """
     from kubernetes.client import api
 
@@ -184,7 +184,7 @@ def install_kubeconfig_parser() -> None:
 
 
 def install_shared_text() -> None:
-    """Let copies of what is read from YAML share its texts, as copies of plain texts do.
+    """Make copies of YAML data share their strings, as copies of plain strings do.
 
     ansible-core copies the data of each file before it uses it.
     """
@@ -213,7 +213,7 @@ def install_tls_context() -> None:
 
 
 def _trim_heap() -> None:
-    """Return unused heap to the kernel: 60 MiB after compiling, where there is no bytecode.
+    """Return unused heap to the kernel: 60 MiB after compiling, if there was no bytecode.
 
     Source: malloc_trim(3); other C libraries have no such function.
     """

@@ -1,4 +1,4 @@
-"""Forks, and what one does to be a program of its own: begin with fresh streams, and end."""
+"""Make forks behave as programs of their own: signals, new streams, exit."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from operator_runner.ansible.processes import END_SIGNALS
 
 @dataclass(frozen=True, slots=True)
 class _Choice:
-    """What the interpreter chose for a stream when it started this program."""
+    """Settings that the interpreter chose for a stream when it started this program."""
 
     encoding: str
     errors: str | None
@@ -38,8 +38,8 @@ _CHOSEN = tuple(map(_choice, (sys.__stdin__, sys.__stdout__, sys.__stderr__)))
 def fork() -> int:
     """Fork as `os.fork` does; signals that end it have their default effect in the child at once.
 
-    Python forgets what reaches a child before it has begun to run (PyOS_AfterFork_Child), and a
-    child that is ended as soon as it has been made would then live on.
+    Python discards signals that reach a child before its code runs (PyOS_AfterFork_Child). A child
+    that is terminated right after the fork would then continue.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, END_SIGNALS)
     try:

@@ -1,8 +1,8 @@
 """The fork server: one thread that waits for runs and forks a supervisor for each.
 
 Started by `launcher.py` as `python -m operator_runner.ansible.forkserver.server FD`, where FD is a
-socket. The operator sends a JSON object a message; a run's comes with the socket that its
-lines go to. When the operator's end closes, all runs end and so does the server.
+socket. The operator sends one JSON object per message; the message of a run has the socket for its
+output attached. When the operator closes its end, all runs end and the server exits.
 """
 
 from __future__ import annotations
@@ -151,8 +151,8 @@ class Server:
             if message.attached is None:
                 return False
             with message.attached as operator:
-                # What was asked for before we began to load finds nothing older than itself, so
-                # that files which change all the time do not put it off for ever.
+                # A run that was requested before loading began gets loaded files that are newer
+                # than its request. So files that change all the time do not delay it for ever.
                 order = message.for_server()
                 is_fresh = order["asked"] <= self._started
                 changed = None if is_fresh else self._freshness.changed()
@@ -163,7 +163,7 @@ class Server:
                 try:
                     self._hand_over(message.whole, operator)
                 except OSError as error:
-                    # No process can be had for this run: no reason to end the others.
+                    # A failed fork concerns only this run.
                     _answer(operator, {"refused": str(error)})
                 if "compiled-templates" in self._patches:
                     self._templates.note(Path(order["content"]))
@@ -220,13 +220,13 @@ class Server:
         for number in (signal.SIGCHLD, signal.SIGINT):
             signal.signal(number, signal.SIG_DFL)
         self._control.close()
-        # Not before: whatever imports ansible-core makes it read the settings.
+        # Not at module level: ansible-core reads its settings when it is imported.
         from operator_runner.ansible.forkserver.supervisor import supervise
 
         supervise(orders, self._environment, self._scope, self._patches)
 
     def _reap(self) -> None:
-        """Take note of ended runs; what a run that was killed left behind is ended too."""
+        """Record ended runs; end the processes that a killed run left behind."""
         killed = left = False
         while True:
             try:
@@ -240,22 +240,22 @@ class Server:
                 killed = killed or os.WIFSIGNALED(status)
                 left = left or status != 0
             else:
-                left = True  # a daemon: what it had started comes to us now
+                left = True  # a daemon: its children are children of this process now
             self._strays.discard(pid)
         if killed:
             self._end_orphans()
         elif left or self._strays:
-            # Daemons of a run that ended well live on, as they do after ansible-playbook; so
-            # does what these have started since.
+            # Daemons of a successful run continue, as they do after ansible-playbook, with
+            # their children.
             self._strays |= {child.pid for child in self._orphans()}
 
     def _orphans(self) -> list[psutil.Process]:
-        """Return the processes that came to us when the run that they were of had ended."""
+        """Return the processes of ended runs, which the kernel made children of this process."""
         known = self._runs | self._strays
         return [child for child in psutil.Process().children() if child.pid not in known]
 
     def _end_orphans(self) -> None:
-        """End what a killed run left, down to what comes to us as its parents end."""
+        """End the processes that a killed run left, with all descendants."""
         while orphans := self._orphans():
             for orphan in orphans:
                 end_descendants(orphan.pid, 0.0)
@@ -275,7 +275,7 @@ class Server:
 
 
 def _fact_gathering(environment: dict[str, str]) -> FactGathering:
-    # Not before everything is loaded: whatever imports ansible-core makes it read the settings.
+    # Not before everything is loaded: ansible-core reads its settings when it is imported.
     from operator_runner.ansible.forkserver.fact_gathering import FactGathering
 
     return FactGathering(environment)

@@ -1,4 +1,4 @@
-"""The fork server as the operator sees it: started, given runs, retired, stopped."""
+"""Control the fork server from the operator: start, pass runs, retire, stop."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def _scope() -> Json | None:
 
 
 def _close(control: socket.socket) -> None:
-    # A thread that waits for a message goes on waiting when its socket is only closed.
+    # close() alone does not wake a thread that waits for a message.
     with contextlib.suppress(OSError):
         control.shutdown(socket.SHUT_RDWR)
     control.close()

@@ -98,7 +98,7 @@ def _supervise(spec: dict[str, Any], operator: socket.socket, *, scoped: bool) -
     except BaseException:  # noqa: BLE001 (the last line of a process)
         write_line(lines, {"error": traceback.format_exc()})
         os._exit(1)
-    # The server looks for what has come to it, unless there can be nothing.
+    # The status makes the server look for processes that the run has left.
     os._exit(1 if left else 0)
 
 
@@ -146,7 +146,7 @@ class ForkedPlay:
         self._process = os.pidfd_open(self.pid)
 
     def begin(self, run: dict[str, Any], operator: socket.socket) -> None:
-        """Let the play run this, see `become_play`; all ends when `operator` closes."""
+        """Start the play of a run, see `become_play`; it ends when `operator` closes."""
         self._operator = operator
         with os.fdopen(self._orders, "wb") as orders:
             orders.write(json.dumps(run).encode())
@@ -156,7 +156,7 @@ class ForkedPlay:
         return not self._ended
 
     def expect(self, patterns: object, **_options: object) -> int:
-        """Read to the end. There are no passwords to answer, so nothing else is expected."""
+        """Read to the end. Nothing else is expected, because there are no password prompts."""
         del patterns
         watched: list[Any] = [self._terminal, self._process, self._operator]
         while not self._ended:
@@ -176,7 +176,7 @@ class ForkedPlay:
         os.close(self._process)
 
     def _read(self) -> bool:
-        """Pass on what has been printed; False if nothing more will come, or nothing now."""
+        """Pass on output; return False at the end, or if there is no output now."""
         try:
             data = os.read(self._terminal, _CHUNK)
         except OSError:
@@ -186,7 +186,7 @@ class ForkedPlay:
         return bool(data)
 
     def _finish(self) -> None:
-        # A daemon of the play may hold the terminal for ever; what is there is all there is.
+        # A daemon of the play may keep the terminal open for ever: do not wait for its end.
         while self._read():
             pass
         self._modules.close()

@@ -1,9 +1,9 @@
 """Run tasks in the play's own process where a worker would only wait for a module.
 
-ansible-core forks a worker for each task and host, so that hosts go on side by side and a
-plugin can do no harm to the play. With one host there is nothing beside it, and actions of
-ansible-core and kubernetes.core do no harm: they template arguments and run a module, which
-is a fork of its own. Every other task gets its worker.
+ansible-core forks a worker for each task and host, so that hosts run in parallel and plugins
+cannot change the play's process. With one host there is nothing to run in parallel, and actions of
+ansible-core and kubernetes.core are safe: they template arguments and run a module in its own
+fork. Every other task gets a worker.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class _Queue:
 
 
 class _Results:
-    """Where the play waits for results: with the strategy of the play that goes on."""
+    """The strategy of the current play, which waits for results."""
 
     strategy: Any = None
     """None where results go through the queue."""
@@ -143,7 +143,7 @@ def _needs_no_worker(worker: Any) -> bool:
 
 
 def _is_trusted(task: Any) -> bool:
-    """Whether the task's action is known to leave its process as it was."""
+    """Return whether the task's action is one that does not change its process."""
     found = loaders.action_loader.find_plugin_with_context(
         task.action, collection_list=task.collections
     )
@@ -180,7 +180,7 @@ def _has_collections_of_its_own(folder: str) -> bool:
 
 
 def _run(worker: Any) -> None:
-    """Do what the worker does, except for what makes it a process; see WorkerProcess._run."""
+    """Do the work of the worker in this process; see WorkerProcess._run."""
     task = worker._task.copy(exclude_parent=True, exclude_tasks=True)
     task._parent = worker._task._parent
     queue = _Queue(worker._final_q)

@@ -1,5 +1,6 @@
-"""Patches of ansible-core and other libraries: what is replaced, why, and how it is checked.
+"""Patches of ansible-core and other libraries.
 
-`registry` lists every patch; `selection` compares the symbols of each with what is installed and
-leaves out those that do not match; `replacing` is the only way to replace a symbol.
+`registry` lists every patch with its reason. `selection` compares the symbols of each patch with
+the installed ones and skips patches that do not match. `replacing` is the only way to replace a
+symbol.
 """

@@ -1,4 +1,4 @@
-"""Which patches fit the installed libraries, and how they are applied."""
+"""Select the patches that fit the installed libraries, and apply them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Signatures of symbols as text: what a patch expects, in the same form as what is installed."""
+"""Signatures of symbols as text, to compare those of a patch with the installed ones."""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ def all_except(*closed: Path) -> list[str]:
 
 
 def writable_ancestor(path: Path) -> Path | None:
-    """Return a directory above `path` that runs can write to, None if there is none.
+    """Return a directory above `path` that runs can write to, None if runs cannot write to any.
 
     With path rules a run could not read what it creates in such a directory.
     """

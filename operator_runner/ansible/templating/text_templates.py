@@ -50,7 +50,7 @@ _converts_files: ContextVar[bool] = ContextVar("_converts_files", default=True)
 def install(text_filters: Iterable[str]) -> None:
     """Change ansible-core in this process and its forks.
 
-    What the filters named give stays text, whatever it looks like.
+    Results of the named filters are not converted to other types.
     """
     replace(f"{bits.__name__}:AnsibleEnvironment.concat", staticmethod(_concat))
     engine = f"{TemplateEngine.__module__}:TemplateEngine"

@@ -15,7 +15,7 @@ _MIN_RUNS = 2
 
 @dataclass(frozen=True, slots=True)
 class _Need:
-    """Bytes of memory: what the operator itself takes, and what each run adds."""
+    """Memory in bytes: of the operator itself, and of each run."""
 
     own: int
     run: int
@@ -47,11 +47,11 @@ def cores() -> int:
 
 
 def capacity(machine: Machine, executor: ExecutorName, wanted: int) -> Capacity:
-    """Return what the machine can carry with this executor.
+    """Return the number of runs for which the machine has cores and memory.
 
-    `wanted` is what the user asks for of one kind; it may exceed the cores, never the memory.
-    What other processes use at this moment does not count: the number holds for the whole life
-    of the operator. The workqueue looks at free memory before each start instead.
+    `wanted` is the user's limit for one kind; it may exceed the cores, never the memory.
+    Memory that other processes use now is not subtracted, because the result is used until the
+    operator ends. The workqueue checks free memory before each start instead.
     """
     need = _NEEDS[executor]
     by_memory = max(1, (machine.memory() - need.own) // need.run)

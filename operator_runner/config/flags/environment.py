@@ -1,4 +1,4 @@
-"""What the operator's environment variables decide."""
+"""Environment variables of the operator."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class RunCommand(click.Command):
 
 
 def run_options(command: _Command) -> _Command:
-    """Give a command all flags; it takes them as keyword arguments, see `settings_from`."""
+    """Add all flags to a command, which gets them as keyword arguments; see `settings_from`."""
     for add in reversed(_OPTIONS):
         command = add(command)
     return command

@@ -1,4 +1,4 @@
-"""From the values of flags and environment to `Settings`: precedence, and what fits together.
+"""Make `Settings` from flags and environment: precedence, and values that contradict each other.
 
 A flag beats the environment, the environment a default. The variables for single kinds beat the
 flags for all kinds.
@@ -59,10 +59,10 @@ def log_settings_from(options: Options) -> LogSettings:
 def settings_from(
     options: Options, environ: Environ, watches: Sequence[Watch], *, terminal: bool = False
 ) -> Settings:
-    """Return all settings; raises ConfigError for what does not fit together.
+    """Return all settings; raises ConfigError for values that contradict each other.
 
-    `options` are the keyword arguments that `run_options` gives. The watches tell for which
-    kinds there may be variables in the environment. `terminal` is whether a person reads along.
+    `options` are the keyword arguments that `run_options` gives. The environment may have
+    variables for each kind of `watches`. `terminal` is whether the log goes to a terminal.
     """
     problems = [*_exclusions(options), *_leader_problems(options, environ)]
     problems += _ownership_problems(options, watches)
@@ -115,7 +115,7 @@ def _ownership_problems(options: Options, watches: Sequence[Watch]) -> list[str]
 
 
 def warnings_from(options: Options, environ: Environ, watches: Sequence[Watch]) -> tuple[str, ...]:
-    """Return what was ignored, and what is old and has a new name."""
+    """Return warnings about ignored and deprecated flags and variables."""
     kinds = [watch.gvk for watch in watches]
     warnings = [
         *environment.concurrency(environ, kinds).warnings,
@@ -155,7 +155,7 @@ def _concurrency(options: Options, environ: Environ, kinds: Sequence[GVK]) -> Co
         total=most or fits.runs,
         per_kind=asked or cores(),
         kinds=own,
-        # Who names a number means it.
+        # A number that the user has set is not exceeded.
         extra=0 if most else fits.extra,
         run_memory=fits.run_memory,
     )
@@ -191,7 +191,7 @@ def _ansible(
 
 
 def _metric_address(bind: str) -> str:
-    """Return the URL by which a run reaches the address; roles know that of the default."""
+    """Return the URL for runs; empty for the default address, which osdk_metric has built in."""
     address = Address.parse(bind)
     if address is None or not address.port or bind == "localhost:5050":
         return ""

@@ -1,4 +1,4 @@
-"""Decide whether an owned object changed in what a role could have set, and in which fields. Pure.
+"""Decide whether fields that a role could have set changed in an owned object. Pure.
 
 Only metadata is watched: `generation` counts the changes of a spec, labels and annotations can be
 compared, and for kinds without a generation `managedFields` distinguishes a write of the status
@@ -82,7 +82,7 @@ class Version:
 
 
 def difference(old: Version, new: Version) -> str:
-    """Return what happened between two versions, for display; empty if nothing relevant did.
+    """Return the difference between two versions, for display; empty if it is not relevant.
 
     `changed by kubectl-edit (spec.replicas)`: the fields are those that the writer newly manages,
     or all that it manages if there are no new ones.

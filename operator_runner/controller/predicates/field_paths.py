@@ -35,7 +35,7 @@ def changed_paths(old: Any, new: Any, path: str = "") -> Iterator[str]:
 
 
 def managed_paths(fields: Any, path: str = "") -> Iterator[str]:
-    """Yield the leaf paths of a `fieldsV1` of `managedFields`: what one manager has set.
+    """Yield the leaf paths of a `fieldsV1` of `managedFields`: the fields that one manager set.
 
     Keys of lists of objects are included (`containers[name=web]`), values of plain lists are not.
     Source: Kubernetes' structured-merge-diff, which marks fields with `f:`, keys with `k:`,

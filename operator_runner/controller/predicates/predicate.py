@@ -1,4 +1,4 @@
-"""Decide whether an event of a primary resource matters, and what it changed. Pure.
+"""Decide whether an event of a primary resource starts a reconcile, and with which cause. Pure.
 
 The rules are ansible-operator's: a new generation, a creation, a deletion, and annotations if the
 watch enables them. Labels alone matter only if the resource then matches the watch's selector.

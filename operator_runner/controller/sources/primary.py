@@ -1,7 +1,7 @@
 """Events of the watched custom resources, delivered by kopf. The only module that imports kopf.
 
-Only `on.event` handlers are used: they keep no state on the objects, and our own queue decides
-what becomes of an event. kopf provides discovery, list and watch, and reconnects.
+Only `on.event` handlers are used: they keep no state on the objects, and our own queue handles
+the events. kopf provides discovery, list and watch, and reconnects.
 """
 
 from __future__ import annotations
@@ -34,8 +34,7 @@ _IDLE_WORKER_SECONDS = 0.1
 """kopf's worker of a resource ends this long after its last event, to free its memory."""
 _OK, _NOT_FOUND, _GONE = 200, 404, 410
 _IDENTITY: Any = "operator-runner"
-"""For kopf's peering, which is off; the default asks for the user's name, which a container may
-not have."""
+"""For kopf's peering, which is off; its default is the user's name, which a container may lack."""
 
 
 class PrimaryWatcher:
@@ -67,12 +66,12 @@ class PrimaryWatcher:
         return [ref for ref in self._seen if ref.gvk == gvk]
 
     def version(self, ref: ObjectRef) -> str:
-        """Return the newest resourceVersion seen in events; empty if there is none."""
+        """Return the newest resourceVersion seen in events; empty if the resource is not known."""
         seen = self._seen.get(ref)
         return seen.resource_version if seen is not None else ""
 
     def uid(self, ref: ObjectRef) -> str:
-        """Return the uid of the existing resource of this name; empty if there is none."""
+        """Return the uid of the existing resource of this name; empty if it does not exist."""
         seen = self._seen.get(ref)
         return seen.uid if seen is not None else ""
 
@@ -87,7 +86,7 @@ class PrimaryWatcher:
 
         `on_started` is called once kopf has set the process's signal handlers, so that the caller
         can set its own again. Raises NotFound when the CRD of a watched kind was deleted, or the
-        API server that kopf asked does not serve it yet; Expired when listing took so long that
+        API server that kopf uses does not serve it yet; Expired when listing took so long that
         it has to start over.
         """
         unserved: asyncio.Future[GVK] = asyncio.get_running_loop().create_future()
@@ -173,7 +172,7 @@ class PrimaryWatcher:
     def _process(self, ref: ObjectRef, watch: Watch, type_: str | None, body: Json) -> None:
         if type_ == "DELETED":
             if self.uid(ref) not in {"", uid_of(body)}:
-                # kopf orders events by uid: those of the next resource of this name came first.
+                # kopf orders events by uid: those of the next resource of this name may be earlier.
                 return
             self._seen.drop(ref)
             self._on_change(ref, None)
