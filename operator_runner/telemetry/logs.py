@@ -12,7 +12,6 @@ import logging
 import sys
 import traceback
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from typing import Literal, TextIO, TypeAlias
 
@@ -20,7 +19,6 @@ import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
 from operator_runner.core.errors import ConfigError, OperatorRunnerError
-from operator_runner.core.model import ObjectRef
 from operator_runner.telemetry import output
 from operator_runner.telemetry.console import console_renderer
 from operator_runner.telemetry.redaction import redact
@@ -91,23 +89,6 @@ def configure(
     _take_over_stdlib(formatter, stream, threshold)
 
 
-def get_logger(name: str) -> structlog.stdlib.BoundLogger:
-    """Return the logger of a module, which passes `__name__`."""
-    logger: structlog.stdlib.BoundLogger = structlog.stdlib.get_logger(name)
-    return logger
-
-
-def bound(ref: ObjectRef | None = None, **values: object) -> AbstractContextManager[None]:
-    """Put the object's kind, namespace and name, and further values, on all lines in the block.
-
-    It holds for this task and the tasks that it starts, for no other. None and "" are left out.
-    """
-    if ref is not None:
-        values = {"kind": ref.gvk.kind, "namespace": ref.namespace, "name": ref.name, **values}
-    kept = {key: value for key, value in values.items() if value not in (None, "")}
-    return structlog.contextvars.bound_contextvars(**kept)
-
-
 def parse_level(text: str, flag: str) -> int:
     """Read a zap level into one of `logging`; zap's numbers above 0 mean debug, ever finer.
 
@@ -145,7 +126,7 @@ class _Handler(logging.Handler):
         self._stream = stream
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Format here, where the values of `bound` are known, and have it written."""
+        """Format here, in the task with the bound keys, and pass the text to the writer."""
         try:
             output.write(self._stream, self.format(record) + "\n")
         except Exception:  # noqa: BLE001 (a log line that fails must not fail its subject)

@@ -141,11 +141,11 @@ def test_the_end_does_not_wait_for_ever(outputs: Outputs) -> None:
 
 _PROGRAM = """
 import sys, time
+import structlog
 from operator_runner.telemetry import logs, output, transcript
-from operator_runner.telemetry.logs import get_logger
 logs.configure("json", "info")
 with output.in_background() as writer:
-    log = get_logger("program")
+    log = structlog.get_logger("program")
     while not writer.dropped:
         log.info("Working", detail="x" * 100_000)
         transcript.write("framed " + "y" * 100_000)
