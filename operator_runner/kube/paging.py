@@ -22,11 +22,35 @@ async def list_pages(
     `params` is added to the query; `around` is as in `Api.request`. Expired means that the
     continue token is too old: the list has to start over.
     """
-    query = {**(params or {}), "limit": str(limit)}
+    token = ""
     while True:
-        page = await api.request("GET", path, params=query, accept=accept, around=around)
+        page = await list_page(
+            api, path, token, limit=limit, params=params, accept=accept, around=around
+        )
         yield page
-        continue_token = (page.get("metadata") or {}).get("continue")
-        if not continue_token:
+        token = continue_token(page)
+        if not token:
             return
-        query["continue"] = continue_token
+
+
+async def list_page(
+    api: Api,
+    path: str,
+    token: str,
+    *,
+    limit: int = 500,
+    params: Mapping[str, str] | None = None,
+    accept: str = JSON,
+    around: int = 0,
+) -> Json:
+    """Return the page at a continue token, or the first page for an empty token.
+
+    The arguments are those of `list_pages`. Raises ApiError.
+    """
+    query = {**(params or {}), "limit": str(limit)} | ({"continue": token} if token else {})
+    return await api.request("GET", path, params=query, accept=accept, around=around)
+
+
+def continue_token(page: Json) -> str:
+    """Return the continue token of the next page; empty on the last page."""
+    return (page.get("metadata") or {}).get("continue") or ""

@@ -16,6 +16,7 @@ from typing import TypeVar
 
 from operator_runner.core.errors import ApiError, Conflict, Expired, NotFound, Unavailable
 from operator_runner.core.model import Json
+from operator_runner.kube import paging
 from operator_runner.kube.api import FIELD_MANAGER, MERGE_PATCH, Api
 from operator_runner.tools.storage_migration.target import Target
 
@@ -98,22 +99,18 @@ class Objects:
         return RewriteResult.CURRENT if same else RewriteResult.REWRITTEN
 
     async def _list(self, version: str, continue_token: str) -> Page:
-        params = {"limit": str(PAGE)} | ({"continue": continue_token} if continue_token else {})
         path = self._target.path(version)
+        list_at = partial(paging.list_page, self._api, path, limit=PAGE, accept=_METADATA)
         try:
-            answer = await self._api.request("GET", path, params=params, accept=_METADATA)
+            answer = await list_at(continue_token)
         except Expired as error:
             # The token's revision is compacted. With the new token the list continues at the same
             # key; without one it starts again, and finished objects are found current.
-            params = {"limit": str(PAGE)}
-            if error.continue_token:
-                params["continue"] = error.continue_token
-            answer = await self._api.request("GET", path, params=params, accept=_METADATA)
-        metadata = answer["metadata"]
+            answer = await list_at(error.continue_token)
         return Page(
             tuple(item["metadata"] for item in answer["items"]),
-            metadata.get("continue") or "",
-            metadata.get("remainingItemCount") or 0,
+            paging.continue_token(answer),
+            answer["metadata"].get("remainingItemCount") or 0,
         )
 
 

@@ -1,15 +1,11 @@
-"""Lists that grow too old in the middle, and an API server that goes away, as a server plays it."""
+"""Lists with expired continue tokens, and an API server that is unavailable."""
 
 from __future__ import annotations
-
-from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 from aiohttp import web
 
 from operator_runner.kube.api import Api
-from operator_runner.kube.session import connect
 from operator_runner.tools.storage_migration.objects import Objects, Page
 from operator_runner.tools.storage_migration.target import Target
 from tests.contract.kube.scripted import ScriptedServer, status
@@ -18,20 +14,9 @@ _TARGET = Target("webs.example.com", "u", 1, "example.com", "webs", "v2", ("v1",
 
 
 @pytest.fixture
-async def scripted(tmp_path: Path) -> AsyncIterator[ScriptedServer]:
-    """Start a server that stands in for an API server in trouble."""
-    server = ScriptedServer(tmp_path)
-    await server.start()
-    yield server
-    await server.stop()
-
-
-@pytest.fixture
-async def objects(scripted: ScriptedServer) -> AsyncIterator[Objects]:
-    """Give the objects of a CRD that the server serves."""
-    opened = await connect(scripted.kubeconfig(), user_agent="tests")
-    yield Objects(Api(opened), _TARGET, dry_run=False)
-    await opened.close()
+def objects(scripted_api: Api) -> Objects:
+    """Return the objects of a CRD that the scripted server serves."""
+    return Objects(scripted_api, _TARGET, dry_run=False)
 
 
 def _expired(continue_token: str) -> web.Response:
@@ -46,10 +31,10 @@ def _items(*names: str) -> web.Response:
 
 
 @pytest.mark.parametrize(("offered", "expected"), [("b-later", "b"), ("", "a")])
-async def test_an_expired_token_goes_on_or_begins_anew(
+async def test_after_an_expired_token_the_list_continues_or_restarts(
     scripted: ScriptedServer, objects: Objects, offered: str, expected: str
 ) -> None:
-    """The API server's new token is taken; without one the list begins at its first object."""
+    """The list continues with the new token of the API server, or else restarts."""
 
     async def answer(request: web.Request) -> web.Response:
         match request.query.get("continue"):
@@ -69,7 +54,7 @@ async def test_an_expired_token_goes_on_or_begins_anew(
 async def test_a_version_that_cannot_be_listed_is_replaced_by_another(
     scripted: ScriptedServer, objects: Objects
 ) -> None:
-    """One object that does not convert spoils the list of the storage version alone."""
+    """An object that cannot be converted only breaks the list of the storage version."""
 
     async def answer(request: web.Request) -> web.Response:
         in_storage = request.path.startswith("/apis/example.com/v2/")
@@ -80,10 +65,10 @@ async def test_a_version_that_cannot_be_listed_is_replaced_by_another(
     assert await objects.page("") == Page(({"name": "a"},), "", 0)
 
 
-async def test_an_api_server_that_is_away_for_a_moment_is_waited_for(
+async def test_requests_are_retried_while_the_api_server_is_unavailable(
     scripted: ScriptedServer, objects: Objects
 ) -> None:
-    """A 503 is no refusal."""
+    """A response of 503 is retried."""
     answers = [status(503), _items("a")]
 
     async def answer(_: web.Request) -> web.Response:
