@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager, suppress
 import structlog
 
 from operator_runner.config.watches.relevance import blocks_upgrade
+from operator_runner.core.deduplication import Deduplicator
 from operator_runner.core.errors import ApiError, Forbidden
 from operator_runner.core.model import Json, ObjectRef, Watch
 from operator_runner.kube.api import Api
@@ -56,7 +57,7 @@ class OperatorConditionReporter:
         self._changed = asyncio.Event()
         self._lock = asyncio.Lock()
         self._reported: Condition | None = None
-        self._last_failure = ""
+        self._failures = Deduplicator()
 
     @classmethod
     def of(cls, api: Api, namespace: str, name: str) -> OperatorConditionReporter:
@@ -120,16 +121,16 @@ class OperatorConditionReporter:
                 upgradeable=condition.status,
                 reason=condition.message,
             )
-        self._reported, self._last_failure = condition, ""
+        self._reported = condition
+        self._failures.reset()
         return True
 
     def _log_failure(self, error: Exception) -> None:
         """Log a failure unless it is the same as the last one."""
         assert self._condition is not None
         message = str(error) or f"no answer within {_TIMEOUT_SECONDS:g} s"
-        if message == self._last_failure:
+        if not self._failures.is_new(message):
             return
-        self._last_failure = message
         extra = {"operatorcondition": f"{self._condition.namespace}/{self._condition.name}"}
         if isinstance(error, Forbidden):
             extra["grant"] = "get and patch of this object; OLM does it for the accounts of the CSV"

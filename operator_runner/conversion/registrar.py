@@ -20,11 +20,14 @@ from operator_runner.conversion.registration import (
     patch,
 )
 from operator_runner.conversion.schemas import unmapped_fields
+from operator_runner.core.deduplication import Deduplicator
 from operator_runner.core.errors import ApiError, Conflict, Forbidden, NotFound
 from operator_runner.core.model import GVK, Conversion, Json
 from operator_runner.kube.api import MERGE_PATCH, Api
 
 _CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+_MAX_WARNINGS = 1000
+"""Warnings that are not repeated."""
 _RETRY_SECONDS = 1.0
 """Between two checks while the webhook is not registered."""
 
@@ -56,7 +59,7 @@ class Registrar:
         self._crd_name = crd_name
         self._known = False
         self._problem: str | None = "the webhook is not registered yet"
-        self._warned: set[str] = set()
+        self._warnings = Deduplicator(_MAX_WARNINGS)
 
     def missing(self) -> str | None:
         """Return why requests cannot be served, None if they can."""
@@ -123,8 +126,7 @@ class Registrar:
 
     def _warn_once(self, problem: str, message: str = "Cannot register conversion webhook") -> None:
         """Log a problem once."""
-        if problem not in self._warned:
-            self._warned.add(problem)
+        if self._warnings.is_new(problem):
             _log.warning(message, error=problem)
 
 

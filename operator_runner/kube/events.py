@@ -11,6 +11,7 @@ from uuid import uuid4
 
 import structlog
 
+from operator_runner.core.deduplication import Deduplicator
 from operator_runner.core.errors import ApiError, NotFound
 from operator_runner.core.model import ANNOTATION_DOMAIN, EventSpec, Json
 from operator_runner.kube.api import MERGE_PATCH, Api
@@ -48,7 +49,7 @@ class EventRecorder:
         self._api = api
         self._instance = socket.gethostname()[:128] or CONTROLLER
         self._series: OrderedDict[tuple[str, ...], _Series] = OrderedDict()
-        self._failing = False
+        self._failures = Deduplicator()
 
     async def emit(self, body: Json, spec: EventSpec) -> None:
         """Write an Event about the object `body`. Logs an ApiError instead of raising it.
@@ -58,13 +59,12 @@ class EventRecorder:
         try:
             await self._record(body, spec)
         except ApiError as error:
-            if not self._failing:
+            if self._failures.is_new():
                 _log.warning(
                     "Cannot write Kubernetes Events", status=error.status, error=str(error)
                 )
-            self._failing = True
         else:
-            self._failing = False
+            self._failures.reset()
 
     async def _record(self, body: Json, spec: EventSpec) -> None:
         key = (body["metadata"]["uid"], spec.reason, spec.note, spec.action, spec.cause)

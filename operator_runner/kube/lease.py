@@ -13,6 +13,7 @@ from uuid import uuid4
 
 import structlog
 
+from operator_runner.core.deduplication import Deduplicator
 from operator_runner.core.errors import ApiError, ConfigError, Conflict, Forbidden, NotFound
 from operator_runner.core.model import Json
 from operator_runner.core.settings import LeaderElection
@@ -91,7 +92,7 @@ class LeaderElector:
         self._renewed = 0.0
         self._lost = asyncio.Event()
         self._renew_task: asyncio.Task[None] | None = None
-        self._last_error = ""
+        self._failures = Deduplicator()
 
     async def acquire(self) -> None:
         """Return once this replica leads; the Lease is then renewed in the background.
@@ -184,7 +185,7 @@ class LeaderElector:
         except (ApiError, TimeoutError) as error:
             self._log_failure(error)
             return False
-        self._last_error = ""
+        self._failures.reset()
         if leads:
             self._renewed = started
         return leads
@@ -213,9 +214,8 @@ class LeaderElector:
     def _log_failure(self, error: Exception) -> None:
         """Log a failure unless it is the same as the last one."""
         message = str(error) or "no response in time"
-        if message == self._last_error:
+        if not self._failures.is_new(message):
             return
-        self._last_error = message
         if isinstance(error, Forbidden):
             _log.error(
                 "Leader election lacks permissions; retrying",

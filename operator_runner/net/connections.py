@@ -19,6 +19,8 @@ from typing import Any
 
 import structlog
 
+from operator_runner.core.deduplication import Deduplicator
+
 _log = structlog.get_logger(__name__)
 
 FIRST_REQUEST_SECONDS = 32.0
@@ -26,6 +28,7 @@ FIRST_REQUEST_SECONDS = 32.0
 ReadHeaderTimeout of Kubernetes' servers."""
 IDLE_SECONDS = 90.0
 """From the end of one request to that of the next (Kubernetes' IdleTimeout)."""
+
 _MIN_CONNECTIONS, _MAX_CONNECTIONS = 4, 4096
 _SMALL_DIVISOR, _LARGE_DIVISOR = 16, 8
 """Shares of the descriptors: a sixteenth for probes and metrics, an eighth for proxy and webhook. A
@@ -63,7 +66,7 @@ class Connections:
         """For log messages; set when the server listens."""
         self._open: list[OpenConnection] = []
         self._of_protocol: dict[Any, OpenConnection] = {}
-        self._warned = False
+        self._warnings = Deduplicator()
 
     def __iter__(self) -> Iterator[OpenConnection]:
         """Iterate over the open connections."""
@@ -136,9 +139,8 @@ class Connections:
         one.end()
 
     def _warn(self, *, refused: bool) -> None:
-        if self._warned:
+        if not self._warnings.is_new():
             return
-        self._warned = True
         _log.warning(
             "Too many open connections",
             port=self.port,

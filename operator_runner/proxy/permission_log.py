@@ -15,6 +15,7 @@ from typing import Any
 import structlog
 import yaml
 
+from operator_runner.core.deduplication import Deduplicator
 from operator_runner.core.errors import ConfigError
 from operator_runner.proxy.request_permissions import ANY, OWN, Permission
 
@@ -38,7 +39,7 @@ class PermissionLog:
         """Read the file if it exists. Raises ConfigError if it cannot be read or written."""
         self._file = file
         self._known = set(read(file)) if file.exists() else set()
-        self._last_error = ""
+        self._failures = Deduplicator()
         try:
             self._write()
         except OSError as error:
@@ -70,9 +71,8 @@ class PermissionLog:
         beside.replace(self._file)
 
     def _warn(self, error: str) -> None:
-        if error != self._last_error:
+        if self._failures.is_new(error):
             _log.warning("Cannot record requests", file=str(self._file), error=error)
-        self._last_error = error
 
 
 def add_permission(known: set[Permission], permission: Permission) -> set[Permission]:
