@@ -13,7 +13,7 @@ from typing import Protocol
 import structlog
 
 from operator_runner.ansible import history
-from operator_runner.ansible.censor import censor
+from operator_runner.ansible.censor import Censor
 from operator_runner.ansible.cold.launcher import ColdLauncher
 from operator_runner.ansible.forkserver.launcher import WarmLauncher
 from operator_runner.ansible.outcome import OutcomeBuilder
@@ -140,6 +140,7 @@ async def _consume(
     on_event: Callable[[RunEvent], None],
 ) -> None:
     with rundir.artifact(run_id, "events.jsonl") as log, rundir.artifact(run_id, "stdout") as out:
+        censor = Censor()
         async for uncensored in run.events():
             raw = censor(uncensored)
             log.write(json.dumps(raw) + "\n")

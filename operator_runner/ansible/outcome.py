@@ -16,6 +16,12 @@ from operator_runner.core.truncation import truncated
 # ansible-operator reports the recap of this host only; its inventory has no other.
 _HOST = "localhost"
 _REQUEUE_ACTIONS = {"operator_sdk.util.requeue_after", "requeue_after"}
+_REPORTING_MODULES = ("k8s_event", "k8s_status", "osdk_metric", "requeue_after")
+_REPORTING_ACTIONS = {
+    *_REPORTING_MODULES,
+    *(f"operator_sdk.util.{name}" for name in _REPORTING_MODULES),
+}
+"""Modules whose `changed` is about a report, not about objects that the role manages."""
 _REQUEUE_EVENTS = {"runner_on_ok", "runner_item_on_ok"}
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 _ERROR_START = re.compile(r"^(\[ERROR\]: |ERROR! |ansible-playbook: error: )")
@@ -35,6 +41,7 @@ class OutcomeBuilder:
     _failed: dict[str, list[TaskFailure]] = field(default_factory=dict)
     _requeue_after: timedelta | None = None
     _invalid_requeue: TaskFailure | None = None
+    _reports: int = 0
 
     def add(self, event: RunEvent) -> None:
         """Add the next event."""
@@ -43,6 +50,8 @@ class OutcomeBuilder:
                 self.task = str(event.data.get("name") or event.data.get("task") or "")
             case "playbook_on_stats":
                 self._recap = event.data
+            case "runner_on_ok" if _is_report(event.data):
+                self._reports += 1
             case "runner_on_failed" if not event.data.get("ignore_errors"):
                 self._add_failure(event)
             case "runner_on_unreachable" if not event.data.get("ignore_unreachable"):
@@ -62,7 +71,7 @@ class OutcomeBuilder:
             failures = (TaskFailure(self.task, reason),)
         if self._invalid_requeue is not None:
             failures = (*failures, self._invalid_requeue)
-        return RunOutcome(_stats(self._recap), failures, self._requeue_after, now)
+        return RunOutcome(_stats(self._recap, self._reports), failures, self._requeue_after, now)
 
     def build_aborted(self, now: datetime, reason: str) -> RunOutcome:
         """Return the outcome of a run that did not complete, for this reason."""
@@ -137,12 +146,20 @@ def _detail(error: Any) -> str:
     return error if isinstance(error, str) else ""
 
 
-def _stats(recap: Json) -> Stats:
+def _is_report(data: Json) -> bool:
+    """Return whether a task on localhost reports that it changed a report."""
+    actions = {data.get("resolved_action"), data.get("task_action")}
+    is_changed = (data.get("res") or {}).get("changed") is True
+    return is_changed and data.get("host") == _HOST and not actions.isdisjoint(_REPORTING_ACTIONS)
+
+
+def _stats(recap: Json, reports: int) -> Stats:
     return Stats(
         ok=_count(recap, "ok"),
         changed=_count(recap, "changed"),
         skipped=_count(recap, "skipped"),
         failures=_count(recap, "failures"),
+        reports=reports,
     )
 
 

@@ -291,12 +291,22 @@ class TaskFailure:
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """Ansible's recap for the host localhost, as counts of tasks."""
+    """Ansible's recap for the host localhost, as counts of tasks.
+
+    `reports` are those of `changed` that only report on the resource: metrics, its status, Events
+    and requeue requests by the modules of operator_sdk.util.
+    """
 
     ok: int = 0
     changed: int = 0
     skipped: int = 0
     failures: int = 0
+    reports: int = 0
+
+    @property
+    def changes(self) -> int:
+        """Tasks that changed anything else."""
+        return max(self.changed - self.reports, 0)
 
 
 @dataclass(frozen=True, slots=True)

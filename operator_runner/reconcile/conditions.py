@@ -41,7 +41,7 @@ def finished(conditions: Sequence[Json], outcome: RunOutcome, now: datetime) -> 
         return _waiting(conditions, outcome, outcome.requeue_after, now)
     assert outcome.stats is not None
     # A run with changes is written even if the condition is the same as before.
-    has_changes = outcome.stats.changed > 0
+    has_changes = outcome.stats.changes > 0
     running = _condition("Running", "True", "Successful", "Awaiting next reconciliation")
     running["ansibleResult"] = _recap(outcome)
     successful = _condition("Successful", "True", "Successful", "Last reconciliation succeeded")
@@ -63,7 +63,7 @@ def _waiting(
     result = _turn_false(list(conditions), "Successful", now)
     if any(condition.get("type") == "Failure" for condition in result):
         result = put_condition(result, _condition("Failure", "False", "", ""), now)
-    return put_condition(result, running, now, always=outcome.stats.changed > 0)
+    return put_condition(result, running, now, always=outcome.stats.changes > 0)
 
 
 def waiting_text(after: timedelta) -> str:

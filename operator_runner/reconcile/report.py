@@ -104,10 +104,10 @@ class Reporter:
         stats, requeue_after = outcome.stats, outcome.requeue_after
         fields: dict[str, Any] = {
             "ok": stats.ok,
-            "changed": stats.changed,
+            "changed": stats.changes,
             "skipped": stats.skipped,
         }
-        note = f"Reconciled: {stats.ok} tasks ok, {stats.changed} changed"
+        note = f"Reconciled: {stats.ok} tasks ok, {stats.changes} changed"
         if requeue_after is not None:
             fields["requeue_after"] = format_duration(requeue_after)
             note = f"{note}; {conditions.waiting_text(requeue_after)}"
@@ -115,7 +115,7 @@ class Reporter:
         after = await self._put_conditions(run, outcome, current)
         has_status = conditions.is_successful if requeue_after is None else conditions.is_waiting
         was_reported = has_status(read_conditions(run.body))
-        if after is not None and (stats.changed or not was_reported):
+        if after is not None and (stats.changes or not was_reported):
             await self._cluster.emit(after, run.event("Successful", note))
         return after
 

@@ -187,3 +187,35 @@ def test_output_without_a_marked_error_gives_its_last_lines() -> None:
     """Where nothing is marked as an error, the end of the output is the best there is."""
     assert reason_from_output("\n".join(str(n) for n in range(30))).splitlines()[-1] == "29"
     assert reason_from_output("") == ""
+
+
+def reporting(action: str, **data: Any) -> RunEvent:
+    return task("report", task_action=action, res={"changed": True}, **data)
+
+
+def test_tasks_that_report_are_not_changes() -> None:
+    """Metrics, status, Events and requeue requests are counted beside Ansible's recap."""
+    events = (
+        reporting("operator_sdk.util.osdk_metric"),
+        reporting("k8s_status"),
+        reporting("kube_event", resolved_action="operator_sdk.util.k8s_event"),
+        reporting("operator_sdk.util.requeue_after"),
+        recap(ok=5, changed=5),
+    )
+    stats = collect(*events, reporting("kubernetes.core.k8s")).build(NOW, 0, "").stats
+    assert stats == Stats(ok=5, changed=5, reports=4)
+    assert stats.changes == 1
+
+
+def test_a_report_counts_once() -> None:
+    """Neither an unchanged report, nor the items of a loop, nor other hosts are counted."""
+    events = (
+        task("same", task_action="k8s_status", res={"changed": False}),
+        task("item", "runner_item_on_ok", task_action="k8s_status", res={"changed": True}),
+        reporting("k8s_status"),
+        RunEvent("runner_on_ok", {"host": "b", "task_action": "k8s_status", "res": {"changed": 1}}),
+        recap(ok=2, changed=1),
+    )
+    stats = collect(*events).build(NOW, 0, "").stats
+    assert stats is not None
+    assert (stats.reports, stats.changes) == (1, 0)

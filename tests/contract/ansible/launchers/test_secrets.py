@@ -119,3 +119,29 @@ module.exit_json(said=[module.params["password"]], name=module.params["name"])
     assert record.result("Argument")["name"] == "told"
     assert [failure.task for failure in record.outcome.failures] == ["Last"]
     assert word not in f"{record.events} {record.outcome} {record.artifacts}"
+
+
+def test_no_log_keeps_changed(both: Both) -> None:
+    """A hidden task and loop have `changed` or not, as in Ansible's recap."""
+    tasks = """
+- name: Changed
+  copy: {content: '{{ word }}', dest: '{{ out }}/a'}
+  no_log: true
+- name: Same
+  copy: {content: '{{ word }}', dest: '{{ out }}/a'}
+  no_log: true
+- name: Changed loop
+  copy: {content: '{{ item }}', dest: '{{ out }}/a'}
+  loop: ['{{ word }}', '{{ word }}2']
+  no_log: true
+- name: Same loop
+  stat: {path: '{{ item }}'}
+  loop: ['{{ word }}', '{{ word }}2']
+  no_log: true
+"""
+    record = both(Project(tasks, variables={"word": "xyzzyplugh"}))
+    changed = {name: record.result(name)["changed"] for name in record.tasks()}
+    assert changed == {"Changed": True, "Same": False, "Changed loop": True, "Same loop": False}
+    assert record.outcome.stats is not None
+    assert record.outcome.stats.changed == 2
+    assert "xyzzyplugh" not in f"{record.events} {record.artifacts}"
