@@ -92,7 +92,7 @@ def _start_full(plan: Plan) -> State:
     endpoint = Endpoint(subnets.host, port, subnets.services, subnets.node)
     control = control_plane.prepare(programs, home, endpoint, plan.name, plan.admission_plugins)
     state = State(process.boot(), endpoint.url, subnets.slot)
-    # What takes long starts first, and runs while the next step is prepared.
+    # The slow steps start first and run while the next step is prepared.
     state, config = node.create(home, state, subnets, pause.tag)
     state = _start_api(state, control)
     node.load_pause(home, state, pause_archive)

@@ -25,7 +25,7 @@ _LINE_EVERY = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """How far a build is; see `after` for how the output of Go is read."""
+    """Progress of a build, from the output of Go; see `after`."""
 
     downloaded: int = 0
     """Modules whose download has begun."""
@@ -72,7 +72,7 @@ class BuildProgress:
         console.print(
             f"Building {recipe.what} for the local cluster. This happens once and takes several "
             f"minutes: no ready-made program is downloaded, about {recipe.packages:,} packages are "
-            "compiled from source. You may interrupt it; it goes on from there."
+            "compiled from source. If you interrupt it, the next run continues the build."
         )
 
     def run(
@@ -133,7 +133,7 @@ class BuildProgress:
 
 
 def _lines(stream: IO[bytes]) -> Iterator[list[str]]:
-    """Yield the lines that came, at least once a second even if none came."""
+    """Yield new lines at least once a second, even an empty list."""
     rest = b""
     with selectors.DefaultSelector() as selector:
         selector.register(stream, selectors.EVENT_READ)

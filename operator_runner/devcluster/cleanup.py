@@ -16,7 +16,7 @@ def clean(home: Home) -> None:
     """End every process of the cluster and remove its link, routes and cgroups.
 
     Nothing here relies on the stored state: processes are found by their mark, link and cgroups
-    by names that follow from the home. Files stay: see `remove`.
+    by names that are derived from the home. Files are kept: see `remove`.
     """
     deadline = time.monotonic() + _SECONDS
     # Once more after each round: a program may have been starting another one.

@@ -191,7 +191,7 @@ class Cluster:
         return done.stdout
 
     def stop_part(self, name: str) -> None:
-        """End one part, as a crash of it would; `start_part` brings it back."""
+        """Kill one part, like a crash; `start_part` starts it again."""
         with self._locked():
             state = self._running()
             part = self._part(state, name)

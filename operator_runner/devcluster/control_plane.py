@@ -39,7 +39,7 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """What the control plane identifies itself with, all below the home's `pki` folder."""
+    """Certificates and keys of the control plane, in the home's `pki` folder."""
 
     authority: KeyPair
     etcd_authority: KeyPair
@@ -171,7 +171,7 @@ class ControlPlane:
             "--profiling=false",
         ]
         if endpoint.node is None:
-            # Endpoints must not be loopback addresses, and without Pods nobody asks for them.
+            # Endpoints must not be loopback addresses, and without Pods they are not needed.
             command.append("--endpoint-reconciler-type=none")
         return Part("kube-apiserver", tuple(command), f"{endpoint.url}/readyz")
 

@@ -29,7 +29,7 @@ class ClusterError(Exception):
 
 
 class RootNeeded(ClusterError):
-    """A full cluster was asked for by a user other than root."""
+    """A full cluster was requested by a user other than root."""
 
 
 class PackagesMissing(ClusterError):
@@ -45,7 +45,7 @@ class BuildFailed(ClusterError):
 
 
 class PortTaken(ClusterError):
-    """Another program listens on the port that was asked for."""
+    """Another program listens on the requested port."""
 
 
 class NoFreePort(ClusterError):

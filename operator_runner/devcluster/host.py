@@ -25,7 +25,7 @@ _PACKAGE_OF = {
     str(CNI_PROGRAMS / "host-local"): "containernetworking-plugins",
     str(CNI_PROGRAMS / "portmap"): "containernetworking-plugins",
 }
-# The node mounts its own folders over these, so the cluster's files must lie elsewhere.
+# The node mounts its own folders over these, so the cluster's files must be elsewhere.
 _HIDDEN = tuple(
     Path(place)
     for place in (
@@ -49,12 +49,12 @@ def require_root() -> None:
 
 
 def require_visible(*folders: Path) -> None:
-    """Raise ClusterError if one of `folders` lies where the node sees its own files instead."""
+    """Raise ClusterError if the node hides one of `folders` by a mount of its own."""
     for folder in folders:
         for hidden in _HIDDEN:
             if folder.resolve().is_relative_to(hidden):
                 raise ClusterError(
-                    f"the node cannot see {folder}, because it has a {hidden} of its own",
+                    f"the node cannot access {folder}, because it mounts its own {hidden}",
                     cure="Point XDG_STATE_HOME, XDG_CACHE_HOME or KUBEBUILDER_ASSETS elsewhere.",
                 )
 

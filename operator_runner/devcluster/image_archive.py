@@ -19,7 +19,7 @@ _PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 # Debian merged these into /usr. A package may still name the old place, and programs name
 # their loader by it, so every image has the links and everything is put below /usr.
 _MERGED = ("bin", "sbin", "lib", "lib64")
-# Not needed to run anything, and much of what packages weigh.
+# Not needed at run time, and a large part of the size of packages.
 _LEFT_OUT = ("usr/share/doc/", "usr/share/man/", "usr/share/locale/", "usr/share/lintian/")
 _KINDS = {"directory": tarfile.DIRTYPE, "file": tarfile.REGTYPE, "symlink": tarfile.SYMTYPE}
 
@@ -31,7 +31,7 @@ class _Entry:
 
 
 class Layer:
-    """The files of an image by path; what is added later replaces what was there."""
+    """The files of an image by path; a file that is added later replaces an earlier one."""
 
     def __init__(self) -> None:
         """Begin with the links of a merged /usr."""
@@ -78,7 +78,7 @@ class Layer:
 
 
 def merged(path: str) -> str:
-    """Return where `path` of a package stands in the image, relative to its root."""
+    """Return the path in the image, relative to its root, of `path` in a package."""
     clean = path.removeprefix(".").strip("/")
     top = clean.partition("/")
     return f"usr/{clean}" if top[0] in _MERGED and top[1] else clean

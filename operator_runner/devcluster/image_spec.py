@@ -1,4 +1,4 @@
-"""What an image is made of: the YAML files that `cluster pack` reads. Pure.
+"""Specification of an image: the YAML files that `cluster pack` reads. Pure.
 
     tag: operator-runner.local/example:1
     packages: [busybox-static, "libssl3t64|libssl3"]   # a|b: the first that Debian has

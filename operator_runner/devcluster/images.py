@@ -16,7 +16,7 @@ from operator_runner.devcluster.state import Node
 def load(node: Node, archive: Path) -> tuple[str, ...]:
     """Import a docker or OCI archive into the node; return the names of its images."""
     names = names_in(archive)
-    # By standard input: the node need not see the file.
+    # By standard input: the node needs no access to the file.
     command = ("ctr", "--namespace=k8s.io", "images", "import", "-")
     try:
         tools.run(*entering(node), *command, stdin=archive)
@@ -51,7 +51,7 @@ def _oci_names(tar: tarfile.TarFile) -> tuple[str, ...]:
 
 
 def _json(tar: tarfile.TarFile, name: str) -> Any:
-    """Return the parsed member `name`, or None if there is none."""
+    """Return the parsed member `name`, or None if it does not exist."""
     if name not in tar.getnames():
         return None
     stream = tar.extractfile(name)

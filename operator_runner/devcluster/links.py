@@ -38,7 +38,7 @@ def create(token: str) -> Subnets:
     """Make the link with this machine's address and routes; return the subnets it serves.
 
     The other end stays here, down, until `connect`. Of several users of this machine one at a
-    time chooses a slot; the routes tell the next one that it is taken.
+    time chooses a slot; its routes show the others that it is taken.
     """
     outside, peer = name_of(token), _peer_of(token)
     with _one_at_a_time():
@@ -48,7 +48,7 @@ def create(token: str) -> Subnets:
         run("ip", "address", "add", address, "dev", outside)
         run("ip", "link", "set", outside, "up")
         for network in (subnets.pods, subnets.services):
-            # onlink: the route may stand before the other end is up.
+            # onlink: the route can be added before the other end is up.
             via = ("via", subnets.node, "dev", outside, "onlink")
             run("ip", "route", "add", str(network), *via)
     return subnets

@@ -22,7 +22,7 @@ class Home:
 
     @property
     def state(self) -> Path:
-        """What runs: see `state.py`."""
+        """File with the running processes: see `state.py`."""
         return self.path / "state.json"
 
     @property
@@ -79,7 +79,7 @@ class Home:
 
 
 def cache_folder(environment: Mapping[str, str]) -> Path:
-    """Return the folder for what is made once and shared by all clusters of the user."""
+    """Return the folder for files that all clusters of the user share."""
     return _base(environment, "XDG_CACHE_HOME", ".cache") / "operator-runner"
 
 

@@ -47,7 +47,7 @@ def start(node: Node, command: Sequence[str], *, mark: Path, log: Path) -> Proce
 def entering(node: Node, *, folder: str | None = None) -> tuple[str, ...]:
     """Return the start of a command line that runs the rest of it inside.
 
-    With `folder` the program starts there, as far as the node sees the folder as well.
+    With `folder` the program starts there, if the node can access the folder.
     """
     place = () if folder is None else (f"--wdns={folder}",)
     return ("nsenter", f"--target={node.init.pid}", *_FLAGS, *place, "--")

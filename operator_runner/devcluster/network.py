@@ -1,4 +1,4 @@
-"""Which subnets a cluster uses. Pure: `links.py` asks the machine and changes it."""
+"""Subnets of a cluster. Pure: `links.py` reads and changes the machine's network."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Subnets:
 
     @property
     def dns(self) -> str:
-        """The Service address that Pods ask for names, by custom the tenth."""
+        """The Service address of the DNS server, by convention the tenth."""
         return str(self.services[10])
 
 

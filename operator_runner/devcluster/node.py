@@ -33,7 +33,7 @@ def create(
     (home.node / "cni").mkdir()
     cgroups.create(home.token)
     holder = namespaces.create(str(home.node), mark=home.path, log=home.log_of(NAME))
-    # The first process counts as running, so that its end is noticed by whoever waits.
+    # The first process counts as running, so that callers that wait notice its end.
     state = save(home, dataclasses.replace(state, node=holder, processes={NAME: holder.init}))
     links.connect(home.token, holder, subnets)
     prepared = home.node / "init.json"

@@ -15,7 +15,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-# Where the node's programs write, and the folder of the node that stands there instead.
+# Folders that the node's programs write to, and the folder of the node that is mounted there.
 _OWN = {
     "/var/lib/cni": "cni-state",
     "/var/lib/kubelet": "kubelet",
@@ -51,7 +51,7 @@ def prepare(folder: Path) -> None:
     for place, name in _OWN.items():
         own = folder / name
         own.mkdir(mode=0o755)
-        # The empty mount point is all that this machine ever sees of it.
+        # Outside the node's mount namespace the mount point is empty.
         Path(place).mkdir(parents=True, exist_ok=True)
         mount("--bind", str(own), place)
     for sysctl in _SYSCTLS:

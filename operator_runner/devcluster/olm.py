@@ -1,8 +1,8 @@
 """The Operator Lifecycle Manager on a cluster with a node, and a catalog for it to install from.
 
 Its programs are parts of the cluster like the others. They run in the node's namespaces: olm and
-catalog listen on ports that cannot be chosen, opm on all addresses, and neither is to meet
-anything else of this machine. There is no package server: only consoles ask it.
+catalog listen on fixed ports, opm on all addresses, and these must not collide with other programs
+of this machine. There is no package server, because only consoles use it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from operator_runner.devcluster.state import Part, State
 OPERATOR, CATALOG, SERVER = "olm-operator", "catalog-operator", "opm"
 """The parts; the first two are named as OLM's own Deployments are."""
 NAMESPACE, SOURCE = "olm", "local"
-"""Where the CatalogSource is, and what it is called."""
+"""Namespace and name of the CatalogSource."""
 USER = "olm"
 """The kubeconfig and the certificate in the home's `pki` folder."""
 
@@ -45,7 +45,7 @@ class Olm:
     def install(self) -> Olm:
         """Make OLM's objects and start its programs; return when it works.
 
-        What is there already is brought up to date; programs that run go on.
+        Existing objects are updated; running programs are kept.
         """
         host.require_visible(self.programs)
         crds = self.programs / "crds"

@@ -2,7 +2,7 @@
 
 A process is known by its pid and its start time, so that a pid that the kernel has given to
 another program is never mistaken for ours. Every program also carries the cluster's home in its
-environment: what a crashed or killed command left behind is found by that mark.
+environment: by that mark, processes that a crashed or killed command left behind are found.
 """
 
 from __future__ import annotations

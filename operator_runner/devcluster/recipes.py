@@ -1,4 +1,4 @@
-"""What is built from Go modules: Kubernetes for the cluster itself, OLM for those who test it."""
+"""Builds from Go modules: Kubernetes for the cluster itself, OLM for tests with it."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ _MODULES = {
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """How the tools of one go.mod are built, all together."""
+    """Build of all tools of one go.mod."""
 
     what: str
-    """What it gives, for people."""
+    """The result, for display."""
     source: Path
     """The folder of go.mod and go.sum."""
     version: str
     """The version of the module that gives it its name, such as `v1.36.3`."""
     options: tuple[str, ...]
-    """What `go build` is told."""
+    """Arguments of `go build`."""
     programs: tuple[str, ...]
     """The names under which the programs are found afterwards."""
     packages: int
@@ -39,7 +39,7 @@ class Recipe:
     renamed: Mapping[str, str] = field(default_factory=dict)
     """Program as `go build` names it, after the last part of its package path: its real name."""
     folders: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    """Folders to lie beside the programs: name to module and path in the module."""
+    """Folders to copy beside the programs: name to module and path in the module."""
 
     @property
     def tag(self) -> str:
@@ -53,7 +53,7 @@ class Recipe:
 
 
 def kubernetes() -> Recipe:
-    """Return the recipe of the cluster itself: small programs that know their version."""
+    """Return the recipe of the cluster itself: stripped programs with their version."""
     source = source_folder()
     version = required_version(source, "Kubernetes")
     major, minor, _ = version.removeprefix("v").split(".", 2)

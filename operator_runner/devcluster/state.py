@@ -1,4 +1,4 @@
-"""What runs in a cluster, kept in its home so that later commands find it."""
+"""State of a cluster, stored in its home for later commands."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from operator_runner.devcluster.process import Process
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One program of the cluster: how to start it and how to ask whether it is well."""
+    """One program of the cluster: its command line and its health check."""
 
     name: str
     command: tuple[str, ...]
@@ -47,7 +47,7 @@ class State:
     node: Node | None = None
     parts: tuple[Part, ...] = ()
     processes: dict[str, Process] = field(default_factory=dict)
-    """The running process of each part; a part that was stopped has none."""
+    """The running process of each part; stopped parts are missing."""
     ready: bool = False
     """Whether it has been up completely; a start that was cut short leaves False."""
 
@@ -75,10 +75,10 @@ def save(home: Home, state: State) -> State:
 
 
 def load(home: Home) -> State | None:
-    """Return the stored state, or None where there is none that can be read.
+    """Return the stored state, or None if it does not exist or cannot be read.
 
-    A file of another version, or one cut short by a full disk, counts as none: what runs is then
-    still found by its mark (see `process.marked`).
+    None is also returned for a file of another version, or one cut short by a full disk: processes
+    are then still found by their mark (see `process.marked`).
     """
     try:
         return _decoded(json.loads(home.state.read_text()))

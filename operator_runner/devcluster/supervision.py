@@ -20,7 +20,7 @@ _LOG_LINES = 15
 
 @dataclass(frozen=True, slots=True)
 class PartStatus:
-    """How a part of the cluster is."""
+    """Status of a part of the cluster."""
 
     name: str
     pid: int | None

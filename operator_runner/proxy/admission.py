@@ -85,7 +85,7 @@ class Decision:
 
     `edit` returns the body to send; None sends it unchanged. `query` is added to the query.
     `seen` has uid and, where it is a precondition, resourceVersion of the live object, both empty
-    if there is none; None if the live object was not read.
+    if it does not exist; None if the live object was not read.
     """
 
     edit: Callable[[bytes], bytes] | None = None

@@ -90,7 +90,7 @@ def add_precondition(kind: str, body: bytes, uid: str) -> bytes:
 
 
 def is_dry_run(kind: str, body: bytes) -> bool:
-    """Return whether DeleteOptions ask for a dry run; False if they cannot be decoded."""
+    """Return whether DeleteOptions request a dry run; False if they cannot be decoded."""
     if not is_quick(kind, len(body)):
         return False
     try:

@@ -73,7 +73,7 @@ class Forwarder:
     async def forward(self, request: web.BaseRequest, grant: Grant | None) -> web.StreamResponse:
         """Return the response, already sent. Raises StatusError if nothing has been sent yet.
 
-        Requests without a grant have no owner: what they create is not owned.
+        Requests without a grant have no owner: the proxy adds no owner to their objects.
         """
         # Anything else (a full URL, an authority) could send the credentials elsewhere.
         if not request.raw_path.startswith("/"):

@@ -33,7 +33,7 @@ _BINARY = frozenset({PROTOBUF, "application/cbor"})
 def request_headers(headers: Mapping[str, str], *, readable: bool) -> CIMultiDict[str]:
     """Return the headers of the forwarded request.
 
-    `readable` asks for a response that can be decoded here, among those that the client accepts:
+    `readable` requests a response that can be decoded here, among those that the client accepts:
     JSON in place of a binary encoding, and not compressed.
     """
     passed = _end_to_end(headers)

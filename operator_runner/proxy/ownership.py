@@ -105,7 +105,7 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class MetadataPatch:
-    """Changes to the metadata of a body before it is sent; false if there are none.
+    """Changes to the metadata of a body before it is sent; false if it is unchanged.
 
     `references` replaces the owner references; None keeps those of the body. `uid` and
     `resource_version` are preconditions; those of the body take precedence.
@@ -210,7 +210,7 @@ def has_any_owner(metadata: Json) -> bool:
 
 
 def controller_of(metadata: Json) -> Mapping[str, Any] | None:
-    """Return the reference to the controller of an object, None if it has none."""
+    """Return the reference to the controller of an object, None if there is no controller."""
     return next((one for one in _references(metadata) if one.get("controller") is True), None)
 
 

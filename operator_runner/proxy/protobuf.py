@@ -100,7 +100,7 @@ def add_precondition(body: bytes, uid: str) -> bytes:
 
 
 def is_dry_run(body: bytes) -> bool:
-    """Return whether DeleteOptions ask for a dry run. Raises ValueError if invalid."""
+    """Return whether DeleteOptions request a dry run. Raises ValueError if invalid."""
     return _DRY_RUN in _first(_first(_open(body)).get(_RAW, b""))
 
 

@@ -49,7 +49,7 @@ class PermissionRecorder:
         status: int,
         before: Iterable[tuple[str, str]] = (),
     ) -> None:
-        """Record the permissions of a request, whatever its status. Never raises.
+        """Record the permissions of a request, of any status. Never raises.
 
         `body` is what was sent: bytes if it was buffered; a stream is ignored. `before` has
         method and path of the requests that the proxy itself made for this one.

@@ -1,4 +1,4 @@
-"""Permissions that a request needs: what the API server asks its authorizer. Pure.
+"""Permissions that a request needs: those that the API server's authorizer checks. Pure.
 
 The verbs are those of the API server. Permissions that every authenticated account has
 (discovery, reviews of itself) are left out.

@@ -40,7 +40,7 @@ def ready(conditions: Sequence[Json], generation: int, now: datetime) -> list[Js
 
 
 def waiting(conditions: Sequence[Json], generation: int, now: datetime) -> list[Json]:
-    """Return the conditions of a resource whose run succeeded and asked for another one."""
+    """Return the conditions of a resource whose run succeeded and requested another run."""
     message = _message(conditions, "Running")
     condition = _condition("Ready", "Unknown", "Progressing", message, generation)
     result = put_condition(_without(conditions, "Stalled"), condition, now)

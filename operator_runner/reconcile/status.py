@@ -78,12 +78,12 @@ def _has_fields(body: Json, fields: Json) -> bool:
 
 
 def generation_of(body: Json) -> int:
-    """Return the generation of a resource, 0 if its kind has none."""
+    """Return the generation of a resource, 0 if its kind has no generations."""
     return int(body["metadata"].get("generation") or 0)
 
 
 def read_conditions(body: Json) -> list[Json]:
-    """Return the conditions of a resource, empty if its status has none or invalid ones."""
+    """Return the conditions of a resource, empty if they are missing or invalid."""
     status = body.get("status")
     conditions = status.get("conditions") if isinstance(status, dict) else None
     if not isinstance(conditions, list):

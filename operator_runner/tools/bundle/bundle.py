@@ -28,7 +28,7 @@ MANIFESTS, METADATA, SCORECARD = "manifests/", "metadata/", "tests/scorecard/"
 ANNOTATIONS = "metadata/annotations.yaml"
 PREFIX = "operators.operatorframework.io."
 
-# What OLM installs from a bundle; see the supported resources of operator-registry.
+# Kinds that OLM installs from a bundle; see the supported resources of operator-registry.
 _INSTALLED = {
     *("ClusterRole", "ClusterRoleBinding", "ConfigMap", "CustomResourceDefinition"),
     *("NetworkPolicy", "PodDisruptionBudget", "PodMonitor", "PriorityClass", "PrometheusRule"),

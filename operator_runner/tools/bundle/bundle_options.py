@@ -52,6 +52,6 @@ def precedence(version: str) -> tuple[object, ...]:
     """Return a sort key for semantic versions, by the precedence of their specification."""
     core, _, pre = version.partition("-")
     numbers = tuple(int(part) for part in core.split("."))
-    # A release comes after its pre-releases; numeric identifiers come before others.
+    # A release is later than its pre-releases; numeric identifiers are earlier than others.
     parts = tuple((0, int(p), "") if p.isdigit() else (1, 0, p) for p in pre.split(".") if pre)
     return (numbers, not pre, parts)

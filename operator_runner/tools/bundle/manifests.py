@@ -59,12 +59,12 @@ class Manifests:
 
 
 def name_of(obj: Json) -> str:
-    """Return the name of an object, empty if it has none."""
+    """Return the name of an object, empty if it is missing."""
     return str(obj.get("metadata", {}).get("name", ""))
 
 
 def nested(obj: Any, *path: str) -> Any:
-    """Return the value at a path in nested mappings, or None if there is none."""
+    """Return the value at a path in nested mappings, or None if it is missing."""
     for key in path:
         obj = obj.get(key) if isinstance(obj, dict) else None
     return obj

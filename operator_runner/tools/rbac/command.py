@@ -109,7 +109,7 @@ def _rbac(options: dict[str, Any]) -> int:
 
 
 def _manager(named: Path | None, checked: Sequence[dict[str, Any]]) -> Manager:
-    """Return the operator's Deployment, or one with default flags if there is none."""
+    """Return the operator's Deployment, or one with default flags if it is not found."""
     if named is not None:
         found = find_manager(read_objects([named]))
         if found is None:

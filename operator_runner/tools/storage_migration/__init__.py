@@ -1,5 +1,5 @@
-"""Rewrites stored objects in the storage version of their CRD, so that an old version can go.
+"""Rewrite stored objects in the storage version of their CRD, so that old versions can be removed.
 
-`target` is what a CRD says and the place where an interrupted migration goes on (pure),
-`objects` lists and rewrites, `migrate` does a whole CRD, `display` tells how far it is.
+`target` reads a CRD and the checkpoint of an interrupted migration (pure), `objects` lists and
+rewrites objects, `migrate` migrates a whole CRD, `display` shows the progress.
 """

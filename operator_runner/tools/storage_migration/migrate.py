@@ -33,7 +33,7 @@ _MAX_ATTEMPTS = 5
 
 
 class MigrationResult(Enum):
-    """How the migration of a CRD ended; after the last two, the next run does the rest."""
+    """Result of the migration of a CRD; after the last two, run the command again."""
 
     DONE = "done"
     INCOMPLETE = "incomplete"

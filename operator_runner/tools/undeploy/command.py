@@ -91,7 +91,7 @@ async def _undeploy(
 
 
 def _ask(definitions: list[Definition], server: str, *, sure: bool) -> None:
-    """Print what will be deleted and ask for confirmation. Raises ConfigError without one."""
+    """Print the objects to delete and ask for confirmation. Raises ConfigError if it is denied."""
     for line in deletion_lines(definitions):
         click.echo(line)
     if sure or not definitions:

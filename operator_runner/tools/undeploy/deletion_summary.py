@@ -1,4 +1,4 @@
-"""Format what an undeployment deletes and what it keeps. Pure."""
+"""Format lists of the objects that an undeployment deletes and keeps. Pure."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def deletion_lines(definitions: Sequence[Definition]) -> Iterator[str]:
         if not definition.resources:
             yield f"CRD {definition.name} will be deleted; it has no resources."
             continue
-        yield f"CRD {definition.name} will be deleted with these resources and what they own:"
+        yield f"CRD {definition.name} will be deleted with these resources and their dependents:"
         yield from _shown([_line(resource) for resource in definition.resources])
     resources = [one for definition in definitions for one in definition.resources]
     if resources:

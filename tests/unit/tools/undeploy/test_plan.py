@@ -57,7 +57,7 @@ def test_what_will_be_lost() -> None:
         CRD, (web("a", pods=(POD, POD), claims=(CLAIM,)), web("b", "other", pods=(POD,)))
     )
     assert list(deletion_lines([definition])) == [
-        f"CRD {CRD} will be deleted with these resources and what they own:",
+        f"CRD {CRD} will be deleted with these resources and their dependents:",
         "  Web shop/a: 2 Pods, PersistentVolumeClaim shop/data",
         "  Web other/b: 1 Pod",
         "Total: 2 resources in 2 namespaces, 3 Pods.",
