@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from operator_runner.core.host_resources import Machine
+from operator_runner.core.host_resources import HostResources
 from operator_runner.core.settings import ExecutorName
 
 _MB = 1024**2
@@ -46,7 +46,7 @@ def cores() -> int:
     return len(os.sched_getaffinity(0))
 
 
-def capacity(machine: Machine, executor: ExecutorName, wanted: int) -> Capacity:
+def capacity(machine: HostResources, executor: ExecutorName, wanted: int) -> Capacity:
     """Return the number of runs for which the machine has cores and memory.
 
     `wanted` is the user's limit for one kind; it may exceed the cores, never the memory.

@@ -15,7 +15,7 @@ from typing import Any, Literal
 from operator_runner.config.flags import environment
 from operator_runner.config.flags.capacity import capacity, cores
 from operator_runner.core.errors import ConfigError
-from operator_runner.core.host_resources import Machine
+from operator_runner.core.host_resources import HostResources
 from operator_runner.core.model import GVK, Ownership, Watch
 from operator_runner.core.settings import (
     Address,
@@ -149,7 +149,7 @@ def _concurrency(options: Options, environ: Environ, kinds: Sequence[GVK]) -> Co
     own = environment.concurrency(environ, kinds).values
     asked = max(options["max_concurrent_reconciles"] or 0, 0)
     wanted = max(asked, *own.values(), 0)
-    fits = capacity(Machine(), options["executor"], wanted)
+    fits = capacity(HostResources(), options["executor"], wanted)
     most = options["max_runs"]
     return Concurrency(
         total=most or fits.runs,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from operator_runner.config.watches import expressions
-from operator_runner.config.watches.fields import Fields
-from operator_runner.config.watches.report import Place
+from operator_runner.config.watches.fields import MapReader
+from operator_runner.config.watches.report import Location
 from operator_runner.core.model import Conversion, FieldPath
 
 _CHANGEABLE = ("labels", "annotations")
@@ -18,9 +18,9 @@ class ConversionReader:
 
     def __init__(self) -> None:
         """Start without any kind."""
-        self._seen: dict[tuple[str, str], Place] = {}
+        self._seen: dict[tuple[str, str], Location] = {}
 
-    def read(self, fields: Fields) -> tuple[Conversion, ...]:
+    def read(self, fields: MapReader) -> tuple[Conversion, ...]:
         """Return the conversions of an entry; problems are reported."""
         entries = list(fields.each("conversion"))
         if not entries:
@@ -41,7 +41,7 @@ class ConversionReader:
         return tuple(_conversion(entry, versions) for entry in entries)
 
 
-def _conversion(entry: Fields, taken: dict[str, str]) -> Conversion:
+def _conversion(entry: MapReader, taken: dict[str, str]) -> Conversion:
     version = entry.text("version")
     if not version:
         entry.problem("version", "version must not be empty; add `version:`")
@@ -51,36 +51,38 @@ def _conversion(entry: Fields, taken: dict[str, str]) -> Conversion:
     return Conversion(version, _fields(entry, "toHub"), _fields(entry, "fromHub"))
 
 
-def _fields(entry: Fields, name: str) -> Mapping[FieldPath, str | None]:
+def _fields(entry: MapReader, name: str) -> Mapping[FieldPath, str | None]:
     found: dict[FieldPath, str | None] = {}
-    for text, (expression, place) in entry.expressions(name).items():
-        path = _path(entry, text, place, found)
+    for text, (expression, location) in entry.expressions(name).items():
+        path = _path(entry, text, location, found)
         if expression is not None:
             try:
                 expressions.check(expression)
             except ValueError as error:
                 entry.report.problem(
-                    place, f"invalid JMESPath: {error}; correct {expression!r}, or write null"
+                    location, f"invalid JMESPath: {error}; correct {expression!r}, or write null"
                 )
         found[path] = expression
     return found
 
 
 def _path(
-    entry: Fields, text: str, place: Place, found: Mapping[FieldPath, str | None]
+    entry: MapReader, text: str, location: Location, found: Mapping[FieldPath, str | None]
 ) -> FieldPath:
     try:
         path = expressions.path(text)
     except ValueError as error:
-        entry.report.problem(place, f"invalid field path {text!r}: {error}")
+        entry.report.problem(location, f"invalid field path {text!r}: {error}")
         return (text,)
     if path[0] in {"apiVersion", "kind"} or path == ("metadata",):
-        entry.report.problem(place, f"{text} cannot be converted; remove it")
+        entry.report.problem(location, f"{text} cannot be converted; remove it")
     elif path[0] == "metadata" and path[1] not in _CHANGEABLE:
         entry.report.problem(
-            place, "only labels and annotations of the metadata can be converted; remove it"
+            location, "only labels and annotations of the metadata can be converted; remove it"
         )
     for other in found:
         if path[: len(other)] == other or other[: len(path)] == path:
-            entry.report.problem(place, f"{text} and {'.'.join(other)} overlap; keep one of them")
+            entry.report.problem(
+                location, f"{text} and {'.'.join(other)} overlap; keep one of them"
+            )
     return path

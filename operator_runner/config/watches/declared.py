@@ -1,8 +1,8 @@
 """Which variables a role or a playbook has as its own: it declares them, or it uses them.
 
 Defaults, argument specs and the vars of plays declare them; templates and conditions use them.
-What runs follows: roles of a playbook, the roles that they depend on, and those that tasks
-include by a literal name. A file that is not YAML declares nothing; Ansible reports it.
+All content that runs is read: roles of a playbook, their dependencies, and roles that tasks
+include by a literal name. An invalid YAML file is skipped, because Ansible reports it.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class _Reader:
                 self._tasks(_get(play, section), playbook.parent / "roles")
 
     def _uses(self, place: Path) -> None:
-        """Take in what the texts of a file or directory use."""
+        """Add the variables that a file, or all files of a directory, use."""
         for path in sorted(place.rglob("*")) if place.is_dir() else [place]:
             for found in _USES.finditer(_text(path)):
                 self.names.update(_WORD.findall("".join(filter(None, found.groups()))))

@@ -1,4 +1,4 @@
-"""YAML text as a tree that knows its lines. The owner of PyYAML in this package."""
+"""Parse YAML into a tree with line numbers. Only this module of the package imports PyYAML."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from yaml.reader import Reader
 from yaml.scanner import Scanner
 
 from operator_runner.config.watches.expand import Expanded
-from operator_runner.config.watches.report import Place, Report
+from operator_runner.config.watches.report import Diagnostics, Location
 from operator_runner.config.watches.scalars import Scalar, resolve
 
 _PLAIN = "plain"
@@ -25,15 +25,15 @@ _RESOLVED = {_PLAIN, *(f"tag:yaml.org,2002:{name}" for name in ("bool", "int", "
 _MERGE = "<<"
 _UNSET = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
-Value: TypeAlias = "Scalar | tuple[Item, ...] | Mapping[str, Item]"
+Value: TypeAlias = "Scalar | tuple[YamlValue, ...] | Mapping[str, YamlValue]"
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
-    """A value of the file and its place."""
+class YamlValue:
+    """A value of the file and its location."""
 
     value: Value
-    place: Place
+    location: Location
 
     def plain(self) -> Any:
         """Return the value as decoded JSON."""
@@ -46,13 +46,15 @@ class Item:
                 return self.value
 
 
-def parse(source: Expanded, report: Report) -> Item | None:
-    """Read the first YAML document; None if there is none, or it is broken (then reported)."""
+def parse(source: Expanded, report: Diagnostics) -> YamlValue | None:
+    """Parse the first YAML document; None if it is missing or invalid (then reported)."""
     try:
         loader = _Loader(source.text)
         node = loader.get_node() if loader.check_node() else None
         if loader.check_node():
-            report.warning(Place(1), "only the first YAML document is read; put all watches there")
+            report.warning(
+                Location(1), "only the first YAML document is read; put all watches there"
+            )
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         number = mark.line if mark else 0
@@ -60,10 +62,10 @@ def parse(source: Expanded, report: Report) -> Item | None:
         cure = "see the line above too"
         if unset := _UNSET.findall("".join(source.text.splitlines()[number : number + 1])):
             cure = f"set {', '.join(unset)} in the environment"
-        report.problem(Place(source.source_line(number)), f"invalid YAML: {text}; {cure}")
+        report.problem(Location(source.source_line(number)), f"invalid YAML: {text}; {cure}")
         return None
     except yaml.YAMLError as error:
-        report.problem(Place(1), f"invalid YAML: {error}; write it as UTF-8 text")
+        report.problem(Location(1), f"invalid YAML: {error}; write it as UTF-8 text")
         return None
     return None if node is None else _Builder(source, report).build(node, "", ())
 
@@ -78,7 +80,7 @@ class _Loader(Reader, Scanner, Parser, Composer):
         Composer.__init__(self)
 
     def resolve(self, kind: type[Node], _value: Any, implicit: Any) -> str:
-        """Name the tag of a node that has none in the text."""
+        """Return the tag of a node without an explicit tag."""
         return _PLAIN if kind is ScalarNode and implicit[0] else _TEXT
 
     def descend_resolver(self, _parent: Any, _index: Any) -> None:
@@ -91,87 +93,91 @@ class _Loader(Reader, Scanner, Parser, Composer):
 class _Builder:
     """Makes items of nodes; what JSON cannot hold is reported and left out."""
 
-    def __init__(self, source: Expanded, report: Report) -> None:
+    def __init__(self, source: Expanded, report: Diagnostics) -> None:
         self._source = source
         self._report = report
 
-    def build(self, node: Node, path: str, parents: tuple[Node, ...]) -> Item:
-        place = Place(self._line(node), path)
+    def build(self, node: Node, path: str, parents: tuple[Node, ...]) -> YamlValue:
+        location = Location(self._line(node), path)
         if any(node is parent for parent in parents):
             self._report.problem(
-                place, "an alias refers to a node that contains it; write the value out"
+                location, "an alias refers to a node that contains it; write the value out"
             )
-            return Item(None, place)
+            return YamlValue(None, location)
         parents = (*parents, node)
         match node:
             case MappingNode():
-                return Item(self._mapping(node, place, parents), place)
+                return YamlValue(self._mapping(node, location, parents), location)
             case SequenceNode():
                 items = (
                     self.build(child, f"{path}[{index}]", parents)
                     for index, child in enumerate(node.value)
                 )
-                return Item(tuple(items), place)
+                return YamlValue(tuple(items), location)
             case _:
-                return Item(self._scalar(node, place), place)
+                return YamlValue(self._scalar(node, location), location)
 
     def _line(self, node: Node) -> int:
         return self._source.source_line(node.start_mark.line)
 
-    def _scalar(self, node: Node, place: Place) -> Scalar:
+    def _scalar(self, node: Node, location: Location) -> Scalar:
         text = str(node.value)
         for name in _UNSET.findall(text):
             self._report.warning(
-                place, f"${{{name}}} is kept as text: the environment variable is not set"
+                location, f"${{{name}}} is kept as text: the environment variable is not set"
             )
         if node.tag not in _RESOLVED:
             if node.tag != _TEXT:
-                self._report.warning(place, f"the tag {node.tag} is unknown; its text is used")
+                self._report.warning(location, f"the tag {node.tag} is unknown; its text is used")
             return text
         value = resolve(text)
         if isinstance(value, float) and not math.isfinite(value):
-            self._report.problem(place, f"{text} is not a JSON number; quote it to make it text")
+            self._report.problem(location, f"{text} is not a JSON number; quote it to make it text")
             return None
         return value
 
     def _mapping(
-        self, node: MappingNode, place: Place, parents: tuple[Node, ...]
-    ) -> dict[str, Item]:
-        merged: dict[str, Item] = {}
-        own: dict[str, Item] = {}
+        self, node: MappingNode, location: Location, parents: tuple[Node, ...]
+    ) -> dict[str, YamlValue]:
+        merged: dict[str, YamlValue] = {}
+        own: dict[str, YamlValue] = {}
         for key_node, child in node.value:
-            key = self._key(key_node, place)
+            key = self._key(key_node, location)
             if key is None:
                 continue
             if key == _MERGE and key_node.tag == _PLAIN:
-                merged |= self._merge(child, place, parents)
+                merged |= self._merge(child, location, parents)
                 continue
-            item = self.build(child, place.child(key).path, parents)
+            item = self.build(child, location.child(key).path, parents)
             if key in own:
-                self._report.warning(item.place, "duplicate key; the last one is used")
+                self._report.warning(item.location, "duplicate key; the last one is used")
             own[key] = item
         return {**merged, **own}
 
-    def _key(self, node: Node, place: Place) -> str | None:
+    def _key(self, node: Node, location: Location) -> str | None:
         if not isinstance(node, ScalarNode):
             self._report.problem(
-                Place(self._line(node), place.path),
+                Location(self._line(node), location.path),
                 "a key must be text; quote values that begin with {{ or [",
             )
             return None
-        value = self._scalar(node, place)
+        value = self._scalar(node, location)
         if isinstance(value, bool):
             return "true" if value else "false"
         return node.value if value is None else str(value)
 
-    def _merge(self, node: Node, place: Place, parents: tuple[Node, ...]) -> dict[str, Item]:
-        """Return the keys that `<<` brings in; of several maps the first wins."""
+    def _merge(
+        self, node: Node, location: Location, parents: tuple[Node, ...]
+    ) -> dict[str, YamlValue]:
+        """Return the keys that `<<` merges; the first of several maps takes precedence."""
         sources = node.value if isinstance(node, SequenceNode) else [node]
-        merged: dict[str, Item] = {}
+        merged: dict[str, YamlValue] = {}
         for source in reversed(sources):
-            item = self.build(source, place.path, parents)
+            item = self.build(source, location.path, parents)
             if isinstance(item.value, Mapping):
                 merged |= item.value
             else:
-                self._report.problem(item.place, "<< merges maps only; give it an alias of a map")
+                self._report.problem(
+                    item.location, "<< merges maps only; give it an alias of a map"
+                )
         return merged

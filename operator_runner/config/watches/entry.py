@@ -9,11 +9,11 @@ from pathlib import Path
 
 from operator_runner.config.watches import expressions
 from operator_runner.config.watches.conversions import ConversionReader
-from operator_runner.config.watches.document import Item
-from operator_runner.config.watches.fields import Fields, maps
+from operator_runner.config.watches.document import YamlValue
+from operator_runner.config.watches.fields import MapReader, maps
 from operator_runner.config.watches.keys import ENTRY_KEYS, NAME_PATTERN
 from operator_runner.config.watches.lookup import Lookup, has_tasks
-from operator_runner.config.watches.report import Place, Report
+from operator_runner.config.watches.report import Diagnostics, Location
 from operator_runner.config.watches.selector import is_qualified_name, read_selector
 from operator_runner.core.model import (
     GVK,
@@ -27,21 +27,21 @@ from operator_runner.core.model import (
 
 
 class EntryReader:
-    """Reads the entries of one file, one after the other, and remembers their kinds."""
+    """Reads the entries of one file in order, and reports duplicate kinds."""
 
-    def __init__(self, report: Report, lookup: Lookup, *, mark_unsafe: bool) -> None:
+    def __init__(self, report: Diagnostics, lookup: Lookup, *, mark_unsafe: bool) -> None:
         """Take where to report, where roles and playbooks are sought, and a default."""
         self._report = report
         self._lookup = lookup
         self._mark_unsafe = mark_unsafe
-        self._seen: dict[GVK, Place] = {}
+        self._seen: dict[GVK, Location] = {}
         self._conversions = ConversionReader()
 
-    def read(self, items: Iterable[Item]) -> tuple[Watch, ...]:
+    def read(self, items: Iterable[YamlValue]) -> tuple[Watch, ...]:
         """Return the watches; they are of no use where a problem was reported."""
         return tuple(self._read(fields) for fields in maps(items, self._report, ENTRY_KEYS))
 
-    def _read(self, fields: Fields) -> Watch:
+    def _read(self, fields: MapReader) -> Watch:
         selector = fields.fields("selector")
         return Watch(
             gvk=self._gvk(fields),
@@ -71,7 +71,7 @@ class EntryReader:
             ownership_exceptions=_kinds(fields, "ownershipExceptions"),
         )
 
-    def _gvk(self, fields: Fields) -> GVK:
+    def _gvk(self, fields: MapReader) -> GVK:
         gvk = _read_gvk(fields)
         for name, value in (("version", gvk.version), ("kind", gvk.kind)):
             if not value:
@@ -87,7 +87,7 @@ class EntryReader:
         self._seen.setdefault(gvk, fields.where("kind"))
         return gvk
 
-    def _finalizer(self, fields: Fields) -> Finalizer | None:
+    def _finalizer(self, fields: MapReader) -> Finalizer | None:
         inner = fields.fields("finalizer")
         if inner is None:
             return None
@@ -104,36 +104,40 @@ class EntryReader:
         if finalizer_vars and not (inner.text("role") or inner.text("playbook")):
             return Finalizer(name, None, finalizer_vars)
         # Beside vars a missing path stops nothing in ansible-operator until the finalizer runs.
-        tell = self._report.warning if finalizer_vars else self._report.problem
-        return Finalizer(name, self._content(inner, tell), finalizer_vars)
+        report = self._report.warning if finalizer_vars else self._report.problem
+        return Finalizer(name, self._content(inner, report), finalizer_vars)
 
-    def _content(self, fields: Fields, tell: Callable[[Place, str], None]) -> RunContent | None:
-        """Return what to run; what is wrong with it goes to `tell`."""
+    def _content(
+        self, fields: MapReader, report: Callable[[Location, str], None]
+    ) -> RunContent | None:
+        """Return the role or playbook to run; problems are passed to `report`."""
         if name := fields.text("playbook"):
             playbook = self._lookup.playbook(name)
             if message := _check_playbook(playbook):
-                tell(fields.where("playbook"), message)
+                report(fields.where("playbook"), message)
             return RunContent(playbook=playbook)
         if name := fields.text("role"):
             role = self._lookup.role(name)
             if not role.exists():
-                places = ", ".join(str(path) for path in self._lookup.candidates(name))
-                cure = "make it there; for an image, copy it there in the Dockerfile"
-                tell(fields.where("role"), f"role: {name} was not found; searched {places}; {cure}")
+                searched = ", ".join(str(path) for path in self._lookup.candidates(name))
+                cure = "create it there; for an image, copy it there in the Dockerfile"
+                report(
+                    fields.where("role"), f"role: {name} was not found; searched {places}; {cure}"
+                )
             elif not role.is_dir():
                 text = f"role: {role} is not a directory; name a playbook's file as `playbook:`"
-                tell(fields.where("role"), text)
+                report(fields.where("role"), text)
             elif not has_tasks(role):
                 fields.warning("role", f"the role has no tasks; {role}/tasks/main.yml is missing")
             return RunContent(role=role)
-        tell(
-            fields.place,
+        report(
+            fields.location,
             "must specify Role or Playbook; add `role: NAME` or `playbook: FILE`",
         )
         return None
 
 
-def _read_gvk(fields: Fields) -> GVK:
+def _read_gvk(fields: MapReader) -> GVK:
     return GVK(fields.text("group"), fields.text("version"), fields.text("kind"))
 
 
@@ -142,7 +146,7 @@ def _go_text(gvk: GVK) -> str:
     return f"{gvk.group}/{gvk.version}, Kind={gvk.kind}"
 
 
-def _kinds(fields: Fields, name: str) -> frozenset[GVK]:
+def _kinds(fields: MapReader, name: str) -> frozenset[GVK]:
     entries = list(fields.each(name))
     for entry in entries:
         for part in ("version", "kind"):
@@ -151,10 +155,10 @@ def _kinds(fields: Fields, name: str) -> frozenset[GVK]:
     return frozenset(_read_gvk(entry) for entry in entries)
 
 
-def _allow_vars(fields: Fields) -> frozenset[str]:
+def _allow_vars(fields: MapReader) -> frozenset[str]:
     names = fields.names("allowVars")
     for name in names:
-        # What is a name of a field or a variable in any version of Ansible is accepted.
+        # Accept names of fields, and of variables in any version of Ansible.
         if not re.fullmatch(NAME_PATTERN, name):
             fields.problem(
                 "allowVars",
@@ -172,20 +176,20 @@ def _check_playbook(playbook: Path) -> str:
     return ""
 
 
-def _period(fields: Fields) -> timedelta | None:
+def _period(fields: MapReader) -> timedelta | None:
     period = fields.duration("reconcilePeriod")
     # 0s is the file's way to say nothing, and no period is shorter than none at all.
     return max(period, timedelta(0)) if period else None
 
 
-def _timeout(fields: Fields) -> timedelta | None:
+def _timeout(fields: MapReader) -> timedelta | None:
     timeout = fields.duration("timeout")
     if timeout is not None and timeout <= timedelta(0):
-        fields.problem("timeout", "a timeout must be longer than 0s; leave it out to have none")
+        fields.problem("timeout", "a timeout must be longer than 0s; omit it for no timeout")
     return timeout
 
 
-def _expression(fields: Fields, name: str) -> str | None:
+def _expression(fields: MapReader, name: str) -> str | None:
     if fields.item(name) is None:
         return None
     expression = fields.text(name)
@@ -196,13 +200,13 @@ def _expression(fields: Fields, name: str) -> str | None:
     return expression
 
 
-def _block_upgrade(fields: Fields) -> str | None:
+def _block_upgrade(fields: MapReader) -> str | None:
     literal = {"true": "`true`", "false": None, "": None}
     text = fields.text("blockUpgrade")
     return literal[text] if text in literal else _expression(fields, "blockUpgrade")
 
 
-def _reference(fields: Fields) -> Reference:
+def _reference(fields: MapReader) -> Reference:
     for name in ("version", "kind", "name"):
         if not fields.text(name):
             fields.problem(name, f"{name} must not be empty; add `{name}:`")

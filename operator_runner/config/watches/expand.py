@@ -36,7 +36,7 @@ class Expanded:
 
 
 def expand(text: str, environ: Mapping[str, str]) -> Expanded:
-    """Put in the values of variables; what is not set stays, as `${NAME}`."""
+    """Replace variables by their values; a variable that is not set is kept as `${NAME}`."""
     pieces: list[str] = []
     lines = [1]
     source = 1
@@ -47,7 +47,7 @@ def expand(text: str, environ: Mapping[str, str]) -> Expanded:
         for _ in range(plain.count("\n")):
             source += 1
             lines.append(source)
-        # Lines that a value brings along lie on the last line of its reference.
+        # Further lines of a value have the line number of the end of its reference.
         last = source + match.group().count("\n")
         lines.extend(min(source + more + 1, last) for more in range(value.count("\n")))
         source = last

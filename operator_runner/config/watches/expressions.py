@@ -44,7 +44,7 @@ def evaluate(expression: str, value: Json) -> Any:
 
 
 def path(text: str) -> tuple[str, ...]:
-    """Take `spec.tls."ca.crt"` apart; raises ValueError for what is no plain path of fields."""
+    """Split `spec.tls."ca.crt"` into names; raises ValueError unless it is a plain field path."""
     check(text)
     names = tuple(_names(jmespath.compile(text).parsed))
     if not all(names):
@@ -53,12 +53,12 @@ def path(text: str) -> tuple[str, ...]:
 
 
 def is_true(value: Any) -> bool:
-    """Tell what JMESPath takes for true: all but null, false and what is empty; 0 is true."""
+    """Return the truth value in JMESPath: null, false and empty values are false, 0 is true."""
     return not (value is None or value is False or value in ("", [], {}))
 
 
 def _names(node: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the names of a path in order, and an empty one where it is none."""
+    """Yield the names of a path in order, and an empty name for any other expression."""
     match node["type"]:
         case "field":
             yield node["value"]

@@ -12,38 +12,44 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
-from operator_runner.config.watches.document import Item
+from operator_runner.config.watches.document import YamlValue
 from operator_runner.config.watches.keys import Key, Shape
-from operator_runner.config.watches.report import Place, Report
+from operator_runner.config.watches.report import Diagnostics, Location
 from operator_runner.core.durations import parse_duration
 from operator_runner.core.model import Json
 
 
-def maps(items: Iterable[Item], report: Report, known: Sequence[Key]) -> Iterator[Fields]:
+def maps(
+    items: Iterable[YamlValue], report: Diagnostics, known: Sequence[Key]
+) -> Iterator[MapReader]:
     """Yield the keys of each item that is a map, or null for an empty one; others are reported."""
     for item in items:
         if item.value is None or isinstance(item.value, Mapping):
-            yield Fields(item.value or {}, item.place, report, known)
+            yield MapReader(item.value or {}, item.location, report, known)
         else:
-            report.problem(item.place, _refusal(item, "a map of keys and values"))
+            report.problem(item.location, _refusal(item, "a map of keys and values"))
 
 
-class Fields:
+class MapReader:
     """Read access to one map of the file."""
 
     def __init__(
-        self, items: Mapping[str, Item], place: Place, report: Report, known: Sequence[Key]
+        self,
+        items: Mapping[str, YamlValue],
+        location: Location,
+        report: Diagnostics,
+        known: Sequence[Key],
     ) -> None:
-        """Take a map and its place; keys that are not among `known` become warnings."""
-        self.place = place
+        """Take a map and its location; keys that are not among `known` become warnings."""
+        self.location = location
         self.report = report
         self._known = {key.name: key for key in known}
-        self._items: dict[str, Item] = {}
+        self._items: dict[str, YamlValue] = {}
         names = {name.lower(): name for name in self._known}
         for key, child in items.items():
             name = names.get(key.lower())
             if name is None:
-                report.warning(child.place, _unknown(key, names))
+                report.warning(child.location, _unknown(key, names))
             else:
                 self._items[name] = child
 
@@ -55,12 +61,12 @@ class Fields:
         """Report a warning about the value of a key, present or not."""
         self.report.warning(self.where(name), text)
 
-    def where(self, name: str) -> Place:
-        """Return the place of a key's value, or where it would be."""
+    def where(self, name: str) -> Location:
+        """Return the location of a key's value, or where it would be."""
         item = self._items.get(name)
-        return item.place if item is not None else self.place.child(name)
+        return item.location if item is not None else self.location.child(name)
 
-    def item(self, name: str) -> Item | None:
+    def item(self, name: str) -> YamlValue | None:
         """Return the value of a key; None if absent or null."""
         item = self._items.get(name)
         return None if item is None or item.value is None else item
@@ -82,10 +88,10 @@ class Fields:
         """Return a map of text to text."""
         return {key: self._text(child) for key, child in self._map(name, Shape.LABELS).items()}
 
-    def expressions(self, name: str) -> dict[str, tuple[str | None, Place]]:
-        """Return a map of text to text or null, each with its place."""
+    def expressions(self, name: str) -> dict[str, tuple[str | None, Location]]:
+        """Return a map of text to text or null, each with its location."""
         return {
-            key: (None if child.value is None else self._text(child), child.place)
+            key: (None if child.value is None else self._text(child), child.location)
             for key, child in self._map(name, Shape.EXPRESSIONS).items()
         }
 
@@ -149,22 +155,22 @@ class Fields:
         """Return a map with anything in it, as decoded JSON."""
         return {key: child.plain() for key, child in self._map(name, Shape.ANYTHING).items()}
 
-    def fields(self, name: str) -> Fields | None:
+    def fields(self, name: str) -> MapReader | None:
         """Return the map under a key; None if absent, or no map."""
         item = self._shaped(name, Shape.MAP)
         known = self._known[name].keys
         return None if item is None else next(maps((item,), self.report, known), None)
 
-    def each(self, name: str) -> Iterator[Fields]:
+    def each(self, name: str) -> Iterator[MapReader]:
         """Return the maps in a list."""
         return maps(self._items_of(name, Shape.MAPS), self.report, self._known[name].keys)
 
-    def _shaped(self, name: str, shape: Shape) -> Item | None:
+    def _shaped(self, name: str, shape: Shape) -> YamlValue | None:
         """Return the value of a key, which is listed with this shape."""
         assert self._known[name].shape is shape, name
         return self.item(name)
 
-    def _items_of(self, name: str, shape: Shape) -> tuple[Item, ...]:
+    def _items_of(self, name: str, shape: Shape) -> tuple[YamlValue, ...]:
         """Return the entries of a list; none if it is absent or refused."""
         item = self._shaped(name, shape)
         if item is None:
@@ -174,7 +180,7 @@ class Fields:
             return ()
         return item.value
 
-    def _map(self, name: str, shape: Shape) -> Mapping[str, Item]:
+    def _map(self, name: str, shape: Shape) -> Mapping[str, YamlValue]:
         """Return the entries of a map; none if it is absent or refused."""
         item = self._shaped(name, shape)
         if item is None:
@@ -184,7 +190,7 @@ class Fields:
             return {}
         return item.value
 
-    def _text(self, item: Item) -> str:
+    def _text(self, item: YamlValue) -> str:
         value = item.value
         if value is None:
             return ""
@@ -194,11 +200,11 @@ class Fields:
         # 1.0 is 1, as Go writes it.
         return value if isinstance(value, str) else json.dumps(value).removesuffix(".0")
 
-    def _refuse(self, item: Item, wanted: str) -> None:
-        self.report.problem(item.place, _refusal(item, wanted))
+    def _refuse(self, item: YamlValue, wanted: str) -> None:
+        self.report.problem(item.location, _refusal(item, wanted))
 
 
-def _refusal(item: Item, wanted: str) -> str:
+def _refusal(item: YamlValue, wanted: str) -> str:
     return f"expected {wanted}, got {_kind(item.value)}"
 
 

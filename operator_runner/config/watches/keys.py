@@ -1,4 +1,4 @@
-"""The keys of watches.yaml: the one list, for the loader and for the JSON schema."""
+"""The keys of watches.yaml, for both the loader and the JSON schema."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Shape(enum.Enum):
     MAPS = enum.auto()
     """A list of such maps."""
     EXPRESSIONS = enum.auto()
-    """A map of fields to JMESPath, or null for what the other version says nothing about."""
+    """A map of fields to JMESPath, or null for fields without a counterpart."""
     CHOICE = enum.auto()
     """One of several words."""
 
@@ -46,7 +46,7 @@ class Key:
     shape: Shape
     about: str
     default: bool | int | str | None = None
-    """What an absent flag, number or choice means."""
+    """Default of a flag, number or choice."""
     keys: tuple[Key, ...] = ()
     """The keys of a MAP, or of each of the MAPS."""
     required: bool = False
@@ -71,9 +71,7 @@ _SELECTOR = (
         "What must be true of the labels of a resource.",
         keys=(
             Key("key", Shape.TEXT, "Key of a label.", required=True),
-            Key(
-                "operator", Shape.TEXT, "How the label is compared with the values.", required=True
-            ),
+            Key("operator", Shape.TEXT, "Comparison of the label with the values.", required=True),
             Key("values", Shape.TEXTS, "Values for In and NotIn."),
         ),
     ),
@@ -176,7 +174,7 @@ ENTRY_KEYS = (
         keys=(_GROUP, _VERSION, _KIND),
     ),
     Key("selector", Shape.MAP, "Labels of the resources that are reconciled.", keys=_SELECTOR),
-    Key("finalizer", Shape.MAP, "What runs before a resource goes.", keys=_FINALIZER),
+    Key("finalizer", Shape.MAP, "Clean-up before a resource is deleted.", keys=_FINALIZER),
     Key("when", Shape.TEXT, "JMESPath over the resource: reconcile only where it is true."),
     Key("timeout", Shape.DURATION, "A run that takes longer is ended and is a failure."),
     Key(

@@ -10,7 +10,7 @@ from operator_runner.config.watches.document import parse
 from operator_runner.config.watches.entry import EntryReader
 from operator_runner.config.watches.expand import expand
 from operator_runner.config.watches.lookup import Lookup
-from operator_runner.config.watches.report import Place, Report
+from operator_runner.config.watches.report import Diagnostics, Location
 from operator_runner.config.watches.versions import introduce
 from operator_runner.core.errors import ConfigError
 from operator_runner.core.model import Watch
@@ -18,7 +18,7 @@ from operator_runner.core.model import Watch
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """The watches of a file, and what its author should know though it stops nothing."""
+    """The watches of a file, and warnings for its author."""
 
     watches: tuple[Watch, ...]
     warnings: tuple[str, ...]
@@ -38,7 +38,7 @@ def load(
     `collections_path` (of the flags) replace ANSIBLE_ROLES_PATH and ANSIBLE_COLLECTIONS_PATH.
     `mark_unsafe` is what watches without markUnsafe have.
     """
-    report = Report(str(path))
+    report = Diagnostics(str(path))
     source = expand(_read(path), environ)
     root = parse(source, report)
     lookup = Lookup.of(environ, roles_path, collections_path)
@@ -48,12 +48,12 @@ def load(
         case tuple() as items:
             watches = introduce(reader.read(items))
         case None if not report.problems:
-            report.warning(Place(1), "no watches; add an entry for each kind")
+            report.warning(Location(1), "no watches; add an entry for each kind")
         case None:
             pass
         case _:
             report.problem(
-                Place(1),
+                Location(1),
                 "expected a list of watches; begin each with a dash, as in `- version: v1`",
             )
     if report.problems:

@@ -14,9 +14,9 @@ _log = structlog.get_logger(__name__)
 
 
 def referenced(body: Json, watch: Watch) -> Iterator[ObjectRef]:
-    """Yield the objects that a resource names, with the namespace that they are to be in.
+    """Yield the objects that a resource names, with their namespace.
 
-    Each is yielded without a namespace as well, for kinds that are in none.
+    Each is also yielded without a namespace, because its kind may be cluster-scoped.
     """
     for reference in watch.references:
         for name in _texts(body, reference.name):

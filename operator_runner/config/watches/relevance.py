@@ -1,4 +1,4 @@
-"""What a watch wants of a single resource: its label selector, `when` and `blockUpgrade`."""
+"""Evaluate the label selector, `when` and `blockUpgrade` of a watch for a resource."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _log = structlog.get_logger(__name__)
 def is_relevant(body: Json, watch: Watch) -> bool:
     """Return whether the resource is chosen.
 
-    Where `when` cannot be evaluated, say for length() of a missing field, the answer is no,
-    and a warning tells why.
+    If `when` cannot be evaluated, for example length() of a missing field, the result is False
+    and a warning is logged.
     """
     metadata = body["metadata"]
     if not belongs_to(body, watch):
@@ -41,7 +41,7 @@ def is_relevant(body: Json, watch: Watch) -> bool:
 def blocks_upgrade(body: Json, watch: Watch) -> bool:
     """Return whether a run of the resource must not be broken by an upgrade of the operator.
 
-    Where `blockUpgrade` cannot be evaluated, the answer is yes, and a warning tells why.
+    If `blockUpgrade` cannot be evaluated, the result is True and a warning is logged.
     """
     if watch.block_upgrade is None:
         return False

@@ -1,4 +1,4 @@
-"""What a plain YAML scalar means. Pure.
+"""Resolve plain YAML scalars to values. Pure.
 
 The rules are those of the YAML 1.1 reader of ansible-operator, which differ from PyYAML's in
 places that users meet: `1e3` is a number, `1:30` and `2024-05-01` are text, `y` is true.

@@ -1,9 +1,9 @@
 """The JSON schema of watches.yaml, for editors. Pure.
 
-It checks what the loader checks, except for files that are referred to, limits of numbers,
-duplicates and JMESPath. What the loader only warns of is valid here too: an
-editor that supports `deprecationMessage` shows keys that are unknown, or in another case than in
-the documentation, as warnings. It does not check the value of such a key.
+It checks the same as the loader, except for referenced files, limits of numbers, duplicates and
+JMESPath. Files for which the loader only logs warnings are valid here too: an editor that supports
+`deprecationMessage` shows keys that are unknown, or in another case than in the documentation, as
+warnings. It does not check the value of such a key.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _FILLED: Json = {"type": ["string", "number", "boolean"], "minLength": 1}
 
 
 def schema() -> Json:
-    """Return the schema, of draft 7, which editors know."""
+    """Return the schema, in draft 7, which editors support."""
     return {
         "$schema": "http://json-schema.org/draft-07/schema#",
         "title": "watches.yaml of operator-runner",

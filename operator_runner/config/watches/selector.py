@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from operator_runner.config.watches.fields import Fields
-from operator_runner.core.model import LabelSelector, Requirement
+from operator_runner.config.watches.fields import MapReader
+from operator_runner.core.model import LabelSelector, LabelSelectorRequirement
 
 WITH_VALUES = ("In", "NotIn")
 OPERATORS = (*WITH_VALUES, "Exists", "DoesNotExist")
@@ -32,7 +32,7 @@ def is_qualified_name(text: str) -> bool:
     return re.fullmatch(QUALIFIED_NAME_PATTERN, text) is not None
 
 
-def read_selector(fields: Fields) -> LabelSelector:
+def read_selector(fields: MapReader) -> LabelSelector:
     """Read `matchLabels` and `matchExpressions`; report what Kubernetes would reject."""
     labels = fields.labels("matchLabels")
     for key, value in labels.items():
@@ -42,7 +42,7 @@ def read_selector(fields: Fields) -> LabelSelector:
     return LabelSelector(labels, tuple(requirements))
 
 
-def _fits(requirement: Requirement, labels: Mapping[str, str]) -> bool:
+def _fits(requirement: LabelSelectorRequirement, labels: Mapping[str, str]) -> bool:
     present = requirement.key in labels
     listed = labels.get(requirement.key) in requirement.values
     match requirement.operator:
@@ -58,8 +58,10 @@ def _fits(requirement: Requirement, labels: Mapping[str, str]) -> bool:
             raise AssertionError(f"{operator!r} was let through by read_selector")
 
 
-def _read_requirement(fields: Fields) -> Requirement:
-    requirement = Requirement(fields.text("key"), fields.text("operator"), fields.texts("values"))
+def _read_requirement(fields: MapReader) -> LabelSelectorRequirement:
+    requirement = LabelSelectorRequirement(
+        fields.text("key"), fields.text("operator"), fields.texts("values")
+    )
     _check_key(fields, "key", requirement.key)
     for value in requirement.values:
         _check_value(fields, "values", value)
@@ -77,11 +79,11 @@ def _read_requirement(fields: Fields) -> Requirement:
     return requirement
 
 
-def _check_key(fields: Fields, name: str, key: str) -> None:
+def _check_key(fields: MapReader, name: str, key: str) -> None:
     if not is_qualified_name(key):
         fields.problem(name, f'invalid label key "{key}"{_CURE}')
 
 
-def _check_value(fields: Fields, name: str, value: str) -> None:
+def _check_value(fields: MapReader, name: str, value: str) -> None:
     if not re.fullmatch(LABEL_VALUE_PATTERN, value):
         fields.problem(name, f'invalid label value "{value}"{_CURE}')

@@ -1,4 +1,4 @@
-"""What a watches file says, in a line for each kind. Pure."""
+"""Summarize a watches file, in one line for each kind. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from operator_runner.core.model import Finalizer, RunContent, Watch
 
 
 def summarize(watches: Sequence[Watch]) -> Iterator[str]:
-    """Yield, for each kind, what runs for it and what runs before one of its resources goes.
+    """Yield, for each kind, its role or playbook, and its finalizer.
 
     Example: `shop.example.com/v1, Kind=Web: role /opt/ansible/roles/web`.
     """

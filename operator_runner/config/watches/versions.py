@@ -1,7 +1,7 @@
-"""Several versions of one kind in one file: which of the watches a resource belongs to. Pure.
+"""Choose the watch of a resource if a file has several versions of one kind. Pure.
 
-The API server shows each resource in all versions. It belongs to the version in which somebody
-last wrote what is asked for, so that one role serves it and not each of them.
+The API server serves each resource in all versions. The version of the last write of its spec
+decides, so that only one role reconciles it.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ def _written_in(body: Json) -> str:
 
 
 def _lateness(entry: Json) -> tuple[str, bool, bool, str]:
-    """Order writes of the spec; times have whole seconds, and within one the fields tell.
+    """Return the sort key of a write of the spec: its time, then its fields.
 
-    What is written again changes hands: the last writer has fields of the spec, and kubectl's
-    note of what it applied, which names the version and so changes with it.
+    Times have whole seconds. Of several writes in one second, the last one manages fields of the
+    spec and kubectl's last-applied-configuration, which contains the version.
     """
     fields = entry["fieldsV1"]
     annotations = fields.get("f:metadata", {}).get("f:annotations", {})

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from operator_runner.config.flags.capacity import capacity
-from operator_runner.core.host_resources import Machine
+from operator_runner.core.host_resources import HostResources
 from operator_runner.core.settings import ExecutorName
 
 MB = 1024**2
 
 
-def container(root: Path, memory: int, cpu: str = "max 100000") -> Machine:
+def container(root: Path, memory: int, cpu: str = "max 100000") -> HostResources:
     """Return a container with this limit of memory (MB) and this quota of CPU."""
     below = root / "sys/fs/cgroup"
     below.mkdir(parents=True)
@@ -21,7 +21,7 @@ def container(root: Path, memory: int, cpu: str = "max 100000") -> Machine:
     (root / "proc/self/cgroup").write_text("0::/\n")
     (below / "memory.max").write_text(f"{memory * MB}\n")
     (below / "cpu.max").write_text(cpu + "\n")
-    return Machine(root)
+    return HostResources(root)
 
 
 @pytest.mark.parametrize(

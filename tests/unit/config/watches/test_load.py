@@ -14,9 +14,9 @@ from operator_runner.core.model import (
     Conversion,
     Finalizer,
     LabelSelector,
+    LabelSelectorRequirement,
     Ownership,
     Reference,
-    Requirement,
     RunContent,
     Watch,
 )
@@ -112,7 +112,7 @@ conversion:
             "example.com/cleanup", RunContent(playbook=project / "site.yml"), {"state": "absent"}
         ),
         selector=LabelSelector(
-            {"tier": "front"}, (Requirement("example.com/zone", "In", ("a", "b")),)
+            {"tier": "front"}, (LabelSelectorRequirement("example.com/zone", "In", ("a", "b")),)
         ),
         blacklist=frozenset({GVK("apps", "v1", "Deployment"), GVK("", "v1", "Pod")}),
         max_runner_artifacts=5,

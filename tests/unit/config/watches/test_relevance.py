@@ -12,7 +12,14 @@ from structlog.testing import capture_logs
 from operator_runner.config.watches import is_relevant, match_labels
 from operator_runner.config.watches.expressions import check, evaluate
 from operator_runner.config.watches.relevance import blocks_upgrade
-from operator_runner.core.model import GVK, Json, LabelSelector, Requirement, RunContent, Watch
+from operator_runner.core.model import (
+    GVK,
+    Json,
+    LabelSelector,
+    LabelSelectorRequirement,
+    RunContent,
+    Watch,
+)
 
 LABELS = {"tier": "front", "zone": "a"}
 
@@ -25,21 +32,25 @@ LABELS = {"tier": "front", "zone": "a"}
         ({"tier": "front", "zone": "a"}, (), True),
         ({"tier": "back"}, (), False),
         ({"size": ""}, (), False),
-        ({}, (Requirement("zone", "In", ("a", "b")),), True),
-        ({}, (Requirement("zone", "In", ("b",)),), False),
-        ({}, (Requirement("size", "In", ("a",)),), False),
-        ({}, (Requirement("zone", "NotIn", ("a",)),), False),
-        ({}, (Requirement("zone", "NotIn", ("b",)),), True),
-        ({}, (Requirement("size", "NotIn", ("a",)),), True),
-        ({}, (Requirement("zone", "Exists"),), True),
-        ({}, (Requirement("size", "Exists"),), False),
-        ({}, (Requirement("size", "DoesNotExist"),), True),
-        ({}, (Requirement("zone", "DoesNotExist"),), False),
-        ({"tier": "front"}, (Requirement("zone", "Exists"), Requirement("x", "Exists")), False),
+        ({}, (LabelSelectorRequirement("zone", "In", ("a", "b")),), True),
+        ({}, (LabelSelectorRequirement("zone", "In", ("b",)),), False),
+        ({}, (LabelSelectorRequirement("size", "In", ("a",)),), False),
+        ({}, (LabelSelectorRequirement("zone", "NotIn", ("a",)),), False),
+        ({}, (LabelSelectorRequirement("zone", "NotIn", ("b",)),), True),
+        ({}, (LabelSelectorRequirement("size", "NotIn", ("a",)),), True),
+        ({}, (LabelSelectorRequirement("zone", "Exists"),), True),
+        ({}, (LabelSelectorRequirement("size", "Exists"),), False),
+        ({}, (LabelSelectorRequirement("size", "DoesNotExist"),), True),
+        ({}, (LabelSelectorRequirement("zone", "DoesNotExist"),), False),
+        (
+            {"tier": "front"},
+            (LabelSelectorRequirement("zone", "Exists"), LabelSelectorRequirement("x", "Exists")),
+            False,
+        ),
     ],
 )
 def test_selectors_match_as_in_kubernetes(
-    labels: dict[str, str], requirements: tuple[Requirement, ...], expected: bool
+    labels: dict[str, str], requirements: tuple[LabelSelectorRequirement, ...], expected: bool
 ) -> None:
     """All labels and all expressions must hold."""
     assert match_labels(LabelSelector(labels, requirements), LABELS) is expected

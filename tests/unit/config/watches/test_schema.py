@@ -15,7 +15,7 @@ from operator_runner.config.watches import load, schema
 from operator_runner.config.watches.document import parse
 from operator_runner.config.watches.expand import Expanded, expand
 from operator_runner.config.watches.keys import ENTRY_KEYS, Key
-from operator_runner.config.watches.report import Report
+from operator_runner.config.watches.report import Diagnostics
 from operator_runner.core.errors import ConfigError
 
 FIXTURES = sorted((Path(__file__).parent / "fixtures").glob("*.yaml"))
@@ -114,7 +114,7 @@ def test_it_agrees_with_the_loader(project: Path) -> None:
 def test_it_marks_the_mistakes_of_the_fixtures(path: Path, project: Path) -> None:
     """Each file in fixtures is marked, but for what is beyond a schema."""
     assert project.is_dir()
-    root = parse(expand(path.read_text(), {}), Report("x"))
+    root = parse(expand(path.read_text(), {}), Diagnostics("x"))
 
     marked = errors(None if root is None else root.plain())
 
@@ -141,7 +141,7 @@ def test_any_value_may_come_from_the_environment(project: Path) -> None:
     path.write_text(text)
     environ = {"VERSION": "v1", "KIND": "web", "ROLE": "web", "MANAGE": "no", "KEEP": "3"}
     environ |= {"PERIOD": "5m", "VARS": "{a: b}", "OPERATOR": "In"}
-    as_written = parse(Expanded(text, (1,)), Report("x"))
+    as_written = parse(Expanded(text, (1,)), Diagnostics("x"))
     assert as_written is not None
 
     assert told(path, environ) == []
