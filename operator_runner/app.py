@@ -35,7 +35,7 @@ from operator_runner.controller.sources.watch_readiness import WatchReadiness
 from operator_runner.controller.workqueue import WorkQueue
 from operator_runner.conversion.service import ConversionService
 from operator_runner.core.async_tasks import end_tasks
-from operator_runner.core.host_resources import Machine
+from operator_runner.core.host_resources import HostResources
 from operator_runner.core.model import GVK, Cause, Json, ObjectRef, Watch
 from operator_runner.core.settings import Settings
 from operator_runner.kube.api import Api
@@ -51,7 +51,7 @@ from operator_runner.proxy.server import Proxy
 from operator_runner.reconcile.reconciler import Dependencies, Reconciler
 from operator_runner.telemetry.commit import commit
 from operator_runner.telemetry.metrics import Metrics
-from operator_runner.telemetry.probes import Health
+from operator_runner.telemetry.probes import HealthChecks
 from operator_runner.telemetry.servers import serve_metrics, serve_probes, serve_user_metrics
 
 _log = structlog.get_logger(__name__)
@@ -77,7 +77,7 @@ async def _start(
     settings: Settings, watches: Sequence[Watch], stack: AsyncExitStack, stop: asyncio.Event
 ) -> Operator:
     """Build the operator and open its ports; all of it ends with `stack`."""
-    health = Health()
+    health = HealthChecks()
     health.ready("watches", lambda: "starting")
     # First of all: on a busy node the rest takes longer than the kubelet waits for an answer.
     await _serve_probes(settings, health, stack)
@@ -147,7 +147,7 @@ class Operator:
         launcher: Launcher,
         metrics: Metrics,
         *,
-        health: Health,
+        health: HealthChecks,
         stop: asyncio.Event,
         names: ReservedNamesLoader,
     ) -> None:
@@ -171,7 +171,7 @@ class Operator:
         self._api = Api(connection)
         self._discovery = Discovery(self._api)
         self._kinds = Kinds(self._discovery, watches, settings.namespaces, self._watch_readiness)
-        memory = Machine().free_memory
+        memory = HostResources().free_memory
         metrics.machine.free_memory.set_function(memory)
         self._queue = WorkQueue(settings.concurrency, settings.backoff, memory)
         rundirs = _rundirs(settings, watches)
@@ -353,7 +353,7 @@ class Operator:
         return self._watch_readiness.not_ready_reason() if self._leading else None
 
 
-async def _serve_probes(settings: Settings, health: Health, stack: AsyncExitStack) -> None:
+async def _serve_probes(settings: Settings, health: HealthChecks, stack: AsyncExitStack) -> None:
     """Open the port of the probes; it is closed when `stack` is.
 
     Raises ConfigError for an address that cannot be bound.

@@ -17,7 +17,7 @@ import structlog
 
 from operator_runner.controller.fair_queue import FairScheduler
 from operator_runner.core.model import GVK, Cause, ObjectRef, Trigger
-from operator_runner.core.settings import Backoff, Concurrency
+from operator_runner.core.settings import BackoffSettings, Concurrency
 
 _log = structlog.get_logger(__name__)
 
@@ -50,7 +50,7 @@ class _Entry:
 class Backlog:
     """The queue without a clock: methods take `now`, in seconds of any monotonic clock."""
 
-    def __init__(self, concurrency: Concurrency, backoff: Backoff) -> None:
+    def __init__(self, concurrency: Concurrency, backoff: BackoffSettings) -> None:
         """Start empty, with the caps and delays given."""
         self._backoff = backoff
         self._entries: dict[ObjectRef, _Entry] = {}
@@ -186,7 +186,7 @@ class WorkQueue:
     def __init__(
         self,
         concurrency: Concurrency,
-        backoff: Backoff,
+        backoff: BackoffSettings,
         free_memory: Callable[[], int] | None = None,
     ) -> None:
         """Start empty. `free_memory` returns bytes; None disables the memory check."""

@@ -17,7 +17,7 @@ from operator_runner.core.settings import WebhookSettings
 from operator_runner.kube.api import Api
 from operator_runner.kube.discovery import Discovery
 from operator_runner.telemetry.metrics import Metrics
-from operator_runner.telemetry.probes import Health
+from operator_runner.telemetry.probes import HealthChecks
 
 _log = structlog.get_logger(__name__)
 
@@ -48,7 +48,7 @@ class ConversionService:
             else None
         )
 
-    async def serve(self, stack: AsyncExitStack, health: Health) -> None:
+    async def serve(self, stack: AsyncExitStack, health: HealthChecks) -> None:
         """Serve until `stack` is closed; raises ConfigError if the port cannot be used."""
         if self._webhook is None:
             return

@@ -32,24 +32,24 @@ class Refused(dict[str, Any]):
     """Message for users: the bound that is exceeded, the path, and the cure."""
 
 
-def decode(raw: bytes, around: int = 0) -> Any:
+def decode(raw: bytes, outer_levels: int = 0) -> Any:
     """Return the JSON value, with everything empty that is nested too deep. Raises ValueError.
 
-    `around` is the number of levels around each object: 1 in a watch event, 2 in a list. An
+    `outer_levels` is the number of levels above each object: 1 in a watch event, 2 in a list. An
     object by itself that exceeds the bounds is a `Refused`.
     """
-    if depth(raw) > MAX_DEPTH + around:
-        value = _parse(prune(raw, MAX_DEPTH + around + 1))
-        return value if around else _refused(value, _too_deep(value))
+    if depth(raw) > MAX_DEPTH + outer_levels:
+        value = _parse(prune(raw, MAX_DEPTH + outer_levels + 1))
+        return value if outer_levels else _refused(value, _too_deep(value))
     value = _parse(raw)
-    if len(raw) > MAX_SIZE and not around:
+    if len(raw) > MAX_SIZE and not outer_levels:
         return _refused(value, _too_large(value, len(raw)))
     return value
 
 
-def shorten(raw: bytes, around: int) -> bytes:
+def shorten(raw: bytes, outer_levels: int) -> bytes:
     """Return JSON in which values that are nested too deep are empty; see `decode`."""
-    levels = MAX_DEPTH + around
+    levels = MAX_DEPTH + outer_levels
     return raw if depth(raw) <= levels else prune(raw, levels + 1)
 
 

@@ -20,7 +20,7 @@ _MEMORY_FILES = (
 """Limit, usage and the key in memory.stat of what can be taken back; of cgroup v2 and v1."""
 
 
-class Machine:
+class HostResources:
     """Reads limits and usage at each call, in some 0.3 ms.
 
     The cgroups of this process are looked up once.

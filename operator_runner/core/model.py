@@ -77,7 +77,7 @@ def uid_of(body: Mapping[str, Any]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Requirement:
+class LabelSelectorRequirement:
     """One `matchExpressions` entry of a label selector; operator is In, NotIn, Exists, ..."""
 
     key: str
@@ -90,7 +90,7 @@ class LabelSelector:
     """A label selector as Kubernetes defines it; an empty one matches everything."""
 
     match_labels: Mapping[str, str] = field(default_factory=dict)
-    match_expressions: tuple[Requirement, ...] = ()
+    match_expressions: tuple[LabelSelectorRequirement, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

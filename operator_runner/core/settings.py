@@ -75,7 +75,7 @@ class Concurrency:
 
 
 @dataclass(frozen=True, slots=True)
-class Backoff:
+class BackoffSettings:
     """Delays of retries, as controller-runtime has them: 5 ms doubling up to 1000 s."""
 
     first: timedelta = timedelta(milliseconds=5)
@@ -164,7 +164,7 @@ class Settings:
     inject_owner_ref: bool = True
     graceful_shutdown: timedelta = timedelta(seconds=30)
     """Time for running plays to end after SIGTERM."""
-    backoff: Backoff = Backoff()
+    backoff: BackoffSettings = BackoffSettings()
     executor: ExecutorName = "warm"
     metrics_secure: bool = False
     """Whether metrics are served over TLS."""

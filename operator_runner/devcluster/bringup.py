@@ -37,7 +37,7 @@ _UNROUTED_SERVICES = ipaddress.IPv4Network("10.185.0.0/24")
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class StartOptions:
     """Options of `cluster up`."""
 
     name: str
@@ -54,49 +54,53 @@ class Plan:
         self.console.print(text)
 
 
-def start(plan: Plan) -> None:
+def start(options: StartOptions) -> None:
     """Start a new cluster; return when it is ready. Raises ClusterError."""
     begin = time.monotonic()
-    state = _start_full(plan) if plan.full else _start_control_plane(plan)
-    _finish(plan, state)
-    plan.say(f"The cluster {plan.name!r} is up after {time.monotonic() - begin:.1f} s")
+    state = _start_full(options) if options.full else _start_control_plane(options)
+    _finish(options, state)
+    options.say(f"The cluster {options.name!r} is up after {time.monotonic() - begin:.1f} s")
 
 
-def _start_control_plane(plan: Plan) -> State:
-    home = plan.home
-    programs = binaries.find(binaries.CONTROL_PLANE, plan.environment, plan.console)
+def _start_control_plane(options: StartOptions) -> State:
+    home = options.home
+    programs = binaries.find(binaries.CONTROL_PLANE, options.environment, options.console)
     _make_folders(home)
-    port = ports.require(LOOPBACK, plan.port) if plan.port else ports.free(LOOPBACK, 1)[0]
-    plan.say("Starting etcd, kube-apiserver and kube-controller-manager")
+    port = ports.require(LOOPBACK, options.port) if options.port else ports.free(LOOPBACK, 1)[0]
+    options.say("Starting etcd, kube-apiserver and kube-controller-manager")
     endpoint = Endpoint(LOOPBACK, port, _UNROUTED_SERVICES, node=None)
-    control = control_plane.prepare(programs, home, endpoint, plan.name, plan.admission_plugins)
+    control = control_plane.prepare(
+        programs, home, endpoint, options.name, options.admission_plugins
+    )
     state = save(home, State(process.boot(), endpoint.url, slot=None))
     state = _start_api(state, control)
-    supervision.wait_until_well(home, state, "kube-apiserver")
+    supervision.wait_until_healthy(home, state, "kube-apiserver")
     return supervision.start(home, state, control.controller_manager())
 
 
-def _start_full(plan: Plan) -> State:
-    home = plan.home
+def _start_full(options: StartOptions) -> State:
+    home = options.home
     host.require_root()
-    if installed := host.require_packages(install=plan.install_packages):
-        plan.say(f"Installed {', '.join(installed)}")
+    if installed := host.require_packages(install=options.install_packages):
+        options.say(f"Installed {', '.join(installed)}")
     wanted = (*binaries.CONTROL_PLANE, *binaries.NODE)
-    programs = binaries.find(wanted, plan.environment, plan.console)
+    programs = binaries.find(wanted, options.environment, options.console)
     host.require_visible(home.path, programs)
-    pause, pause_archive = image_packing.packed(image_packing.PAUSE_SPEC, plan.environment)
+    pause, pause_archive = image_packing.packed(image_packing.PAUSE_SPEC, options.environment)
     _make_folders(home)
-    plan.say("Starting the node and the control plane")
+    options.say("Starting the node and the control plane")
     subnets = links.create(home.token)
-    port = ports.require(subnets.host, plan.port or _PORT)
+    port = ports.require(subnets.host, options.port or _PORT)
     endpoint = Endpoint(subnets.host, port, subnets.services, subnets.node)
-    control = control_plane.prepare(programs, home, endpoint, plan.name, plan.admission_plugins)
+    control = control_plane.prepare(
+        programs, home, endpoint, options.name, options.admission_plugins
+    )
     state = State(process.boot(), endpoint.url, subnets.slot)
     # The slow steps start first and run while the next step is prepared.
     state, config = node.create(home, state, subnets, pause.tag)
     state = _start_api(state, control)
     node.load_pause(home, state, pause_archive)
-    supervision.wait_until_well(home, state, "kube-apiserver")
+    supervision.wait_until_healthy(home, state, "kube-apiserver")
     for part in (control.controller_manager(), control.scheduler()):
         state = supervision.start(home, state, part)
     state = node.join(home, state, config, programs)
@@ -104,41 +108,41 @@ def _start_full(plan: Plan) -> State:
     return state
 
 
-def resume(plan: Plan, state: State) -> None:
+def resume(options: StartOptions, state: State) -> None:
     """Check a running cluster, and start those of its parts that have stopped."""
-    if plan.full != (state.slot is not None):
+    if options.full != (state.slot is not None):
         kind = "with a node" if state.slot is not None else "without a node"
         raise ClusterError(
-            f"the cluster {plan.name!r} is up already, but {kind}",
-            cure=f"Take it down first: `operator-runner cluster down --name {plan.name}`.",
+            f"the cluster {options.name!r} is up already, but {kind}",
+            cure=f"Take it down first: `operator-runner cluster down --name {options.name}`.",
         )
     for part in state.parts:
         running = state.processes.get(part.name)
         if running is None or not process.alive(running):
-            plan.say(f"Starting {part.name}, which was not running")
-            state = supervision.start(plan.home, state, part)
-    supervision.wait_until_well(plan.home, state)
-    plan.say(f"The cluster {plan.name!r} is up")
+            options.say(f"Starting {part.name}, which was not running")
+            state = supervision.start(options.home, state, part)
+    supervision.wait_until_healthy(options.home, state)
+    options.say(f"The cluster {options.name!r} is up")
 
 
 def _start_api(state: State, control: ControlPlane) -> State:
     state = supervision.start(control.home, state, control.etcd())
-    supervision.wait_until_well(control.home, state, "etcd")
+    supervision.wait_until_healthy(control.home, state, "etcd")
     _write_kubectl(control.home, control.programs)
     return supervision.start(control.home, state, control.api_server())
 
 
-def _finish(plan: Plan, state: State) -> None:
-    prober = Prober(plan.home)
+def _finish(options: StartOptions, state: State) -> None:
+    prober = Prober(options.home)
     account = f"{state.server}/api/v1/namespaces/default/serviceaccounts/default"
 
-    def accounted() -> bool:
+    def has_account() -> bool:
         return prober.object_at(account) is not None
 
     # The controller manager makes it; Pods are refused before.
-    supervision.wait_until(plan.home, state, accounted, "the default service account")
-    supervision.wait_until_well(plan.home, state)
-    save(plan.home, dataclasses.replace(state, ready=True))
+    supervision.wait_until(options.home, state, has_account, "the default service account")
+    supervision.wait_until_healthy(options.home, state)
+    save(options.home, dataclasses.replace(state, ready=True))
 
 
 def _make_folders(home: Home) -> None:

@@ -84,7 +84,7 @@ class Cluster:
         plugins of the API server that are off by default; they count when the cluster is new.
         A start that is interrupted leaves nothing behind, one that fails only its logs.
         """
-        plan = bringup.Plan(
+        options = bringup.StartOptions(
             name=self.name,
             home=self._home,
             environment=self._environment,
@@ -97,12 +97,12 @@ class Cluster:
         with self._locked():
             state = self._current()
             if state is not None:
-                bringup.resume(plan, state)
+                bringup.resume(options, state)
                 return
             cleanup.clean(self._home)
             cleanup.forget(self._home)
             try:
-                bringup.start(plan)
+                bringup.start(options)
             except KeyboardInterrupt:
                 self._remove()
                 raise
@@ -209,7 +209,7 @@ class Cluster:
             running = state.processes.get(part.name)
             if running is None or not process.alive(running):
                 state = supervision.start(self._home, state, part)
-            supervision.wait_until_well(self._home, state, part.name)
+            supervision.wait_until_healthy(self._home, state, part.name)
 
     def _current(self) -> State | None:
         """Return the state of a complete start of this boot whose node, if any, still lives."""

@@ -85,11 +85,11 @@ def status(name: str) -> None:
         table = Table("part", "pid", "state", "log", box=None)
         for part in parts:
             pid = "-" if part.pid is None else str(part.pid)
-            table.add_row(part.name, pid, part.trouble or "healthy", str(part.log))
+            table.add_row(part.name, pid, part.problem or "healthy", str(part.log))
         # Not cut off where the output is a file or a pipe.
         Console(width=None if sys.stdout.isatty() else 300, highlight=False).print(table)
         click.echo(f"KUBECONFIG={this.kubeconfig}")
-        if any(part.trouble for part in parts):
+        if any(part.problem for part in parts):
             sys.exit(1)
 
 

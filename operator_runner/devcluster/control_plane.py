@@ -38,7 +38,7 @@ class Endpoint:
 
 
 @dataclass(frozen=True, slots=True)
-class Credentials:
+class ControlPlaneCertificates:
     """Certificates and keys of the control plane, in the home's `pki` folder."""
 
     authority: KeyPair
@@ -53,7 +53,7 @@ class Credentials:
     token_key: Path
 
 
-def issue(home: Home, endpoint: Endpoint, cluster: str) -> Credentials:
+def issue(home: Home, endpoint: Endpoint, cluster: str) -> ControlPlaneCertificates:
     """Make all keys, certificates and kubeconfigs of a cluster."""
     authority = Authority(home.pki, "ca")
     # etcd trusts an authority of its own: no client certificate of the cluster opens it.
@@ -66,7 +66,7 @@ def issue(home: Home, endpoint: Endpoint, cluster: str) -> Credentials:
         "kubernetes.default.svc",
         "kubernetes.default.svc.cluster.local",
     ]
-    credentials = Credentials(
+    credentials = ControlPlaneCertificates(
         authority=authority.pair,
         etcd_authority=etcd_authority.pair,
         etcd=etcd_authority.server("etcd", [LOOPBACK]),
@@ -105,7 +105,7 @@ class ControlPlane:
     """Folder of the Kubernetes programs and etcd."""
     home: Home
     endpoint: Endpoint
-    credentials: Credentials
+    credentials: ControlPlaneCertificates
     etcd_ports: tuple[int, int, int]
     """Loopback ports for clients, peers and health checks."""
     admission_plugins: tuple[str, ...] = ()

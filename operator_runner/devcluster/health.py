@@ -28,19 +28,19 @@ class Prober:
             urllib.request.HTTPSHandler(context=context),
         )
 
-    def trouble(self, address: str) -> str | None:
+    def problem(self, address: str) -> str | None:
         """Return None if the part at `address` is well, else what is wrong in a few words."""
         if address.startswith("unix:"):
-            return _trouble(socket.AF_UNIX, address.removeprefix("unix:"))
+            return _problem(socket.AF_UNIX, address.removeprefix("unix:"))
         if address.startswith("tcp:"):
             host, _, port = address.removeprefix("tcp:").rpartition(":")
-            return _trouble(socket.AF_INET, (host, int(port)))
+            return _problem(socket.AF_INET, (host, int(port)))
         return self._answer(address)[1]
 
     def object_at(self, url: str) -> dict[str, Any] | None:
         """Return the API object at `url`, or None if the server does not give it (yet)."""
-        body, trouble = self._answer(url)
-        if trouble is not None:
+        body, problem = self._answer(url)
+        if problem is not None:
             return None
         loaded: dict[str, Any] = json.loads(body)
         return loaded
@@ -58,7 +58,7 @@ class Prober:
             return b"", f"no answer: {error}"
 
 
-def _trouble(family: socket.AddressFamily, address: str | tuple[str, int]) -> str | None:
+def _problem(family: socket.AddressFamily, address: str | tuple[str, int]) -> str | None:
     with socket.socket(family) as client:
         client.settimeout(_TIMEOUT)
         try:

@@ -49,7 +49,7 @@ def create(
 def load_pause(home: Home, state: State, archive: Path) -> None:
     """Give the node the image of which every Pod needs one container."""
     assert state.node is not None
-    supervision.wait_until_well(home, state, "containerd")
+    supervision.wait_until_healthy(home, state, "containerd")
     images.load(state.node, archive)
 
 

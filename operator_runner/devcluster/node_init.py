@@ -39,7 +39,7 @@ def main(folder: Path) -> None:
     draft = folder / "init.json.new"
     draft.write_text(json.dumps({"snapshotter": snapshotter}))
     draft.rename(folder / "init.json")
-    reap_for_ever()
+    reap_forever()
 
 
 def prepare(folder: Path) -> None:
@@ -87,7 +87,7 @@ def mount(*arguments: str) -> None:
     subprocess.run(["mount", *arguments], check=True)
 
 
-def reap_for_ever() -> None:
+def reap_forever() -> None:
     """Collect ended processes whose parents are gone, as every first process has to.
 
     The kernel spares a first process all signals that it has no handler for, except SIGKILL from

@@ -59,7 +59,7 @@ class Olm:
         for part in (self._operator(), self._catalog()):
             if not _runs(state, part.name):
                 state = supervision.start(self.home, state, part)
-        supervision.wait_until_well(self.home, state, OPERATOR, CATALOG)
+        supervision.wait_until_healthy(self.home, state, OPERATOR, CATALOG)
         return Olm(self.home, self.programs, state)
 
     def serve(self, name: str, catalog: Path) -> Olm:
@@ -91,7 +91,7 @@ class Olm:
         if running is not None:
             process.end(running, grace=_STOP_GRACE)
         state = supervision.start(self.home, self.state, self._server())
-        supervision.wait_until_well(self.home, state, SERVER)
+        supervision.wait_until_healthy(self.home, state, SERVER)
         self._connect()
         return Olm(self.home, self.programs, state)
 

@@ -25,7 +25,7 @@ class PartStatus:
     name: str
     pid: int | None
     """Process id on this machine, or None if it does not run."""
-    trouble: str | None
+    problem: str | None
     """None if the part is well, else what is wrong in a few words."""
     log: Path
 
@@ -51,7 +51,7 @@ def statuses(home: Home, state: State) -> tuple[PartStatus, ...]:
     return tuple(_status(home, state, part, prober) for part in state.parts)
 
 
-def wait_until_well(home: Home, state: State, *names: str, seconds: float = 120) -> None:
+def wait_until_healthy(home: Home, state: State, *names: str, seconds: float = 120) -> None:
     """Return when the parts `names` (all parts if none is named) are well."""
     prober = Prober(home)
     for part in state.parts:
@@ -59,7 +59,7 @@ def wait_until_well(home: Home, state: State, *names: str, seconds: float = 120)
             continue
 
         def well(part: Part = part) -> bool:
-            return prober.trouble(part.health) is None
+            return prober.problem(part.health) is None
 
         wait_until(home, state, well, f"{part.name} to answer", seconds=seconds)
 
@@ -99,4 +99,4 @@ def _status(home: Home, state: State, part: Part, prober: Prober) -> PartStatus:
         return PartStatus(part.name, None, "stopped", log)
     if not process.alive(running):
         return PartStatus(part.name, None, "ended by itself", log)
-    return PartStatus(part.name, running.pid, prober.trouble(part.health), log)
+    return PartStatus(part.name, running.pid, prober.problem(part.health), log)

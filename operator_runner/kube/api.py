@@ -60,12 +60,12 @@ class Api:
         body: Json | None = None,
         content_type: str = JSON,
         accept: str = JSON,
-        around: int = 0,
+        outer_levels: int = 0,
         timeout: float = 30.0,  # noqa: ASYNC109 turned into Unavailable, unlike asyncio.timeout
     ) -> Json:
         """Send `body` to an API path such as `/api/v1/namespaces` and return the JSON response.
 
-        `timeout` is in seconds, retries included. `around` is 2 for lists of objects, see
+        `timeout` is in seconds, retries included. `outer_levels` is 2 for lists of objects, see
         `bounds.decode`. Raises ApiError.
         """
         data = None if body is None else json.dumps(body).encode()
@@ -83,7 +83,7 @@ class Api:
                     ) as response:
                         wait = _retry_after_seconds(response)
                         if wait is None:
-                            return await _decode(response, what, around)
+                            return await _decode(response, what, outer_levels)
                     await asyncio.sleep(wait)
         except TimeoutError as error:
             raise Unavailable(f"{what}: no response within {timeout:g} s") from error
@@ -143,10 +143,10 @@ def _retry_after_seconds(response: aiohttp.ClientResponse) -> float | None:
     return max(0.1, float(after))
 
 
-async def _decode(response: aiohttp.ClientResponse, what: str, around: int = 0) -> Json:
+async def _decode(response: aiohttp.ClientResponse, what: str, outer_levels: int = 0) -> Json:
     raw = await response.read()
     try:
-        answer: Any = bounds.decode(raw, around)
+        answer: Any = bounds.decode(raw, outer_levels)
     except ValueError:
         answer = None
     if response.status < 400 and isinstance(answer, dict):  # noqa: PLR2004

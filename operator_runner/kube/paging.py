@@ -15,17 +15,17 @@ async def list_pages(
     limit: int = 500,
     params: Mapping[str, str] | None = None,
     accept: str = JSON,
-    around: int = 0,
+    outer_levels: int = 0,
 ) -> AsyncIterator[Json]:
     """Yield each page of the list at `path`, with at most `limit` items. Raises ApiError.
 
-    `params` is added to the query; `around` is as in `Api.request`. Expired means that the
+    `params` is added to the query; `outer_levels` is as in `Api.request`. Expired means that the
     continue token is too old: the list has to start over.
     """
     token = ""
     while True:
         page = await list_page(
-            api, path, token, limit=limit, params=params, accept=accept, around=around
+            api, path, token, limit=limit, params=params, accept=accept, outer_levels=outer_levels
         )
         yield page
         token = continue_token(page)
@@ -41,14 +41,14 @@ async def list_page(
     limit: int = 500,
     params: Mapping[str, str] | None = None,
     accept: str = JSON,
-    around: int = 0,
+    outer_levels: int = 0,
 ) -> Json:
     """Return the page at a continue token, or the first page for an empty token.
 
     The arguments are those of `list_pages`. Raises ApiError.
     """
     query = {**(params or {}), "limit": str(limit)} | ({"continue": token} if token else {})
-    return await api.request("GET", path, params=query, accept=accept, around=around)
+    return await api.request("GET", path, params=query, accept=accept, outer_levels=outer_levels)
 
 
 def continue_token(page: Json) -> str:

@@ -167,7 +167,7 @@ class Reflector:
             limit=_WHOLE_PAGE if self.health else _METADATA_PAGE,
             params=self._params(),
             accept=_WHOLE if self.health else _LIST,
-            around=2,
+            outer_levels=2,
         ):
             items += [self._event(EventType.ADDED, item) for item in page.get("items") or []]
             version = page["metadata"]["resourceVersion"]

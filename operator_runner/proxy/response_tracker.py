@@ -175,4 +175,4 @@ def _shortened(body: bytes) -> Any:
     try:
         return decode_json(body)
     except DecodingError:
-        return decode_json(shorten(body, around=0))
+        return decode_json(shorten(body, outer_levels=0))

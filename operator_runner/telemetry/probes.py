@@ -11,7 +11,7 @@ Check: TypeAlias = Callable[[], str | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CheckResult:
     """The result of one check; `problem` is None if it passed."""
 
     name: str
@@ -25,26 +25,26 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
-    """All findings of one probe; `probe` is `healthz` or `readyz`."""
+class ProbeResult:
+    """All results of one probe; `probe` is `healthz` or `readyz`."""
 
     probe: str
-    findings: tuple[Finding, ...]
+    results: tuple[CheckResult, ...]
 
     @property
     def passed(self) -> bool:
         """True if no check failed."""
-        return all(finding.problem is None for finding in self.findings)
+        return all(result.problem is None for result in self.results)
 
     def text(self, verbose: bool = False) -> str:
         """`ok`, or a line for each check (`verbose` or failed) and one with the verdict."""
         if self.passed and not verbose:
             return "ok"
         verdict = f"{self.probe} check {'passed' if self.passed else 'failed'}"
-        return "\n".join([*map(str, self.findings), verdict, ""])
+        return "\n".join([*map(str, self.results), verdict, ""])
 
 
-class Health:
+class HealthChecks:
     """Checks that the parts of the operator register, called at each probe.
 
     `ping` always exists and always passes: the response itself is the proof. The server runs in
@@ -64,11 +64,11 @@ class Health:
         """Add a check to /readyz; one that fails takes the Pod out of Services and rollouts."""
         self._ready[name] = check
 
-    def healthz(self, only: str | None = None, exclude: Collection[str] = ()) -> Report:
+    def healthz(self, only: str | None = None, exclude: Collection[str] = ()) -> ProbeResult:
         """Run the liveness checks, or one. Raises KeyError if no check is named `only`."""
         return _ask("healthz", self._live, only, exclude)
 
-    def readyz(self, only: str | None = None, exclude: Collection[str] = ()) -> Report:
+    def readyz(self, only: str | None = None, exclude: Collection[str] = ()) -> ProbeResult:
         """Run the readiness checks, or one. Raises KeyError if no check is named `only`."""
         return _ask("readyz", self._ready, only, exclude)
 
@@ -79,10 +79,10 @@ def _ping() -> None:
 
 def _ask(
     probe: str, checks: Mapping[str, Check], only: str | None, exclude: Collection[str]
-) -> Report:
+) -> ProbeResult:
     chosen = checks if only is None else {only: checks[only]}
-    findings = (Finding(name, _ask_one(chosen[name])) for name in chosen if name not in exclude)
-    return Report(probe, tuple(findings))
+    results = (CheckResult(name, _ask_one(chosen[name])) for name in chosen if name not in exclude)
+    return ProbeResult(probe, tuple(results))
 
 
 def _ask_one(check: Check) -> str | None:

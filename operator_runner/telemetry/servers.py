@@ -19,12 +19,12 @@ from operator_runner.net.connections import Connections, small_share
 from operator_runner.net.sockets import Listener
 from operator_runner.telemetry.authorization import Reviews, require_permission
 from operator_runner.telemetry.metrics import Metrics
-from operator_runner.telemetry.probes import Health, Report
+from operator_runner.telemetry.probes import HealthChecks, ProbeResult
 from operator_runner.telemetry.usermetrics import UserMetricError, UserMetrics
 
 _log = structlog.get_logger(__name__)
 
-_Probe: TypeAlias = Callable[[str | None, Collection[str]], Report]
+_Probe: TypeAlias = Callable[[str | None, Collection[str]], ProbeResult]
 
 # A scrape or probe takes milliseconds; a slower client must not hold up the shutdown.
 _SHUTDOWN_SECONDS = 1.0
@@ -84,7 +84,7 @@ async def serve_user_metrics(user: UserMetrics, host: str, port: int) -> Listene
         return None
 
 
-async def serve_probes(health: Health, host: str, port: int, flag: str) -> Listener:
+async def serve_probes(health: HealthChecks, host: str, port: int, flag: str) -> Listener:
     """Answer /healthz, /readyz and one path below them for each check. Errors as `serve`."""
     app = web.Application()
     for path, probe in (("/healthz", health.healthz), ("/readyz", health.readyz)):

@@ -138,7 +138,7 @@ def test_two_clusters_do_not_disturb_each_other(
 
 def test_a_node_comes_up_whole_and_goes_whole(second: Cluster, cluster: Cluster) -> None:
     """All parts are well; a killed kubelet is told; the death of the node leaves no mount."""
-    parts = {part.name: part.trouble for part in second.status()}
+    parts = {part.name: part.problem for part in second.status()}
     assert parts == dict.fromkeys(CONTROL_PLANE | NODE)
     seen = traces_of(second)
     assert seen.links
@@ -149,7 +149,7 @@ def test_a_node_comes_up_whole_and_goes_whole(second: Cluster, cluster: Cluster)
     os.kill(pids_of(second)["kubelet"], signal.SIGKILL)
     eventually(lambda: "kubelet" not in pids_of(second), seconds=10)
     second.start_part("kubelet")
-    assert {part.name: part.trouble for part in second.status()} == parts
+    assert {part.name: part.problem for part in second.status()} == parts
     second.down()
     assert traces_of(second) == NOTHING
     assert cluster.exec(["kubectl", "get", "--raw", "/readyz"]) == "ok"
@@ -162,7 +162,7 @@ def test_up_starts_afresh_when_the_node_was_killed(second: Cluster) -> None:
     eventually(lambda: "kubelet" not in pids_of(second), seconds=20)
     second.up()
     assert {part.name for part in second.status()} == CONTROL_PLANE | NODE
-    assert not [part for part in second.status() if part.trouble]
+    assert not [part for part in second.status() if part.problem]
 
 
 def test_a_file_that_is_no_image_is_refused(cluster: Cluster, tmp_path: Path) -> None:

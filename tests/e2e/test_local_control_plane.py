@@ -42,7 +42,7 @@ def test_a_control_plane_comes_up_whole_and_goes_whole(control_plane: Cluster) -
     before = traces_of(control_plane)
     control_plane.up(control_plane_only=True)
     parts = control_plane.status()
-    assert {part.name: part.trouble for part in parts} == dict.fromkeys(CONTROL_PLANE)
+    assert {part.name: part.problem for part in parts} == dict.fromkeys(CONTROL_PLANE)
     answer = subprocess.run(
         [
             control_plane.bin / "kubectl",

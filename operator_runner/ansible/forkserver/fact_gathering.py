@@ -37,7 +37,7 @@ class FactGathering:
         self._environment = environment
         self._enclosure: dict[str, Any] | None = None
         self._signals: dict[str, Any] = {}
-        self._kept = facts.KeptFacts()
+        self._kept = facts.FactCache()
         self._reader: int | None = None
         self._received = b""
         self._next = float("-inf")
@@ -80,7 +80,7 @@ class FactGathering:
         self._reader = None
         if not self._received:
             return False  # it has failed, and runs gather facts themselves
-        self._kept = facts.KeptFacts.of(self._received)
+        self._kept = facts.FactCache.of(self._received)
         facts.inherit(self._kept)
         return True
 
@@ -103,7 +103,7 @@ def _become_gatherer(
     os._exit(0)
 
 
-def _gather(environment: dict[str, str]) -> facts.KeptFacts:
+def _gather(environment: dict[str, str]) -> facts.FactCache:
     os.chdir("/")
     use_environment(environment)
     taken = time.monotonic()
@@ -124,4 +124,4 @@ def _gather(environment: dict[str, str]) -> facts.KeptFacts:
             umask=0o022,
         )
     )
-    return facts.KeptFacts(results, signals, taken)
+    return facts.FactCache(results, signals, taken)

@@ -47,7 +47,7 @@ _CAPABILITIES = ("Uid:", "Gid:", "Groups:", "Cap")
 
 
 @dataclass(frozen=True, slots=True)
-class KeptFacts:
+class FactCache:
     """What functions of ansible-core gave, when, and what they depend on."""
 
     results: dict[str, str] = field(default_factory=dict)
@@ -86,7 +86,7 @@ class Attempt:
 class _State:
     """Of this process: facts that it has inherited, and those that it is to keep."""
 
-    kept = KeptFacts()
+    kept = FactCache()
     recorded: dict[str, str] | None = None
     signals: dict[str, Any] | None = None
     attempt: Attempt | None = None
@@ -101,14 +101,14 @@ class _State:
 _state = _State()
 
 
-def inherit(kept: KeptFacts) -> None:
+def inherit(kept: FactCache) -> None:
     """Have this process and its forks use these facts."""
     _state.kept = kept
 
 
 def record() -> dict[str, str]:
     """Have this process gather everything itself; return where the results are kept."""
-    _state.kept, _state.recorded = KeptFacts(), {}
+    _state.kept, _state.recorded = FactCache(), {}
     return _state.recorded
 
 

@@ -121,9 +121,8 @@ class EntryReader:
             if not role.exists():
                 searched = ", ".join(str(path) for path in self._lookup.candidates(name))
                 cure = "create it there; for an image, copy it there in the Dockerfile"
-                report(
-                    fields.where("role"), f"role: {name} was not found; searched {places}; {cure}"
-                )
+                text = f"role: {name} was not found; searched {searched}; {cure}"
+                report(fields.where("role"), text)
             elif not role.is_dir():
                 text = f"role: {role} is not a directory; name a playbook's file as `playbook:`"
                 report(fields.where("role"), text)

@@ -20,7 +20,7 @@ from operator_runner.tools.rbac.grants import grants_in
 from operator_runner.tools.rbac.kinds import KindTable
 from operator_runner.tools.rbac.manager import Manager, features_of, find_manager
 from operator_runner.tools.rbac.render import component, manifest
-from operator_runner.tools.rbac.requirements import Project, requirements_of, warnings_of
+from operator_runner.tools.rbac.requirements import RequirementSources, requirements_of, warnings_of
 from operator_runner.tools.rbac.runner import LEADER
 from operator_runner.tools.yaml_io import read_objects
 
@@ -124,7 +124,7 @@ def _without_account(manager: Manager | None) -> Manager | None:
     return Manager(args=manager.args, environ=manager.environ) if manager else None
 
 
-def _project(options: dict[str, Any], manager: Manager) -> Project:
+def _project(options: dict[str, Any], manager: Manager) -> RequirementSources:
     loaded = load(
         options["watches_file"],
         os.environ,
@@ -133,7 +133,7 @@ def _project(options: dict[str, Any], manager: Manager) -> Project:
     )
     recorded = options["recorded"] or (_RECORDED if _RECORDED.exists() else None)
     crds = options["crds"] or [path for path in _CRDS if path.exists()]
-    return Project(
+    return RequirementSources(
         watches=loaded.watches,
         recorded=tuple(read(recorded)) if recorded else (),
         kinds=KindTable(read_objects(crds)),

@@ -14,7 +14,7 @@ from operator_runner.tools.rbac.runner import EnabledFeatures, requirements_of_r
 
 
 @dataclass(frozen=True, slots=True)
-class Project:
+class RequirementSources:
     """Sources of requirements: watches, recorded requests, and features of the runner."""
 
     watches: tuple[Watch, ...]
@@ -23,7 +23,7 @@ class Project:
     features: EnabledFeatures
 
 
-def requirements_of(project: Project, *, names: bool) -> list[Requirement]:
+def requirements_of(project: RequirementSources, *, names: bool) -> list[Requirement]:
     """Return the minimal requirements, sorted. Raises ConfigError for kinds without a CRD.
 
     `names` restricts rules to the names of recorded requests, where these are constant.
@@ -34,7 +34,7 @@ def requirements_of(project: Project, *, names: bool) -> list[Requirement]:
     return minimal([*runner, *(asked if names else without_names(asked))])
 
 
-def warnings_of(project: Project) -> Sequence[str]:
+def warnings_of(project: RequirementSources) -> Sequence[str]:
     """Return warnings about the sources of the requirements."""
     warnings = [
         f"ignored requests recorded for {kind}: it is not in watches.yaml"

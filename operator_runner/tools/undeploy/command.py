@@ -18,7 +18,7 @@ from operator_runner.tools.undeploy.deletion_summary import (
     deletion_lines,
     remaining_lines,
 )
-from operator_runner.tools.undeploy.plan import Plan, plan_for
+from operator_runner.tools.undeploy.plan import RemovalPlan, plan_for
 from operator_runner.tools.yaml_io import read_objects, select_objects
 
 _KUSTOMIZATIONS = ("kustomization.yaml", "kustomization.yml", "Kustomization")
@@ -66,7 +66,12 @@ def undeploy(path: Path, kustomize: str, kubeconfig: Path | None, **options: Any
 
 
 async def _undeploy(
-    plan: Plan, kubeconfig: Path | None, *, with_crds: bool, yes: bool, timeout_seconds: float
+    plan: RemovalPlan,
+    kubeconfig: Path | None,
+    *,
+    with_crds: bool,
+    yes: bool,
+    timeout_seconds: float,
 ) -> None:
     # The API client is slow to import, and --help does not need it.
     from operator_runner.kube.api import Api  # noqa: PLC0415

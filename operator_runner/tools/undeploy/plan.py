@@ -12,7 +12,7 @@ _SECRET = GVK("", "v1", "Secret")
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class RemovalPlan:
     """The objects of an installation, grouped by deletion order."""
 
     crds: tuple[ObjectRef, ...]
@@ -26,10 +26,10 @@ class Plan:
     """Deleted last, and only if they contain nothing else."""
 
 
-def plan_for(objects: Sequence[ObjectRef]) -> Plan:
+def plan_for(objects: Sequence[ObjectRef]) -> RemovalPlan:
     """Return the plan for objects in creation order; the rest is deleted in reverse order."""
     special = {_CRD, _NAMESPACE, _WORKLOAD}
-    return Plan(
+    return RemovalPlan(
         crds=_of_kind(objects, _CRD),
         workloads=_of_kind(objects, _WORKLOAD),
         rest=tuple(ref for ref in reversed(objects) if ref.gvk.kind not in special),

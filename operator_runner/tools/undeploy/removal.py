@@ -16,7 +16,7 @@ from operator_runner.tools.undeploy.deletion_summary import (
     owned_objects,
 )
 from operator_runner.tools.undeploy.inventory import Inventory
-from operator_runner.tools.undeploy.plan import Plan
+from operator_runner.tools.undeploy.plan import RemovalPlan
 
 _POLL_SECONDS = 0.5
 _MAX_LINES = 5
@@ -35,7 +35,7 @@ class Removal:
         self._report = report
         self._timeout = timeout
 
-    async def remove(self, plan: Plan, *, with_crds: bool) -> None:
+    async def remove(self, plan: RemovalPlan, *, with_crds: bool) -> None:
         """Delete the objects of the plan. Raises ConfigError after a timeout."""
         if with_crds:
             # First, while the operator is running and can remove finalizers.

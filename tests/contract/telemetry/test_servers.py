@@ -16,7 +16,7 @@ from operator_runner.core.errors import ConfigError
 from operator_runner.core.model import GVK
 from operator_runner.net.sockets import Listener
 from operator_runner.telemetry.metrics import Metrics
-from operator_runner.telemetry.probes import Health
+from operator_runner.telemetry.probes import HealthChecks
 from operator_runner.telemetry.servers import serve_metrics, serve_probes, serve_user_metrics
 
 LOOPBACK = "127.0.0.1"
@@ -69,7 +69,7 @@ async def test_no_series_for_times_of_creation(metrics_server: Listener, accept:
 
 async def test_probes_answer_like_a_kubernetes_component() -> None:
     """200 and `ok`, or 500 and each failing check with its reason; checks have own paths."""
-    health = Health()
+    health = HealthChecks()
     health.ready("watches", lambda: "nginxoperators: not listed yet")
     server = await serve_probes(health, LOOPBACK, 0, "--health-probe-bind-address")
     try:
@@ -109,16 +109,16 @@ async def test_a_port_in_use_is_an_error_with_its_cure(metrics_server: Listener)
 
 async def test_any_port_of_every_interface_is_one_port() -> None:
     """The port that is told answers IPv4: it is registered as the address of this machine."""
-    server = await serve_probes(Health(), "", 0, "--health-probe-bind-address")
+    server = await serve_probes(HealthChecks(), "", 0, "--health-probe-bind-address")
     assert (await get(server, "/healthz"))[0] == 200
     await server.stop()
 
 
 async def test_a_stopped_server_gives_its_port_back() -> None:
     """The same address can be had again at once."""
-    first = await serve_probes(Health(), LOOPBACK, 0, "--health-probe-bind-address")
+    first = await serve_probes(HealthChecks(), LOOPBACK, 0, "--health-probe-bind-address")
     await first.stop()
-    second = await serve_probes(Health(), LOOPBACK, first.port, "--health-probe-bind-address")
+    second = await serve_probes(HealthChecks(), LOOPBACK, first.port, "--health-probe-bind-address")
     assert (await get(second, "/healthz"))[0] == 200
     await second.stop()
 

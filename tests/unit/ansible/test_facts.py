@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import time
 
-from operator_runner.ansible.forkserver.facts import LONGEST_SECONDS, KeptFacts, system_signals
+from operator_runner.ansible.forkserver.facts import LONGEST_SECONDS, FactCache, system_signals
 
 
 def test_facts_are_old_after_an_hour() -> None:
     """Whatever they depend on, they are gathered again."""
-    assert KeptFacts().is_old
-    assert not KeptFacts(taken=time.monotonic()).is_old
-    assert KeptFacts(taken=time.monotonic() - LONGEST_SECONDS - 1).is_old
+    assert FactCache().is_old
+    assert not FactCache(taken=time.monotonic()).is_old
+    assert FactCache(taken=time.monotonic() - LONGEST_SECONDS - 1).is_old
     assert LONGEST_SECONDS == 3600
 
 
 def test_facts_survive_the_way_between_processes() -> None:
     """What one process writes, another one reads."""
-    kept = KeptFacts({"a": '{"value": 1, "is_set": false}'}, {"host": ["x"]}, 5.0)
-    assert KeptFacts.of(kept.as_json()) == kept
+    kept = FactCache({"a": '{"value": 1, "is_set": false}'}, {"host": ["x"]}, 5.0)
+    assert FactCache.of(kept.as_json()) == kept
 
 
 def test_what_facts_depend_on_is_the_same_twice() -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from operator_runner.controller.workqueue import Backlog, WorkQueue
 from operator_runner.core.model import GVK, Cause, ObjectRef, Trigger, describe
-from operator_runner.core.settings import Backoff, Concurrency
+from operator_runner.core.settings import BackoffSettings, Concurrency
 
 FOO = GVK("example.com", "v1", "Foo")
 BAR = GVK("example.com", "v1", "Bar")
@@ -22,7 +22,7 @@ def key(name: str, gvk: GVK = FOO) -> ObjectRef:
 
 
 def backlog(total: int = 4, per_kind: int = 4) -> Backlog:
-    return Backlog(Concurrency(total, per_kind), Backoff())
+    return Backlog(Concurrency(total, per_kind), BackoffSettings())
 
 
 def names(queue: Backlog, now: float, count: int) -> list[str | None]:
@@ -66,7 +66,7 @@ def test_backoff_doubles_from_5_ms_to_1000_s_and_is_forgotten() -> None:
 
 def test_a_retry_waits_for_its_time_but_an_edit_does_not() -> None:
     """An event in between is run at once and takes the place of the retry."""
-    queue = Backlog(Concurrency(4, 4), Backoff(first=timedelta(seconds=8)))
+    queue = Backlog(Concurrency(4, 4), BackoffSettings(first=timedelta(seconds=8)))
     queue.add_rate_limited(key("a"), 0)
     assert queue.get(7.9) is None
     assert queue.next_due() == 8
@@ -107,7 +107,7 @@ def test_an_edit_overtakes_retries_resyncs_and_the_herd_at_start() -> None:
 
 def test_caps_hold_for_all_and_for_each_kind() -> None:
     """No more keys are given out than the total and the kind's share allow."""
-    queue = Backlog(Concurrency(total=3, per_kind=2), Backoff())
+    queue = Backlog(Concurrency(total=3, per_kind=2), BackoffSettings())
     for name in "abc":
         queue.add(key(name), SPEC, 0)
     for name in "xyz":
@@ -193,7 +193,7 @@ def test_nothing_added_is_ever_lost(steps: list[tuple[str, str]]) -> None:
 
 async def test_memory_is_looked_at_before_a_run_starts_beside_others() -> None:
     """The end of a run lets the next one start, though memory is as short as before."""
-    queue = WorkQueue(Concurrency(4, 4, run_memory=100), Backoff(), lambda: 99)
+    queue = WorkQueue(Concurrency(4, 4, run_memory=100), BackoffSettings(), lambda: 99)
     queue.add(key("a"), SPEC)
     queue.add(key("b"), SPEC)
     first = await queue.get()
@@ -208,7 +208,7 @@ async def test_memory_is_looked_at_before_a_run_starts_beside_others() -> None:
 
 async def test_who_listens_hears_of_every_event_until_the_end() -> None:
     """A closed queue calls no listener, and a run that ended is not followed by another."""
-    queue = WorkQueue(Concurrency(4, 4), Backoff())
+    queue = WorkQueue(Concurrency(4, 4), BackoffSettings())
     heard: list[tuple[ObjectRef, Cause]] = []
     queue.add_listener(lambda key, cause: heard.append((key, cause)))
     queue.add(key("a"), SPEC)
@@ -222,7 +222,7 @@ async def test_who_listens_hears_of_every_event_until_the_end() -> None:
 
 async def test_taking_waits_for_the_next_key_and_ends_when_closed() -> None:
     """The queue wakes its taker for a new key, a delayed key, and its own end."""
-    queue = WorkQueue(Concurrency(4, 4), Backoff())
+    queue = WorkQueue(Concurrency(4, 4), BackoffSettings())
     queue.add_after(key("later"), Cause(Trigger.PERIOD), 0.02)
     queue.add(key("now"), SPEC)
     first, second = await queue.get(), await queue.get()

@@ -53,7 +53,7 @@ def test_what_is_nested_too_deep_is_cut_and_named(levels: int) -> None:
 def test_in_a_list_one_deep_object_costs_the_others_nothing() -> None:
     """Every item is there, and what is not too deep is complete."""
     items = [nested(500), nested(MAX_DEPTH), nested(3)]
-    deep, whole, flat = decode(b'{"items":[' + b",".join(items) + b"]}", around=2)["items"]
+    deep, whole, flat = decode(b'{"items":[' + b",".join(items) + b"]}", outer_levels=2)["items"]
     assert height(deep) == MAX_DEPTH + 1
     assert whole == json.loads(nested(MAX_DEPTH))
     assert flat == json.loads(nested(3))

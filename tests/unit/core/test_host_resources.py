@@ -7,18 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from operator_runner.core.host_resources import Machine
+from operator_runner.core.host_resources import HostResources
 
 MB = 1024**2
 TOTAL = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
-def machine(root: Path, files: dict[str, str]) -> Machine:
+def machine(root: Path, files: dict[str, str]) -> HostResources:
     for name, text in files.items():
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text + "\n")
-    return Machine(root)
+    return HostResources(root)
 
 
 def v2(path: str, memory: str) -> dict[str, str]:

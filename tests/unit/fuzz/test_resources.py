@@ -32,9 +32,9 @@ from operator_runner.core.model import (
     Conversion,
     Finalizer,
     LabelSelector,
+    LabelSelectorRequirement,
     ObjectRef,
     Reference,
-    Requirement,
     RunContent,
     Trigger,
     Watch,
@@ -64,7 +64,11 @@ EVERYTHING = replace(
     PLAIN,
     finalizer=Finalizer("example.com/f", None, {"state": "absent"}),
     selector=LabelSelector(
-        {"name": "True"}, (Requirement("type", "NotIn", ("a",)), Requirement("size", "Exists"))
+        {"name": "True"},
+        (
+            LabelSelectorRequirement("type", "NotIn", ("a",)),
+            LabelSelectorRequirement("size", "Exists"),
+        ),
     ),
     when="length(spec.secrets) > `1` && spec.size < `3`",
     watch_annotations_changes=True,

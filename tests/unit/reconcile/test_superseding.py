@@ -28,7 +28,7 @@ from operator_runner.core.model import (
     Trigger,
     Watch,
 )
-from operator_runner.core.settings import AnsibleSettings, Backoff, Concurrency
+from operator_runner.core.settings import AnsibleSettings, BackoffSettings, Concurrency
 from operator_runner.reconcile.reconciler import Dependencies, Reconciler
 from operator_runner.reconcile.superseding import supersede_reason
 from operator_runner.telemetry.metrics import Metrics
@@ -147,7 +147,7 @@ class Case:
             FakeVariableNames(),
         )
         reconciler = Reconciler(watch, dependencies, AnsibleSettings(), timedelta(0))
-        self.queue = WorkQueue(Concurrency(2, 2), Backoff())
+        self.queue = WorkQueue(Concurrency(2, 2), BackoffSettings())
         self.gone: list[ObjectRef] = []
         throttle = LoopThrottle(OwnWrites().is_echo)
         self.dispatcher = Dispatcher(

@@ -18,7 +18,7 @@ from operator_runner.tools.rbac.grants import grants_in
 from operator_runner.tools.rbac.kinds import KindTable
 from operator_runner.tools.rbac.manager import features_of, find_manager
 from operator_runner.tools.rbac.render import manifest
-from operator_runner.tools.rbac.requirements import Project, requirements_of, warnings_of
+from operator_runner.tools.rbac.requirements import RequirementSources, requirements_of, warnings_of
 from operator_runner.tools.rbac.runner import LEADER
 from operator_runner.tools.yaml_io import read_objects
 from tests.support.operator import REPOSITORY
@@ -39,7 +39,7 @@ def requirements() -> list[Requirement]:
     watches = load(Path("watches.yaml"), os.environ).watches
     recorded = tuple(read(CONFIG / "rbac" / "requests.yaml"))
     kinds = KindTable(read_objects([REPOSITORY / "crds"]))
-    project = Project(watches, recorded, kinds, features_of(MANAGER, watches))
+    project = RequirementSources(watches, recorded, kinds, features_of(MANAGER, watches))
     assert list(warnings_of(project)) == []
     return requirements_of(project, names=False)
 

@@ -21,7 +21,7 @@ from operator_runner.core.model import (
 from operator_runner.proxy.request_permissions import ANY, OWN, Permission
 from operator_runner.tools.rbac.access_rules import OWN_NAMESPACE
 from operator_runner.tools.rbac.kinds import KindTable
-from operator_runner.tools.rbac.requirements import Project, requirements_of, warnings_of
+from operator_runner.tools.rbac.requirements import RequirementSources, requirements_of, warnings_of
 from operator_runner.tools.rbac.runner import EnabledFeatures
 
 CRD = {
@@ -47,14 +47,14 @@ def requirements(
     **features: Any,
 ) -> list[str]:
     """Return what is needed besides watching the kind and writing Events everywhere."""
-    project = Project((watch,), recorded, KindTable([crd]), EnabledFeatures(**features))
+    project = RequirementSources((watch,), recorded, KindTable([crd]), EnabledFeatures(**features))
     found = [str(requirement.rule) for requirement in requirements_of(project, names=names)]
     return [rule for rule in found if rule not in {*EVENTS, *WATCHED}]
 
 
 def test_the_least_that_a_watch_needs() -> None:
     """Reading and watching its kind everywhere, and Events; nothing of a status nobody writes."""
-    project = Project((WEB,), (), KindTable([CRD]), EnabledFeatures())
+    project = RequirementSources((WEB,), (), KindTable([CRD]), EnabledFeatures())
     assert [str(n.rule) for n in requirements_of(project, names=False)] == [*EVENTS, *WATCHED]
 
 
@@ -166,7 +166,7 @@ def test_requests_of_former_kinds_are_left_out() -> None:
         Permission("", "", "pods", "x", "list"),
     )
     assert requirements(WEB, old, beside) == ["list pods in namespace x"]
-    project = Project((WEB,), (old, beside), KindTable([CRD]), EnabledFeatures())
+    project = RequirementSources((WEB,), (old, beside), KindTable([CRD]), EnabledFeatures())
     assert "Old.shop.io" in " ".join(warnings_of(project))
     assert "--record-requests" in " ".join(warnings_of(replace(project, recorded=())))
 
