@@ -207,6 +207,7 @@ class Operator:
             self._metrics,
             self._loop_throttle,
             self._gone,
+            reload=settings.reload,
         )
         self._conversions = ConversionService(
             settings.webhook, watches, self._api, self._discovery, metrics
@@ -280,8 +281,15 @@ class Operator:
         if self._elector is not None:
             yield "leadership", self._elector.lost()
         if self._settings.reload:
-            project = ProjectWatcher(self._watches, self._primary.known, self._enqueue)
-            yield "project", project.run()
+            yield "project", self._project_watcher().run()
+
+    def _project_watcher(self) -> ProjectWatcher:
+        return ProjectWatcher(
+            self._watches,
+            self._primary.known,
+            lambda: tuple(self._dispatcher.awaiting_edit),
+            self._enqueue,
+        )
 
     async def _shut_down(
         self, working: Sequence[asyncio.Task[None]], ended: asyncio.Task[None] | None

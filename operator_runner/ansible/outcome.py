@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -37,6 +37,7 @@ class OutcomeBuilder:
 
     task: str = ""
     """The current task, which is reported if the run is aborted."""
+    _has_play: bool = False
     _recap: Json | None = None
     _failed: dict[str, list[TaskFailure]] = field(default_factory=dict)
     _requeue_after: timedelta | None = None
@@ -46,6 +47,8 @@ class OutcomeBuilder:
     def add(self, event: RunEvent) -> None:
         """Add the next event."""
         match event.kind:
+            case "playbook_on_play_start":
+                self._has_play = True
             case "playbook_on_task_start":
                 self.task = str(event.data.get("name") or event.data.get("task") or "")
             case "playbook_on_stats":
@@ -64,7 +67,10 @@ class OutcomeBuilder:
         """Return the outcome of a run that ended by itself. `output` is what it printed."""
         if self._recap is None:
             reason = reason_from_output(output) or f"ansible-playbook ended with {exit_status}"
-            return self.build_aborted(now, reason)
+            aborted = self.build_aborted(now, reason)
+            # Ansible loads all plays before it starts the first one.
+            load_failed = not self._has_play and _error_starts(_lines(output)) != []
+            return replace(aborted, load_failed=load_failed)
         failures = tuple(self._final_failures(self._recap))
         if exit_status != 0 and not failures:
             reason = reason_from_output(output) or f"ansible-playbook ended with {exit_status}"
@@ -112,13 +118,21 @@ class OutcomeBuilder:
 
 def reason_from_output(output: str) -> str:
     """Return the error that Ansible printed before any play could run, empty if none."""
-    lines = _ANSI.sub("", output).replace("\r", "").strip().splitlines()
-    starts = [number for number, line in enumerate(lines) if _ERROR_START.match(line)]
+    lines = _lines(output)
+    starts = _error_starts(lines)
     if not starts:
         return "\n".join(lines[-10:])[-_MAX_REASON_CHARACTERS:]
     # Ignored errors of tasks may precede the one that ended the run.
     text = "\n".join(lines[starts[-1] :])
     return _ERROR_START.sub("", text)[:_MAX_REASON_CHARACTERS].rstrip()
+
+
+def _lines(output: str) -> list[str]:
+    return _ANSI.sub("", output).replace("\r", "").strip().splitlines()
+
+
+def _error_starts(lines: list[str]) -> list[int]:
+    return [number for number, line in enumerate(lines) if _ERROR_START.match(line)]
 
 
 def _message(result: Any) -> str:

@@ -35,6 +35,10 @@ _JITTER = 0.1
 """Fraction of a period by which resyncs are spread, so that resources do not resync at once."""
 
 
+_LOAD_BACKOFF_SECONDS = 1.0
+"""First delay after a run that could not load its play: only an edit of the role can help."""
+
+
 class Dispatcher:
     """Runs a reconcile for each item of the queue."""
 
@@ -45,13 +49,21 @@ class Dispatcher:
         metrics: Metrics,
         loop_throttle: LoopThrottle,
         on_deleted: Callable[[ObjectRef], None],
+        *,
+        reload: bool = False,
     ) -> None:
-        """`on_deleted` is called for each resource that no longer exists."""
+        """`on_deleted` is called for each resource that no longer exists.
+
+        With `reload`, resources whose play could not be loaded are not retried: they are in
+        `awaiting_edit` until something else adds them to the queue.
+        """
         self._queue = queue
         self._loop_throttle = loop_throttle
         self._reconcilers = reconcilers
         self._metrics = metrics
         self._on_deleted = on_deleted
+        self._reload = reload
+        self.awaiting_edit: set[ObjectRef] = set()
         self._running: set[asyncio.Task[None]] = set()
         for gvk in reconcilers:
             metrics.measure_queue(gvk, partial(queue.depth, gvk))
@@ -115,6 +127,7 @@ class Dispatcher:
 
     async def _process(self, item: Item) -> ReconcileResult:
         key, gvk = item.key, item.key.gvk
+        self.awaiting_edit.discard(key)
         _bind(item)
         _log.info("Reconciling", waited=round(item.waited, 3))
         self._metrics.queue_waited(gvk, item.waited)
@@ -172,7 +185,12 @@ class Dispatcher:
     def _settle(self, key: ObjectRef, result: ReconcileResult) -> Result:
         """Requeue the key according to the result; return the name of the result in metrics."""
         if isinstance(result, Failed):
-            delay = self._queue.add_rate_limited(key)
+            if result.load_failed and self._reload:
+                self.awaiting_edit.add(key)
+                _log.info("Will retry when a file of the project changes")
+                return "error"
+            first = _LOAD_BACKOFF_SECONDS if result.load_failed else 0.0
+            delay = self._queue.add_rate_limited(key, first)
             self._metrics.queue_retried(key.gvk)
             _log.info("Will retry", seconds=round(delay, 3))
             return "error"

@@ -88,10 +88,14 @@ class Backlog:
         self._entries[item.key].deferred.update(dict.fromkeys(item.causes))
         self.add_after(item.key, item.causes[0], now, delay)
 
-    def add_rate_limited(self, key: ObjectRef, now: float) -> float:
-        """Request a retry after the backoff of the key; return the delay in seconds."""
+    def add_rate_limited(self, key: ObjectRef, now: float, first: float = 0.0) -> float:
+        """Request a retry after the backoff of the key; return the delay in seconds.
+
+        The backoff begins with `first` seconds, if this is more than that of the settings.
+        """
         entry = self._entries.setdefault(key, _Entry())
-        first, limit = self._backoff.first.total_seconds(), self._backoff.limit.total_seconds()
+        first = max(first, self._backoff.first.total_seconds())
+        limit = self._backoff.limit.total_seconds()
         # 2**60 exceeds any limit, and much larger exponents overflow.
         delay = min(first * 2.0 ** min(entry.failures, 60), limit)
         entry.failures += 1
@@ -221,9 +225,9 @@ class WorkQueue:
         self._backlog.defer(item, _now(), delay)
         self._changed.set()
 
-    def add_rate_limited(self, key: ObjectRef) -> float:
-        """Request a retry after the backoff of the key; return the delay in seconds."""
-        delay = self._backlog.add_rate_limited(key, _now())
+    def add_rate_limited(self, key: ObjectRef, first: float = 0.0) -> float:
+        """Request a retry after the backoff of the key; see `Backlog.add_rate_limited`."""
+        delay = self._backlog.add_rate_limited(key, _now(), first)
         self._changed.set()
         return delay
 

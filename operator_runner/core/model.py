@@ -316,6 +316,8 @@ class RunOutcome:
     `failures` also holds the reason of a run that could not start or was ended early.
     `requeue_after` is the period that a task requested with requeue_after.
     `timed_out` is True for a run that was ended at its deadline.
+    `load_failed` is True if Ansible could not load the play: a syntax error, an unknown module, a
+    missing role. A retry fails in the same way until a file changes.
     """
 
     stats: Stats | None
@@ -323,6 +325,7 @@ class RunOutcome:
     requeue_after: timedelta | None = None
     finished: datetime | None = None
     timed_out: bool = False
+    load_failed: bool = False
 
     @property
     def successful(self) -> bool:

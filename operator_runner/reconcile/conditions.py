@@ -7,6 +7,7 @@ steady resource costs no write.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
@@ -17,6 +18,12 @@ from operator_runner.core.truncation import truncated
 
 _MAX_MESSAGE_BYTES = 32768
 """Maximum length of the message of a metav1.Condition."""
+_ORIGIN = re.compile(
+    r"\n+Origin: (.+)"
+    r"(?:\n\n(?:(?:\.\.\.|[ \t]*\d+(?= |$)|[ \t]+\^|\(source not shown).*(?:\n|\Z))+)?",
+    re.MULTILINE,
+)
+"""What Ansible adds to an error: `Origin: FILE:LINE:COLUMN`, an empty line, lines of the file."""
 _RUNNING = "Running reconciliation"
 _REQUEUE_REQUESTED = "the role asked to run again in "
 
@@ -115,13 +122,30 @@ def is_waiting(conditions: Sequence[Json]) -> bool:
     )
 
 
-def failure_text(failures: Sequence[TaskFailure], limit: int = _MAX_MESSAGE_BYTES) -> str:
-    """Format failures, one line each: message of at most `limit` bytes, task and path."""
-    return "\n".join(_failure_line(failure, limit) for failure in failures)
+def failure_text(failures: Sequence[TaskFailure]) -> str:
+    """Format failures below each other: message, task and path."""
+    return "\n".join(_with_task(failure.message, failure) for failure in failures)
 
 
-def _failure_line(failure: TaskFailure, limit: int) -> str:
-    message = truncated(failure.message, limit)
+def failure_line(failures: Sequence[TaskFailure], limit: int) -> str:
+    """Format failures on one line: message of about `limit` bytes, task and path."""
+    return "; ".join(_with_task(_short(failure.message, limit), failure) for failure in failures)
+
+
+def one_line(message: str) -> str:
+    """Return a message on one line; the excerpt of a file is reduced to its position."""
+    lines = _ORIGIN.sub(r" (\1)\n", message).splitlines()
+    return "; ".join(line.strip() for line in lines if line.strip())
+
+
+def _short(message: str, limit: int) -> str:
+    """Return the message on one line of `limit` bytes, and the position in a file in any case."""
+    short = truncated(one_line(message), limit)
+    origin = _ORIGIN.search(message)
+    return short if origin is None or origin[1] in short else f"{short} ({origin[1]})"
+
+
+def _with_task(message: str, failure: TaskFailure) -> str:
     if not failure.task:
         return message
     location = f" at {failure.path}" if failure.path else ""

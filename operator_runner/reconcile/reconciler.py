@@ -74,6 +74,8 @@ class Failed:
     """The play failed or could not be run; reconcile again after a backoff."""
 
     timed_out: bool = False
+    load_failed: bool = False
+    """Whether Ansible could not load the play; see `RunOutcome`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,7 +243,7 @@ class Reconciler:
         if not outcome.successful:
             self._succeeded.pop(ref, None)
             _existing(await self._reporter.failure(context, outcome, current))
-            return Failed(outcome.timed_out)
+            return Failed(outcome.timed_out, outcome.load_failed)
         _existing(await self._reporter.success(context, outcome, current))
         self._succeeded[ref] = generation_of(context.body)
         if outcome.requeue_after is not None:

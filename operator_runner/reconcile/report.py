@@ -124,7 +124,7 @@ class Reporter:
     ) -> Json | None:
         """Report a failed run and its first failed task; see `success`."""
         first = outcome.failures[0]
-        text = conditions.failure_text(outcome.failures, _EVENT_MESSAGE_BYTES)
+        text = conditions.failure_line(outcome.failures, _EVENT_MESSAGE_BYTES)
         fields = {"task": first.task, "path": first.path, "error": first.message}
         _log.error("Reconciliation failed", **fields, seconds=run.seconds)
         after = await self._put_conditions(run, outcome, current)
@@ -153,7 +153,8 @@ class Reporter:
                     run.body,
                 )
         finally:
-            await self._cluster.emit(run.body, run.event("Failed", message, warning=True))
+            note = conditions.one_line(message)
+            await self._cluster.emit(run.body, run.event("Failed", note, warning=True))
 
     async def dropped(self, body: Json, fields: Sequence[ReservedField]) -> None:
         """Report the fields of the spec that are not passed to the role."""

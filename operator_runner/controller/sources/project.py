@@ -3,16 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import TypeAlias
 
 import structlog
 
-from operator_runner.core.model import GVK, Cause, ObjectRef, Trigger, Watch
+from operator_runner.core.model import GVK, Cause, ObjectRef, RunContent, Trigger, Watch
 
 _log = structlog.get_logger(__name__)
 _POLL_SECONDS = 0.5
 """A role has a handful of files, so that a scan costs microseconds."""
+_NEIGHBOURS = (
+    "roles",
+    "tasks",
+    "handlers",
+    "vars",
+    "templates",
+    "files",
+    "group_vars",
+    "host_vars",
+    "library",
+)
+"""Directories beside a playbook from which Ansible loads files."""
+
+_Times: TypeAlias = Mapping[Path, int]
 
 
 class ProjectWatcher:
@@ -22,11 +37,17 @@ class ProjectWatcher:
         self,
         watches: Iterable[Watch],
         known: Callable[[GVK], Iterable[ObjectRef]],
+        awaiting_edit: Callable[[], Iterable[ObjectRef]],
         enqueue: Callable[[ObjectRef, Cause], None],
     ) -> None:
-        """`known` returns the resources of a kind, which are reconciled when its files change."""
+        """Reconcile the resources of a kind (`known`) when its files change.
+
+        Those whose play could not be loaded (`awaiting_edit`) are also reconciled when another
+        file changes that the error may be in: one of the finalizer, or of an included role.
+        """
         self._watches = tuple(watches)
         self._known = known
+        self._awaiting_edit = awaiting_edit
         self._enqueue = enqueue
 
     async def run(self) -> None:
@@ -36,27 +57,62 @@ class ProjectWatcher:
             await asyncio.sleep(_POLL_SECONDS)
             after = await asyncio.to_thread(self._scan)
             for watch in self._watches:
-                changed = sorted(set(after[watch.gvk].items()) ^ set(before[watch.gvk].items()))
-                if changed:
-                    self._enqueue_all(watch, changed[0][0])
+                gvk = watch.gvk
+                (own, related), (own_before, related_before) = after[gvk], before[gvk]
+                if path := changed_file(own_before, own):
+                    self._enqueue_all(path, gvk, self._known(gvk))
+                elif (waiting := self._waiting(gvk)) and (
+                    path := changed_file(related_before, related)
+                ):
+                    self._enqueue_all(path, gvk, waiting)
             before = after
 
-    def _enqueue_all(self, watch: Watch, path: Path) -> None:
-        _log.info("Project file changed", path=str(path), kind=watch.gvk.kind)
-        for ref in self._known(watch.gvk):
+    def _waiting(self, gvk: GVK) -> list[ObjectRef]:
+        return [ref for ref in self._awaiting_edit() if ref.gvk == gvk]
+
+    def _enqueue_all(self, path: Path, gvk: GVK, refs: Iterable[ObjectRef]) -> None:
+        resources = list(refs)
+        _log.info("Project file changed", path=str(path), kind=gvk.kind, resources=len(resources))
+        for ref in resources:
             self._enqueue(ref, Cause(Trigger.PROJECT, f"{path.name} edited"))
 
-    def _scan(self) -> dict[GVK, dict[Path, int]]:
-        return {watch.gvk: _times(watch.content.path) for watch in self._watches}
+    def _scan(self) -> dict[GVK, tuple[_Times, _Times]]:
+        """Return the files of each kind, and the related ones."""
+        return {
+            watch.gvk: (_times((watch.content.path,)), _times(related_paths(watch)))
+            for watch in self._watches
+        }
 
 
-def _times(path: Path) -> dict[Path, int]:
-    files = path.rglob("*") if path.is_dir() else (path,)
+def changed_file(before: _Times, after: _Times) -> Path | None:
+    """Return a file that was added, removed or modified; None if there is none."""
+    return min((path for path, _ in before.items() ^ after.items()), default=None)
+
+
+def related_paths(watch: Watch) -> Iterator[Path]:
+    """Yield the files and directories that plays may load besides the content of the watch."""
+    yield from _neighbours(watch.content)
+    if watch.finalizer is not None and watch.finalizer.content is not None:
+        yield watch.finalizer.content.path
+        yield from _neighbours(watch.finalizer.content)
+
+
+def _neighbours(content: RunContent) -> Iterator[Path]:
+    if content.role is None:
+        yield from (content.path.parent / name for name in _NEIGHBOURS)
+    elif content.role.parent.name == "roles":
+        # Other directories that contain a role may contain anything else.
+        yield content.role.parent
+
+
+def _times(paths: Iterable[Path]) -> _Times:
     times: dict[Path, int] = {}
-    for file in files:
-        try:
-            times[file] = file.stat().st_mtime_ns
-        except FileNotFoundError:
-            # Editors write a new file and rename it: the next scan finds it.
-            continue
+    for path in paths:
+        for file in path.rglob("*") if path.is_dir() else (path,):
+            try:
+                if not file.is_dir():
+                    times[file] = file.stat().st_mtime_ns
+            except FileNotFoundError:
+                # Editors write a new file and rename it: the next scan finds it.
+                continue
     return times

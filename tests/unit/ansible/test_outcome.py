@@ -219,3 +219,13 @@ def test_a_report_counts_once() -> None:
     stats = collect(*events).build(NOW, 0, "").stats
     assert stats is not None
     assert (stats.reports, stats.changes) == (1, 0)
+
+
+def test_a_play_that_cannot_be_loaded_is_distinguished() -> None:
+    """Ansible printed an error before the first play; any other failure may pass by itself."""
+    error = "[ERROR]: the role 'nope' was not found\nOrigin: /roles/a/meta/main.yml:1:16\n"
+    play = RunEvent("playbook_on_play_start", {})
+    assert collect().build(NOW, 1, error).load_failed
+    assert not collect(play).build(NOW, 1, error).load_failed
+    assert not collect().build(NOW, 137, "Killed\n").load_failed
+    assert not collect(failed("a"), recap(failures=1)).build(NOW, 2, error).load_failed

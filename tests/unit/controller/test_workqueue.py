@@ -268,3 +268,11 @@ def test_no_trigger_is_lost_among_many_causes() -> None:
     assert item is not None
     assert len(item.causes) == 17
     assert item.causes[-1] == SPEC
+
+
+def test_a_backoff_may_begin_later() -> None:
+    """A failure that a retry cannot mend has a longer first delay, and the same limit."""
+    queue = backlog()
+    delays = [queue.add_rate_limited(key("a"), 0, 1.0) for _ in range(20)]
+    assert delays[:3] == [1, 2, 4]
+    assert delays[-1] == 1000

@@ -187,3 +187,41 @@ def test_a_run_that_asks_and_fails_is_a_failure() -> None:
     found = by_type(conditions.finished(conditions.started([], T1), outcome, T2))
     assert found["Failure"]["status"] == "True"
     assert found["Running"]["status"] == "False"
+
+
+YAML_ERROR = """YAML parsing failed: did not find expected ',' or '}'.
+Origin: /roles/a/tasks/main.yml:5:11
+
+...
+4       apiVersion: v1
+5       kind: ConfigMap
+            ^ column 11"""
+CHAINED = """Error loading tasks.
+Origin: /roles/a/tasks/main.yml:1:3
+
+1 - name: Bad
+    ^ column 3
+
+<<< caused by >>>
+
+no module named 'x'
+Origin: <unknown>
+"""
+
+
+def test_an_event_has_one_line() -> None:
+    """The excerpt of a file is reduced to its position; the condition has the excerpt."""
+    failures = (TaskFailure("", YAML_ERROR), TaskFailure("b", "line 1\n\n  line 2", "b.yml:3"))
+    assert conditions.failure_line(failures, 300) == (
+        "YAML parsing failed: did not find expected ',' or '}'. (/roles/a/tasks/main.yml:5:11); "
+        "line 1; line 2 (task 'b' at b.yml:3)"
+    )
+    assert conditions.one_line(CHAINED) == (
+        "Error loading tasks. (/roles/a/tasks/main.yml:1:3); <<< caused by >>>; "
+        "no module named 'x' (<unknown>)"
+    )
+    assert YAML_ERROR in conditions.failure_text(failures)
+    unshown = "no\nOrigin: /a.yml:3:1\n\n(source not shown: file truncated)"
+    assert conditions.one_line(unshown) == "no (/a.yml:3:1)"
+    long = TaskFailure("", f"the role was not found in {'/roles:' * 99}{YAML_ERROR}")
+    assert conditions.failure_line((long,), 300).endswith(" (/roles/a/tasks/main.yml:5:11)")

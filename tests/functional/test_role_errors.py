@@ -1,0 +1,81 @@
+"""A role that Ansible cannot load: few retries, a short Event, and the next save runs it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.kubectl import Json, Kubectl
+from tests.support.operator import Operator
+from tests.support.waiting import eventually
+
+ECHO = {"apiVersion": "test.example.com/v1", "kind": "Echo", "metadata": {"name": "a"}}
+SYNTAX = ("tasks/main.yml", "- debug: {\n  msg: a\n", "YAML parsing failed: ")
+MODULE = ("tasks/main.yml", "- kubernetes.core.k8ss: {}\n", "couldn't resolve module/action")
+ROLE = ("meta/main.yml", "dependencies: [{role: nope}]\n", "the role 'nope' was not found")
+
+
+def _failure(kubectl: Kubectl) -> Json:
+    """Return the condition Failure; empty while there is none that is True."""
+    found = kubectl.get("echoes.test.example.com", "a") or {}
+    conditions = found.get("status", {}).get("conditions", [])
+    return next((c for c in conditions if c["type"] == "Failure" and c["status"] == "True"), {})
+
+
+def _notes(kubectl: Kubectl) -> list[str]:
+    listed = kubectl.list("events.v1.events.k8s.io")
+    return [event["note"] for event in listed if event["reason"] == "Failed"]
+
+
+@pytest.mark.parametrize(("file", "content", "message"), [SYNTAX, MODULE, ROLE])
+def test_with_reload_a_role_that_cannot_be_loaded_waits_for_the_next_save(
+    operator: Operator, kubectl: Kubectl, file: str, content: str, message: str
+) -> None:
+    """One failure, with the excerpt in condition and log and one line in the Event; then a run."""
+    role = operator.project / "roles" / "echo"
+    broken = role / file
+    broken.parent.mkdir(exist_ok=True)
+    works = broken.read_text() if broken.exists() else "{}\n"
+    broken.write_text(content)
+    operator.start("--reload")
+    kubectl.apply(ECHO)
+    eventually(
+        lambda: operator.lines("Will retry when a file of the project changes"), told=operator.log
+    )
+    failure = _failure(kubectl)["message"]
+    assert failure.startswith(message)
+    assert f"Origin: {broken}:" in failure
+    assert "^ column" in failure
+    (logged,) = operator.lines("Reconciliation failed")
+    assert logged["error"] == failure
+    (note,) = eventually(lambda: _notes(kubectl), told=operator.log)
+    assert note.startswith(message)
+    assert f"({broken}:" in note
+    assert "\n" not in note
+    broken.write_text(works)
+    eventually(lambda: operator.lines("Reconciled"), told=operator.log)
+    assert not operator.lines("Will retry")
+    assert all("retry" not in line["cause"] for line in operator.lines("Reconciling"))
+
+
+def test_without_reload_the_backoff_of_such_a_role_begins_with_a_second(
+    operator: Operator, kubectl: Kubectl
+) -> None:
+    """The delay doubles from there; a failed task is retried after milliseconds, as ever."""
+    tasks = operator.project / "roles" / "echo" / "tasks" / "main.yml"
+    works = tasks.read_text()
+    tasks.write_text(SYNTAX[1])
+    operator.start()
+    kubectl.apply(ECHO)
+    waits = eventually(
+        lambda: operator.lines("Will retry"), lambda lines: len(lines) >= 2, told=operator.log
+    )
+    assert [line["seconds"] for line in waits[:2]] == [1, 2]
+    tasks.write_text(works)
+    eventually(lambda: operator.lines("Reconciled"), told=operator.log)
+    tasks.write_text(works + "- ansible.builtin.fail: {msg: not today}\n")
+    count = len(operator.lines("Will retry"))
+    kubectl.merge("echoes.test.example.com", "a", {"spec": {"sayThis": "again"}})
+    waits = eventually(
+        lambda: operator.lines("Will retry")[count:], lambda lines: lines, told=operator.log
+    )
+    assert waits[0]["seconds"] == 0.005

@@ -1,0 +1,40 @@
+"""Which files of a project concern a watch (--reload)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from operator_runner.controller.sources.project import changed_file, related_paths
+from operator_runner.core.model import GVK, Finalizer, RunContent, Watch
+
+FOO = GVK("example.com", "v1", "Foo")
+
+
+def test_a_changed_file_is_found() -> None:
+    """A file that was added, removed or modified; the first of several."""
+    a, b = Path("a"), Path("b")
+    assert changed_file({a: 1, b: 1}, {a: 1, b: 1}) is None
+    assert changed_file({a: 1, b: 1}, {a: 1, b: 2}) == b
+    assert changed_file({a: 1}, {a: 1, b: 2}) == b
+    assert changed_file({a: 1, b: 1}, {}) == a
+
+
+def test_files_that_a_play_may_load_are_related() -> None:
+    """The other roles, the directories beside a playbook, the content of the finalizer."""
+    roles = Path("/project/roles")
+    role = Watch(FOO, RunContent(role=roles / "a"))
+    assert list(related_paths(role)) == [roles]
+    cleanup = Finalizer("example.com/b", RunContent(role=Path("/elsewhere/b")))
+    assert list(related_paths(Watch(FOO, RunContent(role=roles / "a"), finalizer=cleanup))) == [
+        roles,
+        Path("/elsewhere/b"),
+    ]
+    playbook = Watch(FOO, RunContent(playbook=Path("/project/playbooks/a.yml")))
+    related = set(related_paths(playbook))
+    assert {Path("/project/playbooks/roles"), Path("/project/playbooks/tasks")} <= related
+    assert Path("/project") not in related
+
+
+def test_the_directory_of_a_single_role_is_not_scanned() -> None:
+    """It may be a home directory."""
+    assert list(related_paths(Watch(FOO, RunContent(role=Path("/home/me/wiki"))))) == []
