@@ -9,7 +9,7 @@ from tests.support.operator import Operator
 from tests.support.waiting import eventually
 
 ECHO = {"apiVersion": "test.example.com/v1", "kind": "Echo", "metadata": {"name": "a"}}
-SYNTAX = ("tasks/main.yml", "- debug: {\n  msg: a\n", "YAML parsing failed: ")
+SYNTAX = ("tasks/main.yml", "- debug: {\n    msg: a\n    var: b\n", "YAML parsing failed: ")
 MODULE = ("tasks/main.yml", "- kubernetes.core.k8ss: {}\n", "couldn't resolve module/action")
 ROLE = ("meta/main.yml", "dependencies: [{role: nope}]\n", "the role 'nope' was not found")
 
