@@ -17,22 +17,36 @@ _Findings: TypeAlias = defaultdict[tuple[AccessRule, str], set[str]]
 def differences(requirements: Sequence[Requirement], granted: Sequence[GrantedRule]) -> list[str]:
     """Return a line for each resource with missing rules, then for each with superfluous ones.
 
-    `requirements` are the minimal ones. A rule that is wider than required is superfluous; its line
-    lists the rules that suffice.
+    `requirements` are the minimal ones.
     """
+    return [*missing_rules(requirements, granted), *_superfluous_rules(requirements, granted)]
+
+
+def missing_rules(requirements: Sequence[Requirement], granted: Sequence[GrantedRule]) -> list[str]:
+    """Return a line for each resource with required rules that are not granted."""
     missing: _Findings = defaultdict(set)
     for requirement in requirements:
         if not any(one.rule.covers(requirement.rule) for one in granted):
             missing[replace(requirement.rule, verb=""), requirement.reason].add(
                 requirement.rule.verb
             )
+    return [*_lines("missing", missing)]
+
+
+def _superfluous_rules(
+    requirements: Sequence[Requirement], granted: Sequence[GrantedRule]
+) -> list[str]:
+    """Return a line for each resource with granted rules that are not required.
+
+    A rule that is wider than required is superfluous; its line lists the rules that suffice.
+    """
     superfluous: _Findings = defaultdict(set)
     wanted = {requirement.rule for requirement in requirements}
     for one in granted:
         if one.rule not in wanted:
             reason = f"granted by {one.role}; {_alternative(one.rule, requirements)}"
             superfluous[replace(one.rule, verb=""), reason].add(one.rule.verb)
-    return [*_lines("missing", missing), *_lines("superfluous", superfluous)]
+    return [*_lines("superfluous", superfluous)]
 
 
 def _lines(word: str, findings: _Findings) -> Iterator[str]:

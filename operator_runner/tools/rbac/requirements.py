@@ -15,10 +15,13 @@ from operator_runner.tools.rbac.runner import EnabledFeatures, requirements_of_r
 
 @dataclass(frozen=True, slots=True)
 class RequirementSources:
-    """Sources of requirements: watches, recorded requests, and features of the runner."""
+    """Sources of requirements: watches, recorded requests, and features of the runner.
+
+    `recorded` is None if there is no recording.
+    """
 
     watches: tuple[Watch, ...]
-    recorded: tuple[Permission, ...]
+    recorded: tuple[Permission, ...] | None
     kinds: KindTable
     features: EnabledFeatures
 
@@ -29,7 +32,7 @@ def requirements_of(project: RequirementSources, *, names: bool) -> list[Require
     `names` restricts rules to the names of recorded requests, where these are constant.
     """
     watches, kinds, features = project.watches, project.kinds, project.features
-    asked = list(requirements_of_roles(project.recorded, watches, kinds, features))
+    asked = list(requirements_of_roles(project.recorded or (), watches, kinds, features))
     runner = requirements_of_runner(watches, kinds, features)
     return minimal([*runner, *(asked if names else without_names(asked))])
 
@@ -38,7 +41,7 @@ def warnings_of(project: RequirementSources) -> Sequence[str]:
     """Return warnings about the sources of the requirements."""
     warnings = [
         f"ignored requests recorded for {kind}: it is not in watches.yaml"
-        for kind in unwatched_kinds(project.recorded, project.watches)
+        for kind in unwatched_kinds(project.recorded or (), project.watches)
     ]
     if not project.recorded:
         warnings.append(

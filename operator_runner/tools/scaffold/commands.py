@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,8 +11,12 @@ from typing import Any
 
 import click
 
-from operator_runner.core.errors import ConfigError
+from operator_runner.ansible.reserved_names import ReservedNamesLoader
+from operator_runner.core.errors import ConfigError, RunError
+from operator_runner.core.model import GVK, ReservedNames
+from operator_runner.core.settings import AnsibleSettings
 from operator_runner.tools.scaffold import names, writer
+from operator_runner.tools.scaffold.fields import mark_keywords, parse_fields
 from operator_runner.tools.scaffold.plan import EDITED, Wanted, plan_api, plan_init
 
 _KIND_FLAGS: tuple[Callable[..., Any], ...] = (
@@ -19,6 +24,14 @@ _KIND_FLAGS: tuple[Callable[..., Any], ...] = (
     click.option("--version", default="", help="Version, such as v1alpha1."),
     click.option("--kind", default="", help="Kind in CamelCase, such as Memcached."),
     click.option("--plural", default="", help="Where the plural is irregular, such as indices."),
+    click.option(
+        "--field",
+        "fields",
+        multiple=True,
+        metavar="NAME:TYPE[!][=DEFAULT]",
+        help="Field of the spec, such as size:integer=3, image:string or owner:string! (required)."
+        " Types: string, integer, number, boolean, object, array:TYPE. May be repeated.",
+    ),
     click.option("--generate-role", is_flag=True, help="Make roles/<kind>."),
     click.option("--generate-playbook", is_flag=True, help="Make playbooks/<kind>.yml."),
     click.option(
@@ -53,7 +66,7 @@ def init(domain: str, project_name: str | None, plugins: str, **kind: Any) -> No
         root = Path.cwd()
         project = names.project(root.name.lower() if project_name is None else project_name, domain)
         files = plan_init(project)
-        if any(kind[name] for name in ("group", "version", "kind")):
+        if any(kind[name] for name in ("group", "version", "kind", "fields")):
             files |= plan_api(files, _wanted(kind))
         _tell(writer.write(root, files, {}))
         if not kind["kind"]:
@@ -83,12 +96,26 @@ def api(**kind: Any) -> None:
 
 
 def _wanted(kind: dict[str, Any]) -> Wanted:
+    api = names.api(kind["group"], kind["version"], kind["kind"], kind["plural"])
+    fields = parse_fields(kind["fields"])
+    if fields:
+        gvk = GVK(api.group, api.version, api.kind)
+        declared = kind["generate_role"]
+        fields = mark_keywords(fields, gvk, _reserved_names(), declared=declared)
     return Wanted(
-        names.api(kind["group"], kind["version"], kind["kind"], kind["plural"]),
+        api,
+        fields,
         role=kind["generate_role"],
         playbook=kind["generate_playbook"],
         crd_version=kind["crd_version"],
     )
+
+
+def _reserved_names() -> ReservedNames:
+    try:
+        return asyncio.run(ReservedNamesLoader(AnsibleSettings(), ()).get())
+    except RunError as error:
+        raise ConfigError(f"--field: {error}") from error
 
 
 def _tell(paths: list[str]) -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from operator_runner.core.errors import ConfigError
 from operator_runner.tools.scaffold import project_file
+from operator_runner.tools.scaffold.fields import Field, columns, spec_schema
 from operator_runner.tools.scaffold.insertion import insert
 from operator_runner.tools.scaffold.names import Api, Project, pluralize
 from operator_runner.tools.scaffold.templates import tree
@@ -30,9 +32,10 @@ _VERBS = ("create", "delete", "get", "list", "patch", "update", "watch")
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A kind to add, and what shall serve it."""
+    """A kind to add, the fields of its spec, and what shall serve it."""
 
     api: Api
+    fields: tuple[Field, ...] = ()
     role: bool = False
     playbook: bool = False
     crd_version: str = "v1"
@@ -63,6 +66,8 @@ def plan_api(present: Mapping[str, str], wanted: Wanted) -> dict[str, str]:
     files = tree("api", values)
     if wanted.role:
         files |= tree("role", values)
+        if wanted.fields:
+            files |= tree("role_arguments", values)
     if wanted.playbook:
         files |= tree("playbook", values)
     regular = api.plural == pluralize(api.lower)
@@ -92,7 +97,7 @@ def _refuse_what_is_there(project: Project, kinds: tuple[Api, ...], api: Api) ->
         )
 
 
-def _values(project: Project, kinds: tuple[Api, ...], wanted: Wanted) -> dict[str, str | bool]:
+def _values(project: Project, kinds: tuple[Api, ...], wanted: Wanted) -> dict[str, Any]:
     """Return what the templates of a kind name."""
     api = wanted.api
     namesake = any(known.kind == api.kind for known in kinds)
@@ -112,11 +117,32 @@ def _values(project: Project, kinds: tuple[Api, ...], wanted: Wanted) -> dict[st
         "rbac_file": f"{api.group}_{api.lower}" if grouped else api.lower,
         "rbac_name": f"{api.group}-{api.lower}".replace(".", "-") if grouped else api.lower,
         "with_role": wanted.role,
+        "with_playbook": wanted.playbook,
+        **_values_of_fields(api, wanted.fields),
+    }
+
+
+def _values_of_fields(api: Api, fields: tuple[Field, ...]) -> dict[str, Any]:
+    """Return what the templates of a kind name of its fields."""
+    required = [field.name for field in fields if field.required]
+    return {
+        "fields": fields,
+        "columns": columns(fields),
+        "spec_schema": spec_schema(fields, f"Desired state of the {api.kind}"),
+        "spec_required": bool(required),
+        "sample_spec": {field.name: field.example for field in fields},
+        "options": {field.variable: field.argument for field in fields},
+        # A file of variables must not have keywords, says ansible-lint; the CRD has the default.
+        "defaults": {
+            field.variable: field.default
+            for field in fields
+            if field.default is not None and not field.is_keyword
+        },
     }
 
 
 def _items(
-    project: Project, values: Mapping[str, str | bool], wanted: Wanted
+    project: Project, values: Mapping[str, Any], wanted: Wanted
 ) -> list[tuple[str, str, str, str]]:
     """Return path, marker, key and text of each item to insert."""
     api, group = wanted.api, values["full_group"]

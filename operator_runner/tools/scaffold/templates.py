@@ -5,11 +5,14 @@ A path has `{kind}` where a name goes, a text `[[ kind ]]`: `{{ }}` is Ansible's
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator, Mapping
 from importlib.resources import files
 from importlib.resources.abc import Traversable
+from typing import Any
 
 import jinja2
+import yaml
 
 _SUFFIX = ".j2"
 _JINJA = jinja2.Environment(
@@ -26,7 +29,33 @@ _JINJA = jinja2.Environment(
 )
 
 
-def tree(name: str, values: Mapping[str, str | bool]) -> dict[str, str]:
+class _Dumper(yaml.SafeDumper):
+    """Indents the items of lists, as yamllint expects it."""
+
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
+        del indentless
+        return super().increase_indent(flow, False)
+
+    def ignore_aliases(self, data: Any) -> bool:
+        del data
+        return True
+
+
+def _yaml(value: Any, indent: int = 0) -> str:
+    """Return a value as YAML whose lines are all indented, without a line break at the end."""
+    text = yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=1000)
+    return textwrap.indent(text.removesuffix("\n"), " " * indent)
+
+
+def _cell(text: str) -> str:
+    """Return text as code in a table of Markdown, nothing for no text."""
+    return f"`{text.replace('|', chr(92) + '|')}`" if text else ""
+
+
+_JINJA.filters |= {"yaml": _yaml, "cell": _cell}
+
+
+def tree(name: str, values: Mapping[str, Any]) -> dict[str, str]:
     """Return the text of each file of a template tree, by its path in the project."""
     root = files(__package__) / "templates" / name
     return {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -17,7 +18,7 @@ from operator_runner.config.watches import load
 from operator_runner.core.model import RunContent
 from tests.support.kubectl import Json, Kubectl
 from tests.support.operator import REPOSITORY
-from tests.support.scaffold import OPERATOR_RUNNER
+from tests.support.scaffold import OPERATOR_RUNNER, create_api, run
 
 ANSIBLE = Path(sys.executable).parent / "ansible-playbook"
 FOLDERS = [
@@ -187,6 +188,63 @@ def test_make_knows_its_tools(made: Path) -> None:
     )
     assert missing.returncode != 0
     assert "make OPERATOR_RUNNER=/path/to/it" in missing.stderr
+
+
+def test_a_fresh_project_passes_its_rbac_check(
+    made: Path, kubectl: Kubectl, control_plane: Path
+) -> None:
+    """The runner has its permissions; those of roles are unknown until requests are recorded."""
+    told = make(made, kubectl, control_plane, "rbac-check")
+    assert "The granted rules include those of the runner." in told
+    files = run(made, "rbac", "--check=config/rbac", "--check=config/manager")
+    assert files.returncode == 0, files.stdout
+
+
+def test_a_permission_that_the_runner_lacks_is_found(made: Path, tmp_path: Path) -> None:
+    """The check fails without a recording too."""
+    copy = Path(shutil.copytree(made, tmp_path / "copy"))
+    role = copy / "config/rbac/leader_election_role.yaml"
+    role.write_text(role.read_text().replace("- update", "- list"))
+    done = run(copy, "rbac", "--check=config/rbac", "--check=config/manager")
+    assert done.returncode == 1
+    lease = "leases.coordination.k8s.io named cache-operator in the operator's namespace"
+    assert done.stdout == f"missing: update {lease}: --leader-elect\n"
+
+
+def test_roles_are_not_reduced_without_a_recording(
+    made: Path, kubectl: Kubectl, tmp_path: Path
+) -> None:
+    """`make manifests` says how to record; afterwards it writes what the check expects."""
+    copy = Path(shutil.copytree(made, tmp_path / "copy"))
+    before = (copy / "config/rbac/role.yaml").read_text()
+    tools = [f"OPERATOR_RUNNER={OPERATOR_RUNNER}", f"KUBECTL={kubectl.program}"]
+    make_ = ["make", "manifests", "rbac-check", *tools]
+    done = subprocess.run(make_, cwd=copy, capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert "make run ARGS=--record-requests=config/rbac/requests.yaml" in done.stderr
+    assert (copy / "config/rbac/role.yaml").read_text() == before
+    (copy / "config/rbac/requests.yaml").write_text(
+        "- {by: Memcached.cache.scaffold.test, resource: pods, namespace: own, verbs: [get]}\n"
+    )
+    done = subprocess.run(make_, cwd=copy, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "The granted rules are the required ones." in done.stdout
+    create_api(copy, "Later", "--generate-role")
+    rules = yaml.safe_load((copy / "config/rbac/role.yaml").read_text())["rules"]
+    assert ["laters", "laters/status", "laters/finalizers"] in [r["resources"] for r in rules]
+
+
+def test_a_dry_run_creates_nothing(made: Path, kubectl: Kubectl, control_plane: Path) -> None:
+    """All manifests, with the image, are accepted by kubectl."""
+    told = make(made, kubectl, control_plane, "dry-run", "IMG=registry.local/cache:v1")
+    assert "deployment.apps/cache-operator-controller-manager created (dry run)" in told
+    assert kubectl.get("namespace", "cache-operator-system") is None
+
+
+def test_the_role_may_use_volumes(made: Path) -> None:
+    """What roles often create is allowed, volumes included."""
+    rules = yaml.safe_load((made / "config/rbac/role.yaml").read_text())["rules"]
+    assert "persistentvolumeclaims" in rules[0]["resources"]
 
 
 def test_the_wheel_has_the_templates(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import yaml
 
 from operator_runner.core.errors import ConfigError
 from operator_runner.tools.scaffold import names
+from operator_runner.tools.scaffold.fields import Field, parse_fields
 from operator_runner.tools.scaffold.plan import Wanted, plan_api, plan_init
 
 KIND = "Memcached"
@@ -77,6 +78,7 @@ def test_the_files_of_a_kind(project: dict[str, str]) -> None:
         "config/rbac/role.yaml",
         "config/samples/cache_v1alpha1_memcached.yaml",
         "config/samples/kustomization.yaml",
+        "docs/memcached.md",
         "molecule/default/tasks/memcached_test.yml",
     }
 
@@ -98,6 +100,44 @@ def test_the_files_of_a_role_and_a_playbook(project: dict[str, str]) -> None:
     }
     (play,) = yaml.safe_load(files["playbooks/memcached.yml"])
     assert play["tasks"][0]["ansible.builtin.import_role"] == {"name": "memcached"}
+
+
+def test_one_list_of_fields_gives_all_files(project: dict[str, str]) -> None:
+    """CRD, sample, argument spec, defaults and documentation have the same fields."""
+    fields = parse_fields(["size:integer=3", "siteTitle:string!", "words:string=a|b"])
+    files = plan_api(project, wanted(role=True, fields=fields))
+    crd = yaml.safe_load(files["config/crd/bases/cache.example.com_memcacheds.yaml"])
+    (version,) = crd["spec"]["versions"]
+    assert version["schema"]["openAPIV3Schema"]["required"] == ["spec"]
+    spec = version["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    assert spec["required"] == ["siteTitle"]
+    assert spec["properties"]["size"] == {"type": "integer", "default": 3}
+    assert [column["name"] for column in version["additionalPrinterColumns"]] == [
+        "Size", "SiteTitle", "Words", "Ready", "Reason", "Age",
+    ]  # fmt: skip
+    sample = yaml.safe_load(files["config/samples/cache_v1alpha1_memcached.yaml"])
+    assert sample["spec"] == {"size": 3, "siteTitle": "example", "words": "a|b"}
+    specs = yaml.safe_load(files["roles/memcached/meta/argument_specs.yml"])["argument_specs"]
+    assert specs["main"]["options"] == {
+        "size": {"type": "int", "default": 3},
+        "site_title": {"type": "str", "required": True},
+        "words": {"type": "str", "default": "a|b"},
+    }
+    defaults = yaml.safe_load(files["roles/memcached/defaults/main.yml"])
+    assert defaults == {"size": 3, "words": "a|b"}
+    page = files["docs/memcached.md"]
+    assert "| `size` | integer | `3` |\n| `siteTitle` | string | required |\n" in page
+    assert '| `words` | string | `"a\\|b"` |\n' in page
+    role = files["roles/memcached/README.md"]
+    assert "| `site_title` | `spec.siteTitle`: string, required |\n" in role
+
+
+def test_a_default_of_a_keyword_is_only_in_the_crd(project: dict[str, str]) -> None:
+    """ansible-lint refuses files of variables with keywords of playbooks."""
+    fields = (Field("tags", "string", default="a", is_keyword=True),)
+    files = plan_api(project, wanted(role=True, fields=fields))
+    assert yaml.safe_load(files["roles/memcached/defaults/main.yml"]) is None
+    assert "default: a\n" in files["config/crd/bases/cache.example.com_memcacheds.yaml"]
 
 
 @pytest.mark.parametrize(
