@@ -64,6 +64,8 @@ class WarmLauncher:
         self._ansible = ansible
         self._started = started
         self._server: ForkServer | None = None
+        self._retired: list[ForkServer] = []
+        """Servers that take no more runs; they exit after the last one."""
         self._starting = asyncio.Lock()
 
     async def open(self) -> None:
@@ -77,9 +79,9 @@ class WarmLauncher:
                 self._started()
 
     async def close(self) -> None:
-        """End the server and all its runs."""
-        if self._server is not None:
-            await self._server.stop()
+        """End all servers and their runs."""
+        servers = [*self._retired, *([self._server] if self._server else [])]
+        await asyncio.gather(*(server.stop() for server in servers))
 
     @asynccontextmanager
     async def start(self, request: RunRequest, rundir: RunDir) -> AsyncIterator[WarmRun]:
@@ -131,6 +133,8 @@ class WarmLauncher:
         else:
             _log.warning("Fork server exited; starting another")
         self._server = None
+        self._retired = [retired for retired in self._retired if not retired.gone]
+        self._retired.append(server)
         server.retire()
 
 

@@ -6,12 +6,13 @@ import asyncio
 import contextlib
 import os
 import secrets
+import shutil
 import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -204,24 +205,46 @@ def test_an_operator_that_is_killed_while_it_starts_leaves_nothing(tmp_path: Pat
     assert list(temporary.iterdir()) == []
 
 
-async def test_a_changed_file_leads_to_a_new_server(runs: Runs, tmp_path: Path) -> None:
+async def test_a_changed_file_leads_to_a_new_server(tmp_path: Path) -> None:
     """A run that is under way goes to its end meanwhile, and the old server goes after it."""
-    old = runs.servers()[0]
-    loaded = f"{ansible_collections.kubernetes.core.__path__[0]}/plugins/modules/k8s_info.py"
+    # A copy of the collection: other workers have loaded the installed one.
+    kubernetes = tmp_path / "collections" / "ansible_collections" / "kubernetes" / "core"
+    shutil.copytree(ansible_collections.kubernetes.core.__path__[0], kubernetes)
+    settings = replace(SETTINGS, collections_path=str(tmp_path / "collections"))
     gate = tmp_path / "gate"
-    waiting = asyncio.create_task(runs(f"- wait_for: {{path: {gate}}}\n", "waiting"))
-    await asyncio.to_thread(eventually, lambda: len(old.children(recursive=True)) > 2)
-    kept = os.stat(loaded)  # noqa: PTH116
-    try:
-        os.utime(loaded, ns=(kept.st_atime_ns, time.time_ns()))
+    async with open_launcher("warm", settings) as launcher:
+        runs = Runs(tmp_path, launcher)
+        old = runs.servers()[0]
+        waiting = asyncio.create_task(runs(f"- wait_for: {{path: {gate}}}\n", "waiting"))
+        await asyncio.to_thread(eventually, lambda: len(old.children(recursive=True)) > 2)
+        (kubernetes / "plugins" / "modules" / "k8s_info.py").touch()
         assert (await runs("- debug:\n")).successful
         assert {old.pid} < {server.pid for server in runs.servers()}
         gate.touch()
         assert (await waiting).successful
         await asyncio.to_thread(eventually, lambda: len(runs.servers()) == 1)
         assert runs.servers()[0].pid != old.pid
-    finally:
-        os.utime(loaded, ns=(kept.st_atime_ns, kept.st_mtime_ns))
+
+
+async def test_a_replaced_server_ends_with_the_launcher(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that only finishes its last run is stopped with the others, and so is that run."""
+    searched = tmp_path / "lib"
+    searched.mkdir()
+    monkeypatch.setenv("PYTHONPATH", str(searched))
+    nap = new_nap()
+    async with open_launcher("warm", SETTINGS) as launcher:
+        runs = Runs(tmp_path, launcher)
+        sleeping = asyncio.create_task(runs(f"- command: sleep {nap}\n", "sleeping"))
+        await asyncio.to_thread(eventually, lambda: sleepers(nap))
+        (searched / "new").touch()
+        assert (await runs("- debug:\n")).successful
+        servers = runs.servers()
+        assert len(servers) == 2
+    assert not (await sleeping).successful
+    assert not any(server.is_running() for server in servers)
+    await asyncio.to_thread(eventually, lambda: not sleepers(nap), seconds=20)
 
 
 async def test_files_that_change_all_the_time_do_not_put_a_run_off(
