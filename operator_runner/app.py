@@ -228,6 +228,8 @@ class Operator:
             run_guard=self._operator_condition.guard,
             on_replaced=self._replaced,
             variable_names=_variables(settings, names),
+            writes=self._dependents.writes,
+            on_idempotence=self._metrics.record_idempotence,
         )
         for watch in self._watches:
             self._metrics.watching(watch.gvk, settings.concurrency.limit(watch.gvk))
@@ -342,6 +344,7 @@ class Operator:
 
     def _gone(self, ref: ObjectRef) -> None:
         self._dependents.forget(ref)
+        self._metrics.record_idempotence(ref, True)
         if not self._primary.uid(ref):
             # Otherwise another resource of the same name is there, or the event is to come.
             self._metrics.resource_gone(ref)
@@ -352,6 +355,7 @@ class Operator:
         self._loop_throttle.forget(ref)
         self._dependents.forget(ref)
         self._metrics.record_result(ref, failed=False)
+        self._metrics.record_idempotence(ref, True)
 
     def _why_not_ready(self) -> str | None:
         if self._stop.is_set():

@@ -103,6 +103,10 @@ class AnsibleExecutor:
             await asyncio.to_thread(_close, rundir, request, left_processes)
         return outcome
 
+    async def add_message(self, ref: ObjectRef, run_id: str, message: str) -> None:
+        """Record what was found about a finished run; see the port."""
+        await asyncio.to_thread(history.add_message, self._rundirs.of(ref), run_id, message)
+
     async def forget(self, ref: ObjectRef) -> None:
         """Remove the private data dir and the artifacts of a deleted resource."""
         await asyncio.to_thread(self._rundirs.remove, ref)

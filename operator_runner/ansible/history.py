@@ -1,13 +1,14 @@
 """Write and read a record of each run: its time, outcome and causes.
 
-The record is a file among the artifacts of the run, `artifacts/<run id>/run.json`.
+The record is a file among the artifacts of the run, `artifacts/<run id>/run.json`, with another
+one for what was found after the run.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -19,13 +20,14 @@ from operator_runner.core.model import Json, RunOutcome, RunRequest
 
 _log = structlog.get_logger(__name__)
 FILE = "run.json"
+MESSAGE_FILE = "message"
 _UNREADABLE = (FileNotFoundError, ValueError, KeyError, TypeError, OverflowError, RecursionError)
 """Errors from a file that `write_record` did not write."""
 
 
 @dataclass(frozen=True, slots=True)
 class PastRun:
-    """A recorded run; `message` is the first error of a failed one."""
+    """A recorded run; `message` is the first error of a failed one, or what was found about it."""
 
     run_id: str
     started: datetime
@@ -54,6 +56,20 @@ def write_record(
             json.dump(content, file)
     except OSError as error:
         # The outcome is already known; a full disk must not change it.
+        _log.warning("Cannot write the record of a run", path=str(rundir.path), error=str(error))
+
+
+def add_message(rundir: RunDir, run_id: str, message: str) -> None:
+    """Record what was found about a finished run. Errors are only logged.
+
+    It has a file of its own: the record may have been replaced by processes of the run.
+    """
+    if not rundir.artifacts(run_id).is_dir():
+        return  # no longer kept
+    try:
+        with rundir.artifact(run_id, MESSAGE_FILE) as file:
+            file.write(message)
+    except OSError as error:
         _log.warning("Cannot write the record of a run", path=str(rundir.path), error=str(error))
 
 
@@ -86,10 +102,18 @@ def _private_dirs(base: Path, kind: str, namespace: str | None, name: str) -> It
 
 def _read(file: Path) -> PastRun | None:
     try:
-        return _run_of(json.loads(nofollow_io.read(file)))
+        run = _run_of(json.loads(nofollow_io.read(file)))
+        return run if run.message else replace(run, message=_message(file.parent))
     except _UNREADABLE:
         # Removed or incomplete, because the operator is running; or replaced by a run.
         return None
+
+
+def _message(artifacts: Path) -> str:
+    try:
+        return nofollow_io.read(artifacts / MESSAGE_FILE)
+    except FileNotFoundError:
+        return ""
 
 
 def _run_of(content: Json) -> PastRun:

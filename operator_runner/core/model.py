@@ -334,6 +334,21 @@ class RunOutcome:
 
 
 @dataclass(frozen=True, slots=True)
+class FieldChange:
+    """A field of an object that a run has changed.
+
+    `before` and `after` are digests of its values, empty where the object does not have the field.
+    `at` is the time of the API server's response, in seconds since the epoch.
+    """
+
+    ref: ObjectRef
+    path: str
+    before: bytes
+    after: bytes
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
 class RunEvent:
     """One event of a run, in order. `kind` is ansible-runner's name, `data` its `event_data`."""
 

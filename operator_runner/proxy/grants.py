@@ -15,6 +15,7 @@ from weakref import WeakSet
 from operator_runner.core.kubeconfig import render_kubeconfig
 from operator_runner.core.model import Watch
 from operator_runner.net.connections import abort
+from operator_runner.proxy.field_changes import SeenObjects
 from operator_runner.proxy.ownership import Owner
 
 _NAME = "operator-runner"
@@ -36,6 +37,8 @@ class Grant:
     of_finalizer: bool = False
     owned_uids: set[str] = field(default_factory=set, compare=False)
     """The uids of objects that the run has created, or that belong to the owner."""
+    seen: SeenObjects = field(default_factory=SeenObjects, repr=False, compare=False)
+    """What the run has read and written, to find what its writes change."""
     connections: WeakSet[BaseTransport] = field(default_factory=WeakSet, repr=False)
     requests: asyncio.Semaphore | None = field(default=None, repr=False, compare=False)
     """Limits the run's concurrent requests; None: shared with the requests of no run."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -10,12 +12,13 @@ import structlog
 
 from operator_runner.core.bounds import shorten
 from operator_runner.core.errors import ApiError
-from operator_runner.core.model import GVK, Json, ObjectRef, Watch
+from operator_runner.core.model import GVK, FieldChange, Json, ObjectRef, Watch
 from operator_runner.kube.decoding import DecodingError, decode_json
 from operator_runner.kube.discovery import Discovery
 from operator_runner.kube.readiness import Health, health_of
 from operator_runner.kube.worker_thread import WorkerThread
 from operator_runner.proxy.bodies import is_quick, media_type
+from operator_runner.proxy.field_changes import field_changes
 from operator_runner.proxy.grants import Grant
 from operator_runner.proxy.ownership import is_owned
 from operator_runner.proxy.request_info import RequestInfo
@@ -57,6 +60,12 @@ class Observer(Protocol):
         empty if the API server does not return it, as for most deletions.
         """
 
+    def changed(self, owner: ObjectRef, changes: Sequence[FieldChange]) -> None:
+        """Note the fields that a write of `owner`'s run has changed, one at least.
+
+        Writes of objects that the run has not read before, and of subresources, are not noted.
+        """
+
     def edited_itself(self, owner: ObjectRef, metadata: Json) -> None:
         """Note that a run has written its own owner, other than the status."""
 
@@ -94,7 +103,7 @@ class ResponseTracker:
             if response is not None:
                 if created and not tracked.info.subresource:
                     tracked.grant.owned_uids.add(str((response.get("metadata") or {}).get("uid")))
-                await self._report(tracked, response)
+                await self._report(tracked, response, body)
         except DecodingError as error:
             _log.info(
                 "Cannot decode a response to a run",
@@ -126,11 +135,15 @@ class ResponseTracker:
             return None
         return response if isinstance(response, dict) else None
 
-    async def _report(self, tracked: TrackedRequest, response: Json) -> None:
+    async def _report(self, tracked: TrackedRequest, response: Json, body: bytes) -> None:
         grant, info = tracked.grant, tracked.info
         metadata = response.get("metadata") or {}
         dependent = await self._reference(tracked, response)
-        if dependent is None or dependent.gvk in grant.watch.blacklist:
+        if dependent is None:
+            return
+        if grant.run_id and not info.subresource and tracked.method != "DELETE":
+            await self._compare(tracked, dependent, response, body)
+        if dependent.gvk in grant.watch.blacklist:
             return
         seen = not info.subresource and tracked.method != "DELETE"
         if seen and is_owned(grant.owner, metadata):
@@ -146,6 +159,19 @@ class ResponseTracker:
                 self._observer.wrote(grant.owner.ref, dependent, version, verb)
             if dependent == grant.owner.ref and seen:
                 self._observer.edited_itself(dependent, metadata)
+
+    async def _compare(
+        self, tracked: TrackedRequest, ref: ObjectRef, response: Json, body: bytes
+    ) -> None:
+        """Report the fields that a write has changed since the run last saw the object."""
+        grant, version = tracked.grant, (response.get("metadata") or {}).get("resourceVersion")
+        before = grant.seen.replace(ref, version, body) if version else None
+        if not before or tracked.method == "GET":
+            return
+        at = time.time()
+        old = await self._decode(grant, _JSON, before)
+        if old is not None and (changes := field_changes(ref, old, response, at)):
+            self._observer.changed(grant.owner.ref, changes)
 
     async def _reference(self, tracked: TrackedRequest, response: Json) -> ObjectRef | None:
         """Return the object of the request; None if there is none.

@@ -7,7 +7,9 @@ from contextlib import AbstractContextManager
 from typing import Protocol
 
 from operator_runner.core.model import (
+    Cause,
     EventSpec,
+    FieldChange,
     Json,
     ObjectRef,
     ReservedNames,
@@ -51,6 +53,16 @@ class Access(Protocol):
         """
 
 
+class Writes(Protocol):
+    """Records what the last run of each resource wrote."""
+
+    def is_echo(self, owner: ObjectRef, cause: Cause) -> bool:
+        """Return whether a cause is about what the last run of `owner` wrote."""
+
+    def take_changes(self, owner: ObjectRef) -> Sequence[FieldChange]:
+        """Return the fields that the last run of `owner` changed, in order, and forget them."""
+
+
 class Executor(Protocol):
     """Runs plays."""
 
@@ -61,6 +73,9 @@ class Executor(Protocol):
         is an outcome with failures. Cancelling terminates the whole process tree of the run
         before CancelledError is raised.
         """
+
+    async def add_message(self, ref: ObjectRef, run_id: str, message: str) -> None:
+        """Record what was found about a finished run, for `operator-runner why`."""
 
     async def forget(self, ref: ObjectRef) -> None:
         """Remove all files of a deleted resource."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TypeAlias
 
 import structlog
@@ -30,8 +31,9 @@ from operator_runner.core.settings import AnsibleSettings
 from operator_runner.reconcile.annotations import Overrides, read_overrides
 from operator_runner.reconcile.conditions import is_successful, is_waiting
 from operator_runner.reconcile.decide import AddFinalizer, Run, Skip, decide
+from operator_runner.reconcile.idempotence import IdempotenceCheck, TaskTimes, runs_needed
 from operator_runner.reconcile.play_log import PlayLog, task_time
-from operator_runner.reconcile.ports import Access, Cluster, Executor, VariableNames
+from operator_runner.reconcile.ports import Access, Cluster, Executor, VariableNames, Writes
 from operator_runner.reconcile.report import Reporter, RunContext
 from operator_runner.reconcile.reserved_fields import (
     ReservedField,
@@ -104,6 +106,9 @@ class Dependencies:
     on_replaced: Callable[[ObjectRef], None]
     """Called when a new resource has the name of a deleted one."""
     variable_names: VariableNames
+    writes: Writes
+    on_idempotence: Callable[[ObjectRef, bool], None]
+    """Called after each successful run with whether the role is idempotent, as far as is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +122,7 @@ class _PendingRun:
     causes: tuple[Cause, ...]
     excluded: frozenset[str] = frozenset()
     """Fields of the spec that are not passed to the role."""
+    tasks: TaskTimes = field(default_factory=TaskTimes)
 
 
 class Reconciler:
@@ -136,6 +142,7 @@ class Reconciler:
         self._superseding = SupersedeMonitor(
             watch, dependencies.cluster.get, dependencies.is_relevant
         )
+        self._idempotence = IdempotenceCheck()
         # Generation of the last successful run.
         self._succeeded: dict[ObjectRef, int] = {}
         # uid of the resource that the other mappings are about.
@@ -190,6 +197,7 @@ class Reconciler:
         self._uids.pop(ref, None)
         self._succeeded.pop(ref, None)
         self._reported_fields.pop(ref, None)
+        self._idempotence.forget(ref)
         self._superseding.forget(ref)
         await self._deps.executor.forget(ref)
 
@@ -222,6 +230,8 @@ class Reconciler:
         if not self._is_steady(ref, body, pending.causes):
             body = _existing(await self._reporter.start(ref, body))
         context = RunContext(ref, body, pending.causes, started_at)
+        # Before the run, which begins a new record of what it writes.
+        needed = runs_needed(pending.causes, partial(self._deps.writes.is_echo, ref))
         play = self._play(replace(pending, body=body, excluded=excluded), overrides)
         if pending.cleanup:
             outcome = await play
@@ -233,7 +243,21 @@ class Reconciler:
         if outcome.successful and pending.cleanup and outcome.requeue_after is None:
             await self._remove_finalizer(ref, uid_of(body))
             return Idle()
-        return await self._report_outcome(context, outcome, overrides.period)
+        result = await self._report_outcome(context, outcome, overrides.period)
+        if outcome.successful and not pending.cleanup:
+            await self._check_idempotence(context, pending, needed)
+        return result
+
+    async def _check_idempotence(self, run: RunContext, pending: _PendingRun, needed: int) -> None:
+        """Report fields that the role changes in every run, once until that ends."""
+        changes = self._deps.writes.take_changes(run.ref)
+        verdict = self._idempotence.run_ended(run.ref, changes, pending.tasks, needed)
+        self._deps.on_idempotence(run.ref, verdict.is_idempotent)
+        for finding in verdict.findings:
+            await self._reporter.not_idempotent(run.body, finding)
+        if verdict.findings:
+            message = "\n".join(map(str, verdict.findings))
+            await self._deps.executor.add_message(run.ref, pending.run_id, message)
 
     async def _report_outcome(
         self, context: RunContext, outcome: RunOutcome, period: timedelta | None
@@ -322,6 +346,7 @@ class Reconciler:
 
             def on_event(event: RunEvent) -> None:
                 play_log(event)
+                pending.tasks(event)
                 if (timing := task_time(event)) is not None:
                     self._deps.on_task_end(watch.gvk, *timing)
 

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 import structlog
 
 from operator_runner.core.durations import format_duration
+from operator_runner.core.field_paths import summarize
 from operator_runner.core.model import (
     Cause,
     EventSpec,
@@ -23,6 +24,7 @@ from operator_runner.core.model import (
 )
 from operator_runner.kube.readiness import is_change
 from operator_runner.reconcile import conditions, kstatus, reserved_fields
+from operator_runner.reconcile.idempotence import CURE, Finding
 from operator_runner.reconcile.ports import Cluster
 from operator_runner.reconcile.reserved_fields import ReservedField
 from operator_runner.reconcile.status import (
@@ -169,6 +171,17 @@ class Reporter:
         if body is not None:
             note = loop_text(echoes)
             await self._cluster.emit(body, EventSpec("ReconcileLoop", note, warning=True))
+
+    async def not_idempotent(self, body: Json, finding: Finding) -> None:
+        """Report a task that changes the same fields in every run."""
+        _log.warning(
+            "Role is not idempotent",
+            task=finding.task,
+            object=str(finding.ref),
+            fields=summarize(finding.paths),
+            cure=CURE,
+        )
+        await self._cluster.emit(body, EventSpec("NotIdempotent", str(finding), warning=True))
 
     async def _put_conditions(
         self, run: RunContext, outcome: RunOutcome, current: Json | None

@@ -208,6 +208,12 @@ class RunFamilies:
             _OBJECT,
             registry=registry,
         )
+        self.not_idempotent = Gauge(
+            "operator_runner_not_idempotent_resources",
+            "Resources whose role changes the same field in every run, though nothing asked for it",
+            _OBJECT,
+            registry=registry,
+        )
         self.oldest_failure_age = Gauge(
             "operator_runner_oldest_failure_age_seconds",
             "Seconds since the first of the failing resources began to fail; 0 if none fails",

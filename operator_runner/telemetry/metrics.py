@@ -46,6 +46,7 @@ class _Watched:
     tasks: set[tuple[str, str]] = field(default_factory=set)
     failing: dict[ObjectRef, float] = field(default_factory=dict)
     """Resources whose last reconcile failed, and when each began to fail, the oldest first."""
+    not_idempotent: set[ObjectRef] = field(default_factory=set)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +106,8 @@ class Metrics:
             self._ansible.reconcile_result.labels(str(gvk), outcome).set(0)
         for count in (self._runs.throttled, self._runs.timeouts):
             count.labels(*_of(gvk))
-        for state in (self._runs.failing, self._runs.oldest_failure_age):
+        states = (self._runs.failing, self._runs.not_idempotent, self._runs.oldest_failure_age)
+        for state in states:
             state.labels(*_of(gvk)).set(0)
         for outcome in (*_OUTCOMES, _SUPERSEDED):
             for trigger in Trigger:
@@ -125,6 +127,15 @@ class Metrics:
         else:
             failing.pop(ref, None)
         self._runs.failing.labels(*_of(ref.gvk)).set(len(failing))
+
+    def record_idempotence(self, ref: ObjectRef, is_idempotent: bool) -> None:
+        """Record whether the role of a resource changes the same field in every run."""
+        not_idempotent = self._watched[ref.gvk].not_idempotent
+        if is_idempotent:
+            not_idempotent.discard(ref)
+        else:
+            not_idempotent.add(ref)
+        self._runs.not_idempotent.labels(*_of(ref.gvk)).set(len(not_idempotent))
 
     def resource_gone(self, ref: ObjectRef) -> None:
         """End the series of a resource that was deleted."""

@@ -36,6 +36,7 @@ class FakeExecutor:
         self._outcomes = list(outcomes) or [success()]
         self.requests: list[RunRequest] = []
         self.forgotten: list[ObjectRef] = []
+        self.messages: list[str] = []
         self.events = [RunEvent("playbook_on_task_start", {"task": "a"})]
         self.during: Callable[[], None] = lambda: None
 
@@ -46,6 +47,11 @@ class FakeExecutor:
             on_event(event)
         self.during()
         return self._outcomes.pop(0) if len(self._outcomes) > 1 else self._outcomes[0]
+
+    async def add_message(self, ref: ObjectRef, run_id: str, message: str) -> None:
+        """See the port."""
+        assert (ref, run_id) == (self.requests[-1].ref, self.requests[-1].run_id)
+        self.messages.append(message)
 
     async def forget(self, ref: ObjectRef) -> None:
         """See the port."""

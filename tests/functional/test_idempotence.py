@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.functional.test_operator import ROLE, echo, wait_for_runs
+from tests.functional.test_run_history import why
 from tests.support.kubectl import Json, Kubectl
 from tests.support.operator import Operator
 from tests.support.waiting import eventually
@@ -66,3 +69,129 @@ def test_reports_are_not_changes(kubectl: Kubectl, operator: Operator, project: 
     (event,) = events(kubectl, "Successful")
     assert event.get("series") is None
     assert " 0 changed" in event["note"]
+
+
+ANEW = """
+- name: Settings
+  kubernetes.core.k8s:
+    definition:
+      apiVersion: v1
+      kind: ConfigMap
+      metadata: {name: settings, namespace: "{{ ansible_operator_meta.namespace }}"}
+      data: {color: blue, time: "{{ lookup('pipe', 'date +%s%N') }}"}
+- name: Password
+  kubernetes.core.k8s:
+    apply: true
+    definition:
+      apiVersion: v1
+      kind: Secret
+      metadata: {name: db, namespace: "{{ ansible_operator_meta.namespace }}"}
+      stringData:
+        password: "{{ lookup('password', '/dev/null', length=20, chars=['ascii_letters']) }}"
+        user: admin
+  no_log: true
+- name: Steady
+  kubernetes.core.k8s:
+    definition:
+      apiVersion: v1
+      kind: ConfigMap
+      metadata: {name: steady, namespace: "{{ ansible_operator_meta.namespace }}"}
+      data: {color: blue}
+"""
+
+
+def resource() -> Json:
+    body = echo("a")
+    body["metadata"]["annotations"] = PERIOD
+    return body
+
+
+def not_idempotent(operator: Operator) -> float:
+    return operator.metric("operator_runner_not_idempotent_resources", kind="Echo")
+
+
+@pytest.mark.parametrize("executor", ["warm", "cold"])
+def test_fields_that_change_in_every_run_are_reported(
+    kubectl: Kubectl, operator: Operator, project: Path, control_plane: Path, executor: str
+) -> None:
+    """Log, Event, metric and `why` name task, object and field, once, until the role is mended."""
+    role = project / ROLE
+    role.write_text(ANEW)
+    operator.start(f"--executor={executor}")
+    kubectl.apply(resource())
+    eventually(lambda: not_idempotent(operator), lambda count: count == 1, told=operator.log)
+    wait_for_runs(operator, int(operator.metric("reconciles_total")) + 3)
+
+    lines = operator.lines("Role is not idempotent")
+    found = {(line["task"], line["object"], line["fields"]) for line in lines}
+    expected = {
+        ("Settings", f"ConfigMap {kubectl.namespace}/settings", "data.time"),
+        ("Password", f"Secret {kubectl.namespace}/db", "data.password"),
+    }
+    assert found == expected
+    assert len(lines) == len(expected)
+    noted = events(kubectl, "NotIdempotent")
+    assert all(event.get("series") is None for event in noted)
+    history = why("echo/a", "-n", kubectl.namespace, f"--kubeconfig={control_plane}")
+    for task, name, field in expected:
+        text = f"Not idempotent: task '{task}' changes {field} of {name} in every run"
+        assert sum(text in event["note"] for event in noted) == 1
+        assert text in history
+        assert text in why("echo/a", "--work-dir", operator.scratch / "work")
+
+    results = operator.lines("[playbook task]")
+    assert {line["result"] for line in results if line["task"] == "Password"} == {"changed"}
+    assert "admin" not in operator.log()
+    secret = kubectl.get("secret", "db")
+    assert secret is not None
+    assert str(secret["data"]["password"]) not in operator.log()
+
+    role.write_text(ANEW[ANEW.index("- name: Steady") :])
+    eventually(lambda: not_idempotent(operator), lambda count: count == 0, told=operator.log)
+
+
+PHASES = """
+- name: Objects
+  kubernetes.core.k8s_info:
+    kind: ConfigMap
+    namespace: "{{ ansible_operator_meta.namespace }}"
+    name: web
+  register: found
+- name: Web
+  kubernetes.core.k8s:
+    definition:
+      apiVersion: v1
+      kind: ConfigMap
+      metadata: {name: web, namespace: "{{ ansible_operator_meta.namespace }}"}
+      data: {phase: "{{ 'created' if found.resources else 'new' }}"}
+"""
+
+
+def test_a_role_that_converges_in_two_runs_is_not_reported(
+    kubectl: Kubectl, operator: Operator, project: Path
+) -> None:
+    """The second run changes a field because of what the first one made."""
+    (project / ROLE).write_text(PHASES)
+    operator.start()
+    kubectl.apply(resource())
+    wait_for_runs(operator, 6)
+    web = kubectl.get("configmap", "web")
+    assert web is not None
+    assert web["data"] == {"phase": "created"}
+    assert not operator.lines("Role is not idempotent")
+    assert not_idempotent(operator) == 0
+
+
+def test_a_field_that_is_reverted_from_outside_is_not_reported(
+    kubectl: Kubectl, operator: Operator, project: Path
+) -> None:
+    """The role writes one value in all runs: it is another writer that changes the field."""
+    with (project / "watches.yaml").open("a") as watches:
+        watches.write("  watchDependentResources: false\n")
+    operator.start()
+    kubectl.apply(resource())
+    for number in range(1, 5):
+        wait_for_runs(operator, int(operator.metric("reconciles_total")) + 2)
+        kubectl.merge("configmap", "a", {"data": {"text": f"theirs {number}"}})
+    assert not operator.lines("Role is not idempotent")
+    assert not_idempotent(operator) == 0

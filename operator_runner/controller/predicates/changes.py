@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from operator_runner.controller.predicates.field_paths import (
+from operator_runner.core.field_paths import (
     changed_paths,
     managed_paths,
     summarize,

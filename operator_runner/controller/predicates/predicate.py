@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from operator_runner.controller.predicates.field_paths import changed_paths, summarize
+from operator_runner.core.field_paths import changed_paths, summarize
 from operator_runner.core.model import Cause, Json, Trigger, Watch
 
 _NOT_DESIRED = ("apiVersion", "kind", "metadata", "status")

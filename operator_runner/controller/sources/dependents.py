@@ -19,7 +19,7 @@ from operator_runner.controller.sources.own_writes import OwnWrites
 from operator_runner.controller.sources.pacing import Pacer
 from operator_runner.controller.sources.watch_retry import watch_forever
 from operator_runner.core.async_tasks import end_tasks
-from operator_runner.core.model import GVK, Cause, Json, ObjectRef, Trigger, Watch
+from operator_runner.core.model import GVK, Cause, FieldChange, Json, ObjectRef, Trigger, Watch
 from operator_runner.kube.readiness import Health, Readiness, change
 from operator_runner.kube.watch import EventType, MetadataEvent
 
@@ -146,6 +146,10 @@ class Dependents:
         known.own_writes[resource_version] = None
         while len(known.own_writes) > _OWN_WRITES:
             known.own_writes.popitem(last=False)
+
+    def changed(self, owner: ObjectRef, changes: Sequence[FieldChange]) -> None:
+        """Record the fields that a run changed."""
+        self.writes.changed(owner, changes)
 
     def edited_itself(self, owner: ObjectRef, metadata: Json) -> None:
         """Record that a run wrote the resource that it reconciles."""

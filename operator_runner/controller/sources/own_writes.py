@@ -6,13 +6,16 @@ A request that changed nothing returns the previous resourceVersion of the objec
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from operator_runner.controller.predicates.predicate import annotations_state_key, spec_state_key
-from operator_runner.core.model import Cause, Json, ObjectRef, Trigger
+from operator_runner.core.model import Cause, FieldChange, Json, ObjectRef, Trigger
 
 _MAX_STATE_KEYS = 16
 """States of a resource written by its own runs that are kept; a run writes one or two."""
+_MAX_FIELDS = 32
+"""Changed fields of one run that are kept until its end."""
 _MAX_FOREIGN = 64
 """Objects that a resource does not own whose last version is kept for each resource."""
 
@@ -22,6 +25,7 @@ class _Writes:
     objects: set[ObjectRef] = field(default_factory=set)
     state_keys: OrderedDict[str, None] = field(default_factory=OrderedDict)
     foreign: OrderedDict[ObjectRef, str] = field(default_factory=OrderedDict)
+    fields: tuple[FieldChange, ...] = ()
 
 
 class OwnWrites:
@@ -33,7 +37,9 @@ class OwnWrites:
 
     def begin(self, owner: ObjectRef) -> None:
         """Forget the objects of the previous run; its state keys are kept for late events."""
-        self._of(owner).objects.clear()
+        writes = self._of(owner)
+        writes.objects.clear()
+        writes.fields = ()
 
     def wrote(self, owner: ObjectRef, written: ObjectRef) -> None:
         """Record that the current run changed an object."""
@@ -51,6 +57,17 @@ class OwnWrites:
         writes.foreign.move_to_end(written)
         while len(writes.foreign) > _MAX_FOREIGN:
             writes.foreign.popitem(last=False)
+
+    def changed(self, owner: ObjectRef, changes: Sequence[FieldChange]) -> None:
+        """Record fields that the current run changed."""
+        writes = self._of(owner)
+        writes.fields = (*writes.fields, *changes)[:_MAX_FIELDS]
+
+    def take_changes(self, owner: ObjectRef) -> tuple[FieldChange, ...]:
+        """Return the fields that the last run changed, in order, and forget them."""
+        writes = self._of(owner)
+        changes, writes.fields = writes.fields, ()
+        return changes
 
     def edited(self, owner: ObjectRef, metadata: Json) -> None:
         """Record that the run wrote its own resource, with the resulting metadata."""

@@ -22,7 +22,12 @@ from operator_runner.kube.session import connect
 from operator_runner.telemetry.printable import printable
 
 _INDENT = " " * 4
-_WORDS = {"Successful": "succeeded", "Failed": "failed", "ReconcileLoop": "looping"}
+_WORDS = {
+    "Successful": "succeeded",
+    "Failed": "failed",
+    "ReconcileLoop": "looping",
+    "NotIdempotent": "not idempotent",
+}
 
 
 @dataclass(frozen=True, slots=True)

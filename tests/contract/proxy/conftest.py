@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
-from operator_runner.core.model import GVK, Json, ObjectRef, RunContent, Watch
+from operator_runner.core.model import GVK, FieldChange, Json, ObjectRef, RunContent, Watch
 from operator_runner.core.settings import Address
 from operator_runner.devcluster import Cluster
 from operator_runner.kube.api import Api
@@ -43,6 +43,7 @@ class Recorder:
     written: list[tuple[ObjectRef, str, str]] = field(default_factory=list)
     edited: list[tuple[ObjectRef, str]] = field(default_factory=list)
     health: list[Health] = field(default_factory=list)
+    changes: list[FieldChange] = field(default_factory=list)
 
     def observed(
         self,
@@ -64,6 +65,11 @@ class Recorder:
         """Keep the object, the version and the verb."""
         assert owner.gvk == OWNER_GVK
         self.written.append((dependent, resource_version, verb))
+
+    def changed(self, owner: ObjectRef, changes: Sequence[FieldChange]) -> None:
+        """Keep the fields that were changed."""
+        assert owner.gvk == OWNER_GVK
+        self.changes.extend(changes)
 
     def edited_itself(self, owner: ObjectRef, metadata: Json) -> None:
         """Keep the owner among what was written, with its version."""

@@ -117,3 +117,36 @@ async def test_a_run_that_edits_its_own_resource_tells(
     await run.kubectl("patch", "configmap", "owner", '--patch={"data": {"a": "own"}}')
     version = (await run.get("configmap", "owner"))["metadata"]["resourceVersion"]
     assert recorder.edited == [(owner, version)]
+
+
+async def test_fields_that_a_write_changes(run: Run, recorder: Recorder, namespace: str) -> None:
+    """After a read, by path; a write that changes nothing and a blind one are not reported."""
+    ref = ObjectRef(OWNER_GVK, namespace, "f")
+    await run.kubectl("create", "--filename=-", input_=json.dumps(config_map("f", a="1", b="1")))
+    patch = ("patch", "configmap", "f", '--patch={"data": {"a": "2"}}')
+    await run.kubectl(*patch)
+    await run.kubectl(*patch)
+    changed = json.dumps(config_map("f", a="3", c="xyzzy"))
+    await run.kubectl("replace", "--filename=-", input_=changed)
+    await run.kubectl("annotate", "configmap", "f", "note=1")
+    assert [(change.ref, change.path) for change in recorder.changes] == [
+        (ref, "data.a"),
+        (ref, "data.a"),
+        (ref, "data.b"),
+        (ref, "data.c"),
+        (ref, "metadata.annotations"),
+    ]
+    first, second = recorder.changes[:2]
+    assert first.after == second.before
+    assert "xyzzy" not in str(recorder.changes)
+    assert first.at <= second.at
+
+
+async def test_statuses_and_scales_are_not_changed_fields(run: Run, recorder: Recorder) -> None:
+    """A status is a report, and a Scale is another object."""
+    await run.kubectl("create", "deployment", "d", "--image=nginx", "--replicas=0")
+    await run.kubectl("get", "deployment", "d")
+    await run.kubectl("scale", "deployment", "d", "--replicas=1")
+    patch = '--patch={"status": {"collisionCount": 0}}'
+    await run.kubectl("patch", "deployment", "d", "--subresource=status", patch)
+    assert not recorder.changes

@@ -11,7 +11,16 @@ import pytest
 
 from operator_runner.controller.predicates.predicate import annotations_state_key
 from operator_runner.controller.sources.dependents import Dependents
-from operator_runner.core.model import GVK, Cause, Json, ObjectRef, RunContent, Trigger, Watch
+from operator_runner.core.model import (
+    GVK,
+    Cause,
+    FieldChange,
+    Json,
+    ObjectRef,
+    RunContent,
+    Trigger,
+    Watch,
+)
 from operator_runner.kube.watch import EventType, MetadataEvent
 
 WATCH = Watch(GVK("example.com", "v1", "Foo"), RunContent(role=Path("/roles/foo")))
@@ -85,3 +94,15 @@ async def test_edits_of_the_resource_by_its_own_run_are_known(subject: Dependent
     assert not subject.writes.is_echo(OWNER, Cause(annotation, state_key=annotations_state_key({})))
     subject.forget(OWNER)
     assert not subject.writes.is_echo(OWNER, Cause(spec, state_key="3"))
+
+
+async def test_changed_fields_are_kept_until_they_are_taken(subject: Dependents) -> None:
+    """Those of one run, the first ones of many, and none of a run before."""
+    changes = [FieldChange(CHILD, f"data.{number}", b"1", b"2", 0) for number in range(40)]
+    with subject.during(OWNER):
+        subject.changed(OWNER, changes[:1])
+    with subject.during(OWNER):
+        for change in changes:
+            subject.changed(OWNER, [change])
+    assert list(subject.writes.take_changes(OWNER)) == changes[:32]
+    assert not subject.writes.take_changes(OWNER)

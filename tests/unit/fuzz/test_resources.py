@@ -22,6 +22,7 @@ from operator_runner.config.watches import expressions
 from operator_runner.config.watches.referenced import referenced
 from operator_runner.config.watches.relevance import blocks_upgrade, is_relevant
 from operator_runner.controller.predicates.changes import Version, difference
+from operator_runner.controller.sources.own_writes import OwnWrites
 from operator_runner.controller.sources.primary import PrimaryWatcher
 from operator_runner.conversion.converter import ConversionError, Converter
 from operator_runner.conversion.review import API_VERSION, InvalidReview, Review
@@ -190,6 +191,8 @@ def test_any_resource_can_be_reconciled(body: Json, outcome: Any) -> None:
             lambda *_: nullcontext(),
             lambda _: None,
             FakeVariableNames(),
+            OwnWrites(),
+            lambda *_: None,
         )
         reconciler = Reconciler(watch, dependencies, AnsibleSettings(), timedelta(hours=10))
         return await reconciler.reconcile(ObjectRef.of(body), [Cause(Trigger.SPEC)])

@@ -8,18 +8,21 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import timedelta
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 import structlog.testing
 
+from operator_runner.controller.sources.own_writes import OwnWrites
 from operator_runner.core.bounds import decode
 from operator_runner.core.durations import parse_duration
 from operator_runner.core.errors import RunError
 from operator_runner.core.model import (
     GVK,
     Cause,
+    FieldChange,
     Finalizer,
     Json,
     ObjectRef,
@@ -83,6 +86,8 @@ class Case:
         self.times: list[tuple[str, str, float]] = []
         self.guarded: Json | None = None
         self.replaced: list[ObjectRef] = []
+        self.writes = OwnWrites()
+        self.idempotent: list[bool] = []
         dependencies = Dependencies(
             cluster,
             self.access,
@@ -93,6 +98,8 @@ class Case:
             self.guard,
             self.replaced.append,
             self.variables,
+            self.writes,
+            lambda _, is_idempotent: self.idempotent.append(is_idempotent),
         )
         self.reconciler = Reconciler(watch, dependencies, ansible, timedelta(hours=10))
 
@@ -544,3 +551,72 @@ async def test_an_error_of_our_own_reaches_the_user() -> None:
     await case.reconciler.report_failure(REF, SPEC, "Internal error")
     assert (await case.conditions())["Failure"]["message"] == "Internal error"
     assert [event.note for event in case.cluster.events] == ["Internal error"]
+
+
+SECRET = ObjectRef(GVK("", "v1", "Secret"), "default", "db")
+
+
+def changing(case: Case) -> None:
+    """Have each run change a field, each time from the value that the last run left."""
+    numbers = count()
+
+    def write() -> None:
+        number = next(numbers)
+        before, after = bytes([number]), bytes([number + 1])
+        case.writes.begin(REF)
+        case.writes.changed(REF, [FieldChange(SECRET, "data.password", before, after, 1.5)])
+
+    case.executor.during = write
+    times = {"start": "1970-01-01T00:00:01", "end": "1970-01-01T00:00:02"}
+    case.executor.events = [RunEvent("runner_on_ok", {"task": "Password", **times})]
+
+
+def reported(case: Case) -> list[str]:
+    return [event.note for event in case.cluster.events if event.reason == "NotIdempotent"]
+
+
+async def test_a_role_that_is_not_idempotent_is_reported_once() -> None:
+    """Event and log name task, object and field; the state is passed on after each run."""
+    case = Case(PLAIN, FakeCluster(resource()))
+    changing(case)
+    with structlog.testing.capture_logs() as logs:
+        for causes in (SPEC, START, START, START):
+            await case.reconciler.reconcile(REF, causes)
+    (note,) = reported(case)
+    assert "task 'Password' changes data.password of Secret default/db" in note
+    (line,) = [line for line in logs if line["event"] == "Role is not idempotent"]
+    assert line["log_level"] == "warning"
+    fields = {name: line[name] for name in ("task", "object", "fields")}
+    assert fields == {
+        "task": "Password",
+        "object": "Secret default/db",
+        "fields": "data.password",
+    }
+    assert case.executor.messages == [note]
+    assert case.idempotent == [True, True, False, False]
+    case.executor.during = lambda: None
+    await case.reconciler.reconcile(REF, START)
+    assert case.idempotent[-1]
+
+
+async def test_failed_runs_and_clean_ups_say_nothing_about_idempotence() -> None:
+    """They end early, or are the last run."""
+    case = Case(PLAIN, FakeCluster(resource()), failure("t", "m"))
+    changing(case)
+    for _ in range(4):
+        await case.reconciler.reconcile(REF, START)
+    body = resource(finalizers=["example.com/f"], deletionTimestamp="2026-01-01T00:00:00Z")
+    leaving = Case(HELD, FakeCluster(body))
+    changing(leaving)
+    await leaving.reconciler.reconcile(REF, START)
+    assert case.idempotent == leaving.idempotent == []
+    assert not reported(case)
+
+
+async def test_edits_of_the_spec_are_reasons_for_changes() -> None:
+    """A run that an edit led to is never counted."""
+    case = Case(PLAIN, FakeCluster(resource()))
+    changing(case)
+    for _ in range(5):
+        await case.reconciler.reconcile(REF, SPEC)
+    assert not reported(case)

@@ -118,6 +118,9 @@ class HeldExecutor:
             self._running.discard(request.ref)
         return success()
 
+    async def add_message(self, ref: ObjectRef, run_id: str, message: str) -> None:
+        """See the port."""
+
     async def forget(self, ref: ObjectRef) -> None:
         """See the port."""
 
@@ -145,6 +148,8 @@ class Case:
             lambda *_: nullcontext(),
             lambda _: None,
             FakeVariableNames(),
+            OwnWrites(),
+            self.metrics.record_idempotence,
         )
         reconciler = Reconciler(watch, dependencies, AnsibleSettings(), timedelta(0))
         self.queue = WorkQueue(Concurrency(2, 2), BackoffSettings())

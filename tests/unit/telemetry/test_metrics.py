@@ -284,3 +284,16 @@ def test_what_runs_share_is_measured() -> None:
     metrics.machine.fork_servers.inc()
     assert value(metrics, "operator_runner_free_memory_bytes", {}) == 5
     assert value(metrics, "operator_runner_free_memory_bytes", {}) == 7
+
+
+def test_resources_whose_role_is_not_idempotent_are_counted() -> None:
+    """Each once, until its role is idempotent again or it is deleted."""
+    metrics = watching()
+    name = "operator_runner_not_idempotent_resources"
+    assert value(metrics, name, FOO_LABELS) == 0
+    first, second = (ObjectRef(FOO, "default", each) for each in "ab")
+    for ref in (first, first, second):
+        metrics.record_idempotence(ref, False)
+    assert value(metrics, name, FOO_LABELS) == 2
+    metrics.record_idempotence(first, True)
+    assert value(metrics, name, FOO_LABELS) == 1

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from operator_runner.ansible.history import write_record
+from operator_runner.ansible.history import add_message, write_record
 from operator_runner.ansible.rundir import RunDirs
 from operator_runner.core.model import (
     GVK,
@@ -159,3 +159,15 @@ def test_nothing_to_tell_is_an_error_with_a_cure(tmp_path: Path) -> None:
     status, text = show(tmp_path, "Fo/a")
     assert status == 1
     assert "check kind, name and -n" in text
+
+
+def test_what_was_found_after_a_run_is_shown_with_it(dirs: RunDirs, tmp_path: Path) -> None:
+    """As long as its artifacts are kept; the error of a failed run is shown first."""
+    kept(dirs, FOO, "1", RunOutcome(Stats(ok=1)))
+    add_message(dirs.of(FOO), "1", "not idempotent: a\nnot idempotent: b")
+    add_message(dirs.of(FOO), "gone", "not idempotent: a")
+    (line,) = from_files(tmp_path, "foo", None, "a")
+    assert (line.outcome, line.note) == ("succeeded", "not idempotent: a\nnot idempotent: b")
+    assert not list(tmp_path.rglob("gone"))
+    kept(dirs, FOO, "1", RunOutcome(None, (TaskFailure("t", "no such image"),)))
+    assert from_files(tmp_path, "foo", None, "a")[0].note == "no such image"

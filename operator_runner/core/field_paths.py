@@ -1,37 +1,46 @@
 """Find the fields of an object that differ, as paths such as `spec.ports[0].port`. Pure.
 
-Only paths are returned, never values: a spec may hold secrets that must not be logged.
+Only paths are for display, never values: a spec may hold secrets that must not be logged.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Final
 
+ABSENT: Final = object()
+"""In the place of the value of a field that an object does not have."""
 _MAX_PATHS = 4
 """Paths in a summary; the others are counted."""
 
 
 def changed_paths(old: Any, new: Any, path: str = "") -> Iterator[str]:
-    """Yield the path of each field that differs, in the order of the documents.
+    """Yield the path of each field that differs; see `changed_fields`."""
+    return (changed for changed, _, _ in changed_fields(old, new, path))
 
-    An added or removed field gives its own path only; lists are compared by index, and those of
-    different length give the first index beyond the common part.
+
+def changed_fields(old: Any, new: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
+    """Yield path, old and new value of each field that differs, in the order of the documents.
+
+    An added or removed field gives its own path only, and ABSENT for a value; lists are compared
+    by index, and those of different length give the first index beyond the common part, with the
+    rest of both lists.
     """
     if isinstance(old, dict) and isinstance(new, dict):
         for key in {**old, **new}:
             inner = f"{path}.{key}" if path else str(key)
             if (key in old) != (key in new):
-                yield inner
+                yield inner, old.get(key, ABSENT), new.get(key, ABSENT)
             else:
-                yield from changed_paths(old[key], new[key], inner)
+                yield from changed_fields(old[key], new[key], inner)
     elif isinstance(old, list) and isinstance(new, list):
         for index, (before, after) in enumerate(zip(old, new, strict=False)):
-            yield from changed_paths(before, after, f"{path}[{index}]")
+            yield from changed_fields(before, after, f"{path}[{index}]")
         if len(old) != len(new):
-            yield f"{path}[{min(len(old), len(new))}]"
+            common = min(len(old), len(new))
+            yield f"{path}[{common}]", old[common:], new[common:]
     elif old != new or type(old) is not type(new):
-        yield path
+        yield path, old, new
 
 
 def managed_paths(fields: Any, path: str = "") -> Iterator[str]:

@@ -1,0 +1,153 @@
+"""Find roles that change the same field in every run, though nothing asked for it. Pure.
+
+A password or a timestamp that is generated in each run is the usual cause. See
+docs/adr/0030-idempotence.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from operator_runner.core.field_paths import summarize
+from operator_runner.core.model import Cause, FieldChange, ObjectRef, RunEvent, Trigger
+from operator_runner.kube.readiness import is_change
+
+_RUNS = 2
+"""Consecutive unprompted runs that change a field until it is reported. One may still converge, by
+the status of what the run before created."""
+_REQUEUED_RUNS = 5
+"""The same for runs that the role requested: it waits for something, and may show its progress."""
+_MAX_FIELDS = 16
+"""Changed fields that are kept for each resource."""
+_TIMERS = frozenset({Trigger.START, Trigger.PERIOD, Trigger.REQUEUE})
+_ENDS = {"runner_on_ok", "runner_on_failed"}
+CURE = "keep the value that the object has, or generate it once"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Fields of one object that a task changes in every run."""
+
+    task: str
+    ref: ObjectRef
+    paths: tuple[str, ...]
+
+    def __str__(self) -> str:
+        """Return the note of the Event: task, fields, object and cure."""
+        return (
+            f"Not idempotent: task '{self.task}' changes {summarize(self.paths)} of {self.ref} in "
+            f"every run, though nothing asked for it; {CURE}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a run has shown: new findings, and whether fields that were reported are left."""
+
+    findings: tuple[Finding, ...] = ()
+    is_idempotent: bool = True
+
+
+@dataclass(slots=True)
+class _Field:
+    after: bytes
+    runs: int
+    """Consecutive unprompted runs that changed the field from the value of the run before."""
+    is_reported: bool = False
+
+
+class TaskTimes:
+    """When the tasks of a run began and ended: call it with each event."""
+
+    def __init__(self) -> None:
+        """Start without tasks."""
+        self._tasks: list[tuple[float, float, str]] = []
+
+    def __call__(self, event: RunEvent) -> None:
+        """Record the end of a task."""
+        start, end = event.data.get("start"), event.data.get("end")
+        if event.kind in _ENDS and start and end:
+            task = str(event.data.get("task") or "")
+            self._tasks.append((_seconds(start), _seconds(end), task))
+
+    def at(self, seconds: float) -> str:
+        """Return the task of a time in seconds since the epoch; the last one before it if none."""
+        begun = [task for task in self._tasks if task[0] <= seconds]
+        current = [name for _, end, name in begun if seconds <= end]
+        return current[-1] if current else max(begun, default=(0.0, 0.0, ""))[2]
+
+
+def is_unprompted(causes: Iterable[Cause], is_echo: Callable[[Cause], bool]) -> bool:
+    """Return whether nothing asked the role for a change: timers and its own writes led to the run.
+
+    `is_echo` returns whether a cause is about what the last run of the resource wrote. A change of
+    readiness is a reason to change something.
+    """
+    return all(
+        cause.trigger in _TIMERS
+        or (cause.trigger is Trigger.DEPENDENT and not is_change(cause.detail) and is_echo(cause))
+        for cause in causes
+    )
+
+
+@dataclass(slots=True)
+class IdempotenceCheck:
+    """Compares the changes of consecutive successful runs of each resource."""
+
+    _fields: dict[ObjectRef, dict[tuple[ObjectRef, str], _Field]] = field(default_factory=dict)
+
+    def run_ended(
+        self, owner: ObjectRef, changes: Sequence[FieldChange], tasks: TaskTimes, runs_needed: int
+    ) -> Verdict:
+        """Return what a successful run has shown; `changes` are its own, in their order.
+
+        `runs_needed` is from `runs_needed`, 0 after a run that something asked for.
+        """
+        old = self._fields.pop(owner, {})
+        new: dict[tuple[ObjectRef, str], _Field] = {}
+        begun: dict[tuple[str, ObjectRef], list[str]] = {}
+        for key, first, last in _by_field(changes)[:_MAX_FIELDS]:
+            known = old.get(key)
+            is_own = known is not None and known.after == first.before
+            runs = (known.runs if known is not None and is_own else 0) + 1 if runs_needed else 0
+            seen = _Field(last.after, runs, known is not None and known.is_reported)
+            if not seen.is_reported and 0 < runs_needed <= runs:
+                seen.is_reported = True
+                begun.setdefault((tasks.at(last.at), last.ref), []).append(last.path)
+            new[key] = seen
+        if new:
+            self._fields[owner] = new
+        findings = tuple(Finding(task, ref, tuple(paths)) for (task, ref), paths in begun.items())
+        return Verdict(findings, not any(each.is_reported for each in new.values()))
+
+    def forget(self, owner: ObjectRef) -> None:
+        """Drop what is kept for a resource that is deleted."""
+        self._fields.pop(owner, None)
+
+
+def runs_needed(causes: Iterable[Cause], is_echo: Callable[[Cause], bool]) -> int:
+    """Return after how many runs with such causes a field is reported, 0 if these do not count."""
+    causes = tuple(causes)
+    if not is_unprompted(causes, is_echo):
+        return 0
+    is_requeued = any(cause.trigger is Trigger.REQUEUE for cause in causes)
+    return _REQUEUED_RUNS if is_requeued else _RUNS
+
+
+def _by_field(
+    changes: Iterable[FieldChange],
+) -> list[tuple[tuple[ObjectRef, str], FieldChange, FieldChange]]:
+    """Return each field with its first and its last change."""
+    found: dict[tuple[ObjectRef, str], tuple[FieldChange, FieldChange]] = {}
+    for change in changes:
+        key = (change.ref, change.path)
+        first, _ = found.get(key, (change, change))
+        found[key] = first, change
+    return [(key, first, last) for key, (first, last) in found.items()]
+
+
+def _seconds(text: str) -> float:
+    time = datetime.fromisoformat(text)
+    return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
