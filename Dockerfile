@@ -13,7 +13,7 @@ RUN apt-get update \
 FROM python AS build
 WORKDIR /build
 COPY requirements.lock pyproject.toml README.md CHANGELOG.md LICENSE ./
-# The versions that are tested; without hashes, for the lock also has what only developers need.
+# The tested versions, without hashes, because the lock also has packages for development.
 RUN grep --only-matching --extended-regexp '^[A-Za-z0-9._-]+==[^ ;]+' requirements.lock > versions.txt \
  && python3 -m venv /opt/operator-runner \
  && python3 -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["dependencies"], sep="\n")' > wanted.txt \
@@ -28,7 +28,7 @@ COPY operator_runner operator_runner
 COPY controlplane controlplane
 # The commit, for the metric ansible_operator_build_info: the sources come without their history.
 ARG OPERATOR_RUNNER_COMMIT=""
-# Bytecode cannot be written later on; of the Kubernetes client's asyncio half nobody asks for it.
+# Bytecode cannot be written at run time. The asyncio half of the Kubernetes client is not used.
 RUN /opt/operator-runner/bin/pip install --no-cache-dir --no-compile --no-deps . \
  && /opt/operator-runner/bin/python -m compileall -q -j 0 -x /kubernetes/aio/ /opt/operator-runner/lib
 
@@ -39,7 +39,7 @@ ENV HOME=/opt/ansible \
     LANG=C.UTF-8 \
     PATH=/opt/operator-runner/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 COPY --from=build /opt/operator-runner /opt/operator-runner
-# Inventories name the interpreter as ansible-operator's image has it, and want its libraries there.
+# Inventories name the interpreter by its path in the image of ansible-operator, with its libraries.
 RUN for version in 3.8 3.9 3.12; do ln -s python3 /usr/bin/python$version; done \
  && echo /opt/operator-runner/lib/python3*/site-packages \
       > "$(/usr/bin/python3 -c 'import site; print(site.getsitepackages()[0])')/operator-runner.pth"
