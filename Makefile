@@ -8,13 +8,13 @@ MAKEFLAGS += --no-print-directory
 
 # The Python that makes .venv; everything else runs inside .venv.
 PYTHON ?= python3
-# Where `make demo` runs: `local` starts a cluster here, `current` takes the one of KUBECONFIG.
+# Cluster of `make demo`: `local` starts one on this machine, `current` uses that of KUBECONFIG.
 CLUSTER ?= local
-# What `make image` builds with, and the names that it gives the base image and the operator's.
+# Build tool of `make image`, and the names of the base image and the operator's image.
 CONTAINER_TOOL ?= docker
 IMAGE ?= localhost/operator-runner:latest
 IMG ?= controller:latest
-# What `make bundle` packs for OLM, and the names of the images.
+# Version and channels of `make bundle`, and the names of the images.
 VERSION ?= 0.0.2
 CHANNELS ?= alpha
 DEFAULT_CHANNEL ?=
@@ -28,8 +28,8 @@ KUBECTL ?= kubectl
 # Further arguments for pytest, such as ARGS='-k scale -x'.
 ARGS ?=
 
-# Tests that mostly wait run two at a time, each half with clusters of its own; what takes long
-# first, and otherwise in their order, so that two runs are alike (another one: ARGS='-p randomly').
+# Tests that mostly wait run two at a time, each half with its own clusters; slow tests first, and
+# otherwise in file order, so that runs are reproducible (random order: ARGS='-p randomly').
 TWO := --numprocesses=2 --dist=loadgroup --no-loadscope-reorder -p no:randomly
 
 # How much of the package unit tests alone execute; a choice of tests is not measured.
@@ -178,7 +178,7 @@ deploy: ## Install CRDs, RBAC and the operator with image IMG
 	@$(KUBECTL) kustomize config/default | sed 's|image: controller:latest$$|image: $(IMG)|' \
 	  | $(KUBECTL) apply --filename - || { \
 	  echo 'Not all of it is installed. "no matches for kind ServiceMonitor" or PrometheusRule: install the Prometheus' >&2; \
-	  echo 'operator, which brings them, or comment ../prometheus out in config/default/kustomization.yaml.' >&2; \
+	  echo 'operator, which has them, or comment ../prometheus out in config/default/kustomization.yaml.' >&2; \
 	  exit 1; }
 
 .PHONY: undeploy
@@ -300,7 +300,7 @@ clean: ## Remove build results and caches of this checkout
 	@rm -rf $(VENV) build dist bin catalog catalog.Dockerfile .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .coverage
 	@find operator_runner tests demo bench release -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# .venv is made once; it is brought up to date when the lock or the project's settings change.
+# .venv is created once, and updated when the lock or the project's settings change.
 $(INSTALLED): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	  echo "Python 3.11 or newer is needed; $(PYTHON) is $$($(PYTHON) --version 2>&1)."; \

@@ -58,7 +58,7 @@ class Api:
     """Reads and writes objects."""
 
     def __init__(self, kubeconfig: Path, cache: Path) -> None:
-        """Connect as the kubeconfig says; `cache` is a file for what the server offers."""
+        """Connect with the kubeconfig; `cache` is a file for the discovery of the API."""
         client = config.new_client_from_config(str(kubeconfig))  # type: ignore[no-untyped-call]
         self._client = DynamicClient(client, cache_file=str(cache))  # type: ignore[no-untyped-call]
 

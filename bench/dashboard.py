@@ -114,7 +114,7 @@ def _work(site: Site, seconds: float, console: Console) -> None:
 
 
 Moment = tuple[float, str, Callable[[], None]]
-"""Share of the time, what is done, and how."""
+"""Share of the time, description, and action."""
 
 
 def _moments(site: Site) -> Iterator[Moment]:

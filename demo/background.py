@@ -1,4 +1,4 @@
-"""The operator of the demo: a process that goes on when `make demo` has ended."""
+"""The operator of the demo: a process that continues when `make demo` has ended."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def start(kubeconfig: str | None, image: str | None, ports: Ports) -> Process:
 
 
 def wait_until_ready(process: Process, ports: Ports) -> None:
-    """Return when /readyz says ok; raise DemoError if the operator ends or does not get there."""
+    """Wait until /readyz returns ok; raise DemoError if the operator ends or stays unready."""
     url = f"http://127.0.0.1:{ports.probes}/readyz"
     last = "no answer"
 
@@ -88,7 +88,7 @@ def wait_until_ready(process: Process, ports: Ports) -> None:
     try:
         wait_for("The operator becomes ready", ready, _READY_SECONDS)
     except TimedOut as error:
-        raise DemoError(f"{error.problem}; {url} says:\n{last}", log=record.LOG) from None
+        raise DemoError(f"{error.problem}; {url} returns:\n{last}", log=record.LOG) from None
 
 
 def find(process: Process) -> psutil.Process | None:
@@ -102,7 +102,7 @@ def find(process: Process) -> psutil.Process | None:
 
 
 def stop(process: Process) -> None:
-    """End the operator: it lets a running play end first. Whatever is then left is killed."""
+    """Stop the operator after its running plays. Processes that are left are killed."""
     found = find(process)
     if found is None:
         return

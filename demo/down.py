@@ -17,7 +17,7 @@ from operator_runner.devcluster.errors import ClusterError
 
 
 def main() -> int:
-    """Take everything away; return the exit status. What is not there is no error."""
+    """Remove everything; return the exit status. Missing objects are ignored."""
     console = Console(highlight=False)
     try:
         known = record.load()
@@ -46,11 +46,11 @@ def _down(console: Console, known: Record) -> None:
 
 
 def _leave_users_cluster(console: Console, known: Record) -> None:
-    """Delete the sample, and the CRD if the demo brought it; what is the user's stays."""
+    """Delete the sample, and the CRD if the demo created it; keep the user's objects."""
     if not record.KUBECTL.exists():
         return
     if known.sample_is_ours and kubectl.get("customresourcedefinition", CRD) is not None:
-        console.print("Deleting the sample resource and what it owns")
+        console.print("Deleting the sample resource and its dependents")
         kubectl.run("delete", f"--filename={SAMPLE}", "--namespace=default", "--ignore-not-found")
     if known.crd_is_ours:
         console.print("Deleting the CRD")

@@ -1,4 +1,4 @@
-"""How a step of the demo fails."""
+"""Errors of the demo."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 class DemoError(Exception):
-    """A step failed; `cure` says what to do about it, `log` where to read more."""
+    """A failed step; `cure` is an instruction for the user, `log` a file with more details."""
 
     def __init__(self, problem: str, *, cure: str = "", log: Path | None = None) -> None:
         """Keep the parts apart; `__str__` joins them into lines for a person."""
@@ -26,4 +26,4 @@ class DemoError(Exception):
 
 
 class TimedOut(DemoError):
-    """What was waited for did not come."""
+    """A condition was not met before the deadline."""

@@ -1,4 +1,4 @@
-"""`python -m demo.fetch URL`: what a URL on this machine answers, past any HTTP proxy."""
+"""`python -m demo.fetch URL`: print the response of a local URL, without an HTTP proxy."""
 
 from __future__ import annotations
 

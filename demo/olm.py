@@ -124,7 +124,7 @@ def _print(console: Console, cluster: Cluster, version: str) -> None:
         try:
             return _kubectl(cluster, "get", kind, "--output=jsonpath={.spec}")
         except DemoError:
-            return None  # the API server learns of a version a moment after the CRD
+            return None  # the API server serves a version some time after the CRD is changed
 
     spec = olm_show.waiting(console, f"The API gives {kind}", look)
     command = f"kubectl get {kind} --output=jsonpath='{{.spec}}'"

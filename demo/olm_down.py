@@ -12,7 +12,7 @@ from operator_runner.devcluster.errors import ClusterError
 
 
 def main() -> int:
-    """Take it away; return the exit status. What is not there is no error."""
+    """Remove the cluster; return the exit status. Missing objects are ignored."""
     console = Console(highlight=False)
     try:
         Cluster(cluster_name()).down()

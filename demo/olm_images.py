@@ -33,7 +33,7 @@ def nginx(console: Console, cluster: Cluster) -> str:
 
 def operators(console: Console, cluster: Cluster) -> dict[str, str]:
     """Build the image of each version and give them to the node; return them by version."""
-    console.print("Building the nginx operator, which takes minutes; the base image comes first")
+    console.print("Building the base image and the nginx operator; this takes minutes")
     with tempfile.TemporaryDirectory() as folder:
         builder = Builder(Path(folder))
         with console.status("Building the images"):

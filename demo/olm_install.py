@@ -1,4 +1,4 @@
-"""What a user does to have OLM install and upgrade an operator: objects, and looks at them."""
+"""Install and upgrade an operator with OLM as a user does, and read the state of its objects."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class Phase:
 class Installation:
     """A package of a catalog in a namespace, upgraded by approval only.
 
-    `kubectl` runs kubectl with these arguments, and what it is to read from its input; it returns
-    what was printed. `source` is the CatalogSource as `NAMESPACE/NAME`.
+    `kubectl` runs kubectl with arguments and standard input, and returns its output. `source` is
+    the CatalogSource as `NAMESPACE/NAME`.
     """
 
     kubectl: Callable[[tuple[str, ...], str | None], str]
@@ -60,7 +60,7 @@ class Installation:
         )
 
     def plan(self, version: str) -> str | None:
-        """Return the InstallPlan that brings the ClusterServiceVersion, None if none does yet."""
+        """Return the InstallPlan of the ClusterServiceVersion, None if it does not exist yet."""
         for plan in self._list("installplans.operators.coreos.com"):
             if version in plan["spec"]["clusterServiceVersionNames"]:
                 return str(plan["metadata"]["name"])
@@ -79,7 +79,7 @@ class Installation:
         }
 
     def trouble(self) -> str:
-        """Return what OLM says about Subscription and InstallPlans, for an error message."""
+        """Return the conditions of Subscription and InstallPlans, for an error message."""
         found = self._list("subscriptions.operators.coreos.com,installplans.operators.coreos.com")
         lines = []
         for body in found:

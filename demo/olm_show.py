@@ -24,9 +24,9 @@ _SECONDS = 180.0
 def waiting(
     console: Console, what: str, look: Callable[[], T | None], trouble: Callable[[], str] = str
 ) -> T:
-    """Return what `look` gives as soon as it gives something; show meanwhile what for.
+    """Return the result of `look` as soon as it is not None; show `what` meanwhile.
 
-    Raises DemoError, with what `trouble` tells, if that takes three minutes.
+    Raises DemoError with the text of `trouble` after three minutes.
     """
     deadline = time.monotonic() + _SECONDS
     with console.status(what):
@@ -76,7 +76,7 @@ def follow(
                 _say(console, f"{time.monotonic() - begin:5.1f} s  {name}: gone")
             told = phases
             if any(phase.startswith("Failed") for phase in phases.values()):
-                raise DemoError(f"OLM gives up\n{installation.trouble()}")
+                raise DemoError(f"OLM stopped the installation\n{installation.trouble()}")
             time.sleep(_POLL_SECONDS)
 
 

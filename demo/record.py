@@ -1,4 +1,4 @@
-"""Where the demo keeps its files, and what it remembers between `make demo` and `demo-down`."""
+"""Files of the demo, and its state between `make demo` and `demo-down`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def cluster_name() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A process that was started here. The start time tells it from a later one of the same id."""
+    """A process of the demo. The start time distinguishes it from a later one of the same id."""
 
     pid: int
     started: float
@@ -32,12 +32,12 @@ class Process:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What is there of the demo, so that all of it can be taken away again."""
+    """Objects that the demo created, to be removed by `demo-down`."""
 
     local: bool
     """Whether the cluster is the demo's own."""
     crd_is_ours: bool = False
-    """Whether the demo brought the CRD, on a cluster that is not its own."""
+    """Whether the demo created the CRD, on a cluster that is not its own."""
     sample_is_ours: bool = False
     """Whether the demo made the sample resource; else it must not delete it."""
     operator: Process | None = None

@@ -49,7 +49,7 @@ def show_deployment(console: Console, sample: Sample) -> None:
         raise DemoError(
             f"{error.problem}; the latest events of namespace {sample.namespace}:\n"
             + _latest_events(sample.namespace),
-            cure=f"see what its Pods wait for: bin/kubectl describe pods -n {sample.namespace}",
+            cure=f"read the events of its Pods: bin/kubectl describe pods -n {sample.namespace}",
         ) from None
     image = deployment["spec"]["template"]["spec"]["containers"][0]["image"]
     ready = deployment["status"].get("availableReplicas", 0)
@@ -58,10 +58,10 @@ def show_deployment(console: Console, sample: Sample) -> None:
 
 
 def show_http(console: Console, target: Target, sample: Sample) -> str:
-    """Fetch a page through the Service, say what came, and return a command that does it too."""
+    """Fetch a page through the Service, print it, and return a command that does the same."""
     service = kubectl.get("service", sample.name, "--namespace", sample.namespace)
     if service is None:
-        raise DemoError(f"There is no Service {sample.name}", log=record.LOG)
+        raise DemoError(f"The Service {sample.name} does not exist", log=record.LOG)
     port = service["spec"]["ports"][0]["port"]
     if not target.local:
         # The cluster's network is elsewhere; the API server passes the request on.

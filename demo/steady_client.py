@@ -1,4 +1,4 @@
-"""A client that fetches a page without pause, to see whether an upgrade costs it a request."""
+"""A client that fetches a page without pause, to count requests that fail during an upgrade."""
 
 from __future__ import annotations
 

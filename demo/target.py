@@ -46,7 +46,7 @@ def current(console: Console) -> Target:
     program, kubeconfig = kubectl.of_user(os.environ)
     kubectl.write_wrapper(program, kubeconfig)
     console.print(kubectl.run("config", "current-context").strip(), highlight=False)
-    kubectl.run("version", "--output=json")  # tells at once if it cannot be reached
+    kubectl.run("version", "--output=json")  # fails at once if the cluster cannot be reached
     return Target(False, kubeconfig, None)
 
 
@@ -62,8 +62,8 @@ def _image(console: Console, cluster: Cluster) -> str:
 
 def _runner(*arguments: str) -> None:
     """Run operator-runner as the user would, its progress on the terminal."""
-    # Its progress and errors go to standard error; where the cluster is, bin/kubectl knows.
+    # Its progress and errors go to standard error; its output, the kubeconfig, is not needed.
     done = subprocess.run([_RUNNER, *arguments], stdout=subprocess.DEVNULL, check=False)
     if done.returncode:
-        # What went wrong, and the cure, stands on the terminal already.
+        # The error and its cure are already printed.
         raise DemoError(f"operator-runner {' '.join(arguments)} failed, see above")

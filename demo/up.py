@@ -84,11 +84,11 @@ def _stop_former_operator(wanted: Record) -> Record:
 
 
 def _apply_crd(known: Record) -> Record:
-    """Apply the CRD, and remember if it was not there before: only then it is ours to remove."""
+    """Apply the CRD, and record whether it is new: only then `demo-down` may remove it."""
     is_new = kubectl.get("customresourcedefinition", CRD) is None
     known = record.save(dataclasses.replace(known, crd_is_ours=known.crd_is_ours or is_new))
     kubectl.run("apply", "--filename", str(record.ROOT / "crds"))
-    # By path: `--for=condition` gives up while there are no conditions at all.
+    # By path: `--for=condition` fails while there are no conditions.
     established = '--for=jsonpath={.status.conditions[?(@.type=="Established")].status}=True'
     kubectl.run("wait", established, f"crd/{CRD}", "--timeout=30s")
     return known
