@@ -26,7 +26,6 @@ TASKS = """
     description: Runs of the role
     counter:
       increment: true
-  changed_when: false  # else each run is news
 - name: Say how it went so far
   operator_sdk.util.k8s_status:
     api_version: test.example.com/v1
