@@ -130,7 +130,7 @@ class _OwnedAccess:
     def grant(self, owner: Json, watch: Watch, run_id: str, *, of_finalizer: bool) -> Iterator[str]:
         """See `reconcile.ports.Access`."""
         with (
-            self._dependents.during(ObjectRef.of(owner)),
+            self._dependents.hold_events(ObjectRef.of(owner)),
             self._proxy.grant(owner, watch, run_id, of_finalizer=of_finalizer) as kubeconfig,
         ):
             yield kubeconfig

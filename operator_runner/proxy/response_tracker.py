@@ -37,7 +37,7 @@ WRITES = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete
 class Observer(Protocol):
     """Receives what runs own and write; its methods must not block."""
 
-    def observed(
+    def on_dependent(
         self,
         owner: ObjectRef,
         dependent: ObjectRef,
@@ -51,7 +51,7 @@ class Observer(Protocol):
         of the spec, the status is always behind.
         """
 
-    def wrote(
+    def on_write(
         self, owner: ObjectRef, dependent: ObjectRef, resource_version: str, verb: str
     ) -> None:
         """Note that a run of `owner` has written an object.
@@ -66,7 +66,7 @@ class Observer(Protocol):
         Writes of objects that the run has not read before, and of subresources, are not noted.
         """
 
-    def edited_itself(self, owner: ObjectRef, metadata: Json) -> None:
+    def on_own_write(self, owner: ObjectRef, metadata: Json) -> None:
         """Note that a run has written its own owner, other than the status."""
 
 
@@ -150,15 +150,15 @@ class ResponseTracker:
             health = health_of(dependent.gvk, response)
             if tracked.method != "GET":
                 health = replace(health, behind=None)
-            self._observer.observed(grant.owner.ref, dependent, metadata, grant.watch, health)
+            self._observer.on_dependent(grant.owner.ref, dependent, metadata, grant.watch, health)
         # A write of another program on behalf of the owner must still trigger the role.
         if (verb := WRITES.get(tracked.method)) and grant.run_id:
             version = metadata.get("resourceVersion") or ""
             # Subresources such as eviction and token do not write the object.
             if version or not info.subresource:
-                self._observer.wrote(grant.owner.ref, dependent, version, verb)
+                self._observer.on_write(grant.owner.ref, dependent, version, verb)
             if dependent == grant.owner.ref and seen:
-                self._observer.edited_itself(dependent, metadata)
+                self._observer.on_own_write(dependent, metadata)
 
     async def _compare(
         self, tracked: TrackedRequest, ref: ObjectRef, response: Json, body: bytes

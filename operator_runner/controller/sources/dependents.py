@@ -92,7 +92,7 @@ class Dependents:
 
     # Reports of the proxy ------------------------------------------------------------
 
-    def observed(
+    def on_dependent(
         self,
         owner: ObjectRef,
         dependent: ObjectRef,
@@ -129,19 +129,19 @@ class Dependents:
                 for namespace in (self._namespaces if dependent.namespace else (None,))
             ]
 
-    def wrote(
+    def on_write(
         self, owner: ObjectRef, dependent: ObjectRef, resource_version: str, verb: str
     ) -> None:
         """Record a write of `owner`'s run, whose event must not cause a reconcile."""
         known = self._objects.get(dependent)
         if known is None or owner not in known.owners:
-            self.writes.wrote_elsewhere(owner, dependent, resource_version)
+            self.writes.record_foreign(owner, dependent, resource_version)
             return
         if verb == "delete":
             known.deleted_by_run = True
             return
         if known.fresh or not known.has_shown(resource_version):
-            self.writes.wrote(owner, dependent)
+            self.writes.record(owner, dependent)
         known.fresh, known.answered = False, resource_version
         known.own_writes[resource_version] = None
         while len(known.own_writes) > _OWN_WRITES:
@@ -151,12 +151,12 @@ class Dependents:
         """Record the fields that a run changed."""
         self.writes.changed(owner, changes)
 
-    def edited_itself(self, owner: ObjectRef, metadata: Json) -> None:
+    def on_own_write(self, owner: ObjectRef, metadata: Json) -> None:
         """Record that a run wrote the resource that it reconciles."""
-        self.writes.edited(owner, metadata)
+        self.writes.record_edit(owner, metadata)
 
     @contextmanager
-    def during(self, owner: ObjectRef) -> Iterator[None]:
+    def hold_events(self, owner: ObjectRef) -> Iterator[None]:
         """Defer the events of an owner during its run, until all its own writes are known."""
         self._running[owner] = []
         self.writes.begin(owner)

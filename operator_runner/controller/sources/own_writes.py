@@ -41,11 +41,11 @@ class OwnWrites:
         writes.objects.clear()
         writes.fields = ()
 
-    def wrote(self, owner: ObjectRef, written: ObjectRef) -> None:
+    def record(self, owner: ObjectRef, written: ObjectRef) -> None:
         """Record that the current run changed an object."""
         self._of(owner).objects.add(written)
 
-    def wrote_elsewhere(self, owner: ObjectRef, written: ObjectRef, version: str) -> None:
+    def record_foreign(self, owner: ObjectRef, written: ObjectRef, version: str) -> None:
         """Record a write to an object that the resource does not own but may refer to.
 
         `version` is the resulting resourceVersion; an unchanged one means that nothing changed.
@@ -69,7 +69,7 @@ class OwnWrites:
         changes, writes.fields = writes.fields, ()
         return changes
 
-    def edited(self, owner: ObjectRef, metadata: Json) -> None:
+    def record_edit(self, owner: ObjectRef, metadata: Json) -> None:
         """Record that the run wrote its own resource, with the resulting metadata."""
         state_keys = self._of(owner).state_keys
         for state_key in (spec_state_key(metadata), annotations_state_key(metadata)):

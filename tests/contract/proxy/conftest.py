@@ -45,7 +45,7 @@ class Recorder:
     health: list[Health] = field(default_factory=list)
     changes: list[FieldChange] = field(default_factory=list)
 
-    def observed(
+    def on_dependent(
         self,
         owner: ObjectRef,
         dependent: ObjectRef,
@@ -59,7 +59,7 @@ class Recorder:
         self.seen.append((owner, dependent))
         self.health.append(health)
 
-    def wrote(
+    def on_write(
         self, owner: ObjectRef, dependent: ObjectRef, resource_version: str, verb: str
     ) -> None:
         """Keep the object, the version and the verb."""
@@ -71,7 +71,7 @@ class Recorder:
         assert owner.gvk == OWNER_GVK
         self.changes.extend(changes)
 
-    def edited_itself(self, owner: ObjectRef, metadata: Json) -> None:
+    def on_own_write(self, owner: ObjectRef, metadata: Json) -> None:
         """Keep the owner among what was written, with its version."""
         self.edited.append((owner, metadata["resourceVersion"]))
 

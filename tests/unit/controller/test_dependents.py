@@ -108,7 +108,7 @@ async def dependents(
 async def test_an_edit_by_others_wakes_the_owner_and_is_named() -> None:
     """Causes of a new generation and a deletion name object and verb; a repeat has none."""
     async with dependents() as (subject, stream, woken):
-        subject.observed(OWNER, CHILD, metadata(10), WATCH)
+        subject.on_dependent(OWNER, CHILD, metadata(10), WATCH)
         await stream.send("MODIFIED", metadata(11, generation=2))
         await stream.send("MODIFIED", metadata(11, generation=2))
         await stream.send("DELETED", metadata(12, generation=2))
@@ -121,7 +121,7 @@ async def test_an_edit_by_others_wakes_the_owner_and_is_named() -> None:
 async def test_a_status_wakes_nobody() -> None:
     """A resourceVersion without a new generation is the status or our own bookkeeping."""
     async with dependents() as (subject, stream, woken):
-        subject.observed(OWNER, CHILD, metadata(10), WATCH)
+        subject.on_dependent(OWNER, CHILD, metadata(10), WATCH)
         await stream.send("MODIFIED", metadata(11))
         assert woken == []
 
@@ -129,33 +129,33 @@ async def test_a_status_wakes_nobody() -> None:
 async def test_a_write_of_ones_own_run_wakes_nobody() -> None:
     """Events that come while the run goes on are judged at its end, when its writes are known."""
     async with dependents() as (subject, stream, woken):
-        with subject.during(OWNER):
-            subject.observed(OWNER, CHILD, metadata(10), WATCH)
+        with subject.hold_events(OWNER):
+            subject.on_dependent(OWNER, CHILD, metadata(10), WATCH)
             await stream.send("ADDED", metadata(10))
             await stream.send("MODIFIED", metadata(11, generation=2))
-            subject.wrote(OWNER, CHILD, "10", "create")
-            subject.wrote(OWNER, CHILD, "11", "update")
+            subject.on_write(OWNER, CHILD, "10", "create")
+            subject.on_write(OWNER, CHILD, "11", "update")
         assert woken == []
 
 
 async def test_an_edit_during_a_run_is_not_lost() -> None:
     """A write by others between the run's own is enqueued when the run has ended."""
     async with dependents() as (subject, stream, woken):
-        with subject.during(OWNER):
-            subject.observed(OWNER, CHILD, metadata(10), WATCH)
-            subject.wrote(OWNER, CHILD, "10", "create")
+        with subject.hold_events(OWNER):
+            subject.on_dependent(OWNER, CHILD, metadata(10), WATCH)
+            subject.on_write(OWNER, CHILD, "10", "create")
             await stream.send("ADDED", metadata(10))
             await stream.send("MODIFIED", metadata(11, generation=2))
-            subject.observed(OWNER, CHILD, metadata(11, generation=2), WATCH)
+            subject.on_dependent(OWNER, CHILD, metadata(11, generation=2), WATCH)
         assert len(woken) == 1
 
 
 async def test_a_deletion_by_ones_own_run_wakes_nobody() -> None:
     """A role that deletes what it made is not run again for it."""
     async with dependents() as (subject, stream, woken):
-        subject.observed(OWNER, CHILD, metadata(10), WATCH)
-        with subject.during(OWNER):
-            subject.wrote(OWNER, CHILD, "", "delete")
+        subject.on_dependent(OWNER, CHILD, metadata(10), WATCH)
+        with subject.hold_events(OWNER):
+            subject.on_write(OWNER, CHILD, "", "delete")
             await stream.send("DELETED", metadata(11))
         assert woken == []
 
@@ -163,7 +163,7 @@ async def test_a_deletion_by_ones_own_run_wakes_nobody() -> None:
 async def test_a_change_between_the_run_and_the_watch_is_seen() -> None:
     """What the first listing shows is compared with what the run itself saw."""
     async with dependents() as (subject, stream, woken):
-        subject.observed(OWNER, CHILD, metadata(10), WATCH)
+        subject.on_dependent(OWNER, CHILD, metadata(10), WATCH)
         await stream.send("ADDED", metadata(12, generation=3))
         assert len(woken) == 1
 
@@ -171,7 +171,7 @@ async def test_a_change_between_the_run_and_the_watch_is_seen() -> None:
 async def test_events_from_before_the_run_are_stale() -> None:
     """An event that is older than what the run saw is ignored."""
     async with dependents() as (subject, stream, woken):
-        subject.observed(OWNER, CHILD, metadata(10, generation=2), WATCH)
+        subject.on_dependent(OWNER, CHILD, metadata(10, generation=2), WATCH)
         await stream.send("MODIFIED", metadata(9, generation=1))
         assert woken == []
 
@@ -181,7 +181,7 @@ async def test_a_kind_is_watched_once_and_in_the_operators_namespaces() -> None:
     async with dependents(("a", "b")) as (subject, stream, _):
         for name in ("x", "y"):
             child = ObjectRef(DEPLOYMENT, "a", name)
-            subject.observed(OWNER, child, metadata(1), WATCH)
+            subject.on_dependent(OWNER, child, metadata(1), WATCH)
         await asyncio.sleep(0)
         assert stream.asked == [(DEPLOYMENT, "a"), (DEPLOYMENT, "b")]
 
@@ -189,9 +189,9 @@ async def test_a_kind_is_watched_once_and_in_the_operators_namespaces() -> None:
 async def test_a_deletion_before_the_watch_began_is_seen() -> None:
     """What the first list does not show is gone, unless it was made after the list."""
     async with dependents() as (subject, stream, woken):
-        subject.observed(OWNER, CHILD, metadata(10), WATCH)
+        subject.on_dependent(OWNER, CHILD, metadata(10), WATCH)
         later = ObjectRef(DEPLOYMENT, "default", "later")
-        subject.observed(OWNER, later, metadata(12, uid="u2") | {"name": "later"}, WATCH)
+        subject.on_dependent(OWNER, later, metadata(12, uid="u2") | {"name": "later"}, WATCH)
         await stream.synced(["u1"], 11)
         assert woken == []
         await stream.synced([], 11)
@@ -201,7 +201,7 @@ async def test_a_deletion_before_the_watch_began_is_seen() -> None:
 async def test_strangers_and_the_forgotten_wake_nobody() -> None:
     """Objects without a known owner, or whose owner was deleted, are ignored."""
     async with dependents() as (subject, stream, woken):
-        subject.observed(OWNER, CHILD, metadata(10), WATCH)
+        subject.on_dependent(OWNER, CHILD, metadata(10), WATCH)
         subject.forget(OWNER)
         await stream.send("DELETED", metadata(11))
         assert woken == []
@@ -210,9 +210,9 @@ async def test_strangers_and_the_forgotten_wake_nobody() -> None:
 async def test_readiness_wakes_the_owner_both_ways() -> None:
     """The first status of a new object causes no reconcile; each later change does."""
     async with dependents() as (subject, stream, woken):
-        with subject.during(OWNER):
-            subject.observed(OWNER, CHILD, metadata(10), WATCH, NOT_READY)
-            subject.wrote(OWNER, CHILD, "10", "create")
+        with subject.hold_events(OWNER):
+            subject.on_dependent(OWNER, CHILD, metadata(10), WATCH, NOT_READY)
+            subject.on_write(OWNER, CHILD, "10", "create")
             await stream.send("ADDED", metadata(10), NOT_READY)
         await stream.send("MODIFIED", metadata(11), NOT_READY)
         assert woken == []
@@ -231,7 +231,7 @@ async def test_readiness_wakes_the_owner_both_ways() -> None:
 async def test_a_custom_kind_without_conditions_is_not_unready() -> None:
     """Neither its first status nor one that has no known condition wakes anybody."""
     async with dependents() as (subject, stream, woken):
-        subject.observed(OWNER, CHILD, metadata(10), WATCH, Health())
+        subject.on_dependent(OWNER, CHILD, metadata(10), WATCH, Health())
         await stream.send("MODIFIED", metadata(11), Health())
         await stream.send("MODIFIED", metadata(12), NOT_READY)
         assert woken == []
@@ -242,8 +242,8 @@ async def test_a_custom_kind_without_conditions_is_not_unready() -> None:
 async def test_readiness_that_changes_during_a_run_is_met_by_a_later_one() -> None:
     """Even if it is as before when the run ends: the role may have met what was in between."""
     async with dependents() as (subject, stream, woken):
-        subject.observed(OWNER, CHILD, metadata(10), WATCH, READY)
-        with subject.during(OWNER):
+        subject.on_dependent(OWNER, CHILD, metadata(10), WATCH, READY)
+        with subject.hold_events(OWNER):
             await stream.send("MODIFIED", metadata(11), NOT_READY)
             await stream.send("MODIFIED", metadata(12), READY)
             assert woken == []
@@ -254,10 +254,10 @@ async def test_readiness_that_changes_during_a_run_is_met_by_a_later_one() -> No
 async def test_the_readiness_that_follows_an_own_write_wakes_the_owner() -> None:
     """The version is that of the run's own write, and its status is not an echo."""
     async with dependents() as (subject, stream, woken):
-        subject.observed(OWNER, CHILD, metadata(10), WATCH, READY)
-        with subject.during(OWNER):
-            subject.observed(OWNER, CHILD, metadata(11, generation=2), WATCH, NOT_READY)
-            subject.wrote(OWNER, CHILD, "11", "patch")
+        subject.on_dependent(OWNER, CHILD, metadata(10), WATCH, READY)
+        with subject.hold_events(OWNER):
+            subject.on_dependent(OWNER, CHILD, metadata(11, generation=2), WATCH, NOT_READY)
+            subject.on_write(OWNER, CHILD, "11", "patch")
             await stream.send("MODIFIED", metadata(11, generation=2), NOT_READY)
         assert woken == ["dependent: Deployment default/child became not ready"]
 
@@ -265,10 +265,10 @@ async def test_the_readiness_that_follows_an_own_write_wakes_the_owner() -> None
 async def test_an_edit_that_changes_no_readiness_is_one_reconcile() -> None:
     """A run's write of a spec causes no reconcile if the object stays ready."""
     async with dependents() as (subject, stream, woken):
-        subject.observed(OWNER, CHILD, metadata(10), WATCH, READY)
-        with subject.during(OWNER):
-            subject.observed(OWNER, CHILD, metadata(11, generation=2), WATCH, READY)
-            subject.wrote(OWNER, CHILD, "11", "patch")
+        subject.on_dependent(OWNER, CHILD, metadata(10), WATCH, READY)
+        with subject.hold_events(OWNER):
+            subject.on_dependent(OWNER, CHILD, metadata(11, generation=2), WATCH, READY)
+            subject.on_write(OWNER, CHILD, "11", "patch")
             behind = Health(Readiness.READY, behind=True)
             await stream.send("MODIFIED", metadata(11, generation=2), behind)
         await stream.send("MODIFIED", metadata(12, generation=2), READY)
@@ -278,11 +278,11 @@ async def test_an_edit_that_changes_no_readiness_is_one_reconcile() -> None:
 async def test_a_status_that_was_read_too_early_is_read_again() -> None:
     """A run that has read a status of the spec before is followed by one that reads it again."""
     async with dependents() as (subject, stream, woken):
-        subject.observed(OWNER, CHILD, metadata(10), WATCH, READY)
-        with subject.during(OWNER):
-            subject.wrote(OWNER, CHILD, "11", "patch")
+        subject.on_dependent(OWNER, CHILD, metadata(10), WATCH, READY)
+        with subject.hold_events(OWNER):
+            subject.on_write(OWNER, CHILD, "11", "patch")
             behind = Health(Readiness.READY, behind=True)
-            subject.observed(OWNER, CHILD, metadata(11, generation=2), WATCH, behind)
+            subject.on_dependent(OWNER, CHILD, metadata(11, generation=2), WATCH, behind)
             await stream.send("MODIFIED", metadata(11, generation=2), behind)
         assert woken == []
         await stream.send("MODIFIED", metadata(12, generation=2), READY)
@@ -293,22 +293,22 @@ async def test_what_becomes_ready_before_its_creation_is_answered_wakes_the_owne
     """The event may come before the response with the object's owner."""
     async with dependents() as (subject, stream, woken):
         other = ObjectRef(DEPLOYMENT, "default", "other")
-        subject.observed(OWNER, other, metadata(1) | {"name": "other"}, WATCH, READY)
-        with subject.during(OWNER):
+        subject.on_dependent(OWNER, other, metadata(1) | {"name": "other"}, WATCH, READY)
+        with subject.hold_events(OWNER):
             await stream.send("MODIFIED", metadata(11), READY)
-            subject.observed(OWNER, CHILD, metadata(10), WATCH, NOT_READY)
-            subject.wrote(OWNER, CHILD, "10", "create")
+            subject.on_dependent(OWNER, CHILD, metadata(10), WATCH, NOT_READY)
+            subject.on_write(OWNER, CHILD, "10", "create")
         assert woken == [BECAME_READY]
 
 
 async def test_an_object_that_is_made_again_is_new() -> None:
     """After a deletion nothing is ready that could become unready."""
     async with dependents() as (subject, stream, woken):
-        subject.observed(OWNER, CHILD, metadata(10), WATCH, READY)
+        subject.on_dependent(OWNER, CHILD, metadata(10), WATCH, READY)
         await stream.send("DELETED", metadata(11))
-        with subject.during(OWNER):
-            subject.observed(OWNER, CHILD, metadata(12, uid="u2"), WATCH, NOT_READY)
-            subject.wrote(OWNER, CHILD, "12", "create")
+        with subject.hold_events(OWNER):
+            subject.on_dependent(OWNER, CHILD, metadata(12, uid="u2"), WATCH, NOT_READY)
+            subject.on_write(OWNER, CHILD, "12", "create")
             await stream.send("ADDED", metadata(12, uid="u2"), NOT_READY)
             await stream.send("DELETED", metadata(11))
         assert woken == ["dependent: Deployment default/child deleted"]
@@ -317,9 +317,9 @@ async def test_an_object_that_is_made_again_is_new() -> None:
 async def test_only_what_comes_again_can_be_a_loop() -> None:
     """What becomes ready for the first time leads on, though the run before has written it."""
     async with dependents() as (subject, stream, woken):
-        with subject.during(OWNER):
-            subject.observed(OWNER, CHILD, metadata(10), WATCH, NOT_READY)
-            subject.wrote(OWNER, CHILD, "10", "create")
+        with subject.hold_events(OWNER):
+            subject.on_dependent(OWNER, CHILD, metadata(10), WATCH, NOT_READY)
+            subject.on_write(OWNER, CHILD, "10", "create")
         for version, health in enumerate((READY, NOT_READY, READY), start=11):
             await stream.send("MODIFIED", metadata(version), health)
         await woken.reach(3)
@@ -337,9 +337,9 @@ async def test_only_what_comes_again_can_be_a_loop() -> None:
 async def test_a_watch_may_do_without_dependents(watch: Watch) -> None:
     """Of kinds that it does not want no watch is begun: neither edits nor readiness wake it."""
     async with dependents() as (subject, stream, woken):
-        with subject.during(OWNER):
-            subject.observed(OWNER, CHILD, metadata(10), watch, NOT_READY)
-            subject.wrote(OWNER, CHILD, "10", "create")
+        with subject.hold_events(OWNER):
+            subject.on_dependent(OWNER, CHILD, metadata(10), watch, NOT_READY)
+            subject.on_write(OWNER, CHILD, "10", "create")
         await asyncio.sleep(0)
         assert stream.asked == []
         assert woken == []
@@ -360,7 +360,7 @@ async def test_cluster_scoped_dependents_wake_their_owner_if_watched(
     owner = ObjectRef(WATCH.gvk, namespace, "owner")
     watch = replace(WATCH, watch_cluster_scoped_resources=asked)
     subject = Dependents(stream, lambda ref, _: woken.append(ref), ("default",))
-    subject.observed(owner, CLUSTER_ROLE, metadata(10) | {"namespace": ""}, watch)
+    subject.on_dependent(owner, CLUSTER_ROLE, metadata(10) | {"namespace": ""}, watch)
     if expected:
         await stream.send("DELETED", metadata(11) | {"namespace": ""})
     await asyncio.sleep(0)

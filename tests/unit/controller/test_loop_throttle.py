@@ -28,9 +28,9 @@ class Resource:
         """Run now, whatever the loop_throttle says."""
         self.own.begin(KEY)
         if self._writes is not None:
-            self.own.wrote(KEY, self._writes)
+            self.own.record(KEY, self._writes)
         if generation is not None:
-            self.own.edited(KEY, {"generation": generation})
+            self.own.record_edit(KEY, {"generation": generation})
         self.now += 1
         self.throttle.run_ended(KEY, self.now, period=period)
 

@@ -49,26 +49,26 @@ async def subject() -> AsyncIterator[Dependents]:
 
 async def test_a_write_that_changed_nothing_is_no_write(subject: Dependents) -> None:
     """A request that is answered with the known resourceVersion changed nothing."""
-    with subject.during(OWNER):
-        subject.observed(OWNER, CHILD, metadata("5"), WATCH)
-        subject.observed(OWNER, CHILD, metadata("5"), WATCH)
-        subject.wrote(OWNER, CHILD, "5", "patch")
+    with subject.hold_events(OWNER):
+        subject.on_dependent(OWNER, CHILD, metadata("5"), WATCH)
+        subject.on_dependent(OWNER, CHILD, metadata("5"), WATCH)
+        subject.on_write(OWNER, CHILD, "5", "patch")
     assert not subject.writes.is_echo(OWNER, CHANGED)
-    with subject.during(OWNER):
-        subject.observed(OWNER, CHILD, metadata("5"), WATCH)
-        subject.observed(OWNER, CHILD, metadata("6"), WATCH)
-        subject.wrote(OWNER, CHILD, "6", "patch")
+    with subject.hold_events(OWNER):
+        subject.on_dependent(OWNER, CHILD, metadata("5"), WATCH)
+        subject.on_dependent(OWNER, CHILD, metadata("6"), WATCH)
+        subject.on_write(OWNER, CHILD, "6", "patch")
     assert subject.writes.is_echo(OWNER, CHANGED)
-    with subject.during(OWNER):
+    with subject.hold_events(OWNER):
         pass
     assert not subject.writes.is_echo(OWNER, CHANGED)
 
 
 async def test_a_creation_is_a_write(subject: Dependents) -> None:
     """The first answer that shows an object is that of its creation."""
-    with subject.during(OWNER):
-        subject.observed(OWNER, CHILD, metadata("5"), WATCH)
-        subject.wrote(OWNER, CHILD, "5", "create")
+    with subject.hold_events(OWNER):
+        subject.on_dependent(OWNER, CHILD, metadata("5"), WATCH)
+        subject.on_write(OWNER, CHILD, "5", "create")
     assert subject.writes.is_echo(OWNER, CHANGED)
 
 
@@ -77,8 +77,8 @@ async def test_objects_of_others_are_told_by_their_version(subject: Dependents) 
     named = Cause(Trigger.REFERENCE, "changed", CHILD)
     echoes = []
     for version in ("5", "5", "6"):
-        with subject.during(OWNER):
-            subject.wrote(OWNER, CHILD, version, "patch")
+        with subject.hold_events(OWNER):
+            subject.on_write(OWNER, CHILD, version, "patch")
         echoes.append(subject.writes.is_echo(OWNER, named))
     assert echoes == [True, False, True]
 
@@ -86,7 +86,7 @@ async def test_objects_of_others_are_told_by_their_version(subject: Dependents) 
 async def test_edits_of_the_resource_by_its_own_run_are_known(subject: Dependents) -> None:
     """By the generation and the annotations that they led to; those of others are not."""
     own = metadata("9", generation=3, annotations={"a": "1"})
-    subject.edited_itself(OWNER, own)
+    subject.on_own_write(OWNER, own)
     spec, annotation = Trigger.SPEC, Trigger.ANNOTATION
     assert subject.writes.is_echo(OWNER, Cause(spec, state_key="3"))
     assert not subject.writes.is_echo(OWNER, Cause(spec, state_key="4"))
@@ -99,9 +99,9 @@ async def test_edits_of_the_resource_by_its_own_run_are_known(subject: Dependent
 async def test_changed_fields_are_kept_until_they_are_taken(subject: Dependents) -> None:
     """Those of one run, the first ones of many, and none of a run before."""
     changes = [FieldChange(CHILD, f"data.{number}", b"1", b"2", 0) for number in range(40)]
-    with subject.during(OWNER):
+    with subject.hold_events(OWNER):
         subject.changed(OWNER, changes[:1])
-    with subject.during(OWNER):
+    with subject.hold_events(OWNER):
         for change in changes:
             subject.changed(OWNER, [change])
     assert list(subject.writes.take_changes(OWNER)) == changes[:32]
