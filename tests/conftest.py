@@ -16,7 +16,7 @@ from tests.support.kubectl import Kubectl
 
 # `make fuzz-resources`: --hypothesis-profile=fuzz.
 settings.register_profile("fuzz", max_examples=100_000, deadline=None)
-# How long an example takes says how busy the machine is.
+# The duration of an example depends on the load of the machine.
 settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("tests")
 
@@ -25,13 +25,13 @@ OPENSHIFT_PLUGIN = "OwnerReferencesPermissionEnforcement"
 
 
 def pytest_configure() -> None:
-    """Be as if called from a terminal: shells ignore SIGINT for what runs in the background.
+    """Handle SIGINT as in a terminal: shells ignore it for background commands.
 
     And nohup ignores SIGHUP, as do some systems that run tests.
     """
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
-    # What `make test ARGS=...` was told is not for the makes that tests run.
+    # ARGS of `make test ARGS=...` is not passed to the makes that tests run.
     for name in ("MAKEFLAGS", "MFLAGS", "MAKEOVERRIDES", "MAKELEVEL", "ARGS"):
         os.environ.pop(name, None)
 
@@ -41,7 +41,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None]:
     """Refuse tests that do not say in a sentence what they show; say which stay together.
 
     The tests of a file run on one worker, and files of a common group too. The groups are what
-    takes long, so they come first: no worker begins with them when the others have ended.
+    takes long, so they run first: no worker starts them when the others have ended.
     """
     silent = [
         item.nodeid

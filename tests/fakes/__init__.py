@@ -1,1 +1,1 @@
-"""Stand-ins for the ports of a reconcile, for unit tests."""
+"""Fakes of the ports of a reconcile, for unit tests."""

@@ -30,7 +30,7 @@ def failure(task: str, message: str) -> RunOutcome:
 
 
 class FakeExecutor:
-    """Gives the outcomes in turn, the last one for ever; remembers what was asked."""
+    """Returns the outcomes in order, then the last one again; records the requests."""
 
     def __init__(self, *outcomes: RunOutcome) -> None:
         self._outcomes = list(outcomes) or [success()]
@@ -59,7 +59,7 @@ class FakeExecutor:
 
 
 class FakeAccess:
-    """Grants access and knows whether it is open."""
+    """Grants access and records whether it is open."""
 
     def __init__(self) -> None:
         self.open = 0

@@ -27,7 +27,7 @@ def echo_crd(control_plane_cluster: Cluster) -> None:
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """Copy the project, for the test to edit."""
+    """Return a copy of the project that the test may edit."""
     return Path(shutil.copytree(PROJECT, tmp_path / "project"))
 
 

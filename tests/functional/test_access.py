@@ -1,4 +1,4 @@
-"""Who may read the operator's metrics and use its proxy, with the flags of existing projects."""
+"""Access to metrics and proxy with the flags of existing projects."""
 
 from __future__ import annotations
 

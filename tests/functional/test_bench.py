@@ -1,4 +1,4 @@
-"""The bench measures what it says, on little work; its figures are not judged here."""
+"""The bench runs with little work; its figures are not checked here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who runs when, what ends a run before its time, and what a reconcile costs the API server."""
+"""Scheduling, timeouts and superseding, and the API requests of a reconcile."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def begun_between(operator: Operator, edited: str) -> list[str]:
 
 
 def slow_role(project: Path, nap: str) -> None:
-    """Have the role say what it was told, then sleep if it is told to."""
+    """Write a role that prints its variables, then sleeps if the spec has a duration."""
     role = project / ROLE
     role.write_text(
         role.read_text()
@@ -98,7 +98,7 @@ def test_an_edit_ends_the_run_and_is_run_at_once(
     assert operator.metric("operator_runner_runs_total", outcome="superseded") == 1
     assert operator.metric("operator_runner_runs_total", outcome="failed") == 0
     assert operator.metric("workqueue_retries_total") == 0
-    # Events come in order: had the run that was ended left one behind, it had run before this.
+    # Events are ordered: an event of the ended run would have started a run before this one.
     kubectl.apply(echo("later"))
     eventually(
         lambda: [line["name"] for line in operator.lines("Reconciled")],
@@ -111,7 +111,7 @@ def test_an_edit_ends_the_run_and_is_run_at_once(
 def test_a_deletion_ends_the_run_and_cleans_up(
     kubectl: Kubectl, operator: Operator, project: Path
 ) -> None:
-    """Nobody has to wait for a run of what is not wanted any more."""
+    """A run of an obsolete spec does not delay the current one."""
     nap = new_nap()
     slow_role(project, nap)
     operator.start()
@@ -138,7 +138,7 @@ def test_one_edit_is_one_reconcile(kubectl: Kubectl, operator: Operator) -> None
         kubectl.merge(KIND, "a", {"spec": {"sayThis": str(count)}})
         wait_for_text(kubectl, operator, f"hello {count}")
         wait_for_runs(operator, count)
-    # Events come in order: had one of the edits led to more, it had run before this one.
+    # Events are ordered: another run for one of the edits would have started before this one.
     kubectl.apply(echo("later"))
     wait_for_text(kubectl, operator, "hello nothing", "later")
     wait_for_runs(operator, 4)
@@ -147,7 +147,7 @@ def test_one_edit_is_one_reconcile(kubectl: Kubectl, operator: Operator) -> None
 
 
 def requests(kubectl: Kubectl) -> Counter[str]:
-    """Return how often the API server was asked for what; watches are left out."""
+    """Return the number of requests by kind of request, without watches."""
     families = text_string_to_metric_families(kubectl("get", "--raw=/metrics"))
     asked: Counter[str] = Counter()
     for sample in (sample for family in families for sample in family.samples):
@@ -172,7 +172,7 @@ def wait_for_calm(kubectl: Kubectl) -> None:
 def test_a_steady_reconcile_costs_one_request(
     kubectl: Kubectl, operator: Operator, project: Path
 ) -> None:
-    """Besides what the role itself asks, the resource is read once, and nothing is written."""
+    """Besides the requests of the role, the resource is read once, and nothing is written."""
     with (project / "watches.yaml").open("a") as watches:
         watches.write("  reconcilePeriod: 1s\n")
     wait_for_calm(kubectl)
@@ -190,8 +190,8 @@ def test_a_steady_reconcile_costs_one_request(
     assert runs >= 5
     # One may have been under way.
     assert runs - 1 <= asked.pop("GET test.example.com echoes") <= ended - done_before + 1
-    # The role's own, and what the cluster's controllers ask each second. They ask other things
-    # now and then, which is no request for each reconcile.
+    # Requests of the role, and those of the cluster's controllers each second. They send others
+    # now and then, but not for each reconcile.
     assert {what for what, times in asked.items() if times >= runs - 1} <= {
         "GET configmaps",
         "PATCH configmaps",

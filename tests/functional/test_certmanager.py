@@ -1,4 +1,4 @@
-"""Certificates of the webhook by cert-manager itself, from the manifests that ask for them."""
+"""Certificates of the webhook from cert-manager, by the manifests of the project."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CERTIFICATE = "nginx-operator-serving-cert"
 
 @dataclass(frozen=True)
 class Site:
-    """An operator outside of the cluster, and what the cluster has for one inside."""
+    """An operator outside of the cluster, with the objects of one inside."""
 
     system: Kubectl
     """For the namespace of the operator."""
@@ -70,7 +70,7 @@ class Site:
 def site(
     control_plane_cluster: Cluster, kubectl: Kubectl, tmp_path: Path
 ) -> Iterator[Callable[[int], Site]]:
-    """Give a maker of sites by the port at which the API server is to ask for conversions."""
+    """Return a factory of sites by the port of the conversion webhook."""
     system = replace(kubectl, namespace="nginx-operator-system")
 
     def make(port: int) -> Site:

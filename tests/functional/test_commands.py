@@ -56,7 +56,7 @@ ELSEWHERE = {
 """Commands that need a node, a registry or minutes, and the test that shows them."""
 
 NEVER = {"make test", "make vet"}
-"""What this test is part of, and what goes before it."""
+"""The section of the test, and the commands before it."""
 
 
 def _commands() -> list[str]:
@@ -82,7 +82,7 @@ def test_every_target_is_there() -> None:
 
 @pytest.mark.parametrize("command", [c for c in COMMANDS if c.startswith("operator-runner ")])
 def test_every_command_and_flag_is_there(command: str) -> None:
-    """`operator-runner` knows each command of the page, and its flags."""
+    """`operator-runner` has each command of the page, and its flags."""
     words = shlex.split(command)[1:]
     at: click.Command = main
     while isinstance(at, click.Group) and words:
@@ -111,7 +111,7 @@ def shell(
     kubeconfig = tmp_path / "kubeconfig"
     kubeconfig.write_bytes(control_plane.read_bytes())
     environment = {"KUBECONFIG": str(kubeconfig), "KUBE_EDITOR": "true"}
-    # The virtual environment is there, whatever its age; what the page leaves open is filled in.
+    # The virtual environment exists, of any age; placeholders of the page are replaced.
     prepared = {
         "make ": "make --old-file=.venv/.installed ",
         "IMG=...": "IMG=registry.example.com/nginx-operator:v0.1",
@@ -129,7 +129,7 @@ def test_the_safe_ones_are_executed_as_they_stand(shell: Session) -> None:
     """One after the other, in a copy of the checkout, on a real API server."""
     safe = [command for command in COMMANDS if command not in ELSEWHERE.keys() | NEVER]
     assert "make install" in safe
-    # What the others work on goes last.
+    # Objects that other tests use are removed last.
     for command in sorted(safe, key=lambda command: "uninstall" in command):
         shell.run(f"( {command} )")
 

@@ -1,4 +1,4 @@
-"""Two versions of the nginx operator's API, as kubectl sees them while the operator converts."""
+"""Two versions of the nginx operator's API, by kubectl, converted by the operator."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_each_version_shows_the_other_ones_resource(kubectl: Kubectl) -> None:
 
 
 def test_a_client_of_v1alpha1_loses_nothing(kubectl: Kubectl) -> None:
-    """Whoever applies, patches or replaces v1alpha1 leaves the ports that it cannot see."""
+    """Apply, patch and replace of v1alpha1 keep the ports that it does not have."""
     kubectl.apply(nginx("rich", version="v1alpha2", ports=PORTS))
     assert spec(kubectl, V1, "rich") == {"port": 8080}
 
@@ -98,7 +98,7 @@ def test_a_client_of_v1alpha1_loses_nothing(kubectl: Kubectl) -> None:
 
     whole = kubectl.get(V1, "rich")
     assert whole is not None
-    # Whatever the operator has written meanwhile.
+    # The operator may have written meanwhile.
     del whole["metadata"]["resourceVersion"]
     whole["spec"]["replicas"] = 1
     replace = ("replace", "--filename=-")
@@ -132,7 +132,7 @@ def test_server_side_apply_by_both_versions(kubectl: Kubectl) -> None:
 
 
 def test_a_list_and_a_watch_of_either_version(kubectl: Kubectl) -> None:
-    """Objects of both origins come in the version that is asked for, all of them."""
+    """All objects of both versions are returned in the requested version."""
     kubectl.apply(
         nginx("list-1", version="v1alpha1", port=1),
         nginx("list-2", version="v1alpha2", ports=PORTS),
@@ -144,7 +144,7 @@ def test_a_list_and_a_watch_of_either_version(kubectl: Kubectl) -> None:
 
 
 def test_the_validation_of_ports(kubectl: Kubectl) -> None:
-    """v1alpha2 takes what a container takes, and says which field is wrong."""
+    """v1alpha2 accepts the ports of a container, and names invalid fields."""
     wrong: list[tuple[Json, str]] = [
         ({"name": "http"}, "spec.ports[0].containerPort: Required value"),
         ({"containerPort": 0}, "spec.ports[0].containerPort in body should be greater"),
@@ -166,7 +166,7 @@ def test_the_validation_of_ports(kubectl: Kubectl) -> None:
 
 
 def test_a_port_that_no_pod_can_have(kubectl: Kubectl, operator: Operator) -> None:
-    """v1alpha1 takes any number, as ever; the condition says what is wrong with it."""
+    """v1alpha1 accepts any number, as before; the condition has the error."""
     kubectl.apply(nginx("wild", version="v1alpha1", port=70000))
 
     def message() -> str:
@@ -180,7 +180,7 @@ def test_a_port_that_no_pod_can_have(kubectl: Kubectl, operator: Operator) -> No
 
 
 def test_an_unreadable_annotation_is_ignored(kubectl: Kubectl, operator: Operator) -> None:
-    """Somebody breaks the annotation: the write succeeds, the log tells, the rest is as written."""
+    """After an edit that breaks the annotation, the write succeeds and a warning is logged."""
     kubectl.apply(nginx("broken", version="v1alpha2", ports=PORTS))
     kubectl("annotate", f"{V1}/broken", f"{MARK}={{", "--overwrite")
     assert spec(kubectl, V2, "broken") == {"ports": [{"containerPort": 8080, "protocol": "TCP"}]}
@@ -189,7 +189,7 @@ def test_an_unreadable_annotation_is_ignored(kubectl: Kubectl, operator: Operato
 
 
 def test_conversions_are_counted(kubectl: Kubectl, operator: Operator) -> None:
-    """The metrics tell how many objects were converted, and that nothing failed."""
+    """The metrics have the number of converted objects, and no failures."""
     kubectl.apply(nginx("counted", version="v1alpha1", port=1))
     kubectl("get", V1)
     assert operator.metric("operator_runner_converted_objects_total") > 0

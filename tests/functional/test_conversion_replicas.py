@@ -52,7 +52,7 @@ def free_ports() -> tuple[int, int]:
 
 
 def certificate_of(port: int, authorities: str, name: str) -> bytes:
-    """Return the certificate that a server shows to who trusts only these authorities."""
+    """Return the certificate of a server, for a client that trusts only these authorities."""
     context = ssl.create_default_context(cadata=authorities)
     with (
         socket.create_connection(("127.0.0.1", port)) as plain,

@@ -1,4 +1,4 @@
-"""What owners of ansible-operator projects look for in the logs, and kinds of the same name."""
+"""Log lines that projects of ansible-operator rely on, and kinds of the same name."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_the_log_reads_as_it_always_did(kubectl: Kubectl, operator: Operator) ->
 
 
 def test_a_verbosity_shows_the_output_itself(kubectl: Kubectl, operator: Operator) -> None:
-    """With the annotation there are no frames, but what ansible-playbook prints, that verbose."""
+    """With the annotation the log has ansible-playbook's output, not frames."""
     operator.start()
     verbosity = {"ansible.sdk.operatorframework.io/verbosity": "3"}
     kubectl.apply(echo(GROUPS[0], "e0", verbosity))

@@ -1,4 +1,4 @@
-"""Resources of somebody who wants to stop the operator: they harm only themselves."""
+"""Resources of an attacker who wants to stop the operator: other resources are not affected."""
 
 from __future__ import annotations
 

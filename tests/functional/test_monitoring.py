@@ -23,7 +23,7 @@ NEVER_SEEN = {
     'code=~"5..|<error>"': "the API server is well",
     'code=~"429|403|5..|<error>"': "the API server is well",
 }
-"""What may be empty, and why: such series come with their first event."""
+"""Metrics that may be empty: their series are created by the first event."""
 FAILING = """
 - name: Refuse
   ansible.builtin.fail: {msg: as told}
@@ -60,7 +60,7 @@ def may_be_empty(expression: str) -> bool:
 def test_rules_and_dashboard_see_the_operator(
     kubectl: Kubectl, operator: Operator, project: Path, prometheus: Prometheus
 ) -> None:
-    """Every expression has data, and the alert for a failing resource comes and goes with it."""
+    """Every expression has data, and the alert for a failing resource fires while it fails."""
     (project / ROLE).write_text((project / ROLE).read_text() + FAILING)
     namespace = f"--leader-election-namespace={kubectl.namespace}"
     operator.start("--leader-elect", "--leader-election-id=watched", namespace)

@@ -1,4 +1,4 @@
-"""The operator's promises, whatever its roles do."""
+"""Behaviour of the operator that does not depend on its roles."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def wait_for_runs(operator: Operator, count: int) -> None:
 
 
 def test_fields_and_vars_reach_the_role(kubectl: Kubectl, operator: Operator) -> None:
-    """Spec fields come in snake case, vars of the watch beside them."""
+    """Roles get spec fields in snake case, and the vars of the watch."""
     operator.start()
     kubectl.apply(echo(sayThis="world"))
     wait_for_text(kubectl, operator, "hello world")
@@ -121,7 +121,7 @@ def test_a_clean_up_may_write_what_was_there_before(
 def test_what_belongs_to_others_is_not_taken_over(
     kubectl: Kubectl, operator: Operator, project: Path
 ) -> None:
-    """A resource named like somebody's object fails and says so; the object stays as it is."""
+    """A resource with the name of another owner's object fails; the object is unchanged."""
     watches = project / "watches.yaml"
     watches.write_text(watches.read_text() + "  ownership: refuse\n")
     kubectl("create", "configmap", "a", "--from-literal=text=theirs")
@@ -140,7 +140,7 @@ def test_what_belongs_to_others_is_not_taken_over(
 
 
 def test_a_change_by_hand_is_undone_and_named(kubectl: Kubectl, operator: Operator) -> None:
-    """A kind without generation is watched as well; the cause stands in the log."""
+    """A kind without generation is watched as well; the log has the cause."""
     operator.start()
     kubectl.apply(echo())
     wait_for_text(kubectl, operator, "hello nothing")
@@ -213,7 +213,7 @@ def test_one_of_two_replicas_leads(
 
 
 def test_not_ready_until_the_kind_is_watched(operator: Operator, kubectl: Kubectl) -> None:
-    """Without the CRD the operator lives but is not ready; it goes on when the CRD comes."""
+    """Without the CRD the operator is live but not ready; it continues when the CRD exists."""
     for file in ("watches.yaml", "crd.yaml"):
         text = (operator.project / file).read_text()
         (operator.project / file).write_text(text.replace("test.example.com", "late.example.com"))
@@ -240,7 +240,7 @@ def test_not_ready_until_the_kind_is_watched(operator: Operator, kubectl: Kubect
 
 
 def test_a_bad_watches_file_stops_the_start(operator: Operator, project: Path) -> None:
-    """Every problem is told with file, line and cure, and the exit status is 1."""
+    """Every problem is printed with file, line and cure, and the exit status is 1."""
     (project / "watches.yaml").write_text(
         "- version: v1\n  kind: Echo\n  role: nowhere\n- kind: X\n"
     )
@@ -253,7 +253,7 @@ def test_a_bad_watches_file_stops_the_start(operator: Operator, project: Path) -
 
 
 def test_private_files_are_private(kubectl: Kubectl, operator: Operator) -> None:
-    """Nobody else can read what a run reads or leaves, and its credentials go with it."""
+    """Files of a run are private, and its credentials are deleted after it."""
     operator.start()
     kubectl.apply(echo())
     wait_for_text(kubectl, operator, "hello nothing")

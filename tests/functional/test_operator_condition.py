@@ -1,4 +1,4 @@
-"""The whole operator tells OLM when it must not be upgraded: before, during and after a run."""
+"""The operator reports to OLM whether it can be upgraded: before, during and after a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Roles that live on the status of what they made: they are run again when it changes."""
+"""Roles that read the status of their objects are run again when it changes."""
 
 from __future__ import annotations
 

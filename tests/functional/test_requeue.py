@@ -1,4 +1,4 @@
-"""A role that asks to be run again, and that makes metrics and status of its own."""
+"""A role that requeues, and that sets its own metrics and status."""
 
 from __future__ import annotations
 
@@ -57,11 +57,11 @@ def line_of(operator: Operator, number: int) -> dict[str, Any]:
 
 
 def test_a_role_that_asks_is_run_again(kubectl: Kubectl, operator: Operator, project: Path) -> None:
-    """The play runs to its end, the status is written, and then the first period asked for counts.
+    """The play runs to its end, the status is written, and then the first requested period starts.
 
     The resource is not Successful before a run ends without asking, and is not written again
-    while nothing changes. What the role said of itself stays beside the operator's own
-    conditions, and its metric stands among the operator's.
+    while nothing changes. The conditions of the role are kept beside the operator's own
+    conditions, and its metric is among the operator's.
     """
     role = project / ROLE
     role.write_text(role.read_text() + TASKS)
@@ -95,7 +95,7 @@ def test_a_role_that_asks_is_run_again(kubectl: Kubectl, operator: Operator, pro
 def test_a_run_that_fails_is_retried_instead(
     kubectl: Kubectl, operator: Operator, project: Path
 ) -> None:
-    """Asking to come back does not make a success of a play that fails afterwards."""
+    """A play that fails after requeue_after is a failure."""
     role = project / ROLE
     role.write_text(role.read_text() + TASKS)
     operator.start()

@@ -144,7 +144,7 @@ def installed(
 def test_the_recorded_permissions_suffice_for_the_whole_life(installed: Installed) -> None:
     """Created, edited, repaired, failing, deleted: nothing is refused, and all of it is recorded.
 
-    Where the recording differs, renew it: see docs/rbac.md.
+    If the recording differs, record it again: see docs/rbac.md.
     """
     world, kubectl = installed.world, installed.world.kubectl
     before, told = installed.count("403"), len(installed.operator.log())
@@ -186,7 +186,7 @@ def test_each_right_is_needed(installed: Installed, group: str, resource: str, v
     world, name = installed.world, f"no-{secrets.token_hex(3)}"
     before = installed.count("403")
     with installed.without(group, resource, verb):
-        # Whatever is needed to make, change and report it is asked for.
+        # Permissions to create, change and report it are recorded.
         world.kubectl.apply(nginx(name))
         world.until(
             lambda: world.kubectl.get("deployment", name) or installed.count("403") > before

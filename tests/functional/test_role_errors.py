@@ -15,7 +15,7 @@ ROLE = ("meta/main.yml", "dependencies: [{role: nope}]\n", "the role 'nope' was 
 
 
 def _failure(kubectl: Kubectl) -> Json:
-    """Return the condition Failure; empty while there is none that is True."""
+    """Return the condition Failure; empty while it is missing or not True."""
     found = kubectl.get("echoes.test.example.com", "a") or {}
     conditions = found.get("status", {}).get("conditions", [])
     return next((c for c in conditions if c["type"] == "Failure" and c["status"] == "True"), {})

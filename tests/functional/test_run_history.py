@@ -1,4 +1,4 @@
-"""Why each run was run: told in the log, in Events, in metrics and by `operator-runner why`."""
+"""Causes of runs in the log, in Events, in metrics and in `operator-runner why`."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def test_bookkeeping_of_others_wakes_nobody(
     assert after is not None
     assert after["metadata"]["generation"] == found["metadata"]["generation"]
     assert after["metadata"]["resourceVersion"] != found["metadata"]["resourceVersion"]
-    # What comes after them is seen, and it is the only thing that is.
+    # Only later events are seen.
     kubectl("label", "deployment", "a", "by=hand")
     line = wait_for_cause(operator, "metadata.labels.by")
     owned = f"Deployment {kubectl.namespace}/a"
@@ -173,7 +173,7 @@ def test_bookkeeping_of_others_wakes_nobody(
 
 @contextmanager
 def opponent(kubectl: Kubectl) -> Iterator[None]:
-    """Write the role's ConfigMap anew whenever the role has written it."""
+    """Rewrite the role's ConfigMap after each write of the role."""
     over = threading.Event()
 
     def fight() -> None:

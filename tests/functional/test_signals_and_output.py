@@ -17,7 +17,7 @@ from tests.support.operator import Operator
 from tests.support.waiting import eventually
 
 _TALKATIVE = 12 * "- ansible.builtin.debug: {msg: \"{{ 'x' * 300000 }}\"}\n"
-"""With four resources three times of what may wait to be written."""
+"""With four resources, three times the size of the output queue."""
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def test_a_log_that_nobody_reads_stops_nothing(
 
 
 def test_a_closed_log_stops_nothing(kubectl: Kubectl, operator: Operator) -> None:
-    """An operator whose reader has ended goes on, and ends in order."""
+    """An operator whose reader has exited continues, and stops gracefully."""
     reader, writer = os.pipe()
     os.close(reader)
     operator.start(output=writer)

@@ -67,7 +67,7 @@ def _open(port: int, sent: bytes) -> socket.socket:
 def test_slow_clients_on_every_port(
     control_plane: Path, kubectl: Kubectl, project: Path, tmp_path: Path
 ) -> None:
-    """Resources are reconciled and probes answer, though the clients want all descriptors.
+    """Resources are reconciled and probes respond while clients try to use all descriptors.
 
     The log names each port once.
     """

@@ -1,4 +1,4 @@
-"""What docs/troubleshooting.md lists: each fault is made, and what is told is what stands there."""
+"""The faults of docs/troubleshooting.md: each is caused, and has the message of the page."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ GHOST = "- {group: test.example.com, version: v1, kind: Ghost, role: echo}\n"
 
 
 def test_the_role_is_not_in_the_image(operator: Operator) -> None:
-    """The operator ends at once, and tells where it has looked, and what the image lacks."""
+    """The operator exits at once, and lists searched paths and missing files of the image."""
     shutil.rmtree(operator.project / "roles")
     operator.start(wait=False)
     assert operator.wait() == 1
@@ -61,7 +61,7 @@ def test_a_definition_is_missing_and_a_role_has_a_syntax_error(
 
 
 def test_a_right_is_missing(kubectl: Kubectl, project: Path, tmp_path: Path) -> None:
-    """The log says who may not do what, and where."""
+    """The log has the account, the missing permission and the namespace."""
     kubectl("create", "serviceaccount", "nobody")
     config = json.loads(kubectl("config", "view", "--raw", "--minify", "--output=json"))
     token = kubectl("create", "token", "nobody").strip()
@@ -107,7 +107,7 @@ def test_the_log_names_the_current_leader(
 
 
 def test_a_missing_conversion_webhook_is_reported(operator: Operator, kubectl: Kubectl) -> None:
-    """Whoever needs a conversion, the operator or a user, is told that the webhook is not there."""
+    """Requests that need a conversion fail with a message that the webhook is unavailable."""
     kubectl.apply(_twin())
     kubectl("wait", "--for=condition=Established", "crd/twins.test.example.com")
     body = {"apiVersion": "test.example.com/v2", "kind": "Twin", "metadata": {"name": "a"}}

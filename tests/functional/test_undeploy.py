@@ -1,4 +1,4 @@
-"""`operator-runner undeploy` on a real API server: what goes, what stays, what is told."""
+"""`operator-runner undeploy` on a real API server: deleted objects, kept objects, output."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class Site:
 
 
 def manifests(namespace: str, group: str) -> list[Json]:
-    """Return what an operator consists of; its Deployment has no replicas, for there is no node."""
+    """Return the objects of an operator; its Deployment has no replicas, as there is no node."""
     pod = {
         "metadata": {"labels": {"a": "b"}},
         "spec": {"containers": [{"name": "manager", "image": "none"}]},
@@ -179,7 +179,7 @@ def test_a_namespace_with_something_in_it_stays(site: Site) -> None:
 
 
 def test_without_a_terminal_nothing_is_asked_and_nothing_goes(site: Site) -> None:
-    """--with-crds tells what would be lost and refuses; with --yes all that is owned goes."""
+    """--with-crds lists the objects and refuses; with --yes all owned objects are deleted."""
     site.resource("lost")
     done = site.undeploy("--with-crds")
     assert done.returncode == 1
@@ -190,7 +190,7 @@ def test_without_a_terminal_nothing_is_asked_and_nothing_goes(site: Site) -> Non
     assert site.has("deployment", "manager")
     assert site.users.get(site.crd, "lost") is not None
 
-    # The garbage collector learns of kinds twice a minute, and has hardly heard of this one.
+    # The garbage collector discovers kinds twice a minute, and this one is new.
     done = site.undeploy("--with-crds", "--yes", "--timeout=240")
     assert done.returncode == 0, done.stderr
     assert not site.has("crd", site.crd)
@@ -200,7 +200,7 @@ def test_without_a_terminal_nothing_is_asked_and_nothing_goes(site: Site) -> Non
 
 @pytest.mark.parametrize(("answer", "goes"), [("n", False), ("y", True)])
 def test_at_a_terminal_the_user_decides(site: Site, answer: str, goes: bool) -> None:
-    """The question names the cluster; whatever is no yes leaves everything as it is."""
+    """The question names the cluster; any answer except yes changes nothing."""
     master, slave = pty.openpty()
     with subprocess.Popen(
         site.command("--with-crds"), stdin=slave, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
@@ -216,7 +216,7 @@ def test_at_a_terminal_the_user_decides(site: Site, answer: str, goes: bool) -> 
 
 
 def test_what_waits_for_a_clean_up_is_told(site: Site) -> None:
-    """Nobody removes the finalizer: the operator stays, and the way out is told; then it works."""
+    """While the finalizer exists the operator is kept; the printed commands remove it."""
     site.resource("held", finalizers=["undeploy.test/web"])
     done = site.undeploy("--with-crds", "--yes", "--timeout=2")
     assert done.returncode == 1

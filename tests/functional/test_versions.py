@@ -21,7 +21,7 @@ CRD = f"crd/echoes.{GROUP}"
 def operator(
     control_plane_cluster: Cluster, control_plane: Path, kubectl: Kubectl, project: Path
 ) -> Iterator[Operator]:
-    """Give an operator that greets by the version in which it is asked."""
+    """Return an operator whose greeting contains the version of the resource."""
     crd = yaml.safe_load((project / "crd.yaml").read_text().replace("test.example.com", GROUP))
     (version,) = crd["spec"]["versions"]
     crd["spec"]["versions"] = [version, version | {"name": "v2", "storage": False}]

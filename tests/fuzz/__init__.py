@@ -1,1 +1,1 @@
-"""What comes from outside, made up: a short form for each test run, a long one by `make fuzz`."""
+"""Generated external input: a short run with the tests, a long one by `make fuzz`."""

@@ -48,7 +48,7 @@ def json_body(data: bytes) -> None:
 
 
 def yaml_body(data: bytes) -> None:
-    """Give YAML its owner or refuse it; what was read can be written and is the same."""
+    """Add an owner to YAML or reject it; the parsed text can be written and parsed again."""
     _owned("application/apply-patch+yaml", data)
     with suppress(DecodingError):
         content = decode_yaml(data)
@@ -88,7 +88,7 @@ def request(data: bytes) -> None:
 
 
 def rights(data: bytes) -> None:
-    """Find the rights that a written Role needs, whatever its shape is."""
+    """Find the permissions that writing a Role needs, for any shape."""
     content = _json(data)
     if isinstance(content, dict):
         for resource in ("roles", "clusterrolebindings"):

@@ -1,1 +1,1 @@
-"""What tests against real parts use: kubectl, an operator process, and patience."""
+"""Helpers of tests with real parts: kubectl, an operator process, waiting."""

@@ -1,4 +1,4 @@
-"""The dashboard as Grafana would ask for it."""
+"""Query the panels of the dashboard as Grafana does."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""Pages whose commands are executed as they stand: what they tell to do, and what that prints.
+"""Parse the commands of a page and their expected output, to execute them unchanged.
 
-A reader copies the lines after `$ `; what stands below one is what it prints, in this order, with
-`...` for what differs from time to time. Blanks count as one. Words after `console` are for us:
+The lines after `$ ` are commands; the lines below a command are its output, in this order, with
+`...` for text that varies. Several blanks are equal to one. Words after `console` are for tests:
 
-    ```console              commands with what they print
-    ```console background   one command that goes on; what it prints is waited for
-    ```console cleanup      commands that are executed at the end, whatever has happened
+    ```console              commands with their output
+    ```console background   one command that keeps running; wait for its output
+    ```console cleanup      commands that are always executed at the end
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _ANYTHING = "..."
 
 
 class Mode(Enum):
-    """How the commands of a block are executed."""
+    """Execution of the commands of a block."""
 
     PLAIN = ""
     BACKGROUND = "background"
@@ -39,13 +39,13 @@ class Mode(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A command with what the page says that it prints."""
+    """A command with its expected output."""
 
     command: str
     printed: tuple[str, ...]
     mode: Mode
     line: int
-    """Where the command stands in the page."""
+    """Line of the command in the page."""
 
     @property
     def only_looks(self) -> bool:
@@ -68,7 +68,7 @@ class Block:
 
 
 def section(page: str, title: str) -> str:
-    """Return what stands below a heading of the second level; its lines keep their numbers."""
+    """Return the text below a heading of the second level; its lines keep their numbers."""
     before, found, rest = page.partition(f"\n## {title}\n")
     assert found, f"no section {title!r}"
     return "\n" * (before.count("\n") + 2) + rest.split("\n## ")[0] + "\n"
@@ -100,7 +100,7 @@ def _steps(block: Block, mode: Mode) -> Iterator[Step]:
     lines = block.text.splitlines()
     at = 0
     while at < len(lines):
-        assert lines[at].startswith(_PROMPT), f"line {block.line + at}: what prints this?"
+        assert lines[at].startswith(_PROMPT), f"line {block.line + at}: output without a command"
         end = _end_of_command(lines, at)
         printed = list(takewhile(lambda line: not line.startswith(_PROMPT), lines[end:]))
         command = "\n".join([lines[at].removeprefix(_PROMPT), *lines[at + 1 : end]])
@@ -109,7 +109,7 @@ def _steps(block: Block, mode: Mode) -> Iterator[Step]:
 
 
 def _end_of_command(lines: list[str], at: int) -> int:
-    """Return the index after a command that may go on with a backslash or a here-document."""
+    """Return the index after a command, which a backslash or a here-document may continue."""
     if document := _HEREDOC.search(lines[at]):
         return lines.index(document[2], at) + 1
     while lines[at].endswith("\\"):

@@ -1,4 +1,4 @@
-"""What stands in the etcd of a local cluster, byte for byte."""
+"""Read the bytes of objects in the etcd of a local cluster."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Etcd:
     def objects(self, group: str, plural: str) -> dict[str, Any]:
         """Return the stored custom resources by `namespace/name`."""
         prefix = f"/registry/{group}/{plural}/"
-        after = prefix[:-1] + "0"  # what follows the slash
+        after = prefix[:-1] + "0"  # the character after the slash
         found = self._ask("kv/range", key=_base64(prefix), range_end=_base64(after))
         return {
             base64.b64decode(entry["key"]).decode().removeprefix(prefix): json.loads(

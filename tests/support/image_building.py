@@ -90,7 +90,7 @@ def _install_programs() -> None:
 def _debian() -> Path:
     """Return a root file system of Debian as an archive, from the cache if it is there.
 
-    What is installed in it comes from where this machine gets it, and trusts whom it trusts.
+    Packages are installed from the sources of this machine, with its certificate authorities.
     """
     cached = cache_folder(os.environ) / "images" / f"{_SUITE}.tar"
     cached.parent.mkdir(parents=True, exist_ok=True)

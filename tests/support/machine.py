@@ -1,4 +1,4 @@
-"""What a local cluster could leave on the machine, seen as an administrator would see it."""
+"""List everything that a local cluster could leave on the machine."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _CGROUPS = Path("/sys/fs/cgroup")
 
 @dataclass(frozen=True)
 class Traces:
-    """Everything on this machine that speaks of one cluster."""
+    """Processes, mounts, links, routes and cgroups of one cluster on this machine."""
 
     processes: frozenset[str]
-    """Command lines of processes that name the cluster's folder, or see its mounts."""
+    """Command lines of processes that name the cluster's folder, or have its mounts."""
     links: frozenset[str]
     routes: frozenset[str]
     mounts: frozenset[str]

@@ -1,4 +1,4 @@
-"""The nginx operator's resources, and what a user sees of the operator's work."""
+"""The nginx operator's resources, and the objects and conditions that users see."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def installed_with(component: str, kubectl: Kubectl, scratch: Path) -> list[Json
 
 
 class World:
-    """What a user sees of the operator's work."""
+    """Objects and conditions that users see."""
 
     def __init__(self, kubectl: Kubectl, operator: Operator) -> None:
         self.kubectl, self.operator = kubectl, operator
@@ -50,9 +50,9 @@ class World:
         return next((c for c in conditions if c["type"] == type_), {})
 
     def wait_reconciled(self, name: str = "web") -> None:
-        """Wait until the operator has written what the newest spec asks for.
+        """Wait until the operator has written the objects of the newest spec.
 
-        `Successful` it is not while the role asks to come back: until the Pods serve.
+        It is not `Successful` while the role requeues, that is until the Pods serve.
         """
 
         def is_done(body: Json | None) -> bool:
@@ -90,7 +90,7 @@ class World:
         self.until(lambda: self.kubectl.get("deployment", name), is_available)
 
     def wait_told_available(self, name: str = "web") -> None:
-        """Wait until the resource says that its Pods serve: nothing is left to write then."""
+        """Wait until the resource is Available: nothing is left to write then."""
 
         def is_told(body: Json | None) -> bool:
             available = self.condition("Available", name)

@@ -1,4 +1,4 @@
-"""What tests need of OLM without running it: its CRDs, and objects as it makes them."""
+"""CRDs of OLM, and objects as it creates them, for tests that do not run OLM."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def programs() -> Path:
 
 
 def _download(folder: Path) -> list[Path]:
-    """Have apt-get download the package, with the lists renewed if it does not know it."""
+    """Download the package by apt-get, after an update of the lists if it is not found."""
     command = ["apt-get", "download", "--quiet", _PACKAGE]
     if subprocess.run(command, cwd=folder, capture_output=True, check=False).returncode:
         subprocess.run(["apt-get", "update", "--quiet"], check=True)

@@ -18,15 +18,15 @@ from tests.support.waiting import eventually
 
 _END = "\x1e"
 _CURL_HOME = Path(__file__).parent / "curl"
-"""Where curl finds its settings: it gives up early, and whoever looks tries again."""
+"""Directory of curl's settings: it fails early, and the test retries."""
 
 
 class CommandError(AssertionError):
-    """A command of a page does not do what the page says."""
+    """The output of a command differs from that in the page."""
 
 
 class Session:
-    """A bash in a folder; `replace` says what a test must have otherwise than the page does."""
+    """A bash in a folder; `replace` has text of the page that a test must replace."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class Session:
         *,
         logs: Path | None = None,
     ) -> None:
-        """Start the shell. What goes on in the background logs into `logs`, else `folder`."""
+        """Start the shell. Background commands log into `logs`, else `folder`."""
         self._replace = replace or {}
         self._logs = logs or folder
         self._background: list[tuple[int, Path]] = []
@@ -69,7 +69,7 @@ class Session:
         return output
 
     def attempt(self, command: str, *, seconds: float = 300) -> tuple[int, str]:
-        """Execute a command; return its exit status and what it prints."""
+        """Execute a command; return its exit status and output."""
         for text, instead in self._replace.items():
             command = command.replace(text, instead)
         assert self._shell.stdin is not None
@@ -100,13 +100,13 @@ class Session:
                     self._take(step)
 
     def end_background(self) -> list[int]:
-        """End what goes on, as Kubernetes ends a Pod; return the exit statuses."""
+        """Terminate background commands as Kubernetes does; return the exit statuses."""
         ends = [f"kill -TERM -- -{pid}; wait {pid}" for pid, _ in self._background]
         self._background.clear()
         return [self.attempt(end, seconds=90)[0] for end in ends]
 
     def end(self) -> None:
-        """End the shell and what it has started in the background."""
+        """End the shell and its background commands."""
         self.end_background()
         if self._shell.poll() is None:
             os.killpg(self._shell.pid, signal.SIGKILL)
@@ -118,7 +118,7 @@ class Session:
             log = self.go_on(step.command)
             eventually(log.read_text, step.is_shown_by, told=lambda: where)
         elif step.only_looks:
-            # What is looked for may need a moment.
+            # The expected state may take some time.
             eventually(
                 lambda: self.attempt(step.command),
                 lambda seen: seen[0] == 0 and step.is_shown_by(seen[1]),

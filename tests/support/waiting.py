@@ -20,7 +20,7 @@ def eventually(
 ) -> T:
     """Return what `look` gives as soon as `check` is satisfied with it.
 
-    After `seconds` the last look is reported, with whatever `told` adds (a log, say).
+    After `seconds` the last value is reported, with the text of `told` (for example a log).
     """
     deadline = time.monotonic() + seconds
     while True:

@@ -39,10 +39,10 @@ def interpreter() -> Path:
 
 
 class Renderer:
-    """A process that renders templates as one ansible-core does; see `render.py`."""
+    """A process that renders templates with one version of ansible-core; see `render.py`."""
 
     def __init__(self, python: Path, *arguments: str) -> None:
-        """Take the interpreter and what the program is called with."""
+        """Take the interpreter and the arguments of the program."""
         collections = str(Path(next(iter(ansible_collections.__path__))).parent)
         self._process = subprocess.Popen(
             [str(python), str(_PROGRAM), *arguments],
