@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import signal
-from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from datetime import datetime
 from functools import partial
@@ -30,8 +30,10 @@ from operator_runner.controller.sources.dependents import Dependents
 from operator_runner.controller.sources.kinds import Kinds, watch_kinds_forever
 from operator_runner.controller.sources.primary import PrimaryWatcher
 from operator_runner.controller.sources.project import ProjectWatcher
+from operator_runner.controller.sources.readiness_log import log_readiness
 from operator_runner.controller.sources.references import References
 from operator_runner.controller.sources.watch_readiness import WatchReadiness
+from operator_runner.controller.sources.watches_file import WatchesFile
 from operator_runner.controller.workqueue import WorkQueue
 from operator_runner.conversion.service import ConversionService
 from operator_runner.core.async_tasks import end_tasks
@@ -49,19 +51,27 @@ from operator_runner.kube.watch import MetadataEvent, watch_metadata
 from operator_runner.olm import OperatorConditionReporter
 from operator_runner.proxy.server import Proxy
 from operator_runner.reconcile.reconciler import Dependencies, Reconciler
+from operator_runner.telemetry.announcements import announce_servers, announce_watches
 from operator_runner.telemetry.commit import commit
 from operator_runner.telemetry.metrics import Metrics
 from operator_runner.telemetry.probes import HealthChecks
 from operator_runner.telemetry.servers import serve_metrics, serve_probes, serve_user_metrics
 
 _log = structlog.get_logger(__name__)
+_WATCHES_FILE = "watches file"
+"""Name of the task that ends when the watches file was edited."""
 
 
-async def run(settings: Settings, watches: Sequence[Watch]) -> int:
+async def run(
+    settings: Settings, watches: Sequence[Watch], load: Callable[[], Sequence[Watch]]
+) -> int | None:
     """Run the operator until a signal asks it to stop; return the exit status of the process.
 
-    0 after SIGTERM, SIGINT or SIGHUP, 1 if leadership was lost or a part failed. Raises
-    ConfigError for credentials, ports and directories that cannot be used.
+    0 after SIGTERM, SIGINT or SIGHUP, 1 if leadership was lost or a part failed. None, with
+    `reload`, after an edit of the watches file: the operator is to be started again. `load` reads
+    that file again; it raises ConfigError if the operator cannot be started with it.
+
+    Raises ConfigError for credentials, ports and directories that cannot be used.
     """
     stop = asyncio.Event()
     _take_signals(stop)
@@ -70,7 +80,7 @@ async def run(settings: Settings, watches: Sequence[Watch]) -> int:
         if await _until_one_ends([starting], stop) is None:
             await end_tasks([starting])
             return 0
-        return await starting.result().run()
+        return await starting.result().run(load)
 
 
 async def _start(
@@ -83,6 +93,7 @@ async def _start(
     await _serve_probes(settings, health, stack)
     connection = await connect(settings.kubeconfig, user_agent=f"operator-runner/{__version__}")
     stack.push_async_callback(connection.close)
+    announce_watches(settings, watches, connection.server)
     metrics = Metrics(__version__, commit())
     names = ReservedNamesLoader(settings.ansible, [watch.content.path for watch in watches])
     stack.push_async_callback(names.close)
@@ -249,12 +260,13 @@ class Operator:
         """Open the other ports; they are closed when `stack` is. Raises ConfigError."""
         self._health.ready("watches", self._why_not_ready)
         await _serve_metrics(self._settings, self._metrics, self._api, stack)
+        announce_servers(self._settings)
         await self._conversions.serve(stack, self._health)
         await self._proxy.start()
         stack.push_async_callback(self._proxy.stop)
 
-    async def run(self) -> int:
-        """Lead, work until something ends that, and shut down in order; return the exit status."""
+    async def run(self, load: Callable[[], Sequence[Watch]]) -> int | None:
+        """Lead, work until something ends that, and shut down in order; see `run` above."""
         log_types(self._watches)
         if self._elector is not None:
             lease = self._settings.leader_election.lease_name
@@ -268,22 +280,35 @@ class Operator:
                 return 0
             self._metrics.leading(lease, True)
         self._leading = True
-        working = [asyncio.create_task(part, name=name) for name, part in self._parts()]
+        working = [asyncio.create_task(part, name=name) for name, part in self._parts(load)]
         ended = await _until_one_ends(working, self._stop)
+        edited = ended is not None and ended.get_name() == _WATCHES_FILE and not ended.exception()
+        if edited:
+            ended = None
         await self._shut_down(working, ended)
+        if edited and not self._stop.is_set():
+            return None
         return 0 if ended is None else 1
 
-    def _parts(self) -> Iterator[tuple[str, Coroutine[Any, Any, None]]]:
-        """Yield the tasks that run as long as the operator, with their names."""
+    def _parts(
+        self, load: Callable[[], Sequence[Watch]]
+    ) -> Iterator[tuple[str, Coroutine[Any, Any, None]]]:
+        """Yield the tasks that run as long as the operator, with their names.
+
+        The task of the watches file ends when it was edited.
+        """
         yield "dispatcher", self._dispatcher.run()
         yield "discovery of kinds", self._kinds.run()
         yield "watching", self._watch_primaries()
+        yield "readiness", log_readiness(self._watch_readiness)
         yield "watching references", self._references.run()
         yield "OperatorCondition", self._operator_condition.run()
         if self._elector is not None:
             yield "leadership", self._elector.lost()
         if self._settings.reload:
             yield "project", self._project_watcher().run()
+            file = WatchesFile(self._settings.watches_file, self._watches, load)
+            yield _WATCHES_FILE, file.wait_edited()
 
     def _project_watcher(self) -> ProjectWatcher:
         return ProjectWatcher(

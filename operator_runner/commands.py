@@ -6,6 +6,8 @@ import asyncio
 import json
 import os
 import sys
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -22,6 +24,7 @@ from operator_runner.config.flags import (
 )
 from operator_runner.config.watches import Loaded, load, schema, summarize
 from operator_runner.core.errors import ConfigError
+from operator_runner.core.model import Watch
 from operator_runner.telemetry import logs, output
 
 _log = structlog.get_logger(__name__)
@@ -72,27 +75,43 @@ def _run(options: dict[str, Any]) -> int:
         _log.warning("Configuration", warning=warning)
     with output.in_background():
         try:
-            return asyncio.run(app.run(settings, loaded.watches))
+            status = asyncio.run(app.run(settings, loaded.watches, partial(_reload, options)))
         except ConfigError:
             raise
         except Exception:  # noqa: BLE001 (the last line of the process)
             # The interpreter's own traceback would block on a standard error that nobody reads.
             _log.critical("Internal error", exc_info=True)
             return 1
+    if status is None:
+        # A new process, because an operator has state in many places: work dir, fork server, ports.
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 (no shell)
+    return status
+
+
+def _reload(options: dict[str, Any]) -> Sequence[Watch]:
+    """Read the watches file again. Raises ConfigError if `run` could not be started with it."""
+    watches = _read(options["watches_file"], options).watches
+    settings_from(options, os.environ, watches, terminal=False)
+    return watches
 
 
 def _load(file: Path, options: dict[str, Any]) -> Loaded:
     """Read the watches; print what is wrong with them and exit with status 1."""
     try:
-        return load(
-            file,
-            os.environ,
-            roles_path=options["ansible_roles_path"],
-            collections_path=options["ansible_collections_path"],
-            mark_unsafe=options.get("mark_unsafe", False),
-        )
+        return _read(file, options)
     except ConfigError as error:
         _exit_with_problems(error, "Failed to load watches.")
+
+
+def _read(file: Path, options: dict[str, Any]) -> Loaded:
+    """Read the watches. Raises ConfigError."""
+    return load(
+        file,
+        os.environ,
+        roles_path=options["ansible_roles_path"],
+        collections_path=options["ansible_collections_path"],
+        mark_unsafe=options.get("mark_unsafe", False),
+    )
 
 
 def _exit_with_problems(error: ConfigError, summary: str = "") -> NoReturn:

@@ -7,7 +7,7 @@ one for what was found after the run.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import re
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,11 +16,12 @@ import structlog
 
 from operator_runner.ansible import nofollow_io
 from operator_runner.ansible.rundir import RunDir
-from operator_runner.core.model import Json, RunOutcome, RunRequest
+from operator_runner.core.model import GVK, Json, ObjectRef, RunOutcome, RunRequest
 
 _log = structlog.get_logger(__name__)
 FILE = "run.json"
 MESSAGE_FILE = "message"
+_VERSION = re.compile(r"v\d+((alpha|beta)\d+)?")
 _UNREADABLE = (FileNotFoundError, ValueError, KeyError, TypeError, OverflowError, RecursionError)
 """Errors from a file that `write_record` did not write."""
 
@@ -73,31 +74,34 @@ def add_message(rundir: RunDir, run_id: str, message: str) -> None:
         _log.warning("Cannot write the record of a run", path=str(rundir.path), error=str(error))
 
 
-def past_runs(base: Path, kind: str, namespace: str | None, name: str) -> list[PastRun]:
-    """Return the recorded runs of a resource below the work dir `base`, newest first.
+def recorded_resources(base: Path) -> dict[ObjectRef, Path]:
+    """Return the resources with artifacts below the work dir `base`, with their directories.
 
-    `kind` is case-insensitive; `namespace` None means all namespaces. Raises OSError.
+    Raises OSError.
     """
     # Resolved, so that any link found later was made by a run.
     base = base.resolve()
+    # <group>/<version>/<kind>/<namespace>/<name>, without <group> for the core group and without
+    # <namespace> for cluster-scoped resources.
+    folders = (path.parent for depth in (3, 4, 5) for path in base.glob("*/" * depth + "artifacts"))
+    return {_ref_of(folder.relative_to(base).parts): folder for folder in folders}
+
+
+def past_runs(folder: Path) -> list[PastRun]:
+    """Return the recorded runs of a resource in its private data dir, newest first."""
     runs = [
         run
-        for folder in _private_dirs(base, kind.lower(), namespace, name)
         for file in folder.glob(f"artifacts/*/{FILE}")
         if not file.parent.is_symlink() and (run := _read(file)) is not None
     ]
     return sorted(runs, key=lambda run: run.started, reverse=True)
 
 
-def _private_dirs(base: Path, kind: str, namespace: str | None, name: str) -> Iterator[Path]:
-    # <group>/<version>/<kind>/<namespace>/<name>, without <group> for the core group and without
-    # <namespace> for cluster-scoped resources.
-    for depth in (2, 3, 4):
-        for folder in base.glob("*/" * depth + name):
-            parts = folder.relative_to(base).parts
-            lower = [part.lower() for part in parts]
-            if kind in lower[-3:-1] and (namespace is None or parts[-2] == namespace):
-                yield folder
+def _ref_of(parts: tuple[str, ...]) -> ObjectRef:
+    # Groups of resources other than the core group have a dot, or are older than CRDs.
+    group, rest = ("", parts) if _VERSION.fullmatch(parts[0]) else (parts[0], parts[1:])
+    version, kind, *where = rest
+    return ObjectRef(GVK(group, version, kind), "/".join(where[:-1]), where[-1] if where else "")
 
 
 def _read(file: Path) -> PastRun | None:

@@ -198,6 +198,7 @@ class Dispatcher:
             return "requeue"
         self._queue.forget(key)
         if isinstance(result, Gone):
+            _log.info("Deleted: the resource no longer exists")
             self._queue.remove(key)
             self._on_deleted(key)
         if isinstance(result, Succeeded) and result.after is not None:

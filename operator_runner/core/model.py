@@ -362,7 +362,7 @@ class EventSpec:
     """A Kubernetes Event to emit: `reason` and `action` in CamelCase, `note` for people.
 
     `warning` selects the type Warning instead of Normal. `cause` is what led to the Event, empty
-    if unknown; `duration_seconds` is None where nothing was timed.
+    if unknown; `duration_seconds` is None where nothing was timed, `run_id` empty without a run.
     """
 
     reason: str
@@ -371,3 +371,4 @@ class EventSpec:
     action: str = "Reconcile"
     cause: str = ""
     duration_seconds: float | None = None
+    run_id: str = ""

@@ -11,6 +11,7 @@ from urllib.parse import quote
 from operator_runner.core.errors import NotFound
 from operator_runner.core.model import GVK, Json
 from operator_runner.kube.api import Api
+from operator_runner.kube.missing_kinds import explain_missing
 
 _AGGREGATED = (
     "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"
@@ -28,6 +29,8 @@ class ApiResource:
     namespaced: bool
     subresources: frozenset[str] = frozenset()
     verbs: frozenset[str] = frozenset()
+    aliases: frozenset[str] = frozenset()
+    """Singular and short names, as kubectl accepts them."""
 
     def path(self, namespace: str | None = None, name: str = "", subresource: str = "") -> str:
         """Return the path of the collection, of one object or of its subresource.
@@ -59,6 +62,8 @@ class Discovery:
         """Send nothing yet."""
         self._api = api
         self._tables: dict[tuple[str, str], list[ApiResource]] = {}
+        self._served: list[GVK] = []
+        """All kinds of the last aggregated discovery."""
         self._asked: dict[tuple[str, str], float] = {}
         self._lock = asyncio.Lock()
 
@@ -66,11 +71,8 @@ class Discovery:
         """Return the resource of a kind; NotFound if its CRD is missing, else ApiError."""
         found = await self._find(gvk.group, gvk.version, lambda known: known.gvk.kind == gvk.kind)
         if found is None:
-            raise NotFound(
-                f"no kind {gvk.kind} in {gvk.api_version}: "
-                "its CRD is missing; install it with `kubectl apply -f`",
-                404,
-            )
+            reason = explain_missing(gvk, self._served)
+            raise NotFound(f"no kind {gvk.kind} in {gvk.api_version}: {reason}", 404)
         return found
 
     async def resource_named(self, group: str, version: str, plural: str) -> ApiResource:
@@ -92,6 +94,18 @@ class Discovery:
                 if each.namespaced and "list" in each.verbs:
                     found.setdefault((each.gvk.group, each.plural), each)
         return list(found.values())
+
+    async def served(self) -> list[ApiResource]:
+        """Return all resources in all their versions, the preferred version first."""
+        async with self._lock:
+            await self._refresh(("", "v1"))
+            answer = await self._api.request("GET", "/apis", accept=_AGGREGATED)
+            self._tables.update(_aggregated(answer))
+            # An older API server lists the groups alone.
+            for group in answer.get("groups") or ():
+                for version in group["versions"]:
+                    await self._refresh((group["name"], version["version"]))
+        return [each for table in self._tables.values() for each in table]
 
     def forget(self, gvk: GVK) -> None:
         """Drop the cached kinds of this group and version: one of them may have been deleted."""
@@ -124,6 +138,7 @@ class Discovery:
         answer = await self._api.request("GET", root, accept=_AGGREGATED)
         tables = dict(_aggregated(answer))
         self._tables.update(tables)
+        self._served = [each.gvk for table in tables.values() for each in table]
         if wanted not in tables:
             path = f"{root}/{group}/{version}" if group else f"{root}/{version}"
             try:
@@ -156,7 +171,12 @@ def _resource(gvk: GVK, entry: Json) -> ApiResource:
         entry["scope"] == "Namespaced",
         frozenset(sub["subresource"] for sub in entry.get("subresources", [])),
         frozenset(entry.get("verbs", [])),
+        _aliases(entry, "singularResource"),
     )
+
+
+def _aliases(entry: Json, singular: str) -> frozenset[str]:
+    return frozenset(filter(None, (entry.get(singular), *(entry.get("shortNames") or ()))))
 
 
 def _listed(answer: Json, group: str, version: str) -> list[ApiResource]:
@@ -170,6 +190,7 @@ def _listed(answer: Json, group: str, version: str) -> list[ApiResource]:
             entry["namespaced"],
             frozenset(sub for parent, _, sub in names if sub and parent == entry["name"]),
             frozenset(entry.get("verbs", [])),
+            _aliases(entry, "singularName"),
         )
         for entry in entries
         if "/" not in entry["name"]

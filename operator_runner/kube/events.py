@@ -21,6 +21,8 @@ CAUSE_ANNOTATION = f"{ANNOTATION_DOMAIN}/cause"
 """Of an Event: what triggered the run."""
 DURATION_ANNOTATION = f"{ANNOTATION_DOMAIN}/duration-seconds"
 """Of an Event: how long the run took, as a decimal number."""
+RUN_ANNOTATION = f"{ANNOTATION_DOMAIN}/run-id"
+"""Of an Event: the id of the run, as in logs and artifacts; of a series that of the last run."""
 
 _MAX_NOTE_BYTES = 1024
 """The API server rejects longer notes."""
@@ -74,7 +76,7 @@ class EventRecorder:
             series.last = now
             series.count += 1
             self._series.move_to_end(key)
-            if await self._increment(series):
+            if await self._increment(series, spec):
                 return
         path = await self._create(body, spec)
         self._series[key] = _Series(path, 1, now)
@@ -82,14 +84,14 @@ class EventRecorder:
         while len(self._series) > _MAX_SERIES:
             self._series.popitem(last=False)
 
-    async def _increment(self, series: _Series) -> bool:
+    async def _increment(self, series: _Series, spec: EventSpec) -> bool:
         """Return False if the Event no longer exists: it expired or was deleted."""
         counted = {"count": series.count, "lastObservedTime": _now()}
         try:
             await self._api.request(
                 "PATCH",
                 series.path,
-                body={"series": counted},
+                body={"series": counted, "metadata": {"annotations": _annotations(spec)}},
                 content_type=MERGE_PATCH,
                 timeout=_TIMEOUT_SECONDS,
             )
@@ -134,6 +136,8 @@ def _annotations(spec: EventSpec) -> dict[str, str]:
     annotations = {CAUSE_ANNOTATION: spec.cause} if spec.cause else {}
     if spec.duration_seconds is not None:
         annotations[DURATION_ANNOTATION] = f"{spec.duration_seconds:.3f}"
+    if spec.run_id:
+        annotations[RUN_ANNOTATION] = spec.run_id
     return annotations
 
 

@@ -215,7 +215,7 @@ class Reconciler:
         ref, body = pending.ref, pending.body
         started_at = datetime.now(UTC)
         overrides = read_overrides(body)
-        context = RunContext(ref, body, pending.causes, started_at)
+        context = RunContext(ref, body, pending.causes, started_at, pending.run_id)
         if overrides.error:
             await self._reporter.error(context, overrides.error)
             return Failed()
@@ -229,7 +229,7 @@ class Reconciler:
             return Failed()
         if not self._is_steady(ref, body, pending.causes):
             body = _existing(await self._reporter.start(ref, body))
-        context = RunContext(ref, body, pending.causes, started_at)
+        context = RunContext(ref, body, pending.causes, started_at, pending.run_id)
         # Before the run, which begins a new record of what it writes.
         needed = runs_needed(pending.causes, partial(self._deps.writes.is_echo, ref))
         play = self._play(replace(pending, body=body, excluded=excluded), overrides)
@@ -241,7 +241,7 @@ class Reconciler:
             self._succeeded.pop(ref, None)
             return Superseded()
         if outcome.successful and pending.cleanup and outcome.requeue_after is None:
-            await self._remove_finalizer(ref, uid_of(body))
+            await self._remove_finalizer(context)
             return Idle()
         result = await self._report_outcome(context, outcome, overrides.period)
         if outcome.successful and not pending.cleanup:
@@ -355,13 +355,13 @@ class Reconciler:
             play_log.end(outcome)
             return outcome
 
-    async def _remove_finalizer(self, ref: ObjectRef, uid: str) -> None:
-        """Remove our finalizer from the resource with this uid."""
+    async def _remove_finalizer(self, run: RunContext) -> None:
+        """Remove our finalizer from the resource of a clean-up."""
         assert self._watch.finalizer is not None
         name = self._watch.finalizer.name
-        while (body := await self._deps.cluster.get(ref)) is not None:
+        while (body := await self._deps.cluster.get(run.ref)) is not None:
             finalizers = body["metadata"].get("finalizers") or []
-            if uid_of(body) != uid or name not in finalizers:
+            if uid_of(body) != uid_of(run.body) or name not in finalizers:
                 return
             try:
                 left = [finalizer for finalizer in finalizers if finalizer != name]
@@ -370,6 +370,8 @@ class Reconciler:
                 continue
             except NotFound:
                 return
+            self._reporter.finalized(run, name)
+            return
 
 
 class _ResourceDeleted(Exception):

@@ -50,6 +50,8 @@ class RunContext:
     body: Json
     causes: Sequence[Cause]
     started_at: datetime
+    run_id: str = ""
+    """Empty if no run was started."""
 
     @property
     def seconds(self) -> float:
@@ -59,7 +61,12 @@ class RunContext:
     def event(self, reason: str, note: str, *, warning: bool = False) -> EventSpec:
         """Return the Event about the end of the run."""
         return EventSpec(
-            reason, note, warning, cause=_described(self.causes), duration_seconds=self.seconds
+            reason,
+            note,
+            warning,
+            cause=_described(self.causes),
+            duration_seconds=self.seconds,
+            run_id=self.run_id,
         )
 
 
@@ -120,6 +127,10 @@ class Reporter:
         if after is not None and (stats.changes or not was_reported):
             await self._cluster.emit(after, run.event("Successful", note))
         return after
+
+    def finalized(self, run: RunContext, finalizer: str) -> None:
+        """Report a clean-up that succeeded, whose finalizer was removed."""
+        _log.info("Finalized", finalizer=finalizer, seconds=run.seconds)
 
     async def failure(
         self, run: RunContext, outcome: RunOutcome, current: Json | None

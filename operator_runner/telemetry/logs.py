@@ -34,6 +34,8 @@ _LEVELS = {
 }
 # Libraries that log too much at INFO; --zap-log-level=debug enables their records.
 _CHATTY = ("kopf", "aiohttp", "asyncio", "ansible_runner", "urllib3")
+# Tracebacks of errors that end kopf, which `controller.sources.kinds` logs, too.
+_LOGGED_TWICE = ("kopf._core.reactor.orchestration", "kopf._core.reactor.running")
 # At DEBUG the client writes whole response bodies, Secrets among them: never.
 _NEVER_DEBUG = ("kubernetes", "kubernetes_asyncio", "urllib3.connectionpool")
 _ORDER = ("ts", "level", "logger", "msg", "kind", "namespace", "name", "run_id", "cause")
@@ -114,6 +116,10 @@ def _take_over_stdlib(formatter: logging.Formatter, stream: TextIO, threshold: i
     for name in _CHATTY:
         quiet = threshold if threshold <= logging.DEBUG else max(threshold, logging.WARNING)
         logging.getLogger(name).setLevel(quiet)
+    for name in _LOGGED_TWICE:
+        logging.getLogger(name).setLevel(
+            threshold if threshold <= logging.DEBUG else logging.CRITICAL
+        )
     for name in _NEVER_DEBUG:
         logging.getLogger(name).setLevel(max(threshold, logging.INFO))
 

@@ -121,6 +121,30 @@ def test_each_kind_of_cause_is_told_everywhere(
     wait_for_cause(operator, "start")
 
 
+def test_why_takes_the_spellings_of_kubectl(
+    kubectl: Kubectl, operator: Operator, control_plane: Path
+) -> None:
+    """Runs have their ids; a kind that is unknown is an error, a resource without runs is not."""
+    ours = ("-n", kubectl.namespace, f"--kubeconfig={control_plane}")
+    kubectl.apply(echo())
+    assert why("echo/a", *ours).startswith(f"No runs of Echo {kubectl.namespace}/a yet")
+    operator.start()
+    line = wait_for_cause(operator, "start")
+    wait_until_idle(operator)
+    for spelling in ("echoes", "Echo", "ECHO.test.example.com", "echoes.v1.test.example.com"):
+        assert line["run_id"] in why(f"{spelling}/a", *ours)
+    by_files = why("echoes/a", "-n", kubectl.namespace, f"--work-dir={operator.scratch / 'work'}")
+    assert line["run_id"] in by_files
+    for name, problem in (
+        ("ekko/a", 'the resource type "ekko" is unknown; did you mean echo.v1.test.example.com?'),
+        ("echo/b", 'echoes.test.example.com "b" not found'),
+    ):
+        command = [str(PROGRAM), "why", name, *ours]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 1
+        assert problem in done.stderr
+
+
 def test_bookkeeping_of_others_wakes_nobody(
     kubectl: Kubectl, operator: Operator, project: Path
 ) -> None:

@@ -11,7 +11,7 @@ import structlog
 
 from operator_runner.controller.sources.watch_readiness import WatchReadiness
 from operator_runner.core.async_tasks import end_tasks
-from operator_runner.core.errors import ApiError, Expired, NotFound
+from operator_runner.core.errors import ApiError, Expired, NotFound, Unavailable
 from operator_runner.core.model import GVK, Watch
 from operator_runner.kube.discovery import ApiResource, Discovery
 from operator_runner.kube.watch import Backoff
@@ -37,6 +37,8 @@ class Kinds:
         self._namespaces = namespaces
         self._watch_readiness = readiness
         self._missing: list[GVK] = []
+        self._reasons: dict[GVK, str] = {}
+        """The logged reason of each missing kind."""
         self._found: dict[GVK, ApiResource] = {}
         self._discovered = asyncio.Event()
         self._added = asyncio.Event()
@@ -68,29 +70,45 @@ class Kinds:
         self._discovered.set()
         while True:
             await asyncio.sleep(_POLL_SECONDS)
-            added = [gvk for gvk in self._missing if await self._try(gvk, log=False)]
+            added = [gvk for gvk in self._missing if await self._try(gvk)]
             self._missing = [gvk for gvk in self._missing if gvk not in added]
             if added:
                 self._added.set()
 
     async def _discover_all(self) -> None:
         gvks = [watch.gvk for watch in self._watches]
+        before = set(self._found)
         self._found.clear()
-        self._missing = [gvk for gvk in gvks if not await self._try(gvk, log=True)]
+        self._missing = [gvk for gvk in gvks if not await self._try(gvk, before=gvk in before)]
         for gvk in self._missing:
             self._watch_readiness.kind_removed(str(gvk))
 
-    async def _try(self, gvk: GVK, *, log: bool) -> bool:
+    async def _try(self, gvk: GVK, *, before: bool = False) -> bool:
+        """Discover a kind; return whether it can be watched. `before`: whether it was watched."""
         try:
             resource = await self._discovery.resource(gvk)
             _raise_if_unwatchable(resource)
         except ApiError as error:
-            if log:
-                _log.warning("Waiting for a watched kind", gvk=str(gvk), error=str(error))
+            self._log_missing(gvk, error, before=before)
             return False
+        if self._reasons.pop(gvk, None) is not None:
+            _log.info("Watched kind is served", gvk=str(gvk))
         self._found[gvk] = resource
         self._watch_readiness.require(str(gvk), self._paths(resource))
         return True
+
+    def _log_missing(self, gvk: GVK, error: ApiError, *, before: bool) -> None:
+        """Log why a kind is missing, once for each reason."""
+        reason = str(error)
+        # An API server that cannot be reached is the same reason for all kinds.
+        if reason not in self._reasons.values():
+            if isinstance(error, Unavailable):
+                _log.warning("Waiting for the API server", error=reason)
+            elif before:
+                _log.warning("Watched kind is no longer served", gvk=str(gvk), error=reason)
+            else:
+                _log.warning("Waiting for a watched kind", gvk=str(gvk), error=reason)
+        self._reasons[gvk] = reason
 
     def _paths(self, resource: ApiResource) -> list[str]:
         if not (resource.namespaced and self._namespaces):
@@ -105,6 +123,9 @@ async def watch_kinds_forever(
     await kinds.wait_discovered()
     delay = Backoff()
     while True:
+        if not kinds.resources():
+            await kinds.wait_added()
+            continue
         started = time.monotonic()
         watching = asyncio.create_task(watch(kinds.resources()))
         adding = asyncio.create_task(kinds.wait_added())

@@ -43,11 +43,19 @@ class WatchReadiness:
             self._interrupted[path] = None
 
     def not_ready_reason(self) -> str | None:
-        """Return which watch is missing or interrupted, for display; None if ready."""
+        """Return which kind or watch is missing or interrupted, for display; None if ready."""
+        if missing := self.missing_kinds():
+            return f"{missing[0]} is not served by the API server: install its CRD"
+        return self.not_watched_reason()
+
+    def missing_kinds(self) -> list[str]:
+        """Return the kinds whose paths are unknown."""
+        return [kind for kind, paths in self._required.items() if paths is None]
+
+    def not_watched_reason(self) -> str | None:
+        """Return which watch of a served kind is missing or interrupted; None if none is."""
         for kind, paths in self._required.items():
-            if paths is None:
-                return f"{kind} is not served by the API server: install its CRD"
-            if kind not in self._converted and not paths <= self._started:
+            if paths is not None and kind not in self._converted and not paths <= self._started:
                 return f"{kind} is not watched yet on {', '.join(sorted(paths - self._started))}"
         of_converted = {path for kind in self._converted for path in self._required.get(kind) or ()}
         if interrupted := [path for path in self._interrupted if path not in of_converted]:

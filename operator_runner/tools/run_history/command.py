@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime
 from pathlib import Path
 
 import click
@@ -33,31 +34,40 @@ from operator_runner.core.errors import ApiError, ConfigError
 def why(
     resource: str, namespace: str | None, kubeconfig: Path | None, work_dir: Path | None, limit: int
 ) -> None:
-    """List the last runs of a resource with their causes, newest first."""
+    """List the last runs of a resource with their causes, newest first.
+
+    KIND as kubectl takes it: wikis, wiki, a short name, wiki.apps.example.com.
+    """
     kind, slash, name = resource.partition("/")
     if not (kind and slash and name) or "/" in name:
         raise click.BadParameter(f"{resource!r}; write KIND/NAME, such as NginxOperator/web")
     # The API client is slow to import, and other commands do not need it.
-    from operator_runner.tools.run_history.sources import from_events, from_files  # noqa: PLC0415
+    from operator_runner.tools.run_history.sources import (  # noqa: PLC0415
+        HEADER,
+        from_events,
+        from_files,
+    )
 
     try:
         if work_dir is not None:
-            lines = from_files(work_dir, kind, namespace, name)
+            history = from_files(work_dir, kind, namespace, name)
         else:
-            lines = asyncio.run(from_events(kubeconfig, kind, namespace, name))
+            history = asyncio.run(from_events(kubeconfig, kind, namespace, name))
     except (ApiError, ConfigError, OSError) as error:
         raise click.ClickException(str(error)) from error
-    if not lines:
-        raise click.ClickException(_nothing(resource, namespace, work_dir))
-    for line in lines[:limit]:
-        click.echo(line)
+    if not history.lines:
+        click.echo(_quiet(str(history.ref), work_dir))
+        return
+    now = datetime.now(UTC)
+    click.echo(HEADER)
+    for line in history.lines[:limit]:
+        click.echo(line.text(now))
 
 
-def _nothing(resource: str, namespace: str | None, work_dir: Path | None) -> str:
+def _quiet(resource: str, work_dir: Path | None) -> str:
     if work_dir is not None:
-        return f"no run of {resource} is kept in {work_dir}; check kind, name and -n"
-    place = f"namespace {namespace}" if namespace else "the kubeconfig's namespace"
+        return f"No runs of {resource} are recorded in {work_dir}."
     return (
-        f"no Events about {resource} in {place}; they expire, and a run that changes nothing"
-        " makes none: check -n, or read the operator's own --work-dir in its container"
+        f"No runs of {resource} yet, or none that is recorded: Events expire, and unchanged runs "
+        "emit none. An operator's --work-dir has all runs; its log shows what it waits for."
     )

@@ -8,18 +8,26 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from operator_runner import __version__
-from operator_runner.ansible.history import PastRun, past_runs
+from operator_runner.ansible.history import PastRun, past_runs, recorded_resources
 from operator_runner.core.errors import ConfigError
-from operator_runner.core.model import Json
+from operator_runner.core.model import GVK, Json, ObjectRef
 from operator_runner.kube.api import Api
-from operator_runner.kube.events import CAUSE_ANNOTATION, CONTROLLER, DURATION_ANNOTATION
+from operator_runner.kube.discovery import ApiResource, Discovery
+from operator_runner.kube.events import (
+    CAUSE_ANNOTATION,
+    CONTROLLER,
+    DURATION_ANNOTATION,
+    RUN_ANNOTATION,
+)
 from operator_runner.kube.paging import list_pages
 from operator_runner.kube.session import connect
 from operator_runner.telemetry.printable import printable
+from operator_runner.tools.run_history.ages import age
+from operator_runner.tools.run_history.resource_names import find_kind, of_kinds, of_resources
 
 _INDENT = " " * 4
 _WORDS = {
@@ -28,28 +36,48 @@ _WORDS = {
     "ReconcileLoop": "looping",
     "NotIdempotent": "not idempotent",
 }
+_COLUMNS = "{:<20}  {:>5}  {:>8}  {:<15}  {:<16}  {}"
+HEADER = _COLUMNS.format("ENDED", "AGE", "DURATION", "RESULT", "RUN", "CAUSE")
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One run, or several equal ones, as it is printed; `seconds` is None if not known."""
+    """One run, or several equal ones, as it is printed.
 
-    when: datetime
+    `ended` is the end of the last one; `seconds` is None and `run_id` empty if unknown.
+    """
+
+    ended: datetime
     seconds: float | None
     outcome: str
     why: str
     note: str = ""
     count: int = 1
+    run_id: str = ""
 
-    def __str__(self) -> str:
-        """Time, duration, outcome and causes; what went wrong stands below."""
-        time = self.when.astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    def text(self, now: datetime) -> str:
+        """Return the columns of HEADER, and the error of a failed run below."""
         took = "" if self.seconds is None else f"{self.seconds:.1f} s"
         times = f" (x{self.count})" if self.count > 1 else ""
-        line = f"{time}  {took:>8}  {self.outcome + times:<13}  {self.why}".rstrip()
+        line = _COLUMNS.format(
+            self.ended.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            age(now - self.ended),
+            took,
+            self.outcome + times,
+            self.run_id,
+            self.why,
+        ).rstrip()
         below = (_INDENT + text for text in self.note.splitlines())
         # Names of fields come from the resource and may hold line breaks.
         return printable("\n".join((line.replace("\n", "\\n"), *below)))
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """The runs of one resource, newest first."""
+
+    ref: ObjectRef
+    lines: tuple[Line, ...]
 
 
 def line_of(event: Json) -> Line:
@@ -60,55 +88,91 @@ def line_of(event: Json) -> Line:
     causes, seconds = annotations.get(CAUSE_ANNOTATION, ""), annotations.get(DURATION_ANNOTATION)
     bad = event["type"] == "Warning"
     return Line(
-        when=datetime.fromisoformat(series.get("lastObservedTime") or event["eventTime"]),
+        ended=datetime.fromisoformat(series.get("lastObservedTime") or event["eventTime"]),
         seconds=float(seconds) if seconds else None,
         outcome=_WORDS.get(reason, reason),
         why=causes,
         note=event["note"].rpartition(" (why: ")[0] or event["note"] if bad else "",
         count=int(series.get("count") or 1),
+        run_id=annotations.get(RUN_ANNOTATION, ""),
     )
 
 
-def from_files(work_dir: Path, kind: str, namespace: str | None, name: str) -> list[Line]:
-    """Return the runs that an operator with this work dir has kept, newest first.
+def from_files(work_dir: Path, type_: str, namespace: str | None, name: str) -> History:
+    """Return the runs of a resource that an operator with this work dir has recorded.
 
-    `kind` may be in any case; `namespace` None looks in all. Raises ConfigError and OSError.
+    `namespace` None means all. Raises ConfigError for a kind without runs, and OSError.
     """
     if not os.access(work_dir, os.R_OK | os.X_OK):
         raise ConfigError(
-            f"--work-dir {work_dir} may not be read; run this as the operator's own user"
+            f"--work-dir {work_dir}: permission denied; run this as the operator's own user"
         )
-    return [_line_of_run(run) for run in past_runs(work_dir, kind, namespace, name)]
+    recorded = recorded_resources(work_dir)
+    gvk = _recorded_kind(work_dir, type_, sorted({ref.gvk for ref in recorded}))
+    folders = [
+        folder
+        for ref, folder in recorded.items()
+        if (ref.gvk.group, ref.gvk.kind, ref.name) == (gvk.group, gvk.kind, name)
+        and namespace in {None, ref.namespace}
+    ]
+    runs = [run for folder in folders for run in past_runs(folder)]
+    lines = sorted(map(_line_of_run, runs), key=lambda line: line.ended, reverse=True)
+    return History(ObjectRef(gvk, namespace or "", name), tuple(lines))
+
+
+def _recorded_kind(work_dir: Path, type_: str, gvks: list[GVK]) -> GVK:
+    try:
+        return find_kind(type_, of_kinds(gvks))
+    except ConfigError as error:
+        kinds = ", ".join(dict.fromkeys(gvk.kind for gvk in gvks)) or "none"
+        raise ConfigError(f"{error} (kinds with runs in {work_dir}: {kinds})") from None
 
 
 def _line_of_run(run: PastRun) -> Line:
-    return Line(run.started, run.seconds, run.outcome, "; ".join(run.causes), run.message)
+    ended = run.started + timedelta(seconds=run.seconds)
+    causes = "; ".join(run.causes)
+    return Line(ended, run.seconds, run.outcome, causes, run.message, run_id=run.run_id)
 
 
 async def from_events(
-    kubeconfig: Path | None, kind: str, namespace: str | None, name: str
-) -> list[Line]:
-    """Return what the Events of a resource tell, newest first.
+    kubeconfig: Path | None, type_: str, namespace: str | None, name: str
+) -> History:
+    """Return the runs of a resource that its Events report.
 
-    `namespace` None is that of the kubeconfig. Raises ApiError and ConfigError.
+    `namespace` None is that of the kubeconfig. Raises ConfigError for an unknown type, NotFound
+    for a resource without Events that does not exist, and other ApiErrors.
     """
     connection = await connect(kubeconfig, user_agent=f"operator-runner/{__version__}")
     try:
         api = Api(connection)
-        events = await _events(api, namespace or connection.namespace, name)
-        if namespace is None:
-            # Events about cluster-scoped objects live in `default`.
-            elsewhere = await _events(api, "default", name)
-            events += [event for event in elsewhere if "namespace" not in event["regarding"]]
+        resource = await _resource(api, type_)
+        place = (namespace or connection.namespace) if resource.namespaced else ""
+        ref = ObjectRef(resource.gvk, place, name)
+        # Events about cluster-scoped objects are in `default`.
+        events = await _events(api, place or "default", name)
+        lines = [line_of(event) for event in events if _is_about(event, ref)]
+        if not lines:
+            await api.request("GET", resource.path(place, name))
     finally:
         await connection.close()
-    ours = {
-        event["metadata"]["uid"]: line_of(event)
-        for event in events
-        if event.get("reportingController") == CONTROLLER
-        and event["regarding"].get("kind", "").lower() == kind.lower()
-    }
-    return sorted(ours.values(), key=lambda line: line.when, reverse=True)
+    lines.sort(key=lambda line: line.ended, reverse=True)
+    return History(ref, tuple(lines))
+
+
+async def _resource(api: Api, type_: str) -> ApiResource:
+    served = await Discovery(api).served()
+    gvk = find_kind(type_, of_resources(served))
+    return next(each for each in served if each.gvk == gvk)
+
+
+def _is_about(event: Json, ref: ObjectRef) -> bool:
+    regarding = event["regarding"]
+    gvk = GVK.of(regarding.get("apiVersion", ""), regarding.get("kind", ""))
+    return (
+        event.get("reportingController") == CONTROLLER
+        and (gvk.group, gvk.kind) == (ref.gvk.group, ref.gvk.kind)
+        and (regarding.get("namespace") or "") == ref.namespace
+    )
 
 
 async def _events(api: Api, namespace: str, name: str) -> list[Json]:

@@ -42,7 +42,7 @@ async def test_the_liveness_probe_passes_before_runs_are_possible(
 
     monkeypatch.setattr(app, "open_launcher", open_launcher)
     port = free_port()
-    starting = asyncio.create_task(app.run(_settings(scripted, tmp_path, port), []))
+    starting = asyncio.create_task(app.run(_settings(scripted, tmp_path, port), [], list))
     async with asyncio.timeout(60), ClientSession(f"http://127.0.0.1:{port}") as session:
         await loading.wait()
         assert (await session.get("/healthz")).status == 200

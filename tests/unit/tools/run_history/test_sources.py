@@ -64,10 +64,11 @@ def test_what_a_run_put_in_the_place_of_its_file_is_not_told(dirs: RunDirs, tmp_
     for file, put in zip(changed, ('{"run_id": 2}', early, "[" * 100_000, odd), strict=True):
         file.write_text(put if isinstance(put, str) else json.dumps(put))
     coloured.write_text(json.dumps({**content, "message": "\x1b[2Jgone"}))
-    lines = from_files(tmp_path, "foo", None, "a")
+    lines = from_files(tmp_path, "foo", None, "a").lines
     assert len(lines) == 3
-    assert "[2Jgone" in "".join(map(str, lines))
-    assert "\x1b" not in "".join(map(str, lines))
+    text = "".join(line.text(datetime.now(UTC)) for line in lines)
+    assert "[2Jgone" in text
+    assert "\x1b" not in text
 
 
 def test_files_tell_every_run_that_is_kept(dirs: RunDirs, tmp_path: Path) -> None:
@@ -75,7 +76,8 @@ def test_files_tell_every_run_that_is_kept(dirs: RunDirs, tmp_path: Path) -> Non
     kept(dirs, FOO, "1", RunOutcome(Stats(ok=1)))
     kept(dirs, FOO, "2", RunOutcome(None, (TaskFailure("t", "no such image"),)))
     kept(dirs, FOO, "3", None)
-    lines = from_files(tmp_path, "foo", None, "a")
+    lines = from_files(tmp_path, "foo", None, "a").lines
+    assert {line.run_id for line in lines} == {"1", "2", "3"}
     assert [line.outcome for line in lines] == ["cancelled", "failed", "succeeded"]
     assert {line.why for line in lines} == {"spec: spec.size; period"}
     assert all(line.seconds is not None and line.seconds >= 10 for line in lines)
@@ -89,8 +91,8 @@ def test_files_tell_every_run_that_is_kept(dirs: RunDirs, tmp_path: Path) -> Non
 def test_cluster_scoped_resources_are_found(dirs: RunDirs, tmp_path: Path) -> None:
     """They have no namespace in the layout, and the core group has no folder."""
     kept(dirs, CLUSTER, "1", RunOutcome(Stats()))
-    assert len(from_files(tmp_path, "node", None, "a")) == 1
-    assert from_files(tmp_path, "node", None, "b") == []
+    assert len(from_files(tmp_path, "node", None, "a").lines) == 1
+    assert from_files(tmp_path, "nodes", None, "b").lines == ()
 
 
 def test_half_a_file_is_passed_over(dirs: RunDirs, tmp_path: Path) -> None:
@@ -98,7 +100,7 @@ def test_half_a_file_is_passed_over(dirs: RunDirs, tmp_path: Path) -> None:
     kept(dirs, FOO, "1", RunOutcome(Stats()))
     (file,) = tmp_path.rglob("run.json")
     file.write_text(file.read_text()[:20])
-    assert from_files(tmp_path, "foo", None, "a") == []
+    assert from_files(tmp_path, "foo", None, "a").lines == ()
 
 
 def test_the_file_holds_no_more_than_it_tells(dirs: RunDirs, tmp_path: Path) -> None:
@@ -117,6 +119,7 @@ def event(**more: Any) -> dict[str, Any]:
     annotations = {
         "operator-runner.dev/cause": "spec: spec.size",
         "operator-runner.dev/duration-seconds": "1.234",
+        "operator-runner.dev/run-id": "4f0c19d2a8b3e671",
     }
     return {
         "metadata": {"annotations": annotations},
@@ -132,7 +135,11 @@ def test_an_event_is_a_line() -> None:
     """Time, duration, outcome, causes; the note only where something went wrong."""
     line = line_of(event())
     assert (line.seconds, line.outcome, line.why) == (1.234, "succeeded", "spec: spec.size")
-    assert str(line).endswith("1.2 s  succeeded      spec: spec.size")
+    now = datetime(2026, 1, 5, 12, 5, 3, tzinfo=UTC)
+    assert line.text(now).split() == [
+        *("2026-01-05T12:00:00Z", "5m3s", "1.2", "s", "succeeded", "4f0c19d2a8b3e671"),
+        *("spec:", "spec.size"),
+    ]
     failed = line_of(
         event(
             type="Warning",
@@ -142,8 +149,8 @@ def test_an_event_is_a_line() -> None:
         )
     )
     assert (failed.outcome, failed.note, failed.count) == ("failed", "no", 7)
-    assert failed.when == datetime(2026, 1, 5, 12, 9, tzinfo=UTC)
-    assert "failed (x7)" in str(failed)
+    assert failed.ended == datetime(2026, 1, 5, 12, 9, tzinfo=UTC)
+    assert "failed (x7)" in failed.text(now)
 
 
 @pytest.mark.parametrize("wrong", ["Foo", "Foo/", "/a", "Foo/a/b"])
@@ -154,11 +161,27 @@ def test_a_wrong_name_is_told_with_the_right_form(wrong: str, tmp_path: Path) ->
     assert "write KIND/NAME" in text
 
 
-def test_nothing_to_tell_is_an_error_with_a_cure(tmp_path: Path) -> None:
-    """A misspelt kind must not look like a resource that never ran."""
-    status, text = show(tmp_path, "Fo/a")
+def test_an_unknown_kind_differs_from_a_quiet_one(dirs: RunDirs, tmp_path: Path) -> None:
+    """A misspelt kind is an error that names the nearest one; no runs are a message."""
+    kept(dirs, FOO, "1", RunOutcome(Stats()))
+    status, text = show(tmp_path, "fooo/a")
     assert status == 1
-    assert "check kind, name and -n" in text
+    assert 'the resource type "fooo" is unknown; did you mean foo.v1.example.com?' in text
+    assert "kinds with runs in" in text
+    status, text = show(tmp_path, "foos/b", "-n", "default")
+    assert status == 0
+    assert text == f"No runs of Foo default/b are recorded in {tmp_path}.\n"
+
+
+def test_times_are_of_the_end_in_one_zone(dirs: RunDirs, tmp_path: Path) -> None:
+    """UTC as in JSON logs, below a header; of files and of Events the end of the run."""
+    kept(dirs, FOO, "1", RunOutcome(Stats()))
+    (line,) = from_files(tmp_path, "foo", None, "a").lines
+    assert datetime.now(UTC) - line.ended < timedelta(seconds=10)
+    _, text = show(tmp_path, "Foos.v1.example.com/a")
+    header, first = text.splitlines()
+    assert header.split() == ["ENDED", "AGE", "DURATION", "RESULT", "RUN", "CAUSE"]
+    assert first.startswith(line.ended.strftime("%Y-%m-%dT%H:%M:"))
 
 
 def test_what_was_found_after_a_run_is_shown_with_it(dirs: RunDirs, tmp_path: Path) -> None:
@@ -166,8 +189,8 @@ def test_what_was_found_after_a_run_is_shown_with_it(dirs: RunDirs, tmp_path: Pa
     kept(dirs, FOO, "1", RunOutcome(Stats(ok=1)))
     add_message(dirs.of(FOO), "1", "not idempotent: a\nnot idempotent: b")
     add_message(dirs.of(FOO), "gone", "not idempotent: a")
-    (line,) = from_files(tmp_path, "foo", None, "a")
+    (line,) = from_files(tmp_path, "foo", None, "a").lines
     assert (line.outcome, line.note) == ("succeeded", "not idempotent: a\nnot idempotent: b")
     assert not list(tmp_path.rglob("gone"))
     kept(dirs, FOO, "1", RunOutcome(None, (TaskFailure("t", "no such image"),)))
-    assert from_files(tmp_path, "foo", None, "a")[0].note == "no such image"
+    assert from_files(tmp_path, "foo", None, "a").lines[0].note == "no such image"

@@ -1,0 +1,84 @@
+"""Find the kind that a user names, with the spellings of kubectl. Pure.
+
+`wikis`, `wiki`, `Wiki`, a short name, and with version and group: `wiki.apps.example.com`,
+`wikis.v1.apps.example.com`. Case does not matter.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from operator_runner.core.errors import ConfigError
+from operator_runner.core.model import GVK
+from operator_runner.kube.discovery import ApiResource
+
+
+@dataclass(frozen=True, slots=True)
+class NamedKind:
+    """A kind and the lower-case names of its resource."""
+
+    gvk: GVK
+    names: frozenset[str]
+
+
+def of_resources(resources: Iterable[ApiResource]) -> list[NamedKind]:
+    """Return the kinds of served resources, with plural, singular, kind and short names."""
+    return [
+        NamedKind(each.gvk, frozenset({each.gvk.kind.lower(), each.plural, *each.aliases}))
+        for each in resources
+    ]
+
+
+def of_kinds(kinds: Iterable[GVK]) -> list[NamedKind]:
+    """Return kinds whose plurals are unknown, with the plural that Kubernetes guesses.
+
+    See UnsafeGuessKindToResource of apimachinery.
+    """
+    return [
+        NamedKind(gvk, frozenset({gvk.kind.lower(), _guessed_plural(gvk.kind.lower())}))
+        for gvk in kinds
+    ]
+
+
+def find_kind(text: str, kinds: Sequence[NamedKind]) -> GVK:
+    """Return the first kind that `text` names. Raises ConfigError with the nearest one."""
+    name, _, rest = text.lower().partition(".")
+    exact = [each.gvk for each in kinds if name in each.names and _is_in(each.gvk, rest)]
+    by_prefix = [
+        each.gvk
+        for each in kinds
+        if name in each.names and rest and each.gvk.group.startswith(rest)
+    ]
+    if found := exact or by_prefix:
+        return found[0]
+    raise ConfigError(f'the resource type "{text}" is unknown{_cure(name, rest, kinds)}')
+
+
+def _is_in(gvk: GVK, rest: str) -> bool:
+    """Return whether `rest` is empty, or the group or version and group of a kind."""
+    return rest in {"", gvk.group, f"{gvk.version}.{gvk.group}"}
+
+
+def _cure(name: str, rest: str, kinds: Sequence[NamedKind]) -> str:
+    elsewhere = [each.gvk for each in kinds if name in each.names]
+    if elsewhere:
+        places = ", ".join(dict.fromkeys(_qualified(gvk) for gvk in elsewhere))
+        return f": {rest} does not have it; did you mean {places}?"
+    nearest = difflib.get_close_matches(name, [n for each in kinds for n in each.names], n=1)
+    for each in kinds:
+        if nearest and nearest[0] in each.names:
+            return f"; did you mean {_qualified(each.gvk)}?"
+    return "; install its CRD, or correct the name"
+
+
+def _qualified(gvk: GVK) -> str:
+    parts = (gvk.kind.lower(), gvk.version, gvk.group)
+    return ".".join(parts) if gvk.group else gvk.kind.lower()
+
+
+def _guessed_plural(singular: str) -> str:
+    if singular.endswith("s"):
+        return f"{singular}es"
+    return f"{singular[:-1]}ies" if singular.endswith("y") else f"{singular}s"

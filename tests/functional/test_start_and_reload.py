@@ -1,0 +1,142 @@
+"""What `run` reports while it starts and waits, and edits of watches.yaml with --reload."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.kubectl import Json, Kubectl
+from tests.support.operator import Operator
+from tests.support.waiting import eventually
+
+ECHO = {"apiVersion": "test.example.com/v1", "kind": "Echo", "metadata": {"name": "a"}}
+GROUP = "voice.example.com"
+
+
+def crd(kind: str, *versions: str) -> Json:
+    plural = f"{kind.lower()}s"
+    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.{GROUP}"},
+        "spec": {
+            "group": GROUP,
+            "scope": "Namespaced",
+            "names": {"kind": kind, "plural": plural},
+            "versions": [
+                {
+                    "name": each,
+                    "served": True,
+                    "storage": each == versions[0],
+                    "schema": schema,
+                    "subresources": {"status": {}},
+                }
+                for each in versions
+            ],
+        },
+    }
+
+
+def watch(kind: str, version: str = "v1", role: str = "echo") -> str:
+    entry = {"group": GROUP, "version": version, "kind": kind, "role": role}
+    return json.dumps([entry])
+
+
+@pytest.fixture
+def wiki(kubectl: Kubectl) -> Iterator[str]:
+    """Give the name of a CRD that the test may install; it is deleted afterwards."""
+    yield f"wikis.{GROUP}"
+    kubectl("delete", "crd", f"wikis.{GROUP}", "--ignore-not-found")
+
+
+def test_the_start_names_what_is_watched_and_served(operator: Operator, kubectl: Kubectl) -> None:
+    """Kinds with their roles, ports, reload; then that all is watched, and each deletion."""
+    operator.start("--reload")
+    (watching,) = operator.lines("Watching resource")
+    assert watching["gvk"] == "test.example.com/v1, Kind=Echo"
+    assert watching["role"] == f"{operator.project}/roles/echo"
+    assert watching["finalizer"] == "test.example.com/farewell"
+    (started,) = operator.lines("Starting")
+    assert started["namespaces"] == kubectl.namespace
+    (metrics,) = operator.lines("Serving metrics")
+    assert metrics["url"] == f"http://{operator.metrics_address}/metrics"
+    (probes,) = operator.lines("Serving probes")
+    assert probes["url"] == f"http://{operator.probe_address}/readyz"
+    (reloading,) = operator.lines("Reloading edited roles, playbooks and watches")
+    assert reloading["file"] == f"{operator.project}/watches.yaml"
+    eventually(lambda: operator.lines("All kinds are watched"), told=operator.log)
+    kubectl.apply(ECHO)
+    eventually(lambda: operator.lines("Reconciled"), told=operator.log)
+    kubectl("delete", "echoes.test.example.com", "a")
+    eventually(lambda: operator.lines("Finalized"), told=operator.log)
+    eventually(lambda: operator.lines("Deleted: the resource no longer exists"), told=operator.log)
+
+
+def test_a_kind_that_is_not_served_is_reported_with_the_nearest_one(
+    operator: Operator, kubectl: Kubectl, wiki: str
+) -> None:
+    """Misspelt, in a version that is not served, installed, deleted, installed again."""
+    file = operator.project / "watches.yaml"
+    kubectl.apply(crd("Wiki", "v1", "v1alpha1"))
+    kubectl("wait", "--for=condition=Established", f"crd/{wiki}")
+    file.write_text(watch("Wikki"))
+    operator.start(wait=False)
+    (waiting,) = eventually(lambda: operator.lines("Waiting for a watched kind"), told=operator.log)
+    near = f"did you mean Wiki in group {GROUP}, served in v1 and v1alpha1?"
+    assert waiting["error"] == f"no kind Wikki in {GROUP}/v1: {near}"
+    operator.terminate()
+    file.write_text(watch("Wiki", "v2"))
+    operator.start(wait=False)
+    waiting = eventually(
+        lambda: operator.lines("Waiting for a watched kind")[1:], told=operator.log
+    )[0]
+    versions = "it is served in v1 and v1alpha1; correct `version`, or add it to the CRD"
+    assert waiting["error"] == f"no kind Wiki in {GROUP}/v2: {versions}"
+    kubectl.apply(crd("Wiki", "v1", "v1alpha1", "v2"))
+    eventually(lambda: operator.lines("Watched kind is served"), told=operator.log)
+    eventually(lambda: operator.lines("All kinds are watched"), told=operator.log)
+    kubectl("delete", "crd", wiki)
+    eventually(lambda: operator.lines("Watched kind is no longer served"), told=operator.log)
+    kubectl.apply(crd("Wiki", "v1", "v1alpha1", "v2"))
+    eventually(
+        lambda: operator.lines("Watched kind is served"),
+        lambda lines: len(lines) == 2,
+        told=operator.log,
+    )
+    assert "Traceback" not in operator.log()
+
+
+def test_an_edit_of_the_watches_file_takes_effect(
+    operator: Operator, kubectl: Kubectl, wiki: str
+) -> None:
+    """A valid edit restarts the operator in its process; an invalid one is reported."""
+    kubectl.apply(crd("Wiki", "v1"))
+    kubectl("wait", "--for=condition=Established", f"crd/{wiki}")
+    file = operator.project / "watches.yaml"
+    operator.start("--reload")
+    pid = operator.pid
+    file.write_text(watch("Wiki", role="none"))
+    (problem,) = eventually(
+        lambda: operator.lines("Watches file is invalid: the old one stays in force"),
+        told=operator.log,
+    )
+    assert problem["error"].startswith(f"{file}:1: [0].role: role: none was not found; searched")
+    kubectl.apply(ECHO)
+    eventually(lambda: operator.lines("Reconciled"), told=operator.log)
+    file.write_text(watch("Wiki"))
+    eventually(lambda: operator.lines("Watches file was edited: restarting"), told=operator.log)
+    eventually(
+        lambda: operator.lines("All kinds are watched"),
+        lambda lines: len(lines) == 2,
+        told=operator.log,
+    )
+    kubectl.apply({**ECHO, "apiVersion": f"{GROUP}/v1", "kind": "Wiki"})
+    eventually(
+        lambda: [line for line in operator.lines("Reconciled") if line["kind"] == "Wiki"],
+        told=operator.log,
+    )
+    assert operator.pid == pid
+    assert operator.terminate() == 0

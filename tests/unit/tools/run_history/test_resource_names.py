@@ -1,0 +1,75 @@
+"""Spellings of resource types that `why` takes, as kubectl does."""
+
+from __future__ import annotations
+
+import pytest
+
+from operator_runner.core.errors import ConfigError
+from operator_runner.core.model import GVK
+from operator_runner.kube.discovery import ApiResource
+from operator_runner.tools.run_history.resource_names import find_kind, of_kinds, of_resources
+
+WIKI = GVK("apps.example.com", "v1", "Wiki")
+ALPHA = GVK("apps.example.com", "v1alpha1", "Wiki")
+POD, DEPLOYMENT = GVK("", "v1", "Pod"), GVK("apps", "v1", "Deployment")
+ELSEWHERE = (
+    ": v2.apps.example.com does not have it; "
+    "did you mean wiki.v1.apps.example.com, wiki.v1alpha1.apps.example.com?"
+)
+KINDS = of_resources(
+    (
+        ApiResource(POD, "pods", True, aliases=frozenset({"pod", "po"})),
+        ApiResource(DEPLOYMENT, "deployments", True, aliases=frozenset({"deployment", "deploy"})),
+        ApiResource(WIKI, "wikis", True, aliases=frozenset({"wiki", "wk"})),
+        ApiResource(ALPHA, "wikis", True, aliases=frozenset({"wiki", "wk"})),
+    )
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "gvk"),
+    [
+        ("wikis", WIKI),
+        ("wiki", WIKI),
+        ("Wiki", WIKI),
+        ("WIKIS", WIKI),
+        ("wk", WIKI),
+        ("wiki.apps.example.com", WIKI),
+        ("wikis.v1alpha1.apps.example.com", ALPHA),
+        ("Wiki.v1.apps.example.com", WIKI),
+        ("wikis.apps", WIKI),
+        ("deploy.apps", DEPLOYMENT),
+        ("po", POD),
+    ],
+)
+def test_the_spellings_of_kubectl(text: str, gvk: GVK) -> None:
+    """Plural, singular, kind and short names, alone or with group or version and group."""
+    assert find_kind(text, KINDS) == gvk
+
+
+@pytest.mark.parametrize(
+    ("text", "cure"),
+    [
+        ("wikki", "; did you mean wiki.v1.apps.example.com?"),
+        ("pds", "; did you mean pod?"),
+        (
+            "wiki.v2.apps.example.com",
+            ELSEWHERE,
+        ),
+        ("zebra", "; install its CRD, or correct the name"),
+    ],
+)
+def test_an_unknown_type_names_the_nearest(text: str, cure: str) -> None:
+    """A misspelt name, another version or group; otherwise the CRD is missing."""
+    with pytest.raises(ConfigError) as excinfo:
+        find_kind(text, KINDS)
+    assert str(excinfo.value) == f'the resource type "{text}" is unknown{cure}'
+
+
+@pytest.mark.parametrize(
+    ("kind", "plural"), [("Wiki", "wikis"), ("Proxy", "proxies"), ("Class", "classes")]
+)
+def test_without_discovery_the_plural_is_guessed(kind: str, plural: str) -> None:
+    """The rule is that of apimachinery."""
+    gvk = GVK("apps.example.com", "v1", kind)
+    assert find_kind(plural, of_kinds([gvk])) == gvk
