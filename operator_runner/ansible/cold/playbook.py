@@ -1,7 +1,11 @@
-"""Run ansible-playbook with the template types of 2.18; see `templating.compatibility`."""
+"""Run ansible-playbook with the template types of 2.18; see `templating.compatibility`.
+
+Errors in templates have file and line; see `templating.error_locations`.
+"""
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 
@@ -19,10 +23,24 @@ def main() -> None:
     from operator_runner.ansible.templating import compatibility
 
     compatibility.install()
+    _locate_template_errors()
     sys.argv[0] = program_name()
     from ansible.cli.playbook import main as run
 
     sys.exit(run())
+
+
+def _locate_template_errors() -> None:
+    """Patch the messages of errors in templates, unless the patch is disabled or does not fit."""
+    from operator_runner.ansible.patches.registry import PATCHES
+    from operator_runner.ansible.patches.selection import select
+
+    name = "template-error-lines"
+    disabled = os.environ.get("OPERATOR_RUNNER_DISABLE_PATCHES", "").replace(" ", "").split(",")
+    patches, mismatches = select(disabled, [each for each in PATCHES if each.name == name])
+    for mismatch in mismatches:
+        print(f"[WARNING]: {mismatch}", file=sys.stderr)  # noqa: T201 (as ansible-playbook warns)
+    patches.install(name)
 
 
 if __name__ == "__main__":

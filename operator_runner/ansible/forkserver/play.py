@@ -112,6 +112,7 @@ def _prepare(requests: socket.socket, patches: Selection) -> None:
     patches.install("tasks-in-play")
     patches.install("results-without-queue")
     patches.install("plain-results")
+    patches.install("template-error-lines")
 
 
 def install_loaded_plugins() -> None:

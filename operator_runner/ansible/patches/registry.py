@@ -401,6 +401,37 @@ PATCHES: tuple[Patch, ...] = (
         gain="structural: the results of roles; applied in cold runs too",
         is_essential=True,
     ),
+    Patch(
+        name="template-error-lines",
+        install="operator_runner.ansible.templating.error_locations:install",
+        replaces=(
+            *_symbols(
+                "ansible._internal._templating._jinja_common:UndefinedMarker",
+                __init__="(self, hint=None, obj=Ellipsis, name=None, exc=Ellipsis, *args, "
+                "_no_template_source=False, **kwargs)",
+                _undefined_message="property",
+            ),
+            *_symbols(
+                "ansible._internal._templating._jinja_common:CapturedExceptionMarker",
+                __init__="(self, exception)",
+            ),
+            *(
+                Symbol(
+                    f"ansible._internal._templating.{module}:create_template_error",
+                    "(ex, variable, is_expression)",
+                )
+                for module in ("_jinja_bits", "_engine")
+            ),
+        ),
+        uses=(
+            *_symbols("ansible._internal._task:TaskContext", current="(optional=False)"),
+            *_symbols(
+                "ansible._internal._templating._utils:TemplateContext", current="(optional=False)"
+            ),
+        ),
+        reason="Errors in templates name file, line and the nearest variable; in cold runs too.",
+        gain="structural: the messages of failed tasks",
+    ),
 )
 
 

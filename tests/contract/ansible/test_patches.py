@@ -251,9 +251,17 @@ def test_text_types_that_do_not_fit_end_the_play(monkeypatch: pytest.MonkeyPatch
     assert "set nativeTypes: true" in str(ended.value)
 
 
-@pytest.mark.parametrize(("native", "patched"), [("true", False), ("false", True)])
-def test_cold_runs_with_native_types_are_not_patched(native: str, patched: bool) -> None:
-    """Then nothing of ansible-core is replaced; else the types of templates alone."""
+@pytest.mark.parametrize(
+    ("native", "disabled", "patched"),
+    [
+        ("true", "template-error-lines", []),
+        ("true", "", ["error_locations"]),
+        ("false", "other, template-error-lines", ["text_templates"]),
+        ("false", "", ["error_locations", "text_templates"]),
+    ],
+)
+def test_patches_of_cold_runs(native: str, disabled: str, patched: list[str]) -> None:
+    """Messages of templates, unless disabled, and types of templates, unless they are native."""
     program = """
 import sys
 from operator_runner.ansible.cold import playbook
@@ -261,12 +269,18 @@ sys.argv[1:] = ["--version"]
 try:
     playbook.main()
 finally:
-    print("patched:", "operator_runner.ansible.patches.replacing" in sys.modules)
+    names = ("error_locations", "text_templates")
+    folder = "operator_runner.ansible.templating"
+    print("patched:", [name for name in names if f"{folder}.{name}" in sys.modules])
     print("forks:", any(".forkserver" in name for name in sys.modules))
 """
     done = subprocess.run(
         [sys.executable, "-P", "-c", program],
-        env={**os.environ, "ANSIBLE_JINJA2_NATIVE": native},
+        env={
+            **os.environ,
+            "ANSIBLE_JINJA2_NATIVE": native,
+            "OPERATOR_RUNNER_DISABLE_PATCHES": disabled,
+        },
         capture_output=True,
         text=True,
         check=True,

@@ -1,0 +1,38 @@
+"""Suggestions for undefined names."""
+
+from __future__ import annotations
+
+import pytest
+
+from operator_runner.ansible.templating.name_hints import key_hint, nearest, variable_hint
+
+KNOWN = ["site_title", "replicas", "apiVersion", "web"]
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("siteTitle", ": spec fields are in snake case here: site_title"),
+        ("SiteTitle", ": did you mean site_title?"),
+        ("site_titel", ": did you mean site_title?"),
+        ("api_version", ": did you mean apiVersion?"),
+        ("replica", ": did you mean replicas?"),
+        ("storage", ""),
+        ("x" * 200, ""),
+    ],
+)
+def test_hints_for_variables(name: str, hint: str) -> None:
+    """The name in snake case if there is such a variable, else the nearest one."""
+    assert variable_hint(name, KNOWN) == hint
+
+
+def test_hints_for_keys() -> None:
+    """Keys have the same rule in other words."""
+    assert key_hint("listenPort", ["listen_port"]) == (
+        ": nested keys are in snake case too: listen_port"
+    )
+
+
+def test_names_from_resources_are_bounded() -> None:
+    """Long names are not suggested."""
+    assert nearest("a" * 99, ["a" * 101]) is None
