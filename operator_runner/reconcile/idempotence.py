@@ -1,4 +1,4 @@
-"""Find roles that change the same field in every run, though nothing asked for it. Pure.
+"""Find roles that change the same field in every run, without a change of the resource. Pure.
 
 A password or a timestamp that is generated in each run is the usual cause. See
 docs/adr/0030-idempotence.md.
@@ -44,7 +44,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a run has shown: new findings, and whether fields that were reported are left."""
+    """Result of a run: new findings, and whether reported fields are still changed."""
 
     findings: tuple[Finding, ...] = ()
     is_idempotent: bool = True

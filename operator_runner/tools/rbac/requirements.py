@@ -17,7 +17,7 @@ from operator_runner.tools.rbac.runner import EnabledFeatures, requirements_of_r
 class RequirementSources:
     """Sources of requirements: watches, recorded requests, and features of the runner.
 
-    `recorded` is None if there is no recording.
+    `recorded` is None without a recording.
     """
 
     watches: tuple[Watch, ...]

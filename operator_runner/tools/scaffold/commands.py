@@ -1,4 +1,4 @@
-"""The commands `init` and `create api`: flags to names, and what was written to lines."""
+"""The commands `init` and `create api`: parse flags, write files, print their paths."""
 
 from __future__ import annotations
 

@@ -58,12 +58,12 @@ _EXAMPLES: dict[str, Any] = {
     "object": {},
 }
 _INT64 = range(-(2**63), 2**63)
-"""What the API server stores as an integer."""
+"""Range of an integer in the API server."""
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A field of a spec: `items` is the type of an array's items, `default` None if it has none.
+    """A field of a spec: `items` is the type of an array's items, `default` None without a default.
 
     `is_keyword` is whether playbooks have a keyword of the variable's name.
     """
@@ -117,7 +117,7 @@ class Field:
 
     @property
     def default_text(self) -> str:
-        """The default as JSON, empty if there is none."""
+        """The default as JSON, empty without a default."""
         return "" if self.default is None else json.dumps(self.default, ensure_ascii=False)
 
     @property

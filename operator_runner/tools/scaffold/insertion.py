@@ -19,7 +19,7 @@ def insert(path: str, text: str, marker: str, key: str, item: str) -> str:
     `item` begins with a dash at the left margin. It goes before the marker comment
     `+kubebuilder:scaffold:<marker>`; without one to the end of the list under `key`, a key of the
     left margin, or to the end of the file if `key` is empty. An item that is there is not added
-    again. Raises ConfigError that names `path` if there is no such place.
+    again. Raises ConfigError with `path` if the marker or key is missing.
     """
     lines = text.splitlines()
     begin, end = _block(lines, key)
@@ -34,7 +34,7 @@ def insert(path: str, text: str, marker: str, key: str, item: str) -> str:
             f"{path}: there is neither the comment `# +kubebuilder:scaffold:{marker}` nor a list "
             f"`{key}:` of one line for each item; add one of them, or by hand:\n{item}"
         )
-    # As those beside it: the marker may stand further left than the items.
+    # Indent as the other items: the marker may be further left.
     items = [match for line in lines[begin or 0 : end] if (match := _ITEM.match(line))]
     if items:
         indent = items[0][1]

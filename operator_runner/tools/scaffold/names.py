@@ -1,4 +1,4 @@
-"""What a project and its kinds are called, checked as Kubernetes will check it. Pure."""
+"""Names of a project and its kinds, checked by the rules of Kubernetes. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _DOMAIN = re.compile(rf"{_LABEL.pattern}(\.{_LABEL.pattern})*")
 _VERSION = re.compile(r"v[1-9][0-9]*((alpha|beta)[1-9][0-9]*)?")
 _KIND = re.compile(r"[A-Z][A-Za-z0-9]{0,61}")
 
-# Names stand bare in YAML, which reads these as something else than text.
+# Names are not quoted in YAML, which does not read these as text.
 _NO_TEXT = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"})
 
 # The longest name that is made of the project's is that of a Service, a label of 63 characters:

@@ -113,7 +113,7 @@ def _values(project: Project, kinds: tuple[Api, ...], wanted: Wanted) -> dict[st
         "plural": api.plural,
         "crd_version": wanted.crd_version,
         "sample": "_".join(part for part in (api.group, api.version, api.lower) if part) + ".yaml",
-        # Two groups may have a kind of the same name; their roles are told apart.
+        # Two groups may have a kind of the same name; their roles need different names.
         "rbac_file": f"{api.group}_{api.lower}" if grouped else api.lower,
         "rbac_name": f"{api.group}-{api.lower}".replace(".", "-") if grouped else api.lower,
         "with_role": wanted.role,
@@ -132,7 +132,7 @@ def _values_of_fields(api: Api, fields: tuple[Field, ...]) -> dict[str, Any]:
         "spec_required": bool(required),
         "sample_spec": {field.name: field.example for field in fields},
         "options": {field.variable: field.argument for field in fields},
-        # A file of variables must not have keywords, says ansible-lint; the CRD has the default.
+        # ansible-lint rejects keywords in files of variables; the CRD has the default.
         "defaults": {
             field.variable: field.default
             for field in fields

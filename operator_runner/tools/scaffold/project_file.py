@@ -1,6 +1,6 @@
-"""The file PROJECT: what a project is called, and which kinds were made. Pure.
+"""The file PROJECT: the names of a project and of its kinds. Pure.
 
-`operator-sdk` reads and writes the same file; what it keeps there besides is left as it is.
+`operator-sdk` reads and writes the same file; its other keys are kept.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from operator_runner.tools.yaml_io import load
 
 PATH = "PROJECT"
 
-# Which plugins of operator-sdk understand the project.
+# Plugins of operator-sdk that support the project.
 _LAYOUT = "ansible.sdk.operatorframework.io/v1"
 _PLUGINS: dict[str, Any] = {
     "manifests.sdk.operatorframework.io/v2": {},
     "scorecard.sdk.operatorframework.io/v2": {},
 }
-_HEADER = "# What the project is made of; `operator-runner create api` and operator-sdk write it.\n"
+_HEADER = "# Kinds of the project, written by `operator-runner create api` and operator-sdk.\n"
 
 
 def new(project: Project) -> str:
@@ -39,7 +39,7 @@ def new(project: Project) -> str:
 
 
 def read(text: str) -> Project:
-    """Return the project that a file tells of."""
+    """Return the project of a file."""
     content = _load(text)
     name, domain = content.get("projectName"), content.get("domain", "")
     if not isinstance(name, str) or not isinstance(domain, str):

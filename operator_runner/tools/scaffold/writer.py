@@ -1,4 +1,4 @@
-"""Put planned files on the disk: all or none, and never over a file that the plan does not know."""
+"""Write planned files: all or none, and never over a file that is not in the plan."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _read(path: Path) -> str:
 
 
 def _write(path: Path, text: str) -> None:
-    """Write in one step: a full disk does not leave half of what the user has edited."""
+    """Write atomically: a full disk must not truncate a file that the user has edited."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         draft = path.with_name(path.name + ".new")
