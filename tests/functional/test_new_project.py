@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from operator_runner.devcluster import Cluster
+from tests.support.author_shell import author_shell
 from tests.support.doc_commands import blocks, section
 from tests.support.kubectl import Kubectl
 from tests.support.scaffold import create_api, init
@@ -46,8 +46,6 @@ ROLE = """\
         values: "{{ {'site_title': site_title, 'size': size, 'ratio': ratio, 'debug': debug,
                      'tags': tags, 'limits': limits} | to_json }}"
 """
-# The ports of the defaults may be taken by an operator that somebody runs on this machine.
-PORTS = "--metrics-bind-address=0 --health-probe-bind-address=0 --proxy-port=0"
 
 
 @pytest.fixture
@@ -62,21 +60,8 @@ def project(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def shell(project: Path, control_plane_cluster: Cluster, tmp_path: Path) -> Iterator[Session]:
-    """Give a shell in the project, with the tools on the PATH and the cluster in KUBECONFIG."""
-    programs = f"{Path(sys.executable).parent}:{control_plane_cluster.bin}"
-    environment = {
-        "KUBECONFIG": str(control_plane_cluster.kubeconfig),
-        "ANSIBLE_GATHERING": "explicit",
-    }
-    arguments = f"--work-dir={tmp_path / 'work'} {PORTS}"
-    prepared = {
-        "ARGS=--reload": f'ARGS="--reload {arguments}"',
-        "ARGS=--record-requests=config/rbac/requests.yaml": (
-            f'ARGS="--record-requests=config/rbac/requests.yaml {arguments}"'
-        ),
-    }
-    with Session(project, environment, prepared, logs=tmp_path) as shell:
-        shell.run(f'export PATH="{programs}:$PATH"')
+    """Give a shell in the project."""
+    with author_shell(project, control_plane_cluster, tmp_path) as shell:
         yield shell
 
 

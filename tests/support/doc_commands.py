@@ -5,6 +5,7 @@ The lines after `$ ` are commands; the lines below a command are its output, in 
 
     ```console              commands with their output
     ```console background   one command that keeps running; wait for its output
+    ```console restart      the same, after the commands in the background have been ended
     ```console cleanup      commands that are always executed at the end
 """
 
@@ -23,7 +24,7 @@ _HEREDOC = re.compile(r"<<-?\s*(['\"]?)(\w+)\1")
 _LOOKS = re.compile(
     r"(\w+=\S+ )*"
     r"(kubectl( -n \S+)? (get|describe|logs|top|api-resources)|curl"
-    r"|operator-runner (why|cluster status))\b"
+    r"|cat(?! >)|grep|operator-runner (why|cluster status))\b"
 )
 _PROMPT = "$ "
 _ANYTHING = "..."
@@ -34,6 +35,7 @@ class Mode(Enum):
 
     PLAIN = ""
     BACKGROUND = "background"
+    RESTART = "restart"
     CLEANUP = "cleanup"
 
 

@@ -114,7 +114,9 @@ class Session:
 
     def _take(self, step: Step) -> None:
         where = f"line {step.line}: {step.command}"
-        if step.mode is Mode.BACKGROUND:
+        if step.mode is Mode.RESTART:
+            self.end_background()
+        if step.mode in {Mode.BACKGROUND, Mode.RESTART}:
             log = self.go_on(step.command)
             eventually(log.read_text, step.is_shown_by, told=lambda: where)
         elif step.only_looks:

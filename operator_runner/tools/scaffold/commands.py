@@ -72,7 +72,7 @@ def init(domain: str, project_name: str | None, plugins: str, **kind: Any) -> No
         if not kind["kind"]:
             click.echo(
                 "\nNext, a kind: operator-runner create api --group=cache --version=v1alpha1 "
-                "--kind=Memcached --generate-role"
+                "--kind=Memcached --generate-role --field=size:integer=3"
             )
 
 

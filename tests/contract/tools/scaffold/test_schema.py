@@ -100,7 +100,7 @@ def test_the_sample_is_accepted_and_its_fields_are_columns(crds: Path, kubectl: 
         lambda table: "OWNER" in table,
     )
     head, row = (line.split() for line in table.splitlines())
-    assert head == ["NAME", "OWNER", "SIZE", "IMAGE", "RATIO", "DEBUG", "READY", "REASON", "AGE"]
+    assert head == ["NAME", "OWNER", "SIZE", "IMAGE", "RATIO", "DEBUG", "READY", "FAILED", "AGE"]
     assert row[:-1] == ["checked-sample", "example", "3", "example", "0.5", "false"]
 
 
