@@ -17,8 +17,9 @@ from operator_runner.kube.readiness import is_change
 _RUNS = 2
 """Consecutive unprompted runs that change a field until it is reported. One may still converge, by
 the status of what the run before created."""
-_REQUEUED_RUNS = 5
-"""The same for runs that the role requested: it waits for something, and may show its progress."""
+_WAITING_RUNS = 5
+"""The same for runs that the role requested, or that a change of readiness led to: it waits for
+something, and may write its progress."""
 _MAX_FIELDS = 16
 """Changed fields that are kept for each resource."""
 _TIMERS = frozenset({Trigger.START, Trigger.PERIOD, Trigger.REQUEUE})
@@ -79,19 +80,6 @@ class TaskTimes:
         return current[-1] if current else max(begun, default=(0.0, 0.0, ""))[2]
 
 
-def is_unprompted(causes: Iterable[Cause], is_echo: Callable[[Cause], bool]) -> bool:
-    """Return whether nothing asked the role for a change: timers and its own writes led to the run.
-
-    `is_echo` returns whether a cause is about what the last run of the resource wrote. A change of
-    readiness is a reason to change something.
-    """
-    return all(
-        cause.trigger in _TIMERS
-        or (cause.trigger is Trigger.DEPENDENT and not is_change(cause.detail) and is_echo(cause))
-        for cause in causes
-    )
-
-
 @dataclass(slots=True)
 class IdempotenceCheck:
     """Compares the changes of consecutive successful runs of each resource."""
@@ -128,12 +116,22 @@ class IdempotenceCheck:
 
 
 def runs_needed(causes: Iterable[Cause], is_echo: Callable[[Cause], bool]) -> int:
-    """Return after how many runs with such causes a field is reported, 0 if these do not count."""
+    """Return after how many runs with such causes a field is reported, 0 if these do not count.
+
+    Runs count if nothing asked the role for a change: timers and its own writes led to them.
+    `is_echo` returns whether a cause is about what the last run of the resource wrote.
+    """
     causes = tuple(causes)
-    if not is_unprompted(causes, is_echo):
+    if not all(cause.trigger in _TIMERS or _is_own(cause, is_echo) for cause in causes):
         return 0
-    is_requeued = any(cause.trigger is Trigger.REQUEUE for cause in causes)
-    return _REQUEUED_RUNS if is_requeued else _RUNS
+    is_waiting = any(
+        cause.trigger is Trigger.REQUEUE or is_change(cause.detail) for cause in causes
+    )
+    return _WAITING_RUNS if is_waiting else _RUNS
+
+
+def _is_own(cause: Cause, is_echo: Callable[[Cause], bool]) -> bool:
+    return cause.trigger is Trigger.DEPENDENT and is_echo(cause)
 
 
 def _by_field(

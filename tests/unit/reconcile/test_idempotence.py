@@ -179,7 +179,8 @@ def echo(detail: str) -> Cause:
         ([Cause(Trigger.REQUEUE, "1 s")], 5),
         ([Cause(Trigger.PERIOD), Cause(Trigger.REQUEUE)], 5),
         ([echo("Secret default/db changed by x (data.a)")], 2),
-        ([echo("Deployment default/web became ready")], 0),
+        ([echo("Deployment default/web became ready")], 5),
+        ([Cause(Trigger.DEPENDENT, "Deployment default/web became ready")], 0),
         ([Cause(Trigger.DEPENDENT, "ConfigMap default/other deleted")], 0),
         *(
             ([Cause(Trigger.PERIOD), Cause(trigger)], 0)
