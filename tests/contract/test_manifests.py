@@ -42,7 +42,7 @@ def test_the_api_server_accepts_all_of_it(kubectl: Kubectl) -> None:
 
 
 def test_manifests_have_the_usual_names_and_flags(kubectl: Kubectl) -> None:
-    """The objects have the names, the prefix and the arguments that users of the book know."""
+    """The objects have the names, the prefix and the arguments of the Operator SDK tutorial."""
     objects = rendered(kubectl, "default")
     assert set(objects) == {
         ("Namespace", "nginx-operator-system"),
@@ -159,7 +159,7 @@ def assert_references_resolve(documents: list[Json]) -> None:
 
 
 def test_the_metrics_component_protects_the_endpoint(kubectl: Kubectl, tmp_path: Path) -> None:
-    """With the component config/metrics the manager asks the API who reads, and may ask that."""
+    """With the component config/metrics the manager authorizes readers, and may do so."""
     documents = installed_with("metrics", kubectl, tmp_path)
     objects = {(d["kind"], d["metadata"]["name"]): d for d in documents}
     manager = objects["Deployment", "nginx-operator-controller-manager"]
@@ -173,7 +173,7 @@ def test_the_metrics_component_protects_the_endpoint(kubectl: Kubectl, tmp_path:
     rules = objects["ClusterRole", "nginx-operator-metrics-auth-role"]["rules"]
     assert [rule["resources"] for rule in rules] == [["tokenreviews"], ["subjectaccessreviews"]]
     assert ("ClusterRole", "nginx-operator-metrics-reader") in objects
-    # Without the Namespace: a dry run does not make it for what comes after.
+    # Without the Namespace: a dry run does not create it for the objects after it.
     rest = [d for d in documents if d["kind"].startswith("Cluster")]
     kubectl("apply", "--dry-run=server", "--filename=-", input_=yaml.safe_dump_all(rest))
 

@@ -89,7 +89,7 @@ class Nginx:
         environment: Mapping[str, str] | None = None,
         times: int = 1,
     ) -> RunOutcome:
-        """Run the role over the resource; `body` is what the run knows of it."""
+        """Run the role over the resource; `body` is the resource in the variables."""
         play = {
             "hosts": "localhost",
             "gather_facts": False,
@@ -128,7 +128,7 @@ class Nginx:
         return outcome.stats.changed
 
     def fail(self, environment: Mapping[str, str] | None = None) -> str:
-        """Run the role, which must fail; return what it says."""
+        """Run the role, which must fail; return its message."""
         outcome = self.reconcile(environment=environment)
         assert not outcome.successful
         return "\n".join(failure.message for failure in outcome.failures)
@@ -255,7 +255,7 @@ def test_an_empty_spec_gives_the_defaults(nginx: Nginx) -> None:
 
 
 def test_success_is_reported_in_the_condition(nginx: Nginx) -> None:
-    """The condition says that nothing is degraded, for this generation of the spec."""
+    """The condition OperatorDegraded is False, for this generation of the spec."""
     generation = nginx.resource(replicas=2)["metadata"]["generation"]
     nginx.succeed()
     condition = nginx.degraded()
@@ -287,7 +287,7 @@ def test_a_steady_resource_costs_no_write(nginx: Nginx) -> None:
 
 
 def test_fields_are_obeyed_and_unset_ones_return(nginx: Nginx) -> None:
-    """Port and replicas are as asked for, zero is not unset, and unset is the default again."""
+    """Port and replicas are those of the spec; zero is kept, and an unset field has its default."""
     nginx.resource(ports=[{"containerPort": 80}], replicas=0)
     nginx.succeed()
     deployment = nginx.live("deployment")
@@ -367,7 +367,7 @@ REMOVED: Json = {
 
 
 def test_drift_of_the_deployment_is_repaired(nginx: Nginx) -> None:
-    """Whatever was edited, added or removed by hand in the Deployment is undone."""
+    """Edits, additions and removals by hand in the Deployment are reverted."""
     nginx.resource()
     nginx.succeed()
     before = nginx.live("deployment")
@@ -521,7 +521,7 @@ def test_the_service_of_the_api_server_is_refused(nginx: Nginx) -> None:
 
 
 def test_what_a_deleted_resource_of_the_name_leaves_is_waited_for(nginx: Nginx) -> None:
-    """The role writes nothing and asks to come back; then it creates objects of its own."""
+    """The role writes nothing and requeues; later it creates its own objects."""
     nginx.resource()
     nginx.succeed()
     nginx.kubectl.merge("deployment", "web", {"metadata": {"finalizers": ["example.com/hold"]}})
@@ -541,7 +541,7 @@ def test_what_a_deleted_resource_of_the_name_leaves_is_waited_for(nginx: Nginx) 
 
 
 def test_the_pauses_grow_while_pods_do_not_serve(nginx: Nginx) -> None:
-    """The role comes back after as long as the Deployment has stood still, 10 s to 10 min."""
+    """The role requeues after the time since the Deployment's last progress, 10 s to 10 min."""
     nginx.resource()
     assert nginx.reconcile().requeue_after == timedelta(seconds=10)
 
@@ -558,7 +558,7 @@ def test_the_pauses_grow_while_pods_do_not_serve(nginx: Nginx) -> None:
 
 
 def test_drift_of_the_service_is_repaired_and_its_address_stays(nginx: Nginx) -> None:
-    """Selector, type and ports return; the cluster IP that clients know is kept."""
+    """Selector, type and ports are restored; the cluster IP is kept."""
     nginx.resource()
     nginx.succeed()
     before = nginx.live("service")["spec"]
@@ -671,7 +671,7 @@ def test_the_shipped_rights_are_enough(nginx: Nginx) -> None:
 
 
 def test_an_upgrade_needs_no_right_to_delete(nginx: Nginx) -> None:
-    """The own owner reference stays in its version: OpenShift asks for `delete` to change it."""
+    """The owner reference keeps its version: OpenShift requires `delete` to change it."""
     role = yaml.safe_load((REPOSITORY / "config" / "rbac" / "role.yaml").read_text())
     operator = nginx.allow("operator", role["rules"])
     resource = nginx.resource()
@@ -705,7 +705,7 @@ def test_the_resource_cannot_be_read(nginx: Nginx) -> None:
 
 
 def test_the_deployment_cannot_be_read(nginx: Nginx) -> None:
-    """The condition gives OperandDeploymentNotAvailable, once and not at each attempt anew."""
+    """The condition has OperandDeploymentNotAvailable, written once and not at each attempt."""
     generation = nginx.resource()["metadata"]["generation"]
     reader = nginx.allow("reader", [READ_RESOURCE, WRITE_STATUS])
     nginx.fail(reader)
@@ -802,7 +802,7 @@ def test_refused_ports_leave_the_running_operand_alone(
 
 
 def test_an_unwritable_status_hides_nothing(nginx: Nginx) -> None:
-    """Where the condition cannot be written either, the run's error tells of both."""
+    """If the condition cannot be written either, the run's error has both reasons."""
     nginx.resource()
     printed = nginx.fail(nginx.allow("stranger", []))
     assert "unable to get operator custom resource: nginxoperators" in printed
@@ -836,7 +836,7 @@ def test_a_resource_deleted_meanwhile_ends_quietly(nginx: Nginx) -> None:
     ],
 )
 def test_a_bad_spec_is_refused_by_the_api_server(nginx: Nginx, spec: Json, complaint: str) -> None:
-    """The user who applies it is told which field is wrong."""
+    """The error names the invalid field."""
     body = support.nginx("bad", **spec)
     done = nginx.kubectl.run("create", "--filename=-", input_=json.dumps(body))
     assert done.returncode != 0
@@ -848,7 +848,7 @@ def test_a_bad_spec_is_refused_by_the_api_server(nginx: Nginx, spec: Json, compl
 def test_a_name_that_a_service_cannot_have_is_refused(
     nginx: Nginx, version: str, name: str
 ) -> None:
-    """The API server refuses the resource at once, in either version, and says why."""
+    """The API server rejects the resource at once, in either version, with the reason."""
     body = support.nginx(name, version=version)
     done = nginx.kubectl.run("create", "--filename=-", input_=json.dumps(body))
     assert done.returncode != 0
@@ -896,7 +896,7 @@ def test_kubectl_shows_what_a_user_looks_for(nginx: Nginx) -> None:
 
 
 def test_the_older_version_is_deprecated(nginx: Nginx) -> None:
-    """The API server warns users of v1alpha1, and says what to use."""
+    """The API server warns users of v1alpha1, with the version to use."""
     body = json.dumps(support.nginx("old", version="v1alpha1"))
     done = nginx.kubectl.run("create", "--dry-run=server", "--filename=-", input_=body)
     assert "v1alpha1 NginxOperator is deprecated; use operator.example.com/v1alpha2" in done.stderr

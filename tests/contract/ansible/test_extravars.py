@@ -1,4 +1,4 @@
-"""What a role sees of a spec whose text is marked as unsafe, as ansible-core reads it."""
+"""Variables of a role from a spec whose text is marked as unsafe, read by ansible-core."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from operator_runner.core.model import GVK, RunContent, Watch
 from operator_runner.reconcile.variables import extra_vars
 
 WATCH = Watch(GVK("example.com", "v1", "Foo"), RunContent(), mark_unsafe=True)
-# Reads files as `-e @FILE`, and answers with what a template sees of them.
+# Reads files as `-e @FILE`, and returns their values in a template.
 PROGRAM = """
 import json, sys
 from operator_runner.ansible.templating import compatibility
@@ -97,7 +97,7 @@ def read() -> Iterator[Callable[[Path], Any]]:
 def test_marked_unsafe_a_role_sees_the_spec_as_it_is(
     read: Callable[[Path], Any], tmp_path: Path, spec: dict[str, Any]
 ) -> None:
-    """Whatever is in it: as a variable of its own and in the whole resource."""
+    """Any text is unchanged, as a variable and in the whole resource."""
     body = {"metadata": {"name": "a"}, "spec": spec}
     file = tmp_path / "extravars"
     # The variables of single fields are those of other tests: here any name may come up.

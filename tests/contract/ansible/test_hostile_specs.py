@@ -1,4 +1,4 @@
-"""Specs of somebody who wants to run commands in the operator, both ways of running a play."""
+"""Specs of an attacker who wants to run commands in the operator, with both launchers."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ SPEC = "_example_com_foo_spec"
 
 
 class Runs:
-    """Runs of a role over specs, with what the operator drops of them dropped."""
+    """Runs of a role over specs, without the fields that the operator drops."""
 
     def __init__(self, scratch: Path, launcher: Launcher, names: ReservedNames) -> None:
         self._names = names
@@ -204,7 +204,7 @@ async def test_type_tags_of_a_resource_mean_nothing(runs: Runs) -> None:
 
 @pytest.mark.parametrize("spec", [{"size": "3"}, {"tag": {"__ansible_type": "x"}}])
 async def test_vars_of_the_watch_keep_templates_and_vault_values(runs: Runs, spec: Json) -> None:
-    """What the operator's author wrote is trusted, whatever is in the resource."""
+    """Templates of the operator's author are evaluated, for any resource."""
     program = Path(sys.executable).with_name("ansible-vault")
     encrypted = subprocess.run(  # noqa: ASYNC221 (short, and nothing else goes on)
         [program, "encrypt", "--output=-"],

@@ -1,4 +1,4 @@
-"""What variables of the operator's environment put into a run, on a real file system."""
+"""Effects of the operator's environment on a run, on a real file system."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_an_inventory_of_the_users_own(rundir: RunDir, tmp_path: Path) -> None:
 def test_facts_of_a_role_are_gathered_unless_it_says_not(
     rundir: RunDir, tmp_path: Path, skip: bool
 ) -> None:
-    """ANSIBLE_GATHERING=explicit is for role runs; a playbook says it itself."""
+    """ANSIBLE_GATHERING=explicit applies to role runs; a playbook has its own setting."""
     role = RunContent(role=tmp_path / "roles" / "web")
     settings = replace(PLAIN, skip_facts=skip)
     rundir.prepare(request(role), settings)

@@ -189,7 +189,7 @@ def _readable(paths: dict[str, Path]) -> list[str]:
     ids=["mounts", "paths"],
 )
 def test_ways_to_hide_files(tmp_path: Path, isolation: Isolation) -> None:
-    """By mounts, or by rules for paths where there is no privilege: own files, and no others."""
+    """By mounts, or without privilege by path rules, a run can read only its own files."""
     work = tmp_path / "above" / "work"
     paths = {
         "own": work / "a" / "own",
@@ -300,7 +300,7 @@ def _with_credentials(site: Path) -> list[Path]:
     ids=["mounts", "paths"],
 )
 def test_credentials_of_the_operator_cannot_be_read(tmp_path: Path, isolation: Isolation) -> None:
-    """Neither files nor volumes nor directories; what is public beside them can be read."""
+    """Credential files, volumes and directories are hidden; files beside them can be read."""
     site, work = tmp_path / "site", tmp_path / "work"
     work.mkdir()
     secrets = tuple(map(str, _with_credentials(site)))
@@ -465,7 +465,7 @@ async def _witness(folder: Path) -> AsyncIterator[int]:
 
 
 def _processes_of_holder() -> list[int]:
-    """Return the run under way and what is above it; not those that wait for the next run."""
+    """Return the current run and its ancestors, without the processes for the next run."""
     below = psutil.Process().children(recursive=True)
     shell = next(process for process in below if "searched" in " ".join(process.cmdline()))
     above = [process for process in shell.parents() if process in below]
@@ -524,7 +524,7 @@ async def test_runs_that_are_not_isolated_read_credentials(
 
 
 def test_what_cannot_be_kept_apart_is_told(tmp_path: Path) -> None:
-    """The fault names what is open, why, and the cure; a directory of one's own has none."""
+    """The message has the exposed path, the reason and the cure; private directories have none."""
     assert writable_ancestor(Path("/proc/sys/kernel")) is None or os.geteuid() == 0
     assert writable_ancestor(tmp_path / "work") is not None
     found = probe_isolation(tmp_path)
@@ -549,7 +549,7 @@ def test_the_usual_work_dir_leads_to_that_of_the_image(tmp_path: Path) -> None:
     "part", ["artifacts", "artifacts/one", "artifacts/one/stdout", "env", "env/extravars"]
 )
 def test_links_of_a_run_lead_the_operator_nowhere(tmp_path: Path, part: str) -> None:
-    """What a run puts in the place of its own files is not read, written or removed for it."""
+    """The operator does not read, write or remove links that a run puts in place of its files."""
     rundirs = RunDirs(tmp_path / "work")
     other, own = (rundirs.of(replace(REF, name=name)) for name in ("b", "a"))
     for rundir in (other, own):

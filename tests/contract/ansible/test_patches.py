@@ -143,7 +143,7 @@ main()
 async def test_a_patch_that_does_not_fit_is_left_out(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One warning names it with those that require it; warm runs go on and give the same."""
+    """One warning names it and the patches that require it; warm runs have the same results."""
     address = "ansible.executor.process.worker:WorkerProcess.start"
     monkeypatch.setattr(server_process, "_PROGRAM", _altered(address))
     with structlog.testing.capture_logs() as logs:
@@ -209,7 +209,7 @@ def test_a_missing_module_is_a_mismatch() -> None:
 
 
 def test_disabled_patches_leave_out_those_that_require_them() -> None:
-    """Without a mismatch: it is what was asked for."""
+    """A disabled patch is not reported as a mismatch."""
     selection, mismatches = select({"tasks-in-play"})
     assert not mismatches
     assert "results-without-queue" not in selection
@@ -224,7 +224,7 @@ async def test_a_name_that_switches_nothing_off_is_an_error(name: str) -> None:
 
 
 def test_only_declared_symbols_are_replaced() -> None:
-    """What is not in the registry is not patched."""
+    """Only symbols of the registry are patched."""
     with pytest.raises(ValueError, match="undeclared patch of ansible"):
         replace_symbol("ansible.cli:CLI.run", None)
 

@@ -1,4 +1,4 @@
-"""What modules import is loaded before the fork: nothing of it is imported by each run."""
+"""Imports of modules are loaded before the fork, and not again by each run."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def _cases(namespace: str, folder: Path) -> dict[str, list[tuple[str, dict[str, 
 
 
 def test_modules_import_nothing_late(control_plane: Path, kubectl: Kubectl, tmp_path: Path) -> None:
-    """Each module of the collections works on a real API server with what is loaded before."""
+    """Each module of the collections works on a real API server with preloaded imports."""
     kubectl.apply(_NODE, _POD)
     cases = _cases(kubectl.namespace, tmp_path)
     program = [sys.executable, "-c", PROGRAM, str(control_plane), json.dumps(cases)]

@@ -60,7 +60,7 @@ async def test_the_names_are_those_of_ansible(tmp_path: Path) -> None:
 async def test_a_broken_ansible_is_asked_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was wrong is in the error; once it is mended there is an answer."""
+    """The error has the reason; after the fix the names are returned."""
     config = tmp_path / "ansible.cfg"
     config.write_text("no section\n")
     monkeypatch.setenv("ANSIBLE_CONFIG", str(config))

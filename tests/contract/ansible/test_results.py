@@ -1,4 +1,4 @@
-"""Results are handled as ansible-core handles them, whatever stands in them."""
+"""Results of any content are handled as in ansible-core."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ KEYS = st.text(max_size=4) | st.sampled_from(["_ansible_no_log", "_ansible_x", "
 
 
 def tagged(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    """Give values with the place in a file that they come from, and without."""
+    """Generate values with and without their origin in a file."""
     return values | values.map(ORIGIN.try_tag)
 
 

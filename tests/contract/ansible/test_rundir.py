@@ -37,7 +37,7 @@ def run(rundirs: RunDirs, run_id: str, *, left_processes: bool = False, command:
 
 
 def test_the_temporary_directory_goes_with_the_run(rundirs: RunDirs) -> None:
-    """What has been discovered of the API is all that the next run gets, as a copy of its own."""
+    """The next run gets only a copy of the discovery cache."""
     first = run(rundirs, "one")
     assert not first.exists()
     rundir = rundirs.of(REF)

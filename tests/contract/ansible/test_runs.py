@@ -75,7 +75,7 @@ async def runs(tmp_path: Path, kind: ExecutorName) -> AsyncIterator[Runs]:
 
 
 async def test_variables_reach_the_play_and_events_come_in_order(runs: Runs) -> None:
-    """The outcome has the recap of the play; every task was told as it began and ended."""
+    """The outcome has the recap of the play; every task has an event at its start and end."""
     outcome = await runs("- debug: {msg: 'size {{ size }}'}\n- command: 'true'\n", size=3)
     assert outcome.successful
     assert outcome.stats is not None
@@ -99,7 +99,7 @@ async def test_rescued_and_ignored_failures_are_none(runs: Runs) -> None:
 
 
 async def test_a_failure_names_task_place_and_reason(runs: Runs) -> None:
-    """Of several failures the one that ended the play is told."""
+    """Of several failures the one that ended the play is reported."""
     tasks = """
 - block: [{fail: {msg: rescued}}]
   rescue: [{debug: {msg: saved}}]
@@ -164,7 +164,7 @@ async def test_a_deadline_ends_the_whole_tree(runs: Runs) -> None:
 
 
 async def test_a_cancelled_run_is_gone(runs: Runs) -> None:
-    """Who cancels a run finds nothing of it when the cancellation has come through."""
+    """After a cancellation no process of the run is left."""
     nap = new_nap()
     running = asyncio.create_task(runs(f"- command: sleep {nap}\n"))
     await asyncio.to_thread(eventually, lambda: sleepers(nap))
@@ -199,7 +199,7 @@ async def test_vault_and_further_arguments(tmp_path: Path, kind: ExecutorName) -
 
 
 def test_two_operators_do_not_share_a_work_dir(tmp_path: Path) -> None:
-    """The second one is told which flag to change."""
+    """The error of the second one names the flag to change."""
     first = RunDirs(tmp_path)
     with pytest.raises(ConfigError, match="--work-dir"):
         RunDirs(tmp_path)

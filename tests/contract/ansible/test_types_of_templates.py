@@ -1,4 +1,4 @@
-"""What templates give is compared with ansible-core 2.18 itself, over types and filters."""
+"""Results of templates are compared with ansible-core 2.18, over types and filters."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ ALONE = (
     *("omit", "[omit, one]", "{'a': omit}", "one.items()", "one.keys()", "one.values()"),
     *("no_such | default(omit)", "one | default(omit, true)", "one.a | default(omit)"),
 )
-"""What is compared as a whole template only, see docs/compatibility.md: `omit` and views."""
+"""Values that are compared as whole templates only, see docs/compatibility.md: `omit`, views."""
 CONTEXTS = (
     *("{{ %s }}", "{{ %s }}", "{{ %s }}", "{{%s}}", " {{ %s }}", "{{ %s }}\n", "a {{ %s }}"),
     *("{{ %s }}{{ none }}", "{{ [%s] }}", "{{ {'a': %s} }}", "[{{ %s }}, 1]", "{{ [[%s]] }}"),

@@ -1,4 +1,4 @@
-"""What the warm launcher promises beyond runs: its processes end, and what it loaded is current."""
+"""Processes and loaded files of the warm launcher: they end, and they are current."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Runs:
         self.others = others
         """Fork servers of other tests, which are children of this process as well."""
         self.starts: list[str] = []
-        """An entry for each start of a fork server that was told."""
+        """An entry for each reported start of a fork server."""
         self.launcher = launcher
         self.executor = AnsibleExecutor(launcher, RunDirs(scratch / "work"), SETTINGS)
 
@@ -121,7 +121,7 @@ async def _killed_while_asleep(runs: Runs, victim: Callable[[], psutil.Process])
 
 
 async def test_a_killed_server_takes_its_runs_along(runs: Runs) -> None:
-    """The run is a failure that says so, its daemon ends, and the next run has a new server."""
+    """The run fails with this reason, its daemon ends, and the next run has a new server."""
     before = runs.servers()[0].pid
     outcome = await _killed_while_asleep(runs, lambda: runs.servers()[0])
     assert "killed" in outcome.failures[0].message
@@ -140,7 +140,7 @@ async def test_a_killed_run_leaves_nothing(runs: Runs) -> None:
 
 
 async def test_what_a_daemon_starts_later_lives_on(runs: Runs, tmp_path: Path) -> None:
-    """Where another run is killed after that, it is none of what that run has left."""
+    """If another run is killed later, the daemon does not count as left by that run."""
     (server,) = runs.servers()
     os.mkfifo(tmp_path / "fifo")
     nap = new_nap()
@@ -161,7 +161,7 @@ async def test_what_a_daemon_starts_later_lives_on(runs: Runs, tmp_path: Path) -
 
 
 async def test_a_killed_play_is_told(runs: Runs) -> None:
-    """Where the play's process dies alone, its supervisor says so and ends the rest."""
+    """If the play's process dies alone, its supervisor reports it and ends the rest."""
     server = runs.servers()[0]
     outcome = await _killed_while_asleep(runs, lambda: _supervisor(server).children()[0])
     assert "killed by a signal" in outcome.failures[0].message
@@ -172,7 +172,7 @@ async def test_everything_ends_with_the_operator(tmp_path: Path) -> None:
     nap = new_nap()
     operator = os.fork()
     if not operator:
-        # A process of its own, as the operator is; pytest's must not go on in it.
+        # A separate process like the operator; the fork must not continue pytest.
         os.execv(
             psutil.Process().exe(),
             [psutil.Process().cmdline()[0], "-c", _HOLDER, str(tmp_path), f"sleep {nap}"],
@@ -190,7 +190,7 @@ async def test_everything_ends_with_the_operator(tmp_path: Path) -> None:
 
 
 def test_an_operator_that_is_killed_while_it_starts_leaves_nothing(tmp_path: Path) -> None:
-    """What the fork server works in while it loads goes with the operator."""
+    """Temporary files of a loading fork server are removed with the operator."""
     temporary = tmp_path / "tmp"
     temporary.mkdir()
     operator = subprocess.Popen(
@@ -250,7 +250,7 @@ async def test_a_replaced_server_ends_with_the_launcher(
 async def test_files_that_change_all_the_time_do_not_put_a_run_off(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A server that was started for a run does it, whatever has changed meanwhile."""
+    """A server that was started for a run executes it, even if files have changed meanwhile."""
     searched = tmp_path / "lib"
     searched.mkdir()
     monkeypatch.setenv("PYTHONPATH", str(searched))
@@ -282,7 +282,7 @@ async def test_many_runs_at_once(runs: Runs) -> None:
 
 
 async def test_a_run_without_a_process_harms_no_other(runs: Runs, tmp_path: Path) -> None:
-    """Where the server cannot fork, this run fails and says why; the server and its runs go on."""
+    """If the server cannot fork, this run fails with the reason; server and other runs continue."""
     (server,) = runs.servers()
     gate = tmp_path / "gate"
     # After the first run the server gathers facts in a child, too.
@@ -311,7 +311,7 @@ def _next_descriptor(process: psutil.Process) -> int:
 async def test_servers_that_die_at_once_are_not_tried_for_ever(
     runs: Runs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A run ends with a reason, for its resource to tell."""
+    """A run ends with a reason for the condition of its resource."""
 
     async def killed(ansible: AnsibleSettings) -> ForkServer:
         server = await start_server(ansible)
@@ -344,7 +344,7 @@ async def test_the_process_of_the_next_module_may_be_killed(runs: Runs) -> None:
 
 
 async def test_without_a_server_plays_run_cold(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where Ansible cannot be loaded, it is said once, with the reason, and all goes on."""
+    """If Ansible cannot be loaded, one warning has the reason, and runs are cold."""
     monkeypatch.setenv("ANSIBLE_FORKS", "not a number")
     with structlog.testing.capture_logs() as logs:
         async with open_launcher("warm", SETTINGS) as launcher:

@@ -42,7 +42,7 @@ def docs() -> dict[str, Any]:
 
 @pytest.mark.parametrize("module", MODULES)
 def test_every_module_is_documented(docs: dict[str, Any], module: str) -> None:
-    """Each has its options, examples that use its full name, and what it returns."""
+    """Each has its options, examples with its full name, and its return values."""
     shown = docs[module]
     assert set(OPTIONS[module].split()) <= shown["doc"]["options"].keys()
     tasks = yaml.safe_load(shown["examples"])
@@ -54,7 +54,7 @@ def test_every_module_is_documented(docs: dict[str, Any], module: str) -> None:
 
 
 def test_the_collection_is_one_that_galaxy_knows() -> None:
-    """Name, version and what it needs of Ansible stand where Galaxy looks for them."""
+    """Name, version and required Ansible are in the files that Galaxy reads."""
     galaxy = yaml.safe_load((HOME / "galaxy.yml").read_text())
     assert (galaxy["namespace"], galaxy["name"]) == ("operator_sdk", "util")
     assert tuple(map(int, galaxy["version"].split("."))) > (0, 5, 0)

@@ -62,7 +62,7 @@ def config_map(kubectl: Kubectl) -> Json:
 
 
 def test_it_makes_an_event_about_an_object(run: Run, kubectl: Kubectl) -> None:
-    """Every option arrives; the object is told by its uid, so that `kubectl describe` finds it."""
+    """Every option is used; the Event has the object's uid, so that `kubectl describe` finds it."""
     about = config_map(kubectl)
     done = run(type="Warning", reportingComponent="example.com/it", source={"component": "it"})
     event = kubectl.get("event", "told")
@@ -81,7 +81,7 @@ def test_it_makes_an_event_about_an_object(run: Run, kubectl: Kubectl) -> None:
 def test_repeated_events_are_counted(
     run: Run, kubectl: Kubectl, merge_type: list[str] | None
 ) -> None:
-    """The same reason is counted up with a new message; another reason begins anew."""
+    """The count of the same reason increases, with a new message; another reason starts at one."""
     config_map(kubectl)
     first = run()["result"]
     again = run(message="so still", merge_type=merge_type)
@@ -117,7 +117,7 @@ def test_check_mode_writes_nothing(run: Run, kubectl: Kubectl) -> None:
 
 
 def test_an_object_may_be_unknown(run: Run, namespace: str) -> None:
-    """One that is not there, or of a kind that nobody knows, is told of all the same."""
+    """An Event about a missing object, or of an unknown kind, is created as well."""
     for kind in ("ConfigMap", "Nothing"):
         about = {
             "apiVersion": "example.com/v1" if kind == "Nothing" else "v1",

@@ -170,7 +170,7 @@ def test_transition_time_moves_with_the_status_only(run: Run, status: Callable[[
 
 
 def test_replace_sets_the_whole_status(run: Run, status: Callable[[], Json]) -> None:
-    """With replace, or its older name force, what is not given goes away."""
+    """With replace, or its older name force, fields that are not given are removed."""
     long_ago = "2001-01-01T00:00:00Z"
     run(status={"size": 3}, conditions=[condition("Old"), condition(lastTransitionTime=long_ago)])
     assert run(status={"zone": "a"}, conditions=[condition()], force=True)["changed"]
@@ -225,7 +225,7 @@ def test_a_boolean_status_is_the_word(run: Run, status: Callable[[], Json]) -> N
 def test_faulty_conditions_are_refused(
     run: Run, conditions: list[Json], complaint: str, at: str
 ) -> None:
-    """The error says what is wrong, and in which field of which condition."""
+    """The error has the reason, the condition and the field."""
     done = run(conditions=conditions)
     assert done["failed"]
     assert done["msg"] == "The specified conditions failed to validate"
@@ -254,7 +254,7 @@ def test_what_no_condition_has_is_refused(run: Run, conditions: list[Json], comp
 
 
 def test_all_fields_of_a_condition_are_written(run: Run, status: Callable[[], Json]) -> None:
-    """Times with a space, as `date --rfc-3339` writes them, reach the API as it wants them."""
+    """Times with a space, as `date --rfc-3339` prints them, are converted for the API."""
     given = condition(
         observedGeneration="3",
         lastHeartbeatTime="2021-03-26 14:00:01+00:00",
@@ -313,7 +313,7 @@ def test_an_unknown_kind_is_named_in_the_error(run: Run) -> None:
 
 
 def test_a_missing_resource_is_named_in_the_error(run: Run) -> None:
-    """The API server's answer says which resource is missing."""
+    """The message of the API server names the missing resource."""
     done = run(name="two", status={"size": 1})
     assert done["msg"] == "Failed to retrieve requested object"
     assert done["error"]["status"] == 404
@@ -322,7 +322,7 @@ def test_a_missing_resource_is_named_in_the_error(run: Run) -> None:
 
 
 def test_kind_without_status_subresource(run: Run) -> None:
-    """The error says what the CRD lacks."""
+    """The error names the missing part of the CRD."""
     done = run(kind="Plain", status={"size": 1})
     message = "Resource test.example.com/v1.Plain does not support the status subresource"
     assert done["msg"] == message

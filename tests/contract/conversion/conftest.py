@@ -40,7 +40,7 @@ async def api(control_plane: Path) -> AsyncIterator[Api]:
 
 
 async def until(check: Callable[[], Awaitable[bool]], seconds: float = 60) -> None:
-    """Return when `check` says so."""
+    """Wait until `check` returns True."""
     async with asyncio.timeout(seconds):
         while not await check():  # noqa: ASYNC110 the world sends no events
             await asyncio.sleep(0.05)

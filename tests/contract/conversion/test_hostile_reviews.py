@@ -1,4 +1,4 @@
-"""What is no ConversionReview, or one that is made to hurt, has an answer with a text."""
+"""Invalid and malicious ConversionReviews get a response with a message."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ async def test_a_compressed_body_is_not_expanded(server: Listener) -> None:
     ],
 )
 async def test_an_odd_object_is_answered_with_a_failure(server: Listener, odd: str) -> None:
-    """The review is answered: with the object, or with a Failure whose message says why not."""
+    """The response has the object, or a Failure with the reason."""
     status, text = await post(server, review(odd))
     assert status == 200, text
     response = json.loads(text)["response"]

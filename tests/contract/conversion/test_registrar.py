@@ -1,4 +1,4 @@
-"""The operator's own certificates: the API server trusts them, and goes on to while they change."""
+"""The operator's own certificates: the API server trusts them, also while they are renewed."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ async def test_who_resets_the_crd_is_corrected(kind: Kind) -> None:
 
 
 async def test_an_error_names_object_and_field(kind: Kind) -> None:
-    """What an expression cannot do with an object is what the client is told."""
+    """The client gets the error of an expression."""
     await kind.create("v2", "web", replicas=3, note="x")
     async with served(kind, CertificateLifetimes(), size="abs(spec.note)"):
         message = ""
@@ -89,7 +89,7 @@ async def test_an_error_names_object_and_field(kind: Kind) -> None:
 
 
 async def test_cert_managers_authority_is_left_alone(kind: Kind) -> None:
-    """Where cert-manager injects its CA nothing is written, and the reason is told."""
+    """If cert-manager injects its CA, nothing is written, and the reason is logged."""
     annotations = {"cert-manager.io/inject-ca-from": "default/serving-cert"}
     patch = {"metadata": {"annotations": annotations}}
     crd = await kind.api.request("PATCH", kind.crd, body=patch, content_type=MERGE_PATCH)
@@ -128,7 +128,7 @@ async def test_replicas_that_start_at_once_agree(api: Api, namespace: str) -> No
     assert len({each.certificate for each in all_of}) == 1
     secret = await api.request("GET", f"/api/v1/namespaces/{namespace}/secrets/webhook")
     assert secret["type"] == "kubernetes.io/tls"
-    # What nobody can read is made anew, once.
+    # An unreadable Secret is replaced, once.
     broken = {"data": {"tls.key": base64.b64encode(b"x").decode()}}
     path = f"/api/v1/namespaces/{namespace}/secrets/webhook"
     await api.request("PATCH", path, body=broken, content_type=MERGE_PATCH)

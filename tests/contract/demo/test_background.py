@@ -16,7 +16,7 @@ _WITH_CHILD = [sys.executable, "-c", f"{_START_SLEEPER}; import time; time.sleep
 
 
 def test_the_operator_is_ended_with_all_that_it_started() -> None:
-    """A play that outlives its operator would go on writing to the cluster."""
+    """A play that outlives its operator would continue to write to the cluster."""
     with subprocess.Popen(_WITH_CHILD, stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None
         child = psutil.Process(int(parent.stdout.readline()))

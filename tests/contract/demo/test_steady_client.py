@@ -1,4 +1,4 @@
-"""The client of the upgrade: what it counts as an answer and what as a failure."""
+"""The client of the upgrade: which responses it counts as failures."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ def _config_map(name: str, **fields: object) -> dict[str, object]:
 
 
 async def test_refusals_keep_the_servers_message(api: Api, namespace: str) -> None:
-    """404, 409 and 422 have errors of their own, which say what the API server said."""
+    """404, 409 and 422 have their own errors, with the message of the API server."""
     path = f"/api/v1/namespaces/{namespace}/configmaps"
     await api.request("POST", path, body=_config_map("one"))
 
@@ -64,7 +64,7 @@ async def test_other_errors_keep_their_status(
 
 
 async def test_an_api_server_that_hangs_is_unavailable(scripted_api: Api) -> None:
-    """No answer within the timeout is an error that says so."""
+    """No response within the timeout is an error with this reason."""
     with pytest.raises(Unavailable, match=r"no response within 0\.2 s"):
         await scripted_api.request("GET", "/apis", timeout=0.2)
 
@@ -82,7 +82,7 @@ async def test_an_api_server_that_is_down_is_unavailable(
 async def test_an_answer_that_breaks_off_is_unavailable(
     scripted: ScriptedServer, scripted_api: Api
 ) -> None:
-    """Half of an answer is none."""
+    """A truncated response is an error."""
 
     async def answer(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Length": "1000"})
@@ -101,7 +101,7 @@ async def test_an_answer_that_breaks_off_is_unavailable(
 async def test_an_answer_of_another_server_is_an_error(
     scripted: ScriptedServer, scripted_api: Api
 ) -> None:
-    """A login page with status 200 is no Kubernetes object."""
+    """A login page with status 200 is not a Kubernetes object."""
 
     async def answer(_: web.Request) -> web.Response:
         return web.Response(text="<html>Log in</html>")

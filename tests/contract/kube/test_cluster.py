@@ -42,7 +42,7 @@ async def _read(cluster: KubeCluster, ref: ObjectRef) -> Json:
 
 
 async def test_an_object_is_read_live(cluster: KubeCluster, widget: ObjectRef) -> None:
-    """What exists is given whole, what does not is None."""
+    """An existing object is returned whole, a missing one is None."""
     body = await _read(cluster, widget)
 
     assert ObjectRef.of(body) == widget
@@ -94,7 +94,7 @@ async def test_a_namesake_is_not_written(
 
 
 async def test_status_fields_of_others_are_kept(cluster: KubeCluster, widget: ObjectRef) -> None:
-    """Fields of others stay; the field manager says who wrote."""
+    """Fields of others are kept; the field manager is recorded."""
     body = await cluster.patch_status(await _read(cluster, widget), {"word": "theirs"})
 
     body = await cluster.patch_status(body, {"count": 1})
@@ -116,7 +116,7 @@ async def test_a_status_that_does_not_fit_is_invalid(
 async def test_a_crd_without_status_is_told_from_a_missing_object(
     cluster: KubeCluster, widget: ObjectRef, kubectl: Kubectl
 ) -> None:
-    """The API server says 404 to both; the author needs to know which."""
+    """The API server returns 404 for both; the error distinguishes them."""
     _make(kubectl, PLAIN)
     plain = await _read(cluster, ObjectRef(PLAIN, kubectl.namespace, "one"))
     gone = await _read(cluster, widget)

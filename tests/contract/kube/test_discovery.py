@@ -128,7 +128,7 @@ async def test_an_old_api_server_is_asked_for_each_group_version(
 async def test_what_is_known_survives_an_api_server_that_is_down(
     scripted: ScriptedServer, scripted_api: Api
 ) -> None:
-    """Only kinds that were never seen are in trouble, and they are asked for again."""
+    """Only kinds that were never discovered fail, and they are requested again."""
     down = False
     item = {"resource": "widgets", "responseKind": {"kind": "Widget"}, "scope": "Cluster"}
     version = {"version": "v1", "freshness": "Current", "resources": [item]}

@@ -105,7 +105,7 @@ async def test_events_of_cluster_scoped_objects_are_in_default(api: Api, kubectl
 async def test_a_failure_is_logged_once_and_harms_nobody(
     scripted: ScriptedServer, scripted_api: Api
 ) -> None:
-    """A reconcile goes on without its Events; the next success arms the log again."""
+    """A reconcile continues without its Events; after a success failures are logged again."""
     allowed = False
 
     async def answer(_: web.Request) -> web.Response:

@@ -1,4 +1,4 @@
-"""Sessions for kopf: which watches are reported, and bounds on what is decoded."""
+"""Sessions for kopf: reports of watches, and bounds on decoded objects."""
 
 from __future__ import annotations
 

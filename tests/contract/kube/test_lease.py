@@ -168,7 +168,7 @@ async def test_a_leader_whose_api_hangs_knows_before_another_leads(
     contender: Contender,
     kubectl: Kubectl,
 ) -> None:
-    """Requests that never come back cost the leadership before the Lease expires for others."""
+    """A replica whose requests hang stops leading before the Lease expires for others."""
     first, second = contender(relayed), contender(connection)
     await _soon(first.acquire())
     waiting = asyncio.create_task(second.acquire())
@@ -207,7 +207,7 @@ async def test_a_short_outage_costs_nothing(
 async def test_a_stolen_lease_is_noticed(
     connection: Connection, contender: Contender, kubectl: Kubectl
 ) -> None:
-    """Whoever finds another holder in the Lease stops leading."""
+    """A replica that finds another holder in the Lease stops leading."""
     first = contender(connection)
     await _soon(first.acquire())
 
@@ -251,7 +251,7 @@ async def poor(control_plane: Path, kubectl: Kubectl, tmp_path: Path) -> AsyncIt
 async def test_missing_rights_are_told_and_waited_for(
     poor: Connection, contender: Contender, kubectl: Kubectl
 ) -> None:
-    """The log says what to grant; once it is granted, the replica leads."""
+    """The log has the permissions to grant; once they are granted, the replica leads."""
     with capture_logs() as logs:
         waiting = asyncio.create_task(contender(poor).acquire())
 

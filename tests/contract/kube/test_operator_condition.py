@@ -48,7 +48,7 @@ def db(name: str = "a", *, migrate: bool = True) -> Json:
 
 @pytest.fixture(scope="module", autouse=True)
 def installed(control_plane_cluster: Cluster) -> None:
-    """Install the CRD as OLM brings it."""
+    """Install the CRD of OLM."""
     manifest = str(crd("operatorconditions"))
     control_plane_cluster.exec(["kubectl", "apply", "--server-side", "--filename", manifest])
     control_plane_cluster.exec(
@@ -141,7 +141,7 @@ async def test_of_two_critical_runs_the_last_one_frees(
 async def test_other_runs_write_nothing(
     upgrades: OperatorConditionReporter, account: Connection, kubectl: Kubectl
 ) -> None:
-    """Where the expression is false, and where the condition says already what is to be said."""
+    """If the expression is false, or the condition already has this value, nothing is written."""
     make(kubectl)
     async with working(upgrades):
         await status(kubectl, "True")
@@ -224,7 +224,7 @@ async def test_the_end_of_the_operator_takes_back_that_it_is_busy(
 
 
 async def test_without_olm_the_api_is_not_asked(account: Connection, kubectl: Kubectl) -> None:
-    """An operator that was deployed by kustomize has nobody to tell."""
+    """An operator that was deployed by kustomize has no OperatorCondition."""
     asked: list[str] = []
     account.on_response(lambda _status, method, _host: asked.append(method))
     upgrades = OperatorConditionReporter.of(Api(account), kubectl.namespace, "")

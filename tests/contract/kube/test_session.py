@@ -1,4 +1,4 @@
-"""Connections: credentials of every kind, their renewal, and who is told of watches."""
+"""Connections: credentials of every kind, their renewal, and callbacks for watches."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def test_no_private_key_stays_in_a_file(
 
 
 async def test_closing_one_session_leaves_the_other(connection: Connection, namespace: str) -> None:
-    """A library may close its session; ours stays open, for full URLs as well as for paths."""
+    """A library may close its session; ours remains open, for full URLs as well as for paths."""
     async with connection.session() as other:
         answer = await other.get(f"{connection.server}/api/v1/namespaces/{namespace}")
         assert answer.status == 200
@@ -169,7 +169,7 @@ async def _only_new(request: web.Request) -> web.Response:
 async def test_expired_credentials_are_renewed_at_once(
     scripted: ScriptedServer, tmp_path: Path, source: str
 ) -> None:
-    """A 401 makes the source be asked again, and the request is repeated with its body."""
+    """After a 401 the credentials are loaded again, and the request is repeated with its body."""
     token = tmp_path / "token"
     token.write_text("old")
     connection = await connect(scripted.kubeconfig(_user(source, token)), user_agent="tests")
@@ -222,7 +222,7 @@ async def test_credentials_stay_with_the_api_server(
 
 
 async def test_a_failing_plugin_is_a_config_error(scripted: ScriptedServer) -> None:
-    """The error carries what the plugin said."""
+    """The error has the message of the plugin."""
     version = "client.authentication.k8s.io/v1"
     args = ["-c", "echo not logged in >&2; exit 3"]
     user = {"exec": {"apiVersion": version, "command": "sh", "args": args}}

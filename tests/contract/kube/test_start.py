@@ -1,4 +1,4 @@
-"""The start of the operator: what it answers before it can work."""
+"""The start of the operator: its probes before it is ready."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ async def _take(events: AsyncIterator[MetadataEvent], count: int) -> list[tuple[
 async def test_changes_are_seen_as_they_happen(
     api: Api, discovery: Discovery, kubectl: Kubectl
 ) -> None:
-    """What exists comes first, then each change, reduced to metadata that says what it is of."""
+    """Existing objects are first, then each change, reduced to metadata with kind and version."""
     resource = await discovery.resource(GVK("", "v1", "ConfigMap"))
     kubectl("create", "configmap", "a", "--from-literal=key=value")
     kubectl("label", "configmap", "a", "watched=yes")
@@ -62,7 +62,7 @@ async def test_changes_are_seen_as_they_happen(
 async def test_health_is_kept_of_a_whole_object(
     api: Api, discovery: Discovery, kubectl: Kubectl
 ) -> None:
-    """Listed and changed, an object is reduced to its metadata and to what its status says."""
+    """Listed and changed objects are reduced to their metadata and readiness."""
     resource = await discovery.resource(GVK("", "v1", "PersistentVolumeClaim"))
     assert "status" in resource.subresources
     claim = {

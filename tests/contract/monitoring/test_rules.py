@@ -68,7 +68,7 @@ def _headings() -> list[str]:
 
 
 def test_one_line_switches_monitoring_on(kubectl: Kubectl, tmp_path: Path) -> None:
-    """Uncommented in config/default, it brings Service, ServiceMonitor and rules that fit."""
+    """Uncommented in config/default, it adds Service, ServiceMonitor and rules that fit."""
     for folder in ("config", "crds"):
         shutil.copytree(REPOSITORY / folder, tmp_path / folder)
     file = tmp_path / "config" / "default" / "kustomization.yaml"

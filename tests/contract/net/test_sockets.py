@@ -1,4 +1,4 @@
-"""How a listener begins and ends connections, over real sockets."""
+"""Start and end of a listener's connections, over real sockets."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def context(authority: Path) -> ssl.SSLContext:
 
 
 def has_ended(client: socket.socket) -> bool:
-    """Tell whether the server has closed the connection: what it still said is passed over."""
+    """Return whether the server has closed the connection; remaining bytes are ignored."""
     client.setblocking(False)
     try:
         while client.recv(4096):
@@ -218,7 +218,7 @@ async def test_an_idle_connection_is_closed(monkeypatch: pytest.MonkeyPatch) -> 
 async def test_a_slow_handshake_is_closed(
     context: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A client that begins with TLS and says no more is left."""
+    """A client that stops after the start of a TLS handshake does not block others."""
     monkeypatch.setattr(module, "FIRST_REQUEST_SECONDS", 0.2)
     async with listening(context) as port:
         reader, writer = await asyncio.open_connection(LOOPBACK, port)

@@ -78,7 +78,7 @@ class Recorder:
 
 @dataclass
 class Run:
-    """What a play has: a kubeconfig file, and programs that find it in their environment."""
+    """Environment of a play: a kubeconfig file, and programs that use it."""
 
     kubeconfig: Path
     bin: Path
@@ -108,7 +108,7 @@ class Run:
         return process.returncode, out.decode(), err.decode()
 
     def command(self, *args: str) -> tuple[str, ...]:
-        """Return a command of kubectl; the cluster's own brings a kubeconfig otherwise."""
+        """Return a command of kubectl without the kubeconfig of the cluster's wrapper."""
         return (str(self.bin / "kubectl"), f"--kubeconfig={self.kubeconfig}", *args)
 
     async def kubectl(self, *args: str, input_: str = "") -> str:
@@ -185,7 +185,7 @@ async def proxied(
 
 @pytest.fixture
 def recorder() -> Recorder:
-    """Give a recorder of what the proxy reports."""
+    """Return a recorder of the proxy's reports."""
     return Recorder()
 
 

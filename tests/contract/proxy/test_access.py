@@ -1,4 +1,4 @@
-"""Who is let through, with whose credentials, and what clients are told otherwise."""
+"""Authentication of clients, credentials of forwarded requests, and error messages."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def test_requests_without_the_token_get_a_401(
 
 
 async def test_the_message_reaches_kubectl(run: Run) -> None:
-    """A user whose token is void sees why and what to use."""
+    """The error for an invalid token has reason and cure."""
     _, _, token = run.server
     run.kubeconfig.write_text(run.kubeconfig.read_text().replace(token, "void"))
     status, _, err = await run.done(*run.command("get", "--raw=/version"))
@@ -120,7 +120,7 @@ async def test_a_request_for_another_server_is_refused(run: Run) -> None:
 async def test_the_api_server_is_away(
     recorder: Recorder, owner: Json, tmp_path: Path, control_plane: Path
 ) -> None:
-    """Without an API server, clients get a Status that says so and when to try again."""
+    """Without an API server, clients get a Status with the reason and Retry-After."""
     gone = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
     port = gone.sockets[0].getsockname()[1]
     gone.close()
@@ -147,7 +147,7 @@ async def test_the_api_server_is_away(
 async def test_a_taken_port_is_reported_with_its_flag(
     proxy: Proxy, connection: Connection, recorder: Recorder, tmp_path: Path
 ) -> None:
-    """A second proxy on the same port says which port and which flag."""
+    """The error of a second proxy on the same port names port and flag."""
     second = Proxy(connection, proxy.address, recorder, Discovery(Api(connection)), tmp_path)
     with pytest.raises(ConfigError, match=rf"{proxy.address.port}.*--proxy-port"):
         await second.start()

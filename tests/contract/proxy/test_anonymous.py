@@ -1,4 +1,4 @@
-"""Programs without a run's token, such as sidecars that know ansible-operator's proxy."""
+"""Programs without a run's token, such as sidecars for ansible-operator's proxy."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ async def test_reads_and_writes_of_nobody(
 
 
 async def test_an_owner_in_the_url(open_proxy: Proxy, recorder: Recorder, owner: Json) -> None:
-    """What is created through http://<owner>@localhost belongs to that owner and is watched.
+    """Objects created through http://<owner>@localhost belong to that owner and are watched.
 
     The write is nobody's run, so the role runs after it.
     """
@@ -117,7 +117,7 @@ async def test_runs_are_served_beside(open_proxy: Proxy, owner: Json, run: Run) 
 async def test_kubeconfigs_have_the_port_of_the_flag(
     connection: Connection, recorder: Recorder, owner: Json
 ) -> None:
-    """The port of --proxy-port is the one in kubeconfigs; the risk of the flag is told once."""
+    """Kubeconfigs have the port of --proxy-port; the risk of the flag is logged once."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     with capture_logs() as logs:
@@ -130,7 +130,7 @@ async def test_kubeconfigs_have_the_port_of_the_flag(
 
 @pytest.mark.parametrize("first", [b"", b"\x16nonsense", b"nonsense\r\n\r\n"])
 async def test_clients_that_speak_neither(proxy: Proxy, run: Run, first: bytes) -> None:
-    """A connection that says nothing, or nonsense, is closed, and the next one is served."""
+    """A connection without a request, or with an invalid one, is closed; the next one is served."""
     reader, writer = await asyncio.open_connection("127.0.0.1", proxy.address.port)
     writer.write(first)
     writer.write_eof()

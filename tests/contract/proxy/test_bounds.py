@@ -66,7 +66,7 @@ async def _post(run: Run, kind: str, body: bytes, path: str = PODS) -> tuple[int
 async def test_a_hostile_body_is_a_400_with_a_reason(
     upstream: Upstream, kind: str, body: bytes, problem: str
 ) -> None:
-    """It is a 400 whose message names the reason, and the event loop goes on."""
+    """It is a 400 whose message has the reason, and the event loop is not blocked."""
     run = await upstream(_ok)
     stop = asyncio.Event()
     pause = asyncio.create_task(_longest_pause(stop))
@@ -117,7 +117,7 @@ async def test_a_deeply_nested_answer_arrives_whole(upstream: Upstream, recorder
 
 
 async def test_a_malformed_chunked_body_is_a_400(upstream: Upstream) -> None:
-    """Chunks that are no chunks are a 400 with a Status, whether the body is read or passed on."""
+    """Invalid chunks are a 400 with a Status, whether the body is read or passed on."""
     run = await upstream(_ok)
     _, _, token = run.server
     for path in (PODS, f"{PODS}/p/eviction"):

@@ -63,7 +63,7 @@ async def test_objects_of_the_k8s_module_are_owned(
 
 
 async def test_releases_of_helm_are_owned(run: Run, tmp_path: Path) -> None:
-    """A release is installed, upgraded and removed; what it consists of is owned."""
+    """A release is installed, upgraded and removed; its objects are owned."""
     chart = tmp_path / "chart"
     (chart / "templates").mkdir(parents=True)
     (chart / "Chart.yaml").write_text("{apiVersion: v2, name: tried, version: 0.1.0}")
@@ -91,7 +91,7 @@ async def test_behind_a_web_proxy(run: Run) -> None:
 
 
 async def test_large_lists_by_pages(run: Run, kubectl: Kubectl) -> None:
-    """A list that comes in pages, as kubectl asks for it, comes to its end."""
+    """A list that kubectl requests in pages is complete."""
     objects = [
         {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": f"m{n}"}} for n in range(7)
     ]

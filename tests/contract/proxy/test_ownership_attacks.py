@@ -1,4 +1,4 @@
-"""Whatever a run sends, it neither adopts nor takes over what belongs to others."""
+"""A run cannot adopt or take over objects of others by any request."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ async def sent(
 
 
 async def test_bodies_that_claim_to_be_the_owner_are_owned(run: Run, owner: Json) -> None:
-    """The owner's uid in a body, or in a reference of another kind, is no way out."""
+    """The owner's uid in a body, or in a reference of another kind, does not help."""
     path = f"/api/v1/namespaces/{owner['metadata']['namespace']}/configmaps"
     uid = owner["metadata"]["uid"]
     wrong = {"apiVersion": "v1", "kind": "Secret", "name": "owner", "uid": uid, "controller": True}
@@ -269,7 +269,7 @@ async def test_what_a_write_costs(run: Run, connection: Connection, namespace: s
     base = f"/api/v1/namespaces/{namespace}/configmaps"
     cost: dict[str, list[str]] = {}
     async with client(run) as http:
-        # The kinds are asked for once, for the log of deletions.
+        # The kinds are discovered once, for the log of deletions.
         await sent(http, "POST", base, config_map("first"))
         await sent(http, "DELETE", f"{base}/first")
         for method, path, kind in (

@@ -1,4 +1,4 @@
-"""What a run may write of others, by the `ownership` of its watch; seen on a real API server."""
+"""Writes of a run to objects of others, by the `ownership` of its watch, on a real API server."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ async def test_an_object_without_owner_is_adopted(
 async def test_an_object_of_another_owner_is_not_adopted(
     start: Start, namespace: str, kubectl: Kubectl
 ) -> None:
-    """With `adopt`, what has an owner is refused, and the message does not offer to adopt it."""
+    """With `adopt`, owned objects are refused, and the message does not offer to adopt them."""
     run = start(ADOPT)
     apply_owned_by_account(kubectl, config_map("theirs", namespace, a="1"))
     for write in WRITES:
@@ -155,7 +155,7 @@ async def test_an_object_of_another_owner_is_not_adopted(
 async def test_without_a_policy_nothing_is_adopted_or_refused(
     start: Start, kubectl: Kubectl
 ) -> None:
-    """With `ignore`, the default, what was there before keeps the owners that it has: none."""
+    """With `ignore`, the default, existing objects keep their owners, or have no owner."""
     run = start(WATCH)
     for write in WRITES:
         kubectl("create", "configmap", "found", "--from-literal=b=1")

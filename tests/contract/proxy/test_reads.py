@@ -19,7 +19,7 @@ from tests.support.kubectl import Kubectl
 from .conftest import SECONDS, WATCH, Recorder, Run, config_map, owners, proxied
 
 PAGE = 500
-"""Objects that kubectl asks for at once."""
+"""Objects in one page of kubectl."""
 
 
 def client(run: Run) -> aiohttp.ClientSession:
@@ -31,7 +31,7 @@ def client(run: Run) -> aiohttp.ClientSession:
 
 
 async def test_more_than_a_page(run: Run, connection: Connection, namespace: str) -> None:
-    """A plain `kubectl get` of more objects than its page holds comes to its end."""
+    """A plain `kubectl get` of more objects than its page holds returns all of them."""
     url = connection.url(f"/api/v1/namespaces/{namespace}/secrets")
 
     async def make(numbers: range) -> None:

@@ -1,4 +1,4 @@
-"""What the proxy tells about the objects of a run; seen on a real API server."""
+"""Reports of the proxy about the objects of a run, on a real API server."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DEPLOYMENT = GVK("apps", "v1", "Deployment")
 
 
 async def test_every_write_with_its_version(run: Run, recorder: Recorder, namespace: str) -> None:
-    """Create, update, patch and delete are told by kind and name, with the version they led to."""
+    """Create, update, patch and delete are reported by kind and name, with the new version."""
     ref = ObjectRef(OWNER_GVK, namespace, "w")
     versions = []
     for command in (
@@ -53,7 +53,7 @@ async def test_subresources_are_writes_of_their_object(
 async def test_owned_objects_are_seen_again(
     run: Run, recorder: Recorder, namespace: str, kubectl: Kubectl
 ) -> None:
-    """Reading an owned object by name tells of it, so that a new operator process learns it."""
+    """Reading an owned object by name reports it, so that a new operator process watches it."""
     owner = ObjectRef(OWNER_GVK, namespace, "owner")
     await run.kubectl("create", "configmap", "mine")
     kubectl("create", "configmap", "foreign")
@@ -65,7 +65,7 @@ async def test_owned_objects_are_seen_again(
 
 
 async def test_health_is_reported_with_an_object(run: Run, recorder: Recorder) -> None:
-    """That a status is behind its spec is told of a read; of a write it would always be."""
+    """A status that is behind its spec is reported for reads; after a write it always is."""
     await run.kubectl("create", "deployment", "d", "--image=nginx", "--replicas=0")
     patch = '--patch={"spec": {"replicas": 1}}'
     await run.kubectl("patch", "deployment", "d", patch)
@@ -89,7 +89,7 @@ async def test_annotated_objects_are_seen_again(
 
 
 async def test_blacklisted_kinds_are_owned_but_not_watched(run: Run, recorder: Recorder) -> None:
-    """Kinds of the watch's blacklist get an owner but are not told of."""
+    """Kinds of the watch's blacklist get an owner but are not reported."""
     await run.kubectl("create", "secret", "generic", "s")
     body = await run.get("secret", "s")
     assert body["metadata"]["ownerReferences"][0]["name"] == "owner"
@@ -97,7 +97,7 @@ async def test_blacklisted_kinds_are_owned_but_not_watched(run: Run, recorder: R
 
 
 async def test_failed_writes_are_not_reported(run: Run, recorder: Recorder) -> None:
-    """A refused write is none."""
+    """A rejected write is not reported."""
     await run.kubectl("create", "configmap", "once")
     recorder.written.clear()
     status, _, err = await run.done(*run.command("create", "configmap", "once"))
@@ -109,7 +109,7 @@ async def test_failed_writes_are_not_reported(run: Run, recorder: Recorder) -> N
 async def test_a_run_that_edits_its_own_resource_tells(
     run: Run, recorder: Recorder, namespace: str
 ) -> None:
-    """An edit is told with the version it led to; reading it and edits of others are not."""
+    """An edit is reported with the resulting version; reads and edits of others are not."""
     owner = ObjectRef(OWNER_GVK, namespace, "owner")
     await run.kubectl("create", "configmap", "another")
     await run.get("configmap", "owner")

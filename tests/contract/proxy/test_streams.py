@@ -48,7 +48,7 @@ def answer(body: bytes, *headers: str, status: str = "200 OK") -> bytes:
 
 
 async def test_the_operators_token_replaces_that_of_the_run(upstream: Upstream) -> None:
-    """The API server sees the operator's token and never the run's; paths stay as they are."""
+    """The API server gets the operator's token and never the run's; paths are unchanged."""
     heads: list[str] = []
 
     async def serve(_: asyncio.StreamReader, writer: asyncio.StreamWriter, head: str) -> None:
@@ -128,7 +128,7 @@ async def test_an_answer_that_breaks_off(upstream: Upstream) -> None:
 
 
 async def test_a_closed_connection_is_reported_as_a_status(upstream: Upstream) -> None:
-    """A connection that closes without an answer is told as a Status; the write may be done."""
+    """For a connection that closes without a response, the client gets a Status."""
 
     async def serve(_: asyncio.StreamReader, writer: asyncio.StreamWriter, __: str) -> None:
         writer.close()
@@ -161,7 +161,7 @@ async def test_uploads_are_streamed(upstream: Upstream) -> None:
 
 
 async def test_reported_before_the_client_knows(upstream: Upstream, recorder: Recorder) -> None:
-    """A write is told before its answer ends, even if its kind has to be asked for."""
+    """A write is reported before its response ends, even if its kind must be discovered."""
     status = b'{"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}'
     pods = {"name": "pods", "kind": "Pod", "namespaced": True, "verbs": ["delete"]}
 
@@ -185,7 +185,7 @@ async def test_reported_before_the_client_knows(upstream: Upstream, recorder: Re
 
 
 async def test_bodies_that_cannot_get_an_owner(upstream: Upstream) -> None:
-    """CBOR is refused so that its clients fall back to JSON; what is too large is refused."""
+    """CBOR is refused so that its clients fall back to JSON; too large bodies are refused."""
 
     async def serve(_: asyncio.StreamReader, __: asyncio.StreamWriter, head: str) -> None:
         raise AssertionError(head)

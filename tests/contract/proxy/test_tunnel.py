@@ -61,7 +61,7 @@ async def test_bytes_pass_both_ways(upstream: Upstream, method: str, protocol: s
     async with asyncio.timeout(SECONDS):
         assert await reader.readexactly(5) == b"hello"
         writer.write(large)
-        # Both ends close when the server has said all.
+        # Both ends close when the server has sent everything.
         assert await reader.read() == large
     writer.close()
     assert "Authorization: Bearer operator\r\n" in heads[0]

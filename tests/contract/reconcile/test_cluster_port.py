@@ -96,7 +96,7 @@ async def test_finalizers_are_written_from_the_newest_state_only(
 async def test_a_status_is_written_from_the_newest_state_only(
     cluster: Cluster, ref: ObjectRef
 ) -> None:
-    """The status is written and comes back; a write from an old reading is a Conflict."""
+    """The status is written and returned; a write with an old resourceVersion is a Conflict."""
     old = await read(cluster, ref)
     new = await cluster.patch_status(old, {"conditions": [GOOD]})
     assert new["status"]["conditions"] == [GOOD]
@@ -113,7 +113,7 @@ async def test_a_status_against_the_schema_is_invalid(cluster: Cluster, ref: Obj
 
 
 async def test_a_status_of_a_gone_resource(cluster: Cluster, ref: ObjectRef) -> None:
-    """Writing to what is gone is NotFound."""
+    """Writing to a deleted resource raises NotFound."""
     body = await read(cluster, ref)
     gone = body | {"metadata": body["metadata"] | {"name": "b"}}
     with pytest.raises(NotFound):

@@ -51,7 +51,7 @@ async def test_metrics_are_plain_text_by_default(metrics_server: Listener) -> No
 
 
 async def test_metrics_are_openmetrics_on_request(metrics_server: Listener) -> None:
-    """What Prometheus asks for first also parses."""
+    """The preferred format of Prometheus can be parsed."""
     accept = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5"
     _, content_type, body = await get(metrics_server, "/metrics", {"Accept": accept})
     families = parse_openmetrics(body)  # type: ignore[no-untyped-call]
@@ -108,7 +108,7 @@ async def test_a_port_in_use_is_an_error_with_its_cure(metrics_server: Listener)
 
 
 async def test_any_port_of_every_interface_is_one_port() -> None:
-    """The port that is told answers IPv4: it is registered as the address of this machine."""
+    """The reported port serves IPv4, which is registered as the address of this machine."""
     server = await serve_probes(HealthChecks(), "", 0, "--health-probe-bind-address")
     assert (await get(server, "/healthz"))[0] == 200
     await server.stop()

@@ -59,7 +59,7 @@ class Launchers:
     ) -> Record:
         """Run a project through each launcher; return the record that they agree on.
 
-        `view` takes the part of the record that can be the same (see views.py). `own` gives
+        `view` selects the comparable part of the record (see views.py). `own` gives
         fields of the project for one launcher by its name.
         """
         records = [self.run(name, replace(project, **own(name)), place) for name in NAMES]
@@ -78,6 +78,6 @@ class Both:
         self._cases = 0
 
     def __call__(self, project: Project, **options: Any) -> Record:
-        """Return the record that both launchers agree on; see `Launchers.compare`."""
+        """Return the common record of both launchers; see `Launchers.compare`."""
         self._cases += 1
         return self._launchers.compare(project, self._tmp_path / f"case{self._cases}", **options)

@@ -1,6 +1,6 @@
-"""What may differ between two runs of the same play: ids, times, and names of temp files. Pure.
+"""Mask what may differ between two runs of a play: ids, times, names of temporary files. Pure.
 
-Ids are numbered in the order in which they appear, so that what refers to what is compared too.
+Ids are numbered in order of appearance, so that references are compared too.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class Masks:
     """The masks of one run; one object for all that is compared, so that ids keep their numbers."""
 
     def __init__(self, further: Iterable[tuple[str, str]] = ()) -> None:
-        """Take texts that only this run has (a namespace of its own) and what stands for them."""
+        """Take texts that only this run has (such as its namespace) and their replacements."""
         self._further = tuple(further)
         self._ids: dict[str, str] = {}
 
@@ -122,7 +122,7 @@ class Masks:
 
 
 def _frame(found: re.Match[str]) -> str:
-    """Return a frame of a traceback without what tells where a launcher put the module.
+    """Return a frame of a traceback without the path where a launcher put the module.
 
     Frames of those who call the module go; of the others the directory, for the module may lie
     in a zip, and the line of the source, which Python cannot read from there.

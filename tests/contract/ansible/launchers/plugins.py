@@ -1,4 +1,4 @@
-"""One plugin of each kind, which says whose it is; `plugin_files` lays them out as a user would."""
+"""One plugin of each kind, which returns its owner; `plugin_files` arranges them as a user does."""
 
 from __future__ import annotations
 

@@ -33,12 +33,12 @@ def library(**modules: str) -> dict[str, str]:
 class Project:
     """A project and how to run it: with `tasks` the role roles/tried, else the `playbook`.
 
-    Plays find the project in the variable `site`, and a directory for what they make in `out`.
+    Plays have the project in the variable `site`, and a directory for their files in `out`.
     """
 
     tasks: str = ""
     files: Mapping[str, str | bytes] = field(default_factory=dict)
-    """Content by path; what begins with #! becomes executable."""
+    """Content by path; files that begin with #! become executable."""
     playbook: str = "site.yml"
     inventory: str = ""
     args: str = ""
@@ -48,7 +48,7 @@ class Project:
     seconds: float | None = None
     native_types: bool | None = None
     masked: Mapping[str, str] = field(default_factory=dict)
-    """Texts that only one run has, and what stands for them."""
+    """Texts that only one run has, and their replacements."""
     resource: str = REF.name
     """The name of the resource, and so that of the private data dir."""
 
@@ -63,7 +63,7 @@ class Project:
         return RunContent(role=site / "roles" / "tried")
 
     async def run(self, launcher: Launcher, site: Path) -> Record:
-        """Write the project to `site` and run it there; a work dir lies beside the project."""
+        """Write the project to `site` and run it there; the work dir is beside the project."""
         content = self.write(site)
         rundirs = RunDirs(site.parent / "work")
         ref = replace(REF, name=self.resource)
@@ -88,7 +88,7 @@ class Project:
 
 
 def _ignore(_event: object) -> None:
-    """Events are read from the artifacts: what is kept is what is compared."""
+    """Events are read from the artifacts."""
 
 
 def _write(path: Path, content: str | bytes) -> None:

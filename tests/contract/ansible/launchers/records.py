@@ -29,7 +29,7 @@ _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What one run gave: its outcome, its events, its artifacts, and the files of the play."""
+    """Results of one run: its outcome, events and artifacts, and the files of the play."""
 
     outcome: RunOutcome
     events: list[Json]
@@ -63,7 +63,7 @@ class Record:
 
     @property
     def stdout(self) -> str:
-        """What the run printed, without colours."""
+        """The output of the run, without colours."""
         return _COLOUR.sub("", self.artifacts["stdout"]).replace("\r", "")
 
     @property

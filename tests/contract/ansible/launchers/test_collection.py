@@ -62,7 +62,7 @@ def operator() -> Iterator[Operator]:
 
 
 def test_the_first_requeue_period_counts(both: Both) -> None:
-    """The period is in the result; the first one counts, and what is no period fails the task."""
+    """The period is in the result; the first one counts, and an invalid period fails the task."""
     tasks = """
 - name: First
   operator_sdk.util.requeue_after: {time: 1h30m}

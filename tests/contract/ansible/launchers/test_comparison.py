@@ -1,4 +1,4 @@
-"""The comparison itself: it sees what differs, and masks nothing but ids, times and temp names."""
+"""The comparison itself: it detects differences, and masks only ids, times and temporary names."""
 
 from __future__ import annotations
 

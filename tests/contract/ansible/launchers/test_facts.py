@@ -163,7 +163,7 @@ def test_facts_are_gathered_again_when_what_they_depend_on_changes(
 
 
 def facts_of(launchers: Launchers, name: str, project: Project, place: Path) -> dict[str, Json]:
-    """Return what each task that gathers facts gave in a run, but for what is of the moment."""
+    """Return the results of the tasks that gather facts, without values that always change."""
     record = launchers.run(name, project, place)
     assert record.outcome.successful
     tasks = [task for task in TASKS if task in record.tasks()]

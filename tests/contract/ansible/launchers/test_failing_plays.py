@@ -1,4 +1,4 @@
-"""Plays that cannot start or go on: each says what is wrong, in the same words."""
+"""Plays that cannot start or continue have the same error with both launchers."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_plays_that_cannot_start(both: Both, project: Project, told: str | None)
 
 
 def test_plays_that_break_off(both: Both) -> None:
-    """A task fails for want of a variable, a template, a condition, a file: the rest goes on."""
+    """A task fails because a variable, a template, a condition or a file is missing; others run."""
     tasks = """
 - {name: Variable, debug: {msg: '{{ nowhere }}'}, ignore_errors: true}
 - {name: Attribute, debug: {msg: '{{ hostvars.localhost.nowhere.to }}'}, ignore_errors: true}

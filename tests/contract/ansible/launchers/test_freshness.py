@@ -1,4 +1,4 @@
-"""What is edited on disk is in effect at the next run, though launchers keep things loaded."""
+"""Edits on disk take effect at the next run, although launchers keep files loaded."""
 
 from __future__ import annotations
 

@@ -155,7 +155,7 @@ def test_failing_hosts_are_counted_in_the_recap(both: Both) -> None:
 
 
 def test_hosts_do_not_affect_each_other(both: Both) -> None:
-    """Forks and strategies: each host goes through the same, whatever the others do."""
+    """Forks and strategies: each host runs the same tasks, independent of the others."""
     plays = """
 - hosts: everything
   gather_facts: false

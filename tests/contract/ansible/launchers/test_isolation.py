@@ -1,4 +1,4 @@
-"""Nothing of one run is seen by the next: what runs leave behind, they leave in their own process.
+"""No run sees state of another one: changes of a run remain in its own process.
 
 Each case runs twice through the same launchers. Both runs must find the world untouched, and
 so find the same as each other.
@@ -125,7 +125,7 @@ def test_a_meddling_run_leaves_nothing_behind(both: Both) -> None:
 
 
 def test_tasks_do_not_see_each_other(both: Both) -> None:
-    """What a plugin leaves in the process of a task is not there for the next task."""
+    """State that a plugin leaves in the process of a task is not in the next task."""
     counting = """
 import builtins, os, sys
 CALLS = 0
@@ -207,7 +207,7 @@ module.exit_json(private=oct(os.stat(module.tmpdir).st_mode))
 
 
 def test_a_run_knows_no_other(launchers: Launchers, tmp_path: Path) -> None:
-    """What a run finds around it names no directory, token or variable of an earlier run."""
+    """The environment of a run contains no directory, token or variable of an earlier run."""
     tasks = """
 - name: Environment
   shell: env; cat /proc/self/environ /proc/self/cmdline /proc/$PPID/cmdline | tr '\\0' '\\n'
@@ -246,7 +246,7 @@ module.exit_json(found=found)
         for run, word in enumerate((first, second)):
             variables = {"needle": needle, "own": word}
             project = Project(tasks, files, variables=variables, kubeconfig=word, resource=word)
-            # The directory of the project itself is no secret of a run.
+            # The directory of the project is not a secret of a run.
             record = launchers.run(name, project, tmp_path / f"project{number}{run}")
         assert record.outcome.successful, record.outcome.failures
         assert first not in f"{record.events} {record.artifacts}"

@@ -197,7 +197,7 @@ AnsibleModule({"data": {}}).exit_json(ping="my own ping")
 
 
 def test_check_mode_and_defaults(both: Both) -> None:
-    """Modules learn of check mode, diff, verbosity, and defaults; unsupported ones are skipped."""
+    """Modules get check mode, diff, verbosity and defaults; unsupported ones are skipped."""
     told = """#!/usr/bin/python
 from ansible.module_utils.basic import AnsibleModule
 module = AnsibleModule(

@@ -131,7 +131,7 @@ stringData: {word: xyzzy}
 
 
 def test_api_errors_fail_the_task(in_cluster: InCluster) -> None:
-    """What the API refuses, what does not exist, and what needs a node or a program."""
+    """Rejected requests, missing objects, and modules that need a node or a program."""
     tasks = """
 - name: Invalid
   kubernetes.core.k8s:
@@ -172,7 +172,7 @@ def test_api_errors_fail_the_task(in_cluster: InCluster) -> None:
 
 
 def test_charts_are_installed_and_upgraded(in_cluster: InCluster) -> None:
-    """A chart that lies with the role: rendered, installed, found again, upgraded and removed."""
+    """A chart in the role is rendered, installed, found, upgraded and removed."""
     tasks = """
 - name: Render
   kubernetes.core.helm_template:

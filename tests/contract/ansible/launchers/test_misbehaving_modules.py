@@ -12,7 +12,7 @@ def _tasks(*names: str) -> str:
 
 
 def test_a_crashing_module_fails_its_task_alone(both: Both) -> None:
-    """Whatever way a module ends without a result, the task fails alone and says how."""
+    """If a module ends without a result, only its task fails, with the reason."""
     modules = library(
         raising="raise ValueError('why ü')\n",
         raising_in_main="""
@@ -56,7 +56,7 @@ AnsibleModule({}).exit_json(said='done')
 
 
 def test_verbose_crashes_are_reported_alike(both: Both) -> None:
-    """With -v a failure is told at more length, and the same."""
+    """With -v the longer message of a failure is the same."""
     modules = library(raising="raise ValueError('why')\n", exiting="sys.exit(3)\n")
     record = both(Project(_tasks("raising", "exiting"), modules, verbosity=1))
     assert "why" in str(record.result("raising"))
@@ -97,7 +97,7 @@ AnsibleModule({}).exit_json(said='x')
 
 
 def test_changes_to_the_process_do_not_outlive_the_module(both: Both) -> None:
-    """What a module does to its process, the next module, plugin and task do not see."""
+    """Changes of a module to its process do not affect the next module, plugin and task."""
     modules = library(
         vandal="""
 import ansible.module_utils.basic as basic, builtins, locale, random, resource, socket

@@ -13,7 +13,7 @@ from tests.contract.ansible.launchers.projects import Project
 
 
 class _Answers(BaseHTTPRequestHandler):
-    """Answers with what was asked, so that a client's request shows in its result."""
+    """Echoes requests, so that the result has the request of the client."""
 
     def do_GET(self) -> None:
         status = 404 if self.path == "/missing" else 200

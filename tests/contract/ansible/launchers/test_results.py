@@ -1,4 +1,4 @@
-"""Results of modules, whatever their size and whatever is in them."""
+"""Results of modules of any size and content."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ module.exit_json(length=len(module.params['text']))
 """
     record = both(Project(tasks, modules))
     assert record.result("Length")["msg"] == "5000000"
-    # Events are small; what is cut says so.
+    # Events are small; cut values are marked.
     assert record.result("Huge")["text"].endswith("[cut: the first 65472 of 5000000 characters]")
     assert len(record.result("Large")["text"]) == 600_000
     assert record.result("Unicode")["schlüssel"] == ["ä"]

@@ -1,4 +1,4 @@
-"""Vault and no_log: what is encrypted can be read, and what is hidden stays hidden."""
+"""Vault and no_log: encrypted values can be read, and hidden ones are censored."""
 
 from __future__ import annotations
 

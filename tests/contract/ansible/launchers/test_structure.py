@@ -1,4 +1,4 @@
-"""How plays are put together: roles, includes, imports, handlers, tags, check mode."""
+"""Structure of plays: roles, includes, imports, handlers, tags, check mode."""
 
 from __future__ import annotations
 

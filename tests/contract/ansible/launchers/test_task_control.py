@@ -1,4 +1,4 @@
-"""How tasks follow each other: blocks, loops, conditions, includes, handlers, tags."""
+"""Control flow: blocks, loops, conditions, includes, handlers, tags."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tests.contract.ansible.launchers.projects import Project
 
 
 def test_rescued_failures_do_not_fail_the_play(both: Both) -> None:
-    """What is rescued or ignored fails nothing; `always` comes in any case; the last one fails."""
+    """Rescued and ignored failures do not fail the play; `always` runs; the last task fails."""
     tasks = """
 - block:
     - name: Break

@@ -1,4 +1,4 @@
-"""Types of what templates give: those that roles written for ansible-core 2.18 count on."""
+"""Types of template results that roles for ansible-core 2.18 rely on."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ TRIED = Project(TASKS, FILES, variables=VARIABLES)
 
 
 def test_numbers_of_templates_are_text(both: Both) -> None:
-    """They are, and what looks like a map is one, as roles of existing projects have it."""
+    """They are, and text that looks like a map is a map, as in ansible-core 2.18."""
     record = both(TRIED)
     assert record.outcome.successful
     assert record.result("Values")["ansible_facts"]["values"] == OLD
@@ -155,7 +155,7 @@ def test_a_project_may_ask_for_native_types(
 
 
 def test_the_watch_decides_before_all_other_settings(launchers: Launchers, tmp_path: Path) -> None:
-    """One fork server runs both: what a watch asks for reaches the run alone."""
+    """One fork server runs both: the setting of a watch affects its own runs only."""
     for number, (native, expected) in enumerate([(True, NEW), (False, OLD), (None, OLD)]):
         project = replace(TRIED, native_types=native)
         record = Both(launchers, tmp_path / str(number))(project)

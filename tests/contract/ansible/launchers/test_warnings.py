@@ -1,4 +1,4 @@
-"""Warnings and deprecations, of modules, plugins and Ansible itself: told once, and to all runs."""
+"""Warnings and deprecations of modules, plugins and Ansible: once in each run."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_verbosity_adds_the_warnings_of_plugins(both: Both) -> None:
 def test_environment_of_the_operator(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variables: dict[str, str]
 ) -> None:
-    """What the operator's environment says of Python's streams holds for plays and modules."""
+    """Settings of Python's streams in the operator's environment apply to plays and modules."""
     for name in ("LC_ALL", "LANG", "PYTHONUTF8", "PYTHONIOENCODING"):
         monkeypatch.delenv(name, raising=False)
     for name, value in variables.items():

@@ -56,7 +56,7 @@ def test_async_tasks_are_polled_and_time_out(both: Both, tmp_path: Path) -> None
 - name: Slow
   command: sleep 60
   async: 1
-  # Late enough that it has been ended: who comes first tells another story.
+  # Late enough that it has been ended: the order would change the output.
   poll: 8
   ignore_errors: true
 - name: Unknown
@@ -190,7 +190,7 @@ def test_the_configured_interpreter_runs_the_module(both: Both) -> None:
 
 @pytest.mark.parametrize("verbosity", [2, 4])
 def test_verbosity_prints_the_same_details(both: Both, verbosity: int) -> None:
-    """-vv and -vvvv print more, and the same but for how modules come to run."""
+    """-vv and -vvvv print more, and the same except for the start of modules."""
     tasks = """
 - name: Command
   command: echo x

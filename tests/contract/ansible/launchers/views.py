@@ -1,6 +1,6 @@
-"""Parts of a record that two launchers share, where the whole is chance or tells of the way. Pure.
+"""Comparable parts of a record, if the whole depends on chance or on the launcher. Pure.
 
-Each view says why what it leaves out cannot be the same.
+Each view has the reason why the rest cannot be equal.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def by_host(record: Record) -> Record:
     """Sort what hosts did side by side, whose order is chance: each host's events stay in order.
 
     Counters and ids follow from that order, and go with it; so do the headers of tasks, which
-    are printed whenever another task is told of than before.
+    are printed whenever the reported task changes.
     """
 
     def place(event: Json) -> str:
@@ -41,7 +41,7 @@ def by_host(record: Record) -> Record:
 
 
 def without_transport(record: Record) -> Record:
-    """Leave out what -vvvv tells of how modules come to run, which is what launchers differ in.
+    """Leave out the lines of -vvvv about the start of modules, in which launchers differ.
 
     These are lines of their own: shells, copied files, the files of modules. What tasks do and
     say with -vvvv stays; counters of events and lines go.
@@ -50,7 +50,7 @@ def without_transport(record: Record) -> Record:
 
 
 def without_polls(record: Record) -> Record:
-    """Leave out that a task in the background was not done yet: how often it is asked is chance."""
+    """Leave out polls of an async task that was not done yet: their number is random."""
     return _without(record, "runner_on_async_poll", _POLL)
 
 

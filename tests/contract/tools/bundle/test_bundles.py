@@ -128,7 +128,7 @@ def test_opm_accepts_the_bundle(made: Made, programs: Path) -> None:
 
 
 def test_all_scorecard_tests_pass(made: Made, programs: Path) -> None:
-    """All six tests pass: the program that operator-sdk's images run says so itself."""
+    """All six tests pass in the program of operator-sdk's images."""
     for bundle in made.all:
         config = yaml.safe_load((bundle / "tests" / "scorecard" / "config.yaml").read_text())
         asked = [test["entrypoint"][1] for test in config["stages"][0]["tests"]]
@@ -138,7 +138,7 @@ def test_all_scorecard_tests_pass(made: Made, programs: Path) -> None:
 
 
 def test_scorecard_and_validators_notice(made: Made, programs: Path, tmp_path: Path) -> None:
-    """A bundle that lacks what they ask for does not pass."""
+    """An incomplete bundle does not pass."""
     bundle = _copy(made.nginx["0.0.1"], tmp_path / "bundle")
     (file,) = bundle.glob("manifests/*.clusterserviceversion.yaml")
     content = yaml.safe_load(file.read_text())
@@ -234,7 +234,7 @@ def _of_another_group(crd: Json) -> Json:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_examples_can_be_applied(made: Made, kubectl: Kubectl, version: str) -> None:
-    """Each example of the stored version passes the schema, and comes back with its spec."""
+    """Each example of the stored version passes the schema, and its spec is unchanged."""
     # In a group of its own: other tests have the definition of the real one.
     group = f"v{version.replace('.', '')}.scorecard.test"
     (crd,) = made.nginx[version].glob("manifests/operator.example.com_*.yaml")
@@ -286,7 +286,7 @@ def test_the_metrics_are_in_the_bundle_without_kinds_of_prometheus(made: Made) -
 
 
 def test_the_oldest_kubernetes_has_what_the_pods_need(made: Made) -> None:
-    """The sleep before a Pod stops, and the CRD's rule for new names, came with 1.30."""
+    """The sleep before a Pod stops, and the CRD's rule for new names, need 1.30."""
     for bundle in made.nginx.values():
         assert service_version(bundle)["spec"]["minKubeVersion"] == "1.30.0"
 

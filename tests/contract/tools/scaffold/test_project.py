@@ -71,7 +71,7 @@ def test_no_kustomization_is_forgotten(made: Path) -> None:
 
 
 def test_scaffolded_objects_have_the_usual_names(kubectl: Kubectl, made: Path) -> None:
-    """The objects are those that users of ansible-operator know."""
+    """The objects are those of ansible-operator."""
     objects = rendered(kubectl, made / "config" / "default")
     kinds = [f"{kind}-{who}-role" for kind in ("memcached", "proxy", "batch")
              for who in ("admin", "editor", "viewer")]  # fmt: skip
@@ -113,7 +113,7 @@ def test_scaffolded_objects_have_the_usual_names(kubectl: Kubectl, made: Path) -
 
 
 def test_the_runner_loads_its_watches(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Roles and playbooks are where watches.yaml says, and nothing is warned of."""
+    """Roles and playbooks exist at the paths of watches.yaml, and there are no warnings."""
     monkeypatch.chdir(made)
     loaded = load(Path("watches.yaml"), {})
     assert [watch.gvk.kind for watch in loaded.watches] == ["Memcached", "Proxy", "Batch"]
@@ -214,7 +214,7 @@ def test_a_permission_that_the_runner_lacks_is_found(made: Path, tmp_path: Path)
 def test_roles_are_not_reduced_without_a_recording(
     made: Path, kubectl: Kubectl, tmp_path: Path
 ) -> None:
-    """`make manifests` says how to record; afterwards it writes what the check expects."""
+    """`make manifests` prints how to record; after that it writes the expected rules."""
     copy = Path(shutil.copytree(made, tmp_path / "copy"))
     before = (copy / "config/rbac/role.yaml").read_text()
     tools = [f"OPERATOR_RUNNER={OPERATOR_RUNNER}", f"KUBECTL={kubectl.program}"]
@@ -242,7 +242,7 @@ def test_a_dry_run_creates_nothing(made: Path, kubectl: Kubectl, control_plane: 
 
 
 def test_the_role_may_use_volumes(made: Path) -> None:
-    """What roles often create is allowed, volumes included."""
+    """Objects that roles often create are allowed, volumes included."""
     rules = yaml.safe_load((made / "config/rbac/role.yaml").read_text())["rules"]
     assert "persistentvolumeclaims" in rules[0]["resources"]
 

@@ -31,7 +31,7 @@ DEFAULTS = {
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a project with a kind that has required fields and one that has none."""
+    """Return a project with two kinds, with and without required fields."""
     root = tmp_path_factory.mktemp("fields") / "cache-operator"
     init(root, "--domain=schema.test")
     create_api(root, "Checked", "--generate-role", *(f"--field={text}" for text in FIELDS))

@@ -29,7 +29,7 @@ class Command:
         return await start(*self._arguments)
 
     async def __call__(self, *flags: str) -> tuple[int, str]:
-        """Run it to its end; return its exit status and what it printed."""
+        """Run it to its end; return its exit status and output."""
         return await call(*self._arguments, *flags)
 
 
@@ -42,12 +42,12 @@ async def start(*arguments: str, cwd: Path | None = None) -> asyncio.subprocess.
 
 
 async def call(*arguments: str, cwd: Path | None = None) -> tuple[int, str]:
-    """Run operator-runner to its end; return its exit status and what it printed."""
+    """Run operator-runner to its end; return its exit status and output."""
     return await finished(await start(*arguments, cwd=cwd))
 
 
 async def finished(process: asyncio.subprocess.Process) -> tuple[int, str]:
-    """Wait for the end; return the exit status and what was printed."""
+    """Wait for the end; return the exit status and output."""
     output, _ = await process.communicate()
     assert process.returncode is not None
     return process.returncode, output.decode()
@@ -134,7 +134,7 @@ async def test_an_interrupted_migration_goes_on(
     assert await widgets.stored_versions() == ["v1", "v2"]
     webhook.release.set()
 
-    # etcd forgets the revision of the place; the API server may remember it for a while.
+    # etcd compacts the revision of the checkpoint; the API server may cache it for a while.
     await asyncio.to_thread(widgets.etcd.compact)
     webhook.hold("w-210")
     process = await command.start()
@@ -201,7 +201,7 @@ async def test_an_object_that_cannot_be_converted_is_named(
 
 
 async def test_what_others_write_or_delete_is_left_to_them(widgets: Widgets) -> None:
-    """An object that has changed since it was listed is not touched, and is no failure."""
+    """An object that has changed since it was listed is not written, and is not a failure."""
     await widgets.create_many(3)
     objects = Objects(widgets.api, Target.of(await widgets.crd()), dry_run=False)
     page = await objects.page("")
@@ -214,7 +214,7 @@ async def test_what_others_write_or_delete_is_left_to_them(widgets: Widgets) -> 
 
 
 async def test_a_crd_that_is_not_there_is_named(control_plane: Path) -> None:
-    """The error names it, and says how CRDs are named."""
+    """The error names it, and has the format of CRD names."""
     status, told = await call("migrate-storage", "widgets", f"--kubeconfig={control_plane}")
     expected = "widgets: CRD not found; write PLURAL.GROUP, as listed by `kubectl get crd`"
     assert (status, told.strip()) == (1, f"Error: {expected}")

@@ -1,4 +1,4 @@
-"""A webhook for conversion and admission that refuses and holds what a test says."""
+"""A webhook for conversion and admission that rejects and delays objects of a test."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Webhook:
         self.hold_from = ""
         """Writes of this name and of those after it in the alphabet wait for `release`."""
         self.admitted: list[str] = []
-        """Names of objects whose write was asked for."""
+        """Names of objects that were reviewed."""
         self.held = asyncio.Event()
         self.release = asyncio.Event()
         self._certificate = folder / "webhook.crt"

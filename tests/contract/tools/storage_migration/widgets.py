@@ -67,7 +67,7 @@ class Widgets:
             reviews = {"conversionReviewVersions": ["v1"], "clientConfig": client}
             spec["conversion"] = {"strategy": "Webhook", "webhook": reviews}
         await self.edit_crd({"spec": spec})
-        # The API server writes in the new version once it has heard of it.
+        # The API server writes the new version once it has read the CRD.
         await until(lambda: self._writes(version))
 
     async def _writes(self, version: str) -> bool:
@@ -77,7 +77,7 @@ class Widgets:
         return written == version
 
     async def admit_by(self, webhook: Webhook) -> None:
-        """Have each update of a widget ask the webhook."""
+        """Register the webhook for updates of widgets."""
         self._admission = self.crd_name
         rule = {"apiGroups": [self.group], "apiVersions": ["*"], "resources": ["widgets"]}
         await self.api.request(
@@ -99,7 +99,7 @@ class Widgets:
                 ],
             },
         )
-        # It is asked from some moment on.
+        # It is called some time after the registration.
         await self.create("asked")
 
         async def is_asked() -> bool:
