@@ -22,6 +22,32 @@ TYPE_TAG_PREFIX = "__ansible_"
 """
 
 
+_BUILT_IN_GROUPS = frozenset(
+    f"{name}.k8s.io"
+    for name in (
+        "admissionregistration",
+        "apiextensions",
+        "apiregistration",
+        "authentication",
+        "authorization",
+        "certificates",
+        "coordination",
+        "discovery",
+        "events",
+        "flowcontrol.apiserver",
+        "internal.apiserver",
+        "networking",
+        "node",
+        "rbac.authorization",
+        "resource",
+        "scheduling",
+        "storage",
+        "storagemigration",
+    )
+)
+"""Groups of Kubernetes itself with a dot in their names, which groups of CRDs must have."""
+
+
 class PlainMap(Json):
     """A map of a resource with such a key: for Ansible it is a map all the same."""
 
@@ -39,6 +65,11 @@ class GVK:
         """`apps/v1`, or `v1` for the core group."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
+    @property
+    def is_built_in(self) -> bool:
+        """Whether the kind is one of Kubernetes itself, not of a CRD or an aggregated API."""
+        return "." not in self.group or self.group in _BUILT_IN_GROUPS
+
     @classmethod
     def of(cls, api_version: str, kind: str) -> GVK:
         """Take the `apiVersion` and `kind` of an object apart."""
@@ -48,6 +79,10 @@ class GVK:
     def __str__(self) -> str:
         """As Go writes it in logs and metric labels: `apps/v1, Kind=Deployment`."""
         return f"{self.group}/{self.version}, Kind={self.kind}"
+
+
+NOT_DESIRED = ("apiVersion", "kind", "metadata", "status")
+"""Top-level fields of an object that are not part of its desired state."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -74,6 +109,14 @@ class ObjectRef:
 def uid_of(body: Mapping[str, Any]) -> str:
     """Return `metadata.uid`, which distinguishes objects of the same name; empty if missing."""
     return str(body["metadata"].get("uid") or "")
+
+
+def desired_state(body: Mapping[str, Any]) -> Json:
+    """Return the fields of an object that users write: `spec`, or `data`, `rules`, `subsets` ...
+
+    These are all top-level fields but apiVersion, kind, metadata and status.
+    """
+    return {name: value for name, value in body.items() if name not in NOT_DESIRED}
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +220,7 @@ class Watch:
     `native_types` is whether templates give the types of their expressions; where it is None,
     Ansible's own settings decide.
     `allow_vars` are names of fields or variables that a spec may set though Ansible acts on them.
+    `top_level_fields` are fields beside the spec that become variables as those of the spec do.
     """
 
     gvk: GVK
@@ -205,6 +249,7 @@ class Watch:
     ownership_exceptions: frozenset[GVK] = frozenset()
     versions: tuple[str, ...] = ()
     allow_vars: frozenset[str] = frozenset()
+    top_level_fields: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

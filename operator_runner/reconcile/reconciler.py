@@ -121,7 +121,7 @@ class _PendingRun:
     cleanup: bool
     causes: tuple[Cause, ...]
     excluded: frozenset[str] = frozenset()
-    """Fields of the spec that are not passed to the role."""
+    """Fields that are not passed to the role."""
     tasks: TaskTimes = field(default_factory=TaskTimes)
 
 
@@ -147,8 +147,9 @@ class Reconciler:
         self._succeeded: dict[ObjectRef, int] = {}
         # uid of the resource that the other mappings are about.
         self._uids: dict[ObjectRef, str] = {}
-        # uid and generation for which dropped fields were last reported.
-        self._reported_fields: dict[ObjectRef, tuple[str, int]] = {}
+        # uid, generation and names for which dropped fields were last reported; the data of a kind
+        # without generations may get others.
+        self._reported_fields: dict[ObjectRef, tuple[str, int, frozenset[str]]] = {}
 
     def on_event(self, ref: ObjectRef, cause: Cause) -> None:
         """Record an event; with `supersede` it may end the current run of the resource."""
@@ -199,6 +200,7 @@ class Reconciler:
         self._reported_fields.pop(ref, None)
         self._idempotence.forget(ref)
         self._superseding.forget(ref)
+        self._reporter.forget(ref)
         await self._deps.executor.forget(ref)
 
     async def report_failure(self, ref: ObjectRef, causes: Sequence[Cause], message: str) -> None:
@@ -285,11 +287,12 @@ class Reconciler:
         fields: Sequence[ReservedField] = reserved_fields(body, self._watch, names)
         if any(field.use is Use.KEYWORD for field in fields):
             fields = dropped(fields, await self._deps.variable_names.declared(content))
-        spec = (body["metadata"].get("uid", ""), generation_of(body))
-        if fields and self._reported_fields.get(ref) != spec:
+        names_dropped = frozenset(field.name for field in fields)
+        state = (uid_of(body), generation_of(body), names_dropped)
+        if fields and self._reported_fields.get(ref) != state:
             await self._reporter.dropped(body, fields)
-            self._reported_fields[ref] = spec
-        return frozenset(field.name for field in fields)
+            self._reported_fields[ref] = state
+        return names_dropped
 
     def _current(self, ref: ObjectRef, body: Json) -> Json | None:
         """Return `body` if no event showed a newer version of the resource, else None.
@@ -308,6 +311,8 @@ class Reconciler:
             # A deletion is a new generation, so the last run of it was a clean-up.
             return is_waiting(conditions) and self._succeeded.get(ref) == generation_of(body)
         if not (is_successful(conditions) or is_waiting(conditions)):
+            return False
+        if not generation_of(body) and any(cause.trigger is Trigger.SPEC for cause in causes):
             return False
         if ref in self._succeeded:
             return self._succeeded[ref] == generation_of(body)

@@ -79,6 +79,12 @@ class Reporter:
         self._kstatus = watch.kstatus
         self._cluster = cluster
         self._status = StatusWriter(cluster)
+        # Resources whose last run failed; without conditions, only this shows it.
+        self._failing: set[ObjectRef] = set()
+
+    def forget(self, ref: ObjectRef) -> None:
+        """Drop the state of a deleted resource."""
+        self._failing.discard(ref)
 
     async def start(self, ref: ObjectRef, body: Json) -> Json | None:
         """Report the start of a run; return the resource after it, None if it is deleted."""
@@ -122,8 +128,12 @@ class Reporter:
             note = f"{note}; {conditions.waiting_text(requeue_after)}"
         _log.info("Reconciled", **fields, seconds=run.seconds)
         after = await self._put_conditions(run, outcome, current)
-        has_status = conditions.is_successful if requeue_after is None else conditions.is_waiting
-        was_reported = has_status(read_conditions(run.body))
+        if self._manage_status:
+            is_known = conditions.is_successful if requeue_after is None else conditions.is_waiting
+            was_reported = is_known(read_conditions(run.body))
+        else:
+            was_reported = run.ref not in self._failing
+        self._failing.discard(run.ref)
         if after is not None and (stats.changes or not was_reported):
             await self._cluster.emit(after, run.event("Successful", note))
         return after
@@ -140,6 +150,7 @@ class Reporter:
         text = conditions.failure_line(outcome.failures, _EVENT_MESSAGE_BYTES)
         fields = {"task": first.task, "path": first.path, "error": first.message}
         _log.error("Reconciliation failed", **fields, seconds=run.seconds)
+        self._failing.add(run.ref)
         after = await self._put_conditions(run, outcome, current)
         await self._cluster.emit(after or run.body, run.event("Failed", text, warning=True))
         return after
@@ -157,6 +168,7 @@ class Reporter:
         The Event is emitted even if the status cannot be written.
         """
         now = datetime.now(UTC)
+        self._failing.add(run.ref)
         try:
             if self._manage_status:
                 await self._write(

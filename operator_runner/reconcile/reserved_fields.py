@@ -1,4 +1,4 @@
-"""Find the fields of a spec that must not become variables, because of their names. Pure.
+"""Find the fields of a resource that must not become variables, because of their names. Pure.
 
 With `ansibleConnection: ssh` and `ansibleSshCommonArgs: -o ProxyCommand=...` in a spec, a user who
 can only write resources could run commands in the operator.
@@ -13,7 +13,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from operator_runner.core.model import Json, ReservedNames, Watch
-from operator_runner.reconcile.variables import META, fields_of_spec, object_name
+from operator_runner.reconcile.variables import META, fields_of_variables, object_name
 
 _PREFIXES = ("ansible_", "_ansible_", "__ansible_")
 """Prefixes reserved for Ansible: interpreters, facts, settings of plugins, type tags."""
@@ -33,11 +33,12 @@ class Use(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class ReservedField:
-    """A field of a spec whose variable has a reserved name."""
+    """A field whose variable has a reserved name; `parent` is empty for a top-level field."""
 
     name: str
     variable: str
     use: Use
+    parent: str = "spec"
 
     @property
     def path(self) -> str:
@@ -45,7 +46,10 @@ class ReservedField:
         name = self.name
         if len(name) > _MAX_NAME_CHARACTERS:
             name = f"{name[:_MAX_NAME_CHARACTERS]}..."
-        return f"spec.{name}" if _PLAIN_NAME.fullmatch(name) else f"spec[{json.dumps(name)}]"
+        if not self.parent:
+            return name
+        plain = _PLAIN_NAME.fullmatch(name)
+        return f"{self.parent}.{name}" if plain else f"{self.parent}[{json.dumps(name)}]"
 
 
 def reserved_fields(body: Json, watch: Watch, names: ReservedNames) -> tuple[ReservedField, ...]:
@@ -55,16 +59,16 @@ def reserved_fields(body: Json, watch: Watch, names: ReservedNames) -> tuple[Res
     """
     own = {META, object_name(watch.gvk), f"{object_name(watch.gvk)}_spec"}
     found = []
-    for field, variable in fields_of_spec(body, watch):
+    for parent, field, variable in fields_of_variables(body, watch):
         used_names = {field, variable}
         if variable in own:
-            found.append(ReservedField(field, variable, Use.OPERATOR))
+            found.append(ReservedField(field, variable, Use.OPERATOR, parent))
         elif used_names & watch.allow_vars:
             continue
         elif used_names & names.acted_on or any(name.startswith(_PREFIXES) for name in used_names):
-            found.append(ReservedField(field, variable, Use.ANSIBLE))
+            found.append(ReservedField(field, variable, Use.ANSIBLE, parent))
         elif used_names & names.keywords:
-            found.append(ReservedField(field, variable, Use.KEYWORD))
+            found.append(ReservedField(field, variable, Use.KEYWORD, parent))
     return tuple(found)
 
 

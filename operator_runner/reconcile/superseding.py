@@ -16,7 +16,15 @@ import structlog
 
 from operator_runner.core.async_tasks import end_tasks
 from operator_runner.core.errors import ApiError
-from operator_runner.core.model import Cause, Json, ObjectRef, RunOutcome, Trigger, Watch
+from operator_runner.core.model import (
+    Cause,
+    Json,
+    ObjectRef,
+    RunOutcome,
+    Trigger,
+    Watch,
+    desired_state,
+)
 
 _log = structlog.get_logger(__name__)
 
@@ -24,7 +32,6 @@ _USER_TRIGGERS = frozenset({Trigger.SPEC, Trigger.ANNOTATION, Trigger.DELETION})
 """Causes after which the resource is read again; all others end no run."""
 _MAX_SUPERSEDED_IN_A_ROW = 5
 """Consecutive runs of a resource that edits may end; the next run is completed."""
-_METADATA_FIELDS = ("apiVersion", "kind", "metadata", "status")
 
 
 def supersede_reason(running: Json, now: Json | None, watch: Watch) -> str:
@@ -41,16 +48,12 @@ def supersede_reason(running: Json, now: Json | None, watch: Watch) -> str:
     before, after = old.get("generation") or 0, new.get("generation") or 0
     if before != after:
         return f"generation {before} to {after}"
-    if not after and _content(running) != _content(now):
+    if not after and desired_state(running) != desired_state(now):
         # Kinds without generation, such as ConfigMap, are compared by content.
         return f"resourceVersion {old.get('resourceVersion')} to {new.get('resourceVersion')}"
     if watch.watch_annotations_changes and old.get("annotations") != new.get("annotations"):
         return "annotations"
     return ""
-
-
-def _content(body: Json) -> Json:
-    return {name: value for name, value in body.items() if name not in _METADATA_FIELDS}
 
 
 @dataclass(slots=True)

@@ -12,7 +12,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import Any
 
-from operator_runner.core.model import GVK, TYPE_TAG_PREFIX, Json, PlainMap, Watch
+from operator_runner.core.model import (
+    GVK,
+    TYPE_TAG_PREFIX,
+    Json,
+    PlainMap,
+    Watch,
+    desired_state,
+)
 from operator_runner.reconcile.snake_case import snake_keys, to_snake
 
 META = "ansible_operator_meta"
@@ -22,13 +29,15 @@ META = "ansible_operator_meta"
 def extra_vars(body: Json, watch: Watch, *, cleanup: bool, excluded: Collection[str] = ()) -> Json:
     """Return the variables for one run over the resource `body`.
 
-    Later ones win: spec, ansible_operator_meta, the resource, its spec, the vars of the watch
-    and, in a clean-up, those of its finalizer. The fields of the spec in `excluded` do not become
-    variables; the variables of the resource and of its spec still contain them. Text of the
-    resource is marked as unsafe if `watch.mark_unsafe`; `vars` of the watch never are.
+    Later ones win: the top-level fields that the watch names, the spec, ansible_operator_meta, the
+    resource, its spec, the vars of the watch and, in a clean-up, those of its finalizer. The fields
+    in `excluded` do not become variables; the variables of the resource and of its spec still
+    contain them. Text of the resource is marked as unsafe if `watch.mark_unsafe`; `vars` of the
+    watch never are.
     """
     spec = _spec(body)
-    parameters = {key: value for key, value in spec.items() if key not in excluded}
+    fields = _top_level(body, watch) | spec
+    parameters = {key: value for key, value in fields.items() if key not in excluded}
     if watch.snake_case_parameters:
         parameters = snake_keys(parameters)
     metadata = body["metadata"]
@@ -53,15 +62,23 @@ def extra_vars(body: Json, watch: Watch, *, cleanup: bool, excluded: Collection[
     return variables
 
 
-def fields_of_spec(body: Json, watch: Watch) -> Iterator[tuple[str, str]]:
-    """Yield the name of each field of the spec and the name of its variable."""
-    for field in _spec(body):
-        yield field, to_snake(field) if watch.snake_case_parameters else field
+def fields_of_variables(body: Json, watch: Watch) -> Iterator[tuple[str, str, str]]:
+    """Yield the parent, `spec` or empty, and the name of each field, and the name of its variable.
+
+    The fields are those of the spec and the top-level fields that the watch names.
+    """
+    for parent, fields in (("", _top_level(body, watch)), ("spec", _spec(body))):
+        for field in fields:
+            yield parent, field, to_snake(field) if watch.snake_case_parameters else field
 
 
 def templated_fields(body: Json) -> Iterator[str]:
-    """Yield the paths of strings in the spec that Ansible evaluates unless marked as unsafe."""
-    return _templated(body.get("spec"), "spec")
+    """Yield the paths of strings that Ansible evaluates unless marked as unsafe.
+
+    They are those of the desired state: the spec, or the data of a ConfigMap.
+    """
+    for name, value in desired_state(body).items():
+        yield from _templated(value, name)
 
 
 def _templated(value: Any, path: str) -> Iterator[str]:
@@ -80,6 +97,10 @@ def object_name(gvk: GVK) -> str:
     """Return the name of the variable that holds the whole resource."""
     # The core group has an empty name, hence two underscores: __secret.
     return f"_{gvk.group}_{gvk.kind.lower()}".replace(".", "_").replace("-", "_")
+
+
+def _top_level(body: Json, watch: Watch) -> Json:
+    return {name: body[name] for name in watch.top_level_fields if name in body}
 
 
 def _spec(body: Json) -> Json:

@@ -11,7 +11,7 @@ from operator_runner.config.watches import expressions
 from operator_runner.config.watches.conversions import ConversionReader
 from operator_runner.config.watches.document import YamlValue
 from operator_runner.config.watches.fields import MapReader, maps
-from operator_runner.config.watches.keys import ENTRY_KEYS, NAME_PATTERN
+from operator_runner.config.watches.keys import ENTRY_KEYS, NAME_PATTERN, STANDARD_FIELDS
 from operator_runner.config.watches.lookup import Lookup, has_tasks
 from operator_runner.config.watches.report import Diagnostics, Location
 from operator_runner.config.watches.selector import is_qualified_name, read_selector
@@ -43,8 +43,9 @@ class EntryReader:
 
     def _read(self, fields: MapReader) -> Watch:
         selector = fields.fields("selector")
+        gvk = self._gvk(fields)
         return Watch(
-            gvk=self._gvk(fields),
+            gvk=gvk,
             content=self._content(fields, self._report.problem) or RunContent(),
             vars=fields.mapping("vars"),
             finalizer=self._finalizer(fields),
@@ -52,7 +53,7 @@ class EntryReader:
             blacklist=_kinds(fields, "blacklist"),
             max_runner_artifacts=fields.integer("maxRunnerArtifacts"),
             reconcile_period=_period(fields),
-            manage_status=fields.flag("manageStatus"),
+            manage_status=_manage_status(fields, gvk),
             watch_dependent_resources=fields.flag("watchDependentResources"),
             watch_cluster_scoped_resources=fields.flag("watchClusterScopedResources"),
             watch_annotations_changes=fields.flag("watchAnnotationsChanges"),
@@ -60,6 +61,7 @@ class EntryReader:
             mark_unsafe=fields.flag("markUnsafe", self._mark_unsafe),
             native_types=fields.optional_flag("nativeTypes"),
             allow_vars=_allow_vars(fields),
+            top_level_fields=_top_level_fields(fields),
             when=_expression(fields, "when"),
             timeout=_timeout(fields),
             supersede=fields.flag("supersede"),
@@ -165,6 +167,30 @@ def _allow_vars(fields: MapReader) -> frozenset[str]:
                 " such as ansible_host",
             )
     return frozenset(names)
+
+
+def _top_level_fields(fields: MapReader) -> tuple[str, ...]:
+    names = fields.names("topLevelFields")
+    for name in names:
+        if name in STANDARD_FIELDS or not re.fullmatch(NAME_PATTERN, name):
+            fields.problem(
+                "topLevelFields",
+                f'"{name}" is not a field beside metadata, spec and status;'
+                " write a field such as data",
+            )
+    return names
+
+
+def _manage_status(fields: MapReader, gvk: GVK) -> bool:
+    """Return whether to write conditions; by default not into the status of a built-in kind."""
+    managed = fields.flag("manageStatus", not gvk.is_built_in)
+    if fields.item("manageStatus") is None and not managed and fields.flag("kstatus"):
+        fields.warning(
+            "kstatus",
+            f"no effect: {gvk.kind} is a built-in kind, whose status is not written;"
+            " remove it, or add `manageStatus: true`",
+        )
+    return managed
 
 
 def _check_playbook(playbook: Path) -> str:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass, replace
 
-from operator_runner.core.model import Ownership
+from operator_runner.core.model import NOT_DESIRED, Ownership
 
 NAME_PATTERN = "[A-Za-z_][A-Za-z0-9_-]*"
 """Of a field whose variable can be used in a template, or of the variable."""
+
+STANDARD_FIELDS = (*NOT_DESIRED, "spec")
+"""Top-level fields that `topLevelFields` cannot name."""
 
 
 class Shape(enum.Enum):
@@ -126,7 +129,12 @@ ENTRY_KEYS = (
         default=20,
     ),
     Key("reconcilePeriod", Shape.DURATION, "Also run this often; 0s leaves it to the flag."),
-    Key("manageStatus", Shape.FLAG, "Write conditions into the status.", default=True),
+    Key(
+        "manageStatus",
+        Shape.FLAG,
+        "Write conditions into the status; by default not into that of a built-in kind.",
+        default=True,
+    ),
     Key(
         "watchDependentResources",
         Shape.FLAG,
@@ -166,6 +174,11 @@ ENTRY_KEYS = (
         "allowVars",
         Shape.NAMES,
         "Fields of the spec that become extra vars though Ansible acts on their names.",
+    ),
+    Key(
+        "topLevelFields",
+        Shape.NAMES,
+        "Fields beside the spec, such as data, that become extra vars as those of the spec do.",
     ),
     Key(
         "blacklist",

@@ -10,7 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from operator_runner.config.watches.keys import ENTRY_KEYS, NAME_PATTERN, Key, Shape
+from operator_runner.config.watches.keys import (
+    ENTRY_KEYS,
+    NAME_PATTERN,
+    STANDARD_FIELDS,
+    Key,
+    Shape,
+)
 from operator_runner.config.watches.selector import (
     LABEL_VALUE_PATTERN,
     OPERATORS,
@@ -47,10 +53,15 @@ def _entry() -> Json:
     properties = entry["properties"]
     # A timeout of zero, or below, would end every run.
     properties["timeout"]["not"] = {"type": "string", "pattern": r"^-|^[^1-9$]*$"}
+    properties["topLevelFields"] = _top_level_fields(properties["topLevelFields"])
     properties["finalizer"] = properties["finalizer"] | _finalizer(properties["finalizer"])
     expression = properties["selector"]["properties"]["matchExpressions"]["items"]
     expression |= _requirement(expression)
     return entry | {"anyOf": [_has("role"), _has("playbook")]}
+
+
+def _top_level_fields(read: Json) -> Json:
+    return read | {"items": read["items"] | {"not": {"enum": list(STANDARD_FIELDS)}}}
 
 
 def _finalizer(read: Json) -> Json:

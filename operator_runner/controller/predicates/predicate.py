@@ -11,11 +11,11 @@ import json
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from operator_runner.core.field_paths import changed_paths, summarize
-from operator_runner.core.model import Cause, Json, Trigger, Watch
+from operator_runner.core.model import Cause, Json, Trigger, Watch, desired_state
 
-_NOT_DESIRED = ("apiVersion", "kind", "metadata", "status")
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
@@ -31,11 +31,14 @@ class Seen:
     annotations: Mapping[str, str]
     desired: bytes | None
     """The desired state, compressed; None if it was dropped to save memory."""
+    digest: str = ""
+    """Digest of the desired state; empty for kinds with a generation, which counts its changes."""
 
     @classmethod
     def of(cls, body: Json, *, relevant: bool) -> Seen:
         """Extract what the predicate compares."""
         metadata = body["metadata"]
+        desired = _desired(body)
         return cls(
             uid=metadata.get("uid", ""),
             generation=metadata.get("generation") or 0,
@@ -43,7 +46,8 @@ class Seen:
             deleting=bool(metadata.get("deletionTimestamp")),
             relevant=relevant,
             annotations=_annotations(metadata),
-            desired=zlib.compress(json.dumps(_desired(body)).encode(), 1),
+            desired=zlib.compress(json.dumps(desired).encode(), 1),
+            digest="" if metadata.get("generation") else _digest(desired),
         )
 
 
@@ -86,12 +90,11 @@ def _change(old: Seen, new: Seen, watch: Watch) -> Cause | None:
     if watch.watch_annotations_changes and old.annotations != new.annotations:
         text = _difference(old.annotations, new.annotations)
         return Cause(Trigger.ANNOTATION, text, state_key=_digest(new.annotations))
-    if new.generation == 0 and old.resource_version != new.resource_version:
+    if new.generation == 0 and old.digest != new.digest:
         # Kinds without generation, such as ConfigMap, are compared by content.
         paths = _paths(old, new)
-        if paths is None:
-            return Cause(Trigger.SPEC, f"resourceVersion {new.resource_version}", state_key=key)
-        return Cause(Trigger.SPEC, summarize(paths), state_key=key) if paths else None
+        text = summarize(paths) if paths else f"resourceVersion {new.resource_version}"
+        return Cause(Trigger.SPEC, text, state_key=key)
     return None
 
 
@@ -105,7 +108,7 @@ def _paths(old: Seen, new: Seen) -> list[str] | None:
 
 def _desired(body: Json) -> Json:
     """Return the desired state of a resource; its metadata only if it has no generation."""
-    desired = {name: value for name, value in body.items() if name not in _NOT_DESIRED}
+    desired = desired_state(body)
     metadata = body["metadata"]
     if not metadata.get("generation"):
         labels, annotations = metadata.get("labels") or {}, _annotations(metadata)
@@ -123,6 +126,6 @@ def _difference(old: Mapping[str, str], new: Mapping[str, str]) -> str:
     return summarize(sorted(key for key in {*old, *new} if old.get(key) != new.get(key)))
 
 
-def _digest(annotations: Mapping[str, str]) -> str:
-    text = json.dumps(dict(annotations), sort_keys=True)
+def _digest(value: Mapping[str, Any]) -> str:
+    text = json.dumps(dict(value), sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()

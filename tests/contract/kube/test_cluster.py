@@ -122,7 +122,18 @@ async def test_a_crd_without_status_is_told_from_a_missing_object(
     gone = await _read(cluster, widget)
     kubectl("delete", "widget", widget.name)
 
-    with pytest.raises(Invalid, match="no status subresource"):
+    with pytest.raises(Invalid, match=r"no status subresource.* in its CRD, or set `manageStatus"):
         await cluster.patch_status(plain, {"count": 1})
     with pytest.raises(NotFound):
         await cluster.patch_status(gone, {"count": 1})
+
+
+async def test_a_built_in_kind_without_status_names_the_key_of_watches_yaml(
+    cluster: KubeCluster, kubectl: Kubectl
+) -> None:
+    """Nobody can add a status to ConfigMaps."""
+    kubectl("create", "configmap", "one")
+    ref = ObjectRef(GVK("", "v1", "ConfigMap"), kubectl.namespace, "one")
+
+    with pytest.raises(Invalid, match=r"can be written; set `manageStatus: false`"):
+        await cluster.patch_status(await _read(cluster, ref), {"conditions": []})

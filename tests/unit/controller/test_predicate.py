@@ -79,6 +79,16 @@ def test_a_change_of_the_spec_is_described_by_its_paths() -> None:
     assert str(forgotten) == "spec: generation 1 to 2"
 
 
+def test_a_kind_without_generation_is_compared_although_its_old_data_was_dropped() -> None:
+    """A heartbeat in the status of a Node is not a change of its spec."""
+    old = seen(generation=None, desired={"data": {"a": "b"}, "status": {"at": 1}})
+    old = replace(old, desired=None)
+    heartbeat = bare(desired={"data": {"a": "b"}, "status": {"at": 2}})
+    assert reconcile_cause(old, heartbeat, WATCH, listed=False) is None
+    edited = bare(desired={"data": {"a": "c"}, "status": {"at": 2}})
+    assert str(reconcile_cause(old, edited, WATCH, listed=False)) == "spec: resourceVersion 6"
+
+
 def test_specs_are_remembered_within_a_bound() -> None:
     """The longest unseen spec goes first, and a resource that is gone leaves nothing."""
     first, second = (ObjectRef(FOO, "n", name) for name in "ab")

@@ -255,6 +255,34 @@ async def test_without_manage_status_nothing_is_written() -> None:
     assert await case.version() == "1"
 
 
+async def test_without_manage_status_unchanged_runs_emit_no_events() -> None:
+    """Only changes do, a failure, and the first success after it."""
+    watch = Watch(FOO, MAIN, manage_status=False)
+    outcomes = success(), success(changed=1), success(), failure("t", "m"), success(), success()
+    case = Case(watch, FakeCluster(resource()), *outcomes)
+    counts = []
+    for _ in outcomes:
+        await case.reconciler.reconcile(REF, [Cause(Trigger.PERIOD)])
+        counts.append(len(case.cluster.events))
+    assert counts == [0, 1, 1, 2, 3, 3]
+
+
+async def test_new_data_of_a_kind_without_generation_is_announced() -> None:
+    """Running is reported during the run; a periodic run of the same data writes nothing."""
+    cluster = FakeCluster(resource(generation=None))
+    case = Case(PLAIN, cluster, success(), success(), success())
+    seen: list[str] = []
+
+    def look() -> None:
+        conditions = cluster.objects[REF]["status"]["conditions"]
+        seen.append(next(each["reason"] for each in conditions if each["type"] == "Running"))
+
+    case.executor.during = look
+    for trigger in (Trigger.SPEC, Trigger.PERIOD, Trigger.SPEC):
+        await case.reconciler.reconcile(REF, [Cause(trigger)])
+    assert seen == ["Running", "Successful", "Running"]
+
+
 async def test_the_life_of_a_resource_with_a_finalizer() -> None:
     """The finalizer is added before the first run, its role cleans up, then it is removed."""
     cluster = FakeCluster(resource(finalizers=["other/f"]))

@@ -39,12 +39,12 @@ def read_one(project: Path, more: str, **environ: str) -> Watch:
 
 def test_a_short_entry_takes_all_defaults(project: Path) -> None:
     """Kind, version and role are enough; the rest is as in ansible-operator."""
-    loaded = read(project, HEAD)
+    loaded = read(project, f"{HEAD}  group: example.com\n")
 
     assert loaded == Loaded(
         (
             Watch(
-                gvk=GVK("", "v1", "Web"),
+                gvk=GVK("example.com", "v1", "Web"),
                 content=RunContent(role=project / "roles" / "web"),
                 vars={},
                 finalizer=None,
@@ -68,6 +68,27 @@ def test_a_short_entry_takes_all_defaults(project: Path) -> None:
         ),
         (),
     )
+
+
+@pytest.mark.parametrize("group", ["", "apps", "networking.k8s.io", "rbac.authorization.k8s.io"])
+def test_the_status_of_built_in_kinds_is_written_only_on_request(project: Path, group: str) -> None:
+    """It belongs to the controllers of Kubernetes; kstatus alone is a warning with the cure."""
+    entry = f"{HEAD}  group: '{group}'\n"
+    assert not read(project, entry).watches[0].manage_status
+    assert read(project, f"{entry}  manageStatus: true\n").watches[0].manage_status
+
+    (warning,) = read(project, f"{entry}  kstatus: true\n").warnings
+    assert warning.endswith(
+        "watches.yaml:5: [0].kstatus: no effect: Web is a built-in kind, whose status is not"
+        " written; remove it, or add `manageStatus: true`"
+    )
+    assert read(project, f"{entry}  kstatus: true\n  manageStatus: true\n").warnings == ()
+
+
+def test_groups_below_k8s_io_may_be_of_crds(project: Path) -> None:
+    """Gateway API and others are CRDs, whose status is written."""
+    loaded = read(project, f"{HEAD}  group: gateway.networking.k8s.io\n")
+    assert loaded.watches[0].manage_status
 
 
 def test_a_full_entry_keeps_every_value(project: Path) -> None:
@@ -97,6 +118,7 @@ supersede: true
 kstatus: true
 blockUpgrade: spec.migrate
 allowVars: [ansibleHost, port]
+topLevelFields: [rbacBindings, data]
 references: [{version: v1, kind: Secret, name: spec.secret, namespace: "'shared'"}]
 conversion:
 - version: v1beta1
@@ -138,6 +160,7 @@ conversion:
         ),
         block_upgrade="spec.migrate",
         allow_vars=frozenset({"ansibleHost", "port"}),
+        top_level_fields=("rbacBindings", "data"),
     )
 
 

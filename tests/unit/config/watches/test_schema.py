@@ -83,6 +83,7 @@ def documents() -> Iterator[list[Any]]:
     for name in BASE:
         yield [{key: value for key, value in BASE.items() if key != name}]
     yield from ([{**BASE, "finalizer": finalizer}] for finalizer in FINALIZERS)
+    yield from ([{**BASE, "topLevelFields": [name]}] for name in ("data", "spec", "kind", "Kind"))
     for requirement in REQUIREMENTS:
         yield [{**BASE, "selector": {"matchExpressions": [requirement]}}]
     others: tuple[Any, ...] = (None, [], "x", {}, {**BASE, "version": "v2", "x": 1})

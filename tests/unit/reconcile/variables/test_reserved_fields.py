@@ -50,6 +50,13 @@ def test_a_name_that_means_something_is_dropped(field: str) -> None:
     assert [found.name for found in reserved_fields(body(field, "size"), watch, names)] == [field]
 
 
+def test_a_top_level_field_may_have_a_reserved_name_too() -> None:
+    """It is not passed, and its path has no spec in front."""
+    watch = replace(WATCH, top_level_fields=("vars", "data", "absent"))
+    resource = body("size") | {"vars": {}, "data": {}}
+    assert paths(reserved_fields(resource, watch, NAMES)) == ["vars"]
+
+
 def test_ordinary_names_are_variables() -> None:
     """Whatever only resembles a reserved name."""
     assert found(WATCH, "size", "ansible", "host", "variables", "namespace", "") == []

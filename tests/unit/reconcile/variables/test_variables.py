@@ -57,6 +57,29 @@ def test_a_spec_that_is_no_map_is_empty(spec: Any) -> None:
     assert variables[OBJECT] == resource
 
 
+def test_top_level_fields_become_variables_where_the_watch_names_them() -> None:
+    """As fields of the spec do, which win; a field that the resource lacks is no variable."""
+    resource = body({"size": 3}) | {"rbacBindings": [{"roleRef": "a"}], "data": {"b": 1}, "size": 1}
+    watch = replace(WATCH, top_level_fields=("rbacBindings", "size", "rules"))
+
+    variables = extra_vars(resource, watch, cleanup=False)
+
+    assert variables["rbac_bindings"] == [{"role_ref": "a"}]
+    assert variables["size"] == 3
+    assert not {"data", "rules"} & set(variables)
+    assert "rbac_bindings" not in extra_vars(resource, WATCH, cleanup=False)
+
+
+def test_marked_unsafe_top_level_fields_are_no_templates_either() -> None:
+    """Text of a ConfigMap is text."""
+    watch = replace(WATCH, top_level_fields=("data",), mark_unsafe=True)
+    resource = {"metadata": {"name": "a"}, "data": {"a": "{{ 1 }}"}}
+
+    assert extra_vars(resource, watch, cleanup=False)["data"] == {
+        "a": {"__ansible_unsafe": "{{ 1 }}"}
+    }
+
+
 def test_a_kind_of_the_core_group_has_two_underscores() -> None:
     """The group between them is empty; a resource without namespace has an empty one."""
     watch = replace(WATCH, gvk=GVK("", "v1", "Secret"))
@@ -108,6 +131,7 @@ def test_text_that_is_a_template_is_named_by_its_path() -> None:
 
     assert list(templated_fields(body(spec))) == ["spec.a", "spec.b[0].c", "spec.d.{{ key }}"]
     assert list(templated_fields({"metadata": {"name": "{{ x }}"}})) == []
+    assert list(templated_fields({"data": {"a": "{{ x }}"}})) == ["data.a"]
 
 
 def test_empty_keys_do_not_stop_a_resource() -> None:

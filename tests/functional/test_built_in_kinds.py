@@ -1,0 +1,166 @@
+"""Kinds of Kubernetes itself, and kinds without a spec, as primary resources."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from operator_runner.devcluster import Cluster
+from tests.functional.test_operator import text_of, wait_for_text
+from tests.support.kubectl import Json, Kubectl
+from tests.support.operator import Operator
+from tests.support.waiting import eventually
+
+_OURS = {"Running", "Successful", "Failure"}
+_TASK = {
+    "name": "Write what the resource has",
+    "kubernetes.core.k8s": {
+        "definition": {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {
+                "name": "seen-{{ ansible_operator_meta.name }}",
+                "namespace": "{{ ansible_operator_meta.namespace or target }}",
+            },
+            "data": {"text": "{{ text }}"},
+        }
+    },
+}
+_FINALIZER = {"name": "test.example.com/farewell", "role": "cleanup"}
+
+
+def _watch(project: Path, *watches: Json) -> None:
+    """Write watches of a role that copies its variable `text` into a ConfigMap."""
+    role = project / "roles" / "copy" / "tasks"
+    role.mkdir(parents=True)
+    (role / "main.yml").write_text(json.dumps([_TASK]))
+    entries = [{"version": "v1", "role": "copy", **watch} for watch in watches]
+    (project / "watches.yaml").write_text(json.dumps(entries))
+
+
+def _causes(operator: Operator) -> list[str]:
+    return [line["cause"] for line in operator.lines("Reconciling")]
+
+
+def _conditions(kubectl: Kubectl, kind: str, name: str) -> set[str]:
+    body = kubectl.get(kind, name)
+    assert body is not None
+    return {one["type"] for one in (body.get("status") or {}).get("conditions") or ()}
+
+
+def _events(kubectl: Kubectl, name: str) -> list[str]:
+    found = kubectl.list("events.events.k8s.io")
+    return [each["reason"] for each in found if each["regarding"]["name"] == name]
+
+
+def test_config_maps_are_reconciled_by_their_data(
+    control_plane_cluster: Cluster, kubectl: Kubectl, operator: Operator, project: Path
+) -> None:
+    """Created, edited and deleted with a finalizer; others are left alone, no status is written."""
+    _watch(
+        project,
+        {
+            "kind": "ConfigMap",
+            "selector": {"matchLabels": {"copied": "yes"}},
+            "vars": {"text": "{{ __configmap.data.word }}"},
+            "finalizer": _FINALIZER,
+        },
+    )
+    kubectl("create", "configmap", "other", "--from-literal=word=no")
+    operator.start()
+    kubectl.apply(
+        {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": "a", "labels": {"copied": "yes"}},
+            "data": {"word": "one"},
+        }
+    )
+    wait_for_text(kubectl, operator, "one", "seen-a")
+    kubectl.merge("configmap", "a", {"data": {"word": "two"}})
+    wait_for_text(kubectl, operator, "two", "seen-a")
+    assert _causes(operator) == ["spec: created", "spec: data.word"]
+    assert "Successful" in _events(kubectl, "a")
+
+    kubectl("delete", "configmap", "a")
+    elsewhere = Kubectl(control_plane_cluster.bin / "kubectl", "default")
+    assert text_of(elsewhere, f"{kubectl.namespace}-a") == "goodbye"
+    assert kubectl.get("configmap", "other") is not None
+    assert text_of(kubectl, "seen-other") is None
+    eventually(lambda: text_of(kubectl, "seen-a"), lambda now: now is None, told=operator.log)
+    assert not operator.lines("Reconciliation failed")
+
+
+def test_endpoints_and_deployments_are_reconciled_and_their_status_is_left_alone(
+    kubectl: Kubectl, operator: Operator, project: Path
+) -> None:
+    """Endpoints wake by their addresses, a Deployment by its spec, not by its status."""
+    addresses = "{{ __endpoints.subsets[0].addresses | map(attribute='ip') | join(' ') }}"
+    _watch(
+        project,
+        {"kind": "Endpoints", "vars": {"text": addresses}},
+        {"group": "apps", "kind": "Deployment", "vars": {"text": "{{ replicas | string }} wanted"}},
+    )
+    operator.start()
+
+    def put_endpoints(*ips: str) -> None:
+        subset = {"addresses": [{"ip": ip} for ip in ips], "ports": [{"port": 80}]}
+        body = {"apiVersion": "v1", "kind": "Endpoints", "metadata": {"name": "e"}}
+        kubectl.apply(body | {"subsets": [subset]})
+
+    put_endpoints("192.0.2.1")
+    wait_for_text(kubectl, operator, "192.0.2.1", "seen-e")
+    put_endpoints("192.0.2.1", "192.0.2.2")
+    wait_for_text(kubectl, operator, "192.0.2.1 192.0.2.2", "seen-e")
+
+    kubectl("create", "deployment", "d", "--image=none", "--replicas=2")
+    wait_for_text(kubectl, operator, "2 wanted", "seen-d")
+    eventually(lambda: _conditions(kubectl, "deployment", "d"), told=operator.log)
+    kubectl("scale", "deployment", "d", "--replicas=3")
+    wait_for_text(kubectl, operator, "3 wanted", "seen-d")
+    assert not _OURS & _conditions(kubectl, "deployment", "d")
+    spec = "spec: spec.replicas"
+    assert [cause for cause in _causes(operator) if "replicas" in cause] == [spec]
+    assert not operator.lines("Reconciliation failed")
+
+
+def test_a_cluster_scoped_kind_without_spec_has_variables_and_conditions(
+    kubectl: Kubectl, operator: Operator, project: Path
+) -> None:
+    """Its field beside the spec is a variable in snake case, and an edit of it wakes the role."""
+    crd = kubectl.get("crd", "echoes.test.example.com")
+    assert crd is not None
+    names = {"kind": "Binding", "listKind": "BindingList", "plural": "bindings"}
+    spec = crd["spec"] | {"names": names, "group": "rbac.test.example.com", "scope": "Cluster"}
+    kubectl.apply(
+        {
+            "apiVersion": crd["apiVersion"],
+            "kind": crd["kind"],
+            "metadata": {"name": "bindings.rbac.test.example.com"},
+            "spec": spec,
+        }
+    )
+    kubectl("wait", "--for=condition=Established", "crd/bindings.rbac.test.example.com")
+    _watch(
+        project,
+        {
+            "group": "rbac.test.example.com",
+            "kind": "Binding",
+            "topLevelFields": ["rbacBindings"],
+            "vars": {"text": "{{ rbac_bindings[0].role_name }}", "target": kubectl.namespace},
+        },
+    )
+    kind, name = "bindings.rbac.test.example.com", kubectl.namespace
+    body = {
+        "apiVersion": "rbac.test.example.com/v1",
+        "kind": "Binding",
+        "metadata": {"name": name},
+    }
+    kubectl.apply(body | {"rbacBindings": [{"roleName": "view"}]})
+    operator.start()
+    wait_for_text(kubectl, operator, "view", f"seen-{name}")
+    kubectl.apply(body | {"rbacBindings": [{"roleName": "edit"}]})
+    wait_for_text(kubectl, operator, "edit", f"seen-{name}")
+    kubectl("wait", "--for=condition=Successful", f"{kind}/{name}", "--timeout=90s")
+    assert _causes(operator) == ["start", "spec: rbacBindings[0].roleName"]
+    kubectl("delete", "crd", kind)
