@@ -15,6 +15,8 @@ from demo.up import CRD, SAMPLE
 from operator_runner.devcluster import Cluster
 from operator_runner.devcluster.errors import ClusterError
 
+_NAMES = "--output=jsonpath={range .items[*]}{.metadata.namespace}/{.metadata.name} {end}"
+
 
 def main() -> int:
     """Remove everything; return the exit status. Missing objects are ignored."""
@@ -46,15 +48,25 @@ def _down(console: Console, known: Record) -> None:
 
 
 def _leave_users_cluster(console: Console, known: Record) -> None:
-    """Delete the sample, and the CRD if the demo created it; keep the user's objects."""
+    """Delete the sample, and the CRD if the demo created it and nobody else uses it."""
     if not record.KUBECTL.exists():
         return
     if known.sample_is_ours and kubectl.get("customresourcedefinition", CRD) is not None:
         console.print("Deleting the sample resource and its dependents")
         kubectl.run("delete", f"--filename={SAMPLE}", "--namespace=default", "--ignore-not-found")
-    if known.crd_is_ours:
-        console.print("Deleting the CRD")
-        kubectl.run("delete", "--ignore-not-found", "customresourcedefinition", CRD)
+    if not known.crd_is_ours or kubectl.get("customresourcedefinition", CRD) is None:
+        return
+    left = kubectl.run("get", CRD, "--all-namespaces", _NAMES).split()
+    if left:
+        console.print(
+            f"The CRD {CRD} stays, because resources of others would be deleted with it:"
+            f" {', '.join(left)}. Delete these and the CRD if you do not need them.",
+            markup=False,
+            soft_wrap=True,
+        )
+        return
+    console.print("Deleting the CRD")
+    kubectl.run("delete", "--ignore-not-found", "customresourcedefinition", CRD)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.support.kubectl import Kubectl
+from tests.support.molecule import Molecule, Strangers
+from tests.support.nginx import KIND
 from tests.support.operator import REPOSITORY
 from tests.support.scaffold import init
 
@@ -42,6 +46,35 @@ def _play_of(tasks: Path, folder: Path) -> Path:
     content = [{"hosts": "localhost", "tasks": [{"ansible.builtin.import_tasks": str(tasks)}]}]
     play.write_text(yaml.safe_dump(content))
     return play
+
+
+def test_a_cluster_with_the_kind_is_refused(
+    kubectl: Kubectl, control_plane: Path, tmp_path: Path
+) -> None:
+    """No step changes a CRD, a namespace or a resource that the test did not create."""
+    test = Kubectl(kubectl.program, f"molecule-{secrets.token_hex(4)}")
+    molecule = Molecule(REPOSITORY, test, control_plane, tmp_path / "molecule")
+    running = {"OPERATOR_IMAGE": "none"}
+    kubectl("create", "namespace", test.namespace)
+    molecule.refuses("destroy", f"did not create: Namespace {test.namespace}", **running)
+    kubectl("delete", "namespace", test.namespace)
+    kubectl("apply", f"--filename={REPOSITORY / 'crds'}")
+    try:
+        kubectl("wait", "--for=condition=Established", f"crd/{KIND}")
+        strangers = Strangers(kubectl, KIND)
+        strangers.create("operator.example.com/v1alpha2", "NginxOperator", "theirs")
+        before = strangers.state()
+        molecule.refuses("test", f"did not create: CustomResourceDefinition {KIND}", **running)
+        molecule.refuses("destroy", "OPERATOR_IMAGE and OPERATOR_PREVIOUS_IMAGE must both be set")
+        assert strangers.state() == before
+        # As if the test had created the CRD, and others a resource since.
+        mark = f"operator-runner.dev/molecule=nginx-operator/{test.namespace}"
+        kubectl("annotate", "crd", KIND, mark)
+        before = strangers.state()
+        molecule.refuses("destroy", f"did not create: {strangers.namespace}/theirs", **running)
+        assert strangers.state() == before
+    finally:
+        kubectl("delete", "crd", KIND)
 
 
 def test_both_scenarios_do_the_same() -> None:

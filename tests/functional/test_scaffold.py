@@ -1,67 +1,32 @@
-"""A fresh project with nothing added to it: its own scenario passes, with the operator running."""
+"""A fresh project with nothing added to it: its own scenario passes, also beside strangers."""
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
+import json
+import secrets
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import yaml
 
 from operator_runner.devcluster import Cluster
-from tests.support.kubectl import Kubectl
+from tests.support.kubectl import Json, Kubectl
+from tests.support.molecule import Molecule, Strangers
 from tests.support.operator import Operator
 from tests.support.scaffold import create_api, init
+from tests.support.waiting import eventually
 
-ANSIBLE = Path(sys.executable).parent / "ansible-playbook"
-
-
-class Scenario:
-    """The playbooks of molecule/default with the inventory that molecule makes of its settings."""
-
-    def __init__(self, project: Path, kubectl: Kubectl, kubeconfig: Path, scratch: Path) -> None:
-        self.project = project
-        self._environment = os.environ | {
-            "KUBECONFIG": str(kubeconfig),
-            "K8S_AUTH_KUBECONFIG": str(kubeconfig),
-            "MOLECULE_PROJECT_DIRECTORY": str(project),
-            "MOLECULE_EPHEMERAL_DIRECTORY": str(scratch),
-            "PATH": f"{kubectl.program.parent}{os.pathsep}{os.environ['PATH']}",
-        }
-        given = {"TEST_OPERATOR_NAMESPACE": kubectl.namespace, "OPERATOR_IMAGE": "none"}
-        settings = yaml.safe_load((project / "molecule/default/molecule.yml").read_text())
-        inventory = settings["provisioner"]["inventory"]
-        variables = {
-            name: _expand(text, self._environment | given)
-            for name, text in inventory["group_vars"]["all"].items()
-        }
-        self._inventory = scratch / "inventory.yml"
-        everything = inventory["hosts"]["all"] | {"vars": variables}
-        self._inventory.write_text(yaml.safe_dump({"all": everything}))
-
-    def run(self, step: str) -> None:
-        """Run the playbook of a step of the scenario."""
-        done = subprocess.run(
-            [ANSIBLE, f"--inventory={self._inventory}", f"molecule/default/{step}.yml"],
-            cwd=self.project,
-            env=self._environment,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, f"{step}: {done.stdout}{done.stderr}"
+GROUP = "cache.fresh.test"
+CRDS = (f"memcacheds.{GROUP}", f"proxies.{GROUP}")
+CLUSTER_SCOPED = "namespaces,crds,clusterroles,clusterrolebindings"
 
 
-def _expand(text: str, environment: dict[str, str]) -> str:
-    """Return `${NAME:-default}` and `${NAME}` with their values, as molecule expands them."""
-    if not text.startswith("${"):
-        return text
-    name, rest = text[2:].split("}", 1)
-    name, _, default = name.partition(":-")
-    return environment.get(name, default.strip('"')) + rest
+@pytest.fixture
+def kubectl(control_plane_cluster: Cluster) -> Kubectl:
+    """Kubectl for the namespace of the test, which does not exist: the scenario creates it."""
+    name = f"molecule-{secrets.token_hex(4)}"
+    return Kubectl(control_plane_cluster.bin / "kubectl", name)
 
 
 @pytest.fixture
@@ -76,27 +41,100 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return root
 
 
-def test_the_molecule_scenario_passes(
-    control_plane_cluster: Cluster,
-    project: Path,
-    kubectl: Kubectl,
-    make_operator: Callable[[str], Operator],
-    tmp_path: Path,
+@pytest.fixture
+def molecule(
+    control_plane_cluster: Cluster, project: Path, kubectl: Kubectl, tmp_path: Path
+) -> Molecule:
+    """Return the molecule of the project."""
+    return Molecule(project, kubectl, control_plane_cluster.kubeconfig, tmp_path / "molecule")
+
+
+def test_the_scenario_passes_with_an_operator_that_runs(
+    molecule: Molecule, kubectl: Kubectl, make_operator: Callable[[str], Operator]
 ) -> None:
-    """create, prepare, converge, verify and destroy pass; the samples are then Successful."""
-    scratch = tmp_path / "molecule"
-    scratch.mkdir()
-    scenario = Scenario(project, kubectl, control_plane_cluster.kubeconfig, scratch)
-    for step in ("create", "prepare", "converge"):
-        scenario.run(step)
-    operator = make_operator("operator").start()
-    scenario.run("verify")
-    for kind in ("memcached", "proxy"):
-        sample = kubectl.get(f"{kind}.v1alpha1.cache.fresh.test", f"{kind}-sample")
-        assert sample is not None
-        conditions = {c["type"]: c["status"] for c in sample["status"]["conditions"]}
-        assert conditions["Successful"] == "True"
-    assert operator.terminate() == 0
-    scenario.run("destroy")
-    assert kubectl.get("namespace", kubectl.namespace) is None
-    assert kubectl.get("crd", "memcacheds.cache.fresh.test") is None
+    """All steps of `molecule test` pass; what they have created is deleted, nothing else."""
+    before = names(kubectl)
+    operator = make_operator("operator").start(wait=False)
+    molecule.passes("test", OPERATOR_IMAGE="none")
+    assert reconciled(operator) == {
+        (kubectl.namespace, f"{n}-sample") for n in ("memcached", "proxy")
+    }
+    assert names(kubectl) == before
+
+
+def test_the_scenario_passes_beside_strangers(
+    molecule: Molecule, kubectl: Kubectl, control_plane: Path, tmp_path: Path
+) -> None:
+    """With an image and resources of the same kinds elsewhere: these stay as they are."""
+    kubectl("apply", f"--kustomize={molecule.project}/config/crd")
+    kubectl("wait", "--for=condition=Established", *(f"crd/{crd}" for crd in CRDS))
+    strangers = Strangers(kubectl, CRDS[0])
+    strangers.create(f"{GROUP}/v1alpha1", "Memcached", "theirs")
+    objects, state = names(kubectl), strangers.state()
+    node = Node(kubectl, molecule.project, control_plane, tmp_path)
+    node.start()
+    try:
+        molecule.passes("test", OPERATOR_IMAGE="localhost/fresh-operator:test")
+        assert node.operator is not None
+        assert {namespace for namespace, _ in reconciled(node.operator)} == {kubectl.namespace}
+        assert (names(kubectl), strangers.state()) == (objects, state)
+    finally:
+        node.stop()
+        kubectl("delete", "crd", *CRDS)
+
+
+def names(kubectl: Kubectl) -> set[str]:
+    """Return the names of cluster-scoped objects, namespaces included."""
+    return set(kubectl("get", CLUSTER_SCOPED, "--output=name").splitlines())
+
+
+def reconciled(operator: Operator) -> set[tuple[str, str]]:
+    """Return namespace and name of the resources that the operator has reconciled."""
+    return {(line["namespace"], line["name"]) for line in operator.lines("Reconciled")}
+
+
+class Node(threading.Thread):
+    """Plays the node of a cluster without nodes.
+
+    It runs the operator of the first Pod with the environment of its container, and marks the Pod
+    as ready. `operator` is None until then.
+    """
+
+    def __init__(self, kubectl: Kubectl, project: Path, kubeconfig: Path, scratch: Path) -> None:
+        """Wait for the Pod in kubectl's namespace."""
+        super().__init__()
+        self.operator: Operator | None = None
+        self._kubectl = kubectl
+        self._project, self._kubeconfig, self._scratch = project, kubeconfig, scratch
+        self._over = threading.Event()
+
+    def run(self) -> None:
+        """Start the operator once there is a Pod."""
+        pod = eventually(lambda: self._over.is_set() or self._pod(), seconds=300)
+        if not isinstance(pod, dict):
+            return
+        (container,) = pod["spec"]["containers"]
+        environment = {one["name"]: one["value"] for one in container["env"]}
+        # Without WATCH_NAMESPACE in the manifests it would watch all namespaces.
+        self.operator = Operator(
+            self._project, self._kubeconfig, "", self._scratch, environment
+        ).start()
+        ready = {"type": "Ready", "status": "True"}
+        self._kubectl(
+            "patch",
+            "pod",
+            pod["metadata"]["name"],
+            "--subresource=status",
+            "--type=merge",
+            f"--patch={json.dumps({'status': {'phase': 'Running', 'conditions': [ready]}})}",
+        )
+
+    def stop(self) -> None:
+        """End the operator."""
+        self._over.set()
+        self.join()
+        if self.operator is not None:
+            self.operator.kill()
+
+    def _pod(self) -> Json | None:
+        return next(iter(self._kubectl.list("pods")), None)
