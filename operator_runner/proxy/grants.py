@@ -28,7 +28,7 @@ class Grant:
     """The access of one run to the proxy, and the connections that it has opened.
 
     `run_id` is empty for a program beside the runs that names an owner. `of_finalizer` is True
-    for the run of a finalizer's own role or playbook, whose records outlive the owner.
+    for the run of a finalizer, whose records outlive the owner.
     """
 
     owner: Owner

@@ -48,8 +48,8 @@ class Access(Protocol):
     ) -> AbstractContextManager[str]:
         """Return the text of a kubeconfig that is valid inside the block, for this run alone.
 
-        What the run creates with it is owned by `owner`. `of_finalizer` is True for a clean-up by
-        a role or playbook of its own, whose ConfigMaps outlive the resource.
+        What the run creates with it is owned by `owner`. `of_finalizer` is True for the run of a
+        finalizer, whose ConfigMaps outlive the resource.
         """
 
 

@@ -327,10 +327,8 @@ class Reconciler:
                 _TEMPLATE_WARNING, fields=fields, cure="markUnsafe: true, or --mark-unsafe"
             )
         content = _content(watch, cleanup=pending.cleanup)
-        # The watch's own role, cleaning up by `vars`, may create ConfigMaps that must be deleted.
-        of_finalizer = content != watch.content
         with self._deps.access.grant(
-            pending.body, watch, pending.run_id, of_finalizer=of_finalizer
+            pending.body, watch, pending.run_id, of_finalizer=pending.cleanup
         ) as kubeconfig:
             request = RunRequest(
                 run_id=pending.run_id,

@@ -97,6 +97,35 @@ def test_what_the_clean_up_makes_outlives_the_resource(
     assert text_of(kubectl, "record") == "it was here"
 
 
+def test_a_backup_by_vars_outlives_the_resource(
+    kubectl: Kubectl, operator: Operator, project: Path
+) -> None:
+    """The role of the watch, run with the finalizer's vars, makes a backup that remains."""
+    watches = project / "watches.yaml"
+    watches.write_text(watches.read_text().replace("role: cleanup", "vars: {state: absent}"))
+    body = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "backup", "namespace": kubectl.namespace},
+        "data": {"text": "of a"},
+    }
+    backup = {
+        "name": "Make a backup",
+        "kubernetes.core.k8s": {"definition": body},
+        "when": "state | default('present') == 'absent'",
+    }
+    tasks = project / ROLE
+    tasks.write_text(tasks.read_text() + json.dumps([backup])[1:-1].join(("- ", "\n")))
+    operator.start()
+    kubectl.apply(echo())
+    wait_for_text(kubectl, operator, "hello nothing")
+    assert text_of(kubectl, "backup") is None
+    kubectl("delete", KIND, "a")
+    # The role writes its own ConfigMap again, which keeps its owner and is deleted with it.
+    eventually(lambda: text_of(kubectl), lambda text: text is None, told=operator.log)
+    assert text_of(kubectl, "backup") == "of a"
+
+
 def test_a_clean_up_may_write_what_was_there_before(
     kubectl: Kubectl, operator: Operator, project: Path
 ) -> None:
