@@ -7,7 +7,7 @@ import functools
 import signal
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from contextlib import AsyncExitStack, contextmanager
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -50,6 +50,7 @@ from operator_runner.kube.session import Connection, connect
 from operator_runner.kube.watch import MetadataEvent, watch_metadata
 from operator_runner.olm import OperatorConditionReporter
 from operator_runner.proxy.server import Proxy
+from operator_runner.reconcile.other_writers import OtherWriters
 from operator_runner.reconcile.reconciler import Dependencies, Reconciler
 from operator_runner.telemetry.announcements import announce_servers, announce_watches
 from operator_runner.telemetry.commit import commit
@@ -241,6 +242,7 @@ class Operator:
             variable_names=_variables(settings, names),
             writes=self._dependents.writes,
             on_idempotence=self._metrics.record_idempotence,
+            other_writers=OtherWriters(lambda: datetime.now(UTC), settings.graceful_shutdown),
         )
         for watch in self._watches:
             self._metrics.watching(watch.gvk, settings.concurrency.limit(watch.gvk))

@@ -28,6 +28,15 @@ _RUNNING = "Running reconciliation"
 _REQUEUE_REQUESTED = "the role asked to run again in "
 
 
+def read_conditions(body: Json) -> list[Json]:
+    """Return the conditions of a resource, empty if they are missing or invalid."""
+    status = body.get("status")
+    conditions = status.get("conditions") if isinstance(status, dict) else None
+    if not isinstance(conditions, list):
+        return []
+    return [condition for condition in conditions if isinstance(condition, dict)]
+
+
 def started(conditions: Sequence[Json], now: datetime) -> list[Json]:
     """Return the conditions of a resource whose run begins."""
     result = _turn_false(list(conditions), "Successful", now)

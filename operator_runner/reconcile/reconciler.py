@@ -29,9 +29,10 @@ from operator_runner.core.model import (
 )
 from operator_runner.core.settings import AnsibleSettings
 from operator_runner.reconcile.annotations import Overrides, read_overrides
-from operator_runner.reconcile.conditions import is_successful, is_waiting
+from operator_runner.reconcile.conditions import is_successful, is_waiting, read_conditions
 from operator_runner.reconcile.decide import AddFinalizer, Run, Skip, decide
 from operator_runner.reconcile.idempotence import IdempotenceCheck, TaskTimes, runs_needed
+from operator_runner.reconcile.other_writers import OtherWriters
 from operator_runner.reconcile.play_log import PlayLog, task_time
 from operator_runner.reconcile.ports import Access, Cluster, Executor, VariableNames, Writes
 from operator_runner.reconcile.report import Reporter, RunContext
@@ -41,7 +42,7 @@ from operator_runner.reconcile.reserved_fields import (
     dropped,
     reserved_fields,
 )
-from operator_runner.reconcile.status import generation_of, read_conditions
+from operator_runner.reconcile.status import generation_of
 from operator_runner.reconcile.superseding import SupersedeMonitor
 from operator_runner.reconcile.variables import extra_vars, templated_fields
 
@@ -109,6 +110,8 @@ class Dependencies:
     writes: Writes
     on_idempotence: Callable[[ObjectRef, bool], None]
     """Called after each successful run with whether the role is idempotent, as far as is known."""
+    other_writers: OtherWriters
+    """Shared by all reconcilers, because a kind may be watched in several versions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +141,7 @@ class Reconciler:
         self._period = _clamped(
             watch.reconcile_period if watch.reconcile_period is not None else period
         )
-        self._reporter = Reporter(watch, dependencies.cluster)
+        self._reporter = Reporter(watch, dependencies.cluster, dependencies.other_writers)
         self._superseding = SupersedeMonitor(
             watch, dependencies.cluster.get, dependencies.is_relevant
         )
@@ -186,6 +189,7 @@ class Reconciler:
                     finalizers = [*(body["metadata"].get("finalizers") or ()), name]
                     body = await self._deps.cluster.set_finalizers(body, finalizers)
                 case Run(cleanup):
+                    self._deps.other_writers.read(body)
                     run_id = secrets.token_hex(8)
                     with structlog.contextvars.bound_contextvars(run_id=run_id):
                         return await self._run(
@@ -195,7 +199,7 @@ class Reconciler:
 
     async def _forget(self, ref: ObjectRef) -> None:
         """Remove the state and the files of a deleted resource."""
-        self._uids.pop(ref, None)
+        self._deps.other_writers.forget(self._uids.pop(ref, ""))
         self._succeeded.pop(ref, None)
         self._reported_fields.pop(ref, None)
         self._idempotence.forget(ref)
@@ -234,6 +238,10 @@ class Reconciler:
         context = RunContext(ref, body, pending.causes, started_at, pending.run_id)
         # Before the run, which begins a new record of what it writes.
         needed = runs_needed(pending.causes, partial(self._deps.writes.is_echo, ref))
+        if (other := self._deps.other_writers.take(ref.gvk)) is not None:
+            await self._reporter.other_writer(body, other)
+        # The role may write the status too.
+        self._deps.other_writers.forget(uid_of(body))
         play = self._play(replace(pending, body=body, excluded=excluded), overrides)
         if pending.cleanup:
             outcome = await play

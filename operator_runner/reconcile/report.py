@@ -24,19 +24,24 @@ from operator_runner.core.model import (
 )
 from operator_runner.kube.readiness import is_change
 from operator_runner.reconcile import conditions, kstatus, reserved_fields
+from operator_runner.reconcile.conditions import read_conditions
 from operator_runner.reconcile.idempotence import CURE, Finding
+from operator_runner.reconcile.other_writers import OtherWriter, OtherWriters
 from operator_runner.reconcile.ports import Cluster
 from operator_runner.reconcile.reserved_fields import ReservedField
 from operator_runner.reconcile.status import (
     ConditionsUpdate,
     StatusWriter,
     generation_of,
-    read_conditions,
 )
 
 _log = structlog.get_logger(__name__)
 _EVENT_MESSAGE_BYTES = 300
 """Maximum of a failure's message in an Event; the note of 1,024 bytes also has task and cause."""
+_OTHER_WRITER_CURE = (
+    "stop one of them, run replicas with --leader-elect, or separate them by WATCH_NAMESPACE or "
+    "selector"
+)
 
 KstatusUpdate: TypeAlias = Callable[[Sequence[Json], int, datetime], list[Json]]
 """Adds the kstatus conditions to the others, for a generation and a time."""
@@ -73,12 +78,12 @@ class RunContext:
 class Reporter:
     """Reports the runs of one watch. Every method raises ApiError."""
 
-    def __init__(self, watch: Watch, cluster: Cluster) -> None:
+    def __init__(self, watch: Watch, cluster: Cluster, other_writers: OtherWriters) -> None:
         """Write conditions only if the watch has `manageStatus`."""
         self._manage_status = watch.manage_status
         self._kstatus = watch.kstatus
         self._cluster = cluster
-        self._status = StatusWriter(cluster)
+        self._status = StatusWriter(cluster, other_writers)
         # Resources whose last run failed; without conditions, only this shows it.
         self._failing: set[ObjectRef] = set()
 
@@ -187,6 +192,19 @@ class Reporter:
         _log.warning("Fields of the resource are not passed to the role", fields=paths, cure=cure)
         note = reserved_fields.note(fields)
         await self._cluster.emit(body, EventSpec("ReservedFieldNames", note, warning=True))
+
+    async def other_writer(self, body: Json, other: OtherWriter) -> None:
+        """Report another operator that writes the conditions of the resources of this kind."""
+        _log.warning(
+            "Another operator writes the status of the same resources",
+            manager=other.manager,
+            first=other.first.isoformat(),
+            last=other.last.isoformat(),
+            cure=_OTHER_WRITER_CURE,
+        )
+        note = f"Another operator (manager {other.manager}) writes the status of this resource; "
+        event = EventSpec("AnotherOperator", note + _OTHER_WRITER_CURE, warning=True)
+        await self._cluster.emit(body, event)
 
     async def loop(self, ref: ObjectRef, echoes: Sequence[Cause]) -> None:
         """Emit an Event about a resource that triggers itself, by these causes."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from operator_runner.core.errors import Conflict, Invalid, NotFound
+from operator_runner.core.errors import ApiError, Conflict, Invalid, NotFound
 from operator_runner.core.model import GVK, Json, ObjectRef, uid_of
-from operator_runner.reconcile.conditions import with_reasons
+from operator_runner.reconcile.conditions import read_conditions, with_reasons
+from operator_runner.reconcile.other_writers import OtherWriters
 from operator_runner.reconcile.ports import Cluster
 
 _ATTEMPTS = 5
@@ -19,9 +20,10 @@ ConditionsUpdate: TypeAlias = Callable[[Sequence[Json]], list[Json]]
 class StatusWriter:
     """Writes the conditions of resources."""
 
-    def __init__(self, cluster: Cluster) -> None:
-        """Take the cluster to write to."""
+    def __init__(self, cluster: Cluster, other_writers: OtherWriters) -> None:
+        """Take the cluster to write to; `other_writers` compares what is read and written."""
         self._cluster = cluster
+        self._other_writers = other_writers
         self._strict: set[GVK] = set()
 
     async def write(
@@ -42,17 +44,24 @@ class StatusWriter:
             current = body if body is not None and attempt == 0 else await self._cluster.get(ref)
             if current is None or uid_of(current) != uid:
                 return None
+            if current is not body:
+                self._other_writers.read(current)
             conditions = read_conditions(current)
             wanted = self._fit(ref.gvk, update(conditions))
             observed = {} if generation is None else {"observedGeneration": generation}
             if wanted == conditions and _has_fields(current, observed):
                 return current
             try:
-                return await self._patch(current, ref.gvk, {**observed, "conditions": wanted})
+                written = await self._patch(current, ref.gvk, {**observed, "conditions": wanted})
             except Conflict:
                 continue
             except NotFound:
                 return None
+            except ApiError:
+                self._other_writers.forget(uid)  # it may have been carried out
+                raise
+            self._other_writers.wrote(written)
+            return written
         raise Conflict(
             f"cannot write the status of {ref}: it changed during each of {_ATTEMPTS} attempts"
         )
@@ -80,12 +89,3 @@ def _has_fields(body: Json, fields: Json) -> bool:
 def generation_of(body: Json) -> int:
     """Return the generation of a resource, 0 if its kind has no generations."""
     return int(body["metadata"].get("generation") or 0)
-
-
-def read_conditions(body: Json) -> list[Json]:
-    """Return the conditions of a resource, empty if they are missing or invalid."""
-    status = body.get("status")
-    conditions = status.get("conditions") if isinstance(status, dict) else None
-    if not isinstance(conditions, list):
-        return []
-    return [condition for condition in conditions if isinstance(condition, dict)]

@@ -44,6 +44,8 @@ from operator_runner.core.settings import AnsibleSettings
 from operator_runner.kube.readiness import Readiness, health_of
 from operator_runner.reconcile import conditions, kstatus
 from operator_runner.reconcile.annotations import read_overrides
+from operator_runner.reconcile.conditions import read_conditions
+from operator_runner.reconcile.other_writers import OtherWriters
 from operator_runner.reconcile.reconciler import (
     Dependencies,
     Failed,
@@ -52,7 +54,6 @@ from operator_runner.reconcile.reconciler import (
     Reconciler,
     Succeeded,
 )
-from operator_runner.reconcile.status import read_conditions
 from operator_runner.reconcile.superseding import supersede_reason
 from operator_runner.reconcile.variables import extra_vars
 from tests.fakes.cluster import FakeCluster
@@ -193,6 +194,7 @@ def test_any_resource_can_be_reconciled(body: Json, outcome: Any) -> None:
             FakeVariableNames(),
             OwnWrites(),
             lambda *_: None,
+            OtherWriters(lambda: datetime.now(UTC), timedelta(seconds=30)),
         )
         reconciler = Reconciler(watch, dependencies, AnsibleSettings(), timedelta(hours=10))
         return await reconciler.reconcile(ObjectRef.of(body), [Cause(Trigger.SPEC)])

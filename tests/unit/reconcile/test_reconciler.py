@@ -7,7 +7,7 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,7 @@ from operator_runner.core.model import (
     Watch,
 )
 from operator_runner.core.settings import AnsibleSettings
+from operator_runner.reconcile.other_writers import OtherWriters
 from operator_runner.reconcile.reconciler import (
     Dependencies,
     Failed,
@@ -83,6 +84,7 @@ class Case:
         self.access = FakeAccess()
         self.variables = FakeVariableNames()
         self.latest_version = ""
+        self.now = datetime(2026, 1, 1, tzinfo=UTC)
         self.times: list[tuple[str, str, float]] = []
         self.guarded: Json | None = None
         self.replaced: list[ObjectRef] = []
@@ -100,6 +102,7 @@ class Case:
             self.variables,
             self.writes,
             lambda _, is_idempotent: self.idempotent.append(is_idempotent),
+            OtherWriters(lambda: self.now, timedelta(seconds=30)),
         )
         self.reconciler = Reconciler(watch, dependencies, ansible, timedelta(hours=10))
 
@@ -425,6 +428,36 @@ async def test_text_that_is_evaluated_is_told(marked: bool, text: str, warned: i
         await case.reconciler.reconcile(REF, SPEC)
     warnings = [line for line in lines if "evaluated as a template" in line["event"]]
     assert [warning["fields"] for warning in warnings] == [["spec.title"]] * warned
+
+
+@pytest.mark.parametrize("during", [False, True])
+async def test_another_operator_is_reported_once(during: bool) -> None:
+    """By a warning and an Event; it may write between two reconciles, or as a run begins."""
+    cluster = FakeCluster(resource())
+    case = Case(PLAIN, cluster, *[success()] * 4)
+
+    def edit(body: Json) -> None:
+        body["metadata"]["generation"] += 1
+
+    def write(body: Json) -> None:
+        body["status"]["conditions"] = [{"type": "Running", "message": str(case.now)}]
+
+    def interfere() -> None:
+        cluster.before_write = lambda: None
+        cluster.edit(REF, write)
+
+    with structlog.testing.capture_logs() as lines:
+        for _ in range(4):
+            await case.reconciler.reconcile(REF, SPEC)
+            case.now += timedelta(minutes=1)
+            cluster.edit(REF, edit)
+            if during:
+                cluster.before_write = interfere
+            else:
+                cluster.edit(REF, write)
+    (warning,) = [line for line in lines if "Another operator" in line["event"]]
+    assert "--leader-elect" in warning["cure"]
+    assert [one.reason for one in cluster.events].count("AnotherOperator") == 1
 
 
 def reserved_notices(cluster: FakeCluster) -> list[str]:

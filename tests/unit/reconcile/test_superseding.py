@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, nullcontext
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ from operator_runner.core.model import (
     Watch,
 )
 from operator_runner.core.settings import AnsibleSettings, BackoffSettings, Concurrency
+from operator_runner.reconcile.other_writers import OtherWriters
 from operator_runner.reconcile.reconciler import Dependencies, Reconciler
 from operator_runner.reconcile.superseding import supersede_reason
 from operator_runner.telemetry.metrics import Metrics
@@ -150,6 +151,7 @@ class Case:
             FakeVariableNames(),
             OwnWrites(),
             self.metrics.record_idempotence,
+            OtherWriters(lambda: datetime.now(UTC), timedelta(seconds=30)),
         )
         reconciler = Reconciler(watch, dependencies, AnsibleSettings(), timedelta(0))
         self.queue = WorkQueue(Concurrency(2, 2), BackoffSettings())
