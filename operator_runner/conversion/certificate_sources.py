@@ -20,7 +20,8 @@ from operator_runner.core.model import Json
 from operator_runner.kube.api import Api
 
 _ATTEMPTS = 5
-_KEYS = ("ca.crt", "ca.key", "tls.crt", "tls.key")
+SECRET_KEYS = ("ca.crt", "ca.key", "tls.crt", "tls.key")
+"""Keys of the Secret; others, such as cert-manager, do not store the key of the CA."""
 
 _log = structlog.get_logger(__name__)
 
@@ -76,7 +77,8 @@ class SecretCertificates:
     async def _write(self, secret: Json | None, new: WebhookCertificates) -> None:
         values = (new.authorities, new.authority_key, new.certificate, new.key)
         data = {
-            key: base64.b64encode(value).decode() for key, value in zip(_KEYS, values, strict=True)
+            key: base64.b64encode(value).decode()
+            for key, value in zip(SECRET_KEYS, values, strict=True)
         }
         if secret is None:
             body = {
@@ -113,6 +115,8 @@ class InMemoryCertificates:
 def _decode(secret: Json) -> WebhookCertificates | None:
     data = secret.get("data") or {}
     try:
-        return WebhookCertificates(*(base64.b64decode(data[key], validate=True) for key in _KEYS))
+        return WebhookCertificates(
+            *(base64.b64decode(data[key], validate=True) for key in SECRET_KEYS)
+        )
     except (KeyError, binascii.Error):
         return None

@@ -81,8 +81,8 @@ def test_two_operators_notice_each_other(
         for line in operator.lines(WARNING):
             assert line["manager"] == "operator-runner"
             assert "--leader-elect" in line["cure"]
-    command = [OPERATOR_RUNNER, "why", "Echo/a", f"--namespace={kubectl.namespace}"]
-    kubeconfig = f"--kubeconfig={control_plane_cluster.kubeconfig}"
-    said = subprocess.run([*command, kubeconfig], capture_output=True, text=True, check=False)
+    where = f"--namespace={kubectl.namespace}", f"--kubeconfig={control_plane_cluster.kubeconfig}"
+    command = [str(OPERATOR_RUNNER), "why", "Echo/a", *where]
+    said = subprocess.run(command, capture_output=True, text=True, check=False)
     assert "AnotherOperator" in said.stdout, said
     assert "WATCH_NAMESPACE" in said.stdout

@@ -85,6 +85,11 @@ class Site:
         )
         return uid
 
+    def secret(self, *keys: str) -> None:
+        """Make the Secret with the certificates of the Service."""
+        data = (f"--from-literal={key}=x" for key in keys)
+        self.system("create", "secret", "generic", "manager-certificate", *data)
+
     def has(self, kind: str, name: str) -> bool:
         return self.system.get(kind, name) is not None
 
@@ -151,7 +156,7 @@ def test_resources_and_pods_stay(site: Site) -> None:
     """All of the operator goes, its empty namespace too; a second time there is nothing to do."""
     site.resource("kept", finalizers=["undeploy.test/web"])
     # The operator makes it for its webhook.
-    site.system("create", "secret", "generic", "manager-certificate")
+    site.secret("ca.crt", "ca.key", "tls.crt", "tls.key")
     done = site.undeploy()
     assert done.returncode == 0, done.stderr
     assert site.users.get("pod", "kept") is not None
@@ -170,11 +175,14 @@ def test_resources_and_pods_stay(site: Site) -> None:
 def test_a_namespace_with_something_in_it_stays(site: Site) -> None:
     """A resource of a user in the operator's own namespace keeps it, and is named."""
     replace(site, users=site.system).resource("inside")
+    # As cert-manager makes it, for the same Service.
+    site.secret("ca.crt", "tls.crt", "tls.key")
     done = site.undeploy()
     assert done.returncode == 0, done.stderr
     assert f"Namespace {site.system.namespace} kept, because it contains" in done.stdout
     assert "Web inside" in done.stdout
     assert site.has("pod", "inside")
+    assert site.has("secret", "manager-certificate")
     assert not site.has("deployment", "manager")
 
 

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 
+from operator_runner.conversion.certificate_sources import SECRET_KEYS
 from operator_runner.core.errors import ConfigError, NotFound
 from operator_runner.core.model import ObjectRef
 from operator_runner.kube.api import Api
@@ -46,7 +47,7 @@ class Removal:
         for ref in plan.rest:
             await self._delete(ref)
         for ref in plan.made:
-            await self._delete(ref, absent="")
+            await self._certificates(ref)
         for ref in plan.namespaces:
             await self._namespace(ref)
 
@@ -85,6 +86,16 @@ class Removal:
             " Delete these objects, then try again:",
             *delete_commands(left),
         )
+
+    async def _certificates(self, ref: ObjectRef) -> None:
+        """Delete a Secret with generated certificates; one that others have created stays."""
+        path = (await self._discovery.resource(ref.gvk)).path(ref.namespace, ref.name)
+        try:
+            secret = await self._api.request("GET", path)
+        except NotFound:
+            return
+        if set(SECRET_KEYS) <= set(secret.get("data") or ()):
+            await self._delete(ref)
 
     async def _namespace(self, ref: ObjectRef) -> None:
         left = await self._inventory.foreign_objects(ref.name)
