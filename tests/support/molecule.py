@@ -86,7 +86,7 @@ class Strangers:
     def create(self, api_version: str, kind: str, name: str) -> None:
         """Create a resource, and a ConfigMap that it owns."""
         body: Json = {"apiVersion": api_version, "kind": kind, "metadata": {"name": name}}
-        self._kubectl("create", "--filename=-", input_=json.dumps(body | {"spec": {"size": 1}}))
+        self._kubectl("create", "--filename=-", input_=json.dumps(body | {"spec": {}}))
         created = self._kubectl.get(self._crd, name)
         assert created is not None
         reference = {"apiVersion": api_version, "kind": kind, "name": name}
