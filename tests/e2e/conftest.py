@@ -63,7 +63,7 @@ def kubectl(cluster: Cluster) -> Kubectl:
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """Copy the nginx operator's project, for the test to edit."""
+    """Return a copy of the nginx operator's project that the test may edit."""
     return copy_project(tmp_path / "project")
 
 

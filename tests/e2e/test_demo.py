@@ -32,7 +32,7 @@ class Checkout:
         (path / ".venv").symlink_to(Path(sys.prefix))
 
     def make(self, target: str, *arguments: str) -> str:
-        """Do what `make demo` (`up`) or `make demo-down` (`down`) does; return what it says."""
+        """Run `make demo` (`up`) or `make demo-down` (`down`); return the output."""
         command = (sys.executable, "-m", f"demo.{target}", *arguments)
         done = subprocess.run(command, cwd=self.path, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
@@ -60,7 +60,7 @@ class Checkout:
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Iterator[Checkout]:
-    """Copy the project; whatever a test leaves up is taken down."""
+    """Copy the project; remove everything that a test leaves running."""
     checkout = Checkout(tmp_path / "checkout")
     yield checkout
     checkout.make("down")

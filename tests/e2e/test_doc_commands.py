@@ -1,4 +1,4 @@
-"""The lesson of docs/nginx-operator.md, typed as it stands there."""
+"""The tutorial of docs/nginx-operator.md, with its commands unchanged."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PORTS = (
 
 @pytest.fixture
 def shell(tmp_path: Path) -> Iterator[Session]:
-    """Give a shell in the checkout; what it starts has names and places of the test's own."""
+    """Return a shell in the checkout, with names and paths of the test."""
     cluster = f"lesson-{secrets.token_hex(3)}"
     prepared = {
         "operator-runner run": f"operator-runner run --work-dir={tmp_path / 'work'} {_PORTS}",
@@ -32,7 +32,7 @@ def shell(tmp_path: Path) -> Iterator[Session]:
             for command in ("up", "env", "load", "down")
         },
         "build": str(tmp_path / "build"),
-        # The virtual environment is there, whatever its age.
+        # The virtual environment exists, of any age.
         "make bundle ": "make --old-file=.venv/.installed bundle ",
     }
     environment = {"ANSIBLE_GATHERING": "explicit", "KUBECACHEDIR": str(tmp_path / "kubectl")}
@@ -42,7 +42,7 @@ def shell(tmp_path: Path) -> Iterator[Session]:
 
 
 def test_the_commands_of_the_page_work(shell: Session) -> None:
-    """Each command does what the page says."""
+    """Each command has the output of the page."""
     lesson = steps(PAGE.read_text())
     assert lesson
     shell.follow(lesson)

@@ -1,4 +1,4 @@
-"""What goes wrong reaches the user, and passes when its cause does."""
+"""Failures are reported to the user, and the report is removed with the cause."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_syntax_error_is_told_and_its_repair_noticed(
 
 
 def test_a_failing_task_is_named(kubectl: Kubectl, operator: Operator, project: Path) -> None:
-    """The condition says which task failed and why; rescued and ignored ones are no failure."""
+    """The condition has the failed task and the reason; rescued and ignored ones do not count."""
     world = World(kubectl, operator)
     (project / MAIN).write_text(
         """
@@ -69,7 +69,7 @@ def test_a_failing_task_is_named(kubectl: Kubectl, operator: Operator, project: 
 
 
 def test_a_missing_module_is_told(kubectl: Kubectl, operator: Operator, project: Path) -> None:
-    """A play that cannot start says what it lacks."""
+    """The error of a play that cannot start names the missing file."""
     world = World(kubectl, operator)
     (project / MAIN).write_text("- name: Use it\n  no_such.collection.module: {}\n")
     operator.start()
@@ -83,7 +83,7 @@ def test_a_missing_module_is_told(kubectl: Kubectl, operator: Operator, project:
 def test_a_run_past_its_deadline_is_ended(
     kubectl: Kubectl, operator: Operator, project: Path
 ) -> None:
-    """The whole process tree ends, a daemon of the role included, and the user is told."""
+    """The whole process tree ends, a daemon of the role included, with a condition."""
     world = World(kubectl, operator)
     watches = project / "watches.yaml"
     watches.write_text(watches.read_text() + "  timeout: 20s\n")
@@ -109,7 +109,7 @@ def test_a_run_past_its_deadline_is_ended(
 def test_sigkill_in_the_middle_of_a_run(
     kubectl: Kubectl, operator: Operator, project: Path
 ) -> None:
-    """The run dies with its operator; the next operator brings the resource to its end."""
+    """The run dies with its operator; the next operator completes the reconcile."""
     world = World(kubectl, operator)
     main = project / MAIN
     good = main.read_text()
@@ -152,7 +152,7 @@ def test_sigterm_ends_runs_after_their_time(
 def test_the_api_server_away_for_a_while(
     cluster: Cluster, kubectl: Kubectl, operator: Operator
 ) -> None:
-    """After 20 s without API server the operator goes on by itself, and misses nothing."""
+    """After 20 s without API server the operator continues by itself, and misses no change."""
     world = World(kubectl, operator)
     operator.start()
     pid = operator.pid

@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.timeout(1800), pytest.mark.xdist_group("images")]
 SYSTEM = "nginx-operator-system"
 MANAGER = "deployment/nginx-operator-controller-manager"
 ANYBODY = 1000770000
-"""A user id that the image knows nothing of, as OpenShift gives them."""
+"""A user id that does not exist in the image, as on OpenShift."""
 APART = """
 from pathlib import Path
 from operator_runner.ansible.sandbox.isolation_probe import probe_isolation
@@ -39,7 +39,7 @@ try:
 except PermissionError:
     print("refused")
 """
-"""What a run of another resource would find, told by a program in the operator's container."""
+"""Files that a run of another resource could read, by a program in the operator's container."""
 
 
 @pytest.fixture(scope="session")
@@ -121,10 +121,10 @@ def test_the_image_runs_the_operator(deployed: Kubectl, kubectl: Kubectl) -> Non
     holder = "jsonpath={.spec.holderIdentity}"
     leader, _, _ = deployed("get", "lease/nginx-operator", "--output", holder).partition("_")
     assert deployed("exec", leader, "--", python, "-c", APART).split() == ["readable", "refused"]
-    # What projects call in their Dockerfiles and people in the container.
+    # Programs that Dockerfiles of projects, and users in the container, call.
     for command in ("ansible-operator version", "ansible-galaxy --version", "pip3 --version"):
         deployed("exec", MANAGER, "--", *command.split())
-    # What inventories and tests of existing projects find in ansible-operator's image.
+    # Paths of ansible-operator's image that inventories and tests of existing projects use.
     for command in ("bash -c", "/usr/bin/python3 -c", "/usr/bin/python3.12 -c"):
         script = "curl --version" if "bash" in command else "import kubernetes, requests"
         deployed("exec", MANAGER, "--", *command.split(), script)

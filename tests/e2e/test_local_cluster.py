@@ -1,4 +1,4 @@
-"""The local cluster with its node: what it serves, and what it does to the machine."""
+"""The local cluster with its node: its services, and its effects on the machine."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def test_two_clusters_do_not_disturb_each_other(
 
 
 def test_a_node_comes_up_whole_and_goes_whole(second: Cluster, cluster: Cluster) -> None:
-    """All parts are well; a killed kubelet is told; the death of the node leaves no mount."""
+    """All parts are healthy; a killed kubelet is reported; a dead node leaves no mount."""
     parts = {part.name: part.problem for part in second.status()}
     assert parts == dict.fromkeys(CONTROL_PLANE | NODE)
     seen = traces_of(second)
@@ -156,7 +156,7 @@ def test_a_node_comes_up_whole_and_goes_whole(second: Cluster, cluster: Cluster)
 
 
 def test_up_starts_afresh_when_the_node_was_killed(second: Cluster) -> None:
-    """What the dead node left behind does not hinder the next one."""
+    """Leftovers of a dead node do not affect the next one."""
     node = json.loads(second.home.state.read_text())["node"]
     os.kill(node["init"]["pid"], signal.SIGKILL)
     eventually(lambda: "kubelet" not in pids_of(second), seconds=20)
@@ -166,7 +166,7 @@ def test_up_starts_afresh_when_the_node_was_killed(second: Cluster) -> None:
 
 
 def test_a_file_that_is_no_image_is_refused(cluster: Cluster, tmp_path: Path) -> None:
-    """The error of `load` names the file and what makes such archives."""
+    """The error of `load` names the file and the tools for such archives."""
     path = tmp_path / "picture.tar"
     path.write_bytes(b"no archive")
     shown = cluster_command("load", "--name", cluster.name, str(path))

@@ -78,7 +78,7 @@ def test_up_again_changes_nothing(running: Cluster) -> None:
 
 
 def test_up_repairs_a_cluster_whose_part_was_killed(running: Cluster) -> None:
-    """`status` tells of the dead part and fails; `up` starts just that part, data intact."""
+    """`status` reports the dead part and fails; `up` starts just that part, data intact."""
     name = running.name
     running.exec(["kubectl", "create", "configmap", "kept"])
     before = pids_of(running)
@@ -141,7 +141,7 @@ def test_a_part_that_dies_at_the_start_is_told_with_its_log(
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_start_leaves_nothing(control_plane: Cluster, number: int) -> None:
-    """Whoever presses Ctrl-C while etcd or the API server start gets the machine back clean."""
+    """Ctrl-C while etcd or the API server start leaves nothing on the machine."""
     arguments = ("up", "--name", control_plane.name, "--control-plane-only")
     with subprocess.Popen(
         [sys.executable, "-m", "operator_runner.devcluster", *arguments],
@@ -159,7 +159,7 @@ def test_an_interrupted_start_leaves_nothing(control_plane: Cluster, number: int
 
 
 def test_down_needs_no_stored_state(control_plane: Cluster) -> None:
-    """Where a full disk cut the state short, `down` finds the processes; twice is no error."""
+    """If a full disk truncated the state, `down` finds the processes; it can be repeated."""
     control_plane.up(control_plane_only=True)
     control_plane.home.state.write_text("{")
     control_plane.down()
@@ -197,7 +197,7 @@ def test_exec_runs_commands_with_the_settings_of_the_cluster(running: Cluster) -
 
 
 def test_commands_without_a_cluster_name_the_cure() -> None:
-    """Each says that there is no cluster and how to start it; `down` has nothing to do."""
+    """Each error has the command to start a cluster; `down` does nothing."""
     for command in (["status"], ["exec", "true"], ["stop", "etcd"], ["start", "etcd"]):
         first, *rest = command
         shown = cluster_command(first, "--name", "none-such", *rest)

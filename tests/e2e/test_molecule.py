@@ -33,7 +33,7 @@ def without_kind(cluster: Cluster) -> Iterator[Cluster]:
 def test_the_molecule_scenario_passes(
     without_kind: Cluster, nginx_image: str, tmp_path: Path
 ) -> None:
-    """Installation, idempotence, what users care about, the upgrade, and nothing is left."""
+    """Installation, idempotence, verification, upgrade, and removal without leftovers."""
     done = subprocess.run(
         [TOOLS / "molecule", "test"],
         cwd=REPOSITORY,

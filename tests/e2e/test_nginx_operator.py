@@ -21,7 +21,7 @@ def world(kubectl: Kubectl, operator: Operator) -> World:
 
 
 def test_a_resource_makes_nginx_answer(world: World) -> None:
-    """Create: the Deployment is available, the Service answers 200, everybody can see why."""
+    """Create: the Deployment is available, the Service returns 200, and conditions are set."""
     world.kubectl.apply(nginx(replicas=1))
     world.wait_reconciled()
     world.wait_available(1)
@@ -148,7 +148,7 @@ def test_a_deleted_deployment_comes_back(world: World) -> None:
 
 
 def test_edits_by_hand_are_reverted(world: World) -> None:
-    """Image, labels, an added container and a scaled Deployment go back to what they were."""
+    """Image, labels, an added container and a scaled Deployment are reverted."""
     world.kubectl.apply(nginx())
     world.wait_reconciled()
     first = world.kubectl.get("deployment", "web")
@@ -223,7 +223,7 @@ def test_a_steady_resource_costs_no_write(kubectl: Kubectl, operator: Operator) 
     world.wait_available(1)
     world.wait_told_available()
     told = operator.metric("reconciles_total")
-    # The run that told it may not have ended.
+    # The run that reported it may not have ended.
     world.until(lambda: operator.metric("reconciles_total"), lambda now: now > told)
     done = operator.metric("reconciles_total")
     before = world.versions()
@@ -250,7 +250,7 @@ def test_the_end_of_the_operator_touches_no_pod(world: World) -> None:
 def test_an_operand_of_an_older_role_is_upgraded(
     kubectl: Kubectl, operator: Operator, project: Path
 ) -> None:
-    """A new version of the role brings existing Deployments up to date at its first start."""
+    """A new version of the role updates existing Deployments at its first start."""
     world = World(kubectl, operator)
     template = project / "roles" / "nginx" / "templates" / "deployment.yaml.j2"
     newer = template.read_text()

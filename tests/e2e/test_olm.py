@@ -40,7 +40,7 @@ BUSY = "tables are moved"
 
 @dataclass
 class World:
-    """What an administrator sees who installs by OLM."""
+    """The state of an installation by OLM."""
 
     system: Kubectl
     web: Kubectl
@@ -48,7 +48,7 @@ class World:
     phases: list[str] = field(default_factory=list)
 
     def approve(self, version: str) -> None:
-        """Approve the InstallPlan that brings a version, as soon as OLM proposes it."""
+        """Approve the InstallPlan of a version, as soon as OLM creates it."""
         plan = eventually(
             lambda: self.installation.plan(version), seconds=240, told=self.installation.trouble
         )
@@ -56,7 +56,7 @@ class World:
         self.installation.approve(plan)
 
     def wait_for(self, version: str) -> None:
-        """Wait until OLM says that the version is installed, and no other one is there."""
+        """Wait until OLM reports the version as installed, and no other one exists."""
 
         def look() -> dict[str, Phase]:
             phases = self.installation.phases()
@@ -72,19 +72,19 @@ class World:
         eventually(look, is_installed, seconds=600, told=self.told)
 
     def told(self) -> str:
-        """Return what OLM and the operator say, for a failure."""
+        """Return the states of OLM and the operator, for a failure."""
         log = self.system.run("logs", DEPLOYMENT, "--tail=50")
         pods = self.system.run("describe", "pods").stdout[-3000:]
         return "\n".join([*self.phases, self.installation.trouble(), pods, log.stdout, log.stderr])
 
     def says(self, status: str) -> None:
-        """Have the operator's condition say what it says while a run blocks upgrades."""
+        """Set the operator's condition to its value while a run blocks upgrades."""
         conditions = [condition_of(self.system, FIRST) | {"status": status, "message": BUSY}]
         patch = json.dumps({"spec": {"conditions": conditions}})
         self.system("patch", CONDITION, FIRST, "--type=merge", f"--patch={patch}")
 
     def overrules(self, status: str) -> None:
-        """Overrule the operator, as docs/watches.md tells an administrator to."""
+        """Override the operator, as in docs/watches.md for administrators."""
         reason = {"reason": "OperatorIsStable", "message": "we go ahead"}
         overrides = [{"type": "Upgradeable", "status": status, **reason}]
         patch = json.dumps({"spec": {"overrides": overrides}})
@@ -126,7 +126,7 @@ def runner(*arguments: str) -> str:
 
 @pytest.fixture(scope="module")
 def olm(cluster: Cluster) -> Iterator[Cluster]:
-    """Give the cluster with OLM, and without the CRD, so that OLM brings it.
+    """Return the cluster with OLM, and without the CRD, so that OLM installs it.
 
     For the tests that come after, the CRD is put back and OLM ended.
     """
@@ -201,7 +201,7 @@ def installs(world: World) -> str:
 
 
 def has_the_rights_of_its_bundle_and_no_others(world: World) -> None:
-    """See that what the operator needs is granted, and nothing that the bundle does not ask for.
+    """Check that the needed permissions are granted, and none that the bundle does not contain.
 
     OLM adds the Secret of a webhook, the OperatorCondition and the review of tokens.
     """
@@ -266,7 +266,7 @@ def waits_for_the_operator(world: World) -> None:
 
 
 def assert_nothing_was_refused(world: World) -> None:
-    """Look for refusals in what the operator has logged so far."""
+    """Search the operator's log for rejected requests."""
     log = world.system("logs", f"--selector={PODS}", "--tail=-1")
     assert "forbidden" not in log.lower(), log
 

@@ -77,7 +77,7 @@ def other_shell(tmp_path: Path, environment: dict[str, str]) -> Iterator[Session
 def test_the_first_role_of_the_readme(
     page: list[Block], shell: Session, other_shell: Session, tmp_path: Path
 ) -> None:
-    """Each block works as printed, one after the other, and prints what the resource asks for."""
+    """The blocks work as printed, in order, and the output is that of the resource."""
     _, cluster, kind, role, watches, run, use = (block.text for block in page)
     for block in (cluster, kind, role, watches):
         shell.run(block)

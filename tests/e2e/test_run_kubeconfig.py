@@ -1,4 +1,4 @@
-"""What a play does to Pods with kubectl and the run's kubeconfig, on a real node."""
+"""Requests of a play to Pods with kubectl and the run's kubeconfig, on a real node."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.contract.proxy.conftest import WATCH, Recorder, Run, config_map, prox
 from tests.support.kubectl import Json, Kubectl
 
 SECONDS = 60.0
-# The image has busybox, but not under the name `tar`, which kubectl cp asks for.
+# The image has busybox, but not the name `tar`, which kubectl cp needs.
 SHELL = """
 busybox mkdir /tmp/bin && busybox ln -s "$(busybox which busybox)" /tmp/bin/tar
 i=0; while read line; do i=$((i+1)); echo $i:$line; done
@@ -130,7 +130,7 @@ async def _forward(run: Run, pod: str) -> None:
 
 
 async def _follow(run: Run, pod: str) -> None:
-    """Follow a log: what is said while it is open arrives."""
+    """Follow a log: new lines are received."""
     follow = await run.start(*run.command("logs", pod, "--container=shell", "--follow"))
     assert await line_of(follow.stdout, "^2:hello$")
     attached = await run.start(*run.command("attach", pod, "--container=shell", "--stdin"))

@@ -82,7 +82,7 @@ def own_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 def image_of(project: Path) -> str:
-    """Return the image that the role of a version pins, as a node knows it."""
+    """Return the image that the role of a version pins, by its name on a node."""
     defaults = yaml.safe_load((project / "roles" / "nginx" / "defaults" / "main.yml").read_text())
     _, _, pinned = str(defaults["nginx_image"]).partition(" or ")
     name = pinned.strip(" '}")

@@ -20,7 +20,7 @@ PROJECT = REPOSITORY / "tests" / "functional" / "project"
 
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build the wheel and install it, with what it asks for, into an empty environment."""
+    """Build the wheel and install it, with its dependencies, into an empty environment."""
     scratch = tmp_path_factory.mktemp("wheel")
     pip = [sys.executable, "-m", "pip", "--quiet"]
     options = ["--no-deps", "--no-build-isolation", f"--wheel-dir={scratch}"]
@@ -51,7 +51,7 @@ def test_its_commit_is_in_it(environment: Path) -> None:
 
 
 def test_both_programs_are_in_it(environment: Path) -> None:
-    """Each says its own name and the version that was built."""
+    """Each prints its own name and the version that was built."""
     for name in ("operator-runner", "ansible-operator"):
         told = subprocess.run(
             [environment / "bin" / name, "version"], capture_output=True, text=True, check=True
@@ -68,7 +68,7 @@ def test_it_runs_a_project(
     It does so under the name that entry points of existing images call.
     """
     project = Path(shutil.copytree(PROJECT, tmp_path / "project"))
-    # k8s_status comes from the collection that the package ships.
+    # k8s_status is in the collection that the package contains.
     with (project / "roles/echo/tasks/main.yml").open("a") as role:
         role.write(
             "- operator_sdk.util.k8s_status:\n"

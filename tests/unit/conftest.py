@@ -1,4 +1,4 @@
-"""What keeps unit tests pure: no network, no tasks left behind, ten seconds of CPU time each."""
+"""Restrictions of unit tests: no network, no leaked tasks, ten seconds of CPU time each."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def little_cpu_time(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def no_leaked_tasks(request: pytest.FixtureRequest) -> None:
-    """Fail a test whose tasks go on after its end."""
+    """Fail a test that leaks tasks."""
     if inspect.iscoroutinefunction(request.function):
         request.getfixturevalue("_all_tasks_end")
 

@@ -17,7 +17,7 @@ def test_every_test_that_it_names_exists() -> None:
 
 
 def test_every_item_names_a_test() -> None:
-    """Nothing is claimed without one; what is not there is in lists, not in tables."""
+    """Every claim has a test; missing features are in lists, not in tables."""
     assert unproven(PAGE, "| item |") == []
 
 

@@ -153,7 +153,7 @@ print(*(name for name in sys.modules if name.startswith("operator_runner.")))
 
 
 def test_the_operator_imports_neither_tools_nor_the_local_cluster() -> None:
-    """`run` takes the time and memory of what it needs only; structlog alone may import rich."""
+    """`run` imports only the modules that it needs; only structlog may import rich."""
     loaded = subprocess.check_output([sys.executable, "-c", _RUN], text=True).split()
 
     others = {"tools", "devcluster"}

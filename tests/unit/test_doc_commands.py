@@ -1,4 +1,4 @@
-"""Pages whose commands are executed: what is read from them, and how a shell does it."""
+"""Pages whose commands are executed: parsing, and execution in a shell."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_commands_are_read_with_what_they_print() -> None:
 
 
 def test_a_section_keeps_its_line_numbers() -> None:
-    """Only what stands under the heading is read, and is found in the page."""
+    """Only the section of the heading is read, with line numbers of the page."""
     assert steps(section(PAGE, "Last")) == [Step("rm log", (), Mode.CLEANUP, 29)]
 
 
@@ -95,12 +95,12 @@ def test_what_a_page_shows_is_compared(printed: tuple[str, ...], output: str, sh
     ],
 )
 def test_only_what_changes_nothing_is_repeated(command: str, looks: bool) -> None:
-    """What looks is told from what does."""
+    """Commands that read are distinguished from commands that change."""
     assert step(command).only_looks is looks
 
 
 def test_a_shell_follows_a_page(tmp_path: Path) -> None:
-    """Folder and variables stay, what goes on is ended, and then the cleanup is done."""
+    """Folder and variables are kept, background commands are ended, then the cleanup runs."""
     page = [
         step("mkdir inner && cd inner"),
         step("export WORD=hello"),
@@ -115,7 +115,7 @@ def test_a_shell_follows_a_page(tmp_path: Path) -> None:
 
 
 def test_a_command_that_does_not_do_as_the_page_says(tmp_path: Path) -> None:
-    """The line of the page, the command and its output are told; the cleanup is done."""
+    """The error has the line of the page, the command and its output; the cleanup runs."""
     cleanup = step("touch cleaned", mode=Mode.CLEANUP)
     with Session(tmp_path, {}) as session:
         with pytest.raises(CommandError, match=r"(?s)line 1: echo one.*prints\none\nand not\ntwo"):

@@ -37,7 +37,7 @@ def test_any_bytes_get_an_answer(name: str, data: st.DataObject) -> None:
 @pytest.mark.parametrize("name", [name for name in TARGETS if name != "protobuf_body"])
 @given(value=VALUES)
 def test_any_json_value_gets_an_answer(name: str, value: Any) -> None:
-    """Any JSON does, whatever its shape."""
+    """Any JSON is accepted."""
     TARGETS[name](json.dumps(value).encode())
 
 

@@ -1,4 +1,4 @@
-"""What OLM is told about upgrades, and how a condition is put among those that are there."""
+"""The Upgradeable condition, and its place among existing conditions."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_new_condition_joins_those_of_other_types() -> None:
 
 
 def test_what_is_said_already_is_not_written() -> None:
-    """Whatever time stands there, and whatever else somebody has added."""
+    """Times and fields of others are ignored."""
     said = condition(GOOD, THEN) | {"observedGeneration": 3}
 
     assert with_condition([said], GOOD, NOW) is None
@@ -73,7 +73,7 @@ def test_of_two_conditions_of_one_type_one_stays() -> None:
 
 
 async def test_without_olm_nothing_is_guarded() -> None:
-    """A run that would block upgrades is run all the same where there is nobody to tell."""
+    """Without an OperatorCondition, runs that block upgrades are started as usual."""
     watch = replace(Watch(DB, RunContent(role=Path("/roles/db"))), block_upgrade="`true`")
     body = {"metadata": {"name": "a", "namespace": "shop"}, "apiVersion": "v1", "kind": "Db"}
     upgrades, ran = OperatorConditionReporter(None), False

@@ -35,7 +35,7 @@ def test_a_hidden_item_hides_the_output_of_its_loop() -> None:
 
 
 def test_other_output_is_left_alone() -> None:
-    """What is not hidden is not touched."""
+    """Other values are unchanged."""
     given = event({"msg": "plain"}, "fatal: plain")
     assert Censor()(given) is given
     assert Censor()({"event": "verbose", "stdout": "x"})["stdout"] == "x"
@@ -60,7 +60,7 @@ def test_a_hidden_loop_has_changed_if_one_of_its_items_has() -> None:
 
 
 def test_the_status_of_a_hidden_result_is_shown_without_anything_else() -> None:
-    """What follows the status may be the item or the result."""
+    """The text after the status may be the item or the result."""
     given = hidden("changed: [localhost] => (item=xyzzy)\r\n    said: xyzzy")
     assert Censor()(given)["stdout"] == "changed: [localhost]"
     failing = hidden("changed: [xyzzy]", "runner_on_failed")

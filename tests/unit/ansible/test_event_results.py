@@ -25,7 +25,7 @@ HUGE = 3_000_000
     ids=["message", "output", "items", "facts", "numbers"],
 )
 def test_why_a_task_has_failed_stays(result: dict[str, Any]) -> None:
-    """Whatever makes the result large, it fits, and the failure's message begins as it did."""
+    """Any large result is cut to the limit, and the failure's message keeps its beginning."""
     short = shortened(result)
     assert len(str(short)) <= 700_000
     data = {"task": "Big", "task_path": "main.yml:1", "res": short, "host": "localhost"}
@@ -49,6 +49,6 @@ def test_only_results_over_the_limit_are_cut() -> None:
 
 
 def test_the_limit_is_that_of_ansible_runner() -> None:
-    """MAX_EVENT_RES of the operator's environment counts; a text that is no number does not."""
+    """MAX_EVENT_RES of the operator's environment counts; a text that is not a number does not."""
     assert limit_of({"MAX_EVENT_RES": "1000"}) == 1000
     assert limit_of({}) == limit_of({"MAX_EVENT_RES": "many"}) == 700_000

@@ -8,7 +8,7 @@ from operator_runner.ansible.forkserver.facts import LONGEST_SECONDS, FactCache,
 
 
 def test_facts_are_old_after_an_hour() -> None:
-    """Whatever they depend on, they are gathered again."""
+    """They are gathered again, even if their dependencies are unchanged."""
     assert FactCache().is_old
     assert not FactCache(taken=time.monotonic()).is_old
     assert FactCache(taken=time.monotonic() - LONGEST_SECONDS - 1).is_old
@@ -16,7 +16,7 @@ def test_facts_are_old_after_an_hour() -> None:
 
 
 def test_facts_survive_the_way_between_processes() -> None:
-    """What one process writes, another one reads."""
+    """Facts can be written by one process and read by another."""
     kept = FactCache({"a": '{"value": 1, "is_set": false}'}, {"host": ["x"]}, 5.0)
     assert FactCache.of(kept.as_json()) == kept
 

@@ -38,7 +38,7 @@ def test_what_is_possible_is_taken(
     expected: Isolation,
     words: list[str],
 ) -> None:
-    """Files by mounts, else by paths; without Landlock nothing, for /proc leads round the rest."""
+    """Files by mounts, else by paths; nothing without Landlock, because /proc bypasses the rest."""
     monkeypatch.setattr(isolation_probe, "_probe", lambda: _Errors(*errors))
     monkeypatch.setattr(
         isolation_probe, "writable_ancestor", lambda _: None if settled else Path("/above")

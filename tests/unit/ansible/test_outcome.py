@@ -1,4 +1,4 @@
-"""What the events of a run add up to."""
+"""The outcome of a run from its events."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ os.kill(os.getpid(), signal.SIGTERM)
 
 
 def test_a_child_is_ended_however_early() -> None:
-    """Python forgets a signal that comes before the child has begun to run; fork() does not."""
+    """Python discards a signal that arrives before the child runs; fork() does not."""
     done = subprocess.run(
         [sys.executable, "-c", _ENDS_CHILDREN_AT_ONCE], capture_output=True, text=True, check=False
     )

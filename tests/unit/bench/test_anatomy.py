@@ -77,7 +77,7 @@ def test_a_play_is_set_up_tasks_and_what_is_between() -> None:
 
 
 def test_processes_are_named_by_what_they_are_to_the_run() -> None:
-    """What is there already, or goes on, counts as far as it is within the run."""
+    """Processes that start earlier or end later count for their time within the run."""
     assert lane("processes") == [
         ("supervisor", 20, 90),
         ("play", 20, 85),
@@ -88,7 +88,7 @@ def test_processes_are_named_by_what_they_are_to_the_run() -> None:
 
 
 def test_requests_before_the_edit_are_left_out() -> None:
-    """They belong to what was before."""
+    """They belong to the phase before."""
     assert lane("API") == [("GET threes", 8, 10)]
 
 

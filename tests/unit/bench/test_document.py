@@ -10,7 +10,7 @@ from bench.document import PAGE, write_part
 
 
 def test_a_part_is_replaced_and_the_rest_stays(tmp_path: Path) -> None:
-    r"""Whatever the text is: \1 does not refer to a group."""
+    r"""Any text is unchanged: \1 does not refer to a group."""
     page = tmp_path / "page.md"
     page.write_text("before\n<!-- a -->\nold\n<!-- end of a -->\nafter\n")
     for text in ("first", r"second \1"):

@@ -28,7 +28,7 @@ def heights(text: str) -> list[list[float]]:
 
 
 def test_it_is_well_formed_and_names_everything() -> None:
-    """Titles and names are text, whatever letters they have."""
+    """Titles and names are text, with any letters."""
     texts = [t.text for t in ET.fromstring(picture(UP, FLAT)).iter() if t.text]
     assert {"Title", "A <panel>", "up & up", "flat", "0 s", "4 s", "0:10"} <= set(texts)
 

@@ -30,7 +30,7 @@ BECAME_READY = "dependent: Deployment default/child became ready"
 
 @pytest.fixture(autouse=True)
 def short_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Hand on what comes in a pause a moment later."""
+    """Process events of a pause some time later."""
     monkeypatch.setattr(pacing, "_PAUSE_SECONDS", 0.01)
 
 
@@ -127,7 +127,7 @@ async def test_a_status_wakes_nobody() -> None:
 
 
 async def test_a_write_of_ones_own_run_wakes_nobody() -> None:
-    """Events that come while the run goes on are judged at its end, when its writes are known."""
+    """Events during the run are evaluated at its end, when its writes are known."""
     async with dependents() as (subject, stream, woken):
         with subject.hold_events(OWNER):
             subject.on_dependent(OWNER, CHILD, metadata(10), WATCH)
@@ -161,7 +161,7 @@ async def test_a_deletion_by_ones_own_run_wakes_nobody() -> None:
 
 
 async def test_a_change_between_the_run_and_the_watch_is_seen() -> None:
-    """What the first listing shows is compared with what the run itself saw."""
+    """The first list is compared with the responses to the run."""
     async with dependents() as (subject, stream, woken):
         subject.on_dependent(OWNER, CHILD, metadata(10), WATCH)
         await stream.send("ADDED", metadata(12, generation=3))
@@ -177,7 +177,7 @@ async def test_events_from_before_the_run_are_stale() -> None:
 
 
 async def test_a_kind_is_watched_once_and_in_the_operators_namespaces() -> None:
-    """One watch serves all objects of a kind in each namespace that the operator may see."""
+    """One watch serves all objects of a kind in each namespace of the operator."""
     async with dependents(("a", "b")) as (subject, stream, _):
         for name in ("x", "y"):
             child = ObjectRef(DEPLOYMENT, "a", name)
@@ -187,7 +187,7 @@ async def test_a_kind_is_watched_once_and_in_the_operators_namespaces() -> None:
 
 
 async def test_a_deletion_before_the_watch_began_is_seen() -> None:
-    """What the first list does not show is gone, unless it was made after the list."""
+    """Objects missing in the first list are deleted, unless they were created after it."""
     async with dependents() as (subject, stream, woken):
         subject.on_dependent(OWNER, CHILD, metadata(10), WATCH)
         later = ObjectRef(DEPLOYMENT, "default", "later")
@@ -290,7 +290,7 @@ async def test_a_status_that_was_read_too_early_is_read_again() -> None:
 
 
 async def test_what_becomes_ready_before_its_creation_is_answered_wakes_the_owner() -> None:
-    """The event may come before the response with the object's owner."""
+    """The event may arrive before the response with the object's owner."""
     async with dependents() as (subject, stream, woken):
         other = ObjectRef(DEPLOYMENT, "default", "other")
         subject.on_dependent(OWNER, other, metadata(1) | {"name": "other"}, WATCH, READY)
@@ -315,7 +315,7 @@ async def test_an_object_that_is_made_again_is_new() -> None:
 
 
 async def test_only_what_comes_again_can_be_a_loop() -> None:
-    """What becomes ready for the first time leads on, though the run before has written it."""
+    """The first readiness of an object starts a run, although the previous run has written it."""
     async with dependents() as (subject, stream, woken):
         with subject.hold_events(OWNER):
             subject.on_dependent(OWNER, CHILD, metadata(10), WATCH, NOT_READY)
@@ -335,7 +335,7 @@ async def test_only_what_comes_again_can_be_a_loop() -> None:
     ],
 )
 async def test_a_watch_may_do_without_dependents(watch: Watch) -> None:
-    """Of kinds that it does not want no watch is begun: neither edits nor readiness wake it."""
+    """Kinds in the blacklist are not watched: neither edits nor readiness start a run."""
     async with dependents() as (subject, stream, woken):
         with subject.hold_events(OWNER):
             subject.on_dependent(OWNER, CHILD, metadata(10), watch, NOT_READY)
@@ -355,7 +355,7 @@ CLUSTER_ROLE = ObjectRef(GVK("rbac.authorization.k8s.io", "v1", "ClusterRole"), 
 async def test_cluster_scoped_dependents_wake_their_owner_if_watched(
     namespace: str, asked: bool, expected: int
 ) -> None:
-    """They wake an owner in a namespace only where its watch asks for that."""
+    """They start a run of a namespaced owner only if its watch enables it."""
     stream, woken = Stream(), []
     owner = ObjectRef(WATCH.gvk, namespace, "owner")
     watch = replace(WATCH, watch_cluster_scoped_resources=asked)

@@ -1,4 +1,4 @@
-"""Whose turn it is: what is promised holds for any order of events."""
+"""Scheduling: guarantees that hold for any order of events."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def test_namespaces_of_a_kind_share_the_room_evenly(namespaces: list[str]) -> No
 
 
 def test_a_namespace_that_keeps_asking_delays_another_one_by_one_run() -> None:
-    """An edit elsewhere runs next, though the crowd's edits came first and keep coming."""
+    """An edit elsewhere runs next, although the edits of the crowd are earlier and continue."""
     room = Room(total=1)
     for _ in range(100):
         room.add(Trigger.SPEC, namespace="crowd")

@@ -25,7 +25,7 @@ class Resource:
         self.throttle = LoopThrottle(self.own.is_echo)
 
     def run(self, generation: int | None = None, period: float | None = None) -> None:
-        """Run now, whatever the loop_throttle says."""
+        """Run now, independent of the throttle."""
         self.own.begin(KEY)
         if self._writes is not None:
             self.own.record(KEY, self._writes)
@@ -109,7 +109,7 @@ def test_what_changes_at_the_pace_of_people_is_no_loop() -> None:
 
 
 def test_the_loss_of_another_object_is_healed_at_once() -> None:
-    """What the run did not write is answered without delay in the middle of a fight."""
+    """During throttling, changes of objects that the run did not write start a run at once."""
     fighter = Resource()
     fighter.run()
     fighter.fight(9)
@@ -159,7 +159,7 @@ def test_timers_say_nothing_about_loops() -> None:
 
 
 def test_what_is_gone_is_forgotten() -> None:
-    """A new resource of the same name begins anew."""
+    """A new resource of the same name is not throttled."""
     fighter = Resource()
     fighter.run()
     fighter.fight(9)
@@ -168,7 +168,7 @@ def test_what_is_gone_is_forgotten() -> None:
 
 
 def test_a_resource_that_asks_for_a_run_each_second_is_slowed_down() -> None:
-    """By its annotation, that is: five runs as it asks, then one each ten seconds at most."""
+    """By its annotation: five runs at its period, then at most one each ten seconds."""
     hasty = Resource()
     held = []
     for _ in range(9):

@@ -1,4 +1,4 @@
-"""What a run has really written, and what only looked so."""
+"""Writes of a run that changed an object, and those that did not."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def silence(gvk: GVK, namespace: str | None) -> AsyncIterator[MetadataEven
 
 @pytest.fixture
 async def subject() -> AsyncIterator[Dependents]:
-    """Give the bookkeeping of an operator to whom nothing is told."""
+    """Return the sources of an operator without reports of the proxy."""
     dependents = Dependents(silence, lambda *_: None, ())
     yield dependents
     await dependents.stop()
@@ -73,7 +73,7 @@ async def test_a_creation_is_a_write(subject: Dependents) -> None:
 
 
 async def test_objects_of_others_are_told_by_their_version(subject: Dependents) -> None:
-    """What the resource does not own counts if its version is not that of the write before."""
+    """A write to a foreign object counts if its version differs from that of the previous write."""
     named = Cause(Trigger.REFERENCE, "changed", CHILD)
     echoes = []
     for version in ("5", "5", "6"):

@@ -111,7 +111,7 @@ def test_a_listed_resource_is_distinguished_from_a_created_one() -> None:
 
 
 def test_a_deletion_is_enqueued_and_the_resource_forgotten() -> None:
-    """After DELETED the resource is asked for once more and a new one of its name is new."""
+    """After DELETED the resource is reconciled once more, and a new one of its name is new."""
     enqueued: list[tuple[ObjectRef, Cause]] = []
     met: list[ObjectRef] = []
     watcher = PrimaryWatcher(

@@ -92,7 +92,7 @@ async def test_a_changed_secret_wakes_those_that_name_it() -> None:
 
 
 async def test_other_namespaces_and_kinds_without_one() -> None:
-    """An equal name in another namespace is another object; a cluster's own has none."""
+    """An equal name in another namespace is another object; some kinds are cluster-scoped."""
     async with references() as (subject, streams, woken):
         subject.on_change(ref("a"), foo("a", secrets=[{"name": "s"}], zone="z", map="m"))
         for stream in streams.values():
@@ -109,7 +109,7 @@ async def test_other_namespaces_and_kinds_without_one() -> None:
 
 
 async def test_a_write_of_the_status_wakes_nobody() -> None:
-    """As for what resources own: only what a role could ask for counts."""
+    """As for owned objects: only fields that a role can set count."""
     async with references() as (subject, streams, woken):
         subject.on_change(ref("a"), foo("a", zone="z"))
         zone: dict[str, Any] = {"namespace": "", "generation": 1}
@@ -122,7 +122,7 @@ async def test_a_write_of_the_status_wakes_nobody() -> None:
 
 
 def test_what_a_resource_names() -> None:
-    """Names come as text or in lists; what is missing or no text names nothing."""
+    """Names are text or in lists; missing and other values refer to nothing."""
     found = {str(each) for each in referenced(foo("a", zone=3, secrets=[{"name": "s"}, {}]), WATCH)}
     assert {text for text in found if "Zone" in text} == set()
     assert any(text.endswith("default/s") for text in found)

@@ -1,4 +1,4 @@
-"""What readiness is told from."""
+"""Readiness of the watches."""
 
 from __future__ import annotations
 

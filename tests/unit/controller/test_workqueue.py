@@ -43,7 +43,7 @@ def test_several_causes_of_one_key_make_one_run() -> None:
 
 
 def test_a_key_is_never_worked_on_twice_at_once() -> None:
-    """What arrives during a run waits for its end and then makes one later run."""
+    """Causes during a run lead to one later run after its end."""
     queue = backlog()
     queue.add(key("a"), SPEC, 0)
     assert names(queue, 0, 1) == ["a"]
@@ -171,7 +171,7 @@ def test_a_resource_made_anew_while_it_is_found_gone_is_not_lost() -> None:
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(["add", "take", "done"]))))
 def test_nothing_added_is_ever_lost(steps: list[tuple[str, str]]) -> None:
-    """Whatever the order of events, each added key is given out after its last addition."""
+    """For any order of events, each added key is returned after its last addition."""
     queue = backlog()
     wanted: set[str] = set()
     busy: set[str] = set()
@@ -234,12 +234,12 @@ async def test_taking_waits_for_the_next_key_and_ends_when_closed() -> None:
 
 
 def test_causes_are_described_for_people() -> None:
-    """Causes are joined in the order in which they came."""
+    """Causes are joined in order of arrival."""
     assert describe([SPEC, Cause(Trigger.START), SPEC]) == "spec: created; start"
 
 
 def test_a_key_that_is_held_back_comes_later_with_its_causes() -> None:
-    """Putting off loses no cause, and what arrives meanwhile takes the key at once."""
+    """Deferring keeps all causes, and a new cause makes the key ready at once."""
     queue = backlog()
     echo = Cause(Trigger.DEPENDENT, "x")
     for now, cause in ((0, echo), (1, SPEC)):

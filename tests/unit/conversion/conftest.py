@@ -27,7 +27,7 @@ def conversion(version: str, to_hub: Expressions, from_hub: Expressions) -> Conv
 
 @pytest.fixture(scope="session")
 def nginx() -> Converter:
-    """Give what the project's watches.yaml says."""
+    """Return the watches of the project's watches.yaml."""
     loaded = load(REPOSITORY / "watches.yaml", {}, roles_path=str(REPOSITORY / "roles"))
     (watch,) = loaded.watches
     return Converter(watch.gvk, watch.conversions, expressions.evaluate)

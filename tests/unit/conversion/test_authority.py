@@ -55,14 +55,14 @@ def test_the_first_one_is_complete() -> None:
 
 
 def test_nothing_is_renewed_before_its_time() -> None:
-    """The very same credentials come back, so nobody writes."""
+    """The same certificates are returned, so that nothing is written."""
     made = make(None)
     for days in (1, 30, 59):
         assert make(made, START + days * DAY) is made
 
 
 def test_a_certificate_is_renewed_under_the_same_authority() -> None:
-    """Nobody has to learn of anything: the bundle stays."""
+    """The CA bundle is unchanged."""
     made = make(None)
     later = make(made, START + 61 * DAY)
     assert later.authorities == made.authorities
@@ -71,7 +71,7 @@ def test_a_certificate_is_renewed_under_the_same_authority() -> None:
 
 
 def test_years_of_renewals_without_a_gap() -> None:
-    """Whoever has the bundle of the last look trusts what any replica shows."""
+    """A client with the previous bundle trusts the certificates of all replicas."""
     now, shown = START, make(None)
     published = shown
     authorities = set()

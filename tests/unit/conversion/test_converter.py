@@ -1,4 +1,4 @@
-"""What becomes of one object: the cases that people meet."""
+"""Conversion of single objects: common cases."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_an_object_of_the_wanted_version_stays(nginx: Converter) -> None:
     ],
 )
 def test_an_edit_in_the_lower_version(nginx: Converter, edit: Json, ports: Any) -> None:
-    """What was edited is edited, what could not be seen stays."""
+    """Edited fields have the new values, and fields of the other version are kept."""
     lower = nginx.convert(nginx_of("v1alpha2", ports=[HTTP, METRICS]), "v1alpha1")
     assert lower["spec"] == {"port": 8080}
     lower["spec"] = edit
@@ -72,7 +72,7 @@ def test_an_edit_in_the_lower_version(nginx: Converter, edit: Json, ports: Any) 
 
 
 def test_an_object_that_was_replaced_whole(nginx: Converter) -> None:
-    """Without the annotation the object says all there is."""
+    """Without the annotation the object is complete."""
     lower = nginx.convert(nginx_of("v1alpha2", ports=[HTTP, METRICS]), "v1alpha1")
     del lower["metadata"]["annotations"]
     higher = nginx.convert(lower, "v1alpha2")
@@ -107,14 +107,14 @@ def test_an_annotation_that_makes_no_sense(nginx: Converter, content: str) -> No
 
 
 def test_the_annotation_says_what_it_keeps(nginx: Converter) -> None:
-    """People who look at it understand it."""
+    """It is readable text."""
     lower = nginx.convert(nginx_of("v1alpha2", ports=[HTTP, METRICS]), "v1alpha1")
     kept = json.loads(lower["metadata"]["annotations"]["conversion.operator-runner.dev/v1alpha2"])
     assert kept["set"] == {"spec.ports": [HTTP, METRICS]}
 
 
 def test_a_field_that_the_other_version_does_not_have(make: MakeConverter) -> None:
-    """It is left out there, and comes back even if another field is edited meanwhile."""
+    """It is omitted there, and restored even if another field is edited meanwhile."""
     converter = make(("v1", {"spec.tls": None, "spec.size": "spec.n"}, {"spec.n": "spec.size"}))
     lower = converter.convert(web("v2", tls={"secret": "a"}, size=1), "v1")
     assert lower["spec"] == {"n": 1}
@@ -149,7 +149,7 @@ def test_status_labels_and_annotations_are_converted_too(make: MakeConverter) ->
 
 
 def test_through_the_hub_to_a_third_version(make: MakeConverter) -> None:
-    """What neither the hub nor the third version can say comes back to the first."""
+    """Fields without a counterpart in the hub and the third version are restored in the first."""
     converter = make(
         ("v1", {"spec.size": "spec.n"}, {"spec.n": "spec.size", "spec.old": None}),
         ("v3", {"spec.size": "spec.count"}, {"spec.count": "spec.size", "spec.new": None}),
@@ -185,7 +185,7 @@ def test_an_expression_that_fails(
 
 
 def test_a_field_below_what_is_no_map(make: MakeConverter) -> None:
-    """The error says what stands there."""
+    """The error has the value."""
     converter = make(("v1", {"spec.tls.cert": "spec.cert"}, {"spec.cert": "spec.tls.cert"}))
     with pytest.raises(ConversionError, match=r"spec\.tls\.cert: tls is not an object: 7"):
         converter.convert(web("v1", cert="x", tls=7), "v2")
@@ -202,7 +202,7 @@ def test_an_unknown_version_is_named_in_the_error(nginx: Converter) -> None:
 
 
 def test_more_than_annotations_can_hold(make: MakeConverter) -> None:
-    """The API server would refuse the object with less to go on."""
+    """The message of the API server would have fewer details."""
     converter = make(("v1", {"spec.big": None}, {}))
     with pytest.raises(
         ConversionError, match=r"spec\.big: preserving it needs an annotation, .* bytes"

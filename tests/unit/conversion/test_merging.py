@@ -37,7 +37,7 @@ from operator_runner.conversion.merging import merge
     ],
 )
 def test_edits_are_merged_over_the_original(base: Any, edited: Any, rich: Any, merged: Any) -> None:
-    """What the edit changed is the edit's, the rest the original's."""
+    """Changed values are those of the edit, all others those of the original."""
     found = merge(base, edited, rich)
     assert found == merged
     assert type(found) is type(merged)

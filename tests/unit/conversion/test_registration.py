@@ -1,4 +1,4 @@
-"""What is written into a CRD, and what is left alone."""
+"""Fields of a CRD that are written, and fields that are kept."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_cert_manager_has_priority() -> None:
 
 
 def test_a_service_is_not_replaced_by_an_address_unless_asked_for() -> None:
-    """An operator in the cluster goes on; so does one that is named itself."""
+    """An operator in the cluster keeps its Service; so does one that is named itself."""
     taken = crd(webhook(service={"namespace": "a", "name": "b"}))
     assert existing_service(taken, URL) == Service("a", "b")
     assert existing_service(taken, SERVICE) is None

@@ -31,7 +31,7 @@ def answer(body: Json, nginx: Converter) -> Json:
 
 
 def test_objects_of_several_versions_in_order(nginx: Converter) -> None:
-    """Each comes in the desired version, at its place, under the uid of the request."""
+    """Each object has the desired version and its index; the uid is that of the request."""
     objects = (
         resource("a", version="v1alpha1", port=1),
         resource("b", version="v1alpha2", replicas=2),
@@ -95,6 +95,6 @@ def test_one_object_that_fails_fails_all(
     ],
 )
 def test_what_is_no_review(body: Any, complaint: str) -> None:
-    """It is refused with what is wrong; there is no uid to answer under."""
+    """It is rejected with the reason; there is no uid for a response."""
     with pytest.raises(InvalidReview, match=complaint):
         Review(body, {})

@@ -1,4 +1,4 @@
-"""Nothing is lost between versions, whatever the objects and the expressions are."""
+"""Conversions are lossless for any objects and expressions."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_down_and_up_again(nginx: Converter, body: Json) -> None:
 def test_edits_of_other_fields_keep_the_ports(
     nginx: Converter, body: Json, replicas: int, redeploy: str
 ) -> None:
-    """Who edits what both versions have changes that and nothing else."""
+    """An edit of a common field changes this field only."""
     lower = nginx.convert(body, "v1alpha1")
     edit = {"replicas": replicas, "forceRedploy": redeploy}
     lower["spec"] = {**lower.get("spec", {}), **edit}
@@ -92,7 +92,7 @@ def test_edits_of_other_fields_keep_the_ports(
 @without_hurry
 @given(objects("v1alpha2", SPEC_2), NUMBERS)
 def test_an_edited_port_is_read_back_as_written(nginx: Converter, body: Json, port: int) -> None:
-    """Whatever is kept, the port that somebody writes in v1alpha1 is the one that is there."""
+    """For any stored values, a port that is written in v1alpha1 is the one in effect."""
     lower = nginx.convert(body, "v1alpha1")
     lower["spec"] = {**lower.get("spec", {}), "port": port}
 
@@ -156,7 +156,7 @@ def _bare(body: Json) -> Json:
 
 @pytest.mark.parametrize("kept", ["[" * 100_000, "[" * 1_000 + "]" * 1_000])
 def test_what_is_kept_is_read_within_bounds(kept: Any) -> None:
-    """Whoever may write a resource may write the annotation."""
+    """Users with write access to a resource can write the annotation."""
     body = {"metadata": {"name": "a", "annotations": {f"{PREFIX}v2": kept}}}
     with pytest.raises(ValueError, match="nested deeper than 100 levels"):
         read(body, "v2", ConvertedFields.of(("spec", "y")))

@@ -1,4 +1,4 @@
-"""Bounds on what comes from the API server: depth and size of an object."""
+"""Bounds on objects of the API server: depth and size."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_what_is_within_the_bounds_stays_as_it_is(levels: int) -> None:
 
 @pytest.mark.parametrize("levels", [MAX_DEPTH + 1, 400, 1_000, 10_000, 200_000])
 def test_what_is_nested_too_deep_is_cut_and_named(levels: int) -> None:
-    """No depth raises; the fault says where, and what to do."""
+    """No depth raises; the fault has path and cure."""
     raw = b'{"metadata":{"name":"x"},"spec":' + nested(levels - 1) + b"}"
     value = decode(raw)
     assert value["metadata"] == {"name": "x"}
@@ -51,7 +51,7 @@ def test_what_is_nested_too_deep_is_cut_and_named(levels: int) -> None:
 
 
 def test_in_a_list_one_deep_object_costs_the_others_nothing() -> None:
-    """Every item is there, and what is not too deep is complete."""
+    """All items are kept, and those that are not too deep are complete."""
     items = [nested(500), nested(MAX_DEPTH), nested(3)]
     deep, whole, flat = decode(b'{"items":[' + b",".join(items) + b"]}", outer_levels=2)["items"]
     assert height(deep) == MAX_DEPTH + 1
@@ -89,7 +89,7 @@ def test_what_is_not_json_is_a_value_error(raw: bytes) -> None:
 
 @given(JSON, st.integers(1, 6))
 def test_cutting_leaves_valid_json_that_is_shallow(value: Any, levels: int) -> None:
-    """Whatever the JSON, its cut form is what is left of it above the level."""
+    """For any JSON, the pruned form has the values above the level."""
     for raw in (json.dumps(value), json.dumps(value, ensure_ascii=False, indent=1)):
         cut = json.loads(prune(raw.encode(errors="surrogatepass"), levels))
         assert cut == _cut(value, levels)

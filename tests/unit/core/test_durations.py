@@ -40,7 +40,7 @@ LONGEST = timedelta(microseconds=(2**63 - 1) // 1000)
     ],
 )
 def test_durations_are_read_as_in_go(text: str, expected: timedelta) -> None:
-    """Units, fractions and signs; what is not zero stays so."""
+    """Units, fractions and signs; nonzero durations remain nonzero."""
     assert parse_duration(text) == expected
 
 
@@ -94,7 +94,7 @@ def test_what_is_written_can_be_read(value: timedelta) -> None:
 
 @given(st.text(alphabet="0123456789.+-hmsunµ d"))
 def test_any_text_is_a_duration_or_an_error_of_go(text: str) -> None:
-    """Nothing but ValueError comes out, with a text that names the input."""
+    """Only ValueError is raised, with the input in its text."""
     try:
         outcome = format_duration(parse_duration(text))
     except ValueError as error:

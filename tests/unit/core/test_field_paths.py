@@ -29,7 +29,7 @@ from operator_runner.core.model import Json
     ],
 )
 def test_fields_that_differ_are_named(old: Json, new: Json, paths: list[str]) -> None:
-    """Maps are compared by key and lists by index; what came or went is told as a whole."""
+    """Maps are compared by key and lists by index; added and removed values have one path."""
     assert list(changed_paths(old, new)) == paths
 
 
@@ -159,5 +159,5 @@ def test_who_changed_what_is_told(old: Version, new: Version, told: str) -> None
     ],
 )
 def test_bookkeeping_fields_are_not_changes(old: Version, new: Version) -> None:
-    """Times and owners of managedFields, statuses, and kubectl's copy are no change."""
+    """Times and owners of managedFields, statuses, and kubectl's copy are not changes."""
     assert difference(old, new) == ""

@@ -1,4 +1,4 @@
-"""What a machine has, on file trees like those of /proc and /sys."""
+"""Cores and memory of a machine, from file trees like /proc and /sys."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def v2(path: str, memory: str) -> dict[str, str]:
 
 
 def test_without_limits_the_machine_counts(tmp_path: Path) -> None:
-    """No cgroups, `max` and -1 are no limits."""
+    """Without cgroups, and for `max` and -1, there is no limit."""
     files = {
         **v2("/", "max"),
         "sys/fs/cgroup/cpu.max": "max 100000",

@@ -1,4 +1,4 @@
-"""The demo shows the lines of its own resource, and knows how the run ended."""
+"""The demo shows the lines of its own resource, and the result of the run."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def this_process() -> Process:
 
 
 def follow(log: Path, process: Process, seconds: float = 5) -> tuple[bool, str]:
-    """Follow the log; return how the run ended, and what was shown."""
+    """Follow the log; return the result of the run, and the printed lines."""
     shown = io.StringIO()
     succeeded = follow_run(Console(file=shown, width=200), log, SUBJECT, process, seconds)
     return succeeded, shown.getvalue()
@@ -57,7 +57,7 @@ def test_the_reason_of_a_failure_is_shown_whole(tmp_path: Path, this_process: Pr
 def test_a_run_that_never_comes_is_an_error_with_the_log(
     tmp_path: Path, this_process: Process
 ) -> None:
-    """The demo does not wait for ever, and says where to look."""
+    """The demo does not wait for ever, and prints the path of the log."""
     log = tmp_path / "operator.log"
     log.write_text("")
     with pytest.raises(DemoError, match="was not reconciled within 0 s") as caught:

@@ -1,4 +1,4 @@
-"""What the demo asks OLM for, and how it reads the answers."""
+"""Objects that the demo creates for OLM, and the states that it reads."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_subscription_starts_where_it_is_told_and_waits_for_approval() -> None
 
 
 def test_the_plan_of_a_version_is_found_and_approved() -> None:
-    """By what it brings; None where OLM has not proposed it yet."""
+    """By its ClusterServiceVersion; None before OLM has created it."""
     kubectl = FakeKubectl(*PLANS)
 
     assert installation(kubectl).plan("web.v2") == "install-b"

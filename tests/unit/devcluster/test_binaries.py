@@ -1,4 +1,4 @@
-"""Where the Kubernetes programs come from."""
+"""Sources of the Kubernetes programs."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_the_cache_serves_olm(tmp_path: Path) -> None:
 
 
 def test_the_recipe_names_what_the_cluster_asks_for() -> None:
-    """No part of the cluster is missing in what is built."""
+    """All parts of the cluster are built."""
     assert set(recipes.kubernetes().programs) == {*binaries.CONTROL_PLANE, *binaries.NODE}
 
 
@@ -79,7 +79,7 @@ def test_a_changed_pin_gets_a_cache_folder_of_its_own(tmp_path: Path) -> None:
 
 
 def test_programs_know_their_version() -> None:
-    """Kubernetes is told which version it is; clients and the API server compare them."""
+    """Programs have their version, which clients and the API server compare."""
     recipe = recipes.kubernetes()
     trimmed, _, linker = recipe.options
     assert trimmed == "-trimpath"

@@ -1,4 +1,4 @@
-"""How the output of Go becomes a progress display."""
+"""Progress display from the output of Go."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ def test_packages_in_the_cache_need_not_be_compiled() -> None:
 
 
 def test_each_named_package_is_one_compiled() -> None:
-    """`go build -v` names a package in each line; messages are no packages."""
+    """`go build -v` prints a package in each line; messages are not counted."""
     lines = ["internal/abi", "k8s.io/api/core/v1", "# k8s.io/api/core/v1", "x.go:1: syntax error"]
     assert _after("build", lines).compiled == 2
 
 
 def test_the_description_follows_the_build() -> None:
-    """It tells of fetching, then of packages, and at the end of programs."""
+    """It shows downloads, then packages, and at the end programs."""
     counts = Counts(downloaded=3, to_compile=2)
     assert counts.describe("list", 0, 7) == "fetching source: 3 modules"
     assert counts.describe("build", 0, 7) == "compiling: 0 of 2 packages"
@@ -61,7 +61,7 @@ def test_the_fraction_never_leaves_its_bounds() -> None:
 
 
 def test_a_step_is_recorded_and_its_exit_code_returned(tmp_path: Path) -> None:
-    """The log holds what Go said, and a failure is told by the exit code."""
+    """The log has the output of Go, and the exit status shows a failure."""
     record, shown = io.StringIO(), io.StringIO()
     progress = BuildProgress(Console(file=shown, width=200), record, recipes.olm())
     program = "print('some/package'); print('x.go:1: broken', end=''); raise SystemExit(3)"

@@ -52,7 +52,7 @@ def test_certificates_are_signed_by_their_authority(authority: Authority, tmp_pa
 
 
 def test_the_strictest_client_accepts_them(authority: Authority) -> None:
-    """Python 3.13 verifies by all rules of RFC 5280, older ones if they are asked to."""
+    """Python 3.13 verifies by all rules of RFC 5280, older versions on request."""
     pair = authority.server("api-server", ["127.0.0.1"])
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     server.load_cert_chain(pair.certificate, pair.key)

@@ -51,7 +51,7 @@ def test_v2_hands_controllers_down(v2: Path) -> None:
 
 
 def test_a_missing_controller_is_named(v2: Path) -> None:
-    """Without the memory controller Pods could not be limited; the error says so."""
+    """Without the memory controller Pods could not be limited; the error has this reason."""
     (v2 / "cgroup.controllers").write_text("cpuset cpu pids\n")
     with pytest.raises(CgroupsUnusable, match="controllers memory"):
         cgroups.create("12345678", v2)
@@ -66,7 +66,7 @@ def test_a_refusing_kernel_is_reported_with_the_cure(v2: Path) -> None:
 
 
 def test_removing_takes_whole_trees_and_nothing_else(tmp_path: Path) -> None:
-    """Groups of Pods below go with the cluster's; those of another cluster stay."""
+    """Groups of Pods are removed with the cluster's; those of another cluster are kept."""
     for top in ("memory", "pids"):
         (tmp_path / top / _GROUP / "kubepods" / "pod1").mkdir(parents=True)
         (tmp_path / top / "operator-runner-ffffffff").mkdir()

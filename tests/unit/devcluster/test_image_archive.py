@@ -82,12 +82,12 @@ def test_the_configuration_names_the_layer_by_its_digest(tmp_path: Path) -> None
     ],
 )
 def test_old_places_move_below_usr(path: str, place: str) -> None:
-    """What a package still puts into /bin or /lib lands where the links point to."""
+    """Files of packages in /bin or /lib are put into the targets of the links."""
     assert merged(path) == place
 
 
 def test_parents_stand_before_their_children(tmp_path: Path) -> None:
-    """Every folder of the layer has an entry of its own, ahead of what it holds."""
+    """Every folder of the layer has its own entry before its contents."""
     with _layer(_archive(tmp_path / "web.tar", _package("./a/b/c", "./lib/d"))) as layer:
         names = layer.getnames()
         assert layer.getmember("lib").issym()
@@ -96,7 +96,7 @@ def test_parents_stand_before_their_children(tmp_path: Path) -> None:
 
 
 def test_a_hard_link_follows_its_target(tmp_path: Path) -> None:
-    """A link that sorts before its target still comes after it in the archive."""
+    """A link that sorts before its target is after it in the archive."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as tar:
         tar.addfile(tarfile.TarInfo("./bin/z"))
@@ -110,7 +110,7 @@ def test_a_hard_link_follows_its_target(tmp_path: Path) -> None:
 
 
 def test_extras_replace_files_of_packages() -> None:
-    """What the specification says stands in the image, with its mode."""
+    """The image has the files of the specification, with their modes."""
     layer = Layer()
     layer.add_package(_package("./etc/motd"))
     layer.add(Extra("etc/motd", "file", 0o600, "hello"))
@@ -132,7 +132,7 @@ def test_documentation_is_left_out(tmp_path: Path) -> None:
 
 
 def test_the_names_in_an_archive_are_found(tmp_path: Path) -> None:
-    """`load` tells which images an archive held."""
+    """`load` returns the images of an archive."""
     assert names_in(_archive(tmp_path / "web.tar")) == ("example.local/web:1",)
 
 

@@ -1,4 +1,4 @@
-"""Image specifications: what they say, and errors that name the field."""
+"""Image specifications: parsed values, and errors with the field."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from operator_runner.devcluster.locations import cache_folder, clusters_folder, 
 
 
 def test_the_xdg_variables_are_followed(tmp_path: Path) -> None:
-    """Cache and state lie where the user has them."""
+    """Cache and state are in the user's XDG directories."""
     environment = {"XDG_CACHE_HOME": str(tmp_path / "c"), "XDG_STATE_HOME": str(tmp_path / "s")}
     assert cache_folder(environment) == tmp_path / "c" / "operator-runner"
     assert clusters_folder(environment) == tmp_path / "s" / "operator-runner" / "clusters"
@@ -53,7 +53,7 @@ def test_a_symbolic_link_leads_to_the_same_cluster(tmp_path: Path) -> None:
 
 
 def test_folders_and_files_are_private(tmp_path: Path) -> None:
-    """Nobody else reads a cluster's files, whatever the umask."""
+    """Only the user can read a cluster's files, for any umask."""
     folder = private_folder(tmp_path / "a" / "b")
     assert {path.stat().st_mode & 0o777 for path in (folder, folder.parent)} == {0o700}
     assert write(folder / "key", "x").stat().st_mode & 0o777 == 0o600

@@ -31,7 +31,7 @@ def sleeper(tmp_path: Path) -> Iterator[Process]:
     "name", ["etcd", "a (b) c", ") 1 2 3", "with space"], ids=["plain", "nested", "evil", "space"]
 )
 def test_any_name_of_a_program_can_be_parsed(name: str) -> None:
-    """The name stands in parentheses and may hold anything, parentheses included."""
+    """The name is in parentheses and may contain any character, parentheses included."""
     rest = " ".join(str(number) for number in range(5, 53))
     assert process.parse_stat(f"12 ({name}) S 4 {rest}") == ("S", 4, 20, 22)
 
@@ -66,7 +66,7 @@ def test_a_program_has_ended_with_its_last_thread(tmp_path: Path) -> None:
 
 
 def test_a_reused_pid_is_not_taken_for_ours(sleeper: Process) -> None:
-    """The same pid with another start time is somebody else, who is not touched."""
+    """The same pid with another start time is another process, which is not signalled."""
     other = dataclasses.replace(sleeper, started=sleeper.started + 1)
     assert not process.alive(other)
     process.end(other, grace=1)
@@ -99,6 +99,6 @@ def test_a_program_sees_only_a_small_environment(
 
 
 def test_a_missing_program_is_named(tmp_path: Path) -> None:
-    """The error says which program could not be started."""
+    """The error names the program that could not be started."""
     with pytest.raises(ClusterError, match="no-such-program"):
         process.start(("no-such-program",), mark=tmp_path, log=tmp_path / "log")

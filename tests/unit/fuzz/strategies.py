@@ -1,4 +1,4 @@
-"""What may come from an API server: resources that are valid for it, and as odd as that allows."""
+"""Generated resources that are valid for an API server, with unusual values."""
 
 from __future__ import annotations
 

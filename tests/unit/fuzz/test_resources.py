@@ -113,7 +113,7 @@ without_hurry = settings(deadline=None)
 @without_hurry
 @given(st.lists(st.tuples(TYPES, RESOURCES), max_size=4))
 def test_any_events_are_understood(events: list[tuple[str | None, Json]]) -> None:
-    """Whatever comes in whatever order, nothing is lost by an error of our own."""
+    """Events of any content and order raise no internal error."""
     for watch in WATCHES:
         shown: dict[ObjectRef, Json | None] = {}
         watcher = PrimaryWatcher(
@@ -129,7 +129,7 @@ def test_any_events_are_understood(events: list[tuple[str | None, Json]]) -> Non
 @without_hurry
 @given(RESOURCES, RESOURCES)
 def test_any_resource_can_be_judged(body: Json, later: Json) -> None:
-    """Selectors, expressions, references, variables and what supersedes a run."""
+    """Selectors, expressions, references, variables and superseding."""
     for watch in WATCHES:
         is_relevant(body, watch)
         blocks_upgrade(body, watch)
@@ -144,7 +144,7 @@ def test_any_resource_can_be_judged(body: Json, later: Json) -> None:
 @without_hurry
 @given(STATUSES)
 def test_any_status_gets_conditions(status: Any) -> None:
-    """Whatever was there, ours are well formed beside it."""
+    """Beside any existing conditions, ours are well formed."""
     old = read_conditions({"status": status})
     for change in CHANGES:
         new = change(old)
@@ -161,14 +161,14 @@ def test_any_status_gets_conditions(status: Any) -> None:
 @without_hurry
 @given(st.sampled_from(KINDS), RESOURCES)
 def test_any_owned_object_has_a_readiness(kind: GVK, body: Json) -> None:
-    """Whatever its status is."""
+    """A resource may have any status."""
     assert isinstance(health_of(kind, body).readiness, Readiness)
 
 
 @without_hurry
 @given(METADATA, METADATA)
 def test_any_metadata_can_be_compared(old: Json, new: Json) -> None:
-    """Of an owned or named object, whoever wrote it, and told in a text."""
+    """Changes of an owned or referenced object, by any writer, can be described."""
     before, after = Version.of(old), Version.of(new)
     assert isinstance(difference(before, after), str)
     assert difference(before, before) == ""
@@ -178,7 +178,7 @@ def test_any_metadata_can_be_compared(old: Json, new: Json) -> None:
 @without_hurry
 @given(RESOURCES, st.sampled_from([success(), success(changed=1), failure("t", "m")]))
 def test_any_resource_can_be_reconciled(body: Json, outcome: Any) -> None:
-    """From reading to the report, with and without everything that a watch can ask for."""
+    """From reading to the report, with and without all options of a watch."""
 
     async def reconcile(watch: Watch) -> Any:
         cluster = FakeCluster(body)
@@ -223,7 +223,7 @@ def test_any_resource_can_be_reconciled(body: Json, outcome: Any) -> None:
     )
 )
 def test_any_conversion_review_is_answered(review: Any) -> None:
-    """With objects or with what is wrong."""
+    """The response has objects or the reason of the failure."""
     conversion = Conversion(
         "v2",
         {expressions.path("spec.size"): "spec.name[0]", expressions.path("spec.a"): None},

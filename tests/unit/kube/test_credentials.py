@@ -1,4 +1,4 @@
-"""Where credentials are looked for, and what is said about those that cannot be used."""
+"""Sources of credentials, and errors for those that cannot be used."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ async def test_no_credentials_at_all_say_what_to_give() -> None:
 async def test_a_file_that_does_not_exist_is_named(
     source: str, nowhere: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing else is tried in place of what was asked for."""
+    """No other source is tried instead of the requested one."""
     _write(nowhere / ".kube" / "config", _config("http://home"))
     monkeypatch.setenv("KUBECONFIG", "/absent")
 

@@ -25,7 +25,7 @@ def test_a_lease_is_held_for_its_duration_since_we_saw_it_change() -> None:
 
 
 def test_a_lease_that_does_not_change_expires() -> None:
-    """Reading the same again is no renewal; a renewal starts the time anew."""
+    """Reading the same Lease again is not a renewal; a renewal restarts the duration."""
     observed = ObservedLease({}, 0.0)
     observed.update({**HELD, "renewTime": "a"}, 100.0)
     observed.update({**HELD, "renewTime": "a"}, 110.0)

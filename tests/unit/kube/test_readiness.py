@@ -1,4 +1,4 @@
-"""What statuses say, kind by kind, and what no status may do."""
+"""Readiness by kind, and robustness against any status."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_what_a_status_says(kind: str, spec: Json, status: Json, expected: Readi
     ],
 )
 def test_a_status_may_be_behind_the_spec(generation: Any, status: Json, behind: bool) -> None:
-    """The status itself and its readiness condition name the spec that they speak of."""
+    """The status and its readiness condition have an observedGeneration."""
     body = {"metadata": {"generation": generation}, "status": status}
     assert health_of(KINDS["Database"], body).behind is behind
 
@@ -161,12 +161,12 @@ ODD = st.dictionaries(
 
 @given(st.sampled_from(list(KINDS.values())), ODD | JSON, ODD | JSON, JSON)
 def test_no_shape_of_an_object_raises(gvk: GVK, spec: Any, status: Any, generation: Any) -> None:
-    """Whoever may write a status decides what is in it."""
+    """Users with write access to a status control its content."""
     body = {"metadata": {"generation": generation}, "spec": spec, "status": status}
     assert isinstance(health_of(gvk, body), Health)
 
 
 def test_words_of_a_change_are_known_again() -> None:
-    """What a loop of readiness is told with differs from that of two writers."""
+    """The message for a loop of readiness differs from that for two writers."""
     assert is_change(f"Deployment default/web {change(READY, NOT_READY)}")
     assert not is_change("Deployment default/web changed by kubectl (spec.replicas)")

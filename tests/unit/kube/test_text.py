@@ -1,4 +1,4 @@
-"""Cutting notes and splitting streams, for any text and any pieces."""
+"""Truncation of notes and splitting of streams, for any text and any pieces."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def test_lines_are_the_same_however_the_stream_is_cut(
 
 
 def test_a_name_cannot_leave_its_place_in_a_path() -> None:
-    """Names come from annotations too, which anybody may write."""
+    """Names are also read from annotations, which may have any value."""
     secret = ApiResource(GVK("", "v1", "Secret"), "secrets", namespaced=True)
 
     path = secret.path("a", "../../b/secrets/c")
@@ -51,7 +51,7 @@ def test_a_name_cannot_leave_its_place_in_a_path() -> None:
 
 
 def test_a_namespace_is_left_out_where_a_kind_has_none() -> None:
-    """Collections of all namespaces and cluster-scoped kinds have none in their path."""
+    """Collections of all namespaces and cluster-scoped kinds have no namespace in their path."""
     crd = ApiResource(GVK("apiextensions.k8s.io", "v1", "CRD"), "crds", namespaced=False)
     pod = ApiResource(GVK("", "v1", "Pod"), "pods", namespaced=True)
 

@@ -50,7 +50,7 @@ def test_a_cluster_scoped_owner() -> None:
 
 @pytest.mark.parametrize("given", ["", "Bearer void", "Negotiate x"])
 def test_other_authentication_names_no_owner(given: str) -> None:
-    """Other forms of authentication name no owner, and are no error."""
+    """Other forms of authentication have no owner, and are not errors."""
     assert grant_for_basic_auth(given, WATCHES) is None
 
 
@@ -70,7 +70,7 @@ def test_other_authentication_names_no_owner(given: str) -> None:
     ],
 )
 def test_no_owner_of_ours(user: bytes, text: str) -> None:
-    """Whoever means an owner that cannot be one is told so, instead of making orphans."""
+    """An invalid owner is an error, so that no orphans are created."""
     with pytest.raises(StatusError, match=text) as caught:
         grant_for_basic_auth(header(user), WATCHES)
     assert caught.value.code == 400

@@ -37,7 +37,7 @@ OWNER_OF_READ = "9270b161-8fe7-4a06-911a-5a171f8daec8"
 
 
 def asks(wanted: MetadataPatch) -> Any:
-    """Return a decision that comes out as `wanted`, beside the owners that a body has."""
+    """Return a decision that results in `wanted`, beside the owners of a body."""
 
     def decide(body: Json) -> MetadataPatch:
         metadata = body.get("metadata")
@@ -76,7 +76,7 @@ def test_owner_and_annotation_are_added_to_json(kind: str) -> None:
 
 @pytest.mark.parametrize("metadata", ["{}", "null", '{"ownerReferences": null}'])
 def test_missing_metadata_is_created(metadata: str) -> None:
-    """Whatever a client leaves out is made."""
+    """Fields that a client omits are created."""
     body = f'{{"metadata": {metadata}}}'
     expected = {"ownerReferences": [REFERENCE], "annotations": {"mine": "yes"}}
     assert added("application/json", body)["metadata"] == expected
@@ -109,7 +109,7 @@ def test_yaml_scalars_keep_their_types(kind: str) -> None:
     ],
 )
 def test_unreadable_bodies_are_passed_on(kind: str, body: bytes) -> None:
-    """What cannot be read reaches the API server as it is, for its error message."""
+    """Invalid bodies are passed on unchanged, for the error message of the API server."""
     assert bodies.add_owner(kind, body, asks(CLAIM)) == body
 
 
@@ -117,7 +117,7 @@ def test_unreadable_bodies_are_passed_on(kind: str, body: bytes) -> None:
     ("kind", "body"), [("application/json", b'{ "kind" : "K" }'), (bodies.PROTOBUF, CREATED)]
 )
 def test_a_complete_body_stays_byte_for_byte(kind: str, body: bytes) -> None:
-    """A body that lacks nothing is not even formatted anew."""
+    """A complete body is passed on byte for byte."""
     assert bodies.add_owner(kind, body, asks(MetadataPatch())) == body
 
 
@@ -169,7 +169,7 @@ def test_broken_protobuf_is_refused_or_owned(noise: bytes, at: int) -> None:
     ],
 )
 def test_dry_run_deletions_are_recognized(kind: str, body: bytes, expected: bool) -> None:
-    """A deletion that only asks what would happen is told from a real one."""
+    """A dry run of a deletion is distinguished from a real one."""
     assert bodies.is_dry_run(kind, body) is expected
 
 
@@ -222,7 +222,7 @@ def raw(content: bytes) -> bytes:
     ],
 )
 def test_bodies_beyond_the_bounds_are_refused(kind: str, body: bytes, problem: str) -> None:
-    """What the API server might read, but which is not decoded here, is refused with a reason."""
+    """Bodies that the API server might parse, but the proxy does not, are rejected."""
     with pytest.raises(DecodingError, match=problem):
         bodies.add_owner(kind, body, asks(CLAIM))
 
@@ -234,7 +234,7 @@ def test_go_drops_the_upper_bits_of_a_field_number() -> None:
 
 
 def test_invalid_utf_8_is_read_as_go_reads_it() -> None:
-    """A byte that is no text does not let an object escape its owner."""
+    """An object with invalid UTF-8 still gets its owner."""
     content = json.loads(
         bodies.add_owner("application/json", b'{"data": {"a": "\xff"}}', asks(CLAIM))
     )
@@ -266,7 +266,7 @@ def test_yaml_scalars_match_the_api_server(text: str, value: Any) -> None:
 
 
 def test_json_and_yaml_decoders_agree() -> None:
-    """What one decoder reads the other reads alike."""
+    """Both decoders have the same result."""
     body = json.dumps({"a": [1, -2.5, None, True, "x", {"b": {}}], "c": "1", "d": []}).encode()
     assert decode_yaml(body) == decode_json(body)
 

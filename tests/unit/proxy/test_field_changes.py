@@ -1,4 +1,4 @@
-"""Which fields a write changes, and what is kept of them."""
+"""Fields that a write changes, and their records."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_changed_added_and_removed_fields_are_found() -> None:
 
 
 def test_equal_values_have_equal_digests() -> None:
-    """What one write leaves is compared with what the next one finds."""
+    """The result of one write is compared with that of the next one."""
     (first,) = field_changes(MAP, config_map(a="1"), config_map(a="2"), 0)
     (second,) = field_changes(MAP, config_map(a="2"), config_map(a="1"), 0)
     assert (first.before, first.after) == (second.after, second.before)

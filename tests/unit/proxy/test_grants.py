@@ -15,7 +15,7 @@ WATCH = Watch(GVK("cache.example.com", "v1alpha1", "Memcached"), RunContent(role
 
 
 def test_each_token_belongs_to_its_run(owner: Owner, global_owner: Owner) -> None:
-    """Each token stands for its own run, and only while that goes on."""
+    """Each token is valid for its own run, and only until the run ends."""
     grants = Grants()
     first, second = Grant(owner, WATCH, "1"), Grant(global_owner, WATCH, "2")
     with grants.issue(first) as one:

@@ -9,7 +9,7 @@ from operator_runner.proxy.headers import request_headers, response_headers, upg
 
 
 def test_the_token_of_the_run_is_not_forwarded() -> None:
-    """The run's token, the host and what is about the connection are not sent on."""
+    """The run's token, the host and headers of the connection are not forwarded."""
     sent = {
         "Authorization": "Bearer secret",
         "Host": "127.0.0.1:8888",
@@ -53,7 +53,7 @@ def test_answers_keep_all_warnings() -> None:
     ],
 )
 def test_json_where_the_client_takes_it(accept: str, expected: str | None) -> None:
-    """An answer that is to be looked at is asked for in JSON, never against the client."""
+    """Responses to decode are requested in JSON, if the client accepts it."""
     passed = request_headers({"Accept": accept, "Accept-Encoding": "gzip"}, readable=True)
     assert passed["Accept"].replace(", ", ",") == (expected or accept)
     assert "Accept-Encoding" not in passed
@@ -75,5 +75,5 @@ def test_streams_keep_what_they_asked_for() -> None:
     ],
 )
 def test_upgrades_need_the_connection_header(headers: dict[str, str], expected: str) -> None:
-    """Only a request that names the upgrade in Connection too asks for one."""
+    """Only a request that names the upgrade in Connection too is an upgrade."""
     assert upgrade_of(CIMultiDict(headers)) == expected

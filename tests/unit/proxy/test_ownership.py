@@ -1,4 +1,4 @@
-"""Who becomes the owner of what a run writes, and how."""
+"""Owners of the objects that a run writes."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_objects_of_the_same_namespace_get_an_owner_reference(owner: Owner) -> N
 
 @pytest.mark.parametrize("body", [{}, {"metadata": None}, {"metadata": {"ownerReferences": None}}])
 def test_objects_with_little_metadata_are_owned(owner: Owner, body: dict[str, Any]) -> None:
-    """Typed clients leave out what the path says; such objects are owned too."""
+    """Typed clients omit fields that the path has; such objects are owned too."""
     assert patch_for_create(owner, SECRETS, body) == MetadataPatch((REFERENCE,))
 
 
@@ -87,7 +87,7 @@ def test_a_reference_across_namespaces_is_dropped(owner: Owner) -> None:
 
 
 def test_owner_references_of_others_are_kept(owner: Owner) -> None:
-    """References to others, controllers included, are no reason to do without."""
+    """The reference is added beside those to others, controllers included."""
     others = [{"uid": "uid-9", "controller": True}]
     expected = MetadataPatch((*others, REFERENCE))
     assert patch_for_create(owner, SECRETS, secret(ownerReferences=others)) == expected
@@ -134,7 +134,7 @@ def test_the_owner_does_not_own_itself(owner: Owner) -> None:
 
 
 def test_a_kind_may_be_called_a_list(owner: Owner) -> None:
-    """Whatever a kind is called and has for fields, its objects are owned."""
+    """Objects of kinds with any name and fields are owned."""
     body = {"kind": "AllowList", "items": [], "metadata": {"name": "s"}}
     assert patch_for_create(owner, SECRETS, body) == MetadataPatch((REFERENCE,))
 
@@ -207,7 +207,7 @@ def test_a_body_that_has_the_owners_is_left_alone(owner: Owner) -> None:
 
 @pytest.mark.parametrize("references", [[], [FOREIGN]])
 def test_an_object_of_others_is_not_adopted(owner: Owner, references: list[Any]) -> None:
-    """What was there before gets no owner by a PUT or an apply, and loses none."""
+    """A PUT or an apply neither adds nor removes owners of an existing object."""
     live = {**LIVE, "ownerReferences": references}
     expected = MetadataPatch((FOREIGN,), uid="uid-s") if references else MetadataPatch()
     assert patch_for_update(owner, SECRETS, secret(), live) == expected
@@ -268,5 +268,5 @@ def test_the_owner_is_written_as_it_is(owner: Owner) -> None:
     ],
 )
 def test_owners_are_named_for_people(metadata: dict[str, Any], expected: str) -> None:
-    """The controller comes first; text of annotations cannot control a terminal."""
+    """The controller is first; text of annotations cannot control a terminal."""
     assert describe_ownership(metadata) == expected

@@ -1,4 +1,4 @@
-"""The file of recorded rights: what is added, what is merged, what is refused."""
+"""The file of recorded permissions: additions, merges, errors."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def grown(*permissions: Permission) -> set[Permission]:
 
 
 def test_a_restart_goes_on_where_the_last_one_ended(tmp_path: Path) -> None:
-    """What is there stays; what comes again is not written again."""
+    """Existing entries are kept; repeated ones are not written again."""
     file = tmp_path / "requests.yaml"
     PermissionLog(file).add([GET])
     later = PermissionLog(file)
@@ -59,7 +59,7 @@ def test_what_is_written_is_read(known: set[Permission]) -> None:
 
 
 def test_names_that_vary_become_any() -> None:
-    """Three names are told, a fourth means that names do not matter; nothing is left beside it."""
+    """Three names are recorded; with a fourth one the entry is for any name and replaces them."""
     three = [replace(GET, name=name) for name in "abc"]
     assert grown(*three) == set(three)
     assert grown(*three, replace(GET, name="d")) == {GET}
@@ -67,7 +67,7 @@ def test_names_that_vary_become_any() -> None:
 
 
 def test_namespaces_that_vary_become_any() -> None:
-    """So do namespaces after ten; the resource's own and all at once are no names of any."""
+    """So do namespaces after ten; the resource's own and all namespaces are not counted."""
     ten = [replace(GET, namespace=f"n{number}") for number in range(10)]
     others = {GET, replace(GET, namespace="")}
     assert grown(*ten, *others) == {*ten, *others}
@@ -110,6 +110,6 @@ def test_an_invalid_file_is_reported(tmp_path: Path, text: str, problem: str) ->
 
 
 def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
-    """It is told at the start, with the flag."""
+    """It is an error at the start, with the flag."""
     with pytest.raises(ConfigError, match="--record-requests"):
         PermissionLog(tmp_path / "none" / "requests.yaml")

@@ -80,7 +80,7 @@ def test_a_read_is_told_in_words_that_are_searched_for(path: str, watch: bool, v
 def test_quoted_names_round_trip(
     namespace: str, resource: str, name: str, subresource: str
 ) -> None:
-    """Any quoted text comes back as the name that it stood for, and is quoted again."""
+    """Any quoted text is parsed to its name, and quoted again."""
     if resource in {"status", "finalize"}:
         return
     quoted = [quote(part, safe="") for part in (namespace, resource, name, subresource)]
@@ -99,6 +99,6 @@ def test_an_encoded_slash_separates() -> None:
 
 @given(st.text(max_size=60))
 def test_no_path_is_an_error(text: str) -> None:
-    """Whatever a client sends is parsed without an exception."""
+    """Any path of a client is parsed without an exception."""
     info = RequestInfo.parse("/api/v1/" + text)
     assert info is None or info.version == "v1"

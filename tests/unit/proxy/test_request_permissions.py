@@ -1,4 +1,4 @@
-"""Which rights a request needs, as the API server's authorizer is asked for them."""
+"""Permissions that a request needs, as the API server's authorizer checks them."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_a_watch_is_one_by_its_query() -> None:
 
 @pytest.mark.parametrize("subresource", ["exec", "attach", "portforward"])
 def test_websockets_need_create_too(subresource: str) -> None:
-    """They begin with a GET, and newer API servers ask for create besides."""
+    """They begin with a GET, and newer API servers also check create."""
     found = rights("GET", f"/api/v1/namespaces/team/pods/p/{subresource}")
     assert [(verb, name) for verb, _, _, name in found] == [("get", "p"), ("create", "p")]
 

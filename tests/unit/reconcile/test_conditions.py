@@ -111,7 +111,7 @@ def test_a_new_run_keeps_the_words_of_the_last_verdict() -> None:
 
 
 def test_conditions_of_others_and_unknown_fields_survive() -> None:
-    """What a role or a person wrote is left as it is, fields unknown to us included."""
+    """Conditions of roles and users are kept, unknown fields included."""
     foreign = {"type": "Ready", "status": "True", "observedGeneration": 4, "note": "mine"}
     found = conditions.finished([foreign], well(T1), T1)
     assert foreign in conditions.finished(conditions.started(found, T2), well(T3), T3)
@@ -160,7 +160,7 @@ def test_successful_is_false_until_a_run_does_not_ask() -> None:
 
 
 def test_a_resource_that_always_asks_is_not_written_again() -> None:
-    """Nothing differs from pass to pass; what a run changed, or another time, is news."""
+    """Unchanged runs have equal conditions; changes and other times differ."""
     first = conditions.finished(conditions.started([], T1), asking(T1, changed=2), T1)
     assert conditions.finished(first, asking(T2), T2) == first
     changed = by_type(conditions.finished(first, asking(T2, changed=1), T2))
@@ -180,7 +180,7 @@ def test_a_run_that_asks_after_a_failure_has_not_failed() -> None:
 
 
 def test_a_run_that_asks_and_fails_is_a_failure() -> None:
-    """What a play asked for before it failed does not count."""
+    """A requeue of a play that fails afterwards does not count."""
     outcome = RunOutcome(
         Stats(failures=1), (TaskFailure("a", "no rights"),), timedelta(seconds=10), T2
     )

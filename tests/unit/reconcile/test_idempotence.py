@@ -192,7 +192,7 @@ def echo(detail: str) -> Cause:
     ],
 )
 def test_which_runs_count(causes: list[Cause], needed: int) -> None:
-    """Timers and own writes ask for no change; a role that waits may show its progress."""
+    """Runs by timers and own writes are unprompted; a role that waits may report its progress."""
 
     def is_echo(cause: Cause) -> bool:
         return cause.about == SECRET

@@ -28,7 +28,7 @@ class Seen:
 
 
 async def test_a_success_is_ready() -> None:
-    """Ready names the generation; what is not the case is not there; a resync writes nothing."""
+    """Ready has the generation; false conditions are removed; a resync writes nothing."""
     cluster = FakeCluster(resource(generation=4))
     case = Case(WATCH, cluster, success(changed=1), success())
     during: list[Seen] = []
@@ -103,7 +103,7 @@ async def test_what_cannot_be_run_is_stalled_until_it_is_edited() -> None:
 
 
 async def test_without_the_key_nothing_of_it_is_written() -> None:
-    """Existing projects see the three conditions that they know, and no more."""
+    """Existing projects have the three conditions of ansible-operator only."""
     cluster = FakeCluster(resource())
     await Case(PLAIN, cluster, success()).reconciler.reconcile(REF, SPEC)
     seen = Seen(await cluster.get(REF))

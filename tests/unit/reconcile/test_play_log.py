@@ -1,4 +1,4 @@
-"""What is written to the log and to stdout about a run, in each mode."""
+"""Lines in the log and on stdout about a run, in each mode."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ localhost : failed=1
 def logged(
     ansible: AnsibleSettings, *, raw: bool = False, outcome: RunOutcome = WELL
 ) -> list[dict[str, Any]]:
-    """Return the log lines of a run; what it prints is on stdout."""
+    """Return the log lines of a run; its output is on stdout."""
     with structlog.testing.capture_logs() as lines:
         play_log = PlayLog(REF, "run", ansible, raw=raw)
         for event in EVENTS:
@@ -117,7 +117,7 @@ def test_a_failed_run_does_not_exit_successfully() -> None:
 
 
 def test_raw_output_replaces_frames(capsys: pytest.CaptureFixture[str]) -> None:
-    """With a verbosity asked for, there is what ansible-playbook prints, and the block."""
+    """With a verbosity there is the output of ansible-playbook, and the block."""
     lines = logged(TASKS, raw=True)
 
     raw = "".join(f"{event.stdout}\n" for event in EVENTS[:-1]).replace("\r", "")

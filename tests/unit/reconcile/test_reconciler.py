@@ -139,7 +139,7 @@ async def test_a_success_is_reported_and_comes_back_after_the_period() -> None:
 
 @pytest.mark.parametrize("outcome", [success(), failure("copy", "no")])
 async def test_a_run_is_guarded_from_its_begin_to_its_end(outcome: RunOutcome) -> None:
-    """What holds upgrades off knows the resource as long as its play runs, and no longer."""
+    """Upgrades are blocked for the resource exactly while its play runs."""
     case = Case(PLAIN, FakeCluster(resource()), outcome)
     guarded: list[Json | None] = []
     case.executor.during = lambda: guarded.append(case.guarded)
@@ -324,7 +324,7 @@ async def test_a_failing_clean_up_keeps_the_resource() -> None:
 
 
 async def test_a_resource_that_is_not_chosen_is_left_alone() -> None:
-    """Selector and when are asked before anything is written."""
+    """Selector and when are evaluated before anything is written."""
     case = Case(HELD, FakeCluster(resource()), relevant=False)
     assert await case.reconciler.reconcile(REF, SPEC) == Idle()
     assert await case.version() == "1"
@@ -420,7 +420,7 @@ async def test_a_verbosity_asked_for_shows_the_output_of_the_run(
     ("marked", "text", "warned"), [(False, "{{ x }}", 1), (True, "{{ x }}", 0), (False, "x", 0)]
 )
 async def test_text_that_is_evaluated_is_told(marked: bool, text: str, warned: int) -> None:
-    """Who writes a resource could run templates; the log names the fields and the cure."""
+    """Writers of a resource could run templates; the log has the fields and the cure."""
     body = resource()
     body["spec"]["title"] = text
     case = Case(replace(PLAIN, mark_unsafe=marked), FakeCluster(body))
@@ -465,7 +465,7 @@ def reserved_notices(cluster: FakeCluster) -> list[str]:
 
 
 async def test_a_field_that_ansible_acts_on_is_dropped_and_reported_once() -> None:
-    """By a warning in the log and an Event for each generation; the runs go on without it."""
+    """By a warning in the log and an Event for each generation; runs continue without the field."""
     body = resource()
     body["spec"] |= {"sopsBinary": "/bin/sh", "hosts": "all"}
     cluster = FakeCluster(body)

@@ -1,4 +1,4 @@
-"""What a run's report leaves of a status that others write to, and what it survives."""
+"""Reports of a run keep fields of other writers, and accept any existing status."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which news end a run under way, and what becomes of the resource then."""
+"""Changes that end a current run, and the next state of the resource."""
 
 from __future__ import annotations
 
@@ -239,7 +239,7 @@ async def test_what_nobody_asked_for_waits_for_the_end_of_the_run(cause: Cause) 
 
 
 async def test_without_the_key_an_edit_waits() -> None:
-    """The key is off unless asked for."""
+    """The key is off by default."""
     case = Case(Watch(FOO, MAIN), resource())
     async with case.running():
         case.edit(1)

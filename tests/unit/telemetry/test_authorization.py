@@ -1,4 +1,4 @@
-"""Who may read metrics, with the API server's answers made up."""
+"""Authorization of metrics readers, with fake responses of the API server."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from operator_runner.telemetry.authorization import User, require_permission
 
 @dataclass
 class Answers:
-    """What the API server says: who each token's user is, and who may read."""
+    """Responses of the API server: the users of tokens, and their permissions."""
 
     users: dict[str, str] = field(default_factory=lambda: {"good": "alice", "poor": "bob"})
     allowed: set[str] = field(default_factory=lambda: {"alice"})
@@ -69,14 +69,14 @@ class Scraper:
 async def test_responses_match_controller_runtime(
     authorization: str | None, expected: tuple[int, str]
 ) -> None:
-    """The texts are those of controller-runtime; without a token the API is not asked."""
+    """The texts are those of controller-runtime; without a token no review is sent."""
     answers = Answers()
     assert await Scraper(answers).ask(authorization) == expected
     assert answers.asked == (expected[0] != 401 or authorization == "Bearer invented")
 
 
 async def test_verb_and_path_count() -> None:
-    """A right to read one path is none to write it, or to read another."""
+    """Permission to read one path does not include writing it, or reading another."""
     scraper = Scraper(Answers())
     assert (await scraper.ask("Bearer good"))[0] == 200
     assert (await scraper.ask("Bearer good", "POST"))[0] == 403
@@ -84,7 +84,7 @@ async def test_verb_and_path_count() -> None:
 
 
 async def test_decisions_are_kept_for_a_while() -> None:
-    """A scrape asks once a minute; a right that is taken away or given counts after that."""
+    """Reviews are cached for a minute; changed permissions take effect after that."""
     answers = Answers()
     scraper = Scraper(answers)
     for token, seconds, after in (("good", 60, 403), ("poor", 10, 200)):
@@ -103,7 +103,7 @@ async def test_decisions_are_kept_for_a_while() -> None:
     [("users", "Authentication failed\n"), ("rights", "Authorization for user alice failed\n")],
 )
 async def test_where_the_api_does_not_answer(broken: str, text: str) -> None:
-    """Nobody is let in, the log names the missing right, and the next scrape asks again."""
+    """Access is denied, the log has the missing permission, and the next scrape retries."""
     answers = Answers(broken={broken})
     scraper = Scraper(answers)
     with structlog.testing.capture_logs() as logs:

@@ -1,4 +1,4 @@
-"""Where the commit of the build comes from."""
+"""Sources of the commit of the build."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from operator_runner.telemetry.commit import FILE, VARIABLE, commit
 
 
 def test_the_variable_beats_the_wheel_and_the_wheel_the_checkout(tmp_path: Path) -> None:
-    """Whoever builds an image may say it; a wheel knows it; a checkout asks git."""
+    """The build of an image sets it; a wheel contains it; a checkout reads it from git."""
     package = tmp_path / "package"
     package.mkdir()
     git = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@example.com"]

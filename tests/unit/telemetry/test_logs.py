@@ -1,4 +1,4 @@
-"""One pipeline: lines of ours and of the libraries, for machines and for people."""
+"""One pipeline for our own lines and those of libraries, as JSON and for people."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WEB = {"kind": "NginxOperator", "namespace": "default", "name": "web"}
 
 
 class Terminal(io.StringIO):
-    """A stream that says it is a terminal."""
+    """A stream whose isatty is True."""
 
     def isatty(self) -> bool:
         """Claim so."""
@@ -40,7 +40,7 @@ def json_logs(level: str = "info", **options: str) -> io.StringIO:
 
 
 def test_a_line_carries_message_values_and_the_bound_object() -> None:
-    """Message and values stay apart; the object comes from the block around the call."""
+    """Message and values are separate; the object is that of the block."""
     stream = json_logs()
     with structlog.contextvars.bound_contextvars(**WEB, run_id="r1", cause="spec: replicas"):
         structlog.get_logger("operator_runner.x").info("run finished", changed=2)
@@ -64,7 +64,7 @@ def test_a_line_carries_message_values_and_the_bound_object() -> None:
 
 
 def test_a_request_that_is_repeated_is_no_error_yet() -> None:
-    """Kopf says so of each attempt; whoever looks for errors in a log finds what has failed."""
+    """Kopf logs each attempt as an error; only the last one remains an error."""
     stream = json_logs()
     kopf = logging.getLogger("kopf._cogs.clients.watching")
     kopf.error("Request attempt #1/9 failed; will retry: GET /apis -> 429")
@@ -73,7 +73,7 @@ def test_a_request_that_is_repeated_is_no_error_yet() -> None:
 
 
 def test_lines_have_no_blanks_between_their_parts() -> None:
-    """As zap writes them: what searches logs of ansible-operator for pieces of lines finds them."""
+    """As zap writes them, so that searches in logs of ansible-operator still match."""
     stream = json_logs()
     structlog.get_logger("x").info("run finished", resource={"kind": "Echo", "size": 2})
     assert '"msg":"run finished","resource":{"kind":"Echo","size":2}' in stream.getvalue()
@@ -119,7 +119,7 @@ def test_lines_of_a_library_take_the_same_way() -> None:
 
 @pytest.mark.parametrize(("level", "heard"), [("info", False), ("debug", True), ("2", True)])
 def test_chatter_of_kopf_is_heard_only_at_debug(level: str, heard: bool) -> None:
-    """Kopf tells each step at INFO, which is noise unless one looks for it."""
+    """Kopf logs each step at INFO, which is only useful for debugging."""
     stream = json_logs(level)
     logging.getLogger("kopf.activities").info("Initial authentication has been initiated.")
     assert (len(lines(stream)) == 1) is heard
@@ -152,7 +152,7 @@ def test_an_exception_is_structured_and_shows_no_locals() -> None:
 
 
 def test_below_the_stacktrace_level_only_the_error_is_named() -> None:
-    """An error of ours is a sentence already; its traceback comes from the asked level on."""
+    """Our errors are sentences; their tracebacks are logged from the configured level on."""
     stream = json_logs(stacktrace_level="panic")
     error = Unavailable("the API server does not answer")
     structlog.get_logger("operator_runner.x").error("read failed", exc_info=error)
@@ -182,7 +182,7 @@ def test_without_an_encoder_the_stream_decides() -> None:
 
 
 def test_the_console_shows_object_message_and_task_in_one_line() -> None:
-    """What a role author looks for stands first; without a terminal there are no colours."""
+    """Object, message and task are first; without a terminal there are no colours."""
     stream = io.StringIO()
     logs.configure("console", "info", stream=stream)
     with structlog.contextvars.bound_contextvars(**WEB, run_id="0123456789abcdef"):
@@ -196,7 +196,7 @@ def test_the_console_shows_object_message_and_task_in_one_line() -> None:
 
 
 def test_longer_texts_stand_below_their_line_on_the_console() -> None:
-    """The reason of a failure often has several lines; what is empty is not shown at all."""
+    """The reason of a failure often has several lines; empty values are not shown."""
     stream = io.StringIO()
     logs.configure("console", "info", stream=stream)
     reason = "no such attribute\nOrigin: main.yml:3"

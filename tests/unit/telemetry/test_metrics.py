@@ -17,7 +17,7 @@ QUEUE = {"name": "foo-v1alpha1-controller", **CONTROLLER}
 
 
 class Clock:
-    """Seconds that pass when a test says so."""
+    """A clock that the test advances."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -35,7 +35,7 @@ def watching(clock: Clock | None = None) -> Metrics:
 
 
 def samples(metrics: Metrics) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
-    """Return what a scrape sees, by name and labels."""
+    """Return the samples of a scrape, by name and labels."""
     return {
         (sample.name, frozenset(sample.labels.items())): sample.value
         for family in text_string_to_metric_families(metrics.render()[0].decode())
@@ -79,7 +79,7 @@ def test_the_share_of_a_kind_is_told() -> None:
 
 
 def test_the_counter_of_the_book_equals_the_sum_of_controller_runtime() -> None:
-    """`reconciles_total` counts each attempt, whatever its result."""
+    """`reconciles_total` counts each attempt, with any result."""
     metrics = watching()
     for result in ("success", "error", "requeue", "requeue_after", "success"):
         metrics.reconcile_started(FOO)
@@ -145,7 +145,7 @@ def test_a_run_is_counted_by_cause_and_outcome_and_timed() -> None:
 
 
 def test_tasks_are_timed_by_name_and_their_number_is_bounded() -> None:
-    """Names may be templates; what is beyond the first hundred shares one series."""
+    """Names may be templates; those after the first hundred share one series."""
     metrics = watching()
     for number in range(250):
         metrics.task_finished(FOO, f"Make {number}", "debug", 0.5)
@@ -277,7 +277,7 @@ def test_runs_that_pass_their_deadline_are_counted() -> None:
 
 
 def test_what_runs_share_is_measured() -> None:
-    """Free memory is asked for at each scrape; starts of the fork server are counted."""
+    """Free memory is measured at each scrape; starts of the fork server are counted."""
     metrics = watching()
     free = iter([5, 7])
     metrics.machine.free_memory.set_function(lambda: next(free))

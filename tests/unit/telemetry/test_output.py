@@ -1,4 +1,4 @@
-"""A slow reader delays nobody: what it does not take is dropped, counted and reported."""
+"""A slow reader does not block: records that do not fit are dropped, counted and reported."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_text_is_written_in_order(outputs: Outputs) -> None:
 
 
 def test_what_does_not_fit_is_dropped_and_counted(outputs: Outputs) -> None:
-    """A full pipe keeps nobody waiting; what was queued before arrives once it is read."""
+    """A full pipe does not block; queued records are written once it is read."""
     reader, writer = outputs.pipe()
     output = outputs.writer(4 * len(_LONG))
     for _ in range(20):
@@ -117,7 +117,7 @@ def test_a_reader_that_has_ended_ends_nobody(outputs: Outputs) -> None:
 
 
 def test_the_end_waits_for_a_slow_reader(outputs: Outputs) -> None:
-    """What is read in time arrives, all of it."""
+    """All records that are read in time are written."""
     reader, writer = outputs.pipe()
     output = outputs.writer()
     for _ in range(5):
@@ -157,7 +157,7 @@ with output.in_background() as writer:
 
 
 def test_dropped_records_are_reported(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Once the pipe is read again, a line gives the number; logging goes on after it."""
+    """Once the pipe is read again, a line has the number; logging continues after it."""
     mark = tmp_path_factory.mktemp("mark") / "dropped"
     program = [sys.executable, "-c", _PROGRAM, str(mark)]
     with subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:

@@ -29,7 +29,7 @@ def test_control_characters_are_shown_as_escapes(text: str, shown: str) -> None:
 
 @given(st.text())
 def test_the_result_is_valid_utf8_without_control_characters(text: str) -> None:
-    """Whatever a resource holds, a terminal gets printable characters, tabs and line feeds."""
+    """For any text, a terminal gets printable characters, tabs and line feeds only."""
     shown = printable(text)
     shown.encode()
     assert not [c for c in shown if c not in "\n\t" and (ord(c) < 32 or 127 <= ord(c) < 160)]

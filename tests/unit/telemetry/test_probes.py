@@ -1,4 +1,4 @@
-"""The probes tell the truth about their checks."""
+"""Probes and their checks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def test_a_new_process_is_live_and_ready() -> None:
 
 
 def test_a_failing_check_is_named_with_its_reason() -> None:
-    """Who reads the probe learns what is wrong without the logs."""
+    """The response of the probe has the reason."""
     health = HealthChecks()
     health.ready("watches", lambda: "nginxoperators: not listed yet")
     report = health.readyz()
@@ -53,7 +53,7 @@ def test_a_check_is_asked_each_time() -> None:
 
 
 def test_a_check_that_raises_fails_with_its_error() -> None:
-    """A broken check is no reason to claim health."""
+    """A check that raises counts as failed."""
 
     def broken() -> str | None:
         raise RuntimeError("no such thing")

@@ -22,7 +22,7 @@ from operator_runner.telemetry.redaction import REDACTED, redact
     ],
 )
 def test_the_value_of_a_secret_key_is_replaced(key: str) -> None:
-    """Whatever the spelling of the key, its value is gone."""
+    """For any spelling of the key, its value is removed."""
     assert redact({key: "s3cr3t"}) == {key: REDACTED}
 
 
@@ -39,7 +39,7 @@ def test_secrets_are_found_in_nested_values() -> None:
 
 
 def test_flags_and_counts_are_no_secrets() -> None:
-    """`token=True` says that there is one, not which."""
+    """`token=True` is not a secret."""
     assert redact({"token": True, "password": None}) == {"token": True, "password": None}
 
 
@@ -58,7 +58,7 @@ def test_secrets_inside_texts_are_replaced(text: str, expected: str) -> None:
 
 
 def test_the_given_value_is_left_alone() -> None:
-    """What is logged is often a live object of the caller."""
+    """Logged values are often live objects of the caller, which must not change."""
     event = {"spec": {"password": "p"}}
     redact(event)
     assert event == {"spec": {"password": "p"}}

@@ -1,4 +1,4 @@
-"""Metrics that roles make: what a request does, and what is said to one that is wrong."""
+"""Metrics of roles: requests and their errors."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_a_gauge_takes_the_time() -> None:
 
 
 def test_of_several_operations_one_is_done(metrics: Metrics) -> None:
-    """In the order that existing roles know: increment, decrement, add, subtract, set, time."""
+    """In ansible-operator's order: increment, decrement, add, subtract, set, time."""
     names = ("set_to_current_time", "set", "subtract", "add", "decrement", "increment")
     given: dict[str, Any] = {}
     for name, expected in zip(names[1:], (40, 36, 38, 37, 38), strict=True):
@@ -94,7 +94,7 @@ def test_an_empty_request_observes_nothing(metrics: Metrics, kind: str) -> None:
 
 
 def test_histogram_and_summary_take_each_others_requests(metrics: Metrics) -> None:
-    """They are one type to existing roles; what was made first stays."""
+    """They are one type to existing roles; the first one is kept."""
     send(metrics.user, "took", histogram={"observe": 1})
     send(metrics.user, "took", summary={"observe": 2})
     assert value(metrics, "took_sum") == 3
@@ -190,7 +190,7 @@ def test_unknown_fields_are_ignored(metrics: Metrics) -> None:
 
 
 def test_openmetrics_takes_every_type(metrics: Metrics) -> None:
-    """What Prometheus asks for first parses too, each under the name that the role gave."""
+    """The preferred format of Prometheus can be parsed too, with the names of the role."""
     for kind in ("counter", "gauge", "histogram", "summary"):
         send(metrics.user, f"my_{kind}", **{kind: {}})
     body, _ = metrics.render("application/openmetrics-text;version=1.0.0")
@@ -238,7 +238,7 @@ def test_a_description_that_is_no_text(metrics: Metrics) -> None:
 def test_roles_make_so_many_metrics_at_most(
     metrics: Metrics, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A name that differs from run to run does not fill memory and scrapes; known ones go on."""
+    """The number of names is limited; existing ones still work."""
     monkeypatch.setattr(usermetrics, "_MAX_METRICS", 10)
     for number in range(10):
         send(metrics.user, f"m{number}", gauge={"set": 1})

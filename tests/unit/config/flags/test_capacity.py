@@ -38,7 +38,7 @@ def container(root: Path, memory: int, cpu: str = "max 100000") -> HostResources
 def test_memory_limits_the_runs_that_are_wanted(
     tmp_path: Path, executor: ExecutorName, memory: int, runs: int
 ) -> None:
-    """A container of 768 MB carries 15 warm runs or 6 cold ones, however many are asked for."""
+    """A container of 768 MB has memory for 15 warm or 6 cold runs, even if more are requested."""
     assert capacity(container(tmp_path, memory), executor, 1000).runs == runs
 
 
@@ -48,7 +48,7 @@ def test_without_a_wish_the_cores_decide(tmp_path: Path) -> None:
 
 
 def test_who_asks_for_more_than_the_cores_gets_it(tmp_path: Path) -> None:
-    """A concurrency that was asked for is not cut down to the cores."""
+    """A requested concurrency is not limited to the cores."""
     assert capacity(container(tmp_path, 4096, "50000 100000"), "warm", 5).runs == 5
 
 

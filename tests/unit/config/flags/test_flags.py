@@ -39,7 +39,7 @@ WATCHES = (Watch(WEB, RunContent(role=Path("/roles/web"))),)
 @click.command(cls=RunCommand)
 @run_options
 def run(**options: Any) -> dict[str, Any]:
-    """Return the options, so that tests see them."""
+    """Return the options to the test."""
     return options
 
 
@@ -83,7 +83,7 @@ def test_without_flags_everything_has_its_documented_default() -> None:
 
 
 def test_every_flag_reaches_its_setting() -> None:
-    """No flag is read and forgotten."""
+    """Every flag has an effect on the settings."""
     made = settings(
         "--watches-file=w.yaml",
         "--kubeconfig=/k",
@@ -184,7 +184,7 @@ def test_every_variable_reaches_its_setting(tmp_path: Path) -> None:
 
 
 def test_a_flag_beats_the_environment() -> None:
-    """Paths and the name of the Lease come from the flag where both are given."""
+    """Flags override the environment for paths and the name of the Lease."""
     made = settings(
         "--ansible-roles-path=/flag",
         "--ansible-collections-path=/flag",
@@ -214,7 +214,7 @@ def test_a_flag_beats_the_environment() -> None:
 def test_the_environment_of_a_kind_beats_the_flag_for_all(
     environ: dict[str, str], limit: int
 ) -> None:
-    """What makes no sense leaves the flag's value."""
+    """Invalid values are ignored in favour of the flag."""
     environ = {f"{name}_WEB_SHOP_MY-EXAMPLE_COM": value for name, value in environ.items()}
 
     assert settings("--max-concurrent-reconciles=3", **environ).concurrency.limit(WEB) == limit
@@ -420,7 +420,7 @@ def test_all_problems_come_at_once() -> None:
 def test_what_is_old_or_ignored_is_said(
     args: tuple[str, ...], environ: dict[str, str], warning: str
 ) -> None:
-    """Such flags and variables stop nothing, but their user should know."""
+    """Such flags and variables cause warnings, not errors."""
     (text,) = warnings_from(options(*args), environ, WATCHES)
 
     assert warning in text

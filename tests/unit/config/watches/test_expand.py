@@ -37,12 +37,12 @@ ENVIRON = {"NAME": "web", "EMPTY": "", "1": "one", "LINES": "a\nb", "a b": "spac
     ],
 )
 def test_references_expand_as_in_go(text: str, expected: str) -> None:
-    """Both forms expand, what is unset stays in braces, what is broken vanishes."""
+    """Both forms expand, unset variables keep their braces, invalid references are removed."""
     assert expand(text, ENVIRON).text == expected
 
 
 def test_each_line_knows_its_line_in_the_file() -> None:
-    """Lines that a value brings count as the line of the reference."""
+    """Lines of a value count as the line of the reference."""
     expanded = expand("one\n$LINES\nthree\n${NO\nNE}\nsix", ENVIRON)
 
     numbered = list(enumerate(expanded.text.split("\n")))
@@ -60,7 +60,7 @@ def test_each_line_knows_its_line_in_the_file() -> None:
 
 @given(st.text(alphabet="$${}ab1*\n -"), st.dictionaries(st.text("ab1", min_size=1), st.text()))
 def test_every_line_of_any_text_has_a_line_in_the_file(text: str, environ: dict[str, str]) -> None:
-    """Whatever is expanded, line numbers stay within the file and never go back."""
+    """For any values, line numbers are within the file and never decrease."""
     expanded = expand(text, environ)
 
     assert len(expanded.lines) == expanded.text.count("\n") + 1

@@ -1,4 +1,4 @@
-"""Each file in fixtures is wrong in one way and says in its comments what is to be reported."""
+"""Each file in fixtures has one problem, and the expected message in its comments."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_problems_of_all_entries_come_at_once(project: Path) -> None:
 
 
 def test_warnings_come_with_the_problems(project: Path) -> None:
-    """A mistyped key is often the cause of what is missing."""
+    """A misspelled key is often the cause of a missing one."""
     path = project / "watches.yaml"
     path.write_text("- {version: v1, kind: Web, rol: web}\n")
 
@@ -55,14 +55,14 @@ def test_warnings_come_with_the_problems(project: Path) -> None:
 
 
 def test_a_missing_file_names_the_flag(tmp_path: Path) -> None:
-    """The error of a wrong path says how to give another."""
+    """The error for a wrong path has the flag for another one."""
     path = tmp_path / "none.yaml"
     with pytest.raises(ConfigError, match=r"no such file; .* --watches-file"):
         load(path, {})
 
 
 def test_a_file_of_bytes_is_refused(tmp_path: Path) -> None:
-    """What is no UTF-8 is no watches file."""
+    """A watches file must be UTF-8."""
     path = tmp_path / "watches.yaml"
     path.write_bytes(b"\xff\xfe\xff")
     with pytest.raises(ConfigError, match="cannot read the file"):
@@ -78,7 +78,7 @@ def test_control_characters_are_refused(tmp_path: Path) -> None:
 
 
 def test_lines_are_those_of_the_file_whatever_the_environment_brings(project: Path) -> None:
-    """A value of several lines does not move what comes after it."""
+    """A value of several lines does not change the line numbers after it."""
     path = project / "watches.yaml"
     path.write_text("- version: v1\n  kind: Web\n  $MORE\n  role: none\n")
 

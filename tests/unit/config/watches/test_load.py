@@ -194,13 +194,13 @@ def test_what_blocks_upgrades_is_yes_no_or_an_expression(
 def test_a_period_of_zero_leaves_it_to_the_flag(
     project: Path, line: str, period: timedelta | None
 ) -> None:
-    """0s says nothing in the file; below zero there is no periodic run."""
+    """0s in the file is the same as unset; a negative period disables periodic runs."""
     assert read_one(project, line).reconcile_period == period
 
 
 @pytest.mark.parametrize(("text", "kept"), [("0", 20), ("3", 3), ("3.0", 3), ("", 20)])
 def test_zero_artifacts_mean_the_default(project: Path, text: str, kept: int) -> None:
-    """Only the annotation can ask for all artifacts to be kept."""
+    """Only the annotation can disable the limit of artifacts."""
     assert read_one(project, f"maxRunnerArtifacts: {text}").max_runner_artifacts == kept
 
 
@@ -346,7 +346,7 @@ def test_merge_keys_and_anchors_bring_defaults(project: Path) -> None:
 
 
 def test_vars_keep_their_types(project: Path) -> None:
-    """What is JSON in the file is the same JSON in the vars; dates stay text."""
+    """JSON in the file is the same JSON in the vars; dates remain text."""
     watch = read_one(
         project,
         """\
@@ -392,7 +392,7 @@ vars:
     ],
 )
 def test_what_is_odd_but_harmless_is_a_warning(project: Path, more: str, warning: str) -> None:
-    """The operator starts as it does with ansible-operator, but says what it ignored."""
+    """The operator starts as with ansible-operator, but logs the ignored keys."""
     (project / "roles" / "tasks").mkdir()
 
     loaded = read(project, HEAD + f"  {more}\n")
@@ -408,7 +408,7 @@ def test_an_empty_file_is_no_mistake(project: Path, text: str) -> None:
 
 
 def test_only_the_first_document_is_read(project: Path) -> None:
-    """A second document is ignored, and that is said."""
+    """A second document is ignored with a warning."""
     loaded = read(project, f"---\n{HEAD}---\n- {{version: v1, kind: Shop, role: web}}\n")
 
     assert [watch.gvk.kind for watch in loaded.watches] == ["Web"]

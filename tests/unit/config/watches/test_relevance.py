@@ -85,7 +85,7 @@ def web(**metadata: Any) -> Json:
     ],
 )
 def test_when_decides_by_the_truth_of_jmespath(when: str | None, expected: bool) -> None:
-    """Null, false and what is empty is false; all else, 0 too, is true."""
+    """Null, false and empty values are false; all others, 0 too, are true."""
     assert is_relevant(web(), watch(when)) is expected
 
 
@@ -124,7 +124,7 @@ def test_a_when_that_cannot_be_evaluated_leaves_the_resource_alone_and_says_so()
     ],
 )
 def test_a_bad_expression_is_found_before_it_is_used(expression: str, message: str) -> None:
-    """The error says where; names and arguments of functions are checked as well."""
+    """The error has the position; names and arguments of functions are checked as well."""
     with pytest.raises(ValueError, match=message):
         check(expression)
 
@@ -138,7 +138,7 @@ def test_a_bad_expression_is_found_before_it_is_used(expression: str, message: s
     ],
 )
 def test_valid_expressions_are_accepted(expression: str, expected: Any) -> None:
-    """Variadic functions, expression references and filters are no mistakes."""
+    """Variadic functions, expression references and filters are valid."""
     check(expression)
 
     assert evaluate(expression, {"a": {"b": 1}, "list": [{"b": 2}, {"b": 1}]}) == expected

@@ -45,7 +45,7 @@ from operator_runner.config.watches.scalars import Scalar, resolve
     ],
 )
 def test_a_plain_scalar_means_what_it_means_in_go(text: str, expected: Scalar) -> None:
-    """Words, numbers and text are told apart by the rules of the original reader."""
+    """Words, numbers and text are distinguished by the rules of the original reader."""
     value = resolve(text)
 
     assert value == expected

@@ -1,4 +1,4 @@
-"""The JSON schema for editors says what the loader says."""
+"""The JSON schema for editors agrees with the loader."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ REQUIREMENTS: tuple[Any, ...] = (
 
 
 def told(path: Path, environ: Mapping[str, str]) -> list[str]:
-    """Return what the loader says that a schema could say as well."""
+    """Return the loader's problems that a schema can detect as well."""
     try:
         load(path, environ)
     except ConfigError as error:
@@ -98,7 +98,7 @@ def test_the_schema_is_one(project: Path) -> None:
 
 
 def test_it_agrees_with_the_loader(project: Path) -> None:
-    """Whatever the loader refuses, the editor marks, and nothing else."""
+    """The editor marks exactly the values that the loader rejects."""
     path = project / "watches.yaml"
     tried = {True: 0, False: 0}
     for document in documents():
@@ -113,7 +113,7 @@ def test_it_agrees_with_the_loader(project: Path) -> None:
 
 @pytest.mark.parametrize("path", FIXTURES, ids=lambda path: path.stem)
 def test_it_marks_the_mistakes_of_the_fixtures(path: Path, project: Path) -> None:
-    """Each file in fixtures is marked, but for what is beyond a schema."""
+    """Each file in fixtures is marked, except for problems that a schema cannot detect."""
     assert project.is_dir()
     root = parse(expand(path.read_text(), {}), Diagnostics("x"))
 
@@ -123,7 +123,7 @@ def test_it_marks_the_mistakes_of_the_fixtures(path: Path, project: Path) -> Non
 
 
 def test_any_value_may_come_from_the_environment(project: Path) -> None:
-    """The editor sees the file as it is before variables are put in."""
+    """The editor checks the file before variables are expanded."""
     text = """\
 - version: $VERSION
   kind: ${KIND}

@@ -1,4 +1,4 @@
-"""What annotations of a resource decide."""
+"""Annotations of a resource."""
 
 from __future__ import annotations
 
@@ -62,5 +62,5 @@ def test_bad_numbers_are_ignored(text: str) -> None:
 
 @pytest.mark.parametrize(("text", "verbosity"), [("-1", 0), ("+2", 2), ("007", 7), ("99", 7)])
 def test_verbosity_stays_within_what_ansible_takes(text: str, verbosity: int) -> None:
-    """Ansible knows up to seven v."""
+    """Ansible supports up to seven v."""
     assert read_overrides(annotated(verbosity=text)).verbosity == verbosity

@@ -82,7 +82,7 @@ def test_a_keyword_that_the_role_declares_is_a_variable() -> None:
 
 
 def test_the_watch_allows_names() -> None:
-    """By the name of the field or of the variable; what the operator sets is never a field's."""
+    """By the name of the field or of the variable; variables of the operator are never allowed."""
     watch = replace(WATCH, allow_vars=frozenset({"ansibleHost", "vars", "ansible_operator_meta"}))
 
     assert found(watch, "ansibleHost", "vars", "hosts", "ansibleOperatorMeta") == [

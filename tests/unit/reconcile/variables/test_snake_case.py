@@ -55,7 +55,7 @@ def test_names_become_what_roles_know(name: str, expected: str) -> None:
 
 @given(st.text() | st.text(alphabet="aBcHTPURLIs12_- "))
 def test_every_text_has_a_name(name: str) -> None:
-    """No name crashes, whatever a user puts into a spec; no capital letter is left over."""
+    """Any name in a spec is converted without an error, and without capital letters."""
     snake = to_snake(name)
 
     assert not any("A" <= char <= "Z" for char in snake)

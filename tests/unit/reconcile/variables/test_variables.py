@@ -154,7 +154,7 @@ def test_the_resource_is_not_changed() -> None:
 
 
 def test_a_field_that_is_left_out_is_in_the_resource_alone() -> None:
-    """The whole resource and its spec keep the field; there is no variable of that name."""
+    """The whole resource and its spec keep the field; a variable of that name is not passed."""
     resource = body({"ansibleHost": "db", "size": 3})
 
     variables = extra_vars(resource, WATCH, cleanup=False, excluded={"ansibleHost"})

@@ -77,7 +77,7 @@ def test_a_kind_that_olm_does_not_install_is_refused() -> None:
 
 
 def test_an_earlier_bundle_is_replaced(tmp_path: Path) -> None:
-    """Stale manifests go; what the author keeps beside them stays."""
+    """Stale manifests are removed; the author's other files are kept."""
     files = dict(bundle(rendered(TESTS), (), OPTIONS).files)
     write_bundle(tmp_path, files | {"manifests/gone_v1_service.yaml": "x\n"})
     dependencies = tmp_path / "metadata" / "dependencies.yaml"
@@ -117,6 +117,6 @@ def test_wrong_flags_are_refused(arguments: tuple[Any, ...], message: str) -> No
 
 
 def test_versions_are_ordered_by_semver() -> None:
-    """Numbers count as numbers, and a pre-release comes before its release."""
+    """Numbers are compared as numbers, and a pre-release is before its release."""
     versions = ["0.0.2-alpha.2", "0.0.2-alpha.10", "0.0.2-rc.1", "0.0.2", "0.0.10", "0.1.0"]
     assert sorted(random.sample(versions, len(versions)), key=precedence) == versions

@@ -75,7 +75,7 @@ def test_images_are_listed_for_mirrors() -> None:
 
 
 def test_conversions_become_a_webhook() -> None:
-    """What watches.yaml declares is served on 9443 at /convert; OLM makes the Service."""
+    """Conversions of watches.yaml are served on 9443 at /convert; OLM creates the Service."""
     (webhook,) = made(rendered(), CONVERTED)["spec"]["webhookdefinitions"]
     assert webhook == {
         "type": "ConversionWebhook", "admissionReviewVersions": ["v1"], "containerPort": 443,
@@ -109,13 +109,13 @@ def test_values_that_olm_rejects_name_the_field(change: dict[str, Any], message:
 
 
 def test_images_that_are_not_pinned() -> None:
-    """With --use-image-digests each image that has none is named."""
+    """With --use-image-digests each image without a digest is reported."""
     with pytest.raises(ConfigError, match=r"relatedImages: .*controller:latest, nginx:1\.28\.0"):
         made(rendered(), options=BundleOptions("1.2.3", use_image_digests=True))
 
 
 def test_one_base_is_needed() -> None:
-    """Without it nobody knows the package's name."""
+    """Without it the name of the package is unknown."""
     with pytest.raises(ConfigError, match="expected one ClusterServiceVersion, found: none"):
         made(rendered(without="ClusterServiceVersion"))
 

@@ -1,4 +1,4 @@
-"""What a catalog shows of the kinds, derived from CRDs, samples and permissions."""
+"""Descriptions of kinds for catalogs, derived from CRDs, samples and permissions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ UI = "urn:alm:descriptor:com.tectonic.ui:"
 
 
 def test_each_served_version_is_shown() -> None:
-    """A version that is not served is nothing to choose; the rest comes from schema and rights."""
+    """Versions that are not served are omitted; the rest is derived from schema and permissions."""
     (entry,) = owned_crds(rendered(), BASE, [], [RULE])
     assert (entry["name"], entry["version"], entry["kind"]) == ("webs.example.com", "v1", "Web")
     assert (entry["displayName"], entry["description"]) == ("Web", "A web server")

@@ -38,7 +38,7 @@ def test_what_olm_makes_is_taken_out() -> None:
 
 
 def test_a_cluster_role_bound_in_a_namespace_counts_there() -> None:
-    """What matters is the kind of the binding."""
+    """The kind of the binding decides."""
     made = permissions(rendered(binding("RoleBinding", "more", MANAGER_ROLE)))
     assert made.namespaced == [{"serviceAccountName": ACCOUNT, "rules": [LEASES, RULE]}]
 

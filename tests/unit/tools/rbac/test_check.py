@@ -1,4 +1,4 @@
-"""What manifests grant, compared with what is needed."""
+"""Granted permissions compared with needed ones."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_what_is_missing_has_its_reason() -> None:
 def test_what_is_wider_than_needed_is_superfluous(
     needed: AccessRule, given: Json, enough: str
 ) -> None:
-    """Nothing is missing then, and the line says what would do."""
+    """Nothing is missing then, and the line has the sufficient rule."""
     (line,) = compare(needed, given)
     assert line.startswith("superfluous: ")
     assert line.endswith(f"granted by ClusterRole a; sufficient: {enough}")
@@ -120,7 +120,7 @@ def test_what_nobody_needs_is_superfluous() -> None:
 
 
 def test_only_what_is_bound_counts() -> None:
-    """Roles for users are no matter; a RoleBinding grants in its namespace."""
+    """Roles for users are ignored; a RoleBinding grants in its namespace."""
     documents = [
         role("own", rule("get", "pods")),
         role("users", rule("delete", "pods")),
@@ -201,7 +201,7 @@ def test_where_conversions_are_served(flags: list[str], expected: EnabledFeature
 
 
 def test_mistakes_of_the_manager() -> None:
-    """An unknown argument and two managers are told; other Deployments are no matter."""
+    """An unknown argument and two managers are errors; other Deployments are ignored."""
     manager = find_manager([deployment("--no-such-flag"), deployment(container="other")])
     assert manager is not None
     with pytest.raises(ConfigError, match="--no-such-flag"):

@@ -1,4 +1,4 @@
-"""The nginx operator has exactly the rights that it needs; the check sees each that goes."""
+"""The nginx operator has exactly the permissions that it needs; the check finds missing ones."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MANAGER = find_manager(CHECKED)
 
 @pytest.fixture(autouse=True)
 def here(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Find roles as a user does who stands in the project."""
+    """Find roles as in a shell in the project's folder."""
     monkeypatch.chdir(REPOSITORY)
 
 
@@ -59,7 +59,7 @@ def test_the_files_are_as_the_command_writes_them(file: str, roles: str) -> None
 
 
 def test_each_verb_that_goes_is_missed() -> None:
-    """So is each whole rule: the check names the verb, the resource and who needs it."""
+    """So is each whole rule: the check has the verb, the resource and the reason."""
     wanted = requirements()
     lessened = list(_lessened())
     assert len(lessened) > 20
@@ -72,7 +72,7 @@ def test_each_verb_that_goes_is_missed() -> None:
 
 
 def test_each_verb_that_comes_is_superfluous() -> None:
-    """Any verb beside those of a rule is told."""
+    """Any additional verb of a rule is reported."""
     wanted = requirements()
     for place, rule in _rules():
         checked = copy.deepcopy(CHECKED)

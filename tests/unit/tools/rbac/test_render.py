@@ -1,4 +1,4 @@
-"""Needs as manifests: what is written grants exactly what is needed."""
+"""Requirements as manifests, which grant exactly the needed permissions."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_the_order_of_needs_is_no_matter(requirements: list[Requirement], random
 
 
 def test_verbs_and_resources_are_grouped() -> None:
-    """One rule for what has the same verbs and reasons, with the reason as a comment."""
+    """Requirements with the same verbs and reasons are one rule, with the reason as a comment."""
     services = Requirement(AccessRule("", "services", "get"), PODS.reason)
     assert manifest(minimal([services, PODS, EXEC])).splitlines()[4:] == [
         "  name: manager-role",

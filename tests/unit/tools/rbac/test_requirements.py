@@ -124,7 +124,7 @@ def test_a_cluster_scoped_kind_needs_the_cluster() -> None:
 
 
 def test_what_a_role_creates_is_watched() -> None:
-    """Unless it cannot be owned, the watch does not want it, or nothing is owned at all."""
+    """Unless it cannot be owned, is in the blacklist, or ownership is disabled."""
     made = Permission(BY, "apps", "deployments", OWN, "create")
     watched = ["create deployments.apps", "list deployments.apps", "watch deployments.apps"]
     assert requirements(WEB, made) == watched
@@ -148,7 +148,7 @@ def test_namespaced_requests_keep_their_scope() -> None:
 
 
 def test_names_only_on_demand() -> None:
-    """A rule is for any name unless names are asked for; several stay apart."""
+    """A rule is for any name unless names are requested; several names are separate."""
     a, b = (Permission(BY, "", "secrets", OWN, "get", name) for name in "ab")
     assert requirements(WEB, a, b) == ["get secrets"]
     assert requirements(WEB, a, b, names=True) == ["get secrets named a", "get secrets named b"]

@@ -1,4 +1,4 @@
-"""What Events and files tell of past runs."""
+"""Past runs from Events and files."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ CAUSES = (Cause(Trigger.SPEC, "spec.size"), Cause(Trigger.PERIOD))
 
 @pytest.fixture
 def dirs(tmp_path: Path) -> RunDirs:
-    """Give the private data dirs of an operator that goes on working."""
+    """Return the private data dirs of a running operator."""
     return RunDirs(tmp_path)
 
 

@@ -1,4 +1,4 @@
-"""The flag `--field`, and what follows from it."""
+"""The flag `--field`, and the files that it affects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names of projects and kinds: what is taken, what is refused and with which cure."""
+"""Names of projects and kinds: valid ones, and errors with their cures."""
 
 from __future__ import annotations
 

@@ -160,7 +160,7 @@ def test_the_watch_names_what_was_generated(
 
 
 def test_kinds_add_up_and_edits_stay(project: dict[str, str]) -> None:
-    """A second kind is added to what the user has made of the files."""
+    """A second kind is added to files that the user has edited."""
     files = project | plan_api(project, wanted(role=True))
     mine = "  reconcilePeriod: 5m # for the demo\n"
     files["watches.yaml"] = files["watches.yaml"].replace(
@@ -202,7 +202,7 @@ def test_an_irregular_plural_is_kept(project: dict[str, str]) -> None:
 def test_a_kind_that_is_there_is_refused(
     project: dict[str, str], again: Wanted, problem: str
 ) -> None:
-    """The same kind is not made twice; a further version is told to belong into the CRD."""
+    """The same kind is not created twice; the error for a further version refers to the CRD."""
     files = project | plan_api(project, wanted())
     with pytest.raises(ConfigError, match=problem):
         plan_api(files, again)
@@ -224,7 +224,7 @@ def test_a_kind_that_is_there_is_refused(
 def test_a_directory_that_is_no_project(
     project: dict[str, str], text: str | None, problem: str
 ) -> None:
-    """The error names PROJECT and what is wrong with it."""
+    """The error has the file PROJECT and the reason."""
     files = {path: body for path, body in project.items() if path != "PROJECT"}
     if text is not None:
         files["PROJECT"] = text

@@ -1,4 +1,4 @@
-"""What a person sees of a migration."""
+"""Output of a migration."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def tally(**counts: int) -> MigrationTally:
 
 
 def test_a_migration_that_goes_on_to_its_end() -> None:
-    """It says what was stored how, where it went on, and the figures."""
+    """It shows the stored versions, the resumed position, and the counts."""
     shown = Shown()
     shown.display.started(TARGET, Checkpoint("u", 1, "t", 250))
     shown.display.progressed(tally(before=250, rewritten=1), 500)
@@ -47,7 +47,7 @@ def test_a_migration_that_goes_on_to_its_end() -> None:
 
 
 def test_failures_are_named_and_then_counted() -> None:
-    """Where a webhook is down, its message stands there twenty times, not for each object."""
+    """If a webhook is down, its message is printed twenty times, not for each object."""
     shown = Shown()
     shown.display.started(TARGET, None)
     for number in range(30):
@@ -63,7 +63,7 @@ def test_failures_are_named_and_then_counted() -> None:
 
 
 def test_a_dry_run_promises_nothing() -> None:
-    """It tells how many were tried and refused."""
+    """It prints the numbers of tried and rejected objects."""
     shown = Shown(dry_run=True)
     shown.display.finished(TARGET, tally(rewritten=3, failed=1), MigrationResult.INCOMPLETE)
     assert shown.lines[0].endswith("4 objects tried, 1 refused; nothing was written")

@@ -1,4 +1,4 @@
-"""The manifests of config/storage-migration ask for what the nginx operator's CRD says."""
+"""The manifests of config/storage-migration agree with the nginx operator's CRD."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.support.operator import REPOSITORY
 
 
 def test_the_manifests_name_the_crd_and_its_storage_version() -> None:
-    """A new storage version has to be written into one of them; the other has none."""
+    """A new storage version has to be written into one of them; the other has no version."""
     (file,) = (REPOSITORY / "crds").glob("*_*.yaml")
     spec = yaml.safe_load(file.read_text())["spec"]
     storage = next(version["name"] for version in spec["versions"] if version["storage"])

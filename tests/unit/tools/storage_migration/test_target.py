@@ -1,4 +1,4 @@
-"""What a CRD asks of a migration, and which places hold."""
+"""Targets of a migration from a CRD, and valid checkpoints."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_object_paths_are_quoted() -> None:
     ("stored", "done"), [(("v2",), True), (("v1", "v2"), False), (("v1",), False), ((), False)]
 )
 def test_done_is_when_nothing_else_is_stored(stored: tuple[str, ...], done: bool) -> None:
-    """Only storedVersions with the storage version alone says so."""
+    """It is done if storedVersions has only the storage version."""
     assert Target.of(crd(stored=stored)).is_done is done
 
 
@@ -66,7 +66,7 @@ def test_a_storage_version_that_is_not_served_is_refused() -> None:
 
 
 def test_a_place_holds_for_the_state_of_the_crd_that_it_was_kept_in() -> None:
-    """Another generation, another uid and a text that is no place begin anew."""
+    """Another generation, another uid or an invalid checkpoint restarts the migration."""
     target = Target.of(crd())
     kept = Checkpoint("u1", 3, "token", 250)
     assert read_checkpoint(crd(checkpoint=kept.text()), target) == kept

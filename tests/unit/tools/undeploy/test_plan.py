@@ -1,4 +1,4 @@
-"""What goes in which order, and what the user is told beforehand and afterwards."""
+"""Order of deletion, and messages before and after it."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_nothing_to_lose_is_told_too() -> None:
 
 
 def test_long_lists_are_cut() -> None:
-    """The sum tells of all of them."""
+    """The total includes all of them."""
     lines = list(deletion_lines([Definition(CRD, tuple(web(f"w{n}") for n in range(30)))]))
     assert len(lines) == 1 + 20 + 1 + 1
     assert lines[-2:] == ["  and 10 more", "Total: 30 resources in 1 namespace, 0 Pods."]
@@ -98,7 +98,7 @@ def test_nothing_is_left_behind() -> None:
 
 
 def test_manifests_of_a_directory(tmp_path: Path) -> None:
-    """Objects of all files and lists; what is no object is passed over."""
+    """Objects of all files and lists; other documents are skipped."""
     (tmp_path / "sub").mkdir()
     (tmp_path / "a.yaml").write_text(
         "- op: add\n---\napiVersion: v1\nkind: A\nmetadata: {name: a}\n"
@@ -127,7 +127,7 @@ def test_an_invalid_manifest_is_named(tmp_path: Path) -> None:
     [("no-such-kustomize", "--kustomize"), ("false", "failed")],
 )
 def test_a_kustomize_that_does_not_work(tmp_path: Path, kustomize: str, problem: str) -> None:
-    """Nothing is asked of a cluster; the error says which program it was."""
+    """No request is sent to a cluster; the error names the program."""
     (tmp_path / "kustomization.yaml").write_text("resources: []\n")
     done = CliRunner().invoke(main, ["undeploy", str(tmp_path), f"--kustomize={kustomize}"])
     assert done.exit_code == 1
