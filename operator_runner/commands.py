@@ -23,6 +23,7 @@ from operator_runner.config.flags import (
     warnings_from,
 )
 from operator_runner.config.watches import Loaded, load, schema, summarize
+from operator_runner.config.watches.lookup import Lookup
 from operator_runner.core.errors import ConfigError
 from operator_runner.core.model import Watch
 from operator_runner.telemetry import logs, output
@@ -44,12 +45,16 @@ def run(**options: Any) -> None:
 @click.argument("file", default="./watches.yaml", type=click.Path(path_type=Path))
 @lookup_options
 def validate(file: Path, **options: Any) -> None:
-    """Check a watches file as `run` does and print a summary."""
+    """Check a watches file as `run` does, and its roles and playbooks; print a summary."""
     loaded = _load(file, options)
     _print_warnings(loaded.warnings)
     click.echo(f"{file}: valid, kinds: {len(loaded.watches)}")
     for line in summarize(loaded.watches):
         click.echo(f"  {line}")
+    errors, warnings = _check_content(file, loaded, options)
+    _print_warnings(warnings)
+    if errors:
+        _exit_with_problems(ConfigError(*errors), "Failed to validate roles and playbooks.")
 
 
 @click.command("schema")
@@ -112,6 +117,23 @@ def _read(file: Path, options: dict[str, Any]) -> Loaded:
         collections_path=options["ansible_collections_path"],
         mark_unsafe=options.get("mark_unsafe", False),
     )
+
+
+def _check_content(
+    file: Path, loaded: Loaded, options: dict[str, Any]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return errors and warnings of roles and playbooks, with file and line."""
+    roles, collections = options["ansible_roles_path"], options["ansible_collections_path"]
+    # Imported here because it imports ansible-core, which takes a second.
+    from operator_runner.tools.validate.check import check  # noqa: PLC0415
+
+    try:
+        lookup = Lookup.of(os.environ, roles, collections)
+        findings = check(loaded.watches, file.absolute().parent, lookup)
+    except ConfigError as error:
+        _exit_with_problems(error)
+    errors = tuple(each.text(Path.cwd()) for each in findings if each.is_error)
+    return errors, tuple(each.text(Path.cwd()) for each in findings if not each.is_error)
 
 
 def _exit_with_problems(error: ConfigError, summary: str = "") -> NoReturn:

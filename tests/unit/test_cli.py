@@ -15,6 +15,9 @@ from operator_runner import __version__
 from operator_runner.cli import main
 from operator_runner.config.watches import schema
 
+# Imported before sockets are refused: ansible-core calls getaddrinfo when it is imported.
+from operator_runner.tools.validate import check as _check  # noqa: F401
+
 PROGRAMS = Path(sys.executable).parent
 GOOD = """\
 - version: v1

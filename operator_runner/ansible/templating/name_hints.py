@@ -27,10 +27,11 @@ def nearest(name: str, known: Collection[str]) -> str | None:
     """Return the most similar name, None if none is similar; case and underscores count less."""
     if len(name) > _MAX_NAME_CHARACTERS:
         return None
-    names = [each for each in known if len(each) <= _MAX_NAME_CHARACTERS][:_MAX_NAMES]
-    by_letters = {_letters(each): each for each in names}
+    by_letters: dict[str, list[str]] = {}
+    for each in sorted(each for each in known if len(each) <= _MAX_NAME_CHARACTERS)[:_MAX_NAMES]:
+        by_letters.setdefault(_letters(each), []).append(each)
     found = difflib.get_close_matches(_letters(name), by_letters, 1, _MIN_SIMILARITY)
-    return by_letters[found[0]] if found else None
+    return difflib.get_close_matches(name, by_letters[found[0]], 1, 0)[0] if found else None
 
 
 def _letters(name: str) -> str:

@@ -36,3 +36,9 @@ def test_hints_for_keys() -> None:
 def test_names_from_resources_are_bounded() -> None:
     """Long names are not suggested."""
     assert nearest("a" * 99, ["a" * 101]) is None
+
+
+def test_of_names_that_differ_in_underscores_the_more_similar_one() -> None:
+    """The order of the names does not matter."""
+    assert nearest("to_jsn", {"tojson", "to_json"}) == "to_json"
+    assert nearest("tojsn", {"to_json", "tojson"}) == "tojson"

@@ -1,0 +1,158 @@
+"""Names, filters, tests, lookups and templates that a Jinja template uses. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from jinja2 import Environment, meta, nodes
+
+_LOOKUPS = {"lookup", "query", "q"}
+_TEMPLATE_LOOKUPS = {"template", "ansible.builtin.template"}
+_GUARD_TESTS = {"defined", "undefined", "ansible.builtin.defined", "ansible.builtin.undefined"}
+_GUARD_FILTERS = {"default", "d", "ansible.builtin.default"}
+ITEM = "*"
+"""Stands for any item of a list within a path."""
+
+Path = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """A name and the line, from 1, in the template."""
+
+    name: str
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """An attribute or key of a variable: `web.tls.key` is (web, tls, key)."""
+
+    path: Path
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class Uses:
+    """All that a template uses; `variables` are those that it does not define itself."""
+
+    variables: tuple[Use, ...] = ()
+    guarded: frozenset[str] = frozenset()
+    """Variables that may be undefined: compared with `is defined`, or with a default."""
+    accesses: tuple[Access, ...] = ()
+    filters: tuple[Use, ...] = ()
+    tests: tuple[Use, ...] = ()
+    lookups: tuple[Use, ...] = ()
+    files: tuple[Use, ...] = ()
+    """Templates that the lookup `template` reads, where their name is literal."""
+    other_syntax: tuple[Use, ...] = ()
+    """Those that it reads with options, which may be other delimiters."""
+
+
+@dataclass(slots=True)
+class _Collected:
+    guarded: set[str] = field(default_factory=set)
+    lookups: list[Use] = field(default_factory=list)
+    files: list[Use] = field(default_factory=list)
+    other_syntax: list[Use] = field(default_factory=list)
+
+
+def uses(environment: Environment, text: str, aliases: Mapping[str, Path] | None = None) -> Uses:
+    """Return what a template uses. Raises jinja2.TemplateSyntaxError.
+
+    `aliases` are variables that are known to be part of another one: `item` of a loop.
+    """
+    tree = environment.parse(text)
+    filters = tuple(Use(each.name, each.lineno) for each in tree.find_all(nodes.Filter))
+    tests = tuple(Use(each.name, each.lineno) for each in tree.find_all(nodes.Test))
+    collected = _Collected()
+    for node in tree.find_all((nodes.Test, nodes.Filter, nodes.Call)):
+        _collect(node, collected)
+    paths = _local_aliases(tree, dict(aliases or {}))
+    accesses = tuple(_accesses(tree, paths))
+    for named in tree.find_all((nodes.Filter, nodes.Test)):
+        # jinja2 refuses unknown names while it looks for variables.
+        assert isinstance(named, nodes.Filter | nodes.Test)
+        named.name = "string"
+    undeclared = meta.find_undeclared_variables(tree) - set(environment.globals)
+    roots = undeclared | {path[0] for path in (aliases or {}).values()}
+    return Uses(
+        variables=tuple(_first_uses(tree, undeclared)),
+        guarded=frozenset(collected.guarded),
+        accesses=tuple(each for each in accesses if each.path[0] in roots),
+        filters=filters,
+        tests=tests,
+        lookups=tuple(collected.lookups),
+        files=tuple(collected.files),
+        other_syntax=tuple(collected.other_syntax),
+    )
+
+
+def path_of(environment: Environment, text: str) -> Path | None:
+    """Return the path if a template is nothing but a variable, its attribute or key."""
+    body = environment.parse(text).body
+    if len(body) != 1 or not isinstance(body[0], nodes.Output) or len(body[0].nodes) != 1:
+        return None
+    return _path(body[0].nodes[0], {})
+
+
+def _collect(node: nodes.Node, collected: _Collected) -> None:
+    is_guard = (isinstance(node, nodes.Test) and node.name in _GUARD_TESTS) or (
+        isinstance(node, nodes.Filter) and node.name in _GUARD_FILTERS
+    )
+    if is_guard and isinstance(node, nodes.Test | nodes.Filter) and node.node:
+        collected.guarded |= _base(node.node)
+    elif isinstance(node, nodes.Call) and isinstance(node.node, nodes.Name):
+        texts = [each.value for each in node.args if isinstance(each, nodes.Const)]
+        if node.node.name in _LOOKUPS and texts and isinstance(texts[0], str):
+            collected.lookups.append(Use(texts[0], node.lineno))
+            if texts[0] in _TEMPLATE_LOOKUPS:
+                names = [Use(name, node.lineno) for name in texts[1:] if isinstance(name, str)]
+                (collected.other_syntax if node.kwargs else collected.files).extend(names)
+
+
+def _base(node: nodes.Node) -> set[str]:
+    while isinstance(node, nodes.Getattr | nodes.Getitem):
+        node = node.node
+    return {node.name} if isinstance(node, nodes.Name) else set()
+
+
+def _local_aliases(tree: nodes.Template, aliases: dict[str, Path]) -> dict[str, Path]:
+    """Add the variables of loops over paths; a name with two meanings is left out."""
+    stored = [each.name for each in tree.find_all(nodes.Name) if each.ctx in ("store", "param")]
+    found = {name: path for name, path in aliases.items() if name not in stored}
+    for each in tree.find_all(nodes.For):
+        path = _path(each.iter, found)
+        if path and isinstance(each.target, nodes.Name) and stored.count(each.target.name) == 1:
+            found[each.target.name] = (*path, ITEM)
+    return found
+
+
+def _accesses(tree: nodes.Template, aliases: Mapping[str, Path]) -> Iterator[Access]:
+    for node in tree.find_all((nodes.Getattr, nodes.Getitem)):
+        path = _path(node, aliases)
+        if path and len(path) > 1 and path[-1] != ITEM:
+            yield Access(path, node.lineno)
+
+
+def _path(node: nodes.Node, aliases: Mapping[str, Path]) -> Path | None:
+    if isinstance(node, nodes.Name):
+        return aliases.get(node.name, (node.name,)) if node.ctx == "load" else None
+    if isinstance(node, nodes.Getattr):
+        owner = _path(node.node, aliases)
+        return (*owner, node.attr) if owner else None
+    if isinstance(node, nodes.Getitem) and isinstance(node.arg, nodes.Const):
+        owner = _path(node.node, aliases)
+        key = node.arg.value
+        return (*owner, key if isinstance(key, str) else ITEM) if owner else None
+    return None
+
+
+def _first_uses(tree: nodes.Template, names: set[str]) -> Iterator[Use]:
+    lines: dict[str, int] = {}
+    for node in tree.find_all(nodes.Name):
+        if node.name in names and node.ctx == "load":
+            lines[node.name] = min(node.lineno, lines.get(node.name, node.lineno))
+    for name in sorted(names):
+        yield Use(name, lines.get(name, 1))

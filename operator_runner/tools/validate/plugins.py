@@ -1,0 +1,209 @@
+"""Which modules, filters, tests and lookups exist, here and in the image of the operator."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import ansible.modules
+from ansible.plugins import loader as loaders
+from ansible.plugins.loader import add_all_plugin_dirs, init_plugin_loader
+from ansible.utils.collection_loader import AnsibleCollectionConfig
+from ansible.utils.collection_loader._collection_finder import _get_collection_path
+from ansible.utils.plugin_docs import get_docstring
+from jinja2.filters import FILTERS
+from jinja2.tests import TESTS
+
+from operator_runner.ansible.templating.name_hints import nearest
+from operator_runner.tools.validate.requirements import BASE_IMAGE, FILE, ImageCollections
+
+_BUNDLED = Path(__file__).parents[2] / "collections"
+_FQCN_PARTS = 3
+_FREE_ARGUMENTS = {
+    *("add_host", "command", "import_playbook", "import_role", "import_tasks", "include_role"),
+    *("gather_facts", "include_tasks", "include_vars", "meta", "package", "raw", "script"),
+    *("service", "set_fact", "shell"),
+}
+"""Modules of ansible-core whose arguments are not those of their documentation alone."""
+_LAST_COLLECTION = "ansible.legacy"
+"""What ansible-core searches after the collections that a role or play lists."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Why a plugin cannot be used, and the cure."""
+
+    message: str
+    is_error: bool = True
+
+
+def start(collections: Sequence[Path], role_folders: Iterable[Path]) -> None:
+    """Make Ansible's loaders find the collections and plugins that runs find."""
+    if str(_BUNDLED) not in sys.path:
+        sys.path.append(str(_BUNDLED))
+    if AnsibleCollectionConfig.collection_finder is None:  # once in a process
+        init_plugin_loader([str(path) for path in collections])
+    for folder in role_folders:
+        add_all_plugin_dirs(str(folder))
+
+
+def location(collection: str) -> Path | None:
+    """Return the directory of a collection that is installed, None if it is not."""
+    try:
+        return Path(str(_get_collection_path(collection)))
+    except ValueError:
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """A module that exists: its full name, and its parameters if its documentation has them."""
+
+    name: str
+    parameters: frozenset[str] | None
+
+
+class Plugins:
+    """Answers for one project."""
+
+    def __init__(self, image: ImageCollections) -> None:
+        """Compare with the collections that the image has."""
+        self._image = image
+
+    def module(self, name: str, collections: Sequence[str] = ()) -> Module | Problem:
+        """Return a module or an action."""
+        if problem := self._missing_collection("module", name):
+            return problem
+        for loader in (loaders.action_loader, loaders.module_loader):
+            found = _found(loader, name, collections)
+            if found.resolved and found.plugin_resolved_path:
+                problem = self._not_in_image("module", name, found.plugin_resolved_collection)
+                return problem or Module(
+                    found.resolved_fqcn or name, _parameters(name, collections)
+                )
+        return Problem(f"unknown module {name}{_hint(name, _module_names())}")
+
+    def filter(self, name: str) -> Problem | None:
+        """Return why a filter cannot be used, None if it can."""
+        return self._jinja_plugin("filter", name, FILTERS, loaders.filter_loader)
+
+    def test(self, name: str) -> Problem | None:
+        """Return why a test cannot be used, None if it can."""
+        return self._jinja_plugin("test", name, TESTS, loaders.test_loader)
+
+    def lookup(self, name: str) -> Problem | None:
+        """Return why a lookup cannot be used, None if it can."""
+        if problem := self._missing_collection("lookup", name):
+            return problem
+        found = loaders.lookup_loader.find_plugin_with_context(name)
+        if not found.resolved:
+            names = [Path(path).stem for path in loaders.lookup_loader.all(path_only=True)]
+            return Problem(f"unknown lookup {name}{_hint(name, names)}")
+        return self._not_in_image("lookup", name, found.plugin_resolved_collection)
+
+    def collection(self, name: str) -> Problem | None:
+        """Return why a collection cannot be used, None if it can."""
+        return (
+            self._not_in_image("role", f"{name}.x", name)
+            if location(name)
+            else (self._missing_collection("role", f"{name}.x"))
+        )
+
+    def _jinja_plugin(
+        self, kind: str, name: str, builtin: Collection[str], loader: Any
+    ) -> Problem | None:
+        if name in builtin:
+            return None
+        if problem := self._missing_collection(kind, name):
+            return problem
+        try:
+            found = loader.get_with_context(name)
+        except KeyError:
+            found = None
+        if found is None or found.object is None:
+            names = {*builtin, *(each.ansible_name.rpartition(".")[2] for each in loader.all())}
+            return Problem(f"unknown {kind} {name}{_hint(name, names)}")
+        return self._not_in_image(kind, name, found.plugin_load_context.plugin_resolved_collection)
+
+    def _missing_collection(self, kind: str, name: str) -> Problem | None:
+        parts = name.split(".")
+        collection = ".".join(parts[:2])
+        if len(parts) < _FQCN_PARTS or collection in BASE_IMAGE or location(collection):
+            return None
+        if collection in self._image:
+            cure = f"install it with `ansible-galaxy collection install -r {FILE}`"
+            message = f"{kind} {name} is not checked, collection {collection} is not installed here"
+            return Problem(f"{message}; {cure}", is_error=False)
+        hint = _hint(name, _module_names()) if kind == "module" else ""
+        cure = hint or f"; add `- name: {collection}` to the collections of {FILE}"
+        return Problem(f"unknown {kind} {name}: there is no collection {collection}{cure}")
+
+    def _not_in_image(self, kind: str, name: str, collection: str | None) -> Problem | None:
+        if not collection or collection in self._image:
+            return None
+        folder = location(collection)
+        if folder is None:
+            return None
+        is_of_distribution = (folder.parent.parent / "ansible_release.py").exists()
+        return Problem(
+            f"{kind} {name} is not in the image: the base image has no collection {collection}; "
+            f"add `- name: {collection}` to the collections of {FILE}",
+            is_error=is_of_distribution,
+        )
+
+
+def unknown_parameters(module: Module, arguments: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Yield each argument that the module does not have, and the message."""
+    if module.parameters is None or module.name.rpartition(".")[2] in _FREE_ARGUMENTS:
+        return
+    for name in arguments:
+        if name not in module.parameters and not name.startswith("_"):
+            hint = _hint(name, module.parameters)
+            yield name, f"module {module.name} has no parameter {name}{hint}"
+
+
+def _found(loader: Any, name: str, collections: Sequence[str]) -> Any:
+    searched = [*collections, _LAST_COLLECTION] if collections else None
+    return loader.find_plugin_with_context(name, collection_list=searched)
+
+
+def _parameters(name: str, collections: Sequence[str]) -> frozenset[str] | None:
+    found = _found(loaders.module_loader, name, collections)
+    if not found.resolved or not found.plugin_resolved_path:
+        return None
+    return _documented_parameters(
+        found.plugin_resolved_path, found.plugin_resolved_collection or None
+    )
+
+
+@functools.cache
+def _documented_parameters(path: str, collection: str | None) -> frozenset[str] | None:
+    document = get_docstring(
+        path, loaders.fragment_loader, collection_name=collection, plugin_type="module"
+    )[0]
+    options = (document or {}).get("options")
+    if not options or "free_form" in options:
+        return None
+    aliases = (alias for each in options.values() for alias in each.get("aliases") or ())
+    return frozenset((*options, *aliases))
+
+
+@functools.cache
+def _module_names() -> frozenset[str]:
+    """Return the modules of the base image, those of ansible-core with their short names too."""
+    core = [path.stem for path in Path(ansible.modules.__path__[0]).glob("*.py")]
+    names = {*core, *(f"ansible.builtin.{name}" for name in core)}
+    for collection in ("kubernetes.core", "operator_sdk.util"):
+        folder = location(collection)
+        for path in (folder / "plugins" / "modules").glob("*.py") if folder else ():
+            names.add(f"{collection}.{path.stem}")
+    return frozenset(name for name in names if not name.rpartition(".")[2].startswith("_"))
+
+
+def _hint(name: str, known: Collection[str]) -> str:
+    found = nearest(name, known)
+    return f": did you mean {found}?" if found else ""

@@ -1,0 +1,314 @@
+"""Read what the tasks of a file use and define, from what Ansible's loader has parsed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ansible.parsing.splitter import parse_kv
+from ansible.playbook.block import Block
+from ansible.playbook.handler import Handler
+from ansible.playbook.play import Play
+from jinja2 import Environment, TemplateSyntaxError
+
+from operator_runner.ansible.templating.name_hints import nearest
+from operator_runner.tools.validate import expressions
+
+MARKS = ("{{", "{%", "{#")
+_BLOCKS = ("block", "rescue", "always")
+_CONDITIONS = {"when", "failed_when", "changed_when", "until", "break_when"}
+_TASK_LISTS = ("pre_tasks", "tasks", "post_tasks", "handlers")
+_CORE = re.compile(r"^ansible\.(builtin|legacy)\.")
+_TASK_KEYWORDS = frozenset(Handler.fattributes) | {"args"}
+_BLOCK_KEYWORDS = frozenset(Block.fattributes)
+_PLAY_KEYWORDS = frozenset(Play.fattributes) | {"user", "vars_prompt"}
+_DELIMITERS = ("variable_start_string", "block_start_string", "comment_start_string")
+
+
+@dataclass(frozen=True, slots=True)
+class Expression:
+    """A template; `is_bare`: without delimiters, as `when` has it."""
+
+    text: str
+    is_bare: bool = False
+    aliases: Mapping[str, expressions.Path] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A file or role that a task names: tasks, vars, role, template, file or playbook."""
+
+    kind: str
+    name: str
+    other_syntax: bool = False
+    """Whether the task gives a template other delimiters."""
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """A module with the names of its arguments."""
+
+    name: str
+    arguments: tuple[str, ...]
+    collections: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class Content:
+    """What one file uses and defines. Texts have their places, see `places`."""
+
+    problems: list[tuple[Any, str]] = field(default_factory=list)
+    expressions: list[Expression] = field(default_factory=list)
+    references: list[Reference] = field(default_factory=list)
+    actions: list[Action] = field(default_factory=list)
+    lookups: list[str] = field(default_factory=list)
+    defines: set[str] = field(default_factory=set)
+    is_open: bool = False
+    """Whether it defines variables whose names are not literal."""
+
+
+class Reader:
+    """Reads one file into `content`."""
+
+    def __init__(self, environment: Environment, collections: tuple[str, ...] = ()) -> None:
+        """Parse loops with this environment; `collections` are searched for short names."""
+        self.content = Content()
+        self._environment = environment
+        self._collections = collections
+
+    def playbook(self, data: Any) -> None:
+        """Read the plays of a playbook."""
+        given = self._collections
+        for play in self._maps(data, "a playbook must be a list of plays"):
+            self._collections = (*_listed(play.get("collections")), *given)
+            if name := play.get("import_playbook") or play.get("ansible.builtin.import_playbook"):
+                self._refer("playbook", name)
+                continue
+            self._unknown_keywords(play, _PLAY_KEYWORDS, "play")
+            self.variables(play.get("vars"))
+            for prompt in play.get("vars_prompt") or ():
+                self.content.defines |= {prompt["name"]} if "name" in prompt else set()
+            for name in _listed(play.get("vars_files")):
+                self._refer("vars", name)
+            for role in play.get("roles") or ():
+                self._role_of_play(role)
+            for key in _TASK_LISTS:
+                self.tasks(play.get(key))
+
+    def tasks(self, data: Any, aliases: Mapping[str, expressions.Path] | None = None) -> None:
+        """Read a list of tasks and blocks."""
+        for task in self._maps(data, "the file must contain a list of tasks"):
+            if any(key in task for key in _BLOCKS):
+                self._block(task, aliases or {})
+            else:
+                self._task(task, aliases or {})
+
+    def variables(self, data: Any) -> None:
+        """Read a map of variables."""
+        if data is None:
+            return
+        if not isinstance(data, dict):
+            self.content.problems.append((data, "variables must be a map"))
+            return
+        self.content.defines |= {str(name) for name in data}
+        self._expressions(data, {})
+
+    def _maps(self, data: Any, message: str) -> Iterator[dict[Any, Any]]:
+        if data is None:
+            return
+        for each in data if isinstance(data, list) else [data]:
+            if isinstance(data, list) and isinstance(each, dict):
+                yield each
+            else:
+                self.content.problems.append((each, message))
+
+    def _block(self, block: dict[str, Any], aliases: Mapping[str, expressions.Path]) -> None:
+        self._unknown_keywords(block, _BLOCK_KEYWORDS, "block")
+        for key in _BLOCKS:
+            self.tasks(block.get(key), aliases)
+        self._keywords({key: each for key, each in block.items() if key not in _BLOCKS}, aliases)
+
+    def _task(self, task: dict[str, Any], aliases: Mapping[str, expressions.Path]) -> None:
+        aliases = {**aliases, **self._loop(task)}
+        keys = [key for key in task if not _is_keyword(key)]
+        if {"action", "local_action"} & set(task):
+            action, arguments = _old_action(task.get("action") or task["local_action"])
+        elif not keys:
+            self.content.problems.append((task, "the task has no module"))
+            return
+        else:
+            action = self._module_among(keys)
+            arguments = task[action]
+        if isinstance(arguments, str):
+            arguments = _key_values(action, arguments)
+        given = arguments if isinstance(arguments, dict) else {}
+        given = {**given, **(task["args"] if isinstance(task.get("args"), dict) else {})}
+        if isinstance(action, str) and not _has_marks(action):
+            names = tuple(name for name in given if isinstance(name, str))
+            collections = (*_listed(task.get("collections")), *self._collections)
+            self.content.actions.append(Action(action, names, collections))
+            self._special(_CORE.sub("", action), given, arguments)
+        self._keywords({key: each for key, each in task.items() if key not in keys}, aliases)
+        self._arguments(_CORE.sub("", str(action)), given or arguments, aliases)
+
+    def _module_among(self, keys: list[Any]) -> Any:
+        """Return the key that is the module: with a dot, with arguments, or the first one."""
+        action = max(keys, key=lambda key: "." in str(key))
+        if len(keys) > 1 and "." not in str(action):
+            similar = [key for key in keys if nearest(str(key), _TASK_KEYWORDS) is None]
+            action = (similar or keys)[0]
+        for key in keys:
+            if key is not action:
+                message = f"'{key}' is not a keyword of a task"
+                hint = nearest(str(key), _TASK_KEYWORDS)
+                other = f"; the task already has the module {action}"
+                cure = f": did you mean {hint}?" if hint else other
+                self.content.problems.append((key, message + cure))
+        return action
+
+    def _special(self, action: str, given: dict[str, Any], arguments: Any) -> None:
+        """Read modules that define variables or name files."""
+        match action:
+            case "set_fact":
+                self.content.defines |= {str(name) for name in given if not _has_marks(name)}
+                self.content.is_open |= not given or any(map(_has_marks, given))
+            case "set_stats" if isinstance(given.get("data"), dict):
+                self.content.defines |= set(given["data"])
+            case "include_vars":
+                self._included_variables(given, arguments)
+            case _:
+                self._files(action, given)
+
+    def _included_variables(self, given: dict[str, Any], arguments: Any) -> None:
+        name = given.get("file") or given.get("_raw_params")
+        name = name or (arguments if isinstance(arguments, str) else None)
+        self.content.is_open |= "dir" in given or (_has_marks(name) and "/" in str(name))
+        self.content.defines |= {str(given["name"])} if "name" in given else set()
+        self._refer("vars", name)
+
+    def _files(self, action: str, given: dict[str, Any]) -> None:
+        match action:
+            case "include_tasks" | "import_tasks":
+                self._refer("tasks", given.get("file") or given.get("_raw_params"))
+            case "include_role" | "import_role":
+                if given.get("tasks_from") is None:
+                    self._refer("role", given.get("name") or given.get("role"))
+            case "template":
+                other = any(name in given for name in _DELIMITERS)
+                self._refer("template", given.get("src"), other_syntax=other)
+            case "copy" if given.get("remote_src") in (None, False):
+                self._refer("file", given.get("src"))
+            case "kubernetes.core.k8s" | "k8s":
+                self._refer("file", given.get("src"))
+                for each in _listed(given.get("template")):
+                    options = each if isinstance(each, dict) else {"path": each}
+                    other = any(name in options for name in _DELIMITERS)
+                    self._refer("template", options.get("path"), other_syntax=other)
+            case _:
+                pass
+
+    def _loop(self, task: dict[str, Any]) -> dict[str, expressions.Path]:
+        """Return what the variable of a loop over a path is, and note what loops define."""
+        control = task.get("loop_control")
+        control = control if isinstance(control, dict) else {}
+        names = {str(control[key]) for key in ("loop_var", "index_var") if key in control}
+        self.content.defines |= names
+        self.content.lookups += [key[5:] for key in task if str(key).startswith("with_")]
+        loop = task.get("loop", task.get("with_items"))
+        if not isinstance(loop, str) or not _has_marks(loop):
+            return {}
+        try:
+            path = expressions.path_of(self._environment, loop)
+        except TemplateSyntaxError:
+            return {}  # reported with the expression
+        return {str(control.get("loop_var", "item")): (*path, expressions.ITEM)} if path else {}
+
+    def _keywords(self, keywords: dict[str, Any], aliases: Mapping[str, expressions.Path]) -> None:
+        variables = keywords.get("vars")
+        if isinstance(variables, dict):
+            self.content.defines |= {str(name) for name in variables}
+        if isinstance(keywords.get("register"), str):
+            self.content.defines.add(keywords["register"])
+        for key, value in keywords.items():
+            self._expressions(value, aliases, is_bare=key in _CONDITIONS)
+
+    def _arguments(
+        self, action: str, arguments: Any, aliases: Mapping[str, expressions.Path]
+    ) -> None:
+        bare = {"assert": "that", "debug": "var"}.get(action)
+        if not isinstance(arguments, dict):
+            self._expressions(arguments, aliases)
+            return
+        for name, value in arguments.items():
+            self._expressions(name, aliases)
+            self._expressions(value, aliases, is_bare=name == bare)
+
+    def _expressions(
+        self, value: Any, aliases: Mapping[str, expressions.Path], *, is_bare: bool = False
+    ) -> None:
+        for text in _texts(value):
+            if _has_marks(text):
+                self.content.expressions.append(Expression(text, aliases=aliases))
+            elif is_bare:
+                self.content.expressions.append(Expression(text, is_bare=True, aliases=aliases))
+
+    def _role_of_play(self, role: Any) -> None:
+        name = role.get("role") or role.get("name") if isinstance(role, dict) else role
+        if isinstance(role, dict):
+            self.variables(role.get("vars"))
+            self.content.defines |= {str(key) for key in role}
+        self._refer("role", name)
+
+    def _refer(self, kind: str, name: Any, *, other_syntax: bool = False) -> None:
+        if isinstance(name, str) and name:
+            self.content.references.append(Reference(kind, name, other_syntax))
+
+    def _unknown_keywords(self, found: dict[str, Any], known: frozenset[str], what: str) -> None:
+        for key in found:
+            if key not in known:
+                hint = nearest(str(key), known)
+                cure = f": did you mean {hint}?" if hint else "; remove it"
+                self.content.problems.append((key, f"'{key}' is not a keyword of a {what}{cure}"))
+
+
+def _is_keyword(key: Any) -> bool:
+    return key in _TASK_KEYWORDS or str(key).startswith("with_")
+
+
+def _old_action(value: Any) -> tuple[Any, Any]:
+    """Return module and arguments of `action: copy src=a` and `action: {module: copy, src: a}`."""
+    if isinstance(value, dict):
+        return value.get("module"), {key: each for key, each in value.items() if key != "module"}
+    name, _, arguments = str(value).partition(" ")
+    return name, arguments
+
+
+def _key_values(action: Any, text: str) -> Any:
+    name = _CORE.sub("", str(action))
+    raw = name in {"command", "shell", "raw", "script", "include_vars", "include_tasks"}
+    parsed = parse_kv(text, check_raw=raw or name in {"import_tasks", "meta"})
+    return parsed or text
+
+
+def _listed(value: Any) -> list[Any]:
+    if value is None:
+        return []
+    return list(value) if isinstance(value, list) else [value]
+
+
+def _has_marks(value: Any) -> bool:
+    return isinstance(value, str) and any(mark in value for mark in MARKS)
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for key, each in value.items():
+            yield from _texts(key) if _has_marks(key) else ()
+            yield from _texts(each)
+    elif isinstance(value, list):
+        for each in value:
+            yield from _texts(each)

@@ -1,0 +1,309 @@
+"""`operator-runner validate` over projects: each mistake with file, line and cure, all at once."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROGRAM = Path(sys.executable).parent / "operator-runner"
+REPOSITORY = Path(__file__).parents[4]
+WATCHES = "- {group: example.com, version: v1, kind: Site, role: site}\n"
+CRD = """
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: sites.example.com}
+spec:
+  group: example.com
+  names: {kind: Site, plural: sites, singular: site}
+  scope: Namespaced
+  versions:
+    - name: v1
+      served: true
+      storage: true
+      schema:
+        openAPIV3Schema:
+          type: object
+          properties:
+            spec:
+              type: object
+              properties:
+                siteTitle: {type: string}
+                replicas: {type: integer}
+                web: {type: object, properties: {listenPort: {type: integer}}}
+                ports:
+                  type: array
+                  items: {type: object, properties: {hostPort: {type: integer}}}
+"""
+IMAGE = (
+    "is not in the image: the base image has no collection community.general; "
+    "add `- name: community.general` to the collections of requirements.yml"
+)
+UNDEFINED = "is undefined; add it to the CRD, or a value to defaults/main.yml of the role"
+SNAKE = "'siteTitle' is undefined: spec fields are in snake case here: site_title"
+MISTAKES = [
+    ('- debug: {msg: "{{ siteTitle }}"}\n', SNAKE),
+    (
+        '- debug: {msg: "{{ web.listenPort }}"}\n',
+        "'web' has no attribute 'listenPort': nested keys are in snake case too: listen_port",
+    ),
+    (
+        '- debug:\n    msg: "{{ item.hostPort }}" # <\n  loop: "{{ ports }}"\n',
+        "'ports[]' has no attribute 'hostPort': nested keys are in snake case too: host_port",
+    ),
+    ('- debug: {msg: "{{ replica }}"}\n', "'replica' is undefined: did you mean replicas?"),
+    ('- debug: {msg: "{{ owner_name }}"}\n', f"'owner_name' {UNDEFINED}"),
+    (
+        "- debug:\n    msg: |\n      one\n      {{ in_a_block_scalar }} # <\n",
+        f"'in_a_block_scalar' {UNDEFINED}",
+    ),
+    ("- debug: {msg: a}\n  when: a_condition # <\n", f"'a_condition' {UNDEFINED}"),
+    (
+        "- kubernetes.core.k8z: {state: present}\n",
+        "unknown module kubernetes.core.k8z: did you mean kubernetes.core.k8s?",
+    ),
+    (
+        "- kubernets.core.k8s: {state: present}\n",
+        (
+            "unknown module kubernets.core.k8s: there is no collection kubernets.core"
+            ": did you mean kubernetes.core.k8s?"
+        ),
+    ),
+    ("- set_fcat: {a: b}\n", "unknown module set_fcat: did you mean set_fact?"),
+    ("- community.general.ini_file: {path: /a}\n", f"module community.general.ini_file {IMAGE}"),
+    ("- ini_file: {path: /a}\n", f"module ini_file {IMAGE}"),
+    (
+        "- kubernetes.core.k8s: {stat: present}\n",
+        "module kubernetes.core.k8s has no parameter stat: did you mean state?",
+    ),
+    (
+        "- debug: {msg: a}\n  whem: true # <\n",
+        "'whem' is not a keyword of a task: did you mean when?",
+    ),
+    ("- name: Nothing\n", "the task has no module"),
+    ('- debug: {msg: "{{ replicas | to_jsn }}"}\n', "unknown filter to_jsn: did you mean to_json?"),
+    ('- debug: {msg: "{{ web | json_query(1) }}"}\n', f"filter json_query {IMAGE}"),
+    ('- debug: {msg: "{{ web is mappign }}"}\n', "unknown test mappign: did you mean mapping?"),
+    ("- debug: {msg: \"{{ lookup('fiel') }}\"}\n", "unknown lookup fiel: did you mean file?"),
+    (
+        '- debug: {msg: "{{ replicas "}\n',
+        "Jinja syntax: unexpected end of template, expected 'end of print statement'.",
+    ),
+    (
+        "- debug: {msg: a}\n  when: replicas = 1 # <\n",
+        "Jinja syntax: expected token 'end of statement block', got '='",
+    ),
+    ("- include_tasks: othr.yml\n", "there is no tasks file othr.yml: did you mean other.yml?"),
+    ("- include_role: {name: siet}\n", "there is no role siet: did you mean site?"),
+    (
+        "- template: {src: pgae.j2, dest: /a}\n",
+        "there is no template file pgae.j2 in templates/: did you mean page.j2?",
+    ),
+    ("- copy: {src: logo.png, dest: /a}\n", "there is no file logo.png in files/"),
+    (
+        '- block:\n    - debug: {msg: a}\n  rescue:\n    - debug: {msg: "{{ rescued }}"} # <\n',
+        f"'rescued' {UNDEFINED}",
+    ),
+]
+"""Tasks and the message for the line with `<`, else for the first one."""
+FILES = {
+    "tasks/other.yml": ("- debug: {msg: a}\n- debug: [\n", 3, "YAML parsing failed"),
+    "handlers/main.yml": ('- debug:\n    msg: "{{ handled }}"\n', 2, f"'handled' {UNDEFINED}"),
+    "templates/page.j2": ("a: b\ntitle: {{ siteTitle }}\n", 2, SNAKE),
+    "templates/loop.j2": (
+        "{% for p in ports %}\n{{ p.hostPort }}\n{% endfor %}\n",
+        2,
+        "'ports[]' has no attribute 'hostPort': nested keys are in snake case too: host_port",
+    ),
+    "templates/broken.j2": ("a\n\n{% if %}\n", 3, "Jinja syntax: Expected an expression"),
+    "vars/main.yml": ('a: 1\nb: "{{ of_vars }}"\n', 2, f"'of_vars' {UNDEFINED}"),
+    "meta/argument_specs.yml": (
+        "argument_specs:\n  main:\n    options:\n      replicas: {type: intt}\n",
+        4,
+        "option replicas: unknown type 'intt': did you mean int?",
+    ),
+}
+GOOD_TASKS = """
+- name: Facts
+  ansible.builtin.set_fact: {made: "{{ replicas + size }}"}
+- name: Block
+  when: site_title is defined
+  vars: {inner: 1}
+  block:
+    - name: Loop
+      ansible.builtin.debug: {msg: "{{ each.host_port }} {{ made }} {{ inner }} {{ number }}"}
+      loop: "{{ ports }}"
+      loop_control: {loop_var: each, index_var: number}
+      register: shown
+      notify: Tell
+  rescue:
+    - ansible.builtin.debug: {var: ansible_failed_result.msg}
+  always:
+    - debug: msg="{{ shown.results | length }} {{ ansible_operator_meta.name }}"
+- name: Old style
+  action: debug msg=a
+- name: Files
+  kubernetes.core.k8s: {template: [{path: page.j2}], state: present}
+- name: Included
+  ansible.builtin.include_tasks: "{{ item }}.yml"
+  with_items: [other]
+- name: Variables
+  ansible.builtin.include_vars: {file: more.yml}
+- name: Use
+  ansible.builtin.assert:
+    that: [more == 1, site_title != 'x', "'a' in _example_com_site.metadata.labels"]
+    fail_msg: "{{ optional | default(omit) }} {{ lookup('template', 'page.j2') }}"
+- name: Not a template
+  ansible.builtin.debug: {msg: !unsafe "{{ anything }}"}
+- operator_sdk.util.k8s_status: {api_version: example.com/v1, kind: Site, name: a}
+"""
+
+
+def write(project: Path, files: dict[str, str]) -> Path:
+    for name, text in {"watches.yaml": WATCHES, "crds/site.yaml": CRD, **files}.items():
+        (project / name).parent.mkdir(parents=True, exist_ok=True)
+        (project / name).write_text(text)
+    return project
+
+
+def validate(project: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [PROGRAM, "validate", *arguments], cwd=project, capture_output=True, text=True, check=False
+    )
+
+
+def test_each_mistake_has_its_file_line_and_cure(tmp_path: Path) -> None:
+    """All mistakes of tasks are reported at once, and nothing else."""
+    lines: list[str] = []
+    expected = []
+    for tasks, message in MISTAKES:
+        block = tasks.splitlines()
+        marked = next((number for number, line in enumerate(block) if "# <" in line), 0)
+        expected.append(f"Error: roles/site/tasks/main.yml:{len(lines) + marked + 1}: {message}")
+        lines += block
+    files = {f"roles/site/{name}": text for name, (text, _, _) in FILES.items()}
+    files["roles/site/tasks/other.yml"] = "- debug: {msg: a}\n"
+    del files["roles/site/meta/argument_specs.yml"], files["roles/site/templates/broken.j2"]
+    files |= {name: "a\n" for name in files if "templates" in name}
+    for name in ("handlers/main.yml", "vars/main.yml"):
+        del files[f"roles/site/{name}"]
+    files["roles/site/tasks/main.yml"] = "\n".join(lines) + "\n"
+    done = validate(write(tmp_path, files))
+    assert done.stderr.splitlines() == [*expected, "Failed to validate roles and playbooks."]
+    assert done.returncode == 1
+    assert done.stdout.startswith("watches.yaml: valid, kinds: 1\n")
+
+
+def test_mistakes_in_each_file_of_a_role(tmp_path: Path) -> None:
+    """Tasks, handlers, templates, variables and argument specs."""
+    files = {f"roles/site/{name}": text for name, (text, _, _) in FILES.items()}
+    done = validate(write(tmp_path, {"roles/site/tasks/main.yml": "[]\n", **files}))
+    for name, (_, line, message) in FILES.items():
+        assert f"Error: roles/site/{name}:{line}: {message}" in done.stderr
+    assert len(done.stderr.splitlines()) == len(FILES) + 1
+    assert done.returncode == 1
+
+
+def test_a_project_without_mistakes(tmp_path: Path) -> None:
+    """What blocks, loops, facts, files and `default` define is not reported."""
+    files = {
+        "tasks/main.yml": GOOD_TASKS,
+        "tasks/other.yml": "- debug: {msg: '{{ size }}'}\n",
+        "handlers/main.yml": "- name: Tell\n  debug: {msg: '{{ made }}'}\n  listen: telling\n",
+        "defaults/main.yml": "size: 1\n",
+        "vars/more.yml": "more: 1\n",
+        "templates/page.j2": "{% set a = 1 %}{{ a }}{{ site_title }}{{ web['listen_port'] }}\n",
+        "templates/logo.png.j2": "plain\n",
+        "meta/main.yml": "dependencies: []\ncollections: [kubernetes.core]\n",
+    }
+    done = validate(write(tmp_path, {f"roles/site/{name}": text for name, text in files.items()}))
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_playbooks_and_finalizers(tmp_path: Path) -> None:
+    """Plays, their roles and files, and the role of a finalizer are checked too."""
+    files = {
+        "watches.yaml": (
+            "- group: example.com\n  version: v1\n  kind: Site\n  playbook: playbooks/site.yml\n"
+            "  finalizer: {name: example.com/x, role: bye, vars: {state: absent}}\n"
+        ),
+        "playbooks/site.yml": (
+            "- hosts: localhost\n  vars: {of_play: 1}\n  vars_files: [more.yml]\n"
+            "  pre_tasks:\n    - debug: {msg: '{{ of_play }} {{ more }} {{ site_title }}'}\n"
+            "  tasks:\n    - debug: {msg: '{{ siteTitle }}'}\n"
+            "  roles: [other, nowhere]\n  taks: []\n"
+        ),
+        "playbooks/more.yml": "more: 1\n",
+        "roles/bye/tasks/main.yml": "- debug: {msg: '{{ state }} {{ stat }}'}\n",
+        "roles/other/tasks/main.yml": "- no_module: {}\n",
+    }
+    done = validate(write(tmp_path, files))
+    assert done.stderr.splitlines() == [
+        f"Error: playbooks/site.yml:7: {SNAKE}",
+        "Error: playbooks/site.yml:8: there is no role nowhere; add it to roles/",
+        "Error: playbooks/site.yml:9: 'taks' is not a keyword of a play: did you mean tasks?",
+        "Error: roles/bye/tasks/main.yml:1: 'stat' is undefined: did you mean state?",
+        "Error: roles/other/tasks/main.yml:1: unknown module no_module",
+        "Failed to validate roles and playbooks.",
+    ]
+
+
+def test_collections_of_requirements(tmp_path: Path) -> None:
+    """A collection of requirements.yml is in the image; without it here there is a warning."""
+    tasks = "- community.general.ini_file: {path: /a}\n- strange.things.do: {}\n"
+    requirements = "collections: [community.general, strange.things]\n"
+    files = {"roles/site/tasks/main.yml": tasks, "requirements.yml": requirements}
+    done = validate(write(tmp_path, files))
+    assert done.returncode == 0
+    assert done.stderr == (
+        "Warning: roles/site/tasks/main.yml:2: module strange.things.do is not checked, "
+        "collection strange.things is not installed here; "
+        "install it with `ansible-galaxy collection install -r requirements.yml`\n"
+    )
+
+
+def test_argument_specs_and_defaults_that_do_not_agree_with_the_crd(tmp_path: Path) -> None:
+    """A type that differs, a name in camel case, and a default that is never overridden."""
+    files = {
+        "tasks/main.yml": "[]\n",
+        "defaults/main.yml": "size: 1\nsiteTitle: a\n",
+        "meta/argument_specs.yml": (
+            "argument_specs:\n  main:\n    options:\n"
+            "      siteTitle: {type: str}\n      replicas: {type: list}\n"
+            "      web: {type: dict}\n      ports: {type: list}\n      site_title: {}\n"
+        ),
+    }
+    done = validate(write(tmp_path, {f"roles/site/{name}": text for name, text in files.items()}))
+    assert done.stderr == (
+        "Error: roles/site/defaults/main.yml:2: siteTitle is not the default of the field: "
+        "spec fields are in snake case here: site_title\n"
+        "Error: roles/site/meta/argument_specs.yml:4: option siteTitle is never set: "
+        "spec fields are in snake case here: site_title\n"
+        "Error: roles/site/meta/argument_specs.yml:5: option replicas has type list, "
+        "the field of the CRD is integer; give both the same type\n"
+        "Failed to validate roles and playbooks.\n"
+    )
+
+
+@pytest.mark.parametrize("folder", [".", "tests/functional/project"])
+def test_projects_of_this_repository(folder: str) -> None:
+    """The nginx operator and the project of the tests have no findings."""
+    done = validate(REPOSITORY / folder)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_new_project(tmp_path: Path) -> None:
+    """What `init` and `create api` write has no findings."""
+    project = tmp_path / "shop"
+    project.mkdir()
+    kind = ("create", "api", "--group", "shop", "--version", "v1", "--kind")
+    for arguments in (
+        ("init", "--domain", "example.com"),
+        (*kind, "Web", "--generate-role"),
+        (*kind, "Backup", "--generate-playbook"),
+    ):
+        subprocess.run([PROGRAM, *arguments], cwd=project, check=True, capture_output=True)
+    done = validate(project)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -1,0 +1,71 @@
+"""Argument specs and the fields of the CRD."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from operator_runner.tools.validate.argument_specs import disagreements, invalid
+from operator_runner.tools.validate.spec_fields import SpecFields
+
+FIELDS = SpecFields({"site_title": {"type": "string"}, "size": {"type": "integer"}})
+
+
+def specs(**options: Any) -> Any:
+    return {"argument_specs": {"main": {"options": options}}}
+
+
+def messages(data: Any) -> list[tuple[str, bool]]:
+    problems = [*invalid(data)] or [*disagreements(data, FIELDS, {"image"})]
+    return [(message, is_error) for _, message, is_error in problems]
+
+
+def test_specs_that_agree() -> None:
+    """With the CRD and with variables of the role."""
+    good = specs(site_title={"type": "str"}, size={"type": "int"}, image={"required": True})
+    assert messages(good) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"size": {"typ": "int"}}, "option size: unknown key 'typ': did you mean type?"),
+        ({"size": {"type": "flot"}}, "option size: unknown type 'flot': did you mean float?"),
+        ({"size": 3}, "option size must be a map such as `type: str`"),
+        (
+            {"a": {"type": "dict", "options": {"b": {"type": "strr"}}}},
+            "option b: unknown type 'strr': did you mean str?",
+        ),
+        (
+            {"size": {"type": "list"}, "site_title": {}},
+            "option size has type list, the field of the CRD is integer; give both the same type",
+        ),
+        (
+            {"siteTitle": {}, "site_title": {}, "size": {"type": "int"}},
+            "option siteTitle is never set: spec fields are in snake case here: site_title",
+        ),
+        (
+            {"owner": {"required": True}, "site_title": {}, "size": {"type": "int"}},
+            (
+                "option owner is required, and the CRD has no such field; "
+                "add the field to the CRD, or remove `required`"
+            ),
+        ),
+    ],
+)
+def test_mistakes(options: Any, message: str) -> None:
+    """Each is an error with its cure."""
+    assert messages(specs(**options)) == [(message, True)]
+
+
+def test_a_field_without_an_option() -> None:
+    """It is a warning: the role runs."""
+    assert messages(specs(size={"type": "int"})) == [
+        ("no option for site_title of the CRD; add it, so that its type is checked", False)
+    ]
+
+
+def test_a_file_without_specs() -> None:
+    """The key of the file is required."""
+    assert messages({"main": {}}) == [("the file must have the map `argument_specs`", True)]
