@@ -134,9 +134,10 @@ fuzz: $(INSTALLED) ## Fuzz parsers of external input; ARGS='--executions 1000000
 .PHONY: prepare
 prepare: $(INSTALLED) ## Build Kubernetes and OLM, and install the packages of the node
 	$(TITLE) "The local cluster (the first time, Kubernetes and OLM are built)"
-	@$(BIN)/operator-runner cluster up --name prepare --install-packages
-	@$(BIN)/operator-runner cluster olm up --name prepare
-	@$(BIN)/operator-runner cluster down --name prepare
+	@name=prepare-$$$$; \
+	trap '$(BIN)/operator-runner cluster down --name "$$name"' EXIT; \
+	$(BIN)/operator-runner cluster up --name "$$name" --install-packages; \
+	$(BIN)/operator-runner cluster olm up --name "$$name"
 
 .PHONY: manifests
 manifests: $(INSTALLED) ## Generate config/rbac from watches.yaml and recorded requests
@@ -153,12 +154,12 @@ vet: check ## Run check
 molecule: $(INSTALLED) ## Run molecule on a local cluster; CLUSTER=current: that of KUBECONFIG
 	@export PATH="$(CURDIR)/$(BIN):$$PATH" OPERATOR_IMAGE="$${OPERATOR_IMAGE:-none}"; \
 	if [ '$(CLUSTER)' = local ]; then \
-	  scratch=$$(mktemp -d); \
-	  trap 'operator-runner cluster down --name molecule; rm -rf "$$scratch"' EXIT; \
-	  operator-runner cluster up --name molecule --install-packages; \
-	  eval "$$(operator-runner cluster env --name molecule)"; \
+	  scratch=$$(mktemp -d); name=molecule-$$$$; \
+	  trap 'operator-runner cluster down --name "$$name"; rm -rf "$$scratch"' EXIT; \
+	  operator-runner cluster up --name "$$name" --install-packages; \
+	  eval "$$(operator-runner cluster env --name "$$name")"; \
 	  operator-runner cluster pack demo/nginx-image.yaml "$$scratch/nginx.tar"; \
-	  RELATED_IMAGE_NGINX=$$(operator-runner cluster load --name molecule "$$scratch/nginx.tar"); \
+	  RELATED_IMAGE_NGINX=$$(operator-runner cluster load --name "$$name" "$$scratch/nginx.tar"); \
 	  export RELATED_IMAGE_NGINX; \
 	fi; \
 	molecule test $(ARGS)
