@@ -233,7 +233,7 @@ class Operator:
         dependencies = Dependencies(
             cluster=KubeCluster(self._api, self._discovery),
             access=_OwnedAccess(self._proxy, self._dependents),
-            executor=AnsibleExecutor(launcher, rundirs, settings.ansible),
+            executor=AnsibleExecutor(launcher, rundirs, settings.ansible, settings.kubeconfig),
             is_relevant=is_relevant,
             latest_version=self._primary.version,
             on_task_end=self._metrics.task_finished,

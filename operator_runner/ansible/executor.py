@@ -8,16 +8,18 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Protocol
 
 import structlog
 
-from operator_runner.ansible import history
+from operator_runner.ansible import history, rerun
 from operator_runner.ansible.censor import Censor
 from operator_runner.ansible.cold.launcher import ColdLauncher
 from operator_runner.ansible.forkserver.launcher import WarmLauncher
 from operator_runner.ansible.outcome import OutcomeBuilder
 from operator_runner.ansible.patches.registry import PATCHES, unknown_names
+from operator_runner.ansible.run_spec import run_spec
 from operator_runner.ansible.rundir import RunDir, RunDirs
 from operator_runner.core.errors import ConfigError, RunError
 from operator_runner.core.model import Json, ObjectRef, RunEvent, RunOutcome, RunRequest
@@ -78,8 +80,18 @@ async def open_launcher(
 class AnsibleExecutor:
     """Runs plays through a launcher; see `reconcile.ports.Executor`."""
 
-    def __init__(self, launcher: Launcher, rundirs: RunDirs, ansible: AnsibleSettings) -> None:
-        """Run plays with `launcher`, in the directories of `rundirs`."""
+    def __init__(
+        self,
+        launcher: Launcher,
+        rundirs: RunDirs,
+        ansible: AnsibleSettings,
+        kubeconfig: Path | None = None,
+    ) -> None:
+        """Run plays with `launcher`, in the directories of `rundirs`.
+
+        `kubeconfig` is that of --kubeconfig, for those who repeat a run by hand.
+        """
+        self._kubeconfig = kubeconfig
         self._launcher = launcher
         self._rundirs = rundirs
         self._ansible = ansible
@@ -100,8 +112,29 @@ class AnsibleExecutor:
             )
         finally:
             await asyncio.to_thread(history.write_record, rundir, request, started, outcome)
+            await asyncio.to_thread(self._keep_command, rundir, request, outcome)
             await asyncio.to_thread(_close, rundir, request, left_processes)
         return outcome
+
+    def _keep_command(
+        self, rundir: RunDir, request: RunRequest, outcome: RunOutcome | None
+    ) -> None:
+        """Store the command that repeats a failed run; remove it after a successful one."""
+        if outcome is None:
+            return
+        try:
+            if outcome.successful:
+                self._rundirs.forget_command(request.ref)
+                return
+            # The run may have changed its playbook and variables.
+            rundir.write_variables(request)
+            spec = run_spec(request, rundir, self._ansible)
+            args = rundir.arguments(self._ansible)
+            native = request.native_types is True
+            command = rerun.command_line(spec, args, self._kubeconfig, native_types=native)
+            rerun.write(self._rundirs.base, request.ref, rerun.Rerun(request.run_id, command))
+        except (OSError, ValueError) as error:
+            _log.warning("Cannot store the command of a failed run", error=str(error))
 
     async def add_message(self, ref: ObjectRef, run_id: str, message: str) -> None:
         """Record what was found about a finished run; see the port."""

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
-from operator_runner.ansible import nofollow_io
+from operator_runner.ansible import nofollow_io, rerun
 from operator_runner.ansible.extra_vars import serialize
 from operator_runner.ansible.sandbox.isolation import Isolation, Sandbox
 from operator_runner.ansible.sandbox.isolation_probe import ProbeResult, probe_isolation
@@ -63,10 +63,18 @@ class RunDir:
         for part in ("env", "inventory", "project", "artifacts"):
             nofollow_io.make_private(self.path / part)
         env = self.path / "env"
-        nofollow_io.write(env / "extravars", serialize(request.extra_vars))
-        nofollow_io.write(env / "cmdline", _unquote(ansible.args))
+        self.write_variables(request)
+        nofollow_io.write(env / "cmdline", self.arguments(ansible))
         nofollow_io.write(self.kubeconfig, request.kubeconfig)
         self._write_inventory(ansible.inventory, self.temp_dirs.path(request.run_id))
+
+    def write_variables(self, request: RunRequest) -> None:
+        """Write the extra vars of a run. Raises OSError."""
+        nofollow_io.write(self.path / "env" / "extravars", serialize(request.extra_vars))
+
+    def arguments(self, ansible: AnsibleSettings) -> str:
+        """Return the arguments of --ansible-args, as they are written to env/cmdline."""
+        return _unquote(ansible.args)
 
     def write_playbook(self, plays: list[Json]) -> str:
         """Write a playbook for one run; return its name relative to project/."""
@@ -177,9 +185,17 @@ class RunDirs:
         if path.exists():
             shutil.rmtree(path)
         self._remove_empty_parents(path)
-        own = {*DIR_NAMES, _SHARED}
+        self.forget_command(ref)
+        own = {*DIR_NAMES, _SHARED, rerun.DIR_NAME}
         if not any(entry.is_dir() for entry in self.base.iterdir() if entry.name not in own):
             self._temp_dirs.remove_all()
+
+    def forget_command(self, ref: ObjectRef) -> None:
+        """Remove the command that repeats the last failed run of a resource."""
+        command = rerun.path_of(self.base, ref)
+        if command.exists():
+            command.unlink()
+            self._remove_empty_parents(command)
 
     def _remove_empty_parents(self, path: Path) -> None:
         for parent in path.parents:

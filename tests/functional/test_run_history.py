@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.support.kubectl import Json, Kubectl
 from tests.support.operator import Operator
 from tests.support.waiting import eventually
@@ -143,6 +145,43 @@ def test_why_takes_the_spellings_of_kubectl(
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 1
         assert problem in done.stderr
+
+
+@pytest.mark.parametrize(("native", "type_"), [("true", "int"), ("false", "str")])
+def test_a_failed_run_can_be_repeated_by_hand(
+    kubectl: Kubectl, operator: Operator, native: str, type_: str
+) -> None:
+    """The command of `why` runs the play in its private data dir to the same failure."""
+    with (operator.project / "watches.yaml").open("a") as watches:
+        watches.write(f"  nativeTypes: {native}\n")
+    role = operator.project / ROLE
+    works = role.read_text()
+    role.write_text(
+        works
+        + "- ansible.builtin.set_fact: {size: '{{ 1 + 1 }}'}\n"
+        + "- ansible.builtin.fail: {msg: 'size of {{ say_this }} is {{ size | type_debug }}'}\n"
+    )
+    operator.start("--reload")
+    kubectl.apply(echo(sayThis="hello"))
+    line = wait_for_cause(operator, "spec: created")
+    failure = f"size of hello is {type_}"
+    assert line["error"] == failure
+    files = ("echo/a", "-n", kubectl.namespace, f"--work-dir={operator.scratch / 'work'}")
+    told = why(*files)
+    assert "with your kubeconfig:\n" in told
+    command = told.rstrip().splitlines()[-1]
+    # Without the environment of the operator, from anywhere.
+    environment = {"HOME": str(operator.scratch)}
+    done = subprocess.run(
+        command, shell=True, cwd="/", env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert failure in done.stdout
+    assert "ok=2 " in done.stdout
+    role.write_text(works)
+    eventually(lambda: operator.lines("Reconciled"), told=operator.log)
+    wait_until_idle(operator)
+    assert "with your kubeconfig:" not in why(*files)
 
 
 def test_bookkeeping_of_others_wakes_nobody(

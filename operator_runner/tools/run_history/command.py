@@ -9,6 +9,9 @@ from pathlib import Path
 import click
 
 from operator_runner.core.errors import ApiError, ConfigError
+from operator_runner.telemetry.printable import printable
+
+_INDENT = " " * 4
 
 
 @click.command()
@@ -62,6 +65,9 @@ def why(
     click.echo(HEADER)
     for line in history.lines[:limit]:
         click.echo(line.text(now))
+    if (rerun := history.rerun) is not None:
+        heading = f"To repeat run {rerun.run_id} with your kubeconfig:"
+        click.echo(f"\n{heading}\n\n{_INDENT}{printable(rerun.command)}")
 
 
 def _quiet(resource: str, work_dir: Path | None) -> str:

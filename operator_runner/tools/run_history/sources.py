@@ -7,14 +7,17 @@ container its work dir tells every run whose artifacts are kept.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from operator_runner import __version__
 from operator_runner.ansible.history import PastRun, past_runs, recorded_resources
+from operator_runner.ansible.rerun import Rerun, read
 from operator_runner.core.errors import ConfigError
 from operator_runner.core.model import GVK, Json, ObjectRef
+from operator_runner.core.settings import DEFAULT_WORK_DIR
 from operator_runner.kube.api import Api
 from operator_runner.kube.discovery import ApiResource, Discovery
 from operator_runner.kube.events import (
@@ -78,6 +81,8 @@ class History:
 
     ref: ObjectRef
     lines: tuple[Line, ...]
+    rerun: Rerun | None = None
+    """How to repeat the last run, if it failed and its files are here."""
 
 
 def line_of(event: Json) -> Line:
@@ -109,15 +114,34 @@ def from_files(work_dir: Path, type_: str, namespace: str | None, name: str) -> 
         )
     recorded = recorded_resources(work_dir)
     gvk = _recorded_kind(work_dir, type_, sorted({ref.gvk for ref in recorded}))
-    folders = [
-        folder
+    folders = {
+        ref: folder
         for ref, folder in recorded.items()
         if (ref.gvk.group, ref.gvk.kind, ref.name) == (gvk.group, gvk.kind, name)
         and namespace in {None, ref.namespace}
-    ]
-    runs = [run for folder in folders for run in past_runs(folder)]
+    }
+    runs = [run for folder in folders.values() for run in past_runs(folder)]
     lines = sorted(map(_line_of_run, runs), key=lambda line: line.ended, reverse=True)
-    return History(ObjectRef(gvk, namespace or "", name), tuple(lines))
+    rerun = _rerun(work_dir, folders, lines)
+    return History(ObjectRef(gvk, namespace or "", name), tuple(lines), rerun)
+
+
+def _rerun(work_dir: Path, refs: Iterable[ObjectRef], lines: Sequence[Line]) -> Rerun | None:
+    """Return the command that repeats the run of one of these lines."""
+    run_ids = {line.run_id for line in lines}
+    found = (read(work_dir, ref) for ref in refs)
+    return next((each for each in found if each is not None and each.run_id in run_ids), None)
+
+
+def _local_rerun(refs: Iterable[ObjectRef], lines: Sequence[Line]) -> Rerun | None:
+    """Return the command from the default work dir of an operator of this user, if it is here."""
+    try:
+        # Others may write to /tmp, and the command is meant to be executed.
+        if DEFAULT_WORK_DIR.stat().st_uid != os.geteuid():
+            return None
+        return _rerun(DEFAULT_WORK_DIR, refs, lines)
+    except OSError:
+        return None
 
 
 def _recorded_kind(work_dir: Path, type_: str, gvks: list[GVK]) -> GVK:
@@ -150,13 +174,17 @@ async def from_events(
         ref = ObjectRef(resource.gvk, place, name)
         # Events about cluster-scoped objects are in `default`.
         events = await _events(api, place or "default", name)
-        lines = [line_of(event) for event in events if _is_about(event, ref)]
+        events = [event for event in events if _is_about(event, ref)]
+        lines = [line_of(event) for event in events]
         if not lines:
             await api.request("GET", resource.path(place, name))
     finally:
         await connection.close()
     lines.sort(key=lambda line: line.ended, reverse=True)
-    return History(ref, tuple(lines))
+    # The operator may watch another version of the kind than the preferred one.
+    watched = {GVK.of(event["regarding"]["apiVersion"], ref.gvk.kind) for event in events}
+    refs = [ObjectRef(gvk, place, name) for gvk in watched]
+    return History(ref, tuple(lines), _local_rerun(refs, lines))
 
 
 async def _resource(api: Api, type_: str) -> ApiResource:

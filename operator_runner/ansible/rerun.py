@@ -1,0 +1,83 @@
+"""Keep the command that repeats the last failed run of a resource, for `operator-runner why`.
+
+It uses the files of the private data dir and the kubeconfig of whoever enters it, because the token
+of a run ends with it. It is stored outside of the directories that runs can write.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from operator_runner.ansible import event_results, nofollow_io
+from operator_runner.ansible.cold import playbook
+from operator_runner.core.model import Json, ObjectRef
+
+DIR_NAME = "commands"
+"""Directory below the work dir; see `rundir`."""
+_OF_THE_RUN = {
+    *("PATH", "TMPDIR", "ANSIBLE_LOCAL_TEMP", "K8S_AUTH_KUBECONFIG", "KUBECONFIG"),
+    event_results.VARIABLE,
+}
+"""Variables that refer to files of the run or to its launcher, and those that a shell has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rerun:
+    """The shell command that repeats a run."""
+
+    run_id: str
+    command: str
+
+
+def command_line(spec: Json, args: str, kubeconfig: Path | None, *, native_types: bool) -> str:
+    """Return the shell command for a run that `run_spec.run_spec` describes.
+
+    `args` are those of --ansible-args. `kubeconfig` is that of the operator; None leaves it to the
+    environment. With text types the program is ansible-playbook with the types of 2.18. Pure.
+    """
+    environment: dict[str, str] = spec["envvars"]
+    variables = {name: text for name, text in environment.items() if name not in _OF_THE_RUN}
+    if spec["roles_path"] is not None:
+        variables["ANSIBLE_ROLES_PATH"] = spec["roles_path"]
+    if kubeconfig is not None:
+        variables["KUBECONFIG"] = str(kubeconfig.absolute())
+    plain = str(Path(sys.executable).with_name("ansible-playbook"))
+    verbosity = ["-" + "v" * spec["verbosity"]] if spec["verbosity"] else []
+    words = [
+        *((plain,) if native_types else playbook.PROGRAM),
+        *("-i", "../inventory", "-e", "@../env/extravars"),
+        *shlex.split(args),
+        *verbosity,
+        spec["playbook"],
+    ]
+    project = Path(spec["private_data_dir"]) / "project"
+    assignments = " ".join(f"{name}={shlex.quote(text)}" for name, text in variables.items())
+    return f"cd {shlex.quote(str(project))} && {assignments} {shlex.join(words)}"
+
+
+def path_of(base: Path, ref: ObjectRef) -> Path:
+    """Return the file for a resource below the work dir `base`."""
+    gvk = ref.gvk
+    folder = base / DIR_NAME / gvk.group / gvk.version / gvk.kind / ref.namespace
+    return folder / f"{ref.name}.json"
+
+
+def write(base: Path, ref: ObjectRef, rerun: Rerun) -> None:
+    """Store the command of the last failed run. Raises OSError."""
+    path = path_of(base, ref)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    nofollow_io.write(path, json.dumps({"run_id": rerun.run_id, "command": rerun.command}))
+
+
+def read(base: Path, ref: ObjectRef) -> Rerun | None:
+    """Return the command of the last failed run; None if the last run succeeded. Raises OSError."""
+    try:
+        content = json.loads(nofollow_io.read(path_of(base.resolve(), ref)))
+    except (FileNotFoundError, ValueError):
+        # The operator may be writing it.
+        return None
+    return Rerun(content["run_id"], content["command"])
