@@ -98,6 +98,7 @@ async def _start(
     metrics = Metrics(__version__, commit())
     names = ReservedNamesLoader(settings.ansible, [watch.content.path for watch in watches])
     stack.push_async_callback(names.close)
+    _log.info("Loading Ansible", executor=settings.executor)
     names.start()  # beside the fork server, which takes as long
     launcher = await stack.enter_async_context(
         open_launcher(settings.executor, settings.ansible, metrics.machine.fork_servers.inc)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.support.kubectl import Json, Kubectl
-from tests.support.operator import Operator
+from tests.support.operator import Operator, free_port
 from tests.support.waiting import eventually
 
 ECHO = {"apiVersion": "test.example.com/v1", "kind": "Echo", "metadata": {"name": "a"}}
@@ -73,6 +74,28 @@ def test_the_start_names_what_is_watched_and_served(operator: Operator, kubectl:
     kubectl("delete", "echoes.test.example.com", "a")
     eventually(lambda: operator.lines("Finalized"), told=operator.log)
     eventually(lambda: operator.lines("Deleted: the resource no longer exists"), told=operator.log)
+
+
+def test_an_api_server_that_cannot_be_reached_is_reported_once(
+    kubectl: Kubectl, project: Path, tmp_path: Path
+) -> None:
+    """The line has the address and the reason; the operator goes on trying."""
+    config = json.loads(kubectl("config", "view", "--raw", "--minify", "--output=json"))
+    address = f"https://127.0.0.1:{free_port()}"
+    config["clusters"][0]["cluster"]["server"] = address
+    kubeconfig = tmp_path / "unreachable"
+    kubeconfig.write_text(json.dumps(config))
+    operator = Operator(project, kubeconfig, kubectl.namespace, tmp_path, {})
+    try:
+        operator.start(wait=False)
+        (waiting,) = eventually(
+            lambda: operator.lines("Waiting for the API server"), told=operator.log
+        )
+        assert f"GET /apis: {address}: Cannot connect" in waiting["error"]
+        assert operator.terminate() == 0
+        assert "Traceback" not in operator.log()
+    finally:
+        operator.kill()
 
 
 def test_a_kind_that_is_not_served_is_reported_with_the_nearest_one(
