@@ -135,7 +135,7 @@ def test_why_takes_the_spellings_of_kubectl(
     wait_until_idle(operator)
     for spelling in ("echoes", "Echo", "ECHO.test.example.com", "echoes.v1.test.example.com"):
         assert line["run_id"] in why(f"{spelling}/a", *ours)
-    by_files = why("echoes/a", "-n", kubectl.namespace, f"--work-dir={operator.scratch / 'work'}")
+    by_files = why("echoes/a", *ours, f"--work-dir={operator.scratch / 'work'}")
     assert line["run_id"] in by_files
     for name, problem in (
         ("ekko/a", 'the resource type "ekko" is unknown; did you mean echo.v1.test.example.com?'),

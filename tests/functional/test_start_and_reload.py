@@ -43,7 +43,7 @@ def crd(kind: str, *versions: str) -> Json:
 
 def watch(kind: str, version: str = "v1", role: str = "echo") -> str:
     entry = {"group": GROUP, "version": version, "kind": kind, "role": role}
-    return json.dumps([entry])
+    return json.dumps([entry | {"vars": {"greeting": "hello"}}])
 
 
 @pytest.fixture
@@ -155,6 +155,7 @@ def test_an_edit_of_the_watches_file_takes_effect(
         lambda: operator.lines("All kinds are watched"),
         lambda lines: len(lines) == 2,
         told=operator.log,
+        seconds=300,
     )
     kubectl.apply({**ECHO, "apiVersion": f"{GROUP}/v1", "kind": "Wiki"})
     eventually(

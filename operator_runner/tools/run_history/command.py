@@ -53,7 +53,7 @@ def why(
 
     try:
         if work_dir is not None:
-            history = from_files(work_dir, kind, namespace, name)
+            history = from_files(work_dir, kind, namespace, name, kubeconfig)
         else:
             history = asyncio.run(from_events(kubeconfig, kind, namespace, name))
     except (ApiError, ConfigError, OSError) as error:

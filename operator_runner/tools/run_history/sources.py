@@ -6,6 +6,7 @@ container its work dir tells every run whose artifacts are kept.
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from pathlib import Path
 from operator_runner import __version__
 from operator_runner.ansible.history import PastRun, past_runs, recorded_resources
 from operator_runner.ansible.rerun import Rerun, read
-from operator_runner.core.errors import ConfigError
+from operator_runner.core.errors import ApiError, ConfigError
 from operator_runner.core.model import GVK, Json, ObjectRef
 from operator_runner.core.settings import DEFAULT_WORK_DIR
 from operator_runner.kube.api import Api
@@ -27,7 +28,7 @@ from operator_runner.kube.events import (
     RUN_ANNOTATION,
 )
 from operator_runner.kube.paging import list_pages
-from operator_runner.kube.session import connect
+from operator_runner.kube.session import Connection, connect
 from operator_runner.telemetry.printable import printable
 from operator_runner.tools.run_history.ages import age
 from operator_runner.tools.run_history.resource_names import find_kind, of_kinds, of_resources
@@ -103,17 +104,21 @@ def line_of(event: Json) -> Line:
     )
 
 
-def from_files(work_dir: Path, type_: str, namespace: str | None, name: str) -> History:
+def from_files(
+    work_dir: Path, type_: str, namespace: str | None, name: str, kubeconfig: Path | None = None
+) -> History:
     """Return the runs of a resource that an operator with this work dir has recorded.
 
-    `namespace` None means all. Raises ConfigError for a kind without runs, and OSError.
+    `namespace` None means all. The cluster of `kubeconfig` is asked for types that are no kind or
+    regular plural. Raises ConfigError for a kind without runs, and OSError.
     """
     if not os.access(work_dir, os.R_OK | os.X_OK):
         raise ConfigError(
             f"--work-dir {work_dir}: permission denied; run this as the operator's own user"
         )
     recorded = recorded_resources(work_dir)
-    gvk = _recorded_kind(work_dir, type_, sorted({ref.gvk for ref in recorded}))
+    gvks = sorted({ref.gvk for ref in recorded})
+    gvk = _recorded_kind(work_dir, type_, gvks, kubeconfig)
     folders = {
         ref: folder
         for ref, folder in recorded.items()
@@ -144,12 +149,27 @@ def _local_rerun(refs: Iterable[ObjectRef], lines: Sequence[Line]) -> Rerun | No
         return None
 
 
-def _recorded_kind(work_dir: Path, type_: str, gvks: list[GVK]) -> GVK:
+def _recorded_kind(work_dir: Path, type_: str, gvks: list[GVK], kubeconfig: Path | None) -> GVK:
     try:
         return find_kind(type_, of_kinds(gvks))
     except ConfigError as error:
-        kinds = ", ".join(dict.fromkeys(gvk.kind for gvk in gvks)) or "none"
-        raise ConfigError(f"{error} (kinds with runs in {work_dir}: {kinds})") from None
+        try:
+            return asyncio.run(_served_kind(kubeconfig, type_))
+        except (ApiError, ConfigError):
+            kinds = ", ".join(dict.fromkeys(gvk.kind for gvk in gvks)) or "none"
+            raise ConfigError(f"{error} (kinds with runs in {work_dir}: {kinds})") from None
+
+
+async def _served_kind(kubeconfig: Path | None, type_: str) -> GVK:
+    connection = await _connect(kubeconfig)
+    try:
+        return (await _resource(Api(connection), type_)).gvk
+    finally:
+        await connection.close()
+
+
+async def _connect(kubeconfig: Path | None) -> Connection:
+    return await connect(kubeconfig, user_agent=f"operator-runner/{__version__}")
 
 
 def _line_of_run(run: PastRun) -> Line:
@@ -166,7 +186,7 @@ async def from_events(
     `namespace` None is that of the kubeconfig. Raises ConfigError for an unknown type, NotFound
     for a resource without Events that does not exist, and other ApiErrors.
     """
-    connection = await connect(kubeconfig, user_agent=f"operator-runner/{__version__}")
+    connection = await _connect(kubeconfig)
     try:
         api = Api(connection)
         resource = await _resource(api, type_)

@@ -44,7 +44,8 @@ def kept(dirs: RunDirs, ref: ObjectRef, run_id: str, outcome: RunOutcome | None)
 
 
 def show(base: Path, *args: str) -> tuple[int, str]:
-    result = CliRunner().invoke(why, [*args, f"--work-dir={base}"])
+    nowhere = str(base / "no-kubeconfig")
+    result = CliRunner().invoke(why, [*args, f"--work-dir={base}", f"--kubeconfig={nowhere}"])
     return result.exit_code, result.output
 
 
