@@ -109,7 +109,7 @@ _OPTIONS: tuple[Callable[..., Any], ...] = (
     _bool(
         _PROJECT,
         "--reload",
-        "Reconcile all resources of a kind when its role or playbook is edited.",
+        "Apply edits: reconcile the kind of an edited role or playbook, restart for watches.yaml.",
         default="false",
     ),
     _option(
