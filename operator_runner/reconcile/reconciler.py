@@ -264,7 +264,7 @@ class Reconciler:
         verdict = self._idempotence.run_ended(run.ref, changes, pending.tasks, needed)
         self._deps.on_idempotence(run.ref, verdict.is_idempotent)
         for finding in verdict.findings:
-            await self._reporter.not_idempotent(run.body, finding)
+            await self._reporter.not_idempotent(run, finding)
         if verdict.findings:
             message = "\n".join(map(str, verdict.findings))
             await self._deps.executor.add_message(run.ref, pending.run_id, message)

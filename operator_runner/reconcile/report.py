@@ -213,8 +213,8 @@ class Reporter:
             note = loop_text(echoes)
             await self._cluster.emit(body, EventSpec("ReconcileLoop", note, warning=True))
 
-    async def not_idempotent(self, body: Json, finding: Finding) -> None:
-        """Report a task that changes the same fields in every run."""
+    async def not_idempotent(self, run: RunContext, finding: Finding) -> None:
+        """Report a task that changes the same fields in every run; `run` is the last one."""
         _log.warning(
             "Role is not idempotent",
             task=finding.task,
@@ -222,7 +222,8 @@ class Reporter:
             fields=summarize(finding.paths),
             cure=CURE,
         )
-        await self._cluster.emit(body, EventSpec("NotIdempotent", str(finding), warning=True))
+        event = run.event("NotIdempotent", str(finding), warning=True)
+        await self._cluster.emit(run.body, event)
 
     async def _put_conditions(
         self, run: RunContext, outcome: RunOutcome, current: Json | None
