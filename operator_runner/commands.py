@@ -84,7 +84,7 @@ def _run(options: dict[str, Any]) -> int:
         except ConfigError:
             raise
         except Exception:  # noqa: BLE001 (the last line of the process)
-            # The interpreter's own traceback would block on a standard error that nobody reads.
+            # The interpreter's own traceback would block on a standard error that is not read.
             _log.critical("Internal error", exc_info=True)
             return 1
     if status is None:

@@ -54,7 +54,7 @@ def renew(
     known: bool,
     lifetimes: CertificateLifetimes,
 ) -> WebhookCertificates:
-    """Return the certificates to use: `old` itself unless a renewal is due.
+    """Return the certificates to use: `old` itself unless it must be renewed.
 
     `names` are the DNS names and addresses of the server; `known` is whether the bundle of the
     API server contains the newest CA.

@@ -71,7 +71,7 @@ def depth(raw: bytes) -> int:
 
 
 def prune(raw: bytes, levels: int) -> bytes:
-    """Empty every map and list at this level, 1 being the outermost: valid JSON stays valid."""
+    """Empty every map and list at this level, 1 being the outermost: the result is valid JSON."""
     kept: list[bytes] = []
     level = start = 0
     for token in _TOKEN.finditer(raw):

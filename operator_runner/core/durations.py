@@ -30,7 +30,7 @@ _LIMIT = 1 << 63  # Go counts nanoseconds in an int64
 def parse_duration(text: str) -> timedelta:
     """Read a Go duration; raises ValueError with Go's own text.
 
-    A timedelta counts microseconds: parts of one are cut off, but what is not zero stays so.
+    A timedelta counts microseconds: fractions are cut off, but a nonzero duration remains nonzero.
     """
     negative = text.startswith("-")
     rest = text[1:] if text[:1] in {"-", "+"} else text

@@ -4,7 +4,7 @@ OperatorRunnerError
 ├── ConfigError          the user's files or flags are wrong; ends the process with exit code 1
 ├── ApiError             the Kubernetes API answered with an error, or not at all
 │   ├── NotFound         404
-│   ├── Conflict         409: somebody else wrote first; read again and retry
+│   ├── Conflict         409: another client wrote first; read again and retry
 │   ├── Expired          410: the resource version or continue token is too old; list again
 │   ├── Invalid          422: the object does not fit its schema
 │   ├── Forbidden        401 and 403
@@ -22,7 +22,7 @@ class OperatorRunnerError(Exception):
 
 
 class ConfigError(OperatorRunnerError):
-    """One or more mistakes in files, flags or environment; `problems` has a line for each.
+    """One or more errors in files, flags or environment; `problems` has a line for each.
 
     `warnings` are lines about what is odd in the same file, and may well be the cause.
     """

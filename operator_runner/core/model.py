@@ -87,7 +87,7 @@ NOT_DESIRED = ("apiVersion", "kind", "metadata", "status")
 
 @dataclass(frozen=True, slots=True, order=True)
 class ObjectRef:
-    """Where an object lives; the key of the workqueue. `namespace` is empty if cluster-scoped."""
+    """Reference to an object; the key of the workqueue. `namespace` is empty if cluster-scoped."""
 
     gvk: GVK
     namespace: str

@@ -51,7 +51,7 @@ class LeaderElection:
     lease_duration: timedelta = timedelta(seconds=15)
     """How long the Lease is valid without renewal."""
     renew_deadline: timedelta = timedelta(seconds=10)
-    """The leader gives up after this time without a successful renewal."""
+    """The leader stops after this time without a successful renewal."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Cut long texts so that their length and their first part stay known. Pure."""
+"""Truncate long texts; the result has their first part and their length. Pure."""
 
 from __future__ import annotations
 

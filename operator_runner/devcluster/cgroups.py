@@ -69,7 +69,7 @@ def _create_v1(root: Path, group: str) -> None:
     _require([controller for top in tops for controller in top.name.split(",")])
     for top in tops:
         (top / group).mkdir(exist_ok=True)
-        # A new cpuset group is empty, and takes no process until it is filled.
+        # A new cpuset group has no CPUs, and accepts no process until they are set.
         for name in ("cpuset.cpus", "cpuset.mems"):
             if (top / name).exists():
                 (top / group / name).write_text((top / name).read_text())

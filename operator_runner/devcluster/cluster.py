@@ -80,7 +80,7 @@ class Cluster:
 
         `control_plane_only` leaves out scheduler and node, and needs no root. `port` is the API
         server's (by default 6443 on an address of the cluster's own, or a free one of loopback).
-        `install_packages` lets apt-get install what the node needs. `admission_plugins` names
+        `install_packages` installs the packages of the node by apt-get. `admission_plugins` names
         plugins of the API server that are off by default; they count when the cluster is new.
         A start that is interrupted leaves nothing behind, one that fails only its logs.
         """
@@ -212,7 +212,7 @@ class Cluster:
             supervision.wait_until_healthy(self._home, state, part.name)
 
     def _current(self) -> State | None:
-        """Return the state of a complete start of this boot whose node, if any, still lives."""
+        """Return the state of a complete start of this boot whose node, if any, still runs."""
         state = load(self._home)
         if state is None or not state.ready or state.boot != process.boot():
             return None

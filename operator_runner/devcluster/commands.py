@@ -185,7 +185,7 @@ def olm_serve(name: str, catalog: str | None, folder: Path) -> None:
 
 @contextmanager
 def _errors() -> Iterator[None]:
-    """Turn errors into a message and an exit code; let signals end commands in good order."""
+    """Print errors and set the exit status; end commands gracefully on signals."""
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupt)
     try:

@@ -44,7 +44,7 @@ class ControlPlaneCertificates:
     authority: KeyPair
     etcd_authority: KeyPair
     etcd: KeyPair
-    """Server and client of etcd alike."""
+    """For both the server and the client of etcd."""
     api_server: KeyPair
     to_kubelet: KeyPair
     """With it the API server fetches logs and opens exec sessions."""

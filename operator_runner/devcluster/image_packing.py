@@ -70,7 +70,7 @@ def _download(spec: ImageSpec, folder: Path) -> list[Path]:
     wanted = sorted({name for alternatives in spec.packages for name in alternatives})
     known = available(_command("apt-cache", "policy", *wanted))
     names = [_first_known(alternatives, known) for alternatives in spec.packages]
-    # Root, too, may download: the folder is open to nobody else.
+    # Root may download too, because no other user can write to the folder.
     _command("apt-get", "-o", "APT::Sandbox::User=root", "download", *names, folder=folder)
     # Files are called NAME_VERSION_ARCHITECTURE.deb.
     return [next(folder.glob(f"{name}_*.deb")) for name in names]

@@ -16,7 +16,7 @@ _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?")
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """The folder of one cluster (0700); everything in it belongs to that cluster alone."""
+    """The folder of one cluster (0700), with all its files."""
 
     path: Path
 
@@ -89,7 +89,7 @@ def clusters_folder(environment: Mapping[str, str]) -> Path:
 
 
 def home_of(name: str, environment: Mapping[str, str]) -> Home:
-    """Return where the cluster `name` lives; the folder need not exist yet."""
+    """Return the folder of the cluster `name`; it need not exist yet."""
     if not _NAME.fullmatch(name):
         raise ClusterError(
             f"{name!r} cannot name a cluster",

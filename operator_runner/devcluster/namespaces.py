@@ -1,6 +1,6 @@
 """The node's namespaces: network, mounts, processes, IPC and host name.
 
-They live as long as their first process (`node_init.py`). When that is killed the kernel ends
+They exist as long as their first process (`node_init.py`). When that is killed the kernel ends
 every process in them, and with the last process go mounts, links and firewall rules.
 """
 

@@ -33,7 +33,7 @@ _SYSCTLS = (
 
 
 def main(folder: Path) -> None:
-    """Prepare the node and stay."""
+    """Prepare the node, then run until it is killed."""
     prepare(folder)
     snapshotter = "overlayfs" if overlays_work(folder) else "native"
     draft = folder / "init.json.new"

@@ -13,7 +13,7 @@ _RANGE = range(12_000, 32_000)
 
 
 def free(address: str, count: int) -> list[int]:
-    """Return `count` ports on `address` that nobody listens on."""
+    """Return `count` free ports on `address`."""
     first = random.randrange(len(_RANGE))  # noqa: S311 - no secret
     found: list[int] = []
     for step in range(len(_RANGE)):
@@ -26,7 +26,7 @@ def free(address: str, count: int) -> list[int]:
 
 
 def require(address: str, port: int) -> int:
-    """Return `port` if nobody listens there, else raise PortTaken."""
+    """Return `port` if it is free, else raise PortTaken."""
     if not _is_free(address, port):
         raise PortTaken(
             f"port {port} of {address} is taken by another program",

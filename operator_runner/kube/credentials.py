@@ -65,7 +65,7 @@ class Credentials:
             configuration.refresh_api_key_hook = self._renew_when_due
 
     async def header(self) -> str | None:
-        """Return the Authorization header, renewed if it is due; None with a client certificate.
+        """Return the Authorization header, renewed if necessary; None with a client certificate.
 
         A failed renewal is logged, and the old header is returned: it may still be valid.
         """

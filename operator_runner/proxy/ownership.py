@@ -49,7 +49,7 @@ _NOT_OWNED = frozenset(
         ("template.openshift.io", "processedtemplates"),
     }
 )
-"""Group and resource of what can be created but gets no owner."""
+"""Groups and resources of objects that get no owner when they are created."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ class CheckResult:
 
 
 @dataclass(frozen=True, slots=True)
-class ProbeResult:
+class HealthReport:
     """All results of one probe; `probe` is `healthz` or `readyz`."""
 
     probe: str
@@ -64,11 +64,11 @@ class HealthChecks:
         """Add a check to /readyz; one that fails takes the Pod out of Services and rollouts."""
         self._ready[name] = check
 
-    def healthz(self, only: str | None = None, exclude: Collection[str] = ()) -> ProbeResult:
+    def healthz(self, only: str | None = None, exclude: Collection[str] = ()) -> HealthReport:
         """Run the liveness checks, or one. Raises KeyError if no check is named `only`."""
         return _ask("healthz", self._live, only, exclude)
 
-    def readyz(self, only: str | None = None, exclude: Collection[str] = ()) -> ProbeResult:
+    def readyz(self, only: str | None = None, exclude: Collection[str] = ()) -> HealthReport:
         """Run the readiness checks, or one. Raises KeyError if no check is named `only`."""
         return _ask("readyz", self._ready, only, exclude)
 
@@ -79,10 +79,10 @@ def _ping() -> None:
 
 def _ask(
     probe: str, checks: Mapping[str, Check], only: str | None, exclude: Collection[str]
-) -> ProbeResult:
+) -> HealthReport:
     chosen = checks if only is None else {only: checks[only]}
     results = (CheckResult(name, _ask_one(chosen[name])) for name in chosen if name not in exclude)
-    return ProbeResult(probe, tuple(results))
+    return HealthReport(probe, tuple(results))
 
 
 def _ask_one(check: Check) -> str | None:

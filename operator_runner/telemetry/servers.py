@@ -19,12 +19,12 @@ from operator_runner.net.connections import Connections, small_share
 from operator_runner.net.sockets import Listener
 from operator_runner.telemetry.authorization import Reviews, require_permission
 from operator_runner.telemetry.metrics import Metrics
-from operator_runner.telemetry.probes import HealthChecks, ProbeResult
+from operator_runner.telemetry.probes import HealthChecks, HealthReport
 from operator_runner.telemetry.usermetrics import UserMetricError, UserMetrics
 
 _log = structlog.get_logger(__name__)
 
-_Probe: TypeAlias = Callable[[str | None, Collection[str]], ProbeResult]
+_Probe: TypeAlias = Callable[[str | None, Collection[str]], HealthReport]
 
 # A scrape or probe takes milliseconds; a slower client must not hold up the shutdown.
 _SHUTDOWN_SECONDS = 1.0

@@ -72,7 +72,7 @@ class FactCache:
 
 
 class NotKeptError(BaseException):
-    """Facts cannot be had from kept ones alone. Collectors are to let it pass, so no Exception."""
+    """Cached facts are not sufficient. Not an Exception, so that collectors do not catch it."""
 
 
 @dataclass(slots=True)

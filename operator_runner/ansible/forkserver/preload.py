@@ -173,7 +173,7 @@ def _learn_interpreters() -> None:
 def install_kubeconfig_parser() -> None:
     """Have the Kubernetes client read kubeconfigs with libyaml, in a tenth of the time.
 
-    Only there: a kubeconfig is plain data, which both parsers read alike.
+    Only there: a kubeconfig is plain data, with the same result in both parsers.
     """
     import yaml
 

@@ -250,7 +250,7 @@ PATCHES: tuple[Patch, ...] = (
         uses=_symbols(
             "ansible.module_utils.basic:AnsibleModule", _record_module_result="(self, o)"
         ),
-        reason="With kept facts the module `setup` needs no process of its own.",
+        reason="With cached facts the module `setup` can run in the play's process.",
         gain="59 of 78 ms of CPU time for facts (ADR 19)",
         requires=("kept-facts", "module-forks"),
     ),
@@ -308,7 +308,7 @@ PATCHES: tuple[Patch, ...] = (
             ),
             *_symbols("ansible.executor.task_result:_RawTaskResult", as_wire_task_result="(self)"),
         ),
-        reason="A result of a task in the play's process needs no queue and no thread.",
+        reason="A result of a task in the play's process can bypass queue and thread.",
         gain="not measured alone: 1 ms of waiting for each task (ADR 8)",
         requires=("tasks-in-play",),
     ),

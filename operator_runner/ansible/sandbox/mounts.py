@@ -48,7 +48,7 @@ def mask(paths: Iterable[str]) -> None:
     """Mask existing files and directories, so that both appear empty. Call it after `hide`.
 
     In a volume that the kubelet updates atomically (Secrets, tokens) a masked file is missing and
-    the others are copies, because a mount would stay on the old version. Raises OSError.
+    the others are copies, because a mount would keep the old version. Raises OSError.
     """
     volumes: dict[Path, set[str]] = {}
     for path in map(Path, paths):

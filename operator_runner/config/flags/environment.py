@@ -71,7 +71,7 @@ def log_warnings(environ: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _name(prefix: str, gvk: GVK) -> str:
-    # Only the dots of the group are replaced: a dash stays, as in ansible-operator.
+    # Only the dots of the group are replaced: a dash is kept, as in ansible-operator.
     return f"{prefix}_{gvk.kind}_{gvk.group}".replace(".", "_").upper()
 
 

@@ -1,4 +1,4 @@
-"""One entry of watches.yaml as a `Watch`, with every mistake in it reported."""
+"""Read one entry of watches.yaml as a `Watch`, and report all of its problems."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def _read_gvk(fields: MapReader) -> GVK:
 
 
 def _go_text(gvk: GVK) -> str:
-    # As in ansible-operator's messages, the slash stays even if the group is empty.
+    # As in ansible-operator's messages, the slash is kept even if the group is empty.
     return f"{gvk.group}/{gvk.version}, Kind={gvk.kind}"
 
 

@@ -55,7 +55,7 @@ def _fits(requirement: LabelSelectorRequirement, labels: Mapping[str, str]) -> b
         case "DoesNotExist":
             return not present
         case operator:
-            raise AssertionError(f"{operator!r} was let through by read_selector")
+            raise AssertionError(f"{operator!r} was accepted by read_selector")
 
 
 def _read_requirement(fields: MapReader) -> LabelSelectorRequirement:

@@ -22,7 +22,7 @@ _MOUNTED = "bundle"
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class ValidationMessage:
     """A result of a validator; an error excludes the bundle from catalogs."""
 
     test: str
@@ -35,16 +35,16 @@ class Finding:
         return f"{self.level}: {self.test}: {self.message.removeprefix(f'{self.level}: ')}"
 
 
-def validate(bundle: Path, programs: Path) -> Iterator[Finding]:
+def validate(bundle: Path, programs: Path) -> Iterator[ValidationMessage]:
     """Yield the findings of OLM's validators, optional ones included.
 
     `programs` is the folder of the built validators. Raises ConfigError if `bundle` is not one.
     """
     for found in json.loads(_run([str(programs / "bundle-validate"), str(bundle)], bundle)):
-        yield Finding(found["validator"], found["level"], found["message"])
+        yield ValidationMessage(found["validator"], found["level"], found["message"])
 
 
-def scorecard(bundle: Path, programs: Path) -> Iterator[Finding]:
+def scorecard(bundle: Path, programs: Path) -> Iterator[ValidationMessage]:
     """Yield the findings of the scorecard tests in the bundle's own configuration.
 
     These tests read only the bundle, without a cluster. Suggestions are reported as warnings.
@@ -75,14 +75,14 @@ def _tests(stages: list[dict[str, list[dict[str, list[str]]]]], file: Path) -> I
                     )
 
 
-def _findings(name: str, result: dict[str, object]) -> Iterator[Finding]:
+def _findings(name: str, result: dict[str, object]) -> Iterator[ValidationMessage]:
     for key, level in (("errors", ERROR), ("suggestions", WARNING)):
         messages = result.get(key) or []
         assert isinstance(messages, list)
         for message in messages:
-            yield Finding(name, level, message)
+            yield ValidationMessage(name, level, message)
     if result["state"] != "pass" and not result.get("errors"):
-        yield Finding(name, ERROR, f"state {result['state']}")
+        yield ValidationMessage(name, ERROR, f"state {result['state']}")
 
 
 def _chroot(root: str) -> list[str]:
