@@ -17,7 +17,7 @@ _MAGIC = frozenset(
         *("playbook_dir", "role_name", "role_names", "role_path", "vars", "loop", "self"),
         *("super", "varargs", "kwargs", "caller", "packages", "services", "module_setup"),
         *("template_destpath", "template_fullpath", "template_host", "template_mtime"),
-        *("template_path", "template_run_date", "template_uid", "gather_subset", "discovered_"),
+        *("template_path", "template_run_date", "template_uid"),
     )
 )
 """Variables that Ansible or jinja2 define. Source: Special Variables in Ansible's documentation."""

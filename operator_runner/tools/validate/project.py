@@ -46,18 +46,6 @@ class Layout:
         return next((each for each in candidates if each.exists()), None)
 
 
-def role_of(path: Path) -> Path | None:
-    """Return the directory of the role that a file belongs to."""
-    for parent in path.parents:
-        if parent.name in (*TASKS, *VARIABLES, "templates", "meta") and _is_role(parent.parent):
-            return parent.parent
-    return None
-
-
-def _is_role(folder: Path) -> bool:
-    return any((folder / name).is_dir() for name in (*TASKS, "meta", "defaults"))
-
-
 def yaml_files(folder: Path) -> list[Path]:
     """Return the YAML files below a directory."""
     found = (each for each in folder.rglob("*") if each.is_file())

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ansible.parsing.splitter import parse_kv
 from ansible.playbook.block import Block
 from ansible.playbook.handler import Handler
 from ansible.playbook.play import Play
@@ -15,12 +13,18 @@ from jinja2 import Environment, TemplateSyntaxError
 
 from operator_runner.ansible.templating.name_hints import nearest
 from operator_runner.tools.validate import expressions
+from operator_runner.tools.validate.values import (
+    has_marks,
+    key_values,
+    listed,
+    old_action,
+    short_name,
+    texts,
+)
 
-MARKS = ("{{", "{%", "{#")
 _BLOCKS = ("block", "rescue", "always")
 _CONDITIONS = {"when", "failed_when", "changed_when", "until", "break_when"}
 _TASK_LISTS = ("pre_tasks", "tasks", "post_tasks", "handlers")
-_CORE = re.compile(r"^ansible\.(builtin|legacy)\.")
 _TASK_KEYWORDS = frozenset(Handler.fattributes) | {"args"}
 _BLOCK_KEYWORDS = frozenset(Block.fattributes)
 _PLAY_KEYWORDS = frozenset(Play.fattributes) | {"user", "vars_prompt"}
@@ -82,7 +86,7 @@ class Reader:
         """Read the plays of a playbook."""
         given = self._collections
         for play in self._maps(data, "a playbook must be a list of plays"):
-            self._collections = (*_listed(play.get("collections")), *given)
+            self._collections = (*listed(play.get("collections")), *given)
             if name := play.get("import_playbook") or play.get("ansible.builtin.import_playbook"):
                 self._refer("playbook", name)
                 continue
@@ -90,7 +94,7 @@ class Reader:
             self.variables(play.get("vars"))
             for prompt in play.get("vars_prompt") or ():
                 self.content.defines |= {prompt["name"]} if "name" in prompt else set()
-            for name in _listed(play.get("vars_files")):
+            for name in listed(play.get("vars_files")):
                 self._refer("vars", name)
             for role in play.get("roles") or ():
                 self._role_of_play(role)
@@ -134,7 +138,7 @@ class Reader:
         aliases = {**aliases, **self._loop(task)}
         keys = [key for key in task if not _is_keyword(key)]
         if {"action", "local_action"} & set(task):
-            action, arguments = _old_action(task.get("action") or task["local_action"])
+            action, arguments = old_action(task.get("action") or task["local_action"])
         elif not keys:
             self.content.problems.append((task, "the task has no module"))
             return
@@ -142,16 +146,16 @@ class Reader:
             action = self._module_among(keys)
             arguments = task[action]
         if isinstance(arguments, str):
-            arguments = _key_values(action, arguments)
+            arguments = key_values(action, arguments)
         given = arguments if isinstance(arguments, dict) else {}
         given = {**given, **(task["args"] if isinstance(task.get("args"), dict) else {})}
-        if isinstance(action, str) and not _has_marks(action):
+        if isinstance(action, str) and not has_marks(action):
             names = tuple(name for name in given if isinstance(name, str))
-            collections = (*_listed(task.get("collections")), *self._collections)
+            collections = (*listed(task.get("collections")), *self._collections)
             self.content.actions.append(Action(action, names, collections))
-            self._special(_CORE.sub("", action), given, arguments)
+            self._special(short_name(action), given, arguments)
         self._keywords({key: each for key, each in task.items() if key not in keys}, aliases)
-        self._arguments(_CORE.sub("", str(action)), given or arguments, aliases)
+        self._arguments(short_name(str(action)), given or arguments, aliases)
 
     def _module_among(self, keys: list[Any]) -> Any:
         """Return the key that is the module: with a dot, with arguments, or the first one."""
@@ -172,8 +176,8 @@ class Reader:
         """Read modules that define variables or name files."""
         match action:
             case "set_fact":
-                self.content.defines |= {str(name) for name in given if not _has_marks(name)}
-                self.content.is_open |= not given or any(map(_has_marks, given))
+                self.content.defines |= {str(name) for name in given if not has_marks(name)}
+                self.content.is_open |= not given or any(map(has_marks, given))
             case "set_stats" if isinstance(given.get("data"), dict):
                 self.content.defines |= set(given["data"])
             case "include_vars":
@@ -184,7 +188,7 @@ class Reader:
     def _included_variables(self, given: dict[str, Any], arguments: Any) -> None:
         name = given.get("file") or given.get("_raw_params")
         name = name or (arguments if isinstance(arguments, str) else None)
-        self.content.is_open |= "dir" in given or (_has_marks(name) and "/" in str(name))
+        self.content.is_open |= "dir" in given or (has_marks(name) and "/" in str(name))
         self.content.defines |= {str(given["name"])} if "name" in given else set()
         self._refer("vars", name)
 
@@ -202,7 +206,7 @@ class Reader:
                 self._refer("file", given.get("src"))
             case "kubernetes.core.k8s" | "k8s":
                 self._refer("file", given.get("src"))
-                for each in _listed(given.get("template")):
+                for each in listed(given.get("template")):
                     options = each if isinstance(each, dict) else {"path": each}
                     other = any(name in options for name in _DELIMITERS)
                     self._refer("template", options.get("path"), other_syntax=other)
@@ -217,7 +221,7 @@ class Reader:
         self.content.defines |= names
         self.content.lookups += [key[5:] for key in task if str(key).startswith("with_")]
         loop = task.get("loop", task.get("with_items"))
-        if not isinstance(loop, str) or not _has_marks(loop):
+        if not isinstance(loop, str) or not has_marks(loop):
             return {}
         try:
             path = expressions.path_of(self._environment, loop)
@@ -248,8 +252,8 @@ class Reader:
     def _expressions(
         self, value: Any, aliases: Mapping[str, expressions.Path], *, is_bare: bool = False
     ) -> None:
-        for text in _texts(value):
-            if _has_marks(text):
+        for text in texts(value):
+            if has_marks(text):
                 self.content.expressions.append(Expression(text, aliases=aliases))
             elif is_bare:
                 self.content.expressions.append(Expression(text, is_bare=True, aliases=aliases))
@@ -275,40 +279,3 @@ class Reader:
 
 def _is_keyword(key: Any) -> bool:
     return key in _TASK_KEYWORDS or str(key).startswith("with_")
-
-
-def _old_action(value: Any) -> tuple[Any, Any]:
-    """Return module and arguments of `action: copy src=a` and `action: {module: copy, src: a}`."""
-    if isinstance(value, dict):
-        return value.get("module"), {key: each for key, each in value.items() if key != "module"}
-    name, _, arguments = str(value).partition(" ")
-    return name, arguments
-
-
-def _key_values(action: Any, text: str) -> Any:
-    name = _CORE.sub("", str(action))
-    raw = name in {"command", "shell", "raw", "script", "include_vars", "include_tasks"}
-    parsed = parse_kv(text, check_raw=raw or name in {"import_tasks", "meta"})
-    return parsed or text
-
-
-def _listed(value: Any) -> list[Any]:
-    if value is None:
-        return []
-    return list(value) if isinstance(value, list) else [value]
-
-
-def _has_marks(value: Any) -> bool:
-    return isinstance(value, str) and any(mark in value for mark in MARKS)
-
-
-def _texts(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict):
-        for key, each in value.items():
-            yield from _texts(key) if _has_marks(key) else ()
-            yield from _texts(each)
-    elif isinstance(value, list):
-        for each in value:
-            yield from _texts(each)

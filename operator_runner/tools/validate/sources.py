@@ -1,0 +1,218 @@
+"""Read the roles and playbooks that watches run, and all files that these name."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from ansible._internal._templating._engine import TemplateEngine
+from ansible.errors import AnsibleError
+from ansible.parsing.dataloader import DataLoader
+
+from operator_runner.ansible.templating.name_hints import nearest
+from operator_runner.tools.validate import argument_specs, project
+from operator_runner.tools.validate.findings import Finding
+from operator_runner.tools.validate.places import line_of, place_of_error
+from operator_runner.tools.validate.plugins import Plugins, Problem
+from operator_runner.tools.validate.reader import Content, Reader, Reference
+from operator_runner.tools.validate.spec_fields import SpecFields
+from operator_runner.tools.validate.values import has_marks
+
+_SPECS = ("argument_specs.yml", "argument_specs.yaml")
+
+
+class Sources:
+    """The files that are reached; `found` are mistakes that reading them shows."""
+
+    def __init__(self, folder: Path, roles_path: tuple[Path, ...], image: Any) -> None:
+        self.layout = project.Layout(folder, roles_path)
+        self.plugins = Plugins(image)
+        self._loader = DataLoader()
+        self.environment = TemplateEngine(self._loader).environment
+        self._fields: dict[Path, SpecFields] = {}
+        """By role or playbook."""
+        self.contents: dict[Path, Content] = {}
+        self.owners: dict[Path, Path] = {}
+        """The role or playbook of each file that is read."""
+        self.defaults: dict[Path, dict[Any, Any]] = {}
+        self.templates: dict[Path, str] = {}
+        self.other_syntax: set[str] = set()
+        self.found: list[Finding] = []
+        self._pending: deque[tuple[Path, Path, str]] = deque()
+        self.specs: dict[Path, Any] = {}
+
+    def add(self, path: Path, fields: SpecFields, *, is_role: bool) -> None:
+        """Add what a watch runs, and all that this names."""
+        reached: set[Path] = set()
+        self._reach(path, is_role, reached)
+        while self._pending:
+            file, owner, kind = self._pending.popleft()
+            self._read(file, owner, kind)
+            for role in self._named_roles(file):
+                self._reach(role, True, reached)
+        for owner in self._closure(path):
+            known = self._fields.get(owner)
+            self._fields[owner] = fields if known is None else known | fields
+
+    def _closure(self, path: Path) -> set[Path]:
+        """Return a role or playbook and the roles that it names, at any depth."""
+        found, rest = {path}, [path]
+        while rest:
+            owner = rest.pop()
+            for file in [file for file, each in self.owners.items() if each == owner]:
+                for role in self._named_roles(file):
+                    if role not in found:
+                        found.add(role)
+                        rest.append(role)
+        return found
+
+    def _reach(self, path: Path, is_role: bool, reached: set[Path]) -> None:
+        known = self.layout.roles if is_role else self.layout.playbooks
+        if path in reached or path in known:
+            return
+        reached.add(path)
+        known.append(path)
+        if not is_role:
+            self._pending.append((path, path, "playbook"))
+            for file in project.group_variables([path.parent, self.layout.folder]):
+                self._pending.append((file, path, "vars"))
+            return
+        for kind in project.TASKS:
+            for file in project.yaml_files(path / kind):
+                self._pending.append((file, path, "tasks"))
+        for kind in project.VARIABLES:
+            for file in project.files(path / kind):
+                self._pending.append((file, path, kind))
+        for file in project.files(path / "templates"):
+            self._pending.append((file, path, "template"))
+        for file in project.yaml_files(path / "meta"):
+            self._pending.append((file, path, "meta"))
+
+    def _named_roles(self, file: Path) -> Iterator[Path]:
+        for reference in self.contents.get(file, Content()).references:
+            if reference.kind == "role" and not has_marks(reference.name):
+                role = self.layout.role(reference.name, file)
+                if role is not None:
+                    yield role
+
+    def _read(self, path: Path, owner: Path, kind: str) -> None:
+        if path in self.owners:
+            return
+        self.owners[path] = owner
+        if kind == "template":
+            self._read_template(path)
+            return
+        try:
+            data = self._loader.load_from_file(str(path), trusted_as_template=True)
+        except AnsibleError as error:
+            file, line = place_of_error(error, path)
+            help_text = " ".join((getattr(error, "_help_text", None) or "").split())
+            message = str(error.message).rstrip(".")
+            self.found.append(Finding(file, line, f"{message}. {help_text}".strip()))
+            return
+        except UnicodeDecodeError as error:
+            self.found.append(Finding(path, 1, f"the file is not UTF-8: {error}"))
+            return
+        reader = Reader(self.environment, self._collections_of(owner))
+        match kind:
+            case "playbook":
+                reader.playbook(data)
+            case "tasks":
+                reader.tasks(data)
+            case "defaults" | "vars":
+                reader.variables(data)
+            case "meta":
+                self._read_meta(path, data, reader)
+        if kind == "defaults" and isinstance(data, dict):
+            self.defaults[path] = data
+        self.contents[path] = reader.content
+        self._follow(path, owner, reader.content)
+
+    def _collections_of(self, owner: Path) -> tuple[str, ...]:
+        """Return the collections of short names: the one that a role is in, and those it lists."""
+        *_, namespace, name, roles = ("", "", "", *owner.parts[:-1])
+        is_in_collection = roles == "roles" and "ansible_collections" in owner.parts
+        listed: Any = None
+        with suppress(AnsibleError):  # reported with the file itself
+            for meta in project.yaml_files(owner / "meta"):
+                if meta.stem == "main":
+                    listed = self._loader.load_from_file(str(meta))
+        found = listed.get("collections") if isinstance(listed, dict) else None
+        own = [f"{namespace}.{name}"] if is_in_collection else []
+        return (*own, *map(str, found or ()))
+
+    def _read_meta(self, path: Path, data: Any, reader: Reader) -> None:
+        specs = data
+        if path.name not in _SPECS:
+            if not isinstance(data, dict):
+                return
+            for each in data.get("dependencies") or ():
+                name = each.get("role") or each.get("name") if isinstance(each, dict) else each
+                if isinstance(name, str):
+                    reader.content.references.append(Reference("role", name))
+            if "argument_specs" not in data:
+                return
+        problems = list(argument_specs.invalid(specs))
+        self.add_problems(path, problems)
+        if not problems:
+            self.specs[path] = specs
+            for spec in specs["argument_specs"].values():
+                reader.content.defines |= set(spec.get("options") or {})
+
+    def _read_template(self, path: Path) -> None:
+        with suppress(UnicodeDecodeError):  # an image or an archive
+            self.templates[path] = path.read_text(encoding="utf-8")
+
+    def _follow(self, path: Path, owner: Path, content: Content) -> None:
+        for reference in content.references:
+            name = reference.name
+            if reference.other_syntax:
+                self.other_syntax.add(Path(name).name)
+            if has_marks(name) or Path(name).is_absolute():
+                continue
+            if reference.kind == "role":
+                self._check_role(path, name)
+            elif (found := self.layout.file(reference.kind, name, path)) is None:
+                cure = {"template": "templates/", "file": "files/"}.get(reference.kind, "")
+                where = f" in {cure}" if cure else ""
+                message = f"there is no {reference.kind} file {name}{where}"
+                if reference.kind == "file":
+                    message = f"there is no file {name}{where}"
+                self.found.append(Finding(path, line_of(name), message + self.similar(name)))
+            elif reference.kind != "file" and found.is_file():
+                self._pending.append((found, owner, reference.kind))
+
+    def similar(self, name: str) -> str:
+        """Return what follows a file that is missing: empty, or a file with a similar name."""
+        files = (file for role in self.layout.roles for file in project.files(role))
+        found = nearest(Path(name).name, {file.name for file in files})
+        return f": did you mean {found}?" if found else ""
+
+    def _check_role(self, path: Path, name: str) -> None:
+        if self.layout.role(name, path) is not None:
+            return
+        if name.count(".") > 1:
+            problem = self.plugins.collection(name.rpartition(".")[0])
+            if problem is not None:
+                self.add_problem(path, line_of(name), problem)
+            return
+        known = {each.name for role in self.layout.roles for each in role.parent.iterdir()}
+        found = nearest(name, known)
+        hint = f": did you mean {found}?" if found else "; add it to roles/"
+        self.found.append(Finding(path, line_of(name), f"there is no role {name}{hint}"))
+
+    def add_problem(self, path: Path, line: int, problem: Problem) -> None:
+        """Add why a plugin cannot be used."""
+        self.found.append(Finding(path, line, problem.message, problem.is_error))
+
+    def add_problems(self, path: Path, problems: Iterable[argument_specs.Problem]) -> None:
+        """Add what is wrong with the values of a file."""
+        for value, message, is_error in problems:
+            self.found.append(Finding(path, line_of(value), message, is_error))
+
+    def fields_of(self, path: Path) -> SpecFields:
+        """Return the fields of all kinds whose watches reach a file."""
+        return self._fields.get(self.owners[path], SpecFields(is_open=True))

@@ -1,0 +1,58 @@
+"""Values of tasks in the forms that Ansible accepts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from ansible.parsing.splitter import parse_kv
+
+_MARKS = ("{{", "{%", "{#")
+_CORE = re.compile(r"^ansible\.(builtin|legacy)\.")
+
+
+def short_name(action: Any) -> str:
+    """Return the name of a module; of ansible-core, without the collection."""
+    return _CORE.sub("", str(action))
+
+
+def old_action(value: Any) -> tuple[Any, Any]:
+    """Return module and arguments of `action: copy src=a` and `action: {module: copy, src: a}`."""
+    if isinstance(value, dict):
+        return value.get("module"), {key: each for key, each in value.items() if key != "module"}
+    name, _, arguments = str(value).partition(" ")
+    return name, arguments
+
+
+def key_values(action: Any, text: str) -> Any:
+    """Return the arguments in `src=a dest=b` as a map; the text if it has none."""
+    name = short_name(action)
+    raw = name in {"command", "shell", "raw", "script", "include_vars", "include_tasks"}
+    parsed = parse_kv(text, check_raw=raw or name in {"import_tasks", "meta"})
+    return parsed or text
+
+
+def listed(value: Any) -> list[Any]:
+    """Return a list as it is, another value as a list of one, None as an empty list."""
+    if value is None:
+        return []
+    return list(value) if isinstance(value, list) else [value]
+
+
+def has_marks(value: Any) -> bool:
+    """Return whether a value is a text with delimiters of Jinja."""
+    return isinstance(value, str) and any(mark in value for mark in _MARKS)
+
+
+def texts(value: Any) -> Iterator[str]:
+    """Yield the texts in a value at all depths, and keys that are templates."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for key, each in value.items():
+            yield from texts(key) if has_marks(key) else ()
+            yield from texts(each)
+    elif isinstance(value, list):
+        for each in value:
+            yield from texts(each)
