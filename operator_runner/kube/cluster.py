@@ -12,7 +12,7 @@ from operator_runner.kube.events import EventRecorder
 
 
 class KubeCluster:
-    """Implements the `Cluster` port of reconcile; reads are live, writes have preconditions.
+    """Implements the `ClusterClient` port of reconcile; reads are live, writes have preconditions.
 
     Each method raises NotFound if the kind does not exist, and any other ApiError.
     """

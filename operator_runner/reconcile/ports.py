@@ -21,7 +21,7 @@ from operator_runner.core.model import (
 )
 
 
-class Cluster(Protocol):
+class ClusterClient(Protocol):
     """The Kubernetes API, as far as a reconcile uses it. Every method raises ApiError."""
 
     async def get(self, ref: ObjectRef) -> Json | None:

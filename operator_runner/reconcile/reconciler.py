@@ -34,7 +34,7 @@ from operator_runner.reconcile.decide import AddFinalizer, Run, Skip, decide
 from operator_runner.reconcile.idempotence import IdempotenceCheck, TaskTimes, runs_needed
 from operator_runner.reconcile.other_writers import OtherWriters
 from operator_runner.reconcile.play_log import PlayLog, task_time
-from operator_runner.reconcile.ports import Access, Cluster, Executor, VariableNames, Writes
+from operator_runner.reconcile.ports import Access, ClusterClient, Executor, VariableNames, Writes
 from operator_runner.reconcile.report import Reporter, RunContext
 from operator_runner.reconcile.reserved_fields import (
     ReservedField,
@@ -93,7 +93,7 @@ ReconcileResult: TypeAlias = Gone | Idle | Succeeded | Failed | Superseded
 class Dependencies:
     """Everything that a reconciler calls; `ports` documents each Protocol."""
 
-    cluster: Cluster
+    cluster: ClusterClient
     access: Access
     executor: Executor
     is_relevant: Callable[[Json, Watch], bool]

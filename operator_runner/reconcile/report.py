@@ -27,7 +27,7 @@ from operator_runner.reconcile import conditions, kstatus, reserved_fields
 from operator_runner.reconcile.conditions import read_conditions
 from operator_runner.reconcile.idempotence import CURE, Finding
 from operator_runner.reconcile.other_writers import OtherWriter, OtherWriters
-from operator_runner.reconcile.ports import Cluster
+from operator_runner.reconcile.ports import ClusterClient
 from operator_runner.reconcile.reserved_fields import ReservedField
 from operator_runner.reconcile.status import (
     ConditionsUpdate,
@@ -78,7 +78,7 @@ class RunContext:
 class Reporter:
     """Reports the runs of one watch. Every method raises ApiError."""
 
-    def __init__(self, watch: Watch, cluster: Cluster, other_writers: OtherWriters) -> None:
+    def __init__(self, watch: Watch, cluster: ClusterClient, other_writers: OtherWriters) -> None:
         """Write conditions only if the watch has `manageStatus`."""
         self._manage_status = watch.manage_status
         self._kstatus = watch.kstatus

@@ -9,7 +9,7 @@ from operator_runner.core.errors import ApiError, Conflict, Invalid, NotFound
 from operator_runner.core.model import GVK, Json, ObjectRef, uid_of
 from operator_runner.reconcile.conditions import read_conditions, with_reasons
 from operator_runner.reconcile.other_writers import OtherWriters
-from operator_runner.reconcile.ports import Cluster
+from operator_runner.reconcile.ports import ClusterClient
 
 _ATTEMPTS = 5
 
@@ -20,7 +20,7 @@ ConditionsUpdate: TypeAlias = Callable[[Sequence[Json]], list[Json]]
 class StatusWriter:
     """Writes the conditions of resources."""
 
-    def __init__(self, cluster: Cluster, other_writers: OtherWriters) -> None:
+    def __init__(self, cluster: ClusterClient, other_writers: OtherWriters) -> None:
         """Take the cluster to write to; `other_writers` compares what is read and written."""
         self._cluster = cluster
         self._other_writers = other_writers

@@ -131,7 +131,7 @@ class OutputWriter:
         return next((descriptor for descriptor in waiting if descriptor in ready), None)
 
     def _fail(self, descriptor: int, size: int, error: OSError) -> None:
-        """Drop a record that nobody can take any more: its reader has gone, the disk is full."""
+        """Drop a record that cannot be written: the reader has exited, or the disk is full."""
         with self._changed:
             self._size -= size
             self._count_dropped()

@@ -19,7 +19,7 @@ _IN_URL = re.compile(r"(://[^\s/:@]*):[^\s/@]+@")
 
 
 def redact(value: Any) -> Any:
-    """Return the value with every secret in it replaced, however deep; the value itself stays."""
+    """Return a copy of the value with every secret in it replaced, at any depth."""
     match value:
         case str():
             return _redact_text(value)

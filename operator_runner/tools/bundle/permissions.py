@@ -29,7 +29,7 @@ class Permissions:
 def permissions(manifests: Manifests) -> Permissions:
     """Return the permissions of the ServiceAccounts of all Deployments.
 
-    A binding with further subjects stays a manifest, and so does its role. Raises ConfigError if a
+    A binding with further subjects is kept, and so does its role. Raises ConfigError if a
     bound role is not among the manifests, because its rules cannot be copied.
     """
     accounts = {account_of(deployment) for deployment in manifests.of("Deployment")}

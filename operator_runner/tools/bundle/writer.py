@@ -12,7 +12,7 @@ from operator_runner.tools.bundle.bundle import MANIFESTS, SCORECARD
 def write_bundle(folder: Path, files: Mapping[str, str]) -> None:
     """Write a bundle, and remove stale files of an earlier one.
 
-    Other files stay, such as metadata/dependencies.yaml. Raises ConfigError if the folder has
+    Other files are kept, such as metadata/dependencies.yaml. Raises ConfigError if the folder has
     manifests that are not a bundle.
     """
     present = sorted((folder / MANIFESTS).glob("*.yaml"))

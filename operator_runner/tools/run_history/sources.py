@@ -1,7 +1,7 @@
-"""Where past runs are told: the Events of a resource, and the files beside its artifacts.
+"""Read past runs from the Events of a resource, or from the files beside its artifacts.
 
-From anywhere with a kubeconfig the Events tell the runs that were news. In the operator's own
-container its work dir tells every run whose artifacts are kept.
+Events can be read with a kubeconfig and contain runs with changes or failures. In the operator's
+container the work dir has every run whose artifacts are kept.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Line:
             self.why,
         ).rstrip()
         below = (_INDENT + text for text in self.note.splitlines())
-        # Names of fields come from the resource and may hold line breaks.
+        # Names of fields are those of the resource and may contain line breaks.
         return printable("\n".join((line.replace("\n", "\\n"), *below)))
 
 

@@ -94,7 +94,7 @@ class Migration:
         """Migrate the CRD `name`, or resume an interrupted migration of it.
 
         Raises ConfigError if the CRD does not exist or is edited meanwhile, and ApiError if the API
-        server rejects a request or stays unavailable; the checkpoint is kept then.
+        server rejects a request or remains unavailable; the checkpoint is kept then.
         """
         crd = await self._crd(name)
         target = Target.of(crd)
@@ -123,7 +123,7 @@ class Migration:
             continue_token = page.continue_token
             if not continue_token:
                 return MigrationResult.INCOMPLETE if tally.failed else MigrationResult.DONE
-            # The next run retries failures, so the checkpoint stays before their page.
+            # The next run retries failures, so the checkpoint remains before their page.
             if not tally.failed and not self._dry_run:
                 await self._save_checkpoint(target, continue_token, tally.seen)
 

@@ -10,12 +10,12 @@ import pytest
 
 from operator_runner.core.errors import Conflict, Invalid, NotFound
 from operator_runner.core.model import GVK, EventSpec, Json, ObjectRef
-from operator_runner.devcluster import Cluster as LocalCluster
+from operator_runner.devcluster import Cluster
 from operator_runner.kube.api import Api
 from operator_runner.kube.cluster import KubeCluster
 from operator_runner.kube.discovery import Discovery
 from operator_runner.kube.session import connect
-from operator_runner.reconcile.ports import Cluster
+from operator_runner.reconcile.ports import ClusterClient
 from tests.fakes.cluster import FakeCluster
 from tests.support.kubectl import Kubectl
 from tests.support.operator import REPOSITORY
@@ -33,12 +33,12 @@ GOOD = {
 @pytest.fixture(params=["fake", "real"])
 async def cluster(
     request: pytest.FixtureRequest, namespace: str, body: Json
-) -> AsyncIterator[Cluster]:
+) -> AsyncIterator[ClusterClient]:
     """Give a cluster that holds `body`."""
     if request.param == "fake":
         yield FakeCluster(body, strict_reasons=True)
         return
-    local: LocalCluster = request.getfixturevalue("control_plane_cluster")
+    local: Cluster = request.getfixturevalue("control_plane_cluster")
     kubeconfig: Path = request.getfixturevalue("control_plane")
     local.exec(["kubectl", "apply", f"--filename={REPOSITORY / 'crds'}"])
     local.exec(["kubectl", "wait", "--for=condition=Established", "crd", "--all"])
@@ -68,20 +68,20 @@ def ref(namespace: str) -> ObjectRef:
     return ObjectRef(NGINX, namespace, "a")
 
 
-async def read(cluster: Cluster, ref: ObjectRef) -> Json:
+async def read(cluster: ClusterClient, ref: ObjectRef) -> Json:
     found = await cluster.get(ref)
     assert found is not None
     return found
 
 
-async def test_what_does_not_exist_is_none(cluster: Cluster, ref: ObjectRef) -> None:
+async def test_what_does_not_exist_is_none(cluster: ClusterClient, ref: ObjectRef) -> None:
     """A resource is found, and another name is not."""
     assert (await read(cluster, ref))["spec"] == {"replicas": 1}
     assert await cluster.get(ObjectRef(ref.gvk, ref.namespace, "b")) is None
 
 
 async def test_finalizers_are_written_from_the_newest_state_only(
-    cluster: Cluster, ref: ObjectRef
+    cluster: ClusterClient, ref: ObjectRef
 ) -> None:
     """A write from an old reading is a Conflict and changes nothing."""
     old = await read(cluster, ref)
@@ -94,7 +94,7 @@ async def test_finalizers_are_written_from_the_newest_state_only(
 
 
 async def test_a_status_is_written_from_the_newest_state_only(
-    cluster: Cluster, ref: ObjectRef
+    cluster: ClusterClient, ref: ObjectRef
 ) -> None:
     """The status is written and returned; a write with an old resourceVersion is a Conflict."""
     old = await read(cluster, ref)
@@ -105,14 +105,16 @@ async def test_a_status_is_written_from_the_newest_state_only(
     assert (await read(cluster, ref))["status"]["conditions"] == [GOOD]
 
 
-async def test_a_status_against_the_schema_is_invalid(cluster: Cluster, ref: ObjectRef) -> None:
+async def test_a_status_against_the_schema_is_invalid(
+    cluster: ClusterClient, ref: ObjectRef
+) -> None:
     """Empty reasons are refused by a CRD with the schema of metav1.Condition."""
     body = await read(cluster, ref)
     with pytest.raises(Invalid, match="reason"):
         await cluster.patch_status(body, {"conditions": [GOOD | {"reason": ""}]})
 
 
-async def test_a_status_of_a_gone_resource(cluster: Cluster, ref: ObjectRef) -> None:
+async def test_a_status_of_a_gone_resource(cluster: ClusterClient, ref: ObjectRef) -> None:
     """Writing to a deleted resource raises NotFound."""
     body = await read(cluster, ref)
     gone = body | {"metadata": body["metadata"] | {"name": "b"}}
@@ -120,7 +122,7 @@ async def test_a_status_of_a_gone_resource(cluster: Cluster, ref: ObjectRef) -> 
         await cluster.patch_status(gone, {"conditions": [GOOD]})
 
 
-async def test_an_event_is_no_write_to_the_resource(cluster: Cluster, ref: ObjectRef) -> None:
+async def test_an_event_is_no_write_to_the_resource(cluster: ClusterClient, ref: ObjectRef) -> None:
     """An Event leaves the resourceVersion as it was."""
     body = await read(cluster, ref)
     await cluster.emit(body, EventSpec("Tried", "a note"))
