@@ -173,14 +173,30 @@ class Ownership(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A kind that resources name objects of, and JMESPath expressions over a resource.
+    """A kind whose objects resources refer to, by JMESPath expressions over a resource.
 
-    `name` gives a name, a list of them, or nothing. Without `namespace` it is the resource's own.
+    `name` gives a name, a list of them, or nothing; `selector` a label selector or nothing. One of
+    the two is set. `namespace` gives names too; without it, it is the resource's own.
     """
 
     gvk: GVK
-    name: str
+    name: str | None = None
     namespace: str | None = None
+    selector: str | None = None
+
+
+ALL_NAMESPACES = "*"
+"""In place of a namespace: objects of all namespaces."""
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """The objects that a resource selects by label, in a namespace or ALL_NAMESPACES."""
+
+    gvk: GVK
+    namespace: str
+    requirements: tuple[LabelSelectorRequirement, ...]
+    """All that their labels must fulfil; `matchLabels` are requirements with the operator In."""
 
 
 FieldPath: TypeAlias = tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Objects that a resource names but did not make wake it, through a real API server."""
+"""Objects that a resource names or selects but did not make wake it, through a real API server."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.functional.test_operator import echo, wait_for_runs
-from tests.support.kubectl import Kubectl
+from tests.support.kubectl import Json, Kubectl
 from tests.support.operator import Operator
 from tests.support.waiting import eventually
 
@@ -48,3 +48,42 @@ def test_what_a_resource_names_wakes_it(
         eventually(causes, _at_least(number), told=operator.log)
         assert f"ConfigMap {kubectl.namespace}/words {done}" in causes()[-1]
     assert len(causes()) == 3
+
+
+_SELECTED = """
+  references:
+    - version: v1
+      kind: ConfigMap
+      selector: spec.choose
+"""
+
+
+def test_what_a_resource_selects_wakes_it(
+    kubectl: Kubectl, operator: Operator, project: Path
+) -> None:
+    """ConfigMaps with its labels, created, edited and relabelled by somebody else; no others."""
+    with (project / "watches.yaml").open("a") as watches:
+        watches.write(_SELECTED)
+    kubectl.apply(echo("a", choose={"matchLabels": {"for": "a"}}), echo("b"))
+    operator.start()
+    wait_for_runs(operator, 2)
+
+    def causes() -> list[str]:
+        return [line["cause"] for line in operator.lines("Reconciling")][2:]
+
+    kubectl("create", "configmap", "others", "--from-literal=a=1")
+    metadata = {"name": "words", "labels": {"for": "a"}}
+    body: Json = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
+    changes: tuple[tuple[str, Json], ...] = (
+        ("created", {}),
+        ("changed", {"data": {"a": "2"}}),
+        ("changed", {"metadata": metadata | {"labels": {"for": "b"}}}),
+    )
+    for number, (done, change) in enumerate(changes, start=1):
+        kubectl.apply(body | change)
+        eventually(causes, _at_least(number), told=operator.log)
+        assert f"ConfigMap {kubectl.namespace}/words {done}" in causes()[-1]
+    kubectl("delete", "configmap", "words")
+    kubectl.apply(body)
+    eventually(causes, _at_least(4), told=operator.log)
+    assert ["created" in cause for cause in causes()] == [True, False, False, True]

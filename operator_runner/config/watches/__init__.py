@@ -10,7 +10,6 @@ from __future__ import annotations
 from operator_runner.config.watches.loader import Loaded, load
 from operator_runner.config.watches.relevance import is_relevant
 from operator_runner.config.watches.schema import schema
-from operator_runner.config.watches.selector import match_labels
 from operator_runner.config.watches.summary import summarize
 
-__all__ = ["Loaded", "is_relevant", "load", "match_labels", "schema", "summarize"]
+__all__ = ["Loaded", "is_relevant", "load", "schema", "summarize"]

@@ -232,8 +232,18 @@ def _block_upgrade(fields: MapReader) -> str | None:
 
 
 def _reference(fields: MapReader) -> Reference:
-    for name in ("version", "kind", "name"):
-        if not fields.text(name):
-            fields.problem(name, f"{name} must not be empty; add `{name}:`")
-    name = _expression(fields, "name") or ""
-    return Reference(_read_gvk(fields), name, _expression(fields, "namespace"))
+    for key in ("version", "kind"):
+        if not fields.text(key):
+            fields.problem(key, f"{key} must not be empty; add `{key}:`")
+    name, selector = _filled_expression(fields, "name"), _filled_expression(fields, "selector")
+    if name is None and selector is None:
+        fields.problem("name", "name must not be empty; add `name:` or `selector:`")
+    elif name is not None and selector is not None:
+        fields.problem(
+            "selector", "a reference is by name or by selector; write another one for the selector"
+        )
+    return Reference(_read_gvk(fields), name, _expression(fields, "namespace"), selector)
+
+
+def _filled_expression(fields: MapReader, name: str) -> str | None:
+    return _expression(fields, name) if fields.text(name) else None

@@ -92,9 +92,13 @@ _REFERENCE = (
         "name",
         Shape.TEXT,
         "JMESPath over the resource: the name of the object, or several.",
-        required=True,
     ),
-    Key("namespace", Shape.TEXT, "JMESPath over the resource, if it is not the resource's own."),
+    Key("selector", Shape.TEXT, "JMESPath over the resource: the label selector of the objects."),
+    Key(
+        "namespace",
+        Shape.TEXT,
+        "JMESPath over the resource, if it is not the resource's own; '*': all.",
+    ),
 )
 
 _CONVERSION = (
@@ -210,7 +214,7 @@ ENTRY_KEYS = (
     Key(
         "references",
         Shape.MAPS,
-        "Kinds of objects that a resource names; it is run again when they change.",
+        "Kinds of objects that a resource names or selects; it is run again when they change.",
         keys=_REFERENCE,
     ),
     Key(

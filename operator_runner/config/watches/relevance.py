@@ -5,8 +5,8 @@ from __future__ import annotations
 import structlog
 
 from operator_runner.config.watches.expressions import evaluate, is_true
-from operator_runner.config.watches.selector import match_labels
 from operator_runner.config.watches.versions import belongs_to
+from operator_runner.core.labels import match_labels
 from operator_runner.core.model import Json, Watch
 
 _log = structlog.get_logger(__name__)

@@ -55,6 +55,7 @@ def _entry() -> Json:
     properties["timeout"]["not"] = {"type": "string", "pattern": r"^-|^[^1-9$]*$"}
     properties["topLevelFields"] = _top_level_fields(properties["topLevelFields"])
     properties["finalizer"] = properties["finalizer"] | _finalizer(properties["finalizer"])
+    properties["references"]["items"] |= _reference()
     expression = properties["selector"]["properties"]["matchExpressions"]["items"]
     expression |= _requirement(expression)
     return entry | {"anyOf": [_has("role"), _has("playbook")]}
@@ -62,6 +63,12 @@ def _entry() -> Json:
 
 def _top_level_fields(read: Json) -> Json:
     return read | {"items": read["items"] | {"not": {"enum": list(STANDARD_FIELDS)}}}
+
+
+def _reference() -> Json:
+    ways = ("name", "selector")
+    both = {"required": [*ways], "properties": dict.fromkeys(ways, _FILLED)}
+    return {"anyOf": [_has(way) for way in ways], "not": both}
 
 
 def _finalizer(read: Json) -> Json:

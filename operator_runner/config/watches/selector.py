@@ -1,9 +1,9 @@
-"""Label selectors with the rules of Kubernetes: reading them from a watch, and matching."""
+"""Read label selectors of watches.yaml and of resources, with the rules of Kubernetes."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from typing import Any
 
 from operator_runner.config.watches.fields import MapReader
 from operator_runner.core.model import LabelSelector, LabelSelectorRequirement
@@ -17,14 +17,6 @@ QUALIFIED_NAME_PATTERN = rf"(?:{_DOMAIN}/)?{_PART}"
 LABEL_VALUE_PATTERN = rf"(?:{_PART})?"
 
 _CURE = "; see the label syntax of Kubernetes"
-
-
-def match_labels(selector: LabelSelector, labels: Mapping[str, str]) -> bool:
-    """Return whether labels match; an empty selector matches all, NotIn also absent keys."""
-    wanted = selector.match_labels.items()
-    return all(labels.get(key) == value for key, value in wanted) and all(
-        _fits(requirement, labels) for requirement in selector.match_expressions
-    )
 
 
 def is_qualified_name(text: str) -> bool:
@@ -42,20 +34,38 @@ def read_selector(fields: MapReader) -> LabelSelector:
     return LabelSelector(labels, tuple(requirements))
 
 
-def _fits(requirement: LabelSelectorRequirement, labels: Mapping[str, str]) -> bool:
-    present = requirement.key in labels
-    listed = labels.get(requirement.key) in requirement.values
-    match requirement.operator:
-        case "In":
-            return present and listed
-        case "NotIn":
-            return not (present and listed)
-        case "Exists":
-            return present
-        case "DoesNotExist":
-            return not present
-        case operator:
-            raise AssertionError(f"{operator!r} was accepted by read_selector")
+def requirements_of(value: Any) -> tuple[LabelSelectorRequirement, ...]:
+    """Return the requirements of a label selector in a resource, sorted.
+
+    Raises ValueError, with the reason, for anything that is not a label selector.
+    """
+    if not isinstance(value, dict) or not value.keys() <= {"matchLabels", "matchExpressions"}:
+        raise ValueError("not a label selector; write matchLabels and matchExpressions")
+    match value.get("matchLabels") or {}, value.get("matchExpressions") or []:
+        case dict() as labels, list() as expressions:
+            found = {_requirement_of_label(*each) for each in labels.items()}
+            found |= {_requirement_of(each) for each in expressions}
+        case _:
+            raise ValueError("matchLabels must be a map, and matchExpressions a list")
+    return tuple(sorted(found, key=lambda each: (each.operator, each.key, each.values)))
+
+
+def _requirement_of_label(key: str, value: Any) -> LabelSelectorRequirement:
+    if not isinstance(value, str):
+        raise ValueError(f"the value of {key} must be text")  # noqa: TRY004 as for any other value
+    return LabelSelectorRequirement(key, "In", (value,))
+
+
+def _requirement_of(value: Any) -> LabelSelectorRequirement:
+    fields = value if isinstance(value, dict) else {}
+    key, operator, values = fields.get("key"), fields.get("operator"), fields.get("values") or []
+    if not isinstance(key, str) or operator not in OPERATORS:
+        raise ValueError(f"matchExpressions need a key, and an operator of {', '.join(OPERATORS)}")
+    if not isinstance(values, list) or not all(isinstance(each, str) for each in values):
+        raise ValueError(f"the values of {key} must be a list of text")
+    if (operator in WITH_VALUES) is not bool(values):
+        raise ValueError(f"{operator} of {key}: In and NotIn need values, the others have none")
+    return LabelSelectorRequirement(key, operator, tuple(values))
 
 
 def _read_requirement(fields: MapReader) -> LabelSelectorRequirement:

@@ -1,7 +1,8 @@
 """Events of objects that resources refer to: a Secret, a ConfigMap, another resource.
 
-`references` of a watch declares the kinds and the fields with their names. Their metadata is
-watched; objects without a reference to them cause no reconcile.
+`references` of a watch declares the kinds, and the fields with names or label selectors. The
+metadata of each kind is watched once, whatever the number of resources and objects; objects without
+a reference to them cause no reconcile.
 """
 
 from __future__ import annotations
@@ -9,11 +10,12 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 
 from operator_runner.controller.predicates.changes import Version, difference
 from operator_runner.controller.sources.watch_retry import watch_forever
-from operator_runner.core.model import GVK, Cause, Json, ObjectRef, Trigger, Watch
+from operator_runner.core.labels import SelectionIndex
+from operator_runner.core.model import GVK, Cause, Json, ObjectRef, Selection, Trigger, Watch
 from operator_runner.kube.watch import EventType, MetadataEvent
 
 
@@ -23,22 +25,28 @@ class References:
     def __init__(
         self,
         watches: Sequence[Watch],
-        named: Callable[[Json, Watch], Iterable[ObjectRef]],
+        referenced: Callable[[Json, Watch], Iterable[ObjectRef | Selection]],
         stream: Callable[[GVK, str | None], AsyncIterator[MetadataEvent]],
         enqueue: Callable[[ObjectRef, Cause], None],
         namespaces: Sequence[str],
     ) -> None:
-        """`named` returns what a resource refers to; `stream` watches a kind, see `watch_forever`.
+        """`referenced` returns what a resource refers to; `stream` watches, see `watch_forever`.
 
         A reference may have a namespace although its kind is cluster-scoped.
         """
         self._watches = {watch.gvk: watch for watch in watches if watch.references}
-        self._named = named
+        self._referenced = referenced
         self._stream = stream
         self._enqueue = enqueue
         self._namespaces: tuple[str | None, ...] = tuple(namespaces) or (None,)
-        self._names: dict[ObjectRef, frozenset[ObjectRef]] = {}
+        self._references: dict[ObjectRef, frozenset[ObjectRef | Selection]] = {}
         self._named_by: defaultdict[ObjectRef, set[ObjectRef]] = defaultdict(set)
+        self._selections = SelectionIndex()
+        self._selected_kinds = {
+            each.gvk for watch in watches for each in watch.references if each.selector is not None
+        }
+        # Of each object of these kinds: with other labels, other resources may select it.
+        self._labels: dict[ObjectRef, Mapping[str, str]] = {}
         self._versions: dict[ObjectRef, Version] = {}
         self._synced: set[tuple[GVK, str | None]] = set()
 
@@ -47,17 +55,26 @@ class References:
         watch = self._watches.get(ref.gvk)
         if watch is None:
             return
-        new = frozenset() if body is None else frozenset(self._named(body, watch))
-        old = self._names.pop(ref, frozenset())
+        new = frozenset() if body is None else frozenset(self._referenced(body, watch))
+        old = self._references.pop(ref, frozenset())
         if new:
-            self._names[ref] = new
+            self._references[ref] = new
         for target in new - old:
-            self._named_by[target].add(ref)
+            if isinstance(target, Selection):
+                self._selections.add(target, ref)
+            else:
+                self._named_by[target].add(ref)
         for target in old - new:
-            self._named_by[target].discard(ref)
-            if not self._named_by[target]:
-                del self._named_by[target]
-                self._versions.pop(target, None)
+            if isinstance(target, Selection):
+                self._selections.discard(target, ref)
+            else:
+                self._forget_name(target, ref)
+
+    def _forget_name(self, target: ObjectRef, ref: ObjectRef) -> None:
+        self._named_by[target].discard(ref)
+        if not self._named_by[target]:
+            del self._named_by[target]
+            self._versions.pop(target, None)
 
     async def run(self) -> None:
         """Watch the kinds until cancelled."""
@@ -77,13 +94,29 @@ class References:
             return
         metadata = event.body["metadata"]
         target = ObjectRef(gvk, metadata.get("namespace") or "", metadata["name"])
-        by = self._named_by.get(target)
+        by = self._named_by.get(target, set()) | self._selecting(target, event)
         if not by:
+            self._versions.pop(target, None)
             return
         existed = (gvk, namespace) not in self._synced
         if what := self._news(target, event, existed=existed):
-            for ref in tuple(by):
+            for ref in by:
                 self._enqueue(ref, Cause(Trigger.REFERENCE, f"{target} {what}", target))
+
+    def _selecting(self, target: ObjectRef, event: MetadataEvent) -> set[ObjectRef]:
+        """Return the resources that select the object, or did before the event."""
+        if target.gvk not in self._selected_kinds:
+            return set()
+        before = self._labels.pop(target, None)
+        now = None
+        if event.type is not EventType.DELETED:
+            now = self._labels[target] = event.body["metadata"].get("labels") or {}
+        states = [before] if before == now else [before, now]
+        gvk, namespace = target.gvk, target.namespace
+        found = (
+            self._selections.selecting(gvk, namespace, each) for each in states if each is not None
+        )
+        return set().union(*found)
 
     def _news(self, target: ObjectRef, event: MetadataEvent, *, existed: bool) -> str:
         """Return what happened to an object; empty if it existed before or no change matters."""

@@ -8,6 +8,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from structlog.testing import capture_logs
+
 from operator_runner.config.watches.referenced import referenced
 from operator_runner.controller.sources.references import References
 from operator_runner.core.model import GVK, Cause, Json, ObjectRef, Reference, RunContent, Watch
@@ -106,6 +108,70 @@ async def test_other_namespaces_and_kinds_without_one() -> None:
             "reference: Zone z created",
             "reference: ConfigMap shared/m created",
         ]
+
+
+SELECTING = Watch(
+    GVK("example.com", "v1", "Foo"),
+    RunContent(role=Path("/roles/foo")),
+    references=(Reference(SECRET, selector="spec.selector", namespace="spec.namespaces"),),
+)
+
+
+async def test_selected_objects_wake_those_that_select_them() -> None:
+    """Those that come, change, lose the label or go; and no others."""
+    async with references(SELECTING) as (subject, streams, woken):
+        secrets, labels = streams[SECRET], {"app": "a"}
+        selector = {"matchLabels": labels}
+        subject.on_change(ref("a"), foo("a", selector=selector, namespaces=["default"]))
+        subject.on_change(ref("b"), foo("b", selector={"matchLabels": {"app": "b"}}))
+        subject.on_change(ref("all"), foo("all", selector=selector, namespaces="*"))
+        await secrets.send("ADDED", metadata("s", 1, labels=labels))
+        await secrets.send("SYNCED", {})
+        await secrets.send("ADDED", metadata("other", 2, labels={"app": "c"}))
+        assert woken == []
+        await secrets.send("ADDED", metadata("t", 3, "elsewhere", labels=labels))
+        assert woken == [("all", "reference: Secret elsewhere/t created")]
+        for type_, version, now in (
+            ("MODIFIED", 4, {"app": "c"}),
+            ("MODIFIED", 5, {"app": "c", "more": "x"}),
+            ("MODIFIED", 6, labels),
+            ("DELETED", 7, {}),
+        ):
+            woken.clear()
+            await secrets.send(type_, metadata("s", version, labels=now))
+            assert {name for name, _ in woken} == (set() if version == 5 else {"a", "all"})
+        assert {cause for _, cause in woken} == {"reference: Secret default/s deleted"}
+
+
+async def test_a_changed_selector_selects_others() -> None:
+    """The old objects wake nobody any more; without a selector none do."""
+    async with references(SELECTING) as (subject, streams, woken):
+        secrets = streams[SECRET]
+        for name in "xy":
+            await secrets.send("ADDED", metadata(name, 1, labels={"app": name}))
+        await secrets.send("SYNCED", {})
+        for number, selected in enumerate("xy"):
+            selector = {"matchLabels": {"app": selected}}
+            subject.on_change(ref("a"), foo("a", selector=selector, namespaces="default"))
+            for name in "xy":
+                version = 10 * number + 2 + "xy".index(name)
+                await secrets.send("MODIFIED", metadata(name, version, labels={"app": name}))
+            assert {cause for _, cause in woken} == {
+                f"reference: Secret default/{selected} changed"
+            }
+            woken.clear()
+        subject.on_change(ref("a"), foo("a"))
+        await secrets.send("DELETED", metadata("y", 99))
+        assert woken == []
+
+
+def test_an_invalid_selector_selects_nothing() -> None:
+    """The log names the expression and what is wrong."""
+    with capture_logs() as lines:
+        assert list(referenced(foo("a", selector="app=a"), SELECTING)) == []
+    (line,) = lines
+    assert line["expression"] == "spec.selector"
+    assert "not a label selector" in line["error"]
 
 
 async def test_a_write_of_the_status_wakes_nobody() -> None:

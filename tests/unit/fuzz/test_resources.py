@@ -37,6 +37,7 @@ from operator_runner.core.model import (
     ObjectRef,
     Reference,
     RunContent,
+    Selection,
     Trigger,
     Watch,
 )
@@ -80,6 +81,7 @@ EVERYTHING = replace(
     references=(
         Reference(GVK("", "v1", "Secret"), "spec.secrets[].name", "spec.name"),
         Reference(GVK("", "v1", "ConfigMap"), "keys(spec)"),
+        Reference(GVK("", "v1", "Pod"), selector="spec"),
     ),
     versions=("v1", "v2"),
 )
@@ -133,7 +135,7 @@ def test_any_resource_can_be_judged(body: Json, later: Json) -> None:
     for watch in WATCHES:
         is_relevant(body, watch)
         blocks_upgrade(body, watch)
-        assert all(ref.name for ref in referenced(body, watch))
+        assert all(isinstance(ref, Selection) or ref.name for ref in referenced(body, watch))
         assert isinstance(supersede_reason(body, later, watch), str)
         for cleanup in (False, True):
             json.dumps(extra_vars(body, watch, cleanup=cleanup))

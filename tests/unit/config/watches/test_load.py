@@ -119,7 +119,9 @@ kstatus: true
 blockUpgrade: spec.migrate
 allowVars: [ansibleHost, port]
 topLevelFields: [rbacBindings, data]
-references: [{version: v1, kind: Secret, name: spec.secret, namespace: "'shared'"}]
+references:
+- {version: v1, kind: Secret, name: spec.secret, namespace: "'shared'"}
+- {version: v1, kind: Pod, selector: spec.selector, namespace: "'*'"}
 conversion:
 - version: v1beta1
   toHub: {spec.size: spec.replicas, spec.tls: null}
@@ -150,7 +152,10 @@ conversion:
         timeout=timedelta(seconds=90),
         supersede=True,
         kstatus=True,
-        references=(Reference(GVK("", "v1", "Secret"), "spec.secret", "'shared'"),),
+        references=(
+            Reference(GVK("", "v1", "Secret"), "spec.secret", "'shared'"),
+            Reference(GVK("", "v1", "Pod"), None, "'*'", "spec.selector"),
+        ),
         conversions=(
             Conversion(
                 "v1beta1",

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from operator_runner.config.watches import is_relevant, match_labels
+from operator_runner.config.watches import is_relevant
 from operator_runner.config.watches.expressions import check, evaluate
 from operator_runner.config.watches.relevance import blocks_upgrade
+from operator_runner.core.labels import match_labels
 from operator_runner.core.model import (
     GVK,
     Json,

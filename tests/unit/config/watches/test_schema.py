@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections.abc import Iterator, Mapping
@@ -83,6 +84,9 @@ def documents() -> Iterator[list[Any]]:
     for name in BASE:
         yield [{key: value for key, value in BASE.items() if key != name}]
     yield from ([{**BASE, "finalizer": finalizer}] for finalizer in FINALIZERS)
+    for ways in itertools.product((None, "", "spec.a", 3), repeat=2):
+        reference = {"version": "v1", "kind": "Pod", "name": ways[0], "selector": ways[1]}
+        yield [{**BASE, "references": [reference]}]
     yield from ([{**BASE, "topLevelFields": [name]}] for name in ("data", "spec", "kind", "Kind"))
     for requirement in REQUIREMENTS:
         yield [{**BASE, "selector": {"matchExpressions": [requirement]}}]

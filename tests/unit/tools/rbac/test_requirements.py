@@ -67,6 +67,10 @@ def test_the_least_that_a_watch_needs() -> None:
             {"references": (Reference(GVK("", "v1", "Secret"), "spec.secret"),)},
             ["list secrets", "watch secrets"],
         ),
+        (
+            {"references": (Reference(GVK("", "v1", "Pod"), selector="spec.selector"),)},
+            ["list pods", "watch pods"],
+        ),
         ({"conversions": (Conversion("v1alpha1", {}, {}),)}, []),
     ],
 )

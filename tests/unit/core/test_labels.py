@@ -1,0 +1,111 @@
+"""Which resources select an object by its labels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from operator_runner.config.watches.selector import requirements_of
+from operator_runner.core import labels as module
+from operator_runner.core.labels import SelectionIndex
+from operator_runner.core.model import (
+    ALL_NAMESPACES,
+    GVK,
+    Json,
+    LabelSelector,
+    ObjectRef,
+    Selection,
+)
+
+POD = GVK("", "v1", "Pod")
+SELECTORS: Mapping[str, Json] = {
+    "all": {},
+    "front": {"matchLabels": {"tier": "front"}},
+    "front of a": {"matchLabels": {"tier": "front", "zone": "a"}},
+    "any tier": {"matchExpressions": [{"key": "tier", "operator": "Exists"}]},
+    "no tier": {"matchExpressions": [{"key": "tier", "operator": "DoesNotExist"}]},
+    "a or b": {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a", "b"]}]},
+    "not a": {"matchExpressions": [{"key": "zone", "operator": "NotIn", "values": ["a"]}]},
+}
+
+
+def ref(name: str) -> ObjectRef:
+    return ObjectRef(GVK("example.com", "v1", "Foo"), "default", name)
+
+
+def selection(selector: Json, namespace: str = "default") -> Selection:
+    return Selection(POD, namespace, requirements_of(selector))
+
+
+@pytest.mark.parametrize(
+    ("labels", "expected"),
+    [
+        ({}, {"all", "no tier", "not a"}),
+        ({"tier": "front"}, {"all", "front", "any tier", "not a"}),
+        ({"tier": "front", "zone": "a"}, {"all", "front", "front of a", "any tier", "a or b"}),
+        ({"tier": "back", "zone": "b"}, {"all", "any tier", "a or b", "not a"}),
+    ],
+)
+def test_an_object_is_selected_by_its_labels(labels: Json, expected: set[str]) -> None:
+    """As the API server would list it; removed selections select nothing."""
+    index = SelectionIndex()
+    for name, selector in SELECTORS.items():
+        index.add(selection(selector), ref(name))
+    assert {each.name for each in index.selecting(POD, "default", labels)} == expected
+    for name, selector in SELECTORS.items():
+        index.discard(selection(selector), ref(name))
+    assert index.selecting(POD, "default", labels) == set()
+
+
+def test_namespaces_and_kinds_are_kept_apart() -> None:
+    """A selection is of one kind in one namespace, or in all."""
+    index = SelectionIndex()
+    index.add(selection({}), ref("own"))
+    index.add(selection({}, ALL_NAMESPACES), ref("all"))
+    assert {each.name for each in index.selecting(POD, "default", {})} == {"own", "all"}
+    assert {each.name for each in index.selecting(POD, "other", {})} == {"all"}
+    assert index.selecting(GVK("", "v1", "Secret"), "default", {}) == set()
+
+
+def test_only_selectors_of_a_label_of_the_object_are_compared(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With a thousand resources that select by a label of their own, one is compared."""
+    index, compared = SelectionIndex(), []
+    for number in range(1000):
+        index.add(selection({"matchLabels": {"app": str(number)}}), ref(str(number)))
+
+    def compare(selector: LabelSelector, labels: Mapping[str, str]) -> bool:
+        compared.append(labels)
+        return bool(selector.match_expressions)
+
+    monkeypatch.setattr(module, "match_labels", compare)
+    found = index.selecting(POD, "default", {"app": "7", "zone": "a"})
+    assert ({each.name for each in found}, len(compared)) == ({"7"}, 1)
+
+
+@pytest.mark.parametrize(
+    "selector",
+    [
+        "app=a",
+        [],
+        {"app": "a"},
+        {"matchLabels": ["app"]},
+        {"matchLabels": {"app": 3}},
+        {"matchExpressions": {"key": "app"}},
+        {"matchExpressions": ["app"]},
+        {"matchExpressions": [{"key": "app"}]},
+        {"matchExpressions": [{"key": "app", "operator": "Is"}]},
+        {"matchExpressions": [{"key": "app", "operator": ["In"]}]},
+        {"matchExpressions": [{"key": "app", "operator": "In"}]},
+        {"matchExpressions": [{"key": "app", "operator": "In", "values": "a"}]},
+        {"matchExpressions": [{"key": "app", "operator": "In", "values": [1]}]},
+        {"matchExpressions": [{"key": "app", "operator": "Exists", "values": ["a"]}]},
+        {"matchExpressions": [{"operator": "Exists"}]},
+    ],
+)
+def test_what_is_not_a_label_selector_is_refused(selector: Json) -> None:
+    """It comes from a resource, so that it may be anything."""
+    with pytest.raises(ValueError, match=r"\w"):
+        requirements_of(selector)
