@@ -138,7 +138,7 @@ def test_why_takes_the_spellings_of_kubectl(
     by_files = why("echoes/a", *ours, f"--work-dir={operator.scratch / 'work'}")
     assert line["run_id"] in by_files
     for name, problem in (
-        ("ekko/a", 'the resource type "ekko" is unknown; did you mean echo.v1.test.example.com?'),
+        ("ecko/a", 'the resource type "ecko" is unknown; did you mean echo.v1.test.example.com?'),
         ("echo/b", 'echoes.test.example.com "b" not found'),
     ):
         command = [str(PROGRAM), "why", name, *ours]
