@@ -12,7 +12,7 @@ from tests.support.doc_commands import steps
 from tests.support.operator import REPOSITORY
 
 
-@pytest.mark.parametrize("name", ["upgrading.md"])
+@pytest.mark.parametrize("name", ["upgrading.md", "debugging.md"])
 def test_the_commands_of_the_page_work(
     name: str, control_plane_cluster: Cluster, tmp_path: Path
 ) -> None:
