@@ -16,6 +16,11 @@ from tests.support.operator import Operator
 PROJECT = Path(__file__).parent / "project"
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add how long an answer may take on the first day; a busy machine takes longer."""
+    parser.addoption("--answer-seconds", type=float, default=90)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def echo_crd(control_plane_cluster: Cluster) -> None:
     """Install the CRD of the project once."""

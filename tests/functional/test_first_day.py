@@ -1,0 +1,261 @@
+"""A role author's first day: a project, an application, and twelve mistakes, each named at once.
+
+`make first-day` is the same with five seconds for each mistake to be named.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from operator_runner.devcluster import Cluster
+from tests.support.kubectl import Kubectl
+from tests.support.operator import Operator
+from tests.support.scaffold import init, run
+from tests.support.waiting import eventually
+
+ROLES = Path(__file__).parent / "first_day" / "roles"
+FIELDS = ("size:integer=1", "siteTitle:string=Wiki", "storage:string=1Gi", "listen:object")
+WIKI = {
+    "apiVersion": "apps.example.com/v1alpha1",
+    "kind": "Wiki",
+    # The default is ten hours: too long for a day.
+    "metadata": {
+        "name": "handbook",
+        "annotations": {"ansible.sdk.operatorframework.io/reconcile-period": "10s"},
+    },
+    "spec": {"siteTitle": "Handbook", "listen": {"portNumber": 8080}},
+}
+WIKIS = "wikis.apps.example.com"
+
+
+class Day:
+    """The project of the day, the operator that serves it, and how long each answer took."""
+
+    def __init__(self, project: Path, operator: Operator, kubectl: Kubectl, seconds: float) -> None:
+        self.project, self.operator, self.kubectl = project, operator, kubectl
+        self._seconds = seconds
+        self.took: dict[str, float] = {}
+
+    def log(self) -> str:
+        """Return the values of all log lines, without the escapes of JSON."""
+        lines = self.operator.log().splitlines()
+        fields = [json.loads(line) if line.startswith("{") else {"": line} for line in lines]
+        return "\n".join(" ".join(map(str, line.values())) for line in fields)
+
+    def condition(self, kind: str, name: str = "handbook") -> str | None:
+        """Return the message of a condition; None unless it is True."""
+        wiki = self.kubectl.get(WIKIS, name) or {}
+        for found in wiki.get("status", {}).get("conditions", []):
+            if found["type"] == kind and found["status"] == "True":
+                return str(found["message"])
+        return None
+
+    def is_successful(self) -> bool:
+        return self.condition("Successful") is not None
+
+    @contextmanager
+    def edited(self, file: Path, old: str, new: str) -> Iterator[None]:
+        """Save a file with a mistake, and save it as it was afterwards."""
+        text = file.read_text()
+        assert old in text
+        file.write_text(text.replace(old, new, 1))
+        try:
+            yield
+        finally:
+            file.write_text(text)
+
+    def shows(self, name: str, look: Callable[[], str], *texts: str) -> None:
+        """Assert that all of these texts appear within the time; note how long it took."""
+        if not texts:
+            return
+        start = time.monotonic()
+        eventually(
+            look,
+            lambda seen: all(text in seen for text in texts),
+            seconds=self._seconds,
+            told=self.log,
+        )
+        self.took[name] = time.monotonic() - start
+
+    def validate(self) -> str:
+        """Return what `operator-runner validate` reports of the project."""
+        done = run(self.project, "validate")
+        return done.stdout + done.stderr
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """A wrong edit of a file, and what names it."""
+
+    file: str
+    old: str
+    new: str
+    validate: tuple[str, ...] = ()
+    """Texts that `operator-runner validate` prints; none where only a run shows it."""
+    log: tuple[str, ...] = ()
+    """Texts that the running operator logs after the file is saved."""
+    failure: tuple[str, ...] = ()
+    """Texts of the condition Failure."""
+
+
+TASKS = "roles/wiki/tasks/wiki.yml"
+TEMPLATE = "roles/wiki/templates/site.conf.j2"
+MISTAKES = {
+    "a key of watches.yaml that does not exist": Mistake(
+        "watches.yaml",
+        "  markUnsafe: true\n",
+        "  markUnsave: true\n",
+        validate=("watches.yaml:8", "did you mean markUnsafe?"),
+    ),
+    "a kind that the cluster does not serve": Mistake(
+        "watches.yaml", "kind: Wiki\n", "kind: Wikki\n", log=("Wikki", "Wiki")
+    ),
+    "a version that the CRD does not serve": Mistake(
+        "watches.yaml", "version: v1alpha1\n", "version: v1\n", log=("v1alpha1",)
+    ),
+    "a role that does not exist": Mistake(
+        "watches.yaml", "role: wiki\n", "role: wikki\n", validate=("watches.yaml:6", "wikki")
+    ),
+    "YAML that does not parse": Mistake(
+        TASKS,
+        "  register: admin\n",
+        "   register: admin\n",
+        validate=(f"{TASKS}:9",),
+        failure=("YAML parsing failed", f"{TASKS}:9"),
+    ),
+    "a module that does not exist": Mistake(
+        TASKS,
+        "kubernetes.core.k8s_info",
+        "kubernetes.core.k8s_infos",
+        validate=(f"{TASKS}:3", "kubernetes.core.k8s_infos"),
+        failure=("couldn't resolve module/action 'kubernetes.core.k8s_infos'", f"{TASKS}:3"),
+    ),
+    "a collection that the image does not have": Mistake(
+        TASKS,
+        "  no_log: true\n",
+        "  no_log: true\n\n- name: Tell the chat\n  community.general.slack: {token: a}\n"
+        "  when: false\n",
+        validate=("community.general", "requirements.yml"),
+    ),
+    "a field of the spec in camel case": Mistake(
+        TEMPLATE,
+        "{{ site_title }}",
+        "{{ siteTitle }}",
+        validate=(f"{TEMPLATE}:1", "site_title"),
+        failure=("'siteTitle' is undefined", "site_title", f"{TEMPLATE}:1"),
+    ),
+    "a nested field in camel case": Mistake(
+        TASKS,
+        'targetPort: "{{ listen.port_number }}"',
+        'targetPort: "{{ listen.portNumber }}"',
+        failure=("portNumber", "port_number", f"{TASKS}:"),
+    ),
+    "a template that does not parse": Mistake(
+        TEMPLATE,
+        "{{ site_title }}",
+        "{{ site_title }",
+        validate=(f"{TEMPLATE}:1",),
+        failure=(f"{TEMPLATE}:1",),
+    ),
+    "text where the API wants a number": Mistake(
+        TASKS,
+        'replicas: "{{ size }}"',
+        'replicas: "{{ size }} "',
+        failure=("replicas", "nativeTypes"),
+    ),
+    "a value that is made again in each run": Mistake(
+        TEMPLATE,
+        "{{ site_title }}",
+        "{{ site_title }} {{ lookup('ansible.builtin.password', '/dev/null') }}",
+        log=("Write the configuration", "data.site.conf"),
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def day(
+    control_plane_cluster: Cluster,
+    tmp_path_factory: pytest.TempPathFactory,
+    pytestconfig: pytest.Config,
+) -> Iterator[Day]:
+    """Make the project as the README of the scaffold has it, and run its operator."""
+    scratch = tmp_path_factory.mktemp("first-day")
+    project = scratch / "wiki-operator"
+    init(project, "--domain=example.com")
+    fields = [f"--field={field}" for field in FIELDS]
+    kind = ("--group=apps", "--version=v1alpha1", "--kind=Wiki", "--generate-role")
+    created = run(project, "create", "api", *kind, *fields)
+    assert created.returncode == 0, created.stderr
+    shutil.copytree(ROLES, project / "roles", dirs_exist_ok=True)
+    watches = project / "watches.yaml"
+    backup = "  finalizer: {name: apps.example.com/backup, vars: {is_deleted: true}}\n"
+    watches.write_text(watches.read_text().replace("  role: wiki\n", "  role: wiki\n" + backup))
+    namespace = f"first-day-{secrets.token_hex(4)}"
+    control_plane_cluster.exec(["kubectl", "create", "namespace", namespace])
+    kubectl = Kubectl(control_plane_cluster.bin / "kubectl", namespace)
+    operator = Operator(project, control_plane_cluster.kubeconfig, namespace, scratch, {})
+    day = Day(project, operator, kubectl, pytestconfig.getoption("--answer-seconds"))
+    try:
+        kubectl("apply", f"--kustomize={project / 'config/crd'}")
+        kubectl("wait", "--for=condition=Established", f"crd/{WIKIS}")
+        operator.start("--reload")
+        kubectl.apply(WIKI)
+        eventually(day.is_successful, told=operator.log)
+        yield day
+    finally:
+        operator.kill()
+        kubectl("delete", f"--kustomize={project / 'config/crd'}", "--wait=false")
+        sys.stdout.write(f"{operator.log()}\n")
+        for name, seconds in day.took.items():
+            sys.stdout.write(f"{seconds:6.1f} s  {name}\n")
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistake_is_named_with_its_cure(day: Day, name: str) -> None:
+    """By `validate` before it runs, by the log and the condition when it does; then all is well."""
+    mistake = MISTAKES[name]
+    since = len(day.log())
+    with day.edited(day.project / mistake.file, mistake.old, mistake.new):
+        day.shows(f"{name}: validate", day.validate, *mistake.validate)
+        day.shows(f"{name}: log", lambda: day.log()[since:], *mistake.log)
+        day.shows(f"{name}: Failure", lambda: day.condition("Failure") or "", *mistake.failure)
+    eventually(day.is_successful, told=day.log)
+
+
+def test_the_role_makes_the_application(day: Day) -> None:
+    """Each object is there, with what the spec asks for; status, metric and columns show it."""
+    kinds = ("deployment", "service", "configmap", "persistentvolumeclaim")
+    objects = {kind: day.kubectl.get(kind, "handbook") for kind in kinds}
+    assert all(objects.values()), objects
+    assert day.kubectl.get("secret", "handbook-admin")
+    config = objects["configmap"] or {}
+    assert config["data"]["site.conf"] == "title = Handbook\nport = 8080\n"
+    wiki = day.kubectl.get(WIKIS, "handbook") or {}
+    assert wiki["status"]["url"] == f"http://handbook.{day.kubectl.namespace}"
+    assert day.operator.metric("wiki_replicas") == 1
+    columns, values = day.kubectl("get", "wiki", "handbook").splitlines()
+    assert columns.split() == ["NAME", "SIZE", "SITETITLE", "STORAGE", "READY", "REASON", "AGE"]
+    assert values.split()[:5] == ["handbook", "1", "Handbook", "1Gi", "True"]
+
+
+def test_a_deleted_wiki_leaves_its_backup(day: Day) -> None:
+    """The finalizer's ConfigMap stays; everything else is deleted with the resource."""
+    metadata = {"name": "notes"}
+    day.kubectl.apply({**WIKI, "metadata": metadata})
+    eventually(lambda: day.condition("Successful", "notes") is not None, told=day.log)
+    day.kubectl("delete", "wiki", "notes", "--timeout=90s")
+    for kind in ("deployment", "service", "configmap", "persistentvolumeclaim"):
+        eventually(lambda kind=kind: day.kubectl.get(kind, "notes") is None, told=day.log)
+    backup = day.kubectl.get("configmap", "notes-backup") or {}
+    assert backup["data"] == {"title": "Handbook"}
+    assert "ownerReferences" not in backup["metadata"]
