@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,10 @@ class Day:
 
     def is_successful(self) -> bool:
         return self.condition("Successful") is not None
+
+    def is_gone(self, kind: str, name: str) -> bool:
+        """Return whether an object does not exist."""
+        return self.kubectl.get(kind, name) is None
 
     @contextmanager
     def edited(self, file: Path, old: str, new: str) -> Iterator[None]:
@@ -261,7 +266,9 @@ def test_the_role_makes_the_application(day: Day) -> None:
     # A mistake of another test may just have been corrected.
     eventually(
         lambda: day.kubectl.get("configmap", "handbook"),
-        lambda found: found["data"]["site.conf"] == "title = Handbook\nport = 8080\n",
+        lambda found: (
+            found is not None and found["data"]["site.conf"] == "title = Handbook\nport = 8080\n"
+        ),
         told=day.log,
     )
     wiki = day.kubectl.get(WIKIS, "handbook") or {}
@@ -279,7 +286,7 @@ def test_a_deleted_wiki_leaves_its_backup(day: Day) -> None:
     eventually(lambda: day.condition("Successful", "notes") is not None, told=day.log)
     day.kubectl("delete", "wiki", "notes", "--timeout=90s")
     for kind in ("deployment", "service", "configmap", "persistentvolumeclaim"):
-        eventually(lambda kind=kind: day.kubectl.get(kind, "notes") is None, told=day.log)
+        eventually(partial(day.is_gone, kind, "notes"), told=day.log)
     backup = day.kubectl.get("configmap", "notes-backup") or {}
     assert backup["data"] == {"title": "Handbook"}
     assert "ownerReferences" not in backup["metadata"]
