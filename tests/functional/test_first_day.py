@@ -146,7 +146,7 @@ MISTAKES = {
         TASKS,
         "  register: admin\n",
         "   register: admin\n",
-        validate=(f"{TASKS}:9",),
+        validate=(f"{TASKS}:8",),
         failure=("YAML parsing failed", f"{TASKS}:9"),
     ),
     "a module that does not exist": Mistake(

@@ -126,7 +126,8 @@ from urllib.parse import urlsplit
 from ansible.module_utils.basic import AnsibleModule, env_fallback
 from ansible.module_utils.urls import open_url
 
-NUMBER, FLAG = {"type": "float"}, {"type": "bool"}
+NUMBER = {"type": "float"}
+FLAG = {"type": "bool"}
 OPERATIONS = {
     "counter": {"increment": FLAG, "add": NUMBER},
     "gauge": {
