@@ -120,6 +120,11 @@ functional: $(INSTALLED) ## Run functional tests: the whole operator on a real A
 	$(TITLE) "Functional tests"
 	@$(BIN)/pytest tests/functional $(TWO) $(ARGS)
 
+.PHONY: first-day
+first-day: $(INSTALLED) ## Play a role author's first day: twelve mistakes, each named within 5 s
+	$(TITLE) "A role author's first day"
+	@$(BIN)/pytest tests/functional/test_first_day.py -p no:randomly --capture=no --answer-seconds=5 $(ARGS)
+
 .PHONY: e2e
 e2e: $(INSTALLED) ## Run end-to-end tests: the nginx operator on a local cluster
 	$(TITLE) "End-to-end tests"

@@ -147,14 +147,14 @@ MISTAKES = {
         "  register: admin\n",
         "   register: admin\n",
         validate=(f"{TASKS}:8",),
-        failure=("YAML parsing failed", f"{TASKS}:9"),
+        failure=("YAML parsing failed", f"{TASKS}:8"),
     ),
     "a module that does not exist": Mistake(
         TASKS,
         "kubernetes.core.k8s_info",
         "kubernetes.core.k8s_infos",
         validate=(f"{TASKS}:3", "kubernetes.core.k8s_infos"),
-        failure=("couldn't resolve module/action 'kubernetes.core.k8s_infos'", f"{TASKS}:3"),
+        failure=("couldn't resolve module/action 'kubernetes.core.k8s_infos'", f"{TASKS}:2"),
     ),
     "a collection that the image does not have": Mistake(
         TASKS,
@@ -275,7 +275,7 @@ def test_the_role_makes_the_application(day: Day) -> None:
     assert wiki["status"]["url"] == f"http://handbook.{day.kubectl.namespace}"
     assert day.operator.metric("wiki_replicas") == 1
     columns, values = day.kubectl("get", "wiki", "handbook").splitlines()
-    assert columns.split() == ["NAME", "SIZE", "SITETITLE", "STORAGE", "READY", "REASON", "AGE"]
+    assert columns.split() == ["NAME", "SIZE", "SITETITLE", "STORAGE", "READY", "FAILED", "AGE"]
     assert values.split()[:5] == ["handbook", "1", "Handbook", "1Gi", "True"]
 
 
