@@ -129,7 +129,7 @@ def _check_content(
 
     try:
         lookup = Lookup.of(os.environ, roles, collections)
-        findings = check(loaded.watches, file.absolute().parent, lookup)
+        findings = check(loaded.watches, file.absolute(), lookup)
     except ConfigError as error:
         _exit_with_problems(error)
     errors = tuple(each.text(Path.cwd()) for each in findings if each.is_error)

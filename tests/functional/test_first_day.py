@@ -134,10 +134,18 @@ MISTAKES = {
         validate=("watches.yaml:9", "did you mean markUnsafe?"),
     ),
     "a kind that the cluster does not serve": Mistake(
-        "watches.yaml", "kind: Wiki\n", "kind: Wikki\n", log=("Wikki", "Wiki")
+        "watches.yaml",
+        "kind: Wiki\n",
+        "kind: Wikki\n",
+        validate=("watches.yaml:5", "did you mean Wiki in group apps.example.com"),
+        log=("did you mean Wiki in group apps.example.com, served in v1alpha1?",),
     ),
     "a version that the CRD does not serve": Mistake(
-        "watches.yaml", "version: v1alpha1\n", "version: v1\n", log=("v1alpha1",)
+        "watches.yaml",
+        "version: v1alpha1\n",
+        "version: v1\n",
+        validate=("watches.yaml:5", "served in v1alpha1"),
+        log=("it is served in v1alpha1; correct `version`, or add it to the CRD",),
     ),
     "a role that does not exist": Mistake(
         "watches.yaml", "role: wiki\n", "role: wikki\n", validate=("watches.yaml:6", "wikki")

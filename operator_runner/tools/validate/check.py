@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible._internal._datatag._tags import TrustedAsTemplate
+from ansible.parsing.dataloader import DataLoader
 from jinja2 import TemplateSyntaxError
 
 from operator_runner.config.watches.lookup import Lookup
@@ -18,6 +19,7 @@ from operator_runner.tools import yaml_io
 from operator_runner.tools.validate import argument_specs, expressions, names, project
 from operator_runner.tools.validate.expressions import Uses
 from operator_runner.tools.validate.findings import Finding, ordered
+from operator_runner.tools.validate.kinds import unserved
 from operator_runner.tools.validate.places import line_in, line_of
 from operator_runner.tools.validate.plugins import Problem, location, start
 from operator_runner.tools.validate.plugins import unknown_parameters as unknown
@@ -29,12 +31,13 @@ from operator_runner.tools.validate.spec_fields import SpecFields, spec_fields
 _HEADER = "#jinja2:"
 
 
-def check(watches: Sequence[Watch], folder: Path, lookup: Lookup) -> list[Finding]:
+def check(watches: Sequence[Watch], file: Path, lookup: Lookup) -> list[Finding]:
     """Return what is wrong in all that the watches run, by file and line.
 
-    `folder` is the directory of the project: of requirements.yml and the CRDs. Raises ConfigError
+    `file` has the watches; requirements.yml and the CRDs are in its directory. Raises ConfigError
     if one of these cannot be read.
     """
+    folder = file.parent
     contents = {each for watch in watches for each in _contents(watch)}
     playbooks = [path for path, is_role in contents if not is_role]
     start(
@@ -51,7 +54,16 @@ def check(watches: Sequence[Watch], folder: Path, lookup: Lookup) -> list[Findin
         fields = spec_fields(watch, objects)
         for path, is_role in _contents(watch):
             sources.add(path, fields, is_role=is_role)
-    return ordered(_Checker(sources).findings())
+    return ordered([*_unserved(watches, file, objects), *_Checker(sources).findings()])
+
+
+def _unserved(watches: Sequence[Watch], file: Path, objects: list[Any]) -> Iterator[Finding]:
+    """Yield a warning for each kind that only a CRD from elsewhere could serve."""
+    entries = DataLoader().load_from_file(str(file), trusted_as_template=False)
+    for gvk, message in unserved(watches, objects):
+        same = (entry for entry in entries if gvk.kind in entry.values())
+        line = next((line_of(value) for value in next(same, {}).values() if value == gvk.kind), 1)
+        yield Finding(file, line, message, is_error=False)
 
 
 def _contents(watch: Watch) -> Iterator[tuple[Path, bool]]:

@@ -287,6 +287,27 @@ def test_argument_specs_and_defaults_that_do_not_agree_with_the_crd(tmp_path: Pa
     )
 
 
+@pytest.mark.parametrize(
+    ("version", "kind", "cure"),
+    [
+        ("v1", "Sight", "did you mean Site in group example.com, served in v1?"),
+        ("v2", "Site", "it is served in v1; correct `version`, or add it to the CRD"),
+    ],
+)
+def test_a_kind_that_the_crds_of_the_project_do_not_serve(
+    tmp_path: Path, version: str, kind: str, cure: str
+) -> None:
+    """A warning has its line in watches.yaml: another project may install the CRD."""
+    entry = f"- group: example.com\n  version: {version}\n  kind: {kind}\n  role: site\n"
+    files = {"roles/site/tasks/main.yml": "[]\n", "watches.yaml": entry}
+    done = validate(write(tmp_path, files))
+    assert done.returncode == 0
+    assert done.stderr == (
+        f"Warning: watches.yaml:3: example.com/{version}, Kind={kind} is not served by the CRDs "
+        f"of the project: {cure}\n"
+    )
+
+
 @pytest.mark.parametrize("folder", [".", "tests/functional/project"])
 def test_projects_of_this_repository(folder: str) -> None:
     """The nginx operator and the project of the tests have no findings."""
