@@ -28,7 +28,7 @@ CURE = "keep the value that the object has, or generate it once"
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class RepeatedChange:
     """Fields of one object that a task changes in every run."""
 
     task: str
@@ -47,7 +47,7 @@ class Finding:
 class Verdict:
     """Result of a run: new findings, and whether reported fields are still changed."""
 
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[RepeatedChange, ...] = ()
     is_idempotent: bool = True
 
 
@@ -107,7 +107,9 @@ class IdempotenceCheck:
             new[key] = seen
         if new:
             self._fields[owner] = new
-        findings = tuple(Finding(task, ref, tuple(paths)) for (task, ref), paths in begun.items())
+        findings = tuple(
+            RepeatedChange(task, ref, tuple(paths)) for (task, ref), paths in begun.items()
+        )
         return Verdict(findings, not any(each.is_reported for each in new.values()))
 
     def forget(self, owner: ObjectRef) -> None:

@@ -25,7 +25,7 @@ from operator_runner.core.model import (
 from operator_runner.kube.readiness import is_change
 from operator_runner.reconcile import conditions, kstatus, reserved_fields
 from operator_runner.reconcile.conditions import read_conditions
-from operator_runner.reconcile.idempotence import CURE, Finding
+from operator_runner.reconcile.idempotence import CURE, RepeatedChange
 from operator_runner.reconcile.other_writers import OtherWriter, OtherWriters
 from operator_runner.reconcile.ports import ClusterClient
 from operator_runner.reconcile.reserved_fields import ReservedField
@@ -213,7 +213,7 @@ class Reporter:
             note = loop_text(echoes)
             await self._cluster.emit(body, EventSpec("ReconcileLoop", note, warning=True))
 
-    async def not_idempotent(self, run: RunContext, finding: Finding) -> None:
+    async def not_idempotent(self, run: RunContext, finding: RepeatedChange) -> None:
         """Report a task that changes the same fields in every run; `run` is the last one."""
         _log.warning(
             "Role is not idempotent",

@@ -45,6 +45,22 @@ def dump(*documents: Any) -> str:
     )
 
 
+class _IndentingDumper(_Dumper):
+    """Indent the items of lists, as yamllint expects it."""
+
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
+        """Ignore `indentless`, which lists ask for."""
+        del indentless
+        return super().increase_indent(flow, False)
+
+
+def dump_in_order(value: Any) -> str:
+    """Return a YAML document whose keys keep their order and whose list items are indented."""
+    return str(
+        yaml.dump(value, Dumper=_IndentingDumper, sort_keys=False, allow_unicode=True, width=_WIDTH)
+    )
+
+
 def load(text: str, source: str) -> Any:
     """Return the only document of a text. Raises ConfigError that starts with `source`."""
     try:

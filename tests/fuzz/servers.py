@@ -61,7 +61,7 @@ def protobuf_body(data: bytes) -> None:
     with suppress(DecodingError):
         added = bodies.add_owner(bodies.PROTOBUF, body, partial(patch_for_create, _OWNER, _INFO))
         view = protobuf.view(added)
-        owners = [each["uid"] for each in view["metadata"]["ownerReferences"]]
+        owners = [each.get("uid") for each in view["metadata"]["ownerReferences"]]
         is_owner = not patch_for_create(_OWNER, _INFO, protobuf.view(body))
         assert is_owner or owners[-1] == _OWNER.uid
     bodies.is_dry_run(bodies.PROTOBUF, body)

@@ -25,7 +25,7 @@ from operator_runner.ansible.forkserver.processes import (
     use_environment,
 )
 from operator_runner.ansible.patches.replacing import replace
-from operator_runner.ansible.patches.selection import Selection
+from operator_runner.ansible.patches.selection import PatchSelection
 from operator_runner.ansible.processes import die_with_parent
 from operator_runner.ansible.sandbox.isolation import Sandbox
 from operator_runner.ansible.templating import compatibility
@@ -49,7 +49,7 @@ _COMMAND_LINE.init_parser()
 
 
 def become_play(
-    orders: BinaryIO, preloaded: dict[str, str], requests: socket.socket, patches: Selection
+    orders: BinaryIO, preloaded: dict[str, str], requests: socket.socket, patches: PatchSelection
 ) -> NoReturn:
     """Run `ansible-playbook ARGUMENTS` to its end and exit with its status.
 
@@ -98,7 +98,7 @@ def _hides_what_is_loaded(playbook: str) -> bool:
     )
 
 
-def _prepare(requests: socket.socket, patches: Selection) -> None:
+def _prepare(requests: socket.socket, patches: PatchSelection) -> None:
     """Do what does not depend on the run."""
     # The Display was created at load time, for other streams and with messages of another process.
     Display().__init__()
@@ -125,7 +125,7 @@ def install_parser() -> None:
     replace("ansible.cli.playbook:PlaybookCLI.init_parser", _take_parser)
 
 
-def _play(command: list[str], patches: Selection) -> int:
+def _play(command: list[str], patches: PatchSelection) -> int:
     _read_settings_of_this_run()
     compatibility.install(patches)
     sys.argv = [playbook.program_name(), *command[len(playbook.PROGRAM) :]]

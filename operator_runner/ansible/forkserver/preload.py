@@ -20,7 +20,7 @@ from typing import Any
 
 from operator_runner.ansible.forkserver.plugins import load_plugins
 from operator_runner.ansible.patches.replacing import replace
-from operator_runner.ansible.patches.selection import Mismatch, Selection, select
+from operator_runner.ansible.patches.selection import Mismatch, PatchSelection, select
 
 _HUGE_PAGE = 2 * 1024 * 1024
 _MADV_COLLAPSE = 25
@@ -71,7 +71,7 @@ _PATCHES = (
 
 def preload(
     environment: dict[str, str], scratch: str, disabled: Collection[str] = ()
-) -> tuple[Selection, list[Mismatch]]:
+) -> tuple[PatchSelection, list[Mismatch]]:
     """Import everything as a run with this environment would; leave no threads.
 
     `scratch` is a directory for temporary files; it may be removed when this returns. Applies the

@@ -27,7 +27,7 @@ from operator_runner.ansible.forkserver.freshness import Freshness, preloaded_pa
 from operator_runner.ansible.forkserver.messages import MESSAGE_LIMIT, Message, send
 from operator_runner.ansible.forkserver.preload import preload
 from operator_runner.ansible.forkserver.processes import fork, open_streams
-from operator_runner.ansible.patches.selection import Selection
+from operator_runner.ansible.patches.selection import PatchSelection
 from operator_runner.ansible.processes import (
     END_SIGNALS,
     adopt_orphans,
@@ -92,7 +92,7 @@ class Server:
         started: float,
         *,
         scope: dict[str, Any] | None,
-        patches: Selection,
+        patches: PatchSelection,
     ) -> None:
         """`environment` is the one that everything was loaded with, from `started` on.
 

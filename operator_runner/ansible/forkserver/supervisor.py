@@ -25,7 +25,7 @@ from operator_runner.ansible.forkserver.module_calls import ModuleForks
 from operator_runner.ansible.forkserver.play import become_play
 from operator_runner.ansible.forkserver.processes import fork
 from operator_runner.ansible.patches.replacing import replace
-from operator_runner.ansible.patches.selection import Selection
+from operator_runner.ansible.patches.selection import PatchSelection
 from operator_runner.ansible.processes import (
     END_SIGNALS,
     adopt_orphans,
@@ -44,7 +44,7 @@ def supervise(
     orders: socket.socket,
     environment: dict[str, str],
     scope: dict[str, Any] | None,
-    patches: Selection,
+    patches: PatchSelection,
 ) -> NoReturn:
     """Run what `orders` gives, in a process just forked for it, and exit.
 
@@ -122,7 +122,7 @@ class ForkedPlay:
     """Takes what the play prints; set by ansible-runner."""
     _operator: socket.socket
 
-    def __init__(self, preloaded: dict[str, str], patches: Selection) -> None:
+    def __init__(self, preloaded: dict[str, str], patches: PatchSelection) -> None:
         """Fork the process of the play, which waits for `begin`.
 
         `preloaded` is the environment that everything was loaded with, `patches` are those that

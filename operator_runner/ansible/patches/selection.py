@@ -34,7 +34,7 @@ class Mismatch:
         return asdict(self)
 
 
-class Selection:
+class PatchSelection:
     """The patches that are applied in this process and its forks."""
 
     def __init__(self, installers: Mapping[str, Callable[..., None]]) -> None:
@@ -53,7 +53,7 @@ class Selection:
 
 def select(
     disabled: Collection[str] = (), patches: Iterable[Patch] | None = None
-) -> tuple[Selection, list[Mismatch]]:
+) -> tuple[PatchSelection, list[Mismatch]]:
     """Return the patches that can be applied, and why others cannot; imports what they patch.
 
     `disabled` names patches to leave out, without a mismatch; those that require one of them are
@@ -78,7 +78,7 @@ def select(
             for mismatch in mismatches:
                 if {mismatch.patch, *mismatch.dependents} & set(patch.requires):
                     mismatch.dependents.append(patch.name)
-    return Selection(installers), mismatches
+    return PatchSelection(installers), mismatches
 
 
 def _lacks(patch: Patch, installers: Mapping[str, object]) -> bool:

@@ -17,14 +17,14 @@ import sys
 from ansible import constants
 
 from operator_runner.ansible.patches.registry import PATCHES
-from operator_runner.ansible.patches.selection import Selection, select
+from operator_runner.ansible.patches.selection import PatchSelection, select
 
 _PATCH = "text-types"
 _SETTING = "DEFAULT_JINJA2_NATIVE"
 _TEXT_FILTERS = "STRING_TYPE_FILTERS"
 
 
-def install(patches: Selection | None = None) -> None:
+def install(patches: PatchSelection | None = None) -> None:
     """Patch templating in this process and its forks, unless native types are selected.
 
     `patches` are those that a fork server has checked; None: check here, and exit with a message
@@ -39,7 +39,7 @@ def install(patches: Selection | None = None) -> None:
         (_checked() if patches is None else patches).install(_PATCH, text_filters)
 
 
-def _checked() -> Selection:
+def _checked() -> PatchSelection:
     selected, mismatches = select(patches=[each for each in PATCHES if each.name == _PATCH])
     if mismatches:
         cure = "set nativeTypes: true in watches.yaml, or install a version that it fits"

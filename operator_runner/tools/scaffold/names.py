@@ -30,7 +30,7 @@ class Project:
 
 
 @dataclass(frozen=True, slots=True)
-class Api:
+class ApiNames:
     """One kind of resource. `group` is the part before the domain and may be empty."""
 
     group: str
@@ -72,7 +72,7 @@ def project(name: str, domain: str) -> Project:
     return Project(name, domain)
 
 
-def api(group: str, version: str, kind: str, plural: str = "") -> Api:
+def api(group: str, version: str, kind: str, plural: str = "") -> ApiNames:
     """Check the flags of `create api`; raises ConfigError with all that is wrong.
 
     Without a `plural` it is made of the kind.
@@ -97,7 +97,7 @@ def api(group: str, version: str, kind: str, plural: str = "") -> Api:
         problems.append(f"--plural {plural!r}: take small letters, digits and dashes")
     if problems:
         raise ConfigError(*problems)
-    return Api(group, version, kind, plural or pluralize(kind.lower()))
+    return ApiNames(group, version, kind, plural or pluralize(kind.lower()))
 
 
 def pluralize(word: str) -> str:

@@ -11,7 +11,7 @@ from operator_runner.core.errors import ConfigError
 from operator_runner.tools.scaffold import project_file
 from operator_runner.tools.scaffold.fields import Field, columns, spec_schema
 from operator_runner.tools.scaffold.insertion import insert
-from operator_runner.tools.scaffold.names import Api, Project, pluralize
+from operator_runner.tools.scaffold.names import ApiNames, Project, pluralize
 from operator_runner.tools.scaffold.templates import tree
 
 # The name under which `make image` of operator-runner tags its image.
@@ -34,7 +34,7 @@ _VERBS = ("create", "delete", "get", "list", "patch", "update", "watch")
 class Wanted:
     """A kind to add, the fields of its spec, and what shall serve it."""
 
-    api: Api
+    api: ApiNames
     fields: tuple[Field, ...] = ()
     role: bool = False
     playbook: bool = False
@@ -80,7 +80,7 @@ def plan_api(present: Mapping[str, str], wanted: Wanted) -> dict[str, str]:
     return files
 
 
-def _refuse_what_is_there(project: Project, kinds: tuple[Api, ...], api: Api) -> None:
+def _refuse_what_is_there(project: Project, kinds: tuple[ApiNames, ...], api: ApiNames) -> None:
     group = api.full_group(project.domain)
     for known in kinds:
         if (known.group, known.kind) != (api.group, api.kind):
@@ -97,7 +97,7 @@ def _refuse_what_is_there(project: Project, kinds: tuple[Api, ...], api: Api) ->
         )
 
 
-def _values(project: Project, kinds: tuple[Api, ...], wanted: Wanted) -> dict[str, Any]:
+def _values(project: Project, kinds: tuple[ApiNames, ...], wanted: Wanted) -> dict[str, Any]:
     """Return what the templates of a kind name."""
     api = wanted.api
     namesake = any(known.kind == api.kind for known in kinds)
@@ -122,7 +122,7 @@ def _values(project: Project, kinds: tuple[Api, ...], wanted: Wanted) -> dict[st
     }
 
 
-def _values_of_fields(api: Api, fields: tuple[Field, ...]) -> dict[str, Any]:
+def _values_of_fields(api: ApiNames, fields: tuple[Field, ...]) -> dict[str, Any]:
     """Return what the templates of a kind name of its fields."""
     required = [field.name for field in fields if field.required]
     return {
@@ -181,7 +181,7 @@ def _watch(project: Project, wanted: Wanted) -> str:
     )
 
 
-def _rules(project: Project, api: Api) -> str:
+def _rules(project: Project, api: ApiNames) -> str:
     group = api.full_group(project.domain)
     names = (api.plural, f"{api.plural}/status", f"{api.plural}/finalizers")
     rule = (

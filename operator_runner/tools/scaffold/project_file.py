@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from operator_runner.core.errors import ConfigError
-from operator_runner.tools.scaffold.names import Api, Project
+from operator_runner.tools.scaffold.names import ApiNames, Project
 from operator_runner.tools.yaml_io import load
 
 PATH = "PROJECT"
@@ -52,10 +52,10 @@ def read(text: str) -> Project:
     return Project(name, domain, multigroup=bool(content.get("multigroup")))
 
 
-def kinds(text: str) -> tuple[Api, ...]:
+def kinds(text: str) -> tuple[ApiNames, ...]:
     """Return the kinds that were made."""
     return tuple(
-        Api(
+        ApiNames(
             str(entry.get("group") or ""),
             str(entry.get("version") or ""),
             str(entry.get("kind") or ""),
@@ -65,7 +65,7 @@ def kinds(text: str) -> tuple[Api, ...]:
     )
 
 
-def add(text: str, api: Api, crd_version: str, *, regular_plural: bool) -> str:
+def add(text: str, api: ApiNames, crd_version: str, *, regular_plural: bool) -> str:
     """Return the text with one more kind."""
     content = _load(text)
     entry: dict[str, Any] = {

@@ -12,7 +12,8 @@ from importlib.resources.abc import Traversable
 from typing import Any
 
 import jinja2
-import yaml
+
+from operator_runner.tools.yaml_io import dump_in_order
 
 _SUFFIX = ".j2"
 _JINJA = jinja2.Environment(
@@ -29,22 +30,9 @@ _JINJA = jinja2.Environment(
 )
 
 
-class _Dumper(yaml.SafeDumper):
-    """Indents the items of lists, as yamllint expects it."""
-
-    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
-        del indentless
-        return super().increase_indent(flow, False)
-
-    def ignore_aliases(self, data: Any) -> bool:
-        del data
-        return True
-
-
 def _yaml(value: Any, indent: int = 0) -> str:
     """Return a value as YAML whose lines are all indented, without a line break at the end."""
-    text = yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=1000)
-    return textwrap.indent(text.removesuffix("\n"), " " * indent)
+    return textwrap.indent(dump_in_order(value).removesuffix("\n"), " " * indent)
 
 
 def _cell(text: str) -> str:

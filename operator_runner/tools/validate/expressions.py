@@ -18,7 +18,7 @@ Path = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Use:
+class NameUse:
     """A name and the line, from 1, in the template."""
 
     name: str
@@ -26,7 +26,7 @@ class Use:
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class AttributeUse:
     """An attribute or key of a variable: `web.tls.key` is (web, tls, key)."""
 
     path: Path
@@ -37,25 +37,25 @@ class Access:
 class Uses:
     """All that a template uses; `variables` are those that it does not define itself."""
 
-    variables: tuple[Use, ...] = ()
+    variables: tuple[NameUse, ...] = ()
     guarded: frozenset[str] = frozenset()
     """Variables that may be undefined: compared with `is defined`, or with a default."""
-    accesses: tuple[Access, ...] = ()
-    filters: tuple[Use, ...] = ()
-    tests: tuple[Use, ...] = ()
-    lookups: tuple[Use, ...] = ()
-    files: tuple[Use, ...] = ()
+    accesses: tuple[AttributeUse, ...] = ()
+    filters: tuple[NameUse, ...] = ()
+    tests: tuple[NameUse, ...] = ()
+    lookups: tuple[NameUse, ...] = ()
+    files: tuple[NameUse, ...] = ()
     """Templates that the lookup `template` reads, where their name is literal."""
-    other_syntax: tuple[Use, ...] = ()
+    other_syntax: tuple[NameUse, ...] = ()
     """Those that it reads with options, which may be other delimiters."""
 
 
 @dataclass(slots=True)
 class _Collected:
     guarded: set[str] = field(default_factory=set)
-    lookups: list[Use] = field(default_factory=list)
-    files: list[Use] = field(default_factory=list)
-    other_syntax: list[Use] = field(default_factory=list)
+    lookups: list[NameUse] = field(default_factory=list)
+    files: list[NameUse] = field(default_factory=list)
+    other_syntax: list[NameUse] = field(default_factory=list)
 
 
 def uses(environment: Environment, text: str, aliases: Mapping[str, Path] | None = None) -> Uses:
@@ -64,8 +64,8 @@ def uses(environment: Environment, text: str, aliases: Mapping[str, Path] | None
     `aliases` are variables that are known to be part of another one: `item` of a loop.
     """
     tree = environment.parse(text)
-    filters = tuple(Use(each.name, each.lineno) for each in tree.find_all(nodes.Filter))
-    tests = tuple(Use(each.name, each.lineno) for each in tree.find_all(nodes.Test))
+    filters = tuple(NameUse(each.name, each.lineno) for each in tree.find_all(nodes.Filter))
+    tests = tuple(NameUse(each.name, each.lineno) for each in tree.find_all(nodes.Test))
     collected = _Collected()
     for node in tree.find_all((nodes.Test, nodes.Filter, nodes.Call)):
         _collect(node, collected)
@@ -106,9 +106,9 @@ def _collect(node: nodes.Node, collected: _Collected) -> None:
     elif isinstance(node, nodes.Call) and isinstance(node.node, nodes.Name):
         texts = [each.value for each in node.args if isinstance(each, nodes.Const)]
         if node.node.name in _LOOKUPS and texts and isinstance(texts[0], str):
-            collected.lookups.append(Use(texts[0], node.lineno))
+            collected.lookups.append(NameUse(texts[0], node.lineno))
             if texts[0] in _TEMPLATE_LOOKUPS:
-                names = [Use(name, node.lineno) for name in texts[1:] if isinstance(name, str)]
+                names = [NameUse(name, node.lineno) for name in texts[1:] if isinstance(name, str)]
                 (collected.other_syntax if node.kwargs else collected.files).extend(names)
 
 
@@ -129,11 +129,11 @@ def _local_aliases(tree: nodes.Template, aliases: dict[str, Path]) -> dict[str, 
     return found
 
 
-def _accesses(tree: nodes.Template, aliases: Mapping[str, Path]) -> Iterator[Access]:
+def _accesses(tree: nodes.Template, aliases: Mapping[str, Path]) -> Iterator[AttributeUse]:
     for node in tree.find_all((nodes.Getattr, nodes.Getitem)):
         path = _path(node, aliases)
         if path and len(path) > 1 and path[-1] != ITEM:
-            yield Access(path, node.lineno)
+            yield AttributeUse(path, node.lineno)
 
 
 def _path(node: nodes.Node, aliases: Mapping[str, Path]) -> Path | None:
@@ -149,10 +149,10 @@ def _path(node: nodes.Node, aliases: Mapping[str, Path]) -> Path | None:
     return None
 
 
-def _first_uses(tree: nodes.Template, names: set[str]) -> Iterator[Use]:
+def _first_uses(tree: nodes.Template, names: set[str]) -> Iterator[NameUse]:
     lines: dict[str, int] = {}
     for node in tree.find_all(nodes.Name):
         if node.name in names and node.ctx == "load":
             lines[node.name] = min(node.lineno, lines.get(node.name, node.lineno))
     for name in sorted(names):
-        yield Use(name, lines.get(name, 1))
+        yield NameUse(name, lines.get(name, 1))

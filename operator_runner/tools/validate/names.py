@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from operator_runner.ansible.templating.name_hints import key_hint, nearest, variable_hint
 from operator_runner.reconcile.snake_case import to_snake
-from operator_runner.tools.validate.expressions import ITEM, Access, Uses
+from operator_runner.tools.validate.expressions import ITEM, AttributeUse, Uses
 from operator_runner.tools.validate.spec_fields import SpecFields
 
 _MAGIC = frozenset(
@@ -63,7 +63,7 @@ def _hint(name: str, known: Collection[str], fields: SpecFields) -> str:
     return hint or "; add it to the CRD, or a value to defaults/main.yml of the role"
 
 
-def _unknown_key(access: Access, definitions: Definitions, fields: SpecFields) -> str | None:
+def _unknown_key(access: AttributeUse, definitions: Definitions, fields: SpecFields) -> str | None:
     *owner, key = access.path
     if owner[0] in definitions.others or key in _METHODS or not fields.is_snake_case:
         return None

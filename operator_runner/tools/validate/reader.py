@@ -41,7 +41,7 @@ class Expression:
 
 
 @dataclass(frozen=True, slots=True)
-class Reference:
+class ContentReference:
     """A file or role that a task names: tasks, vars, role, template, file or playbook."""
 
     kind: str
@@ -65,7 +65,7 @@ class Content:
 
     problems: list[tuple[Any, str]] = field(default_factory=list)
     expressions: list[Expression] = field(default_factory=list)
-    references: list[Reference] = field(default_factory=list)
+    references: list[ContentReference] = field(default_factory=list)
     actions: list[Action] = field(default_factory=list)
     lookups: list[str] = field(default_factory=list)
     defines: set[str] = field(default_factory=set)
@@ -267,7 +267,7 @@ class Reader:
 
     def _refer(self, kind: str, name: Any, *, other_syntax: bool = False) -> None:
         if isinstance(name, str) and name:
-            self.content.references.append(Reference(kind, name, other_syntax))
+            self.content.references.append(ContentReference(kind, name, other_syntax))
 
     def _unknown_keywords(self, found: dict[str, Any], known: frozenset[str], what: str) -> None:
         for key in found:

@@ -17,7 +17,7 @@ from operator_runner.tools.validate import argument_specs, project
 from operator_runner.tools.validate.findings import Finding
 from operator_runner.tools.validate.places import line_of, place_of_error
 from operator_runner.tools.validate.plugins import Plugins, Problem
-from operator_runner.tools.validate.reader import Content, Reader, Reference
+from operator_runner.tools.validate.reader import Content, ContentReference, Reader
 from operator_runner.tools.validate.spec_fields import SpecFields
 from operator_runner.tools.validate.values import has_marks
 
@@ -152,7 +152,7 @@ class Sources:
             for each in data.get("dependencies") or ():
                 name = each.get("role") or each.get("name") if isinstance(each, dict) else each
                 if isinstance(name, str):
-                    reader.content.references.append(Reference("role", name))
+                    reader.content.references.append(ContentReference("role", name))
             if "argument_specs" not in data:
                 return
         problems = list(argument_specs.invalid(specs))

@@ -8,8 +8,8 @@ import pytest
 
 from operator_runner.core.model import GVK, Cause, FieldChange, ObjectRef, RunEvent, Trigger
 from operator_runner.reconcile.idempotence import (
-    Finding,
     IdempotenceCheck,
+    RepeatedChange,
     TaskTimes,
     Verdict,
     runs_needed,
@@ -47,7 +47,9 @@ class Runs:
 
 
 def found(*paths: str, task: str = "Password") -> Verdict:
-    return Verdict((Finding(task, SECRET, paths or ("data.password",)),), is_idempotent=False)
+    return Verdict(
+        (RepeatedChange(task, SECRET, paths or ("data.password",)),), is_idempotent=False
+    )
 
 
 def test_two_unprompted_runs_with_a_change_are_reported() -> None:
@@ -120,8 +122,8 @@ def test_fields_of_one_task_and_object_are_one_finding() -> None:
     runs(*(change("1", "2", path) for path in late), change("1", "2", "data.c", 1.5))
     verdict = runs(*(change("2", "3", path) for path in late), change("2", "3", "data.c", 1.5))
     assert verdict.findings == (
-        Finding("Password", SECRET, late),
-        Finding("Deploy", SECRET, ("data.c",)),
+        RepeatedChange("Password", SECRET, late),
+        RepeatedChange("Deploy", SECRET, ("data.c",)),
     )
 
 
@@ -152,7 +154,7 @@ def test_a_deleted_resource_is_forgotten() -> None:
 def test_the_message_names_task_field_object_and_cure() -> None:
     """Values are in none of them."""
     paths = tuple(f"data.{number}" for number in range(6))
-    assert str(Finding("Password", SECRET, paths)) == (
+    assert str(RepeatedChange("Password", SECRET, paths)) == (
         "Not idempotent: task 'Password' changes data.0, data.1, data.2, data.3 and 2 more of "
         "Secret default/db in every run, though nothing asked for it; keep the value that the "
         "object has, or generate it once"

@@ -45,7 +45,7 @@ from ansible.plugins.callback import CallbackBase
 DOCUMENTATION = '''
 name: OWN_callback
 type: aggregate
-short_description: tells of starts
+short_description: reports starts
 description: Tells of starts.
 '''
 

@@ -187,7 +187,7 @@ async def test_an_object_that_cannot_be_converted_is_named(
     status, told = await command()
     assert status == 1, told
     assert f"widgets {widgets.namespace}/w-013: " in told
-    assert "w-013: spec.size is no number" in told
+    assert "w-013: spec.size is not a number" in told
     assert "status.storedVersions stays v1, v2" in told
     stored = widgets.etcd.versions(widgets.group, "widgets")
     assert [name for name, version in stored.items() if version == "v1"] == ["w-013"]

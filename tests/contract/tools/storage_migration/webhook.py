@@ -66,7 +66,7 @@ class Webhook:
         names = {item["metadata"]["name"] for item in asked["objects"]}
         refused = sorted(names & self.unconvertible) if wanted.endswith("/v2") else []
         if refused:
-            result = {"status": "Failure", "message": f"{refused[0]}: spec.size is no number"}
+            result = {"status": "Failure", "message": f"{refused[0]}: spec.size is not a number"}
         else:
             result = {"status": "Success"}
         converted = [item | {"apiVersion": wanted} for item in asked["objects"]]
