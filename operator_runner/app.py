@@ -44,7 +44,7 @@ from operator_runner.kube.api import Api
 from operator_runner.kube.cluster import KubeCluster
 from operator_runner.kube.credential_files import credential_files
 from operator_runner.kube.discovery import ApiResource, Discovery
-from operator_runner.kube.lease import LeaderElector
+from operator_runner.kube.leader_election import LeaderElector
 from operator_runner.kube.reviews import protection_of
 from operator_runner.kube.session import Connection, connect
 from operator_runner.kube.watch import MetadataEvent, watch_metadata

@@ -20,8 +20,8 @@ from operator_runner.core.model import Json
 from operator_runner.kube.api import Api, error_from_status, metadata_watch_key
 from operator_runner.kube.discovery import ApiResource
 from operator_runner.kube.line_splitting import split_lines
+from operator_runner.kube.object_readiness import Health, health_of
 from operator_runner.kube.paging import list_pages
-from operator_runner.kube.readiness import Health, health_of
 
 _META = "g=meta.k8s.io;v=v1,application/json"
 _LIST = f"application/json;as=PartialObjectMetadataList;{_META}"

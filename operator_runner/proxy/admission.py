@@ -19,7 +19,6 @@ from operator_runner.core.errors import ApiError, Conflict, Forbidden, NotFound,
 from operator_runner.core.model import GVK, Json, Ownership
 from operator_runner.kube.discovery import Discovery
 from operator_runner.proxy import bodies
-from operator_runner.proxy.grants import Grant
 from operator_runner.proxy.metadata_client import MetadataClient
 from operator_runner.proxy.ownership import (
     ABSENT_RESOURCE_VERSION,
@@ -34,6 +33,7 @@ from operator_runner.proxy.ownership import (
     patch_for_update,
 )
 from operator_runner.proxy.request_info import RequestInfo
+from operator_runner.proxy.run_tokens import Grant
 from operator_runner.proxy.status_errors import StatusError
 
 _log = structlog.get_logger(__name__)

@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from operator_runner.core.model import GVK, ObjectRef, Watch
-from operator_runner.proxy.grants import Grant
 from operator_runner.proxy.ownership import Owner
+from operator_runner.proxy.run_tokens import Grant
 from operator_runner.proxy.status_errors import StatusError
 
 _FIELDS = ("apiVersion", "kind", "name", "uid")

@@ -18,7 +18,6 @@ from operator_runner.kube.session import Connection
 from operator_runner.kube.worker_thread import WorkerThread
 from operator_runner.proxy import bodies, tunnel
 from operator_runner.proxy.admission import Admission, Decision, WriteRequest, is_write
-from operator_runner.proxy.grants import Grant
 from operator_runner.proxy.headers import request_headers, response_headers, upgrade_of
 from operator_runner.proxy.recorder import PermissionRecorder
 from operator_runner.proxy.request_info import RequestInfo
@@ -28,6 +27,7 @@ from operator_runner.proxy.response_tracker import (
     ResponseTracker,
     TrackedRequest,
 )
+from operator_runner.proxy.run_tokens import Grant
 from operator_runner.proxy.status_errors import StatusError
 
 _log = structlog.get_logger(__name__)

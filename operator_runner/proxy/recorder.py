@@ -13,7 +13,6 @@ from operator_runner.core.model import Json
 from operator_runner.kube.api import is_watch
 from operator_runner.kube.decoding import decode_json
 from operator_runner.kube.discovery import Discovery
-from operator_runner.proxy.grants import Grant
 from operator_runner.proxy.permission_log import PermissionLog
 from operator_runner.proxy.request_info import RequestInfo
 from operator_runner.proxy.request_permissions import (
@@ -25,6 +24,7 @@ from operator_runner.proxy.request_permissions import (
     permissions_for_request,
     permissions_in_body,
 )
+from operator_runner.proxy.run_tokens import Grant
 
 _log = structlog.get_logger(__name__)
 _OK = 200

@@ -15,13 +15,13 @@ from operator_runner.core.errors import ApiError
 from operator_runner.core.model import GVK, FieldChange, Json, ObjectRef, Watch
 from operator_runner.kube.decoding import DecodingError, decode_json
 from operator_runner.kube.discovery import Discovery
-from operator_runner.kube.readiness import Health, health_of
+from operator_runner.kube.object_readiness import Health, health_of
 from operator_runner.kube.worker_thread import WorkerThread
 from operator_runner.proxy.bodies import is_quick, media_type
 from operator_runner.proxy.field_changes import field_changes
-from operator_runner.proxy.grants import Grant
 from operator_runner.proxy.ownership import is_owned
 from operator_runner.proxy.request_info import RequestInfo
+from operator_runner.proxy.run_tokens import Grant
 
 _log = structlog.get_logger(__name__)
 

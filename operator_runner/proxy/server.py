@@ -29,12 +29,12 @@ from operator_runner.net.sockets import Listener
 from operator_runner.proxy.admission import Admission
 from operator_runner.proxy.anonymous import grant_for_basic_auth
 from operator_runner.proxy.forwarding import Forwarder
-from operator_runner.proxy.grants import Grant, Grants, kubeconfig
 from operator_runner.proxy.metadata_client import MetadataClient
 from operator_runner.proxy.ownership import Owner
 from operator_runner.proxy.permission_log import PermissionLog
 from operator_runner.proxy.recorder import PermissionRecorder
 from operator_runner.proxy.response_tracker import Observer, ResponseTracker
+from operator_runner.proxy.run_tokens import Grant, Grants, kubeconfig
 from operator_runner.proxy.status_errors import StatusError
 
 _log = structlog.get_logger(__name__)

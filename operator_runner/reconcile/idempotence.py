@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 
 from operator_runner.core.field_paths import summarize
 from operator_runner.core.model import Cause, FieldChange, ObjectRef, RunEvent, Trigger
-from operator_runner.kube.readiness import is_change
+from operator_runner.kube.object_readiness import is_change
 
 _RUNS = 2
 """Consecutive unprompted runs that change a field until it is reported. One may still converge, by

@@ -22,8 +22,8 @@ from operator_runner.core.model import (
     describe,
     uid_of,
 )
-from operator_runner.kube.readiness import is_change
-from operator_runner.reconcile import conditions, kstatus, reserved_fields
+from operator_runner.kube.object_readiness import is_change
+from operator_runner.reconcile import conditions, kstatus_conditions, reserved_fields
 from operator_runner.reconcile.conditions import read_conditions
 from operator_runner.reconcile.idempotence import CURE, RepeatedChange
 from operator_runner.reconcile.other_writers import OtherWriter, OtherWriters
@@ -100,7 +100,7 @@ class Reporter:
 
         def change(old: Sequence[Json]) -> list[Json]:
             new = conditions.started(old, now)
-            return kstatus.progressing(new, generation, now) if self._kstatus else new
+            return kstatus_conditions.progressing(new, generation, now) if self._kstatus else new
 
         # No observedGeneration: it is written at the end of the run.
         return await self._status.write(ref, uid_of(body), change, body)
@@ -163,10 +163,10 @@ class Reporter:
     async def error(self, run: RunContext, message: str) -> None:
         """Report a resource that cannot be run until it is corrected."""
         _log.error("Reconciliation failed", error=message)
-        await self.failed(run, message, kstatus.stalled)
+        await self.failed(run, message, kstatus_conditions.stalled)
 
     async def failed(
-        self, run: RunContext, message: str, add_kstatus: KstatusUpdate = kstatus.failing
+        self, run: RunContext, message: str, add_kstatus: KstatusUpdate = kstatus_conditions.failing
     ) -> None:
         """Report a failed reconcile in the status and as an Event, not in the log.
 
@@ -233,9 +233,13 @@ class Reporter:
             return found if found is not None and uid_of(found) == uid_of(run.body) else None
         now = outcome.finished or datetime.now(UTC)
         if not outcome.successful:
-            add_kstatus = kstatus.failing
+            add_kstatus = kstatus_conditions.failing
         else:
-            add_kstatus = kstatus.ready if outcome.requeue_after is None else kstatus.waiting
+            add_kstatus = (
+                kstatus_conditions.ready
+                if outcome.requeue_after is None
+                else kstatus_conditions.waiting
+            )
         return await self._write(
             run,
             lambda old: conditions.finished(old, outcome, now),

@@ -16,11 +16,11 @@ from functools import partial
 
 from operator_runner.controller.predicates.changes import Version, difference
 from operator_runner.controller.sources.own_writes import OwnWrites
-from operator_runner.controller.sources.pacing import Pacer
+from operator_runner.controller.sources.watch_pacing import Pacer
 from operator_runner.controller.sources.watch_retry import watch_forever
 from operator_runner.core.async_tasks import end_tasks
 from operator_runner.core.model import GVK, Cause, FieldChange, Json, ObjectRef, Trigger, Watch
-from operator_runner.kube.readiness import Health, Readiness, change
+from operator_runner.kube.object_readiness import Health, Readiness, change
 from operator_runner.kube.watch import EventType, MetadataEvent
 
 _OWN_WRITES = 64

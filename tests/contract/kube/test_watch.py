@@ -16,7 +16,7 @@ from operator_runner.core.errors import Forbidden, NotFound
 from operator_runner.core.model import GVK, Json
 from operator_runner.kube.api import MERGE_PATCH, Api
 from operator_runner.kube.discovery import ApiResource, Discovery
-from operator_runner.kube.readiness import Health, Readiness
+from operator_runner.kube.object_readiness import Health, Readiness
 from operator_runner.kube.watch import MetadataEvent, watch_metadata
 from tests.contract.kube.crds import crd
 from tests.contract.kube.scripted import ScriptedServer, status, stream

@@ -20,7 +20,7 @@ from operator_runner.core.settings import Address
 from operator_runner.devcluster import Cluster
 from operator_runner.kube.api import Api
 from operator_runner.kube.discovery import Discovery
-from operator_runner.kube.readiness import Health
+from operator_runner.kube.object_readiness import Health
 from operator_runner.kube.session import Connection, connect
 from operator_runner.proxy.server import Proxy
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from operator_runner.core.model import GVK, ObjectRef
-from operator_runner.kube.readiness import Health, Readiness
+from operator_runner.kube.object_readiness import Health, Readiness
 from tests.support.kubectl import Kubectl
 
 from .conftest import OWNER_GVK, Recorder, Run, config_map

@@ -42,8 +42,8 @@ from operator_runner.core.model import (
     Watch,
 )
 from operator_runner.core.settings import AnsibleSettings
-from operator_runner.kube.readiness import Readiness, health_of
-from operator_runner.reconcile import conditions, kstatus
+from operator_runner.kube.object_readiness import Readiness, health_of
+from operator_runner.reconcile import conditions, kstatus_conditions
 from operator_runner.reconcile.annotations import read_overrides
 from operator_runner.reconcile.conditions import read_conditions
 from operator_runner.reconcile.other_writers import OtherWriters
@@ -101,10 +101,10 @@ CHANGES: tuple[Callable[[list[Json]], list[Json]], ...] = (
     lambda given: conditions.finished(given, failure("t", "m"), NOW),
     lambda given: conditions.failed(given, "m", NOW),
     lambda given: conditions.interrupted(given, "m", NOW),
-    lambda given: kstatus.progressing(given, 1, NOW),
-    lambda given: kstatus.ready(given, 1, NOW),
-    lambda given: kstatus.failing(given, 1, NOW),
-    lambda given: kstatus.stalled(given, 1, NOW),
+    lambda given: kstatus_conditions.progressing(given, 1, NOW),
+    lambda given: kstatus_conditions.ready(given, 1, NOW),
+    lambda given: kstatus_conditions.failing(given, 1, NOW),
+    lambda given: kstatus_conditions.stalled(given, 1, NOW),
 )
 ORDINARY = {"Running", "Successful", "Failure", "Ready", "Reconciling", "Stalled"}
 

@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 from operator_runner.core.model import Json
 from operator_runner.core.settings import LeaderElection
 from operator_runner.kube.api import Api
-from operator_runner.kube.lease import LeaderElector
+from operator_runner.kube.leader_election import LeaderElector
 from operator_runner.kube.session import Connection, connect
 from tests.contract.kube.relay import Relay
 from tests.contract.kube.scripted import kubeconfig

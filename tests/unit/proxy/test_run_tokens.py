@@ -8,8 +8,8 @@ import pytest
 import yaml
 
 from operator_runner.core.model import GVK, RunContent, Watch
-from operator_runner.proxy.grants import Grant, Grants, kubeconfig
 from operator_runner.proxy.ownership import Owner
+from operator_runner.proxy.run_tokens import Grant, Grants, kubeconfig
 
 WATCH = Watch(GVK("cache.example.com", "v1alpha1", "Memcached"), RunContent(role=Path("/roles/m")))
 

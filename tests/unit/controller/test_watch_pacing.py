@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from operator_runner.controller.sources import pacing
-from operator_runner.controller.sources.pacing import Pacer
+from operator_runner.controller.sources import watch_pacing
+from operator_runner.controller.sources.watch_pacing import Pacer
 from operator_runner.core.model import GVK, Cause, ObjectRef, Trigger
 
 OWNER, OTHER = (ObjectRef(GVK("example.com", "v1", "Foo"), "default", name) for name in "ab")
@@ -21,7 +21,7 @@ def woken() -> asyncio.Queue[tuple[ObjectRef, Cause]]:
 
 @pytest.fixture
 def pacer(woken: asyncio.Queue[tuple[ObjectRef, Cause]], monkeypatch: pytest.MonkeyPatch) -> Pacer:
-    monkeypatch.setattr(pacing, "_PAUSE_SECONDS", 0.05)
+    monkeypatch.setattr(watch_pacing, "_PAUSE_SECONDS", 0.05)
     return Pacer(lambda ref, cause: woken.put_nowait((ref, cause)))
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from operator_runner.core.model import GVK, Json
-from operator_runner.kube.readiness import Health, Readiness, change, health_of, is_change
+from operator_runner.kube.object_readiness import Health, Readiness, change, health_of, is_change
 
 UNKNOWN, NOT_READY, READY, FAILED = Readiness
 KINDS = {
