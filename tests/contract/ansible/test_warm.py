@@ -73,13 +73,18 @@ class Runs:
 
 @pytest.fixture
 async def runs(tmp_path: Path) -> AsyncIterator[Runs]:
-    others = frozenset(child.pid for child in psutil.Process().children())
+    others = _children()
     starts: list[str] = []
     async with open_launcher("warm", SETTINGS, lambda: starts.append("server")) as launcher:
         assert isinstance(launcher, WarmLauncher)
         runs = Runs(tmp_path, launcher, others)
         runs.starts = starts
         yield runs
+
+
+def _children() -> frozenset[int]:
+    """Return the pids of this process's children, fork servers of other tests among them."""
+    return frozenset(child.pid for child in psutil.Process().children())
 
 
 def _is_server(process: psutil.Process) -> bool:
@@ -212,8 +217,9 @@ async def test_a_changed_file_leads_to_a_new_server(tmp_path: Path) -> None:
     shutil.copytree(ansible_collections.kubernetes.core.__path__[0], kubernetes)
     settings = replace(SETTINGS, collections_path=str(tmp_path / "collections"))
     gate = tmp_path / "gate"
+    others = _children()
     async with open_launcher("warm", settings) as launcher:
-        runs = Runs(tmp_path, launcher)
+        runs = Runs(tmp_path, launcher, others)
         old = runs.servers()[0]
         waiting = asyncio.create_task(runs(f"- wait_for: {{path: {gate}}}\n", "waiting"))
         await asyncio.to_thread(eventually, lambda: len(old.children(recursive=True)) > 2)
@@ -233,9 +239,9 @@ async def test_a_replaced_server_ends_with_the_launcher(
     searched = tmp_path / "lib"
     searched.mkdir()
     monkeypatch.setenv("PYTHONPATH", str(searched))
-    nap = new_nap()
+    nap, others = new_nap(), _children()
     async with open_launcher("warm", SETTINGS) as launcher:
-        runs = Runs(tmp_path, launcher)
+        runs = Runs(tmp_path, launcher, others)
         sleeping = asyncio.create_task(runs(f"- command: sleep {nap}\n", "sleeping"))
         await asyncio.to_thread(eventually, lambda: sleepers(nap))
         (searched / "new").touch()
