@@ -55,6 +55,8 @@ def test_a_cluster_with_the_kind_is_refused(
     test = Kubectl(kubectl.program, f"molecule-{secrets.token_hex(4)}")
     molecule = Molecule(REPOSITORY, test, control_plane, tmp_path / "molecule")
     running = {"OPERATOR_IMAGE": "none"}
+    # Other tests may have left the CRD.
+    kubectl("delete", "crd", KIND, "--ignore-not-found")
     kubectl("create", "namespace", test.namespace)
     molecule.refuses("destroy", f"did not create: Namespace {test.namespace}", **running)
     kubectl("delete", "namespace", test.namespace)

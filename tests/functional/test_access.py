@@ -45,7 +45,7 @@ def test_protected_metrics_and_an_open_proxy(kubectl: Kubectl, operator: Operato
     kubectl("create", "serviceaccount", "reader")
     account = f"--serviceaccount={kubectl.namespace}:reader"
     kubectl("create", "clusterrolebinding", reader, f"--clusterrole={reader}", account)
-    token = kubectl("create", "token", "reader").strip()
+    token = kubectl.token("reader")
     metrics, proxy = free_port(), free_port()
     operator.start(
         f"--metrics-bind-address=127.0.0.1:{metrics}",

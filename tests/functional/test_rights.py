@@ -47,7 +47,7 @@ class Installed:
 
     def count(self, code: str) -> int:
         """Return how many requests the API server has answered with a status."""
-        token = self.system("create", "token", "reader").strip()
+        token = self.system.token("reader")
         headers = {"Authorization": f"Bearer {token}"}
         request = urllib.request.Request(f"https://{self.metrics}/metrics", headers=headers)
         context = ssl._create_unverified_context()  # noqa: SLF001 the certificate is made at the start
@@ -91,7 +91,7 @@ def rendered(kubectl: Kubectl, folder: Path) -> list[Json]:
 
 def restricted(system: Kubectl, folder: Path, account: str = ACCOUNT) -> Path:
     """Return a kubeconfig of a ServiceAccount."""
-    token = system("create", "token", account).strip()
+    token = system.token(account)
     config = json.loads(system("config", "view", "--raw", "--minify", "--output=json"))
     config["users"] = [{"name": config["users"][0]["name"], "user": {"token": token}}]
     config["contexts"][0]["context"]["namespace"] = system.namespace

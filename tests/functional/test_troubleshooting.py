@@ -64,7 +64,7 @@ def test_a_right_is_missing(kubectl: Kubectl, project: Path, tmp_path: Path) -> 
     """The log has the account, the missing permission and the namespace."""
     kubectl("create", "serviceaccount", "nobody")
     config = json.loads(kubectl("config", "view", "--raw", "--minify", "--output=json"))
-    token = kubectl("create", "token", "nobody").strip()
+    token = kubectl.token("nobody")
     config["users"] = [{"name": config["users"][0]["name"], "user": {"token": token}}]
     kubeconfig = tmp_path / "nobody"
     kubeconfig.write_text(json.dumps(config))

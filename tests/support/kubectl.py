@@ -44,6 +44,11 @@ class Kubectl:
         items = json.loads(self("get", kind, f"--selector={selector}", "--output=json"))["items"]
         return list(items)
 
+    def token(self, account: str) -> str:
+        """Return a token of a service account, which a controller may not have created yet."""
+        self("wait", "--for=create", f"serviceaccount/{account}", "--timeout=90s")
+        return self("create", "token", account).strip()
+
     def apply(self, *objects: Json) -> None:
         """Apply objects."""
         items = {"apiVersion": "v1", "kind": "List", "items": list(objects)}

@@ -464,10 +464,18 @@ async def _witness(folder: Path) -> AsyncIterator[int]:
         await process.wait()
 
 
+def _command(process: psutil.Process) -> str:
+    """Return the command line; empty if the process has exited meanwhile."""
+    try:
+        return " ".join(process.cmdline())
+    except psutil.NoSuchProcess:
+        return ""
+
+
 def _processes_of_holder() -> list[int]:
     """Return the current run and its ancestors, without the processes for the next run."""
     below = psutil.Process().children(recursive=True)
-    shell = next(process for process in below if "searched" in " ".join(process.cmdline()))
+    shell = next(process for process in below if "searched" in _command(process))
     above = [process for process in shell.parents() if process in below]
     run = above[-2] if len(above[-1].children()) > 1 else above[-1]
     return [process.pid for process in {shell, *above, *run.children(recursive=True)}]

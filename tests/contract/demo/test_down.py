@@ -43,6 +43,8 @@ def test_a_crd_that_others_use_stays(
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
+    # Other tests may have left resources of the kind.
+    kubectl("delete", "crd", KIND, "--ignore-not-found")
     kubectl("apply", f"--filename={REPOSITORY / 'crds'}")
     kubectl("wait", "--for=condition=Established", f"crd/{KIND}")
     strangers = Strangers(kubectl, KIND)

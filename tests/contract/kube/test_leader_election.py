@@ -240,7 +240,7 @@ async def test_a_deleted_lease_is_made_again(
 async def poor(control_plane: Path, kubectl: Kubectl, tmp_path: Path) -> AsyncIterator[Connection]:
     """Connect as a service account without any rights."""
     cluster = _cluster(control_plane)
-    user = {"token": kubectl("create", "token", "default").strip()}
+    user = {"token": kubectl.token("default")}
     file = tmp_path / "poor.kubeconfig"
     file.write_text(json.dumps(kubeconfig(cluster.pop("server"), user, **cluster)))
     opened = await connect(file, user_agent="tests")

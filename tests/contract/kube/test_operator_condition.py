@@ -62,7 +62,7 @@ async def account(
 ) -> AsyncIterator[Connection]:
     """Connect as the operator's service account, which has no rights yet."""
     cluster = _cluster(control_plane)
-    user = {"token": kubectl("create", "token", "default").strip()}
+    user = {"token": kubectl.token("default")}
     file = tmp_path / "account.kubeconfig"
     file.write_text(json.dumps(kubeconfig(cluster.pop("server"), user, **cluster)))
     opened = await connect(file, user_agent="tests")

@@ -99,7 +99,7 @@ async def test_the_service_account_of_a_pod_opens_the_api(
     """Token, CA and namespace are taken from where the kubelet mounts them."""
     cluster = _cluster(control_plane)
     host, port = cluster["server"].removeprefix("https://").split(":")
-    (tmp_path / "token").write_text(kubectl("create", "token", "default").strip())
+    (tmp_path / "token").write_text(kubectl.token("default"))
     (tmp_path / "ca.crt").write_text(_authority(kubectl))
     (tmp_path / "namespace").write_text(kubectl.namespace)
     monkeypatch.setattr(incluster_config, "SERVICE_TOKEN_FILENAME", str(tmp_path / "token"))

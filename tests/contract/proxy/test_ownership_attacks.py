@@ -225,7 +225,7 @@ async def writer(kubectl: Kubectl, tmp_path: Path) -> AsyncIterator[Connection]:
     kubectl("create", "role", "writer", verbs, "--resource=configmaps")
     account = f"--serviceaccount={kubectl.namespace}:writer"
     kubectl("create", "rolebinding", "writer", "--role=writer", account)
-    token = kubectl("create", "token", "writer").strip()
+    token = kubectl.token("writer")
     config = json.loads(kubectl("config", "view", "--raw", "--minify", "--output=json"))
     config["users"] = [{"name": config["users"][0]["name"], "user": {"token": token}}]
     file = tmp_path / "writer.kubeconfig"

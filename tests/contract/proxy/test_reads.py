@@ -107,7 +107,7 @@ async def getter(kubectl: Kubectl, tmp_path: Path) -> AsyncIterator[Connection]:
     kubectl("create", "role", "getter", "--verb=get", "--resource=configmaps")
     account = f"--serviceaccount={kubectl.namespace}:getter"
     kubectl("create", "rolebinding", "getter", "--role=getter", account)
-    token = kubectl("create", "token", "getter").strip()
+    token = kubectl.token("getter")
     config = json.loads(kubectl("config", "view", "--raw", "--minify", "--output=json"))
     config["users"] = [{"name": config["users"][0]["name"], "user": {"token": token}}]
     file = tmp_path / "getter.kubeconfig"

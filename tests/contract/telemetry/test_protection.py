@@ -68,7 +68,7 @@ async def test_only_authorized_accounts_read_metrics(api: Api, kubectl: Kubectl)
         kubectl("create", "serviceaccount", name)
     account = f"--serviceaccount={kubectl.namespace}:allowed"
     kubectl("create", "clusterrolebinding", reader, f"--clusterrole={reader}", account)
-    allowed, denied = (kubectl("create", "token", name).strip() for name in ("allowed", "denied"))
+    allowed, denied = (kubectl.token(name) for name in ("allowed", "denied"))
     server = await serve(api, require_rbac=True)
     try:
         for _ in range(2):
