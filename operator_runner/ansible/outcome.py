@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
+from operator_runner.ansible.api_errors import without_quoted_objects
 from operator_runner.ansible.templating.type_hints import with_type_hint
 from operator_runner.core.durations import parse_duration
 from operator_runner.core.model import Json, RunEvent, RunOutcome, Stats, TaskFailure
@@ -84,9 +85,10 @@ class OutcomeBuilder:
         return RunOutcome(None, (TaskFailure(self.task, reason),), None, now)
 
     def _add_failure(self, event: RunEvent) -> None:
+        message = without_quoted_objects(_message(event.data.get("res")))
         failure = TaskFailure(
             task=str(event.data.get("task") or ""),
-            message=with_type_hint(truncated(_message(event.data.get("res")), _MAX_MESSAGE_BYTES)),
+            message=with_type_hint(truncated(message, _MAX_MESSAGE_BYTES)),
             path=str(event.data.get("task_path") or ""),
         )
         self._failed.setdefault(str(event.data.get("host") or _HOST), []).append(failure)

@@ -195,7 +195,7 @@ MISTAKES = {
         TASKS,
         'replicas: "{{ size }}"',
         'replicas: "{{ size }} "',
-        failure=("replicas", "nativeTypes"),
+        failure=("{...}", "DeploymentSpec.spec.replicas of type int32", "nativeTypes"),
     ),
 }
 
