@@ -132,7 +132,9 @@ def test_fields_that_change_in_every_run_are_reported(
     assert len(lines) == len(expected)
     noted = events(kubectl, "NotIdempotent")
     assert all(event.get("series") is None for event in noted)
-    history = why("echo/a", "-n", kubectl.namespace, f"--kubeconfig={control_plane}")
+    history = why(
+        "echoes.test.example.com/a", "-n", kubectl.namespace, f"--kubeconfig={control_plane}"
+    )
     for task, name, field in expected:
         text = f"Not idempotent: task '{task}' changes {field} of {name} in every run"
         assert sum(text in event["note"] for event in noted) == 1

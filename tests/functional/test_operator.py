@@ -266,6 +266,9 @@ def test_not_ready_until_the_kind_is_watched(operator: Operator, kubectl: Kubect
     eventually(lambda: operator.probe("readyz"), lambda code: code == 200, told=operator.log)
     kubectl.apply(resource)
     wait_for_text(kubectl, operator, "hello nothing")
+    # Another kind of this name would be ambiguous for other tests.
+    operator.kill()
+    kubectl("delete", f"--filename={operator.project / 'crd.yaml'}")
 
 
 def test_a_bad_watches_file_stops_the_start(operator: Operator, project: Path) -> None:
