@@ -267,7 +267,6 @@ def test_not_ready_until_the_kind_is_watched(operator: Operator, kubectl: Kubect
     kubectl.apply(resource)
     wait_for_text(kubectl, operator, "hello nothing")
     # Another kind of this name would be ambiguous for other tests.
-    operator.kill()
     kubectl("delete", f"--filename={operator.project / 'crd.yaml'}")
 
 
