@@ -141,11 +141,11 @@ class ResponseTracker:
         dependent = await self._reference(tracked, response)
         if dependent is None:
             return
-        if grant.run_id and not info.subresource and tracked.method != "DELETE":
+        seen = not info.subresource and tracked.method != "DELETE"
+        if grant.run_id and seen:
             await self._compare(tracked, dependent, response, body)
         if dependent.gvk in grant.watch.blacklist:
             return
-        seen = not info.subresource and tracked.method != "DELETE"
         if seen and is_owned(grant.owner, metadata):
             health = health_of(dependent.gvk, response)
             if tracked.method != "GET":

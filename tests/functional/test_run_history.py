@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,11 +13,11 @@ import pytest
 
 from tests.support.kubectl import Json, Kubectl
 from tests.support.operator import Operator
+from tests.support.scaffold import OPERATOR_RUNNER
 from tests.support.waiting import eventually
 
 KIND = "echoes.test.example.com"
 ROLE = "roles/echo/tasks/main.yml"
-PROGRAM = Path(sys.executable).parent / "operator-runner"
 
 
 def echo(**spec: Any) -> Json:
@@ -61,7 +60,9 @@ def notes(kubectl: Kubectl, reason: str) -> list[str]:
 
 
 def why(*args: str | Path) -> str:
-    done = subprocess.run([PROGRAM, "why", *args], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [OPERATOR_RUNNER, "why", *args], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -141,7 +142,7 @@ def test_why_takes_the_spellings_of_kubectl(
         ("ecko/a", 'the resource type "ecko" is unknown; did you mean echo.v1.test.example.com?'),
         ("echo/b", 'echoes.test.example.com "b" not found'),
     ):
-        command = [str(PROGRAM), "why", name, *ours]
+        command = [str(OPERATOR_RUNNER), "why", name, *ours]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 1
         assert problem in done.stderr

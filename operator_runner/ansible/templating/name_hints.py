@@ -34,6 +34,12 @@ def nearest(name: str, known: Collection[str]) -> str | None:
     return difflib.get_close_matches(name, by_letters[found[0]], 1, 0)[0] if found else None
 
 
+def suggestion(name: str, known: Collection[str], otherwise: str = "") -> str:
+    """Return what follows an unknown name: the most similar one, `otherwise` if none is similar."""
+    similar = nearest(name, known)
+    return f": did you mean {similar}?" if similar else otherwise
+
+
 def _letters(name: str) -> str:
     return name.replace("_", "").lower()
 
@@ -42,5 +48,4 @@ def _hint(name: str, known: Collection[str], about_snake_case: str) -> str:
     snake = to_snake(name)
     if snake != name and snake in known:
         return f": {about_snake_case}: {snake}"
-    similar = nearest(name, known)
-    return f": did you mean {similar}?" if similar else ""
+    return suggestion(name, known)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from operator_runner.ansible.templating.name_hints import nearest
+from operator_runner.ansible.templating.name_hints import suggestion
 from operator_runner.reconcile.snake_case import to_snake
 from operator_runner.tools.validate.spec_fields import SpecFields
 
@@ -99,5 +99,4 @@ def _type_problems(
 
 
 def _nearest(name: Any, known: Collection[str]) -> str:
-    found = nearest(str(name), known)
-    return f": did you mean {found}?" if found else f"; expected one of {', '.join(sorted(known))}"
+    return suggestion(str(name), known, f"; expected one of {', '.join(sorted(known))}")

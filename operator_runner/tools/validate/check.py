@@ -59,8 +59,10 @@ def check(watches: Sequence[Watch], file: Path, lookup: Lookup) -> list[Finding]
 
 def _unserved(watches: Sequence[Watch], file: Path, objects: list[Any]) -> Iterator[Finding]:
     """Yield a warning for each kind that only a CRD from elsewhere could serve."""
+    if not (missing := list(unserved(watches, objects))):
+        return
     entries = DataLoader().load_from_file(str(file), trusted_as_template=False)
-    for gvk, message in unserved(watches, objects):
+    for gvk, message in missing:
         same = (entry for entry in entries if gvk.kind in entry.values())
         line = next((line_of(value) for value in next(same, {}).values() if value == gvk.kind), 1)
         yield Finding(file, line, message, is_error=False)

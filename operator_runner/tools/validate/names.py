@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from operator_runner.ansible.templating.name_hints import key_hint, nearest, variable_hint
+from operator_runner.ansible.templating.name_hints import key_hint, suggestion, variable_hint
 from operator_runner.reconcile.snake_case import to_snake
 from operator_runner.tools.validate.expressions import ITEM, AttributeUse, Uses
 from operator_runner.tools.validate.spec_fields import SpecFields
@@ -55,11 +55,7 @@ def undefined(
 
 
 def _hint(name: str, known: Collection[str], fields: SpecFields) -> str:
-    if fields.is_snake_case:
-        hint = variable_hint(name, known)
-    else:
-        similar = nearest(name, known)
-        hint = f": did you mean {similar}?" if similar else ""
+    hint = variable_hint(name, known) if fields.is_snake_case else suggestion(name, known)
     return hint or "; add it to the CRD, or a value to defaults/main.yml of the role"
 
 

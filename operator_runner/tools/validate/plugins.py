@@ -18,7 +18,7 @@ from ansible.utils.plugin_docs import get_docstring
 from jinja2.filters import FILTERS
 from jinja2.tests import TESTS
 
-from operator_runner.ansible.templating.name_hints import nearest
+from operator_runner.ansible.templating.name_hints import suggestion
 from operator_runner.tools.validate.requirements import BASE_IMAGE, FILE, ImageCollections
 
 _BUNDLED = Path(__file__).parents[2] / "collections"
@@ -85,7 +85,7 @@ class Plugins:
                 return problem or Module(
                     found.resolved_fqcn or name, _parameters(name, collections)
                 )
-        return Problem(f"unknown module {name}{_hint(name, _module_names())}")
+        return Problem(f"unknown module {name}{suggestion(name, _module_names())}")
 
     def filter(self, name: str) -> Problem | None:
         """Return why a filter cannot be used, None if it can."""
@@ -102,7 +102,7 @@ class Plugins:
         found = loaders.lookup_loader.find_plugin_with_context(name)
         if not found.resolved:
             names = [Path(path).stem for path in loaders.lookup_loader.all(path_only=True)]
-            return Problem(f"unknown lookup {name}{_hint(name, names)}")
+            return Problem(f"unknown lookup {name}{suggestion(name, names)}")
         return self._not_in_image("lookup", name, found.plugin_resolved_collection)
 
     def collection(self, name: str) -> Problem | None:
@@ -126,7 +126,7 @@ class Plugins:
             found = None
         if found is None or found.object is None:
             names = {*builtin, *(each.ansible_name.rpartition(".")[2] for each in loader.all())}
-            return Problem(f"unknown {kind} {name}{_hint(name, names)}")
+            return Problem(f"unknown {kind} {name}{suggestion(name, names)}")
         return self._not_in_image(kind, name, found.plugin_load_context.plugin_resolved_collection)
 
     def _missing_collection(self, kind: str, name: str) -> Problem | None:
@@ -138,7 +138,7 @@ class Plugins:
             cure = f"install it with `ansible-galaxy collection install -r {FILE}`"
             message = f"{kind} {name} is not checked, collection {collection} is not installed here"
             return Problem(f"{message}; {cure}", is_error=False)
-        hint = _hint(name, _module_names()) if kind == "module" else ""
+        hint = suggestion(name, _module_names()) if kind == "module" else ""
         cure = hint or f"; add `- name: {collection}` to the collections of {FILE}"
         return Problem(f"unknown {kind} {name}: there is no collection {collection}{cure}")
 
@@ -162,7 +162,7 @@ def unknown_parameters(module: Module, arguments: Iterable[str]) -> Iterator[tup
         return
     for name in arguments:
         if name not in module.parameters and not name.startswith("_"):
-            hint = _hint(name, module.parameters)
+            hint = suggestion(name, module.parameters)
             yield name, f"module {module.name} has no parameter {name}{hint}"
 
 
@@ -202,8 +202,3 @@ def _module_names() -> frozenset[str]:
         for path in (folder / "plugins" / "modules").glob("*.py") if folder else ():
             names.add(f"{collection}.{path.stem}")
     return frozenset(name for name in names if not name.rpartition(".")[2].startswith("_"))
-
-
-def _hint(name: str, known: Collection[str]) -> str:
-    found = nearest(name, known)
-    return f": did you mean {found}?" if found else ""

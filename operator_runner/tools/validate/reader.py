@@ -11,7 +11,7 @@ from ansible.playbook.handler import Handler
 from ansible.playbook.play import Play
 from jinja2 import Environment, TemplateSyntaxError
 
-from operator_runner.ansible.templating.name_hints import nearest
+from operator_runner.ansible.templating.name_hints import nearest, suggestion
 from operator_runner.tools.validate import expressions
 from operator_runner.tools.validate.values import (
     has_marks,
@@ -166,9 +166,8 @@ class Reader:
         for key in keys:
             if key is not action:
                 message = f"'{key}' is not a keyword of a task"
-                hint = nearest(str(key), _TASK_KEYWORDS)
                 other = f"; the task already has the module {action}"
-                cure = f": did you mean {hint}?" if hint else other
+                cure = suggestion(str(key), _TASK_KEYWORDS, other)
                 self.content.problems.append((key, message + cure))
         return action
 
@@ -272,8 +271,7 @@ class Reader:
     def _unknown_keywords(self, found: dict[str, Any], known: frozenset[str], what: str) -> None:
         for key in found:
             if key not in known:
-                hint = nearest(str(key), known)
-                cure = f": did you mean {hint}?" if hint else "; remove it"
+                cure = suggestion(str(key), known, "; remove it")
                 self.content.problems.append((key, f"'{key}' is not a keyword of a {what}{cure}"))
 
 

@@ -12,7 +12,7 @@ from ansible._internal._templating._engine import TemplateEngine
 from ansible.errors import AnsibleError
 from ansible.parsing.dataloader import DataLoader
 
-from operator_runner.ansible.templating.name_hints import nearest
+from operator_runner.ansible.templating.name_hints import suggestion
 from operator_runner.tools.validate import argument_specs, project
 from operator_runner.tools.validate.findings import Finding
 from operator_runner.tools.validate.places import line_of, place_of_error
@@ -188,8 +188,7 @@ class Sources:
     def similar(self, name: str) -> str:
         """Return what follows a file that is missing: empty, or a file with a similar name."""
         files = (file for role in self.layout.roles for file in project.files(role))
-        found = nearest(Path(name).name, {file.name for file in files})
-        return f": did you mean {found}?" if found else ""
+        return suggestion(Path(name).name, {file.name for file in files})
 
     def _check_role(self, path: Path, name: str) -> None:
         if self.layout.role(name, path) is not None:
@@ -200,8 +199,7 @@ class Sources:
                 self.add_problem(path, line_of(name), problem)
             return
         known = {each.name for role in self.layout.roles for each in role.parent.iterdir()}
-        found = nearest(name, known)
-        hint = f": did you mean {found}?" if found else "; add it to roles/"
+        hint = suggestion(name, known, "; add it to roles/")
         self.found.append(Finding(path, line_of(name), f"there is no role {name}{hint}"))
 
     def add_problem(self, path: Path, line: int, problem: Problem) -> None:

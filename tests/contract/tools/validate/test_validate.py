@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-PROGRAM = Path(sys.executable).parent / "operator-runner"
+from tests.support.scaffold import create_api, init, run
+
 REPOSITORY = Path(__file__).parents[4]
 WATCHES = "- {group: example.com, version: v1, kind: Site, role: site}\n"
 CRD = """
@@ -169,9 +169,7 @@ def write(project: Path, files: dict[str, str]) -> Path:
 
 
 def validate(project: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [PROGRAM, "validate", *arguments], cwd=project, capture_output=True, text=True, check=False
-    )
+    return run(project, "validate", *arguments)
 
 
 def test_each_mistake_has_its_file_line_and_cure(tmp_path: Path) -> None:
@@ -318,13 +316,8 @@ def test_projects_of_this_repository(folder: str) -> None:
 def test_a_new_project(tmp_path: Path) -> None:
     """What `init` and `create api` write has no findings."""
     project = tmp_path / "shop"
-    project.mkdir()
-    kind = ("create", "api", "--group", "shop", "--version", "v1", "--kind")
-    for arguments in (
-        ("init", "--domain", "example.com"),
-        (*kind, "Web", "--generate-role"),
-        (*kind, "Backup", "--generate-playbook"),
-    ):
-        subprocess.run([PROGRAM, *arguments], cwd=project, check=True, capture_output=True)
+    init(project, "--domain=example.com")
+    create_api(project, "Web", "--generate-role")
+    create_api(project, "Backup", "--generate-playbook")
     done = validate(project)
     assert (done.returncode, done.stderr) == (0, "")
