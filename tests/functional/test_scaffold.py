@@ -84,8 +84,16 @@ def test_the_scenario_passes_beside_strangers(
 
 
 def names(kubectl: Kubectl) -> set[str]:
-    """Return the names of cluster-scoped objects, namespaces included."""
-    return set(kubectl("get", CLUSTER_SCOPED, "--output=name").splitlines())
+    """Return the names of cluster-scoped objects, namespaces included.
+
+    Those that are being deleted are left out: other tests on the control plane may have deleted
+    them.
+    """
+    return {
+        f"{one['kind']}/{one['metadata']['name']}"
+        for one in kubectl.list(CLUSTER_SCOPED)
+        if "deletionTimestamp" not in one["metadata"]
+    }
 
 
 def reconciled(operator: Operator) -> set[tuple[str, str]]:
