@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
@@ -57,6 +57,8 @@ class RunContext:
     started_at: datetime
     run_id: str = ""
     """Empty if no run was started."""
+    status_fields: Mapping[str, Any] = field(default_factory=dict)
+    """Fields of the status that are written with the conditions; None removes a field."""
 
     @property
     def seconds(self) -> float:
@@ -254,13 +256,17 @@ class Reporter:
         add_kstatus: Callable[[Sequence[Json], int], list[Json]],
         current: Json | None,
     ) -> Json | None:
-        """Write the conditions of `update` and, with `kstatus`, those of `add_kstatus`."""
-        uid = uid_of(run.body)
+        """Write conditions by `update` and, with `kstatus`, `add_kstatus`, and the run's fields."""
+        uid, fields = uid_of(run.body), run.status_fields
         if not self._kstatus:
-            return await self._status.write(run.ref, uid, update, current)
+            return await self._status.write(run.ref, uid, update, current, fields)
         generation = generation_of(run.body)
         return await self._status.write(
-            run.ref, uid, lambda old: add_kstatus(update(old), generation), current, generation
+            run.ref,
+            uid,
+            lambda old: add_kstatus(update(old), generation),
+            current,
+            {**fields, "observedGeneration": generation},
         )
 
 

@@ -1,11 +1,12 @@
-"""Write conditions to a resource, only where they differ and with optimistic concurrency."""
+"""Write the status of a resource, only where it differs and with optimistic concurrency."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
 
 from operator_runner.core.errors import ApiError, Conflict, Invalid, NotFound
+from operator_runner.core.merge_patch import replacing
 from operator_runner.core.model import GVK, Json, ObjectRef, uid_of
 from operator_runner.reconcile.conditions import read_conditions, with_reasons
 from operator_runner.reconcile.other_writers import OtherWriters
@@ -32,12 +33,13 @@ class StatusWriter:
         uid: str,
         update: ConditionsUpdate,
         body: Json | None = None,
-        generation: int | None = None,
+        fields: Mapping[str, Any] | None = None,
     ) -> Json | None:
         """Apply `update` to the conditions and return the resource as it is then.
 
         `uid` identifies the resource: a new one of the same name is not written. `body` is the
-        resource if it was just read, `generation` the observedGeneration to write, if any.
+        resource if it was just read. `fields` are other top-level fields of the status: a map
+        replaces the former map, and None removes a field; they are written in the same patch.
         Returns None for a deleted resource. Raises ApiError; Conflict after five attempts.
         """
         for attempt in range(_ATTEMPTS):
@@ -48,11 +50,11 @@ class StatusWriter:
                 self._other_writers.read(current)
             conditions = read_conditions(current)
             wanted = self._fit(ref.gvk, update(conditions))
-            observed = {} if generation is None else {"observedGeneration": generation}
-            if wanted == conditions and _has_fields(current, observed):
+            patch = replacing(_status_of(current), fields or {})
+            if wanted == conditions and not patch:
                 return current
             try:
-                written = await self._patch(current, ref.gvk, {**observed, "conditions": wanted})
+                written = await self._patch(current, ref.gvk, {**patch, "conditions": wanted})
             except Conflict:
                 continue
             except NotFound:
@@ -81,9 +83,9 @@ class StatusWriter:
         return with_reasons(conditions) if gvk in self._strict else conditions
 
 
-def _has_fields(body: Json, fields: Json) -> bool:
+def _status_of(body: Json) -> Json:
     status = body.get("status")
-    return isinstance(status, dict) and fields.items() <= status.items() if fields else True
+    return status if isinstance(status, dict) else {}
 
 
 def generation_of(body: Json) -> int:

@@ -4,9 +4,24 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from operator_runner.core.errors import Conflict, Invalid, NotFound
 from operator_runner.core.model import EventSpec, Json, ObjectRef
+
+
+def merged(target: Any, patch: Any) -> Any:
+    """Apply a JSON merge patch, as RFC 7396 defines it."""
+    if not isinstance(patch, dict):
+        return patch
+    # A merge patch puts an object in the place of anything else.
+    result = target if isinstance(target, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            result.pop(key, None)
+        else:
+            result[key] = merged(result.get(key), value)
+    return result
 
 
 class FakeCluster:
@@ -51,9 +66,7 @@ class FakeCluster:
         reasons = [condition.get("reason") for condition in status["conditions"]]
         if self._strict and not all(reasons):
             raise Invalid("status.conditions[1].reason: should be at least 1 chars long", 422)
-        before = current.get("status")
-        # A merge patch puts an object in the place of anything else.
-        current["status"] = (before if isinstance(before, dict) else {}) | copy.deepcopy(status)
+        current["status"] = merged(current.get("status"), copy.deepcopy(status))
         return self._bump(current)
 
     async def emit(self, body: Json, event: EventSpec) -> None:
