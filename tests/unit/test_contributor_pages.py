@@ -12,7 +12,7 @@ from tests.support.operator import REPOSITORY
 _FILE = re.compile(r"`([\w/.]+)`")
 
 
-def test_where_is_what() -> None:
+def test_the_files_of_where_is_what_exist() -> None:
     """Each behaviour names its file, and there are enough of them to find one's way."""
     table = section((REPOSITORY / "CONTRIBUTING.md").read_text(), "Where is what")
     rows = [line for line in table.splitlines() if line.startswith("| ")][1:]
@@ -24,7 +24,7 @@ def test_where_is_what() -> None:
 
 
 @pytest.mark.parametrize("page", ["architecture.md", "adr/0026-packages.md"])
-def test_modules_and_packages(page: str) -> None:
+def test_the_modules_that_a_page_names_exist(page: str) -> None:
     """The modules and folders that the page names below `operator_runner/` exist."""
     text = (REPOSITORY / "docs" / page).read_text()
     package = REPOSITORY / "operator_runner"

@@ -21,12 +21,12 @@ KNOWN = ["site_title", "replicas", "apiVersion", "web"]
         ("x" * 200, ""),
     ],
 )
-def test_hints_for_variables(name: str, hint: str) -> None:
+def test_a_hint_names_a_similar_variable(name: str, hint: str) -> None:
     """The name in snake case if there is such a variable, else the nearest one."""
     assert variable_hint(name, KNOWN) == hint
 
 
-def test_hints_for_keys() -> None:
+def test_a_hint_names_a_similar_key() -> None:
     """Keys have the same rule in other words."""
     assert key_hint("listenPort", ["listen_port"]) == (
         ": nested keys are in snake case too: listen_port"

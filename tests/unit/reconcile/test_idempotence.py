@@ -193,7 +193,7 @@ def echo(detail: str) -> Cause:
         ),
     ],
 )
-def test_which_runs_count(causes: list[Cause], needed: int) -> None:
+def test_only_unprompted_runs_count(causes: list[Cause], needed: int) -> None:
     """Runs by timers and own writes are unprompted; a role that waits may report its progress."""
 
     def is_echo(cause: Cause) -> bool:

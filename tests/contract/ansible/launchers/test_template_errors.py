@@ -65,7 +65,7 @@ def test_a_nested_key_in_camel_case(both: Both) -> None:
         *("include", "import", "macro"),
     ],
 )
-def test_places_of_errors(both: Both, text: str, expected: str) -> None:
+def test_a_template_error_has_its_place(both: Both, text: str, expected: str) -> None:
     """Whatever fails in a template, the line is that of the file with the mistake."""
     files = {
         "templates/page.j2": text,

@@ -220,7 +220,7 @@ def test_a_project_without_mistakes(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_playbooks_and_finalizers(tmp_path: Path) -> None:
+def test_playbooks_and_finalizers_are_checked(tmp_path: Path) -> None:
     """Plays, their roles and files, and the role of a finalizer are checked too."""
     files = {
         "watches.yaml": (
@@ -248,7 +248,7 @@ def test_playbooks_and_finalizers(tmp_path: Path) -> None:
     ]
 
 
-def test_collections_of_requirements(tmp_path: Path) -> None:
+def test_collections_of_requirements_are_in_the_image(tmp_path: Path) -> None:
     """A collection of requirements.yml is in the image; without it here there is a warning."""
     tasks = "- community.general.ini_file: {path: /a}\n- strange.things.do: {}\n"
     requirements = "collections: [community.general, strange.things]\n"
@@ -313,7 +313,7 @@ def test_projects_of_this_repository(folder: str) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_a_new_project(tmp_path: Path) -> None:
+def test_a_new_project_has_no_findings(tmp_path: Path) -> None:
     """What `init` and `create api` write has no findings."""
     project = tmp_path / "shop"
     init(project, "--domain=example.com")

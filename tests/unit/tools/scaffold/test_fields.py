@@ -39,7 +39,7 @@ FREE = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
         ("limits:object={cpu: '1'}", Field("limits", "object", default={"cpu": "1"})),
     ],
 )
-def test_a_field(text: str, field: Field) -> None:
+def test_a_field_has_name_type_and_default(text: str, field: Field) -> None:
     """A field is NAME:TYPE, then `!` if it is required or `=` and its default."""
     assert parse_fields([text]) == (field,)
 

@@ -21,7 +21,7 @@ def messages(data: Any) -> list[tuple[str, bool]]:
     return [(message, is_error) for _, message, is_error in problems]
 
 
-def test_specs_that_agree() -> None:
+def test_specs_that_agree_with_the_crd_have_no_finding() -> None:
     """With the CRD and with variables of the role."""
     good = specs(site_title={"type": "str"}, size={"type": "int"}, image={"required": True})
     assert messages(good) == []
@@ -54,7 +54,7 @@ def test_specs_that_agree() -> None:
         ),
     ],
 )
-def test_mistakes(options: Any, message: str) -> None:
+def test_a_mistake_is_an_error_with_its_cure(options: Any, message: str) -> None:
     """Each is an error with its cure."""
     assert messages(specs(**options)) == [(message, True)]
 

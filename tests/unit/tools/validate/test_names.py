@@ -100,7 +100,7 @@ def test_names_in_a_project_that_may_define_any() -> None:
         assert len(messages("{{ siteTitle }}", definitions, fields)) == 1
 
 
-def test_without_snake_case() -> None:
+def test_without_snake_case_names_are_those_of_the_crd() -> None:
     """The names are those of the CRD."""
     fields = spec_fields(dataclasses.replace(WATCH, snake_case_parameters=False), [crd(SCHEMA)])
     assert messages("{{ siteTitle }}{{ web.listenPort }}", fields=fields) == []

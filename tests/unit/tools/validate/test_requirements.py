@@ -8,7 +8,7 @@ from pathlib import Path
 from operator_runner.tools.validate.requirements import image_collections
 
 
-def test_the_base_image(tmp_path: Path) -> None:
+def test_the_base_image_has_its_own_collections(tmp_path: Path) -> None:
     """Without requirements.yml there are those of the base image."""
     image = image_collections(tmp_path, lambda _: None)
     assert "kubernetes.core" in image
