@@ -89,17 +89,6 @@ def rendered(kubectl: Kubectl, folder: Path) -> list[Json]:
     return [body for body in installed_with("metrics", kubectl, folder) if body["kind"] != CRD]
 
 
-def restricted(system: Kubectl, folder: Path, account: str = ACCOUNT) -> Path:
-    """Return a kubeconfig of a ServiceAccount."""
-    token = system.token(account)
-    config = json.loads(system("config", "view", "--raw", "--minify", "--output=json"))
-    config["users"] = [{"name": config["users"][0]["name"], "user": {"token": token}}]
-    config["contexts"][0]["context"]["namespace"] = system.namespace
-    kubeconfig = folder / "restricted"
-    kubeconfig.write_text(json.dumps(config))
-    return kubeconfig
-
-
 @pytest.fixture(scope="module")
 def installed(
     control_plane_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory
@@ -124,7 +113,7 @@ def installed(
     kubectl = replace(system, namespace=f"rights-{secrets.token_hex(3)}")
     kubectl("create", "namespace", kubectl.namespace)
     operator = Operator(
-        copy_project(scratch / "project"), restricted(system, scratch), "", scratch, {}
+        copy_project(scratch / "project"), system.kubeconfig(ACCOUNT, scratch), "", scratch, {}
     )
     args = find_manager(objects).args  # type: ignore[union-attr]
     recorded = scratch / "requests.yaml"
@@ -246,7 +235,7 @@ def test_from_a_recording_to_rights(
     kubectl("create", "serviceaccount", "controller-manager")
     operator = Operator(
         project,
-        restricted(kubectl, tmp_path, "controller-manager"),
+        kubectl.kubeconfig("controller-manager", tmp_path),
         kubectl.namespace,
         tmp_path,
         {},

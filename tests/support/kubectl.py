@@ -49,6 +49,17 @@ class Kubectl:
         self("wait", "--for=create", f"serviceaccount/{account}", "--timeout=90s")
         return self("create", "token", account).strip()
 
+    def kubeconfig(self, account: str, folder: Path) -> Path:
+        """Write a kubeconfig of a service account, whose namespace is this one; return the file."""
+        config = json.loads(self("config", "view", "--raw", "--minify", "--output=json"))
+        config["users"] = [
+            {"name": config["users"][0]["name"], "user": {"token": self.token(account)}}
+        ]
+        config["contexts"][0]["context"]["namespace"] = self.namespace
+        kubeconfig = folder / f"{account}.kubeconfig"
+        kubeconfig.write_text(json.dumps(config))
+        return kubeconfig
+
     def apply(self, *objects: Json) -> None:
         """Apply objects."""
         items = {"apiVersion": "v1", "kind": "List", "items": list(objects)}

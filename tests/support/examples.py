@@ -1,0 +1,151 @@
+"""The operators of examples/, each run with exactly the permissions of its config/.
+
+    @pytest.fixture(scope="module")
+    def example(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Example]:
+        with running("tstest", cluster, tmp_path_factory.mktemp("tstest")) as example:
+            yield example
+
+`cluster` is that of tests/e2e, or `control_plane_cluster`. The operator watches all namespaces, and
+each test uses one of its own: the fixture `kubectl`.
+
+The environment variable RECORD_REQUESTS=1 runs it as administrator instead, and writes what its
+roles request into config/rbac/requests.yaml; then `operator-runner rbac --write config/rbac`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from operator_runner.devcluster import Cluster, pack
+from operator_runner.tools.rbac.manager import find_manager
+from tests.support.kubectl import Json, Kubectl
+from tests.support.operator import REPOSITORY, Operator
+
+FOLDER = REPOSITORY / "examples"
+NAMES = tuple(sorted(path.parent.name for path in FOLDER.glob("*/watches.yaml")))
+RECORDING = "RECORD_REQUESTS"
+
+_REFUSED = re.compile(r"forbidden: User .* cannot \w+ resource .*")
+# Those of the Pod: here the ports are free ones, and the webhook is reached by its address.
+_OF_THE_POD = ("bind-address", "--webhook-service")
+
+
+@dataclass(frozen=True)
+class Example:
+    """A copy of an example, installed in a cluster without its Deployment."""
+
+    name: str
+    project: Path
+    """The copy; a test may edit it."""
+    cluster: Cluster
+    system: Kubectl
+    """kubectl as administrator, in the namespace of the operator."""
+    operator: Operator
+
+    def load_image(self, spec: str = "image.yaml") -> str:
+        """Pack an image of the example and load it into the node; return its name."""
+        archive = self.operator.scratch / "image.tar"
+        pack(self.project / spec, archive)
+        (name,) = self.cluster.load(archive)
+        archive.unlink()
+        return name
+
+
+def copy_example(name: str, target: Path) -> Path:
+    """Copy an example, without what its users have built there."""
+    return Path(shutil.copytree(FOLDER / name, target, ignore=shutil.ignore_patterns("*.tar")))
+
+
+def rendered(kubectl: Kubectl, project: Path) -> list[Json]:
+    """Return the objects of config/default."""
+    return list(yaml.safe_load_all(kubectl("kustomize", str(project / "config" / "default"))))
+
+
+@contextmanager
+def running(
+    name: str,
+    cluster: Cluster,
+    scratch: Path,
+    *flags: str,
+    environment: Mapping[str, str] | None = None,
+    start: bool = True,
+) -> Iterator[Example]:
+    """Install an example and start its operator with its own arguments and `flags`; remove all.
+
+    Its namespace, permissions and environment are those of config/default.
+    """
+    project = copy_example(name, scratch / name)
+    plain = Kubectl(cluster.bin / "kubectl", "default")
+    objects = rendered(plain, project)
+    manager = find_manager(objects)
+    assert manager is not None, f"examples/{name}/config/default has no Deployment of the operator"
+    system = Kubectl(plain.program, manager.namespace)
+    recording = bool(os.environ.get(RECORDING))
+    install_crds(system, project)
+    others = [o for o in objects if o["kind"] not in {"CustomResourceDefinition", "Deployment"}]
+    try:
+        system("apply", "--filename=-", input_=yaml.safe_dump_all(others))
+        operator = Operator(
+            project,
+            cluster.kubeconfig if recording else system.kubeconfig(manager.account, scratch),
+            "",
+            scratch,
+            {**_variables(objects), **(environment or {})},
+        )
+        arguments = [a for a in manager.args if not any(part in a for part in _OF_THE_POD)]
+        if recording:
+            arguments.append(f"--record-requests={FOLDER / name / 'config/rbac/requests.yaml'}")
+        if start:
+            operator.start(*arguments, *flags)
+        try:
+            yield Example(name, project, cluster, system, operator)
+            assert not _REFUSED.findall(operator.log())
+        finally:
+            # Finalizers and conversions need the operator.
+            remove_crds(system, project)
+            operator.kill()
+    finally:
+        system(
+            "delete", "--filename=-", "--ignore-not-found", "--timeout=120s",
+            input_=yaml.safe_dump_all(others),
+        )  # fmt: skip
+
+
+def install_crds(kubectl: Kubectl, project: Path) -> None:
+    """Install the CRDs of an example, if it has some, and wait until they are served."""
+    if (project / "crds").exists():
+        kubectl("apply", f"--filename={project / 'crds'}")
+        kubectl(
+            "wait", f"--filename={project / 'crds'}", "--for=condition=Established",
+            "--timeout=90s",
+        )  # fmt: skip
+
+
+def remove_crds(kubectl: Kubectl, project: Path) -> None:
+    """Remove the CRDs of an example with all their resources."""
+    if (project / "crds").exists():
+        kubectl("delete", f"--filename={project / 'crds'}", "--ignore-not-found", "--timeout=120s")
+
+
+def _variables(objects: list[Json]) -> dict[str, str]:
+    """Return the variables of the manager that have a plain value."""
+    containers = [
+        container
+        for body in objects
+        if body["kind"] == "Deployment"
+        for container in body["spec"]["template"]["spec"]["containers"]
+    ]
+    return {
+        variable["name"]: variable["value"]
+        for container in containers
+        for variable in container.get("env", [])
+        if "value" in variable
+    }
