@@ -1,4 +1,4 @@
-"""Find the programs of Kubernetes and OLM: given, cached, or built now."""
+"""Find the programs of Kubernetes, its addons and OLM: given, cached, or built now."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from operator_runner.devcluster.recipes import Recipe
 
 CONTROL_PLANE = ("etcd", "kube-apiserver", "kube-controller-manager", "kubectl")
 NODE = ("kube-scheduler", "kubelet", "kube-proxy")
+ADDONS = ("coredns",)
 
 
 def find(wanted: Sequence[str], environment: Mapping[str, str], console: Console) -> Path:
@@ -28,6 +29,15 @@ def find(wanted: Sequence[str], environment: Mapping[str, str], console: Console
         return _checked(Path(given).absolute(), wanted)
     recipe = recipes.kubernetes()
     return built(recipe, cache_folder(environment) / "kubernetes" / recipe.tag, console)
+
+
+def find_addons(environment: Mapping[str, str], console: Console) -> Path:
+    """Return a folder with the addons of a cluster with a node, from the places of `find`."""
+    given = environment.get("KUBEBUILDER_ASSETS")
+    if given:
+        return _checked(Path(given).absolute(), ADDONS)
+    recipe = recipes.addons()
+    return built(recipe, cache_folder(environment) / "addons" / recipe.tag, console)
 
 
 def find_olm(environment: Mapping[str, str], console: Console) -> Path:

@@ -13,6 +13,7 @@ from pathlib import Path
 from rich.console import Console
 
 from operator_runner.devcluster import (
+    addons,
     binaries,
     control_plane,
     files,
@@ -85,7 +86,8 @@ def _start_full(options: StartOptions) -> State:
         options.say(f"Installed {', '.join(installed)}")
     wanted = (*binaries.CONTROL_PLANE, *binaries.NODE)
     programs = binaries.find(wanted, options.environment, options.console)
-    host.require_visible(home.path, programs)
+    addon_programs = binaries.find_addons(options.environment, options.console)
+    host.require_visible(home.path, programs, addon_programs)
     pause, pause_archive = image_packing.packed(image_packing.PAUSE_SPEC, options.environment)
     _make_folders(home)
     options.say("Starting the node and the control plane")
@@ -104,6 +106,8 @@ def _start_full(options: StartOptions) -> State:
     for part in (control.controller_manager(), control.scheduler()):
         state = supervision.start(home, state, part)
     state = node.join(home, state, config, programs)
+    # While the kubelet starts.
+    state = addons.start(home, state, subnets, addon_programs)
     node.wait_until_schedulable(home, state)
     return state
 

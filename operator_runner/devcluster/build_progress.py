@@ -70,7 +70,7 @@ class BuildProgress:
         self._counts = Counts()
         self._begin = self._last_line = time.monotonic()
         console.print(
-            f"Building {recipe.what} for the local cluster. This happens once and takes several "
+            f"Building {recipe.what} for the local cluster. This happens once and can take "
             f"minutes: no ready-made program is downloaded, about {recipe.packages:,} packages are "
             "compiled from source. If you interrupt it, the next run continues the build."
         )

@@ -86,6 +86,7 @@ def issue(home: Home, endpoint: Endpoint, cluster: str) -> ControlPlaneCertifica
         user = f"system:node:{NODE_NAME}"
         users[home.pki / "kubelet.kubeconfig"] = authority.client("kubelet", user, "system:nodes")
         authority.server("kubelet-serving", [endpoint.node, NODE_NAME])
+        users[home.pki / "coredns.kubeconfig"] = authority.client("coredns", "system:coredns")
         # Only used where OLM is installed.
         users[home.pki / "olm.kubeconfig"] = authority.client("olm", "system:olm")
         authority.server("olm-serving", [endpoint.node])

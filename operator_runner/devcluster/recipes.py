@@ -1,4 +1,4 @@
-"""Builds from Go modules: Kubernetes for the cluster itself, OLM for tests with it."""
+"""Builds from Go modules: Kubernetes and addons for the cluster itself, OLM for tests with it."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from operator_runner.devcluster.errors import BinariesMissing
 
 _MODULES = {
     "Kubernetes": "k8s.io/kubernetes",
+    "CoreDNS": "github.com/coredns/coredns",
     "OLM": "github.com/operator-framework/operator-lifecycle-manager",
 }
 
@@ -72,6 +73,24 @@ def kubernetes() -> Recipe:
         packages=2800,
         instead="set KUBEBUILDER_ASSETS to a folder with the Kubernetes programs",
         renamed={"server": "etcd"},
+    )
+
+
+def addons() -> Recipe:
+    """Return the recipe of the cluster's addons.
+
+    Version of modules and options are those of Kubernetes wherever both use a package: then Go
+    compiles it once, and this build takes seconds after that of Kubernetes.
+    """
+    source = source_folder() / "addons"
+    return Recipe(
+        what="CoreDNS",
+        source=source,
+        version=required_version(source, "CoreDNS"),
+        options=("-trimpath", "-ldflags", "-s -w"),
+        programs=("coredns",),
+        packages=700,
+        instead="put it into the folder of KUBEBUILDER_ASSETS",
     )
 
 

@@ -7,6 +7,7 @@ import operator
 import os
 import secrets
 import signal
+import subprocess
 import urllib.request
 from collections.abc import Iterator
 from functools import partial
@@ -20,6 +21,12 @@ from tests.support.clusters import CONTROL_PLANE, NODE, NOTHING, cluster_command
 from tests.support.kubectl import Kubectl
 from tests.support.waiting import eventually
 
+_TEMPORARY = (
+    "client_body_temp_path /tmp/a; proxy_temp_path /tmp/b; fastcgi_temp_path /tmp/c;"
+    " uwsgi_temp_path /tmp/d; scgi_temp_path /tmp/e;"
+)
+"""Folders of nginx that any user can write to."""
+
 
 @pytest.fixture
 def second() -> Iterator[Cluster]:
@@ -31,12 +38,13 @@ def second() -> Iterator[Cluster]:
 
 
 def _web(image: str, text: str) -> list[dict[str, Any]]:
-    """Return a Pod that answers `text` at port 80, under any user id, and a Service before it."""
+    """Return a Pod that answers `text` at port 80, under any user id, and two Services before it.
+
+    The Service `web` has an address; the headless `pods` gives the Pod the name `web-0.pods`.
+    """
     config = (
         "pid /tmp/pid; error_log stderr notice; events {}"
-        " http { access_log off;"
-        " client_body_temp_path /tmp/a; proxy_temp_path /tmp/b; fastcgi_temp_path /tmp/c;"
-        " uwsgi_temp_path /tmp/d; scgi_temp_path /tmp/e;"
+        f" http {{ access_log off; {_TEMPORARY}"
         f" server {{ listen 80; location / {{ return 200 '{text}'; }} }} }}"
     )
     container = {
@@ -70,13 +78,24 @@ def _web(image: str, text: str) -> list[dict[str, Any]]:
             "apiVersion": "v1",
             "kind": "Pod",
             "metadata": {"name": "web", "labels": {"app": "web"}},
-            "spec": {"containers": [container], "volumes": volumes},
+            "spec": {
+                "hostname": "web-0",
+                "subdomain": "pods",
+                "containers": [container],
+                "volumes": volumes,
+            },
         },
         {
             "apiVersion": "v1",
             "kind": "Service",
             "metadata": {"name": "web"},
             "spec": {"selector": {"app": "web"}, "ports": [{"port": 8000, "targetPort": 80}]},
+        },
+        {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": {"name": "pods"},
+            "spec": {"selector": {"app": "web"}, "clusterIP": "None", "ports": [{"port": 80}]},
         },
     ]
 
@@ -115,6 +134,41 @@ def test_pods_reach_services_and_the_api(kubectl: Kubectl, nginx_image: str) -> 
     connect = "busybox nc -w 3 $KUBERNETES_SERVICE_HOST $KUBERNETES_SERVICE_PORT </dev/null"
     kubectl("exec", "web", "--", "busybox", "sh", "-c", connect)
     assert "start worker process" in kubectl("logs", "web")
+
+
+def test_pods_resolve_names_of_services_and_pods(kubectl: Kubectl, nginx_image: str) -> None:
+    """By the cluster's DNS, with the search path of the Pod's namespace; other names do not exist.
+
+    nginx looks up the servers of its configuration as every program with glibc does.
+    """
+    _serve(kubectl, nginx_image, "named")
+    pod, service = kubectl.get("pod", "web"), kubectl.get("service", "web")
+    assert pod is not None
+    assert service is not None
+    addresses = {
+        f"web.{kubectl.namespace}": service["spec"]["clusterIP"],
+        f"web-0.pods.{kubectl.namespace}": pod["status"]["podIP"],
+        "kubernetes.default": "10.185.",
+    }
+    for name, address in addresses.items():
+        lookup = ("exec", "web", "--", "busybox", "nslookup", f"{name}.svc.cluster.local")
+        found = eventually(partial(kubectl.run, *lookup), lambda done: done.returncode == 0)
+        assert f"Address: {address}" in found.stdout
+    for name in ("web", "web-0.pods", *addresses):
+        tested = _look_up(kubectl, name)
+        assert tested.returncode == 0, tested.stderr
+    assert 'host not found in upstream "example.com' in _look_up(kubectl, "example.com").stderr
+
+
+def _look_up(kubectl: Kubectl, name: str) -> subprocess.CompletedProcess[str]:
+    """Let nginx in the Pod resolve `name`, and return its judgement of the configuration."""
+    config = (
+        "pid /tmp/pid; error_log stderr; events {}"
+        f" http {{ access_log off; {_TEMPORARY}"
+        f" server {{ location / {{ proxy_pass http://{name}; }} }} }}"
+    )
+    script = "busybox cat >/tmp/lookup.conf && nginx -t -c /tmp/lookup.conf"
+    return kubectl.run("exec", "-i", "web", "--", "busybox", "sh", "-c", script, input_=config)
 
 
 def test_two_clusters_do_not_disturb_each_other(

@@ -51,6 +51,18 @@ def test_the_cache_serves_what_was_built(tmp_path: Path) -> None:
     assert binaries.find(binaries.CONTROL_PLANE, environment, _SILENT) == folder
 
 
+def test_addons_are_given_or_cached(tmp_path: Path) -> None:
+    """CoreDNS is taken from the given folder, else from the cache; its absence is an error."""
+    folder = tmp_path / "operator-runner" / "addons" / recipes.addons().tag
+    _programs(folder, *recipes.addons().programs)
+    assert binaries.find_addons({"XDG_CACHE_HOME": str(tmp_path)}, _SILENT) == folder
+    given = {"KUBEBUILDER_ASSETS": str(folder)}
+    assert binaries.find_addons(given, _SILENT) == folder
+    (folder / "coredns").unlink()
+    with pytest.raises(BinariesMissing, match="lacks coredns"):
+        binaries.find_addons(given, _SILENT)
+
+
 def test_the_cache_serves_olm(tmp_path: Path) -> None:
     """The Operator Lifecycle Manager has a pin and a folder of its own."""
     folder = tmp_path / "operator-runner" / "olm" / recipes.olm().tag
@@ -60,6 +72,7 @@ def test_the_cache_serves_olm(tmp_path: Path) -> None:
 
 def test_the_recipe_names_what_the_cluster_asks_for() -> None:
     """All parts of the cluster are built."""
+    assert set(recipes.addons().programs) == set(binaries.ADDONS)
     assert set(recipes.kubernetes().programs) == {*binaries.CONTROL_PLANE, *binaries.NODE}
 
 
