@@ -13,10 +13,11 @@ RUN apt-get update \
 FROM python AS build
 WORKDIR /build
 COPY requirements.lock pyproject.toml README.md CHANGELOG.md LICENSE ./
-# The tested versions, without hashes, because the lock also has packages for development.
+# The tested versions, without hashes, because the lock also has packages for development. rich is
+# for commands on people's machines; see _NOT_IN_IMAGE in operator_runner/cli.py.
 RUN grep --only-matching --extended-regexp '^[A-Za-z0-9._-]+==[^ ;]+' requirements.lock > versions.txt \
  && python3 -m venv /opt/operator-runner \
- && python3 -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["dependencies"], sep="\n")' > wanted.txt \
+ && python3 -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["dependencies"], sep="\n")' | grep --invert-match '^rich' > wanted.txt \
  && /opt/operator-runner/bin/pip install --no-cache-dir --no-compile --constraint versions.txt --requirement wanted.txt
 # Of the distribution `ansible` only kubernetes.core; others come with requirements.yml.
 RUN cd /opt/operator-runner/lib/python3*/site-packages/ansible_collections \
@@ -30,6 +31,7 @@ COPY controlplane controlplane
 ARG OPERATOR_RUNNER_COMMIT=""
 # Bytecode cannot be written at run time. The asyncio half of the Kubernetes client is not used.
 RUN /opt/operator-runner/bin/pip install --no-cache-dir --no-compile --no-deps . \
+ && rm -r /opt/operator-runner/lib/python3*/site-packages/operator_runner/devcluster \
  && /opt/operator-runner/bin/python -m compileall -q -j 0 -x /kubernetes/aio/ /opt/operator-runner/lib
 
 FROM python

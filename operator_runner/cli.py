@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 from collections import UserDict
 from collections.abc import Mapping
 from typing import Any
@@ -28,6 +29,10 @@ _COMMANDS: Mapping[str, str] = {
     "why": "operator_runner.tools.run_history.command:why",
 }
 """Module and attribute of each command, by its name."""
+_NOT_IN_IMAGE = ("operator_runner.devcluster", "rich")
+"""Packages that the Dockerfile leaves out of the operator's image."""
+_NEED_THEM = {"bundle", "bundle-validate", "catalog", "cluster", "migrate-storage", "operatorhub"}
+"""Commands that import these packages."""
 
 
 class LazyCommands(UserDict[str, Any]):
@@ -40,10 +45,33 @@ class LazyCommands(UserDict[str, Any]):
         """Return the command. Raises KeyError for an unknown name."""
         command = self.data[name]
         if isinstance(command, str):
-            module, _, attribute = command.partition(":")
-            command = self.data[name] = getattr(importlib.import_module(module), attribute)
+            command = self.data[name] = _load(name, command)
         assert isinstance(command, click.Command)
         return command
+
+
+def _load(name: str, address: str) -> click.Command:
+    """Import the command at `module:attribute`, or return one that says why it is missing."""
+    if name in _NEED_THEM and not all(map(importlib.util.find_spec, _NOT_IN_IMAGE)):
+        return _missing(name)
+    module, _, attribute = address.partition(":")
+    command = getattr(importlib.import_module(module), attribute)
+    assert isinstance(command, click.Command)
+    return command
+
+
+def _missing(name: str) -> click.Command:
+    """Return a command, not listed in the help, that fails whatever its arguments are."""
+    anything = {"ignore_unknown_options": True, "allow_extra_args": True}
+
+    @click.command(name, hidden=True, add_help_option=False, context_settings=anything)
+    def command() -> None:
+        raise click.ClickException(
+            f"{name} is not part of the operator's image; install operator-runner on your machine, "
+            "for example with `pipx install .` in its repository, and run it there"
+        )
+
+    return command
 
 
 @click.group(

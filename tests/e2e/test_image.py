@@ -122,7 +122,10 @@ def test_the_image_runs_the_operator(deployed: Kubectl, kubectl: Kubectl) -> Non
     leader, _, _ = deployed("get", "lease/nginx-operator", "--output", holder).partition("_")
     assert deployed("exec", leader, "--", python, "-c", APART).split() == ["readable", "refused"]
     # Programs that Dockerfiles of projects, and users in the container, call.
-    for command in ("ansible-operator version", "ansible-galaxy --version", "pip3 --version"):
+    for command in (
+        *("ansible-operator version", "ansible-galaxy --version", "pip3 --version"),
+        *("operator-runner --help", "operator-runner why --help"),
+    ):
         deployed("exec", MANAGER, "--", *command.split())
     # Paths of ansible-operator's image that inventories and tests of existing projects use.
     for command in ("bash -c", "/usr/bin/python3 -c", "/usr/bin/python3.12 -c"):

@@ -199,3 +199,31 @@ def test_the_shell_completes_commands_and_flags(words: str, expected: str) -> No
         [PROGRAMS / "operator-runner"], env={**os.environ, **environment}, text=True
     )
     assert completed.splitlines() == [expected]
+
+
+_IN_THE_IMAGE = """\
+import sys
+
+sys.modules["rich"] = sys.modules["operator_runner.devcluster"] = None
+from operator_runner.cli import main
+
+main()
+"""
+
+
+def test_commands_that_the_image_lacks_say_where_to_run_them() -> None:
+    """Without rich and the local cluster the help lists the other commands, and these work."""
+
+    def told(*args: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-c", _IN_THE_IMAGE, *args]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    listed = [
+        line.split()[0] for line in told("--help").stdout.partition("Commands:\n")[2].splitlines()
+    ]
+    assert {"run", "why", "validate", "undeploy"} <= set(listed)
+    assert not {"cluster", "bundle", "migrate-storage"} & set(listed)
+    assert told("schema").returncode == 0
+    failed = told("cluster", "up", "--name=x")
+    assert failed.returncode == 1
+    assert "cluster is not part of the operator's image; install operator-runner" in failed.stderr
