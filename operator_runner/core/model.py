@@ -185,6 +185,21 @@ class Reference:
     selector: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """When resources run by the clock, as JMESPath expressions over a resource.
+
+    Literals of the file are JMESPath literals here. `cron` gives a cron schedule or nothing,
+    `time_zone` the name of a zone, `starting_deadline` seconds or a Go duration, and `suspend`
+    whether no tick runs.
+    """
+
+    cron: str
+    time_zone: str | None = None
+    starting_deadline: str | None = None
+    suspend: str | None = None
+
+
 ALL_NAMESPACES = "*"
 """In place of a namespace: objects of all namespaces."""
 
@@ -237,6 +252,7 @@ class Watch:
     Ansible's own settings decide.
     `allow_vars` are names of fields or variables that a spec may set though Ansible acts on them.
     `top_level_fields` are fields beside the spec that become variables as those of the spec do.
+    `schedule` is when resources also run by the clock.
     """
 
     gvk: GVK
@@ -266,6 +282,7 @@ class Watch:
     versions: tuple[str, ...] = ()
     allow_vars: frozenset[str] = frozenset()
     top_level_fields: tuple[str, ...] = ()
+    schedule: Schedule | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,6 +311,7 @@ class Trigger(enum.Enum):
     REQUEUE = "requeue_after"
     PERIOD = "period"
     PROJECT = "project"
+    SCHEDULE = "schedule"
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from operator_runner.config.watches.fields import MapReader, maps
 from operator_runner.config.watches.keys import ENTRY_KEYS, NAME_PATTERN, STANDARD_FIELDS
 from operator_runner.config.watches.lookup import Lookup, has_tasks
 from operator_runner.config.watches.report import Diagnostics, Location
+from operator_runner.config.watches.schedules import read_schedule
 from operator_runner.config.watches.selector import is_qualified_name, read_selector
 from operator_runner.core.model import (
     GVK,
@@ -22,6 +23,7 @@ from operator_runner.core.model import (
     Ownership,
     Reference,
     RunContent,
+    Schedule,
     Watch,
 )
 
@@ -67,6 +69,7 @@ class EntryReader:
             supersede=fields.flag("supersede"),
             kstatus=fields.flag("kstatus"),
             references=tuple(map(_reference, fields.each("references"))),
+            schedule=_schedule(fields, gvk),
             conversions=self._conversions.read(fields),
             block_upgrade=_block_upgrade(fields),
             ownership=Ownership(fields.choice("ownership")),
@@ -191,6 +194,23 @@ def _manage_status(fields: MapReader, gvk: GVK) -> bool:
             " remove it, or add `manageStatus: true`",
         )
     return managed
+
+
+def _schedule(fields: MapReader, gvk: GVK) -> Schedule | None:
+    inner = fields.fields("schedule")
+    if inner is None:
+        return None
+    if not fields.flag("manageStatus", not gvk.is_built_in):
+        fields.problem(
+            "schedule",
+            "needs manageStatus: the last tick is kept in the status; "
+            + (
+                f"the status of {gvk.kind}, a built-in kind, has no field for it; remove it"
+                if gvk.is_built_in
+                else "remove `manageStatus: false`"
+            ),
+        )
+    return read_schedule(inner)
 
 
 def _check_playbook(playbook: Path) -> str:

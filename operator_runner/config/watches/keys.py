@@ -101,6 +101,22 @@ _REFERENCE = (
     ),
 )
 
+_SCHEDULE = (
+    Key(
+        "cron",
+        Shape.TEXT,
+        "Cron schedule such as 0 4 * * *, or JMESPath over the resource.",
+        required=True,
+    ),
+    Key("timeZone", Shape.TEXT, "Zone such as Europe/Berlin, or JMESPath; UTC if absent."),
+    Key(
+        "startingDeadline",
+        Shape.TEXT,
+        "Age at which a tick is missed: a duration, or JMESPath for seconds or a duration.",
+    ),
+    Key("suspend", Shape.TEXT, "true, or JMESPath over the resource: no ticks while it is true."),
+)
+
 _CONVERSION = (
     Key(
         "version",
@@ -217,6 +233,7 @@ ENTRY_KEYS = (
         "Kinds of objects that a resource names or selects; it is run again when they change.",
         keys=_REFERENCE,
     ),
+    Key("schedule", Shape.MAP, "Times at which resources run.", keys=_SCHEDULE),
     Key(
         "conversion",
         Shape.MAPS,
