@@ -24,6 +24,7 @@ from operator_runner.config.watches.declared import declared_variables
 from operator_runner.config.watches.lookup import Lookup
 from operator_runner.config.watches.referenced import referenced
 from operator_runner.config.watches.relevance import is_relevant
+from operator_runner.config.watches.schedules import timetable
 from operator_runner.controller.dispatcher import Dispatcher
 from operator_runner.controller.loop_throttle import LoopThrottle
 from operator_runner.controller.sources.dependents import Dependents
@@ -32,6 +33,7 @@ from operator_runner.controller.sources.primary import PrimaryWatcher
 from operator_runner.controller.sources.project import ProjectWatcher
 from operator_runner.controller.sources.readiness_log import log_readiness
 from operator_runner.controller.sources.references import References
+from operator_runner.controller.sources.schedule import Schedules
 from operator_runner.controller.sources.watch_readiness import WatchReadiness
 from operator_runner.controller.sources.watches_file import WatchesFile
 from operator_runner.controller.workqueue import WorkQueue
@@ -210,8 +212,9 @@ class Operator:
         self._operator_condition = OperatorConditionReporter.of(
             self._api, connection.namespace, settings.operator_condition
         )
+        self._schedules = Schedules(watches, timetable, is_relevant, self._enqueue)
         self._primary = PrimaryWatcher(
-            watches, is_relevant, self._enqueue, self._on_first_seen, self._references.on_change
+            watches, is_relevant, self._enqueue, self._on_first_seen, self._on_change
         )
         self._loop_throttle = LoopThrottle(self._dependents.writes.is_echo)
         self._dispatcher = Dispatcher(
@@ -244,6 +247,8 @@ class Operator:
             writes=self._dependents.writes,
             on_idempotence=self._metrics.record_idempotence,
             other_writers=OtherWriters(lambda: datetime.now(UTC), settings.graceful_shutdown),
+            timetable=timetable,
+            on_missed_tick=self._metrics.tick_missed,
         )
         for watch in self._watches:
             self._metrics.watching(watch.gvk, settings.concurrency.limit(watch.gvk))
@@ -305,6 +310,7 @@ class Operator:
         yield "watching", self._watch_primaries()
         yield "readiness", log_readiness(self._watch_readiness)
         yield "watching references", self._references.run()
+        yield "schedules", self._schedules.run()
         yield "OperatorCondition", self._operator_condition.run()
         if self._elector is not None:
             yield "leadership", self._elector.lost()
@@ -369,6 +375,10 @@ class Operator:
     def _on_first_seen(self, ref: ObjectRef, body: Json) -> None:
         created = datetime.fromisoformat(body["metadata"]["creationTimestamp"])
         self._metrics.resource_seen(ref, created)
+
+    def _on_change(self, ref: ObjectRef, body: Json | None) -> None:
+        self._references.on_change(ref, body)
+        self._schedules.on_change(ref, body)
 
     def _gone(self, ref: ObjectRef) -> None:
         self._dependents.forget(ref)

@@ -26,6 +26,7 @@ _URGENCY = {
     Trigger.REFERENCE: 1,
     Trigger.PROJECT: 1,
     Trigger.REQUEUE: 1,
+    Trigger.SCHEDULE: 1,
     Trigger.RETRY: 2,
     Trigger.PERIOD: 3,
     Trigger.START: 4,

@@ -22,7 +22,9 @@ _MAX_STREAK = 5
 _FIRST_DELAY_SECONDS, _MAX_DELAY_SECONDS = 2.0, 300.0
 """Delay of a run in a loop, doubled each time up to the maximum. A loop is never stopped."""
 
-_TIMERS = frozenset({Trigger.RETRY, Trigger.PERIOD, Trigger.REQUEUE, Trigger.START})
+_TIMERS = frozenset(
+    {Trigger.RETRY, Trigger.PERIOD, Trigger.REQUEUE, Trigger.SCHEDULE, Trigger.START}
+)
 """Causes that are not events of an object."""
 
 

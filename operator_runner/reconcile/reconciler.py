@@ -42,6 +42,12 @@ from operator_runner.reconcile.reserved_fields import (
     dropped,
     reserved_fields,
 )
+from operator_runner.reconcile.schedule import (
+    NO_SCHEDULE,
+    ScheduleState,
+    ScheduleTracker,
+    TimetableReader,
+)
 from operator_runner.reconcile.status import generation_of
 from operator_runner.reconcile.superseding import SupersedeMonitor
 from operator_runner.reconcile.variables import extra_vars, templated_fields
@@ -112,6 +118,11 @@ class Dependencies:
     """Called after each successful run with whether the role is idempotent, as far as is known."""
     other_writers: OtherWriters
     """Shared by all reconcilers, because a kind may be watched in several versions."""
+    timetable: TimetableReader = lambda *_: None
+    on_missed_tick: Callable[[GVK], None] = lambda _: None
+    """Called with the kind for each tick that is older than its deadline."""
+    clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+    """The wall clock, for schedules."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +136,7 @@ class _PendingRun:
     causes: tuple[Cause, ...]
     excluded: frozenset[str] = frozenset()
     """Fields that are not passed to the role."""
+    schedule: ScheduleState = NO_SCHEDULE
     tasks: TaskTimes = field(default_factory=TaskTimes)
 
 
@@ -146,6 +158,7 @@ class Reconciler:
             watch, dependencies.cluster.get, dependencies.is_relevant
         )
         self._idempotence = IdempotenceCheck()
+        self._schedule = ScheduleTracker(watch, dependencies.timetable, dependencies.clock)
         # Generation of the last successful run.
         self._succeeded: dict[ObjectRef, int] = {}
         # uid of the resource that the other mappings are about.
@@ -203,6 +216,7 @@ class Reconciler:
         self._succeeded.pop(ref, None)
         self._reported_fields.pop(ref, None)
         self._idempotence.forget(ref)
+        self._schedule.forget(ref)
         self._superseding.forget(ref)
         self._reporter.forget(ref)
         await self._deps.executor.forget(ref)
@@ -233,16 +247,19 @@ class Reconciler:
             _log.error("Reconciliation failed", error=message)
             await self._reporter.failed(context, message)
             return Failed()
-        if not self._is_steady(ref, body, pending.causes):
-            body = _existing(await self._reporter.start(ref, body))
+        schedule = NO_SCHEDULE if pending.cleanup else self._schedule.state(ref, body)
+        body = await self._report_start(ref, body, pending.causes, schedule)
         context = RunContext(ref, body, pending.causes, started_at, pending.run_id)
         # Before the run, which begins a new record of what it writes.
-        needed = runs_needed(pending.causes, partial(self._deps.writes.is_echo, ref))
+        needed = 0
+        if schedule.ticks.due is None:
+            needed = runs_needed(pending.causes, partial(self._deps.writes.is_echo, ref))
         if (other := self._deps.other_writers.take(ref.gvk)) is not None:
             await self._reporter.other_writer(body, other)
         # The role may write the status too.
         self._deps.other_writers.forget(uid_of(body))
-        play = self._play(replace(pending, body=body, excluded=excluded), overrides)
+        pending = replace(pending, body=body, excluded=excluded, schedule=schedule)
+        play = self._play(pending, overrides)
         if pending.cleanup:
             outcome = await play
         elif (ended := await self._superseding.run(ref, body, play)) is not None:
@@ -253,10 +270,29 @@ class Reconciler:
         if outcome.successful and pending.cleanup and outcome.requeue_after is None:
             await self._remove_finalizer(context)
             return Idle()
+        if outcome.successful:
+            self._schedule.succeeded(ref, schedule.ticks.due)
         result = await self._report_outcome(context, outcome, overrides.period)
         if outcome.successful and not pending.cleanup:
             await self._check_idempotence(context, pending, needed)
         return result
+
+    async def _report_start(
+        self, ref: ObjectRef, body: Json, causes: Sequence[Cause], schedule: ScheduleState
+    ) -> Json:
+        """Report the start of a run that may change something; return the resource after it."""
+        ticks = schedule.ticks
+        has_tick = ticks.due is not None or ticks.missed is not None
+        if has_tick or not self._is_steady(ref, body, causes):
+            # A tick that was missed is reported once: the status then announces a later one.
+            fields = schedule.status_fields() if ticks.missed is not None else {}
+            body = _existing(await self._reporter.start(ref, body, fields))
+        if schedule.is_new_error(read_conditions(body)):
+            await self._reporter.invalid_schedule(body, schedule.error)
+        if ticks.missed is not None:
+            self._deps.on_missed_tick(self._watch.gvk)
+            await self._reporter.missed_tick(body, ticks.missed)
+        return body
 
     async def _check_idempotence(self, run: RunContext, pending: _PendingRun, needed: int) -> None:
         """Report fields that the role changes in every run, once until that ends."""
@@ -274,11 +310,16 @@ class Reconciler:
     ) -> Succeeded | Failed:
         """Report the outcome of a run; `period` is that of the resource's annotation, if any."""
         ref, current = context.ref, self._current(context.ref, context.body)
+        schedule = self._schedule.state(ref, context.body)
+        fields = {**context.status_fields, **schedule.status_fields()}
+        context = replace(context, status_fields=fields, schedule=schedule)
         if not outcome.successful:
             self._succeeded.pop(ref, None)
             _existing(await self._reporter.failure(context, outcome, current))
             return Failed(outcome.timed_out, outcome.load_failed)
-        _existing(await self._reporter.success(context, outcome, current))
+        self._schedule.recorded(
+            ref, _existing(await self._reporter.success(context, outcome, current))
+        )
         self._succeeded[ref] = generation_of(context.body)
         if outcome.requeue_after is not None:
             return Succeeded(outcome.requeue_after, Trigger.REQUEUE)
@@ -343,7 +384,11 @@ class Reconciler:
                 ref=pending.ref,
                 content=content,
                 extra_vars=extra_vars(
-                    pending.body, watch, cleanup=pending.cleanup, excluded=pending.excluded
+                    pending.body,
+                    watch,
+                    cleanup=pending.cleanup,
+                    excluded=pending.excluded,
+                    schedule_time=pending.schedule.time,
                 ),
                 kubeconfig=kubeconfig,
                 verbosity=verbosity if overrides.verbosity is None else overrides.verbosity,

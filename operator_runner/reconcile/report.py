@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, TypeAlias
 
 import structlog
 
+from operator_runner.core.cron import format_time
 from operator_runner.core.durations import format_duration
 from operator_runner.core.field_paths import summarize
 from operator_runner.core.model import (
@@ -29,6 +31,7 @@ from operator_runner.reconcile.idempotence import CURE, RepeatedChange
 from operator_runner.reconcile.other_writers import OtherWriter, OtherWriters
 from operator_runner.reconcile.ports import ClusterClient
 from operator_runner.reconcile.reserved_fields import ReservedField
+from operator_runner.reconcile.schedule import INVALID, NO_SCHEDULE, ScheduleState
 from operator_runner.reconcile.status import (
     ConditionsUpdate,
     StatusWriter,
@@ -59,6 +62,8 @@ class RunContext:
     """Empty if no run was started."""
     status_fields: Mapping[str, Any] = field(default_factory=dict)
     """Fields of the status that are written with the conditions; None removes a field."""
+    schedule: ScheduleState = NO_SCHEDULE
+    """The schedule of the resource at the end of the run."""
 
     @property
     def seconds(self) -> float:
@@ -93,8 +98,13 @@ class Reporter:
         """Drop the state of a deleted resource."""
         self._failing.discard(ref)
 
-    async def start(self, ref: ObjectRef, body: Json) -> Json | None:
-        """Report the start of a run; return the resource after it, None if it is deleted."""
+    async def start(
+        self, ref: ObjectRef, body: Json, fields: Mapping[str, Any] | None = None
+    ) -> Json | None:
+        """Report the start of a run; return the resource after it, None if it is deleted.
+
+        `fields` are other fields of the status to write, see `StatusWriter.write`.
+        """
         if not self._manage_status:
             return body
         now = datetime.now(UTC)
@@ -105,7 +115,7 @@ class Reporter:
             return kstatus_conditions.progressing(new, generation, now) if self._kstatus else new
 
         # No observedGeneration: it is written at the end of the run.
-        return await self._status.write(ref, uid_of(body), change, body)
+        return await self._status.write(ref, uid_of(body), change, body, fields)
 
     async def interrupted(self, ref: ObjectRef, body: Json, reason: str) -> None:
         """Report that a run was ended and no other follows, for this reason."""
@@ -195,6 +205,18 @@ class Reporter:
         note = reserved_fields.note(fields)
         await self._cluster.emit(body, EventSpec("ReservedFieldNames", note, warning=True))
 
+    async def invalid_schedule(self, body: Json, error: str) -> None:
+        """Report a schedule that cannot be used."""
+        _log.warning("Invalid schedule: the resource has no ticks", error=error)
+        await self._cluster.emit(body, EventSpec(INVALID, error, warning=True))
+
+    async def missed_tick(self, body: Json, tick: datetime) -> None:
+        """Report a tick that is older than its deadline and does not run."""
+        time = format_time(tick)
+        _log.warning("Missed schedule", tick=time)
+        note = f"Missed the tick of {time}: it is older than schedule.startingDeadline"
+        await self._cluster.emit(body, EventSpec("MissedSchedule", note, warning=True))
+
     async def other_writer(self, body: Json, other: OtherWriter) -> None:
         """Report another operator that writes the conditions of the resources of this kind."""
         _log.warning(
@@ -258,6 +280,7 @@ class Reporter:
     ) -> Json | None:
         """Write conditions by `update` and, with `kstatus`, `add_kstatus`, and the run's fields."""
         uid, fields = uid_of(run.body), run.status_fields
+        update = partial(_with_schedule, update, run.schedule)
         if not self._kstatus:
             return await self._status.write(run.ref, uid, update, current, fields)
         generation = generation_of(run.body)
@@ -268,6 +291,12 @@ class Reporter:
             current,
             {**fields, "observedGeneration": generation},
         )
+
+
+def _with_schedule(
+    update: ConditionsUpdate, schedule: ScheduleState, old: Sequence[Json]
+) -> list[Json]:
+    return schedule.put_condition(update(old), datetime.now(UTC))
 
 
 def _described(causes: Sequence[Cause]) -> str:

@@ -24,13 +24,23 @@ from operator_runner.reconcile.snake_case import snake_keys, to_snake
 
 META = "ansible_operator_meta"
 """Name and namespace of the resource."""
+SCHEDULE_TIME = "schedule_time"
+"""Time of the tick that a run handles, if its watch has a schedule."""
 
 
-def extra_vars(body: Json, watch: Watch, *, cleanup: bool, excluded: Collection[str] = ()) -> Json:
+def extra_vars(
+    body: Json,
+    watch: Watch,
+    *,
+    cleanup: bool,
+    excluded: Collection[str] = (),
+    schedule_time: str | None = None,
+) -> Json:
     """Return the variables for one run over the resource `body`.
 
     Later ones win: the top-level fields that the watch names, the spec, ansible_operator_meta, the
-    resource, its spec, the vars of the watch and, in a clean-up, those of its finalizer. The fields
+    resource, its spec, the tick of its schedule (a field of this name is not passed), the vars of
+    the watch and, in a clean-up, those of its finalizer. The fields
     in `excluded` do not become variables; the variables of the resource and of its spec still
     contain them. Text of the resource is marked as unsafe if `watch.mark_unsafe`; `vars` of the
     watch never are.
@@ -55,8 +65,12 @@ def extra_vars(body: Json, watch: Watch, *, cleanup: bool, excluded: Collection[
         },
         name: _encoded(body, watch.mark_unsafe),
         f"{name}_spec": _encoded(spec, watch.mark_unsafe),
-        **watch.vars,
     }
+    if watch.schedule is not None:
+        variables.pop(SCHEDULE_TIME, None)
+    if schedule_time is not None:
+        variables[SCHEDULE_TIME] = schedule_time
+    variables.update(watch.vars)
     if cleanup and watch.finalizer is not None:
         variables.update(watch.finalizer.vars)
     return variables

@@ -202,6 +202,12 @@ class RunFamilies:
             _OBJECT,
             registry=registry,
         )
+        self.missed = Counter(
+            "operator_runner_missed_schedules_total",
+            "Ticks of schedules that did not run because they were older than their deadline",
+            _OBJECT,
+            registry=registry,
+        )
         self.failing = Gauge(
             "operator_runner_failing_resources",
             "Resources whose last reconcile failed",

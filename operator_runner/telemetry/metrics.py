@@ -104,7 +104,7 @@ class Metrics:
         self._ansible.reconciles.labels(str(gvk))
         for outcome in _OUTCOMES:
             self._ansible.reconcile_result.labels(str(gvk), outcome).set(0)
-        for count in (self._runs.throttled, self._runs.timeouts):
+        for count in (self._runs.throttled, self._runs.timeouts, self._runs.missed):
             count.labels(*_of(gvk))
         states = (self._runs.failing, self._runs.not_idempotent, self._runs.oldest_failure_age)
         for state in states:
@@ -196,6 +196,10 @@ class Metrics:
     def run_throttled(self, gvk: GVK) -> None:
         """Count a run that is delayed because its resource keeps triggering itself."""
         self._runs.throttled.labels(*_of(gvk)).inc()
+
+    def tick_missed(self, gvk: GVK) -> None:
+        """Count a tick that did not run because it was older than its deadline."""
+        self._runs.missed.labels(*_of(gvk)).inc()
 
     def queue_added(self, gvk: GVK) -> None:
         """Count a key of this kind that is added to the workqueue, or added again."""

@@ -29,7 +29,8 @@ def check(expression: str) -> None:
     except exceptions.LexerError as error:
         raise ValueError(f"position {error.lex_position}: {error.message}") from None
     except exceptions.ParseError as error:
-        token = f"unexpected {error.token_value!r}" if error.token_value else _ENDS_EARLY
+        has_token = str(error.token_value) != ""
+        token = f"unexpected {error.token_value!r}" if has_token else _ENDS_EARLY
         raise ValueError(f"position {error.lex_position}: {token}") from None
     for call in _calls(parsed):
         _check_call(call["value"], len(call["children"]))

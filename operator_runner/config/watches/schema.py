@@ -56,6 +56,8 @@ def _entry() -> Json:
     properties["topLevelFields"] = _top_level_fields(properties["topLevelFields"])
     properties["finalizer"] = properties["finalizer"] | _finalizer(properties["finalizer"])
     properties["references"]["items"] |= _reference()
+    # An absent schedule may be written as null.
+    properties["schedule"]["type"] = ["object", "null"]
     expression = properties["selector"]["properties"]["matchExpressions"]["items"]
     expression |= _requirement(expression)
     return entry | {"anyOf": [_has("role"), _has("playbook")]}

@@ -8,7 +8,7 @@ from typing import Any
 
 from operator_runner.core.model import Json, Watch
 from operator_runner.reconcile.snake_case import to_snake
-from operator_runner.reconcile.variables import META, object_name
+from operator_runner.reconcile.variables import META, SCHEDULE_TIME, object_name
 from operator_runner.tools.validate.expressions import ITEM, Path
 
 _OPEN = "x-kubernetes-preserve-unknown-fields"
@@ -62,6 +62,8 @@ def spec_fields(watch: Watch, objects: Iterable[Json]) -> SpecFields:
     """Return the variables of a watch, whose CRD is among the objects, if the project has it."""
     name = object_name(watch.gvk)
     others = {META, name, f"{name}_spec", *watch.vars}
+    if watch.schedule is not None:
+        others.add(SCHEDULE_TIME)
     if watch.finalizer is not None:
         others |= set(watch.finalizer.vars)
     schema = next(filter(None, (_spec_schema(watch, each) for each in objects)), None)

@@ -18,7 +18,10 @@ KINDS = st.sampled_from((FOO, BAR, BAZ))
 # From the most to the least urgent, as the project promises it.
 ORDER = [
     {Trigger.SPEC, Trigger.ANNOTATION, Trigger.DELETION},
-    {Trigger.DEPENDENT, Trigger.REFERENCE, Trigger.PROJECT, Trigger.REQUEUE},
+    {
+        *(Trigger.DEPENDENT, Trigger.REFERENCE, Trigger.PROJECT),
+        *(Trigger.REQUEUE, Trigger.SCHEDULE),
+    },
     {Trigger.RETRY},
     {Trigger.PERIOD},
     {Trigger.START},

@@ -104,7 +104,14 @@ class Case:
             lambda _, is_idempotent: self.idempotent.append(is_idempotent),
             OtherWriters(lambda: self.now, timedelta(seconds=30)),
         )
-        self.reconciler = Reconciler(watch, dependencies, ansible, timedelta(hours=10))
+        self._dependencies = dependencies
+        self._watch, self._ansible = watch, ansible
+        self.depend()
+
+    def depend(self, **dependencies: Any) -> None:
+        """Make the reconciler, with other dependencies in place of some."""
+        changed = replace(self._dependencies, **dependencies)
+        self.reconciler = Reconciler(self._watch, changed, self._ansible, timedelta(hours=10))
 
     @asynccontextmanager
     async def guard(self, body: Json, _: Watch) -> AsyncIterator[None]:

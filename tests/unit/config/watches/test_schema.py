@@ -26,7 +26,7 @@ BEYOND = re.compile(
     r"an alias refers|<< merges|duplicate GVK|invalid JMESPath|is kept as text|"
     r"of the core group|duplicate conversion|the version of the watch itself|"
     r"already has a conversion|invalid field path|cannot be converted; remove it|"
-    r"only labels and annotations|overlap; keep"
+    r"only labels and annotations|overlap; keep|is neither|needs manageStatus"
 )
 BASE = {"version": "v1", "kind": "Web", "role": "web"}
 VALUES: tuple[Any, ...] = (
