@@ -20,6 +20,7 @@ from operator_runner.ansible.reserved_names import AnsibleVariableNames, Reserve
 from operator_runner.ansible.rundir import RunDirs
 from operator_runner.ansible.templating.effective_types import log_types
 from operator_runner.ansible.work_dir import resolve_work_dir
+from operator_runner.config.watches import triggering
 from operator_runner.config.watches.declared import declared_variables
 from operator_runner.config.watches.lookup import Lookup
 from operator_runner.config.watches.referenced import referenced
@@ -28,12 +29,15 @@ from operator_runner.config.watches.schedules import timetable
 from operator_runner.controller.dispatcher import Dispatcher
 from operator_runner.controller.loop_throttle import LoopThrottle
 from operator_runner.controller.sources.dependents import Dependents
+from operator_runner.controller.sources.failed_expressions import FailedExpressions
 from operator_runner.controller.sources.kinds import Kinds, watch_kinds_forever
 from operator_runner.controller.sources.primary import PrimaryWatcher
 from operator_runner.controller.sources.project import ProjectWatcher
 from operator_runner.controller.sources.readiness_log import log_readiness
 from operator_runner.controller.sources.references import References
 from operator_runner.controller.sources.schedule import Schedules
+from operator_runner.controller.sources.shared_watches import SharedWatches, WatchRequest
+from operator_runner.controller.sources.triggers import FailedExpression, Sinks, Triggers
 from operator_runner.controller.sources.watch_readiness import WatchReadiness
 from operator_runner.controller.sources.watches_file import WatchesFile
 from operator_runner.controller.workqueue import WorkQueue
@@ -206,15 +210,26 @@ class Operator:
             anonymous=watches if settings.proxy_allow_anonymous else None,
             record=settings.record_requests,
         )
-        self._references = References(
-            watches, referenced, self._stream, self._enqueue, settings.namespaces
-        )
+        self._cluster = KubeCluster(self._api, self._discovery)
+        self._references = References(watches, referenced, self._enqueue)
         self._operator_condition = OperatorConditionReporter.of(
             self._api, connection.namespace, settings.operator_condition
         )
         self._schedules = Schedules(watches, timetable, is_relevant, self._enqueue)
         self._primary = PrimaryWatcher(
             watches, is_relevant, self._enqueue, self._on_first_seen, self._on_change
+        )
+        self._failed_expressions = FailedExpressions(self._cluster.emit, self._primary.uid)
+        self._triggers = Triggers(
+            watches,
+            triggering,
+            self._primary.is_chosen,
+            Sinks(self._enqueue, self._expression_failed, metrics.trigger_handled),
+        )
+        self._shared_watches = SharedWatches(
+            [*self._references.subscriptions(), *self._triggers.subscriptions()],
+            self._stream,
+            settings.namespaces,
         )
         self._loop_throttle = LoopThrottle(self._dependents.writes.is_echo)
         self._dispatcher = Dispatcher(
@@ -235,7 +250,7 @@ class Operator:
     ) -> dict[GVK, Reconciler]:
         settings = self._settings
         dependencies = Dependencies(
-            cluster=KubeCluster(self._api, self._discovery),
+            cluster=self._cluster,
             access=_OwnedAccess(self._proxy, self._dependents),
             executor=AnsibleExecutor(launcher, rundirs, settings.ansible, settings.kubeconfig),
             is_relevant=is_relevant,
@@ -309,7 +324,8 @@ class Operator:
         yield "discovery of kinds", self._kinds.run()
         yield "watching", self._watch_primaries()
         yield "readiness", log_readiness(self._watch_readiness)
-        yield "watching references", self._references.run()
+        yield "watching references and triggers", self._shared_watches.run()
+        yield "failed expressions", self._failed_expressions.run()
         yield "schedules", self._schedules.run()
         yield "OperatorCondition", self._operator_condition.run()
         if self._elector is not None:
@@ -350,15 +366,29 @@ class Operator:
             await self._elector.release()
 
     async def _watch_primaries(self) -> None:
+        # What these lists show leads to no run, so the runs at start must come later.
+        await self._shared_watches.wait_listed()
+
         def watch(kinds: Sequence[ApiResource]) -> Coroutine[Any, Any, None]:
             signals = functools.partial(_take_signals, self._stop)
             return self._primary.run(self._connection, kinds, self._settings.namespaces, signals)
 
         await watch_kinds_forever(watch, self._kinds)
 
-    async def _stream(self, gvk: GVK, namespace: str | None) -> AsyncIterator[MetadataEvent]:
-        resource = await self._discovery.resource(gvk)
-        async for event in watch_metadata(self._api, resource, namespace):
+    async def _stream(
+        self, request: WatchRequest, namespace: str | None
+    ) -> AsyncIterator[MetadataEvent]:
+        resource = await self._discovery.resource(request.gvk)
+        if not resource.namespaced and namespace not in {None, *self._settings.namespaces[:1]}:
+            # The watch of the first namespace has all objects of a cluster-scoped kind.
+            return
+        async for event in watch_metadata(
+            self._api,
+            resource,
+            namespace,
+            request.label_selector,
+            extraction=request.extraction,
+        ):
             yield event
 
     async def _stream_health(self, gvk: GVK, namespace: str | None) -> AsyncIterator[MetadataEvent]:
@@ -379,6 +409,11 @@ class Operator:
     def _on_change(self, ref: ObjectRef, body: Json | None) -> None:
         self._references.on_change(ref, body)
         self._schedules.on_change(ref, body)
+        self._triggers.on_change(ref, body)
+
+    def _expression_failed(self, failed: FailedExpression) -> None:
+        self._metrics.expression_failed(failed.gvk, failed.key)
+        self._failed_expressions.report(failed)
 
     def _gone(self, ref: ObjectRef) -> None:
         self._dependents.forget(ref)

@@ -24,6 +24,7 @@ _URGENCY = {
     Trigger.ANNOTATION: 0,
     Trigger.DEPENDENT: 1,
     Trigger.REFERENCE: 1,
+    Trigger.TRIGGER: 1,
     Trigger.PROJECT: 1,
     Trigger.REQUEUE: 1,
     Trigger.SCHEDULE: 1,

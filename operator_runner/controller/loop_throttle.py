@@ -121,4 +121,4 @@ def _check_period(streak: _Streak, causes: Iterable[Cause], now: float) -> Throt
 
 
 def _is_edit(cause: Cause) -> bool:
-    return cause.trigger not in {Trigger.DEPENDENT, Trigger.REFERENCE}
+    return cause.trigger not in {Trigger.DEPENDENT, Trigger.REFERENCE, Trigger.TRIGGER}

@@ -2,6 +2,7 @@
 
 OperatorRunnerError
 ├── ConfigError          the user's files or flags are wrong; ends the process with exit code 1
+├── ExpressionError      an expression of watches.yaml fails for an object
 ├── ApiError             the Kubernetes API answered with an error, or not at all
 │   ├── NotFound         404
 │   ├── Conflict         409: another client wrote first; read again and retry
@@ -32,6 +33,18 @@ class ConfigError(OperatorRunnerError):
         super().__init__("\n".join(problems))
         self.problems = problems
         self.warnings = tuple(warnings)
+
+
+class ExpressionError(OperatorRunnerError):
+    """An expression of watches.yaml cannot be evaluated, or gives a value that cannot be used.
+
+    `key` is its name in its map, such as `when`.
+    """
+
+    def __init__(self, key: str, expression: str, reason: str) -> None:
+        """Take `reason` in the words of JMESPath, or what was expected instead."""
+        super().__init__(f"{key}: {expression}: {reason}")
+        self.key, self.expression, self.reason = key, expression, reason
 
 
 class ApiError(OperatorRunnerError):

@@ -26,6 +26,23 @@ def match_labels(selector: LabelSelector, labels: Mapping[str, str]) -> bool:
     )
 
 
+def selector_text(selector: LabelSelector) -> str:
+    """Write a selector as the parameter `labelSelector` of a request; an empty one is empty."""
+    labels = [f"{key}={value}" for key, value in selector.match_labels.items()]
+    return ",".join([*labels, *map(_requirement_text, selector.match_expressions)])
+
+
+def _requirement_text(requirement: LabelSelectorRequirement) -> str:
+    values = ",".join(requirement.values)
+    match requirement.operator:
+        case "Exists":
+            return requirement.key
+        case "DoesNotExist":
+            return f"!{requirement.key}"
+        case operator:
+            return f"{requirement.key} {operator.lower()} ({values})"
+
+
 class SelectionIndex:
     """Finds the resources that select an object, without a look at each selector.
 

@@ -214,6 +214,37 @@ class Selection:
     """All that their labels must fulfil; `matchLabels` are requirements with the operator In."""
 
 
+@dataclass(frozen=True, slots=True)
+class ObjectTrigger:
+    """A kind whose objects lead to runs of resources that neither own nor name them.
+
+    `selector` and `when`, JMESPath over the object, choose the objects. `name` and `namespace`,
+    JMESPath over the object, give the resources; `matching`, JMESPath over a resource, gives a
+    selector of the labels of the object. At most one of `name` and `matching` is set; without
+    both, an object is about all resources in the namespaces.
+    """
+
+    gvk: GVK
+    selector: LabelSelector = LabelSelector()
+    when: str | None = None
+    name: str | None = None
+    namespace: str | None = None
+    matching: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TriggerTargets:
+    """The resources that an object is about: those of `namespaces`, which may be ALL_NAMESPACES.
+
+    If `names` is set, only those with these names; if `labels` is set, only those that select
+    such labels.
+    """
+
+    namespaces: frozenset[str]
+    names: frozenset[str] | None = None
+    labels: Mapping[str, str] | None = None
+
+
 FieldPath: TypeAlias = tuple[str, ...]
 """Where a field is in an object: `("spec", "port")`."""
 
@@ -240,7 +271,8 @@ class Watch:
     flag or annotation turned periodic runs off. `when` is a JMESPath expression over the
     resource, `timeout` the time after which a run is ended; both are None unless set.
     `supersede` lets a newer spec or a deletion end a run under way, `kstatus` adds the
-    conditions of kstatus. Events of `references` start a reconcile of the resources that name them.
+    conditions of kstatus. Events of `references` start a reconcile of the resources that name them,
+    those of `triggers` one of the resources that these are about.
     `conversions` are the other served versions of the kind.
     `block_upgrade` is a JMESPath expression over the resource: while a run of a resource for which
     it is true is under way, OLM does not upgrade the operator.
@@ -275,6 +307,7 @@ class Watch:
     supersede: bool = False
     kstatus: bool = False
     references: tuple[Reference, ...] = ()
+    triggers: tuple[ObjectTrigger, ...] = ()
     conversions: tuple[Conversion, ...] = ()
     block_upgrade: str | None = None
     ownership: Ownership = Ownership.IGNORE
@@ -307,6 +340,7 @@ class Trigger(enum.Enum):
     DELETION = "deletion"
     DEPENDENT = "dependent"
     REFERENCE = "reference"
+    TRIGGER = "trigger"
     RETRY = "retry"
     REQUEUE = "requeue_after"
     PERIOD = "period"

@@ -1,6 +1,7 @@
 """List and watch all objects of one kind, and continue after any failure.
 
-Either metadata alone is requested, or whole objects, of which metadata and health are kept.
+Either metadata alone is requested, or whole objects, of which metadata is kept, and health or what
+the caller extracts.
 """
 
 from __future__ import annotations
@@ -8,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import Any
 
 import structlog
 
@@ -61,12 +63,25 @@ class MetadataEvent:
 
     The body of SYNCED has `uids`, all uids in the list, and the list's `resourceVersion`. The
     body of a deletion that a later list revealed has only name, namespace, uid, resourceVersion
-    and ownerReferences. `health` is None unless it was requested.
+    and ownerReferences. `health` and `extracted` are None unless they were requested, and in
+    deletions.
     """
 
     type: EventType
     body: Json
     health: Health | None = None
+    extracted: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Extraction:
+    """What is kept of each object beside its metadata: the result of `function`.
+
+    With `whole` the function gets the whole object, else only apiVersion, kind and metadata.
+    """
+
+    function: Callable[[Json], Any]
+    whole: bool
 
 
 async def watch_metadata(
@@ -76,11 +91,14 @@ async def watch_metadata(
     label_selector: str = "",
     *,
     health: bool = False,
+    extraction: Extraction | None = None,
 ) -> AsyncIterator[MetadataEvent]:
     """Yield ADDED for each existing object, SYNCED, then each change, without end.
 
-    `namespace` None means all. `health` requests whole objects to evaluate their status; the
-    rest of them is dropped. After a failure the watch continues at its last resourceVersion,
+    `namespace` None means all. `health` requests whole objects to evaluate their status, as does
+    an `extraction` that needs them; the rest of them is dropped at once.
+
+    After a failure the watch continues at its last resourceVersion,
     with exponential backoff; if that has expired (410), objects are listed again and the
     difference is yielded.
 
@@ -88,7 +106,7 @@ async def watch_metadata(
     and the caller decides when to retry. Once SYNCED, these are retried as well, because API
     servers return them for a moment while they start.
     """
-    reflector = Reflector(api, resource, namespace, label_selector, health)
+    reflector = Reflector(api, resource, namespace, label_selector, health, extraction)
     delay = Backoff()
     warned = False
     while True:
@@ -138,11 +156,17 @@ class Reflector:
     namespace: str | None
     label_selector: str
     health: bool
+    extraction: Extraction | None = None
     known: dict[str, Json] = field(default_factory=dict)
     """The last state by uid, reduced to the body of a DELETED from a later list."""
     version: str = ""
     """The resourceVersion to watch from; empty: list first."""
     synced: bool = False
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether whole objects are requested."""
+        return self.health or (self.extraction is not None and self.extraction.whole)
 
     async def list_and_watch(self) -> AsyncIterator[MetadataEvent]:
         """List if necessary, then watch until the server ends it. Raises ApiError."""
@@ -164,9 +188,9 @@ class Reflector:
         async for page in list_pages(
             self.api,
             self.resource.path(self.namespace),
-            limit=_WHOLE_PAGE if self.health else _METADATA_PAGE,
+            limit=_WHOLE_PAGE if self.is_whole else _METADATA_PAGE,
             params=self._params(),
-            accept=_WHOLE if self.health else _LIST,
+            accept=_WHOLE if self.is_whole else _LIST,
             outer_levels=2,
         ):
             items += [self._event(EventType.ADDED, item) for item in page.get("items") or []]
@@ -186,7 +210,7 @@ class Reflector:
             async with self.api.stream(
                 path,
                 params=params,
-                accept=_WHOLE if self.health else _WATCH,
+                accept=_WHOLE if self.is_whole else _WATCH,
                 idle=seconds + _IDLE_MARGIN_SECONDS,
             ) as chunks:
                 async for line in split_lines(chunks):
@@ -230,7 +254,11 @@ class Reflector:
 
     def _event(self, type_: EventType, item: Json) -> MetadataEvent:
         health = health_of(self.resource.gvk, item) if self.health else None
-        return MetadataEvent(type_, self._reduce(item), health)
+        body, extracted = self._reduce(item), None
+        if self.extraction is not None and type_ is not EventType.DELETED:
+            # Items of lists have no apiVersion and kind.
+            extracted = self.extraction.function({**item, **body} if self.is_whole else body)
+        return MetadataEvent(type_, body, health, extracted)
 
     def _reduce(self, item: Json) -> Json:
         metadata = dict(item["metadata"])

@@ -196,6 +196,18 @@ class RunFamilies:
             _OBJECT,
             registry=registry,
         )
+        self.trigger_events = Counter(
+            "operator_runner_trigger_events_total",
+            "Events of trigger objects that concerned resources, by the kind of the object",
+            (*_OBJECT, "object_kind"),
+            registry=registry,
+        )
+        self.expression_failures = Counter(
+            "operator_runner_expression_failures_total",
+            "Objects for which an expression of watches.yaml failed, by the key of the expression",
+            (*_OBJECT, "key"),
+            registry=registry,
+        )
         self.timeouts = Counter(
             "operator_runner_run_timeouts_total",
             "Runs that were ended at their deadline",

@@ -193,6 +193,15 @@ class Metrics:
         """Count a run that was ended at its deadline."""
         self._runs.timeouts.labels(*_of(gvk)).inc()
 
+    def trigger_handled(self, gvk: GVK, object_gvk: GVK, resources: int) -> None:
+        """Count an event of a trigger object that concerned so many resources of a kind."""
+        counter = self._runs.trigger_events.labels(*_of(gvk), _kind_and_group(object_gvk))
+        counter.inc(1 if resources else 0)
+
+    def expression_failed(self, gvk: GVK, key: str) -> None:
+        """Count an object for which an expression of the watch of a kind failed."""
+        self._runs.expression_failures.labels(*_of(gvk), key).inc()
+
     def run_throttled(self, gvk: GVK) -> None:
         """Count a run that is delayed because its resource keeps triggering itself."""
         self._runs.throttled.labels(*_of(gvk)).inc()
@@ -268,6 +277,11 @@ class _WithoutCreated:
         for metric in self._registry.collect():
             metric.samples = [s for s in metric.samples if s.name != f"{metric.name}_created"]
             yield metric
+
+
+def _kind_and_group(gvk: GVK) -> str:
+    """Return `Deployment.apps`, as kubectl accepts it; `Pod` for the core group."""
+    return f"{gvk.kind}.{gvk.group}" if gvk.group else gvk.kind
 
 
 def _of(gvk: GVK) -> tuple[str, str, str]:

@@ -20,6 +20,7 @@ from operator_runner.core.model import (
     GVK,
     Finalizer,
     LabelSelector,
+    ObjectTrigger,
     Ownership,
     Reference,
     RunContent,
@@ -44,14 +45,13 @@ class EntryReader:
         return tuple(self._read(fields) for fields in maps(items, self._report, ENTRY_KEYS))
 
     def _read(self, fields: MapReader) -> Watch:
-        selector = fields.fields("selector")
         gvk = self._gvk(fields)
         return Watch(
             gvk=gvk,
             content=self._content(fields, self._report.problem) or RunContent(),
             vars=fields.mapping("vars"),
             finalizer=self._finalizer(fields),
-            selector=LabelSelector() if selector is None else read_selector(selector),
+            selector=_selector(fields),
             blacklist=_kinds(fields, "blacklist"),
             max_runner_artifacts=fields.integer("maxRunnerArtifacts"),
             reconcile_period=_period(fields),
@@ -70,6 +70,7 @@ class EntryReader:
             kstatus=fields.flag("kstatus"),
             references=tuple(map(_reference, fields.each("references"))),
             schedule=_schedule(fields, gvk),
+            triggers=tuple(map(_trigger, fields.each("triggers"))),
             conversions=self._conversions.read(fields),
             block_upgrade=_block_upgrade(fields),
             ownership=Ownership(fields.choice("ownership")),
@@ -251,10 +252,37 @@ def _block_upgrade(fields: MapReader) -> str | None:
     return literal[text] if text in literal else _expression(fields, "blockUpgrade")
 
 
-def _reference(fields: MapReader) -> Reference:
+def _selector(fields: MapReader) -> LabelSelector:
+    selector = fields.fields("selector")
+    return LabelSelector() if selector is None else read_selector(selector)
+
+
+def _trigger(fields: MapReader) -> ObjectTrigger:
+    gvk = _required_gvk(fields)
+    name, matching = _filled_expression(fields, "name"), _filled_expression(fields, "matching")
+    if name is not None and matching is not None:
+        fields.problem(
+            "matching", "a trigger has name or matching; write another one for the selector"
+        )
+    return ObjectTrigger(
+        gvk,
+        _selector(fields),
+        _filled_expression(fields, "when"),
+        name,
+        _filled_expression(fields, "namespace"),
+        matching,
+    )
+
+
+def _required_gvk(fields: MapReader) -> GVK:
     for key in ("version", "kind"):
         if not fields.text(key):
             fields.problem(key, f"{key} must not be empty; add `{key}:`")
+    return _read_gvk(fields)
+
+
+def _reference(fields: MapReader) -> Reference:
+    gvk = _required_gvk(fields)
     name, selector = _filled_expression(fields, "name"), _filled_expression(fields, "selector")
     if name is None and selector is None:
         fields.problem("name", "name must not be empty; add `name:` or `selector:`")
@@ -262,7 +290,7 @@ def _reference(fields: MapReader) -> Reference:
         fields.problem(
             "selector", "a reference is by name or by selector; write another one for the selector"
         )
-    return Reference(_read_gvk(fields), name, _expression(fields, "namespace"), selector)
+    return Reference(gvk, name, _expression(fields, "namespace"), selector)
 
 
 def _filled_expression(fields: MapReader, name: str) -> str | None:

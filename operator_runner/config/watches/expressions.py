@@ -53,6 +53,12 @@ def path(text: str) -> tuple[str, ...]:
     return names
 
 
+def top_level_fields(expression: str) -> frozenset[str] | None:
+    """Return the top-level fields of an object that an expression reads; None: it may read any."""
+    found = set(_roots(jmespath.compile(expression).parsed))
+    return None if "" in found else frozenset(found)
+
+
 def is_true(value: Any) -> bool:
     """Return the truth value in JMESPath: null, false and empty values are false, 0 is true."""
     return not (value is None or value is False or value in ("", [], {}))
@@ -66,6 +72,37 @@ def _names(node: Mapping[str, Any]) -> Iterator[str]:
         case "subexpression":
             for child in node["children"]:
                 yield from _names(child)
+        case _:
+            yield ""
+
+
+_OF_OBJECT = (
+    "and_expression",
+    "comparator",
+    "function_expression",
+    "key_val_pair",
+    "multi_select_dict",
+    "multi_select_list",
+    "not_expression",
+    "or_expression",
+)
+"""Nodes whose children are all evaluated for the object that they are evaluated for."""
+_CONSTANT = ("literal", "expref", "index", "slice")
+
+
+def _roots(node: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the fields that a node reads of the object; an empty name where it may read any."""
+    match node["type"]:
+        case "field":
+            yield node["value"]
+        case kind if kind in _OF_OBJECT:
+            for child in node["children"]:
+                yield from _roots(child)
+        case kind if kind in _CONSTANT:
+            return
+        case _ if node["children"]:
+            # Paths, pipes and projections: the rest is evaluated for what the first one gives.
+            yield from _roots(node["children"][0])
         case _:
             yield ""
 

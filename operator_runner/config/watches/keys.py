@@ -117,6 +117,23 @@ _SCHEDULE = (
     Key("suspend", Shape.TEXT, "true, or JMESPath over the resource: no ticks while it is true."),
 )
 
+_TRIGGER = (
+    *_GVK,
+    Key("selector", Shape.MAP, "Labels of the objects.", keys=_SELECTOR),
+    Key("when", Shape.TEXT, "JMESPath over the object: only objects for which it is true."),
+    Key("name", Shape.TEXT, "JMESPath over the object: the name of the resource, or several."),
+    Key(
+        "namespace",
+        Shape.TEXT,
+        "JMESPath over the object: namespaces of the resources, if not its own; '*': all.",
+    ),
+    Key(
+        "matching",
+        Shape.TEXT,
+        "JMESPath over a resource: a label selector that the labels of the object match.",
+    ),
+)
+
 _CONVERSION = (
     Key(
         "version",
@@ -234,6 +251,12 @@ ENTRY_KEYS = (
         keys=_REFERENCE,
     ),
     Key("schedule", Shape.MAP, "Times at which resources run.", keys=_SCHEDULE),
+    Key(
+        "triggers",
+        Shape.MAPS,
+        "Kinds of objects that resources neither own nor name, but are run for.",
+        keys=_TRIGGER,
+    ),
     Key(
         "conversion",
         Shape.MAPS,

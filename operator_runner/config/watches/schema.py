@@ -58,8 +58,11 @@ def _entry() -> Json:
     properties["references"]["items"] |= _reference()
     # An absent schedule may be written as null.
     properties["schedule"]["type"] = ["object", "null"]
-    expression = properties["selector"]["properties"]["matchExpressions"]["items"]
-    expression |= _requirement(expression)
+    trigger = properties["triggers"]["items"]
+    trigger |= _trigger()
+    for selector in (properties["selector"], trigger["properties"]["selector"]):
+        expression = selector["properties"]["matchExpressions"]["items"]
+        expression |= _requirement(expression)
     return entry | {"anyOf": [_has("role"), _has("playbook")]}
 
 
@@ -69,8 +72,15 @@ def _top_level_fields(read: Json) -> Json:
 
 def _reference() -> Json:
     ways = ("name", "selector")
-    both = {"required": [*ways], "properties": dict.fromkeys(ways, _FILLED)}
-    return {"anyOf": [_has(way) for way in ways], "not": both}
+    return {"anyOf": [_has(way) for way in ways], "not": _both(*ways)}
+
+
+def _trigger() -> Json:
+    return {"not": _both("name", "matching")}
+
+
+def _both(*names: str) -> Json:
+    return {"required": [*names], "properties": dict.fromkeys(names, _FILLED)}
 
 
 def _finalizer(read: Json) -> Json:

@@ -82,7 +82,7 @@ class OwnWrites:
         writes = self._writes.get(owner)
         if writes is None:
             return False
-        if cause.trigger in {Trigger.DEPENDENT, Trigger.REFERENCE}:
+        if cause.trigger in {Trigger.DEPENDENT, Trigger.REFERENCE, Trigger.TRIGGER}:
             return cause.about in writes.objects
         return bool(cause.state_key) and cause.state_key in writes.state_keys
 

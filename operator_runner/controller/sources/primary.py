@@ -75,6 +75,11 @@ class PrimaryWatcher:
         seen = self._seen.get(ref)
         return seen.uid if seen is not None else ""
 
+    def is_chosen(self, ref: ObjectRef) -> bool:
+        """Return whether events lead to runs: the resource matches its watch, or is deleted."""
+        seen = self._seen.get(ref)
+        return seen is not None and (seen.relevant or seen.deleting)
+
     async def run(
         self,
         connection: Connection,

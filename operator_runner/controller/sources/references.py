@@ -7,16 +7,15 @@ a reference to them cause no reconcile.
 
 from __future__ import annotations
 
-import asyncio
-import functools
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 
 from operator_runner.controller.predicates.changes import Version, difference
-from operator_runner.controller.sources.watch_retry import watch_forever
+from operator_runner.controller.sources.shared_watches import SharedEvent, Subscription
 from operator_runner.core.labels import SelectionIndex
 from operator_runner.core.model import GVK, Cause, Json, ObjectRef, Selection, Trigger, Watch
-from operator_runner.kube.watch import EventType, MetadataEvent
+from operator_runner.kube.watch import EventType
 
 
 class References:
@@ -26,19 +25,15 @@ class References:
         self,
         watches: Sequence[Watch],
         referenced: Callable[[Json, Watch], Iterable[ObjectRef | Selection]],
-        stream: Callable[[GVK, str | None], AsyncIterator[MetadataEvent]],
         enqueue: Callable[[ObjectRef, Cause], None],
-        namespaces: Sequence[str],
     ) -> None:
-        """`referenced` returns what a resource refers to; `stream` watches, see `watch_forever`.
+        """`referenced` returns what a resource refers to.
 
         A reference may have a namespace although its kind is cluster-scoped.
         """
         self._watches = {watch.gvk: watch for watch in watches if watch.references}
         self._referenced = referenced
-        self._stream = stream
         self._enqueue = enqueue
-        self._namespaces: tuple[str | None, ...] = tuple(namespaces) or (None,)
         self._references: dict[ObjectRef, frozenset[ObjectRef | Selection]] = {}
         self._named_by: defaultdict[ObjectRef, set[ObjectRef]] = defaultdict(set)
         self._selections = SelectionIndex()
@@ -48,7 +43,6 @@ class References:
         # Of each object of these kinds: with other labels, other resources may select it.
         self._labels: dict[ObjectRef, Mapping[str, str]] = {}
         self._versions: dict[ObjectRef, Version] = {}
-        self._synced: set[tuple[GVK, str | None]] = set()
 
     def on_change(self, ref: ObjectRef, body: Json | None) -> None:
         """Update the references of a resource; None for a deleted one."""
@@ -76,21 +70,13 @@ class References:
             del self._named_by[target]
             self._versions.pop(target, None)
 
-    async def run(self) -> None:
-        """Watch the kinds until cancelled."""
-        kinds = {each.gvk for watch in self._watches.values() for each in watch.references}
-        async with asyncio.TaskGroup() as group:
-            for gvk in kinds:
-                for namespace in self._namespaces:
-                    take = functools.partial(self._take, namespace)
-                    group.create_task(
-                        watch_forever(self._stream, gvk, namespace, take, "referenced objects")
-                    )
-            await asyncio.Event().wait()
+    def subscriptions(self) -> Iterator[Subscription]:
+        """Yield what has to be watched."""
+        for gvk in {each.gvk for watch in self._watches.values() for each in watch.references}:
+            yield Subscription(gvk, partial(self._take, gvk), "referenced objects")
 
-    def _take(self, namespace: str | None, gvk: GVK, event: MetadataEvent) -> None:
+    def _take(self, gvk: GVK, event: SharedEvent) -> None:
         if event.type is EventType.SYNCED:
-            self._synced.add((gvk, namespace))
             return
         metadata = event.body["metadata"]
         target = ObjectRef(gvk, metadata.get("namespace") or "", metadata["name"])
@@ -98,12 +84,11 @@ class References:
         if not by:
             self._versions.pop(target, None)
             return
-        existed = (gvk, namespace) not in self._synced
-        if what := self._news(target, event, existed=existed):
+        if what := self._news(target, event):
             for ref in by:
                 self._enqueue(ref, Cause(Trigger.REFERENCE, f"{target} {what}", target))
 
-    def _selecting(self, target: ObjectRef, event: MetadataEvent) -> set[ObjectRef]:
+    def _selecting(self, target: ObjectRef, event: SharedEvent) -> set[ObjectRef]:
         """Return the resources that select the object, or did before the event."""
         if target.gvk not in self._selected_kinds:
             return set()
@@ -118,7 +103,7 @@ class References:
         )
         return set().union(*found)
 
-    def _news(self, target: ObjectRef, event: MetadataEvent, *, existed: bool) -> str:
+    def _news(self, target: ObjectRef, event: SharedEvent) -> str:
         """Return what happened to an object; empty if it existed before or no change matters."""
         old = self._versions.pop(target, None)
         if event.type is EventType.DELETED:
@@ -128,5 +113,5 @@ class References:
             return difference(old, new)
         if event.type is EventType.ADDED:
             # The run at start has seen objects that existed before.
-            return "" if existed else "created"
+            return "" if event.existed else "created"
         return "changed"

@@ -26,10 +26,13 @@ async def watch_forever(
     namespace: str | None,
     take: Callable[[GVK, MetadataEvent], None],
     watched: str,
+    *,
+    on_interrupted: Callable[[], None] = lambda: None,
 ) -> NoReturn:
     """Call `take` for each event of a kind in a namespace (None: all), until cancelled.
 
-    `watched` names the objects in warnings, such as `owned objects`.
+    `watched` names the objects in warnings, such as `owned objects`. `on_interrupted` is called
+    when the watch has failed or ended, before it is tried again.
     """
     warned = False
     while True:
@@ -52,8 +55,10 @@ async def watch_forever(
         except Exception:  # noqa: BLE001
             # Without the watch, manual edits and deletions would not be reverted.
             _log.exception("Watch failed: internal error; retrying", gvk=str(gvk))
+            on_interrupted()
             await asyncio.sleep(_RESTART_SECONDS)
             continue
+        on_interrupted()
         await asyncio.sleep(_RECHECK_SECONDS)
 
 

@@ -87,18 +87,20 @@ def _of_watch(watch: Watch, kinds: KindTable, features: EnabledFeatures) -> Iter
             rule = AccessRule(*_CRDS, verb, CLUSTER_WIDE, name)
             reason = f"the runner registers the conversion webhook of {gvk.kind}"
             yield Requirement(rule, reason, WEBHOOK)
-    yield from _of_references(watch, kinds, features)
+    yield from _of_related(watch, kinds, features)
 
 
-def _of_references(
-    watch: Watch, kinds: KindTable, features: EnabledFeatures
-) -> Iterator[Requirement]:
-    for reference in watch.references:
-        named = kinds.plural(reference.gvk)
-        reason = f"the runner watches objects that {watch.gvk.kind} references"
-        for scope in features.where(named):
+def _of_related(watch: Watch, kinds: KindTable, features: EnabledFeatures) -> Iterator[Requirement]:
+    """Yield the requirements of watches of objects that are not reconciled themselves."""
+    for gvk, relation in (
+        *((each.gvk, f"that {watch.gvk.kind} references") for each in watch.references),
+        *((each.gvk, f"that trigger runs of {watch.gvk.kind}") for each in watch.triggers),
+    ):
+        plural = kinds.plural(gvk)
+        for scope in features.where(plural):
             for verb in _LIST_WATCH:
-                yield Requirement(AccessRule(reference.gvk.group, named.name, verb, scope), reason)
+                rule = AccessRule(gvk.group, plural.name, verb, scope)
+                yield Requirement(rule, f"the runner watches objects {relation}")
 
 
 def _of_process(features: EnabledFeatures) -> Iterator[Requirement]:

@@ -63,9 +63,18 @@ def _unserved(watches: Sequence[Watch], file: Path, objects: list[Any]) -> Itera
         return
     entries = DataLoader().load_from_file(str(file), trusted_as_template=False)
     for gvk, message in missing:
-        same = (entry for entry in entries if gvk.kind in entry.values())
+        same = (entry for entry in _maps(entries) if gvk.kind in entry.values())
         line = next((line_of(value) for value in next(same, {}).values() if value == gvk.kind), 1)
         yield Finding(file, line, message, is_error=False)
+
+
+def _maps(entries: Any) -> Iterator[Any]:
+    """Yield the entries of watches.yaml, and the maps of their lists, such as triggers."""
+    for entry in entries:
+        yield entry
+        for value in entry.values():
+            if isinstance(value, list):
+                yield from (each for each in value if isinstance(each, dict))
 
 
 def _contents(watch: Watch) -> Iterator[tuple[Path, bool]]:

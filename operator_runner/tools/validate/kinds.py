@@ -15,10 +15,17 @@ def unserved(watches: Sequence[Watch], objects: Iterable[Json]) -> Iterator[tupl
     """
     served = set(_served(objects))
     groups = {gvk.group for gvk in served}
-    for gvk in dict.fromkeys(watch.gvk for watch in watches):
+    for gvk in dict.fromkeys(_kinds(watches)):
         if gvk.group in groups and gvk not in served:
             reason = explain_missing(gvk, sorted(served))
             yield gvk, f"{gvk} is not served by the CRDs of the project: {reason}"
+
+
+def _kinds(watches: Sequence[Watch]) -> Iterator[GVK]:
+    for watch in watches:
+        yield watch.gvk
+        yield from (each.gvk for each in watch.references)
+        yield from (each.gvk for each in watch.triggers)
 
 
 def _served(objects: Iterable[Json]) -> Iterator[GVK]:

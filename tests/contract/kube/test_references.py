@@ -9,6 +9,7 @@ from typing import Any
 
 from operator_runner.config.watches.referenced import referenced
 from operator_runner.controller.sources.references import References
+from operator_runner.controller.sources.shared_watches import SharedWatches, WatchRequest
 from operator_runner.core.model import GVK, ObjectRef, Reference, RunContent, Watch
 from operator_runner.kube.api import MERGE_PATCH, Api
 from operator_runner.kube.discovery import Discovery
@@ -42,7 +43,7 @@ async def test_selections_cost_one_list_and_one_watch(
     connection.on_response(lambda _, *request: requests.append((request[0], request[1])))
     synced, woken, enough = asyncio.Event(), set[str](), asyncio.Event()
 
-    async def stream(_: GVK, namespace: str | None) -> AsyncIterator[MetadataEvent]:
+    async def stream(_: WatchRequest, namespace: str | None) -> AsyncIterator[MetadataEvent]:
         async for event in watch_metadata(Api(connection), resource, namespace):
             yield event
             if event.type is EventType.SYNCED:
@@ -53,13 +54,14 @@ async def test_selections_cost_one_list_and_one_watch(
         if len(woken) == EDITS:
             enough.set()
 
-    references = References([WATCH], referenced, stream, enqueue, [kubectl.namespace])
+    references = References([WATCH], referenced, enqueue)
     for number in range(RESOURCES):
         ref = ObjectRef(FOO, kubectl.namespace, f"r{number}")
         metadata = {"name": ref.name, "namespace": ref.namespace}
         spec = {"selector": {"matchLabels": {"app": f"a{number}"}}}
         references.on_change(ref, {"metadata": metadata, "spec": spec})
-    running = asyncio.create_task(references.run())
+    watches = SharedWatches(references.subscriptions(), stream, [kubectl.namespace])
+    running = asyncio.create_task(watches.run())
     try:
         async with asyncio.timeout(_DEADLINE_SECONDS):
             await synced.wait()

@@ -16,7 +16,7 @@ from operator_runner.controller.sources import watch_pacing
 from operator_runner.controller.sources.dependents import Dependents
 from operator_runner.core.model import GVK, Cause, Json, ObjectRef, RunContent, Watch
 from operator_runner.kube.object_readiness import Health, Readiness
-from operator_runner.kube.watch import EventType, MetadataEvent
+from operator_runner.kube.watch import EventType, Extraction, MetadataEvent
 
 WATCH = Watch(GVK("example.com", "v1", "Foo"), RunContent(role=Path("/roles/foo")))
 OWNER = ObjectRef(WATCH.gvk, "default", "owner")
@@ -55,10 +55,15 @@ class Stream:
         self.events: asyncio.Queue[MetadataEvent] = asyncio.Queue()
         self.asked: list[tuple[GVK, str | None]] = []
 
-    async def __call__(self, gvk: GVK, namespace: str | None) -> AsyncIterator[MetadataEvent]:
+    async def __call__(
+        self, gvk: GVK, namespace: str | None, extraction: Extraction | None = None
+    ) -> AsyncIterator[MetadataEvent]:
         self.asked.append((gvk, namespace))
         while True:
-            yield await self.events.get()
+            event = await self.events.get()
+            if extraction is not None and event.type in {EventType.ADDED, EventType.MODIFIED}:
+                event = replace(event, extracted=extraction.function(event.body))
+            yield event
             self.events.task_done()
 
     async def send(self, type_: str, body: Json, health: Health | None = None) -> None:

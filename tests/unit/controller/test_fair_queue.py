@@ -19,7 +19,7 @@ KINDS = st.sampled_from((FOO, BAR, BAZ))
 ORDER = [
     {Trigger.SPEC, Trigger.ANNOTATION, Trigger.DELETION},
     {
-        *(Trigger.DEPENDENT, Trigger.REFERENCE, Trigger.PROJECT),
+        *(Trigger.DEPENDENT, Trigger.REFERENCE, Trigger.TRIGGER, Trigger.PROJECT),
         *(Trigger.REQUEUE, Trigger.SCHEDULE),
     },
     {Trigger.RETRY},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,13 @@ from structlog.testing import capture_logs
 
 from operator_runner.config.watches.referenced import referenced
 from operator_runner.controller.sources.references import References
+from operator_runner.controller.sources.shared_watches import (
+    SharedWatches,
+    Subscription,
+    WatchRequest,
+)
 from operator_runner.core.model import GVK, Cause, Json, ObjectRef, Reference, RunContent, Watch
+from operator_runner.kube.watch import MetadataEvent
 from tests.unit.controller.test_dependents import Stream
 
 SECRET, ZONE = GVK("", "v1", "Secret"), GVK("example.com", "v1", "Zone")
@@ -45,6 +51,17 @@ def metadata(name: str, version: int, namespace: str = "default", **more: Any) -
     }
 
 
+def watches_of(
+    subscriptions: Iterable[Subscription], streams: Mapping[GVK, Stream]
+) -> SharedWatches:
+    """Watch kinds by streams that the test feeds."""
+
+    def stream(request: WatchRequest, namespace: str | None) -> AsyncIterator[MetadataEvent]:
+        return streams[request.gvk](request.gvk, namespace, request.extraction)
+
+    return SharedWatches(subscriptions, stream, ())
+
+
 class Woken(list[tuple[str, str]]):
     def __call__(self, ref: ObjectRef, cause: Cause) -> None:
         self.append((ref.name, str(cause)))
@@ -56,11 +73,8 @@ async def references(
 ) -> AsyncIterator[tuple[References, dict[GVK, Stream], Woken]]:
     streams, woken = {each.gvk: Stream() for each in watch.references}, Woken()
 
-    def stream(gvk: GVK, namespace: str | None) -> AsyncIterator[Any]:
-        return streams[gvk](gvk, namespace)
-
-    subject = References([watch], referenced, stream, woken, ())
-    running = asyncio.create_task(subject.run())
+    subject = References([watch], referenced, woken)
+    running = asyncio.create_task(watches_of(subject.subscriptions(), streams).run())
     try:
         yield subject, streams, woken
     finally:

@@ -8,12 +8,13 @@ import pytest
 
 from operator_runner.config.watches.selector import requirements_of
 from operator_runner.core import labels as module
-from operator_runner.core.labels import SelectionIndex
+from operator_runner.core.labels import SelectionIndex, selector_text
 from operator_runner.core.model import (
     ALL_NAMESPACES,
     GVK,
     Json,
     LabelSelector,
+    LabelSelectorRequirement,
     ObjectRef,
     Selection,
 )
@@ -109,3 +110,16 @@ def test_what_is_not_a_label_selector_is_refused(selector: Json) -> None:
     """It comes from a resource, so that it may be anything."""
     with pytest.raises(ValueError, match=r"\w"):
         requirements_of(selector)
+
+
+def test_a_selector_as_a_parameter() -> None:
+    """As kubectl writes it; the API server accepts `in` with spaces."""
+    requirements = (
+        LabelSelectorRequirement("zone", "In", ("a", "b")),
+        LabelSelectorRequirement("zone", "NotIn", ("c",)),
+        LabelSelectorRequirement("size", "Exists"),
+        LabelSelectorRequirement("old", "DoesNotExist"),
+    )
+    selector = LabelSelector({"tier": "front"}, requirements)
+    assert selector_text(selector) == "tier=front,zone in (a,b),zone notin (c),size,!old"
+    assert not selector_text(LabelSelector())

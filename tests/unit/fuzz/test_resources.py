@@ -21,12 +21,14 @@ from hypothesis import strategies as st
 from operator_runner.config.watches import expressions
 from operator_runner.config.watches.referenced import referenced
 from operator_runner.config.watches.relevance import blocks_upgrade, is_relevant
+from operator_runner.config.watches.triggering import selected_by, targets_of
 from operator_runner.controller.predicates.changes import Version, difference
 from operator_runner.controller.sources.own_writes import OwnWrites
 from operator_runner.controller.sources.primary import PrimaryWatcher
 from operator_runner.conversion.converter import ConversionError, Converter
 from operator_runner.conversion.review import API_VERSION, InvalidReview, Review
 from operator_runner.core.bounds import decode
+from operator_runner.core.errors import ExpressionError
 from operator_runner.core.model import (
     GVK,
     Cause,
@@ -35,6 +37,7 @@ from operator_runner.core.model import (
     LabelSelector,
     LabelSelectorRequirement,
     ObjectRef,
+    ObjectTrigger,
     Reference,
     RunContent,
     Selection,
@@ -82,6 +85,12 @@ EVERYTHING = replace(
         Reference(GVK("", "v1", "Secret"), "spec.secrets[].name", "spec.name"),
         Reference(GVK("", "v1", "ConfigMap"), "keys(spec)"),
         Reference(GVK("", "v1", "Pod"), selector="spec"),
+    ),
+    triggers=(
+        ObjectTrigger(
+            FOO, when="length(spec.secrets) > `1`", name="spec.name", namespace="keys(@)"
+        ),
+        ObjectTrigger(FOO, matching="spec"),
     ),
     versions=("v1", "v2"),
 )
@@ -136,6 +145,12 @@ def test_any_resource_can_be_judged(body: Json, later: Json) -> None:
         is_relevant(body, watch)
         blocks_upgrade(body, watch)
         assert all(isinstance(ref, Selection) or ref.name for ref in referenced(body, watch))
+        for trigger in watch.triggers:
+            with suppress(ExpressionError):
+                targets = targets_of(body, trigger)
+                assert targets is None or all(targets.namespaces)
+            with suppress(ExpressionError):
+                selected_by(body, trigger)
         assert isinstance(supersede_reason(body, later, watch), str)
         for cleanup in (False, True):
             json.dumps(extra_vars(body, watch, cleanup=cleanup))

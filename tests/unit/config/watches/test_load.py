@@ -15,6 +15,7 @@ from operator_runner.core.model import (
     Finalizer,
     LabelSelector,
     LabelSelectorRequirement,
+    ObjectTrigger,
     Ownership,
     Reference,
     RunContent,
@@ -63,6 +64,7 @@ def test_a_short_entry_takes_all_defaults(project: Path) -> None:
                 supersede=False,
                 kstatus=False,
                 references=(),
+                triggers=(),
                 block_upgrade=None,
             ),
         ),
@@ -122,6 +124,13 @@ topLevelFields: [rbacBindings, data]
 references:
 - {version: v1, kind: Secret, name: spec.secret, namespace: "'shared'"}
 - {version: v1, kind: Pod, selector: spec.selector, namespace: "'*'"}
+triggers:
+- version: v1
+  kind: Namespace
+  selector: {matchLabels: {reports: "yes"}}
+  when: metadata.annotations.team
+  name: metadata.name
+- {group: apps, version: v1, kind: Deployment, matching: spec.selector, namespace: "'*'"}
 conversion:
 - version: v1beta1
   toHub: {spec.size: spec.replicas, spec.tls: null}
@@ -155,6 +164,17 @@ conversion:
         references=(
             Reference(GVK("", "v1", "Secret"), "spec.secret", "'shared'"),
             Reference(GVK("", "v1", "Pod"), None, "'*'", "spec.selector"),
+        ),
+        triggers=(
+            ObjectTrigger(
+                GVK("", "v1", "Namespace"),
+                LabelSelector({"reports": "yes"}),
+                "metadata.annotations.team",
+                "metadata.name",
+            ),
+            ObjectTrigger(
+                GVK("apps", "v1", "Deployment"), namespace="'*'", matching="spec.selector"
+            ),
         ),
         conversions=(
             Conversion(

@@ -87,9 +87,13 @@ def documents() -> Iterator[list[Any]]:
     for ways in itertools.product((None, "", "spec.a", 3), repeat=2):
         reference = {"version": "v1", "kind": "Pod", "name": ways[0], "selector": ways[1]}
         yield [{**BASE, "references": [reference]}]
+        trigger = {"version": "v1", "kind": "Pod", "name": ways[0], "matching": ways[1]}
+        yield [{**BASE, "triggers": [trigger]}]
     yield from ([{**BASE, "topLevelFields": [name]}] for name in ("data", "spec", "kind", "Kind"))
     for requirement in REQUIREMENTS:
-        yield [{**BASE, "selector": {"matchExpressions": [requirement]}}]
+        selector = {"matchExpressions": [requirement]}
+        yield [{**BASE, "selector": selector}]
+        yield [{**BASE, "triggers": [{"version": "v1", "kind": "Pod", "selector": selector}]}]
     others: tuple[Any, ...] = (None, [], "x", {}, {**BASE, "version": "v2", "x": 1})
     yield from ([BASE, other] for other in others)
 

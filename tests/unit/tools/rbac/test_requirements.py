@@ -13,6 +13,7 @@ from operator_runner.core.model import (
     GVK,
     Conversion,
     Finalizer,
+    ObjectTrigger,
     Ownership,
     Reference,
     RunContent,
@@ -70,6 +71,10 @@ def test_the_least_that_a_watch_needs() -> None:
         (
             {"references": (Reference(GVK("", "v1", "Pod"), selector="spec.selector"),)},
             ["list pods", "watch pods"],
+        ),
+        (
+            {"triggers": (ObjectTrigger(GVK("", "v1", "Namespace")),)},
+            ["list namespaces", "watch namespaces"],
         ),
         ({"conversions": (Conversion("v1alpha1", {}, {}),)}, []),
     ],

@@ -1,0 +1,97 @@
+"""Which resources an object of `triggers` is about. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from operator_runner.config.watches import expressions
+from operator_runner.config.watches.selector import requirements_of
+from operator_runner.core.errors import ExpressionError
+from operator_runner.core.labels import match_labels
+from operator_runner.core.model import (
+    ALL_NAMESPACES,
+    Json,
+    LabelSelectorRequirement,
+    ObjectTrigger,
+    TriggerTargets,
+)
+
+_METADATA = frozenset({"apiVersion", "kind", "metadata"})
+
+
+def targets_of(body: Json, trigger: ObjectTrigger) -> TriggerTargets | None:
+    """Return what an object is about; None if it is not chosen, or names nothing.
+
+    Raises ExpressionError, whose key is that of the trigger.
+    """
+    labels = body["metadata"].get("labels") or {}
+    if not match_labels(trigger.selector, labels):
+        return None
+    if trigger.when is not None and not expressions.is_true(_value("when", trigger.when, body)):
+        return None
+    namespaces = frozenset([body["metadata"].get("namespace") or ALL_NAMESPACES])
+    if trigger.namespace is not None:
+        namespaces = _texts("namespace", trigger.namespace, body)
+    names = None if trigger.name is None else _texts("name", trigger.name, body)
+    if not namespaces or names == frozenset():
+        return None
+    return TriggerTargets(namespaces, names, None if trigger.matching is None else labels)
+
+
+def selected_by(
+    resource: Json, trigger: ObjectTrigger
+) -> tuple[LabelSelectorRequirement, ...] | None:
+    """Return what a resource selects by `matching`; None without a selector.
+
+    Raises ExpressionError, whose key is that of the trigger.
+    """
+    if trigger.matching is None:
+        return None
+    value = _value("matching", trigger.matching, resource)
+    if value is None:
+        return None
+    try:
+        return requirements_of(value)
+    except ValueError as error:
+        raise ExpressionError("matching", trigger.matching, str(error)) from error
+
+
+def needs_whole_objects(trigger: ObjectTrigger) -> bool:
+    """Return whether an expression reads more of an object than its metadata and kind."""
+    fields = (expressions.top_level_fields(each) for each in _over_object(trigger))
+    return not all(each is not None and each <= _METADATA for each in fields)
+
+
+def _over_object(trigger: ObjectTrigger) -> Iterator[str]:
+    yield from filter(None, (trigger.when, trigger.name, trigger.namespace))
+
+
+def _texts(key: str, expression: str, body: Json) -> frozenset[str]:
+    found = _value(key, expression, body)
+    values = found if isinstance(found, list) else [found]
+    wrong = [each for each in values if not isinstance(each, str | None)]
+    if wrong:
+        raise ExpressionError(
+            key, expression, f"expected text or a list of text, got {_kind(wrong[0])}"
+        )
+    return frozenset(filter(None, values))
+
+
+def _value(key: str, expression: str, body: Json) -> Any:
+    try:
+        return expressions.evaluate(expression, body)
+    except ValueError as error:
+        raise ExpressionError(key, expression, str(error)) from error
+
+
+def _kind(value: Any) -> str:
+    match value:
+        case bool():
+            return "a boolean"
+        case int() | float():
+            return "a number"
+        case list():
+            return "a list"
+        case _:
+            return "a map"

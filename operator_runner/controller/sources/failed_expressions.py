@@ -1,0 +1,81 @@
+"""Report expressions of triggers that fail: a log line for each object, and a few Events."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterator
+
+import structlog
+
+from operator_runner.controller.sources.triggers import FailedExpression
+from operator_runner.core.model import EventSpec, Json, ObjectRef
+
+_log = structlog.get_logger(__name__)
+
+MAX_EVENTS = 10
+WINDOW_SECONDS = 600.0
+"""At most so many Events for one expression in this time: thousands of objects may be wrong."""
+
+
+class FailedExpressions:
+    """Writes log lines at once, and Events one after the other."""
+
+    def __init__(
+        self,
+        emit: Callable[[Json, EventSpec], Awaitable[None]],
+        uid: Callable[[ObjectRef], str],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`emit` writes an Event, `uid` returns that of a resource; empty if it is not known."""
+        self._emit = emit
+        self._uid = uid
+        self._clock = clock
+        self._waiting: asyncio.Queue[tuple[Json, EventSpec]] = asyncio.Queue()
+        self._counts: dict[tuple[str, str], tuple[float, int]] = {}
+        """Start of the window and number of Events by kind and key."""
+
+    def report(self, failed: FailedExpression) -> None:
+        """Log a failure, and emit Events about the resources, or about the object without any."""
+        key = failed.key
+        _log.warning(
+            "Cannot evaluate an expression of watches.yaml",
+            gvk=str(failed.gvk),
+            key=key,
+            expression=failed.error.expression,
+            object=str(failed.ref),
+            error=failed.error.reason,
+        )
+        note = (
+            f"{key} of watches.yaml fails for {failed.ref}: {failed.error.expression}:"
+            f" {failed.error.reason}; correct the expression or the object"
+        )
+        spec = EventSpec("InvalidExpression", note, warning=True, action="Watch")
+        for body in self._regarded(failed):
+            if self._may_emit(str(failed.gvk), key):
+                self._waiting.put_nowait((body, spec))
+
+    async def run(self) -> None:
+        """Emit the Events until cancelled."""
+        while True:
+            await self._emit(*await self._waiting.get())
+
+    def _regarded(self, failed: FailedExpression) -> Iterator[Json]:
+        resources = sorted(failed.resources)
+        uids = [(ref, self._uid(ref)) for ref in resources] or [(failed.ref, failed.uid)]
+        for ref, uid in uids:
+            if uid:
+                names = {"namespace": ref.namespace} if ref.namespace else {}
+                metadata = {"name": ref.name, "uid": uid, **names}
+                yield {
+                    "apiVersion": ref.gvk.api_version,
+                    "kind": ref.gvk.kind,
+                    "metadata": metadata,
+                }
+
+    def _may_emit(self, kind: str, key: str) -> bool:
+        since, count = self._counts.get((kind, key), (self._clock(), 0))
+        if self._clock() - since >= WINDOW_SECONDS:
+            since, count = self._clock(), 0
+        self._counts[kind, key] = since, count + 1
+        return count < MAX_EVENTS

@@ -1,0 +1,334 @@
+"""Events of objects that resources neither own nor name: a Namespace, a Pod with a label.
+
+`triggers` of a watch declares the kinds, and which resources an object is about. These are found
+in memory, by namespace and name or by their label selectors; an object costs no request.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from operator_runner.controller.predicates.changes import Version, difference
+from operator_runner.controller.sources.shared_watches import SharedEvent, Subscription
+from operator_runner.core.errors import ExpressionError
+from operator_runner.core.labels import SelectionIndex, selector_text
+from operator_runner.core.model import (
+    ALL_NAMESPACES,
+    GVK,
+    Cause,
+    Json,
+    LabelSelector,
+    LabelSelectorRequirement,
+    ObjectRef,
+    ObjectTrigger,
+    Selection,
+    Trigger,
+    TriggerTargets,
+    Watch,
+)
+from operator_runner.kube.watch import EventType
+
+_ANYWHERE = ""
+"""Namespace of an object under which the selections of all resources are found."""
+
+
+class Expressions(Protocol):
+    """Evaluates the expressions of triggers; see `config.watches.triggering`."""
+
+    def targets_of(self, body: Json, trigger: ObjectTrigger) -> TriggerTargets | None:
+        """Return what an object is about. Raises ExpressionError."""
+
+    def selected_by(
+        self, resource: Json, trigger: ObjectTrigger
+    ) -> tuple[LabelSelectorRequirement, ...] | None:
+        """Return what a resource selects. Raises ExpressionError."""
+
+    def needs_whole_objects(self, trigger: ObjectTrigger) -> bool:
+        """Return whether an expression reads more than metadata."""
+
+
+@dataclass(frozen=True, slots=True)
+class FailedExpression:
+    """An expression of a trigger of `gvk`, `number` in the list, that fails for an object.
+
+    `resources` are those that the object was about before.
+    """
+
+    gvk: GVK
+    number: int
+    error: ExpressionError
+    ref: ObjectRef
+    uid: str
+    resources: frozenset[ObjectRef] = frozenset()
+
+    @property
+    def key(self) -> str:
+        """Where the expression is in the entry of its kind, such as `triggers[0].when`."""
+        return f"triggers[{self.number}].{self.error.key}"
+
+
+@dataclass(frozen=True, slots=True)
+class Sinks:
+    """Where triggers report to."""
+
+    enqueue: Callable[[ObjectRef, Cause], None]
+    failed: Callable[[FailedExpression], None]
+    handled: Callable[[GVK, GVK, int], None] = lambda *_: None
+    """Called for each event that matters, with both kinds and the number of resources."""
+
+
+class Triggers:
+    """Maps trigger objects to the resources that are reconciled when these objects change."""
+
+    def __init__(
+        self,
+        watches: Sequence[Watch],
+        expressions: Expressions,
+        is_chosen: Callable[[ObjectRef], bool],
+        sinks: Sinks,
+    ) -> None:
+        """`is_chosen` returns whether events of a resource lead to runs at present."""
+        self._kinds: dict[GVK, _Resources] = {}
+        self._rules: defaultdict[GVK, list[_Rule]] = defaultdict(list)
+        for watch in watches:
+            for number, trigger in enumerate(watch.triggers):
+                resources = self._kinds.setdefault(watch.gvk, _Resources(watch.gvk, is_chosen))
+                rule = _Rule(number, trigger, resources, expressions, sinks)
+                self._rules[watch.gvk].append(rule)
+
+    def subscriptions(self) -> Iterator[Subscription]:
+        """Yield what has to be watched."""
+        for rules in self._rules.values():
+            for rule in rules:
+                yield rule.subscription()
+
+    def on_change(self, ref: ObjectRef, body: Json | None) -> None:
+        """Update what is known of a resource; None for a deleted one."""
+        if ref.gvk not in self._kinds:
+            return
+        self._kinds[ref.gvk].update(ref, exists=body is not None)
+        for rule in self._rules[ref.gvk]:
+            rule.on_change(ref, body)
+
+
+class _Resources:
+    """The resources of a kind that exist, by namespace and name."""
+
+    def __init__(self, gvk: GVK, is_chosen: Callable[[ObjectRef], bool]) -> None:
+        self.gvk = gvk
+        self._is_chosen = is_chosen
+        self._by_namespace: defaultdict[str, dict[str, ObjectRef]] = defaultdict(dict)
+
+    def update(self, ref: ObjectRef, *, exists: bool) -> None:
+        """Add or remove a resource."""
+        if exists:
+            self._by_namespace[ref.namespace][ref.name] = ref
+        elif ref.namespace in self._by_namespace:
+            self._by_namespace[ref.namespace].pop(ref.name, None)
+            if not self._by_namespace[ref.namespace]:
+                del self._by_namespace[ref.namespace]
+
+    def chosen(self, refs: Iterable[ObjectRef]) -> Iterator[ObjectRef]:
+        """Yield those of the resources that are chosen by their watch."""
+        return filter(self._is_chosen, refs)
+
+    def find(self, targets: TriggerTargets) -> Iterator[ObjectRef]:
+        """Yield the resources of the namespaces and names; cluster-scoped ones have no namespace.
+
+        Their labels are not compared.
+        """
+        for name_to_ref in self._in_namespaces(targets.namespaces):
+            if targets.names is None:
+                yield from name_to_ref.values()
+            else:
+                yield from (name_to_ref[name] for name in targets.names & name_to_ref.keys())
+
+    def _in_namespaces(self, namespaces: frozenset[str]) -> Iterator[dict[str, ObjectRef]]:
+        if ALL_NAMESPACES in namespaces:
+            yield from self._by_namespace.values()
+            return
+        for namespace in {*namespaces, ""} & self._by_namespace.keys():
+            yield self._by_namespace[namespace]
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """A chosen object as last seen."""
+
+    version: Version
+    targets: TriggerTargets
+
+
+class _Rule:
+    """One trigger of one kind, and the objects that it chooses."""
+
+    def __init__(
+        self,
+        number: int,
+        trigger: ObjectTrigger,
+        resources: _Resources,
+        expressions: Expressions,
+        sinks: Sinks,
+    ) -> None:
+        self._number = number
+        self._trigger = trigger
+        self._resources = resources
+        self._expressions = expressions
+        self._sinks = sinks
+        self._objects: dict[ObjectRef, _Seen] = {}
+        self._failed: dict[ObjectRef, tuple[Version, str]] = {}
+        """Objects for which an expression failed, with what was reported."""
+        self._selections: dict[ObjectRef, tuple[Selection, ...]] = {}
+        self._index = SelectionIndex()
+        self._unselectable: dict[ObjectRef, tuple[str, str]] = {}
+        """Uid and error of resources whose `matching` failed."""
+
+    def subscription(self) -> Subscription:
+        return Subscription(
+            self._trigger.gvk,
+            self.take,
+            "trigger objects",
+            selector_text(self._trigger.selector),
+            self._evaluate,
+            self._expressions.needs_whole_objects(self._trigger),
+        )
+
+    # Resources -----------------------------------------------------------------------
+
+    def on_change(self, ref: ObjectRef, body: Json | None) -> None:
+        """Update what a resource selects."""
+        if self._trigger.matching is None:
+            return
+        new = () if body is None else self._selections_of(ref, body)
+        old = self._selections.pop(ref, ())
+        if new:
+            self._selections[ref] = new
+        for each in old if old != new else ():
+            self._index.discard(each, ref)
+        for each in new if old != new else ():
+            self._index.add(each, ref)
+        if body is None:
+            self._unselectable.pop(ref, None)
+
+    def _selections_of(self, ref: ObjectRef, body: Json) -> tuple[Selection, ...]:
+        try:
+            requirements = self._expressions.selected_by(body, self._trigger)
+        except ExpressionError as error:
+            uid = str(body["metadata"].get("uid") or "")
+            if self._unselectable.get(ref) != (uid, str(error)):
+                self._unselectable[ref] = uid, str(error)
+                self._report(error, ref, uid)
+            return ()
+        self._unselectable.pop(ref, None)
+        if requirements is None:
+            return ()
+        # Objects may be about resources of all namespaces; one without is about those anyway.
+        namespaces = (ref.namespace, _ANYWHERE) if ref.namespace else (ALL_NAMESPACES,)
+        return tuple(Selection(self._trigger.gvk, each, requirements) for each in namespaces)
+
+    # Objects -------------------------------------------------------------------------
+
+    def _evaluate(self, body: Json) -> TriggerTargets | ExpressionError | None:
+        try:
+            return self._expressions.targets_of(body, self._trigger)
+        except ExpressionError as error:
+            return error
+
+    def take(self, event: SharedEvent) -> None:
+        """Process an event of an object, or a complete list."""
+        if event.type is EventType.SYNCED:
+            self._find_missing(event)
+            return
+        metadata = event.body["metadata"]
+        gvk = self._trigger.gvk
+        ref = ObjectRef(gvk, metadata.get("namespace") or "", metadata["name"])
+        if event.type is EventType.DELETED:
+            self._on_deleted(ref, str(metadata.get("uid") or ""))
+            return
+        version = Version.of(metadata)
+        if isinstance(event.extracted, ExpressionError):
+            self._on_failure(ref, version, event.extracted)
+            return
+        self._failed.pop(ref, None)
+        self._on_state(ref, version, event.extracted, event)
+
+    def _find_missing(self, event: SharedEvent) -> None:
+        """Process objects that a complete list lacks as deleted while there was no watch."""
+        for ref, seen in list(self._objects.items()):
+            is_listed = not ref.namespace or event.namespace in {None, ref.namespace}
+            if is_listed and seen.version.uid not in event.body["uids"]:
+                self._on_deleted(ref, seen.version.uid)
+
+    def _on_deleted(self, ref: ObjectRef, uid: str) -> None:
+        self._failed.pop(ref, None)
+        seen = self._objects.get(ref)
+        if seen is None or seen.version.uid != uid:
+            return
+        del self._objects[ref]
+        # The API server also reports an object that has lost the labels as deleted.
+        is_sure = self._trigger.selector == LabelSelector()
+        self._wake(ref, [seen.targets], "deleted" if is_sure else "deleted or no longer selected")
+
+    def _on_failure(self, ref: ObjectRef, version: Version, error: ExpressionError) -> None:
+        """Report a failure once for each state of the object, which is not chosen any more."""
+        seen = self._objects.pop(ref, None)
+        reported = self._failed.get(ref)
+        self._failed[ref] = version, str(error)
+        if reported is None or reported[1] != str(error) or difference(reported[0], version):
+            resources = frozenset() if seen is None else frozenset(self._find(ref, [seen.targets]))
+            self._report(error, ref, version.uid, resources)
+        if seen is not None:
+            self._wake(ref, [seen.targets], "no longer matches")
+
+    def _on_state(
+        self, ref: ObjectRef, version: Version, targets: TriggerTargets | None, event: SharedEvent
+    ) -> None:
+        old = self._objects.pop(ref, None)
+        if targets is not None:
+            self._objects[ref] = _Seen(version, targets)
+        if old is None:
+            if targets is not None and not event.existed:
+                created = event.type is EventType.ADDED
+                self._wake(ref, [targets], "created" if created else "now matches")
+        elif targets is None:
+            self._wake(ref, [old.targets], "no longer matches")
+        else:
+            moved = "changed" if old.targets != targets else ""
+            self._wake(ref, [old.targets, targets], difference(old.version, version) or moved)
+
+    def _wake(self, ref: ObjectRef, targets: Iterable[TriggerTargets], what: str) -> None:
+        if not what:
+            return
+        resources = self._find(ref, targets)
+        cause = Cause(Trigger.TRIGGER, f"{ref} {what}", ref)
+        for resource in resources:
+            self._sinks.enqueue(resource, cause)
+        self._sinks.handled(self._resources.gvk, self._trigger.gvk, len(resources))
+
+    def _find(self, ref: ObjectRef, targets: Iterable[TriggerTargets]) -> set[ObjectRef]:
+        """Return the chosen resources that an object is about; never the object itself."""
+        found: set[ObjectRef] = set()
+        for each in targets:
+            if each.labels is None:
+                found.update(self._resources.find(each))
+            else:
+                found.update(self._selecting(each))
+        return set(self._resources.chosen(found - {ref}))
+
+    def _selecting(self, targets: TriggerTargets) -> Iterator[ObjectRef]:
+        everywhere = ALL_NAMESPACES in targets.namespaces
+        for namespace in (_ANYWHERE,) if everywhere else targets.namespaces:
+            yield from self._index.selecting(self._trigger.gvk, namespace, targets.labels or {})
+
+    def _report(
+        self,
+        error: ExpressionError,
+        ref: ObjectRef,
+        uid: str,
+        resources: frozenset[ObjectRef] = frozenset(),
+    ) -> None:
+        failed = FailedExpression(self._resources.gvk, self._number, error, ref, uid, resources)
+        self._sinks.failed(failed)
