@@ -60,8 +60,14 @@ class World:
     async def send(self, type_: str, name: str, version: int, gvk: GVK = POD, **more: Any) -> None:
         """Send an event of an object in the namespace ns; `more` is of the metadata."""
         namespace: Json = {} if gvk == NAMESPACE else {"namespace": "ns"}
-        fields = {key: more.pop(key) for key in ("spec", "status") if key in more}
-        metadata = {"name": name, **namespace, "uid": name, "resourceVersion": str(version), **more}
+        fields: Json = {key: more.pop(key) for key in ("spec", "status") if key in more}
+        metadata: Json = {
+            "name": name,
+            **namespace,
+            "uid": name,
+            "resourceVersion": str(version),
+            **more,
+        }
         body = {"apiVersion": gvk.api_version, "kind": gvk.kind, "metadata": metadata, **fields}
         stream = self.streams[gvk]
         stream.events.put_nowait(MetadataEvent(EventType(type_), body))
