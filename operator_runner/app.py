@@ -24,7 +24,7 @@ from operator_runner.config.watches import triggering
 from operator_runner.config.watches.declared import declared_variables
 from operator_runner.config.watches.lookup import Lookup
 from operator_runner.config.watches.referenced import referenced
-from operator_runner.config.watches.relevance import is_relevant
+from operator_runner.config.watches.relevance import is_deselected, is_relevant
 from operator_runner.config.watches.schedules import timetable
 from operator_runner.controller.dispatcher import Dispatcher
 from operator_runner.controller.loop_throttle import LoopThrottle
@@ -217,7 +217,12 @@ class Operator:
         )
         self._schedules = Schedules(watches, timetable, is_relevant, self._enqueue)
         self._primary = PrimaryWatcher(
-            watches, is_relevant, self._enqueue, self._on_first_seen, self._on_change
+            watches,
+            is_relevant,
+            self._enqueue,
+            self._on_first_seen,
+            self._on_change,
+            deselected=is_deselected,
         )
         self._failed_expressions = FailedExpressions(self._cluster.emit, self._primary.uid)
         self._triggers = Triggers(
@@ -254,6 +259,7 @@ class Operator:
             access=_OwnedAccess(self._proxy, self._dependents),
             executor=AnsibleExecutor(launcher, rundirs, settings.ansible, settings.kubeconfig),
             is_relevant=is_relevant,
+            is_deselected=is_deselected,
             latest_version=self._primary.version,
             on_task_end=self._metrics.task_finished,
             run_guard=self._operator_condition.guard,

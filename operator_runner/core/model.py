@@ -160,6 +160,19 @@ class Finalizer:
     vars: Mapping[str, Any] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class Deselection:
+    """What runs once when selector and `when` no longer match a resource that has been run.
+
+    `annotation` marks resources that have been run. Without `content` the watch's own content
+    runs, with `vars`.
+    """
+
+    annotation: str
+    content: RunContent | None
+    vars: Mapping[str, Any] = field(default_factory=dict)
+
+
 class Ownership(enum.Enum):
     """Objects that a run may write although its resource does not own them; values as in the file.
 
@@ -291,6 +304,7 @@ class Watch:
     content: RunContent
     vars: Mapping[str, Any] = field(default_factory=dict)
     finalizer: Finalizer | None = None
+    deselection: Deselection | None = None
     selector: LabelSelector = LabelSelector()
     blacklist: frozenset[GVK] = frozenset()
     max_runner_artifacts: int = 20
@@ -316,6 +330,14 @@ class Watch:
     allow_vars: frozenset[str] = frozenset()
     top_level_fields: tuple[str, ...] = ()
     schedule: Schedule | None = None
+
+    @property
+    def contents(self) -> tuple[RunContent, ...]:
+        """All that runs for the kind: its own content first, then those of its clean-ups."""
+        cleanups = (self.finalizer, self.deselection)
+        return self.content, *(
+            each.content for each in cleanups if each is not None and each.content is not None
+        )
 
 
 @dataclass(frozen=True, slots=True)

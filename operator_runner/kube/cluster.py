@@ -1,8 +1,6 @@
-"""The Kubernetes API for a reconcile: read an object, write its finalizers and status."""
+"""The Kubernetes API for a reconcile: read an object, write its metadata and status."""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 from operator_runner.core.errors import Invalid, NotFound
 from operator_runner.core.model import EventSpec, Json, ObjectRef
@@ -31,12 +29,12 @@ class KubeCluster:
         except NotFound:
             return None
 
-    async def set_finalizers(self, body: Json, finalizers: Sequence[str]) -> Json:
-        """Replace the finalizers if `body` is still the current version, else raise Conflict."""
+    async def patch_metadata(self, body: Json, metadata: Json) -> Json:
+        """Merge `metadata` if `body` is still the current version, else raise Conflict."""
         ref = ObjectRef.of(body)
         resource = await self._discovery.resource(ref.gvk)
-        metadata = _precondition(body) | {"finalizers": list(finalizers)}
-        return await self._patch(resource.path(ref.namespace, ref.name), {"metadata": metadata})
+        patch = {"metadata": metadata | _precondition(body)}
+        return await self._patch(resource.path(ref.namespace, ref.name), patch)
 
     async def patch_status(self, body: Json, status: Json) -> Json:
         """Merge `status` into the status subresource if `body` is current, else raise Conflict.

@@ -25,6 +25,7 @@ _ORIGIN = re.compile(
 )
 """What Ansible adds to an error: `Origin: FILE:LINE:COLUMN`, an empty line, lines of the file."""
 _RUNNING = "Running reconciliation"
+_DESELECTED = "Deselected"
 _REQUEUE_REQUESTED = "the role asked to run again in "
 
 
@@ -64,6 +65,23 @@ def finished(conditions: Sequence[Json], outcome: RunOutcome, now: datetime) -> 
     result = put_condition(list(conditions), running, now, always=has_changes)
     result = put_condition(result, _condition("Failure", "False", "", ""), now)
     return put_condition(result, successful, now)
+
+
+def deselected(conditions: Sequence[Json], outcome: RunOutcome, now: datetime) -> list[Json]:
+    """Return the conditions of a resource whose deselection has succeeded."""
+    running = _condition(
+        "Running", "False", _DESELECTED, "Resource does not match selector or when"
+    )
+    running["ansibleResult"] = _recap(outcome)
+    return put_condition(finished(conditions, outcome, now), running, now)
+
+
+def is_deselected(conditions: Sequence[Json]) -> bool:
+    """Return whether the last run was a deselection that succeeded, according to the conditions."""
+    return any(
+        condition.get("type") == "Running" and condition.get("reason") == _DESELECTED
+        for condition in conditions
+    )
 
 
 def _waiting(

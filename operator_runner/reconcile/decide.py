@@ -16,10 +16,24 @@ class Skip:
 
 
 @dataclass(frozen=True, slots=True)
-class AddFinalizer:
-    """Add the finalizer before the first run, so that no deletion skips the clean-up."""
+class AddMetadata:
+    """Add what is missing before the first run, in one patch; None is present or not declared.
 
-    name: str
+    The finalizer, so that no deletion skips the clean-up, and the annotation of `deselection`,
+    which shows that the resource has been run.
+    """
+
+    finalizer: str | None = None
+    annotation: str | None = None
+
+    def patch(self, metadata: Json) -> Json:
+        """Return the merge patch of this metadata."""
+        patch: Json = {}
+        if self.finalizer is not None:
+            patch["finalizers"] = [*(metadata.get("finalizers") or ()), self.finalizer]
+        if self.annotation is not None:
+            patch["annotations"] = {self.annotation: "true"}
+        return patch
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,24 +43,34 @@ class Run:
     cleanup: bool
 
 
-Action: TypeAlias = Skip | AddFinalizer | Run
+@dataclass(frozen=True, slots=True)
+class RunDeselection:
+    """Run the `deselection` of the watch."""
 
 
-def decide(body: Json, watch: Watch, *, relevant: bool) -> Action:
+Action: TypeAlias = Skip | AddMetadata | Run | RunDeselection
+
+
+def decide(body: Json, watch: Watch, *, relevant: bool, deselected: bool = False) -> Action:
     """Return exactly one action for the resource as it is now.
 
-    `relevant` is whether the watch's selector and `when` match the resource. A resource
-    that is being deleted is cleaned up in any case: its finalizer shows that it was selected
-    before.
+    `relevant` is whether the watch's selector and `when` match the resource, `deselected` whether
+    they no longer do and the watch has something to run for that. A resource that is being deleted
+    is cleaned up in any case: its finalizer shows that it was selected before.
     """
     metadata = body["metadata"]
     finalizer = watch.finalizer.name if watch.finalizer else None
+    annotation = watch.deselection.annotation if watch.deselection else None
     has_finalizer = finalizer in (metadata.get("finalizers") or ())
     if metadata.get("deletionTimestamp"):
         # The API server rejects finalizers that are added during deletion.
         return Run(cleanup=True) if has_finalizer else Skip("Resource is terminated")
     if not relevant:
+        if deselected:
+            return RunDeselection()
         return Skip("Resource does not match selector or when")
-    if finalizer is not None and not has_finalizer:
-        return AddFinalizer(finalizer)
-    return Run(cleanup=False)
+    missing = AddMetadata(
+        None if has_finalizer else finalizer,
+        None if annotation in (metadata.get("annotations") or {}) else annotation,
+    )
+    return Run(cleanup=False) if missing == AddMetadata() else missing

@@ -39,6 +39,11 @@ def ready(conditions: Sequence[Json], generation: int, now: datetime) -> list[Js
     return put_condition(_without(conditions, *_ABNORMAL), condition, now)
 
 
+def deselected(conditions: Sequence[Json]) -> list[Json]:
+    """Return the conditions of a resource that is no longer reconciled: none of these."""
+    return _without(conditions, "Ready", *_ABNORMAL)
+
+
 def waiting(conditions: Sequence[Json], generation: int, now: datetime) -> list[Json]:
     """Return the conditions of a resource whose run succeeded and requested another run."""
     message = _message(conditions, "Running")

@@ -27,8 +27,11 @@ class ClusterClient(Protocol):
     async def get(self, ref: ObjectRef) -> Json | None:
         """Get the object from the API server; None if it does not exist."""
 
-    async def set_finalizers(self, body: Json, finalizers: Sequence[str]) -> Json:
-        """Replace the finalizers if `body` is still the current version, else raise Conflict."""
+    async def patch_metadata(self, body: Json, metadata: Json) -> Json:
+        """Merge `metadata` if `body` is still the current version, else raise Conflict.
+
+        Lists, such as the finalizers, are replaced; None removes an annotation.
+        """
 
     async def patch_status(self, body: Json, status: Json) -> Json:
         """Merge `status` into the status subresource if `body` is still current, else Conflict.

@@ -13,7 +13,7 @@ from typing import TypeAlias
 import structlog
 
 from operator_runner.core.bounds import fault_of
-from operator_runner.core.errors import Conflict, NotFound, RunError
+from operator_runner.core.errors import Conflict, RunError
 from operator_runner.core.model import (
     GVK,
     Cause,
@@ -28,10 +28,28 @@ from operator_runner.core.model import (
     uid_of,
 )
 from operator_runner.core.settings import AnsibleSettings
+from operator_runner.core.timetable import NEXT_FIELD
 from operator_runner.reconcile.annotations import Overrides, read_overrides
-from operator_runner.reconcile.conditions import is_successful, is_waiting, read_conditions
-from operator_runner.reconcile.decide import AddFinalizer, Run, Skip, decide
+from operator_runner.reconcile.conditions import (
+    is_deselected,
+    is_successful,
+    is_waiting,
+    read_conditions,
+)
+from operator_runner.reconcile.decide import (
+    Action,
+    AddMetadata,
+    Run,
+    RunDeselection,
+    Skip,
+    decide,
+)
 from operator_runner.reconcile.idempotence import IdempotenceCheck, TaskTimes, runs_needed
+from operator_runner.reconcile.metadata import (
+    change_metadata,
+    without_annotation,
+    without_finalizer,
+)
 from operator_runner.reconcile.other_writers import OtherWriters
 from operator_runner.reconcile.play_log import PlayLog, task_time
 from operator_runner.reconcile.ports import Access, ClusterClient, Executor, VariableNames, Writes
@@ -104,6 +122,8 @@ class Dependencies:
     executor: Executor
     is_relevant: Callable[[Json, Watch], bool]
     """Return whether the watch's selector and `when` match a resource."""
+    is_deselected: Callable[[Json, Watch], bool]
+    """Return whether they no longer match a resource that has been run."""
     latest_version: Callable[[ObjectRef], str]
     """Return the newest resourceVersion seen in events, empty if none; it saves a GET."""
     on_task_end: Callable[[GVK, str, str, float], None]
@@ -127,13 +147,19 @@ class Dependencies:
 
 @dataclass(frozen=True, slots=True)
 class _PendingRun:
-    """A run that is about to start; `body` is the resource, `cleanup` is True for its deletion."""
+    """A run that is about to start; `body` is the resource.
+
+    `cleanup` is True for its deletion, `deselection` if it is no longer chosen. `watch` has the
+    content and the vars of the run.
+    """
 
     ref: ObjectRef
     body: Json
     run_id: str
-    cleanup: bool
+    watch: Watch
     causes: tuple[Cause, ...]
+    cleanup: bool = False
+    deselection: bool = False
     excluded: frozenset[str] = frozenset()
     """Fields that are not passed to the role."""
     schedule: ScheduleState = NO_SCHEDULE
@@ -181,34 +207,64 @@ class Reconciler:
                 return Gone()
 
     async def _reconcile(self, ref: ObjectRef, causes: Sequence[Cause]) -> ReconcileResult:
-        body = await self._deps.cluster.get(ref)
-        if body is not None and self._uids.setdefault(ref, uid_of(body)) != uid_of(body):
-            await self._forget(ref)
-            self._deps.on_replaced(ref)
-            self._uids[ref] = uid_of(body)
+        body = await self._read(ref)
         while body is not None:
-            relevant = self._deps.is_relevant(body, self._watch)
-            match decide(body, self._watch, relevant=relevant):
+            match self._decide(body):
                 case Skip(reason):
                     _log.debug("Skipping reconciliation", reason=reason)
                     if self._superseding.forget(ref):
                         await self._reporter.interrupted(ref, body, reason)
                     return Idle()
-                case AddFinalizer() | Run() if fault := fault_of(body):
+                case AddMetadata() | Run() | RunDeselection() if fault := fault_of(body):
                     context = RunContext(ref, body, causes, datetime.now(UTC))
                     await self._reporter.error(context, fault)
                     return Idle()
-                case AddFinalizer(name):
-                    finalizers = [*(body["metadata"].get("finalizers") or ()), name]
-                    body = await self._deps.cluster.set_finalizers(body, finalizers)
-                case Run(cleanup):
+                case AddMetadata() as missing:
+                    body = await self._add_metadata(ref, body, missing)
+                case Run() | RunDeselection() as action:
                     self._deps.other_writers.read(body)
-                    run_id = secrets.token_hex(8)
-                    with structlog.contextvars.bound_contextvars(run_id=run_id):
-                        return await self._run(
-                            _PendingRun(ref, body, run_id, cleanup, tuple(causes))
-                        )
+                    pending = self._pending(action, ref, body, causes)
+                    with structlog.contextvars.bound_contextvars(run_id=pending.run_id):
+                        return await self._run(pending)
         raise _ResourceDeleted
+
+    async def _read(self, ref: ObjectRef) -> Json | None:
+        """Return the resource, None if it is deleted; another of its name begins without state."""
+        body = await self._deps.cluster.get(ref)
+        if body is not None and self._uids.setdefault(ref, uid_of(body)) != uid_of(body):
+            await self._forget(ref)
+            self._deps.on_replaced(ref)
+            self._uids[ref] = uid_of(body)
+        return body
+
+    async def _add_metadata(self, ref: ObjectRef, body: Json, missing: AddMetadata) -> Json | None:
+        """Return the resource after the patch, or as somebody else has written it meanwhile."""
+        try:
+            return await self._deps.cluster.patch_metadata(body, missing.patch(body["metadata"]))
+        except Conflict:
+            return await self._read(ref)
+
+    def _decide(self, body: Json) -> Action:
+        return decide(
+            body,
+            self._watch,
+            relevant=self._deps.is_relevant(body, self._watch),
+            deselected=self._deps.is_deselected(body, self._watch),
+        )
+
+    def _pending(
+        self, action: Run | RunDeselection, ref: ObjectRef, body: Json, causes: Sequence[Cause]
+    ) -> _PendingRun:
+        deselection = isinstance(action, RunDeselection)
+        return _PendingRun(
+            ref,
+            body,
+            secrets.token_hex(8),
+            _deselecting(self._watch) if deselection else self._watch,
+            tuple(causes),
+            cleanup=isinstance(action, Run) and action.cleanup,
+            deselection=deselection,
+        )
 
     async def _forget(self, ref: ObjectRef) -> None:
         """Remove the state and the files of a deleted resource."""
@@ -240,14 +296,15 @@ class Reconciler:
             await self._reporter.error(context, overrides.error)
             return Failed()
         try:
-            content = _content(self._watch, cleanup=pending.cleanup)
+            content = _content(pending.watch, cleanup=pending.cleanup)
             excluded = await self._drop_fields(ref, body, content)
         except RunError as error:
             message = f"Unable to run reconciliation: {error}"
             _log.error("Reconciliation failed", error=message)
             await self._reporter.failed(context, message)
             return Failed()
-        schedule = NO_SCHEDULE if pending.cleanup else self._schedule.state(ref, body)
+        is_cleanup = pending.cleanup or pending.deselection
+        schedule = NO_SCHEDULE if is_cleanup else self._schedule.state(ref, body)
         body = await self._report_start(ref, body, pending.causes, schedule)
         context = RunContext(ref, body, pending.causes, started_at, pending.run_id)
         # Before the run, which begins a new record of what it writes.
@@ -260,7 +317,7 @@ class Reconciler:
         self._deps.other_writers.forget(uid_of(body))
         pending = replace(pending, body=body, excluded=excluded, schedule=schedule)
         play = self._play(pending, overrides)
-        if pending.cleanup:
+        if is_cleanup:
             outcome = await play
         elif (ended := await self._superseding.run(ref, body, play)) is not None:
             outcome = ended
@@ -270,10 +327,12 @@ class Reconciler:
         if outcome.successful and pending.cleanup and outcome.requeue_after is None:
             await self._remove_finalizer(context)
             return Idle()
+        if outcome.successful and pending.deselection and outcome.requeue_after is None:
+            return await self._deselected(context, outcome)
         if outcome.successful:
             self._schedule.succeeded(ref, schedule.ticks.due)
         result = await self._report_outcome(context, outcome, overrides.period)
-        if outcome.successful and not pending.cleanup:
+        if outcome.successful and not is_cleanup:
             await self._check_idempotence(context, pending, needed)
         return result
 
@@ -356,6 +415,8 @@ class Reconciler:
     def _is_steady(self, ref: ObjectRef, body: Json, causes: Sequence[Cause]) -> bool:
         """Return whether the run is expected to change nothing, so its start is not reported."""
         conditions = read_conditions(body)
+        if is_deselected(conditions) or self._deps.is_deselected(body, self._watch):
+            return False
         if body["metadata"].get("deletionTimestamp"):
             # A deletion is a new generation, so the last run of it was a clean-up.
             return is_waiting(conditions) and self._succeeded.get(ref) == generation_of(body)
@@ -368,7 +429,7 @@ class Reconciler:
         return all(cause.trigger is Trigger.START for cause in causes)
 
     async def _play(self, pending: _PendingRun, overrides: Overrides) -> RunOutcome:
-        watch, ansible = self._watch, self._ansible
+        watch, ansible = pending.watch, self._ansible
         verbosity = ansible.verbosity_for(pending.ref.gvk)
         artifacts = watch.max_runner_artifacts
         if not watch.mark_unsafe and (fields := list(templated_fields(pending.body))):
@@ -415,19 +476,24 @@ class Reconciler:
         """Remove our finalizer from the resource of a clean-up."""
         assert self._watch.finalizer is not None
         name = self._watch.finalizer.name
-        while (body := await self._deps.cluster.get(run.ref)) is not None:
-            finalizers = body["metadata"].get("finalizers") or []
-            if uid_of(body) != uid_of(run.body) or name not in finalizers:
-                return
-            try:
-                left = [finalizer for finalizer in finalizers if finalizer != name]
-                await self._deps.cluster.set_finalizers(body, left)
-            except Conflict:
-                continue
-            except NotFound:
-                return
+        change = partial(without_finalizer, name=name)
+        if await change_metadata(self._deps.cluster, run.ref, uid_of(run.body), change):
             self._reporter.finalized(run, name)
-            return
+
+    async def _deselected(self, run: RunContext, outcome: RunOutcome) -> Succeeded:
+        """Report a deselection that succeeded, and remove the annotation from its resource.
+
+        In this order: a process that ends in between runs the deselection again.
+        """
+        assert self._watch.deselection is not None
+        self._succeeded.pop(run.ref, None)
+        self._superseding.forget(run.ref)
+        if self._watch.schedule is not None:
+            run = replace(run, status_fields={NEXT_FIELD: None})
+        _existing(await self._reporter.deselected(run, outcome, self._current(run.ref, run.body)))
+        change = partial(without_annotation, name=self._watch.deselection.annotation)
+        await change_metadata(self._deps.cluster, run.ref, uid_of(run.body), change)
+        return Succeeded(None, Trigger.PERIOD)
 
 
 class _ResourceDeleted(Exception):
@@ -451,6 +517,13 @@ def _content(watch: Watch, *, cleanup: bool) -> RunContent:
     if cleanup and finalizer is not None and finalizer.content is not None:
         return finalizer.content
     return watch.content
+
+
+def _deselecting(watch: Watch) -> Watch:
+    """Return the watch with the content and the vars of its deselection as its own."""
+    assert watch.deselection is not None
+    content = watch.deselection.content or watch.content
+    return replace(watch, content=content, vars={**watch.vars, **watch.deselection.vars})
 
 
 def _is_newer(version: str, other: str) -> bool:

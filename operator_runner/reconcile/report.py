@@ -19,6 +19,7 @@ from operator_runner.core.model import (
     Json,
     ObjectRef,
     RunOutcome,
+    Stats,
     Trigger,
     Watch,
     describe,
@@ -134,11 +135,7 @@ class Reporter:
         """
         assert outcome.stats is not None
         stats, requeue_after = outcome.stats, outcome.requeue_after
-        fields: dict[str, Any] = {
-            "ok": stats.ok,
-            "changed": stats.changes,
-            "skipped": stats.skipped,
-        }
+        fields = _counts(stats)
         note = f"Reconciled: {stats.ok} tasks ok, {stats.changes} changed"
         if requeue_after is not None:
             fields["requeue_after"] = format_duration(requeue_after)
@@ -153,6 +150,25 @@ class Reporter:
         self._failing.discard(run.ref)
         if after is not None and (stats.changes or not was_reported):
             await self._cluster.emit(after, run.event("Successful", note))
+        return after
+
+    async def deselected(
+        self, run: RunContext, outcome: RunOutcome, current: Json | None
+    ) -> Json | None:
+        """Report a deselection that succeeded; see `success`."""
+        assert outcome.stats is not None
+        stats, now = outcome.stats, outcome.finished or datetime.now(UTC)
+        _log.info("Deselected", **_counts(stats), seconds=run.seconds)
+        self._failing.discard(run.ref)
+        after = await self._written(
+            run,
+            lambda old: conditions.deselected(old, outcome, now),
+            lambda new, _: kstatus_conditions.deselected(new),
+            current,
+        )
+        if after is not None:
+            note = f"No longer reconciled: {stats.ok} tasks ok, {stats.changes} changed"
+            await self._cluster.emit(after, run.event("Deselected", note))
         return after
 
     def finalized(self, run: RunContext, finalizer: str) -> None:
@@ -252,9 +268,6 @@ class Reporter:
     async def _put_conditions(
         self, run: RunContext, outcome: RunOutcome, current: Json | None
     ) -> Json | None:
-        if not self._manage_status:
-            found = current or await self._cluster.get(run.ref)
-            return found if found is not None and uid_of(found) == uid_of(run.body) else None
         now = outcome.finished or datetime.now(UTC)
         if not outcome.successful:
             add_kstatus = kstatus_conditions.failing
@@ -264,12 +277,25 @@ class Reporter:
                 if outcome.requeue_after is None
                 else kstatus_conditions.waiting
             )
-        return await self._write(
+        return await self._written(
             run,
             lambda old: conditions.finished(old, outcome, now),
             lambda new, generation: add_kstatus(new, generation, now),
             current,
         )
+
+    async def _written(
+        self,
+        run: RunContext,
+        update: ConditionsUpdate,
+        add_kstatus: Callable[[Sequence[Json], int], list[Json]],
+        current: Json | None,
+    ) -> Json | None:
+        """Write conditions if the watch has `manageStatus`; return the resource after it."""
+        if self._manage_status:
+            return await self._write(run, update, add_kstatus, current)
+        found = current or await self._cluster.get(run.ref)
+        return found if found is not None and uid_of(found) == uid_of(run.body) else None
 
     async def _write(
         self,
@@ -297,6 +323,11 @@ def _with_schedule(
     update: ConditionsUpdate, schedule: ScheduleState, old: Sequence[Json]
 ) -> list[Json]:
     return schedule.put_condition(update(old), datetime.now(UTC))
+
+
+def _counts(stats: Stats) -> dict[str, Any]:
+    """Return the counts of tasks for a log line."""
+    return {"ok": stats.ok, "changed": stats.changes, "skipped": stats.skipped}
 
 
 def _described(causes: Sequence[Cause]) -> str:

@@ -51,9 +51,16 @@ def supersede_reason(running: Json, now: Json | None, watch: Watch) -> str:
     if not after and desired_state(running) != desired_state(now):
         # Kinds without generation, such as ConfigMap, are compared by content.
         return f"resourceVersion {old.get('resourceVersion')} to {new.get('resourceVersion')}"
-    if watch.watch_annotations_changes and old.get("annotations") != new.get("annotations"):
+    if watch.watch_annotations_changes and _annotations(old, watch) != _annotations(new, watch):
         return "annotations"
     return ""
+
+
+def _annotations(metadata: Json, watch: Watch) -> Json:
+    """Return the annotations without the one that the runner itself sets."""
+    own = watch.deselection.annotation if watch.deselection is not None else None
+    annotations: Json = metadata.get("annotations") or {}
+    return {key: value for key, value in annotations.items() if key != own}
 
 
 @dataclass(slots=True)

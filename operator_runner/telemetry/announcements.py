@@ -16,8 +16,10 @@ def announce_watches(settings: Settings, watches: Sequence[Watch], server: str) 
     """Log the API server by its URL, and each watch with its role or playbook."""
     _log.info("Starting", api_server=server, namespaces=", ".join(settings.namespaces) or "all")
     for watch in watches:
-        finalizer = {"finalizer": watch.finalizer.name} if watch.finalizer else {}
-        _log.info("Watching resource", gvk=str(watch.gvk), **_content(watch.content), **finalizer)
+        cleanups = {"finalizer": watch.finalizer.name} if watch.finalizer else {}
+        if watch.deselection is not None:
+            cleanups["deselection"] = watch.deselection.annotation
+        _log.info("Watching resource", gvk=str(watch.gvk), **_content(watch.content), **cleanups)
     if settings.reload:
         _log.info("Reloading edited roles, playbooks and watches", file=str(settings.watches_file))
 

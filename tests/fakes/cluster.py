@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from operator_runner.core.errors import Conflict, Invalid, NotFound
@@ -52,11 +52,13 @@ class FakeCluster:
         self.reads += 1
         return copy.deepcopy(self.objects.get(ref))
 
-    async def set_finalizers(self, body: Json, finalizers: Sequence[str]) -> Json:
+    async def patch_metadata(self, body: Json, metadata: Json) -> Json:
         """See the port."""
         current = self._current(body)
-        current["metadata"]["finalizers"] = list(finalizers)
-        if not finalizers and current["metadata"].get("deletionTimestamp"):
+        merged = (current["metadata"].get("annotations") or {}) | metadata.get("annotations", {})
+        annotations = {name: value for name, value in merged.items() if value is not None}
+        current["metadata"] |= metadata | {"annotations": annotations}
+        if "deletionTimestamp" in current["metadata"] and not current["metadata"].get("finalizers"):
             del self.objects[ObjectRef.of(current)]
         return self._bump(current)
 

@@ -18,6 +18,7 @@ from operator_runner.config.watches.schedules import read_schedule
 from operator_runner.config.watches.selector import is_qualified_name, read_selector
 from operator_runner.core.model import (
     GVK,
+    Deselection,
     Finalizer,
     LabelSelector,
     ObjectTrigger,
@@ -51,6 +52,7 @@ class EntryReader:
             content=self._content(fields, self._report.problem) or RunContent(),
             vars=fields.mapping("vars"),
             finalizer=self._finalizer(fields),
+            deselection=self._deselection(fields),
             selector=_selector(fields),
             blacklist=_kinds(fields, "blacklist"),
             max_runner_artifacts=fields.integer("maxRunnerArtifacts"),
@@ -97,21 +99,28 @@ class EntryReader:
         inner = fields.fields("finalizer")
         if inner is None:
             return None
-        name = inner.text("name")
-        if not name:
-            inner.problem(
-                "name", "finalizer must have name; add one such as `name: example.com/cleanup`"
-            )
-        elif not is_qualified_name(name):
-            inner.problem(
-                "name", f'invalid finalizer name "{name}"; write it as example.com/cleanup'
-            )
+        name = _qualified_name(inner, "finalizer", "example.com/cleanup")
         finalizer_vars = inner.mapping("vars")
         if finalizer_vars and not (inner.text("role") or inner.text("playbook")):
             return Finalizer(name, None, finalizer_vars)
         # Beside vars a missing path stops nothing in ansible-operator until the finalizer runs.
         report = self._report.warning if finalizer_vars else self._report.problem
         return Finalizer(name, self._content(inner, report), finalizer_vars)
+
+    def _deselection(self, fields: MapReader) -> Deselection | None:
+        inner = fields.fields("deselection")
+        if inner is None:
+            return None
+        if fields.item("selector") is None and fields.item("when") is None:
+            fields.problem(
+                "deselection",
+                "no effect without `selector` or `when`; add one of them, or remove it",
+            )
+        annotation = _qualified_name(inner, "deselection", "example.com/reported")
+        own_vars = inner.mapping("vars")
+        if own_vars and not (inner.text("role") or inner.text("playbook")):
+            return Deselection(annotation, None, own_vars)
+        return Deselection(annotation, self._content(inner, self._report.problem), own_vars)
 
     def _content(
         self, fields: MapReader, report: Callable[[Location, str], None]
@@ -140,6 +149,16 @@ class EntryReader:
             "must specify Role or Playbook; add `role: NAME` or `playbook: FILE`",
         )
         return None
+
+
+def _qualified_name(fields: MapReader, key: str, example: str) -> str:
+    """Return the `name` of a finalizer or an annotation."""
+    name = fields.text("name")
+    if not name:
+        fields.problem("name", f"{key} must have name; add one such as `name: {example}`")
+    elif not is_qualified_name(name):
+        fields.problem("name", f'invalid {key} name "{name}"; write it as {example}')
+    return name
 
 
 def _read_gvk(fields: MapReader) -> GVK:

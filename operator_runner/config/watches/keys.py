@@ -85,6 +85,17 @@ _FINALIZER = (
     _PLAYBOOK,
     Key("vars", Shape.ANYTHING, "Extra vars of the clean-up; they win over those of the watch."),
 )
+_DESELECTION = (
+    Key(
+        "name",
+        Shape.TEXT,
+        "Name of the annotation of resources that have been run, such as example.com/reported.",
+        required=True,
+    ),
+    _ROLE,
+    _PLAYBOOK,
+    Key("vars", Shape.ANYTHING, "Extra vars of this run; they win over those of the watch."),
+)
 
 _REFERENCE = (
     *_GVK,
@@ -226,6 +237,12 @@ ENTRY_KEYS = (
     Key("selector", Shape.MAP, "Labels of the resources that are reconciled.", keys=_SELECTOR),
     Key("finalizer", Shape.MAP, "Clean-up before a resource is deleted.", keys=_FINALIZER),
     Key("when", Shape.TEXT, "JMESPath over the resource: reconcile only where it is true."),
+    Key(
+        "deselection",
+        Shape.MAP,
+        "Runs once when selector and when no longer match a resource that has been run.",
+        keys=_DESELECTION,
+    ),
     Key("timeout", Shape.DURATION, "A run that takes longer is ended and is a failure."),
     Key(
         "supersede",

@@ -19,14 +19,8 @@ def is_relevant(body: Json, watch: Watch) -> bool:
     and a warning is logged.
     """
     metadata = body["metadata"]
-    if not belongs_to(body, watch):
-        return False
-    if not match_labels(watch.selector, metadata.get("labels") or {}):
-        return False
-    if watch.when is None:
-        return True
     try:
-        return is_true(evaluate(watch.when, body))
+        return belongs_to(body, watch) and _matches(body, watch)
     except ValueError as error:
         _log.warning(
             "Cannot evaluate `when` of watches.yaml; ignoring the resource",
@@ -36,6 +30,30 @@ def is_relevant(body: Json, watch: Watch) -> bool:
             error=str(error),
         )
         return False
+
+
+def is_deselected(body: Json, watch: Watch) -> bool:
+    """Return whether the watch's `deselection` has to run for the resource.
+
+    It has been run before, as its annotation shows, and selector and `when` no longer match.
+    A resource of another version's watch is not deselected, nor one for which `when` cannot be
+    evaluated: `is_relevant` logs that.
+    """
+    if watch.deselection is None:
+        return False
+    if watch.deselection.annotation not in (body["metadata"].get("annotations") or {}):
+        return False
+    try:
+        return belongs_to(body, watch) and not _matches(body, watch)
+    except ValueError:
+        return False
+
+
+def _matches(body: Json, watch: Watch) -> bool:
+    """Return whether selector and `when` match. Raises ValueError if `when` has no value."""
+    if not match_labels(watch.selector, body["metadata"].get("labels") or {}):
+        return False
+    return watch.when is None or is_true(evaluate(watch.when, body))
 
 
 def blocks_upgrade(body: Json, watch: Watch) -> bool:

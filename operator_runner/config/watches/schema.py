@@ -54,7 +54,8 @@ def _entry() -> Json:
     # A timeout of zero, or below, would end every run.
     properties["timeout"]["not"] = {"type": "string", "pattern": r"^-|^[^1-9$]*$"}
     properties["topLevelFields"] = _top_level_fields(properties["topLevelFields"])
-    properties["finalizer"] = properties["finalizer"] | _finalizer(properties["finalizer"])
+    for name in ("finalizer", "deselection"):
+        properties[name] |= _cleanup(properties[name])
     properties["references"]["items"] |= _reference()
     # An absent schedule may be written as null.
     properties["schedule"]["type"] = ["object", "null"]
@@ -63,6 +64,7 @@ def _entry() -> Json:
     for selector in (properties["selector"], trigger["properties"]["selector"]):
         expression = selector["properties"]["matchExpressions"]["items"]
         expression |= _requirement(expression)
+    entry["allOf"] = [*entry["allOf"], _chosen_if_deselected()]
     return entry | {"anyOf": [_has("role"), _has("playbook")]}
 
 
@@ -83,11 +85,22 @@ def _both(*names: str) -> Json:
     return {"required": [*names], "properties": dict.fromkeys(names, _FILLED)}
 
 
-def _finalizer(read: Json) -> Json:
+def _chosen_if_deselected() -> Json:
+    """Return that `deselection` needs `selector` or `when`."""
+
+    def given(name: str) -> Json:
+        return {"required": [name], "properties": {name: {"not": {"type": "null"}}}}
+
+    choices = [_or_in_another_case(name, given(name)) for name in ("selector", "when")]
+    return {"if": given("deselection"), "then": {"anyOf": choices}}
+
+
+def _cleanup(read: Json) -> Json:
+    """Return what is also true of `finalizer` and of `deselection`."""
     read["properties"]["name"] |= _pattern(QUALIFIED_NAME_PATTERN)
     some = {"type": ["object", "string"], "minProperties": 1}
     has_vars = _or_in_another_case("vars", {"required": ["vars"], "properties": {"vars": some}})
-    # An absent finalizer may be written as null.
+    # An absent one may be written as null.
     contents = [_has("role"), _has("playbook"), has_vars]
     return {"type": ["object", "null"], "anyOf": contents}
 

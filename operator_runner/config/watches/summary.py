@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from operator_runner.core.model import Finalizer, RunContent, Watch
+from operator_runner.core.model import Deselection, Finalizer, RunContent, Watch
 
 
 def summarize(watches: Sequence[Watch]) -> Iterator[str]:
-    """Yield, for each kind, its role or playbook, and its finalizer.
+    """Yield, for each kind, its role or playbook, its finalizer and its deselection.
 
     Example: `shop.example.com/v1, Kind=Web: role /opt/ansible/roles/web`.
     """
     for watch in watches:
         parts = [_content(watch.content)]
         if watch.finalizer is not None:
-            parts.append(_finalizer(watch.finalizer))
+            parts.append(f"finalizer {watch.finalizer.name}: {_cleanup(watch.finalizer)}")
+        if watch.deselection is not None:
+            name = watch.deselection.annotation
+            parts.append(f"deselection {name}: {_cleanup(watch.deselection)}")
         yield f"{watch.gvk}: {'; '.join(parts)}"
 
 
@@ -24,7 +27,7 @@ def _content(content: RunContent) -> str:
     return f"{word} {content.path}"
 
 
-def _finalizer(finalizer: Finalizer) -> str:
-    content = "the same" if finalizer.content is None else _content(finalizer.content)
-    with_vars = f" with {', '.join(finalizer.vars)}" if finalizer.vars else ""
-    return f"finalizer {finalizer.name}: {content}{with_vars}"
+def _cleanup(cleanup: Finalizer | Deselection) -> str:
+    content = "the same" if cleanup.content is None else _content(cleanup.content)
+    with_vars = f" with {', '.join(cleanup.vars)}" if cleanup.vars else ""
+    return f"{content}{with_vars}"

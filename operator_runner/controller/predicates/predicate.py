@@ -1,7 +1,8 @@
 """Decide whether an event of a primary resource starts a reconcile, and with which cause. Pure.
 
 The rules are ansible-operator's: a new generation, a creation, a deletion, and annotations if the
-watch enables them. Labels alone matter only if the resource then matches the watch's selector.
+watch enables them. Labels alone matter only if the resource then matches the watch's selector, or
+no longer matches it and has to be deselected.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ class Seen:
     resource_version: str
     deleting: bool
     relevant: bool
+    deselected: bool
+    """Whether the `deselection` of the watch has to run."""
     annotations: Mapping[str, str]
     desired: bytes | None
     """The desired state, compressed; None if it was dropped to save memory."""
@@ -35,16 +38,17 @@ class Seen:
     """Digest of the desired state; empty for kinds with a generation, which counts its changes."""
 
     @classmethod
-    def of(cls, body: Json, *, relevant: bool) -> Seen:
-        """Extract what the predicate compares."""
+    def of(cls, body: Json, *, relevant: bool, deselected: bool = False, ignored: str = "") -> Seen:
+        """Extract what the predicate compares; `ignored` is an annotation of the runner's own."""
         metadata = body["metadata"]
-        desired = _desired(body)
+        desired = _desired(body, ignored)
         return cls(
             uid=metadata.get("uid", ""),
             generation=metadata.get("generation") or 0,
             resource_version=metadata.get("resourceVersion", ""),
             deleting=bool(metadata.get("deletionTimestamp")),
             relevant=relevant,
+            deselected=deselected,
             annotations=_annotations(metadata),
             desired=zlib.compress(json.dumps(desired).encode(), 1),
             digest="" if metadata.get("generation") else _digest(desired),
@@ -62,11 +66,19 @@ def reconcile_cause(old: Seen | None, new: Seen, watch: Watch, *, listed: bool) 
         # A resource is cleaned up even if it is not selected; decide() checks its finalizer.
         known = old is not None and old.deleting
         return None if known else Cause(Trigger.DELETION, "deletionTimestamp set")
-    if not new.relevant:
+    if new.deselected and (old is None or not old.deselected):
+        trigger = Trigger.START if old is None and listed else Trigger.SPEC
+        return Cause(trigger, "no longer matches selector and when")
+    if not new.relevant and not new.deselected:
         return None
     if old is None:
         return Cause(Trigger.START) if listed else Cause(Trigger.SPEC, "created")
     return _change(old, new, watch)
+
+
+def ignored_annotation(watch: Watch) -> str:
+    """Return the annotation that the runner itself sets on resources of a watch; empty if none."""
+    return watch.deselection.annotation if watch.deselection is not None else ""
 
 
 def spec_state_key(metadata: Json) -> str:
@@ -85,10 +97,12 @@ def _change(old: Seen, new: Seen, watch: Watch) -> Cause | None:
         paths = _paths(old, new)
         text = summarize(paths) if paths else f"generation {old.generation} to {new.generation}"
         return Cause(Trigger.SPEC, text, state_key=key)
-    if not old.relevant:
+    if new.relevant and not old.relevant:
         return Cause(Trigger.SPEC, "now matches selector and when")
-    if watch.watch_annotations_changes and old.annotations != new.annotations:
-        text = _difference(old.annotations, new.annotations)
+    if watch.watch_annotations_changes and (
+        keys := _differing(old.annotations, new.annotations) - {ignored_annotation(watch)}
+    ):
+        text = summarize(sorted(keys))
         return Cause(Trigger.ANNOTATION, text, state_key=_digest(new.annotations))
     if new.generation == 0 and old.digest != new.digest:
         # Kinds without generation, such as ConfigMap, are compared by content.
@@ -106,12 +120,13 @@ def _paths(old: Seen, new: Seen) -> list[str] | None:
     return list(changed_paths(before, after))
 
 
-def _desired(body: Json) -> Json:
+def _desired(body: Json, ignored: str) -> Json:
     """Return the desired state of a resource; its metadata only if it has no generation."""
     desired = desired_state(body)
     metadata = body["metadata"]
     if not metadata.get("generation"):
         labels, annotations = metadata.get("labels") or {}, _annotations(metadata)
+        annotations.pop(ignored, None)
         desired["metadata"] = {"labels": labels, "annotations": annotations}
     return desired
 
@@ -122,8 +137,8 @@ def _annotations(metadata: Json) -> dict[str, str]:
     return {key: value for key, value in annotations.items() if key != _LAST_APPLIED}
 
 
-def _difference(old: Mapping[str, str], new: Mapping[str, str]) -> str:
-    return summarize(sorted(key for key in {*old, *new} if old.get(key) != new.get(key)))
+def _differing(old: Mapping[str, str], new: Mapping[str, str]) -> set[str]:
+    return {key for key in {*old, *new} if old.get(key) != new.get(key)}
 
 
 def _digest(value: Mapping[str, Any]) -> str:

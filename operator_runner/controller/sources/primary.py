@@ -14,7 +14,11 @@ import aiohttp
 import kopf
 import structlog
 
-from operator_runner.controller.predicates.predicate import Seen, reconcile_cause
+from operator_runner.controller.predicates.predicate import (
+    Seen,
+    ignored_annotation,
+    reconcile_cause,
+)
 from operator_runner.controller.sources.last_seen import LastSeen
 from operator_runner.core.async_tasks import end_tasks
 from operator_runner.core.errors import Expired, NotFound
@@ -47,13 +51,17 @@ class PrimaryWatcher:
         enqueue: Callable[[ObjectRef, Cause], None],
         on_first_seen: Callable[[ObjectRef, Json], None],
         on_change: Callable[[ObjectRef, Json | None], None] = lambda *_: None,
+        *,
+        deselected: Callable[[Json, Watch], bool] = lambda *_: False,
     ) -> None:
         """`enqueue` is called for each event that matters, `on_first_seen` once per resource.
 
         `on_change` is called for each event with the resource, with None once it is deleted.
+        `deselected` returns whether a resource that is no longer relevant has to be deselected.
         """
         self._watches = watches
         self._relevant = relevant
+        self._deselected = deselected
         self._enqueue = enqueue
         self._on_first_seen = on_first_seen
         self._on_change = on_change
@@ -184,7 +192,12 @@ class PrimaryWatcher:
             self._enqueue(ref, Cause(Trigger.DELETION, "deleted"))
             return
         self._on_change(ref, body)
-        new = Seen.of(body, relevant=self._relevant(body, watch))
+        new = Seen.of(
+            body,
+            relevant=self._relevant(body, watch),
+            deselected=self._deselected(body, watch),
+            ignored=ignored_annotation(watch),
+        )
         old = self._seen.get(ref)
         if old is None or old.uid != new.uid:
             self._on_first_seen(ref, body)

@@ -43,7 +43,7 @@ class ProjectWatcher:
         """Reconcile the resources of a kind (`known`) when its files change.
 
         Those whose play could not be loaded (`awaiting_edit`) are also reconciled when another
-        file changes that the error may be in: one of the finalizer, or of an included role.
+        file changes that the error may be in: one of a clean-up, or of an included role.
         """
         self._watches = tuple(watches)
         self._known = known
@@ -92,9 +92,9 @@ def changed_file(before: _Times, after: _Times) -> Path | None:
 def related_paths(watch: Watch) -> Iterator[Path]:
     """Yield the files and directories that plays may load besides the content of the watch."""
     yield from _neighbours(watch.content)
-    if watch.finalizer is not None and watch.finalizer.content is not None:
-        yield watch.finalizer.content.path
-        yield from _neighbours(watch.finalizer.content)
+    for content in watch.contents[1:]:
+        yield content.path
+        yield from _neighbours(content)
 
 
 def _neighbours(content: RunContent) -> Iterator[Path]:

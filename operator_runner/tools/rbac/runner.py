@@ -71,6 +71,9 @@ def _of_watch(watch: Watch, kinds: KindTable, features: EnabledFeatures) -> Iter
     if watch.finalizer is not None:
         reason = f"the runner adds and removes the finalizer {watch.finalizer.name}"
         wanted.append(("", "patch", reason))
+    if watch.deselection is not None:
+        name = watch.deselection.annotation
+        wanted.append(("", "patch", f"the runner adds and removes the annotation {name}"))
     if watch.manage_status:
         wanted.append(("/status", "patch", f"the runner writes the conditions of {gvk.kind}"))
     for scope in features.where(plural):

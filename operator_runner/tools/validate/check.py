@@ -79,8 +79,7 @@ def _maps(entries: Any) -> Iterator[Any]:
 
 def _contents(watch: Watch) -> Iterator[tuple[Path, bool]]:
     """Yield path, and whether it is a role, of what runs for a watch."""
-    finalizer = watch.finalizer.content if watch.finalizer is not None else None
-    for content in filter(None, (watch.content, finalizer)):
+    for content in watch.contents:
         yield content.path, content.role is not None
 
 

@@ -64,8 +64,9 @@ def spec_fields(watch: Watch, objects: Iterable[Json]) -> SpecFields:
     others = {META, name, f"{name}_spec", *watch.vars}
     if watch.schedule is not None:
         others.add(SCHEDULE_TIME)
-    if watch.finalizer is not None:
-        others |= set(watch.finalizer.vars)
+    for cleanup in (watch.finalizer, watch.deselection):
+        if cleanup is not None:
+            others |= set(cleanup.vars)
     schema = next(filter(None, (_spec_schema(watch, each) for each in objects)), None)
     properties = (schema or {}).get("properties") or {}
     variables = {key: to_snake(key) if watch.snake_case_parameters else key for key in properties}

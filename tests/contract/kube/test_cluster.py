@@ -57,10 +57,12 @@ async def test_an_unknown_kind_is_an_error(cluster: KubeCluster) -> None:
 
 async def test_finalizers_are_replaced_as_a_list(cluster: KubeCluster, widget: ObjectRef) -> None:
     """The list is set as given, and can be emptied."""
-    body = await cluster.set_finalizers(await _read(cluster, widget), ["example.com/a"])
+    body = await cluster.patch_metadata(
+        await _read(cluster, widget), {"finalizers": ["example.com/a"]}
+    )
     assert (await _read(cluster, widget))["metadata"]["finalizers"] == ["example.com/a"]
 
-    await cluster.set_finalizers(body, [])
+    await cluster.patch_metadata(body, {"finalizers": []})
     assert "finalizers" not in (await _read(cluster, widget))["metadata"]
 
 
@@ -72,7 +74,7 @@ async def test_writes_from_an_old_state_are_refused(
     kubectl("annotate", "widget", widget.name, "a=b")
 
     with pytest.raises(Conflict):
-        await cluster.set_finalizers(body, ["example.com/a"])
+        await cluster.patch_metadata(body, {"finalizers": ["example.com/a"]})
     with pytest.raises(Conflict):
         await cluster.patch_status(body, {"count": 1})
 

@@ -85,12 +85,12 @@ async def test_finalizers_are_written_from_the_newest_state_only(
 ) -> None:
     """A write from an old reading is a Conflict and changes nothing."""
     old = await read(cluster, ref)
-    new = await cluster.set_finalizers(old, ["example.com/a"])
+    new = await cluster.patch_metadata(old, {"finalizers": ["example.com/a"]})
     assert new["metadata"]["finalizers"] == ["example.com/a"]
     with pytest.raises(Conflict):
-        await cluster.set_finalizers(old, ["example.com/b"])
+        await cluster.patch_metadata(old, {"finalizers": ["example.com/b"]})
     assert (await read(cluster, ref))["metadata"]["finalizers"] == ["example.com/a"]
-    await cluster.set_finalizers(new, [])
+    await cluster.patch_metadata(new, {"finalizers": []})
 
 
 async def test_a_status_is_written_from_the_newest_state_only(

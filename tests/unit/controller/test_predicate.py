@@ -12,21 +12,46 @@ import pytest
 from operator_runner.controller.predicates.predicate import Seen, reconcile_cause
 from operator_runner.controller.sources.last_seen import LastSeen
 from operator_runner.controller.sources.primary import PrimaryWatcher
-from operator_runner.core.model import GVK, Cause, Json, ObjectRef, RunContent, Trigger, Watch
+from operator_runner.core.model import (
+    GVK,
+    Cause,
+    Deselection,
+    Json,
+    ObjectRef,
+    RunContent,
+    Trigger,
+    Watch,
+)
 
 FOO = GVK("example.com", "v1", "Foo")
 WATCH = Watch(FOO, RunContent(role=Path("/roles/foo")))
+MARK = "example.com/chosen"
+DESELECTING = replace(
+    WATCH,
+    deselection=Deselection(MARK, None, {"state": "absent"}),
+    watch_annotations_changes=True,
+)
 ANNOTATED = Watch(FOO, RunContent(role=Path("/roles/foo")), watch_annotations_changes=True)
 
 
-def seen(*, relevant: bool = True, desired: Json | None = None, **metadata: Any) -> Seen:
+def seen(
+    *,
+    relevant: bool = True,
+    deselected: bool = False,
+    desired: Json | None = None,
+    **metadata: Any,
+) -> Seen:
     body = {"metadata": {"uid": "u1", "generation": 1, "resourceVersion": "5"} | metadata}
-    return Seen.of(body | (desired or {}), relevant=relevant)
+    body |= desired or {}
+    return Seen.of(body, relevant=relevant, deselected=deselected, ignored=MARK)
 
 
 def bare(**changed: Any) -> Seen:
     """Return a later state of a resource of a kind without generation."""
     return seen(generation=None, resourceVersion="6", **changed)
+
+
+DESELECTED = replace(seen(relevant=False, deselected=True), desired=None)
 
 
 @pytest.mark.parametrize(
@@ -66,6 +91,32 @@ def test_annotations_count_where_the_watch_asks_for_them() -> None:
         seen(annotations={"kept": "1", "old": "x"}), new, ANNOTATED, listed=False
     )
     assert str(cause) == "annotation: new, old"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "listed", "cause"),
+    [
+        (seen(), DESELECTED, False, "spec: no longer matches selector and when"),
+        (seen(), replace(DESELECTED, generation=2), False, "spec: no longer matches selector"),
+        (None, DESELECTED, True, "start: no longer matches selector and when"),
+        (None, DESELECTED, False, "spec: no longer matches selector and when"),
+        (DESELECTED, DESELECTED, False, None),
+        (DESELECTED, replace(DESELECTED, generation=2), False, "spec: generation 1 to 2"),
+        (DESELECTED, seen(relevant=False), False, None),
+        (DESELECTED, seen(), False, "spec: now matches selector and when"),
+        (seen(), seen(relevant=False), False, None),
+        (seen(), seen(annotations={MARK: "true"}), False, None),
+        (seen(generation=None), bare(annotations={MARK: "true"}), False, None),
+        (bare(annotations={MARK: "true"}), seen(generation=None), False, None),
+        (DESELECTED, replace(DESELECTED, deleting=True), False, "deletion: deletionTimestamp set"),
+    ],
+)
+def test_the_end_of_the_choice_is_a_cause_where_something_has_to_run(
+    old: Seen | None, new: Seen, listed: bool, cause: str | None
+) -> None:
+    """At the event and at the start; the annotation that the runner writes is no edit."""
+    found = reconcile_cause(old, new, DESELECTING, listed=listed)
+    assert str(found).startswith(cause) if cause else found is None
 
 
 def test_a_change_of_the_spec_is_described_by_its_paths() -> None:

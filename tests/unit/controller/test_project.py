@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from operator_runner.controller.sources.project import changed_file, related_paths
-from operator_runner.core.model import GVK, Finalizer, RunContent, Watch
+from operator_runner.core.model import GVK, Deselection, Finalizer, RunContent, Watch
 
 FOO = GVK("example.com", "v1", "Foo")
 
@@ -29,6 +30,8 @@ def test_files_that_a_play_may_load_are_related() -> None:
         roles,
         Path("/elsewhere/b"),
     ]
+    deselection = Deselection("example.com/c", RunContent(role=Path("/elsewhere/c")))
+    assert Path("/elsewhere/c") in related_paths(replace(role, deselection=deselection))
     playbook = Watch(FOO, RunContent(playbook=Path("/project/playbooks/a.yml")))
     related = set(related_paths(playbook))
     assert {Path("/project/playbooks/roles"), Path("/project/playbooks/tasks")} <= related

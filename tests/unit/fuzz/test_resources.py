@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from operator_runner.config.watches import expressions
 from operator_runner.config.watches.referenced import referenced
-from operator_runner.config.watches.relevance import blocks_upgrade, is_relevant
+from operator_runner.config.watches.relevance import blocks_upgrade, is_deselected, is_relevant
 from operator_runner.config.watches.triggering import selected_by, targets_of
 from operator_runner.controller.predicates.changes import Version, difference
 from operator_runner.controller.sources.own_writes import OwnWrites
@@ -33,6 +33,7 @@ from operator_runner.core.model import (
     GVK,
     Cause,
     Conversion,
+    Deselection,
     Finalizer,
     LabelSelector,
     LabelSelectorRequirement,
@@ -69,6 +70,7 @@ PLAIN = Watch(FOO, RunContent(role=Path("/roles/foo")))
 EVERYTHING = replace(
     PLAIN,
     finalizer=Finalizer("example.com/f", None, {"state": "absent"}),
+    deselection=Deselection("name", None, {"state": "absent"}),
     selector=LabelSelector(
         {"name": "True"},
         (
@@ -110,6 +112,8 @@ CHANGES: tuple[Callable[[list[Json]], list[Json]], ...] = (
     lambda given: conditions.finished(given, failure("t", "m"), NOW),
     lambda given: conditions.failed(given, "m", NOW),
     lambda given: conditions.interrupted(given, "m", NOW),
+    lambda given: conditions.deselected(given, success(), NOW),
+    kstatus_conditions.deselected,
     lambda given: kstatus_conditions.progressing(given, 1, NOW),
     lambda given: kstatus_conditions.ready(given, 1, NOW),
     lambda given: kstatus_conditions.failing(given, 1, NOW),
@@ -128,7 +132,12 @@ def test_any_events_are_understood(events: list[tuple[str | None, Json]]) -> Non
     for watch in WATCHES:
         shown: dict[ObjectRef, Json | None] = {}
         watcher = PrimaryWatcher(
-            [watch], is_relevant, lambda *_: None, lambda *_: None, shown.__setitem__
+            [watch],
+            is_relevant,
+            lambda *_: None,
+            lambda *_: None,
+            shown.__setitem__,
+            deselected=is_deselected,
         )
         with structlog.testing.capture_logs() as lines:
             for type_, body in events:
@@ -204,6 +213,7 @@ def test_any_resource_can_be_reconciled(body: Json, outcome: Any) -> None:
             FakeAccess(),
             FakeExecutor(outcome),
             is_relevant,
+            is_deselected,
             lambda _: "",
             lambda *_: None,
             lambda *_: nullcontext(),

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from operator_runner.core.model import GVK, Finalizer, Json, RunContent, Watch
-from operator_runner.reconcile.decide import Action, AddFinalizer, Run, Skip, decide
+from operator_runner.reconcile.decide import Action, AddMetadata, Run, Skip, decide
 
 GVK_FOO = GVK("example.com", "v1", "Foo")
 PLAIN = Watch(GVK_FOO, RunContent(role=Path("/roles/foo")))
@@ -30,7 +30,7 @@ def resource(*finalizers: str, deleting: bool = False) -> Json:
         (resource(), PLAIN, False, Skip("Resource does not match selector or when")),
         (resource("other"), PLAIN, True, Run(cleanup=False)),
         (resource("other", deleting=True), PLAIN, True, Skip("Resource is terminated")),
-        (resource(), HELD, True, AddFinalizer("example.com/f")),
+        (resource(), HELD, True, AddMetadata("example.com/f")),
         (resource(), HELD, False, Skip("Resource does not match selector or when")),
         (resource("example.com/f"), HELD, True, Run(cleanup=False)),
         (resource("example.com/f", deleting=True), HELD, True, Run(cleanup=True)),

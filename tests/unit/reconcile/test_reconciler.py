@@ -83,6 +83,7 @@ class Case:
         self.cluster, self.executor = cluster, FakeExecutor(*outcomes)
         self.access = FakeAccess()
         self.variables = FakeVariableNames()
+        self.relevant, self.deselected = relevant, False
         self.latest_version = ""
         self.now = datetime(2026, 1, 1, tzinfo=UTC)
         self.times: list[tuple[str, str, float]] = []
@@ -94,7 +95,8 @@ class Case:
             cluster,
             self.access,
             self.executor,
-            lambda *_: relevant,
+            lambda *_: self.relevant,
+            lambda *_: self.deselected,
             lambda _: self.latest_version,
             lambda _, *took: self.times.append(took),
             self.guard,

@@ -136,7 +136,7 @@ class Case:
 
     def __init__(self, watch: Watch, body: Json) -> None:
         self.cluster, self.executor = FakeCluster(body), HeldExecutor()
-        self.chosen = True
+        self.chosen, self.deselected = True, False
         self.metrics = Metrics("1")
         self.metrics.watching(FOO, 2)
         dependencies = Dependencies(
@@ -144,6 +144,7 @@ class Case:
             FakeAccess(),
             self.executor,
             lambda *_: self.chosen,
+            lambda *_: self.deselected,
             lambda _: "",
             self.metrics.task_finished,
             lambda *_: nullcontext(),

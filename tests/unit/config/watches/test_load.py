@@ -12,6 +12,7 @@ from operator_runner.core.errors import ConfigError
 from operator_runner.core.model import (
     GVK,
     Conversion,
+    Deselection,
     Finalizer,
     LabelSelector,
     LabelSelectorRequirement,
@@ -115,6 +116,7 @@ selector:
   matchExpressions: [{key: example.com/zone, operator: In, values: [a, b]}]
 finalizer: {name: example.com/cleanup, playbook: site.yml, vars: {state: absent}}
 when: metadata.annotations.paused != 'true'
+deselection: {name: example.com/reported, role: web, vars: {state: absent}}
 timeout: 90s
 supersede: true
 kstatus: true
@@ -143,6 +145,11 @@ conversion:
         vars={"size": 3, "nested": {"Key": [1, "a"]}},
         finalizer=Finalizer(
             "example.com/cleanup", RunContent(playbook=project / "site.yml"), {"state": "absent"}
+        ),
+        deselection=Deselection(
+            "example.com/reported",
+            RunContent(role=project / "roles" / "web"),
+            {"state": "absent"},
         ),
         selector=LabelSelector(
             {"tier": "front"}, (LabelSelectorRequirement("example.com/zone", "In", ("a", "b")),)

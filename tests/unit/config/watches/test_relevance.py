@@ -11,10 +11,11 @@ from structlog.testing import capture_logs
 
 from operator_runner.config.watches import is_relevant
 from operator_runner.config.watches.expressions import check, evaluate
-from operator_runner.config.watches.relevance import blocks_upgrade
+from operator_runner.config.watches.relevance import blocks_upgrade, is_deselected
 from operator_runner.core.labels import match_labels
 from operator_runner.core.model import (
     GVK,
+    Deselection,
     Json,
     LabelSelector,
     LabelSelectorRequirement,
@@ -97,6 +98,26 @@ def test_labels_come_before_when() -> None:
     assert is_relevant(web(labels={"tier": "front"}), watch("spec", selector))
     assert not is_relevant(web(labels={"tier": "back"}), watch("spec", selector))
     assert not is_relevant(web(labels=None), watch("spec", selector))
+
+
+@pytest.mark.parametrize(
+    ("when", "annotated", "expected"),
+    [
+        ("spec.missing", True, True),
+        ("spec.missing", False, False),
+        ("spec.size", True, False),
+        ("length(spec.missing) > `0`", True, False),
+    ],
+)
+def test_only_a_clear_no_deselects_a_resource_that_was_run(
+    when: str, annotated: bool, expected: bool
+) -> None:
+    """A `when` without a value, or another version's watch, is no reason to undo anything."""
+    deselecting = replace(watch(when), deselection=Deselection("example.com/a", None))
+    body = web(annotations={"example.com/a": "true"} if annotated else None)
+    assert is_deselected(body, deselecting) is expected
+    assert not is_deselected(body, watch(when))
+    assert not is_deselected(body, replace(deselecting, versions=("v2", "v1")))
 
 
 def test_a_when_that_cannot_be_evaluated_leaves_the_resource_alone_and_says_so() -> None:

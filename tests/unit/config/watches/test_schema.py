@@ -84,6 +84,9 @@ def documents() -> Iterator[list[Any]]:
     for name in BASE:
         yield [{key: value for key, value in BASE.items() if key != name}]
     yield from ([{**BASE, "finalizer": finalizer}] for finalizer in FINALIZERS)
+    yield from ([{**BASE, "when": "a", "deselection": each}] for each in FINALIZERS)
+    for name, value in (("vars", {}), ("selector", {}), ("selector", None), ("WHEN", "a")):
+        yield [{**BASE, name: value, "deselection": {"name": "a/b", "role": "web"}}]
     for ways in itertools.product((None, "", "spec.a", 3), repeat=2):
         reference = {"version": "v1", "kind": "Pod", "name": ways[0], "selector": ways[1]}
         yield [{**BASE, "references": [reference]}]

@@ -12,6 +12,7 @@ from operator_runner.core.errors import ConfigError
 from operator_runner.core.model import (
     GVK,
     Conversion,
+    Deselection,
     Finalizer,
     ObjectTrigger,
     Ownership,
@@ -64,6 +65,7 @@ def test_the_least_that_a_watch_needs() -> None:
     [
         ({"manage_status": True}, ["patch webs.shop.io/status"]),
         ({"finalizer": Finalizer("shop.io/web", None)}, ["patch webs.shop.io"]),
+        ({"deselection": Deselection("shop.io/chosen", None)}, ["patch webs.shop.io"]),
         (
             {"references": (Reference(GVK("", "v1", "Secret"), "spec.secret"),)},
             ["list secrets", "watch secrets"],
@@ -80,7 +82,7 @@ def test_the_least_that_a_watch_needs() -> None:
     ],
 )
 def test_what_a_watch_asks_for(changed: dict[str, Any], expected: list[str]) -> None:
-    """Status, finalizer and references have rights of their own."""
+    """Status, finalizer, deselection and references have rights of their own."""
     assert requirements(replace(WEB, **changed)) == expected
 
 
