@@ -35,7 +35,7 @@ class Seen:
     desired: bytes | None
     """The desired state, compressed; None if it was dropped to save memory."""
     digest: str = ""
-    """Digest of the desired state; empty for kinds with a generation, which counts its changes."""
+    """Digest of the desired state; empty where the generation counts its changes."""
 
     @classmethod
     def of(cls, body: Json, *, relevant: bool, deselected: bool = False, ignored: str = "") -> Seen:
@@ -51,7 +51,7 @@ class Seen:
             deselected=deselected,
             annotations=_annotations(metadata),
             desired=zlib.compress(json.dumps(desired).encode(), 1),
-            digest="" if metadata.get("generation") else _digest(desired),
+            digest="" if metadata.get("generation") and not ignored else _digest(desired),
         )
 
 
@@ -93,7 +93,7 @@ def annotations_state_key(metadata: Json) -> str:
 
 def _change(old: Seen, new: Seen, watch: Watch) -> Cause | None:
     key = spec_state_key({"generation": new.generation, "resourceVersion": new.resource_version})
-    if old.generation != new.generation:
+    if old.generation != new.generation and not _is_only_marked(old, new, watch):
         paths = _paths(old, new)
         text = summarize(paths) if paths else f"generation {old.generation} to {new.generation}"
         return Cause(Trigger.SPEC, text, state_key=key)
@@ -110,6 +110,12 @@ def _change(old: Seen, new: Seen, watch: Watch) -> Cause | None:
         text = summarize(paths) if paths else f"resourceVersion {new.resource_version}"
         return Cause(Trigger.SPEC, text, state_key=key)
     return None
+
+
+def _is_only_marked(old: Seen, new: Seen, watch: Watch) -> bool:
+    """Return whether only our annotation differs: it is a new generation of a Deployment."""
+    keys = _differing(old.annotations, new.annotations)
+    return keys == {ignored_annotation(watch)} and old.digest == new.digest
 
 
 def _paths(old: Seen, new: Seen) -> list[str] | None:

@@ -108,6 +108,16 @@ def test_annotations_count_where_the_watch_asks_for_them() -> None:
         (seen(), seen(annotations={MARK: "true"}), False, None),
         (seen(generation=None), bare(annotations={MARK: "true"}), False, None),
         (bare(annotations={MARK: "true"}), seen(generation=None), False, None),
+        # As a Deployment, whose annotations have generations too.
+        (seen(), seen(annotations={MARK: "true"}, generation=2), False, None),
+        (seen(annotations={MARK: "true"}), seen(generation=2), False, None),
+        (seen(), seen(annotations={MARK: "true", "a": "b"}, generation=2), False, "spec: gen"),
+        (
+            seen(),
+            seen(annotations={MARK: "true"}, generation=2, desired={"spec": {"a": 1}}),
+            False,
+            "spec: spec",
+        ),
         (DESELECTED, replace(DESELECTED, deleting=True), False, "deletion: deletionTimestamp set"),
     ],
 )
