@@ -317,18 +317,12 @@ class Reconciler:
         self._deps.other_writers.forget(uid_of(body))
         pending = replace(pending, body=body, excluded=excluded, schedule=schedule)
         play = self._play(pending, overrides)
-        if is_cleanup:
-            outcome = await play
-        elif (ended := await self._superseding.run(ref, body, play)) is not None:
-            outcome = ended
-        else:
+        outcome = await (play if is_cleanup else self._superseding.run(ref, body, play))
+        if outcome is None:
             self._succeeded.pop(ref, None)
             return Superseded()
-        if outcome.successful and pending.cleanup and outcome.requeue_after is None:
-            await self._remove_finalizer(context)
-            return Idle()
-        if outcome.successful and pending.deselection and outcome.requeue_after is None:
-            return await self._deselected(context, outcome)
+        if is_cleanup and outcome.successful and outcome.requeue_after is None:
+            return await self._cleaned_up(context, pending, outcome)
         if outcome.successful:
             self._schedule.succeeded(ref, schedule.ticks.due)
         result = await self._report_outcome(context, outcome, overrides.period)
@@ -471,6 +465,15 @@ class Reconciler:
                 outcome = await self._deps.executor.run(request, on_event)
             play_log.end(outcome)
             return outcome
+
+    async def _cleaned_up(
+        self, run: RunContext, pending: _PendingRun, outcome: RunOutcome
+    ) -> Idle | Succeeded:
+        """Finish a clean-up that succeeded."""
+        if pending.deselection:
+            return await self._deselected(run, outcome)
+        await self._remove_finalizer(run)
+        return Idle()
 
     async def _remove_finalizer(self, run: RunContext) -> None:
         """Remove our finalizer from the resource of a clean-up."""

@@ -15,6 +15,7 @@ from operator_runner.core.model import (
     Json,
     RunContent,
     RunOutcome,
+    Schedule,
     Stats,
     Trigger,
     Watch,
@@ -116,6 +117,28 @@ async def test_the_annotation_is_there_before_the_first_run_and_gone_after_the_d
     case.deselected = False
     assert await case.reconciler.reconcile(REF, SPEC) == Idle()
     assert len(case.executor.requests) == 2
+
+
+async def test_a_resource_that_others_write_gets_the_annotation_all_the_same() -> None:
+    """Controllers write the status of a new Deployment many times: a conflict is no failure."""
+    case = Case(WATCH, FakeCluster(resource()))
+    edits = iter([None])
+
+    def edit() -> None:
+        for _ in edits:
+            case.cluster.edit(REF, lambda body: body.update(status={"replicas": 1}))
+
+    case.cluster.before_write = edit
+    assert isinstance(await case.reconciler.reconcile(REF, SPEC), Succeeded)
+    assert await annotations_of(case) == MARKED
+
+
+async def test_no_next_tick_is_shown_of_a_resource_that_is_not_chosen() -> None:
+    """`status.nextScheduleTime` is removed with the deselection."""
+    body = resource(annotations=MARKED) | {"status": {"nextScheduleTime": "2026-01-01T00:00:00Z"}}
+    case = Case(replace(WATCH, schedule=Schedule("'0 4 * * *'")), FakeCluster(body))
+    assert await deselect(case) == DONE
+    assert case.cluster.objects[REF]["status"].get("nextScheduleTime") is None
 
 
 async def test_without_content_the_role_of_the_watch_runs_with_the_vars() -> None:
