@@ -2,9 +2,25 @@ module operator-runner.dev/controlplane/addons
 
 go 1.26.0
 
-tool operator-runner.dev/controlplane/addons/coredns
+tool (
+	operator-runner.dev/controlplane/addons/coredns
+	operator-runner.dev/controlplane/addons/local-provisioner
+)
 
-require github.com/coredns/coredns v1.14.1
+// The versions of Kubernetes in ../go.mod, so that Go compiles the packages of both once.
+exclude (
+	github.com/go-openapi/jsonpointer v0.22.0
+	github.com/go-openapi/jsonreference v0.21.0
+	github.com/go-openapi/jsonreference v0.21.1
+	github.com/go-openapi/swag v0.24.1
+	github.com/mailru/easyjson v0.9.0
+)
+
+require (
+	github.com/coredns/coredns v1.14.1
+	k8s.io/klog/v2 v2.140.0
+	sigs.k8s.io/sig-storage-lib-external-provisioner/v13 v13.0.0
+)
 
 require (
 	github.com/apparentlymart/go-cidr v1.1.0 // indirect
@@ -24,6 +40,7 @@ require (
 	github.com/grpc-ecosystem/grpc-opentracing v0.0.0-20180507213350-8e809c8a8645 // indirect
 	github.com/josharian/intern v1.0.0 // indirect
 	github.com/json-iterator/go v1.1.12 // indirect
+	github.com/kubernetes-csi/csi-lib-utils v0.22.0 // indirect
 	github.com/mailru/easyjson v0.7.7 // indirect
 	github.com/miekg/dns v1.1.70 // indirect
 	github.com/modern-go/concurrent v0.0.0-20180306012644-bacd9c7ef1dd // indirect
@@ -54,7 +71,6 @@ require (
 	gopkg.in/evanphx/json-patch.v4 v4.13.0 // indirect
 	gopkg.in/inf.v0 v0.9.1 // indirect
 	gopkg.in/yaml.v3 v3.0.1 // indirect
-	k8s.io/klog/v2 v2.140.0 // indirect
 	k8s.io/kube-openapi v0.0.0-20260317180543-43fb72c5454a // indirect
 	k8s.io/utils v0.0.0-20260210185600-b8788abfbbc2 // indirect
 	sigs.k8s.io/json v0.0.0-20250730193827-2d320260d730 // indirect
@@ -70,7 +86,7 @@ require (
 	github.com/prometheus/procfs v0.19.2 // indirect
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20260128011058-8636f8732409 // indirect
 	google.golang.org/grpc v1.79.3 // indirect
-	k8s.io/api v0.36.3 // indirect
-	k8s.io/apimachinery v0.36.3 // indirect
-	k8s.io/client-go v0.36.3 // indirect
+	k8s.io/api v0.36.3
+	k8s.io/apimachinery v0.36.3
+	k8s.io/client-go v0.36.3
 )

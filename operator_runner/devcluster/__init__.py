@@ -1,7 +1,8 @@
 """Run a local Kubernetes cluster, for the demo, for tests and for development.
 
-It consists of etcd, API server, controller manager, scheduler, and one node with kubelet,
-kube-proxy, containerd and runc. Of this package only `cli` and `tools` import it.
+It consists of etcd, API server, controller manager, scheduler, CoreDNS, a provisioner of volumes,
+and one node with kubelet, kube-proxy, containerd and runc. Of this package
+only `cli` and `tools` import it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The addons of a cluster with a node: CoreDNS, which resolves the names of Services and Pods.
+"""The addons of a cluster with a node: CoreDNS, and the provisioner of PersistentVolumes.
 
 They are parts of the cluster like the others, in the namespaces of the node, so that they take no
 image, and their ports cannot collide with other programs of this machine.
@@ -14,22 +14,25 @@ from operator_runner.devcluster.locations import Home
 from operator_runner.devcluster.network import Subnets
 from operator_runner.devcluster.state import Part, State
 
-DNS = "coredns"
+DNS, PROVISIONER = "coredns", "local-provisioner"
 _OBJECTS = Path(__file__).with_name("addon-objects.yaml")
-_READY_PORT = 8181
+_PROVISIONER_NAME = "operator-runner.dev/local"
+_READY_PORT, _METRICS_PORT = 8181, 8182
 
 
 def start(home: Home, state: State, subnets: Subnets, programs: Path) -> State:
     """Create the objects of the addons and start their programs; the API server must be ready."""
     objects = Template(_OBJECTS.read_text()).substitute(
-        dns_service=subnets.dns, dns_server=subnets.node
+        dns_service=subnets.dns, dns_server=subnets.node, provisioner=_PROVISIONER_NAME
     )
     manifest = files.write(home.node / "addons.yaml", objects)
     # Before the programs: they would wait longer after an answer `forbidden`.
-    tools.run(
-        *(str(home.bin / "kubectl"), "create", "--validate=false", f"--filename={manifest}"),
-    )
-    return supervision.start(home, state, _coredns(home, subnets, programs))
+    kubectl = str(home.bin / "kubectl")
+    tools.run(kubectl, "create", "--validate=false", f"--filename={manifest}")
+    files.private_folder(home.volumes)
+    for part in (_coredns(home, subnets, programs), _provisioner(home, subnets, programs)):
+        state = supervision.start(home, state, part)
+    return state
 
 
 def corefile(home: Home, subnets: Subnets) -> str:
@@ -64,3 +67,16 @@ def _coredns(home: Home, subnets: Subnets, programs: Path) -> Part:
     # It is ready as soon as it has all Services.
     health = f"http://{subnets.node}:{_READY_PORT}/ready"
     return Part(DNS, command, health, in_node=True)
+
+
+def _provisioner(home: Home, subnets: Subnets, programs: Path) -> Part:
+    command = (
+        str(programs / PROVISIONER),
+        f"--kubeconfig={home.pki / PROVISIONER}.kubeconfig",
+        f"--folder={home.volumes}",
+        f"--provisioner={_PROVISIONER_NAME}",
+        f"--metrics-address={subnets.node}",
+        f"--metrics-port={_METRICS_PORT}",
+    )
+    health = f"http://{subnets.node}:{_METRICS_PORT}/metrics"
+    return Part(PROVISIONER, command, health, in_node=True)

@@ -15,7 +15,7 @@ from operator_runner.devcluster.recipes import Recipe
 
 CONTROL_PLANE = ("etcd", "kube-apiserver", "kube-controller-manager", "kubectl")
 NODE = ("kube-scheduler", "kubelet", "kube-proxy")
-ADDONS = ("coredns",)
+ADDONS = ("coredns", "local-provisioner")
 
 
 def find(wanted: Sequence[str], environment: Mapping[str, str], console: Console) -> Path:

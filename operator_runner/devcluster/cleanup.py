@@ -33,7 +33,8 @@ def forget(home: Home) -> None:
     """Remove all files but the logs, so that the next start begins afresh."""
     for path in (home.state, home.kubeconfig):
         path.unlink(missing_ok=True)
-    for folder in (home.bin, home.tools, home.pki, home.etcd, home.node, home.catalogs.parent):
+    written = (home.etcd, home.node, home.volumes, home.catalogs.parent)
+    for folder in (home.bin, home.tools, home.pki, *written):
         if folder.exists():
             shutil.rmtree(folder)
 

@@ -86,7 +86,8 @@ def issue(home: Home, endpoint: Endpoint, cluster: str) -> ControlPlaneCertifica
         user = f"system:node:{NODE_NAME}"
         users[home.pki / "kubelet.kubeconfig"] = authority.client("kubelet", user, "system:nodes")
         authority.server("kubelet-serving", [endpoint.node, NODE_NAME])
-        users[home.pki / "coredns.kubeconfig"] = authority.client("coredns", "system:coredns")
+        for addon in ("coredns", "local-provisioner"):
+            users[home.pki / f"{addon}.kubeconfig"] = authority.client(addon, f"system:{addon}")
         # Only used where OLM is installed.
         users[home.pki / "olm.kubeconfig"] = authority.client("olm", "system:olm")
         authority.server("olm-serving", [endpoint.node])

@@ -61,6 +61,11 @@ class Home:
         return self.path / "node"
 
     @property
+    def volumes(self) -> Path:
+        """The data of PersistentVolumes, a folder each."""
+        return self.path / "volumes"
+
+    @property
     def catalogs(self) -> Path:
         """The catalogs that OLM installs from, a folder each; below one that is OLM's alone."""
         return self.path / "olm" / "catalogs"

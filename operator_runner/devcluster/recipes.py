@@ -84,13 +84,13 @@ def addons() -> Recipe:
     """
     source = source_folder() / "addons"
     return Recipe(
-        what="CoreDNS",
+        what="CoreDNS and the provisioner of volumes",
         source=source,
         version=required_version(source, "CoreDNS"),
         options=("-trimpath", "-ldflags", "-s -w"),
-        programs=("coredns",),
+        programs=("coredns", "local-provisioner"),
         packages=700,
-        instead="put it into the folder of KUBEBUILDER_ASSETS",
+        instead="put them into the folder of KUBEBUILDER_ASSETS",
     )
 
 

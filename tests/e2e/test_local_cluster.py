@@ -160,6 +160,64 @@ def test_pods_resolve_names_of_services_and_pods(kubectl: Kubectl, nginx_image: 
     assert 'host not found in upstream "example.com' in _look_up(kubectl, "example.com").stderr
 
 
+def test_volumes_outlive_pods_and_end_with_their_claims(
+    cluster: Cluster, kubectl: Kubectl, nginx_image: str
+) -> None:
+    """A Pod finds the data of the one before it; a new claim of the same name is empty."""
+    kubectl.apply(_stateful(nginx_image))
+    run = ("exec", "db-0", "--", "busybox")
+    _wait_for_pod(kubectl, "db-0")
+    kubectl(*run, "sh", "-c", "echo kept >/data/file")
+    kubectl("delete", "pod/db-0")
+    _wait_for_pod(kubectl, "db-0")
+    assert kubectl(*run, "cat", "/data/file") == "kept\n"
+    claim = kubectl.get("persistentvolumeclaim", "data-db-0")
+    assert claim is not None
+    volume = claim["spec"]["volumeName"]
+    kubectl("delete", "statefulset/db", "persistentvolumeclaim/data-db-0")
+    eventually(lambda: kubectl.get("persistentvolume", volume) is None)
+    assert not (cluster.home.volumes / volume).exists()
+    kubectl.apply(_stateful(nginx_image))
+    _wait_for_pod(kubectl, "db-0")
+    assert kubectl(*run, "ls", "-A", "/data") == ""
+
+
+def _stateful(image: str) -> dict[str, Any]:
+    """Return a StatefulSet of one Pod, with a volume of the default StorageClass at /data."""
+    container = {
+        "name": "nginx",
+        "image": image,
+        "imagePullPolicy": "IfNotPresent",
+        "volumeMounts": [{"name": "data", "mountPath": "/data"}],
+    }
+    claim = {
+        "metadata": {"name": "data"},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"],
+            "resources": {"requests": {"storage": "10Gi"}},
+        },
+    }
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": {"name": "db"},
+        "spec": {
+            "serviceName": "db",
+            "selector": {"matchLabels": {"app": "db"}},
+            "template": {
+                "metadata": {"labels": {"app": "db"}},
+                "spec": {"containers": [container], "terminationGracePeriodSeconds": 1},
+            },
+            "volumeClaimTemplates": [claim],
+        },
+    }
+
+
+def _wait_for_pod(kubectl: Kubectl, name: str) -> None:
+    kubectl("wait", "--for=create", f"pod/{name}", "--timeout=90s")
+    kubectl("wait", "--for=condition=Ready", f"pod/{name}", "--timeout=90s")
+
+
 def _look_up(kubectl: Kubectl, name: str) -> subprocess.CompletedProcess[str]:
     """Let nginx in the Pod resolve `name`, and return its judgement of the configuration."""
     config = (

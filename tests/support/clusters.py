@@ -10,7 +10,7 @@ from tests.support.machine import Traces, traces
 
 NOTHING = Traces(*(frozenset[str]() for _ in range(6)))
 CONTROL_PLANE = {"etcd", "kube-apiserver", "kube-controller-manager"}
-NODE = {"kube-scheduler", "containerd", "kubelet", "kube-proxy", "coredns"}
+NODE = {"kube-scheduler", "containerd", "kubelet", "kube-proxy", "coredns", "local-provisioner"}
 
 
 def traces_of(cluster: Cluster) -> Traces:

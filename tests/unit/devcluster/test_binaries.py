@@ -52,7 +52,7 @@ def test_the_cache_serves_what_was_built(tmp_path: Path) -> None:
 
 
 def test_addons_are_given_or_cached(tmp_path: Path) -> None:
-    """CoreDNS is taken from the given folder, else from the cache; its absence is an error."""
+    """They are taken from the given folder, else from the cache; a missing one is an error."""
     folder = tmp_path / "operator-runner" / "addons" / recipes.addons().tag
     _programs(folder, *recipes.addons().programs)
     assert binaries.find_addons({"XDG_CACHE_HOME": str(tmp_path)}, _SILENT) == folder
