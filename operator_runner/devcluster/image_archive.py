@@ -56,6 +56,10 @@ class Layer:
                 info.linkname = merged(member.linkname) if member.islnk() else member.linkname
                 self._put(info, b"" if stream is None else stream.read())
 
+    def add_program(self, path: str, content: bytes) -> None:
+        """Add a file that everybody may execute."""
+        self._put(_info(merged(path), tarfile.REGTYPE, 0o755), content)
+
     def add(self, extra: Extra) -> None:
         """Add one file, directory or symbolic link that belongs to root."""
         info = _info(merged(extra.path), _KINDS[extra.kind], extra.mode)

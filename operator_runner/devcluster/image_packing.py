@@ -1,4 +1,4 @@
-"""Make images from Debian packages, without a registry and without being root."""
+"""Make images from Debian packages and Go modules, without a registry and without being root."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from operator_runner.devcluster import files, image_archive, image_spec, tools
+from rich.console import Console
+
+from operator_runner.devcluster import files, go_programs, image_archive, image_spec, tools
 from operator_runner.devcluster.errors import ClusterError, ImageError
 from operator_runner.devcluster.image_archive import Layer
 from operator_runner.devcluster.image_spec import ImageSpec
@@ -43,8 +45,10 @@ def packed(source: Path, environment: Mapping[str, str]) -> tuple[ImageSpec, Pat
     debian = _command("dpkg", "--print-architecture").strip()
     key = hashlib.sha256(f"{_FORMAT}\n{debian}\n{text}".encode()).hexdigest()[:16]
     cached = folder / f"{key}.tar"
-    if not cached.exists():
-        _build(spec, debian, cached)
+    # Of several commands that need the same image, one makes it.
+    with files.locked(folder / f"{key}.lock"):
+        if not cached.exists():
+            _build(spec, debian, cached)
     return spec, cached
 
 
@@ -58,6 +62,10 @@ def _build(spec: ImageSpec, debian: str, target: Path) -> None:
             values = [line.partition(": ")[2] for line in shown.splitlines()]
             labels[f"debian.{values[0]}"] = values[1]
             layer.add_package(_tar_of(archive))
+    for program in spec.programs:
+        with tempfile.TemporaryDirectory() as folder:
+            console = Console(stderr=True, highlight=False)
+            layer.add_program(program.path, go_programs.build(program, Path(folder), console))
     for extra in spec.extras:
         layer.add(extra)
     image_archive.write(spec, layer, labels, target)

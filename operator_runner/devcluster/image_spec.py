@@ -2,6 +2,7 @@
 
     tag: operator-runner.local/example:1
     packages: [busybox-static, "libssl3t64|libssl3"]   # a|b: the first that Debian has
+    source: [{module: go.etcd.io/etcd/server/v3@v3.5.21, path: /usr/bin/etcd}]
     files: [{path: /etc/motd, content: hello, mode: "0644"}]
     directories: [{path: /tmp, mode: "1777"}]
     symlinks: [{path: /bin/sh, target: busybox}]
@@ -16,6 +17,7 @@ Only `tag` must be there.
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -26,8 +28,12 @@ from operator_runner.devcluster.errors import ImageError
 
 _T = TypeVar("_T")
 _KEYS = frozenset(
-    ("tag", "packages", "files", "directories", "symlinks", "user", "env", "entrypoint", "cmd")
+    (
+        *("tag", "packages", "source", "files", "directories", "symlinks"),
+        *("user", "env", "entrypoint", "cmd"),
+    )
 )
+_MODULE = re.compile(r"(?P<path>[^\s@]+)@(?P<version>v\d+\.\d+\.\d+\S*)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +50,26 @@ class Extra:
 
 
 @dataclass(frozen=True, slots=True)
+class GoProgram:
+    """A program that is built from a Go module."""
+
+    module: str
+    version: str
+    """With `v`, and complete: the same file always describes the same image."""
+    package: str
+    """Import path of the package `main`."""
+    path: str
+    """Relative to the root of the image."""
+
+
+@dataclass(frozen=True, slots=True)
 class ImageSpec:
     """An image with one layer."""
 
     tag: str
     packages: tuple[tuple[str, ...], ...] = ()
     """Each as its alternatives, best first."""
+    programs: tuple[GoProgram, ...] = ()
     extras: tuple[Extra, ...] = ()
     user: str = ""
     """User id or name, as in a Dockerfile; root if empty."""
@@ -78,6 +98,9 @@ def parse(text: str, source: str) -> ImageSpec:
     return ImageSpec(
         tag=read.string(top["tag"], "tag"),
         packages=tuple(tuple(name.strip() for name in one.split("|")) for one in packages),
+        programs=tuple(
+            read.each(top, "source", frozenset(("module", "package", "path")), read.program)
+        ),
         extras=tuple(extras),
         user=read.string(top.get("user", ""), "user"),
         env=tuple((name, read.string(value, f"env.{name}")) for name, value in env.items()),
@@ -129,6 +152,18 @@ class _Reader:
             make(self.mapping(item, place, keys), place)
             for item, place in zip(items, places, strict=True)
         ]
+
+    def program(self, item: dict[str, Any], place: str) -> GoProgram:
+        module = self.string(item.get("module"), f"{place}.module")
+        named = _MODULE.fullmatch(module)
+        if named is None:
+            expected = "a module with its complete version, such as `example.com/module@v1.2.3`"
+            raise self.wrong(f"{place}.module", expected, module)
+        below = self.string(item.get("package", "."), f"{place}.package")
+        package = posixpath.normpath(posixpath.join(named["path"], below))
+        if package != named["path"] and not package.startswith(f"{named['path']}/"):
+            raise self.wrong(f"{place}.package", "a folder of the module", below)
+        return GoProgram(named["path"], named["version"], package, self.path(item, place))
 
     def directory(self, item: dict[str, Any], place: str) -> Extra:
         return Extra(self.path(item, place), "directory", self.mode(item, place, "0755"))

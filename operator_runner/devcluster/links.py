@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from ipaddress import IPv4Network
 from pathlib import Path
 
+from operator_runner.devcluster import files
 from operator_runner.devcluster.errors import ClusterError
 from operator_runner.devcluster.namespaces import entering
 from operator_runner.devcluster.network import Subnets, free_slot
@@ -41,7 +39,8 @@ def create(token: str) -> Subnets:
     time chooses a slot; its routes show the others that it is taken.
     """
     outside, peer = name_of(token), _peer_of(token)
-    with _one_at_a_time():
+    _LOCK.parent.mkdir(exist_ok=True)
+    with files.locked(_LOCK):
         subnets = Subnets(free_slot(routed_networks()))
         run("ip", "link", "add", outside, "type", "veth", "peer", "name", peer)
         address = f"{subnets.host}/{subnets.link.prefixlen}"
@@ -84,11 +83,3 @@ def _exists(name: str) -> bool:
 
 def _peer_of(token: str) -> str:
     return f"opn-{token}"
-
-
-@contextmanager
-def _one_at_a_time() -> Iterator[None]:
-    _LOCK.parent.mkdir(exist_ok=True)
-    with _LOCK.open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from operator_runner.devcluster import Cluster
+from operator_runner.devcluster import Cluster, pack
 from tests.support.clusters import CONTROL_PLANE, NODE, NOTHING, cluster_command, pids_of, traces_of
 from tests.support.kubectl import Kubectl
 from tests.support.waiting import eventually
@@ -26,6 +26,9 @@ _TEMPORARY = (
     " uwsgi_temp_path /tmp/d; scgi_temp_path /tmp/e;"
 )
 """Folders of nginx that any user can write to."""
+
+
+_HELLO = "golang.org/x/example/hello@v0.0.0-20250915201037-7f05d217867b"
 
 
 @pytest.fixture
@@ -275,6 +278,32 @@ def test_up_starts_afresh_when_the_node_was_killed(second: Cluster) -> None:
     second.up()
     assert {part.name for part in second.status()} == CONTROL_PLANE | NODE
     assert not [part for part in second.status() if part.problem]
+
+
+def test_an_image_of_a_go_program_runs(cluster: Cluster, kubectl: Kubectl, tmp_path: Path) -> None:
+    """It is built from its module; a package that the module lacks is named with the cure."""
+    spec = {
+        "tag": "operator-runner.local/hello:1",
+        "source": [{"module": _HELLO, "path": "/hello"}],
+        "entrypoint": ["/hello"],
+    }
+    source, archive = tmp_path / "hello.yaml", tmp_path / "hello.tar"
+    source.write_text(json.dumps(spec))
+    pack(source, archive)
+    image = cluster.load(archive)[0]
+    kubectl(
+        *("run", "hello", f"--image={image}", "--image-pull-policy=Never", "--restart=Never"),
+        *("--", "-g", "Welcome", "Pod"),
+    )
+    phase = "--for=jsonpath={.status.phase}=Succeeded"
+    kubectl("wait", phase, "pod/hello", "--timeout=90s")
+    assert kubectl("logs", "hello") == "Welcome, Pod!\n"
+    spec["source"] = [{"module": _HELLO, "package": "cmd/none", "path": "/hello"}]
+    source.write_text(json.dumps(spec))
+    refused = cluster_command("pack", str(source), str(archive))
+    assert refused.returncode == 1
+    assert "hello/cmd/none of golang.org/x/example/hello@v0.0.0" in refused.stderr
+    assert "Check module, version and package in `source`" in refused.stderr
 
 
 def test_a_file_that_is_no_image_is_refused(cluster: Cluster, tmp_path: Path) -> None:

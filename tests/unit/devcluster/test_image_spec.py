@@ -9,7 +9,7 @@ import pytest
 
 from operator_runner.devcluster.errors import ImageError
 from operator_runner.devcluster.image_packing import PAUSE_SPEC
-from operator_runner.devcluster.image_spec import Extra, ImageSpec, parse
+from operator_runner.devcluster.image_spec import Extra, GoProgram, ImageSpec, parse
 
 _REPOSITORY = Path(__file__).parents[3]
 
@@ -19,6 +19,9 @@ def test_every_field_is_read() -> None:
     text = """
         tag: example.local/web:1
         packages: [one, two|three]
+        source:
+          - {module: example.com/one/v3@v3.5.1, path: /usr/bin/one}
+          - {module: example.com/two@v1.2.3-rc.1, package: ./cmd/tool, path: /bin/tool}
         files: [{path: /etc/motd, content: hello, mode: "0600"}]
         directories: [{path: /tmp, mode: "1777"}]
         symlinks: [{path: /bin/sh, target: busybox}]
@@ -30,6 +33,10 @@ def test_every_field_is_read() -> None:
     assert parse(text, "spec.yaml") == ImageSpec(
         tag="example.local/web:1",
         packages=(("one",), ("two", "three")),
+        programs=(
+            GoProgram("example.com/one/v3", "v3.5.1", "example.com/one/v3", "usr/bin/one"),
+            GoProgram("example.com/two", "v1.2.3-rc.1", "example.com/two/cmd/tool", "bin/tool"),
+        ),
         extras=(
             Extra("tmp", "directory", 0o1777),
             Extra("etc/motd", "file", 0o600, "hello"),
@@ -56,6 +63,15 @@ def test_every_field_is_read() -> None:
         ("tag: a:1\nuser: 101", "user: expected a string"),
         ("tag: a:1\nenv: {A: 1}", "env.A: expected a string"),
         ("tag: a:1\nfiles: {}\ndirectories: {a: 1}", "directories: expected a list"),
+        ("tag: a:1\nsource: [{path: /a}]", "source[0].module: expected a string"),
+        ("tag: a:1\nsource: [{module: b}]", "source[0].module: expected a module with its comp"),
+        ("tag: a:1\nsource: [{module: b@latest}]", "source[0].module: expected a module with its"),
+        ("tag: a:1\nsource: [{module: b@v1.2}]", "source[0].module: expected a module with its"),
+        ("tag: a:1\nsource: [{module: b@v1.2.3}]", "source[0].path: expected a string"),
+        (
+            "tag: a:1\nsource: [{module: b/c@v1.2.3, package: ../d, path: /a}]",
+            "source[0].package: expected a folder of the module, found '../d'",
+        ),
         ("tag: a:1\nfiles: [x]", "files[0]: expected a mapping, found 'x'"),
         ("tag: a:1\nfiles: [{path: /a}]", "files[0].content: expected a string"),
         ("tag: a:1\nfiles: [{path: a, content: b}]", "files[0].path: expected an absolute path"),
