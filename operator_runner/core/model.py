@@ -213,6 +213,40 @@ class Schedule:
     suspend: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class WakeOn:
+    """Fields of a kind, as JMESPath over an object, whose changes start a reconcile.
+
+    They are those of dependents, of references and of triggers.
+    """
+
+    gvk: GVK
+    fields: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredCondition:
+    """A condition of the status: JMESPath for its status, reason and message, None if absent."""
+
+    type: str
+    status: str
+    reason: str | None = None
+    message: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredStatus:
+    """What is written to the status at the end of each run.
+
+    Expressions are JMESPath over `resource`, `dependents`, `schedule` and `result`. `fields` has
+    them by top-level field. `uses_dependents` is whether one of them may read `dependents`.
+    """
+
+    fields: Mapping[str, str] = field(default_factory=dict)
+    conditions: tuple[DeclaredCondition, ...] = ()
+    uses_dependents: bool = False
+
+
 ALL_NAMESPACES = "*"
 """In place of a namespace: objects of all namespaces."""
 
@@ -298,6 +332,8 @@ class Watch:
     `allow_vars` are names of fields or variables that a spec may set though Ansible acts on them.
     `top_level_fields` are fields beside the spec that become variables as those of the spec do.
     `schedule` is when resources also run by the clock.
+    `wake_on` are fields of other objects whose changes start a reconcile, `status` is what is
+    written to the status beside the conditions of the runner.
     """
 
     gvk: GVK
@@ -330,6 +366,8 @@ class Watch:
     allow_vars: frozenset[str] = frozenset()
     top_level_fields: tuple[str, ...] = ()
     schedule: Schedule | None = None
+    wake_on: tuple[WakeOn, ...] = ()
+    status: DeclaredStatus | None = None
 
     @property
     def contents(self) -> tuple[RunContent, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from operator_runner.config.watches.lookup import Lookup, has_tasks
 from operator_runner.config.watches.report import Diagnostics, Location
 from operator_runner.config.watches.schedules import read_schedule
 from operator_runner.config.watches.selector import is_qualified_name, read_selector
+from operator_runner.config.watches.status_keys import read_status, read_wake_on
 from operator_runner.core.model import (
     GVK,
     Deselection,
@@ -47,7 +49,7 @@ class EntryReader:
 
     def _read(self, fields: MapReader) -> Watch:
         gvk = self._gvk(fields)
-        return Watch(
+        watch = Watch(
             gvk=gvk,
             content=self._content(fields, self._report.problem) or RunContent(),
             vars=fields.mapping("vars"),
@@ -78,6 +80,8 @@ class EntryReader:
             ownership=Ownership(fields.choice("ownership")),
             ownership_exceptions=_kinds(fields, "ownershipExceptions"),
         )
+        status, wake_on = read_status(fields, watch), read_wake_on(fields, watch)
+        return replace(watch, status=status, wake_on=wake_on)
 
     def _gvk(self, fields: MapReader) -> GVK:
         gvk = _read_gvk(fields)

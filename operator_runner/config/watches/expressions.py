@@ -108,11 +108,14 @@ def _roots(node: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _calls(node: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    if node["type"] == "function_expression":
-        yield node
+    return (each for each in _nodes(node) if each["type"] == "function_expression")
+
+
+def _nodes(node: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    yield node
     for child in node["children"]:
         if isinstance(child, dict):
-            yield from _calls(child)
+            yield from _nodes(child)
 
 
 def _check_call(name: str, count: int) -> None:

@@ -84,6 +84,11 @@ class MapReader:
         """Return a list of names."""
         return tuple(self._text(item) for item in self._items_of(name, Shape.NAMES))
 
+    def expression_list(self, name: str) -> tuple[tuple[str, Location], ...]:
+        """Return a list of texts, each with its location."""
+        items = self._items_of(name, Shape.EXPRESSION_LIST)
+        return tuple((self._text(item), item.location) for item in items)
+
     def labels(self, name: str) -> dict[str, str]:
         """Return a map of text to text."""
         return {key: self._text(child) for key, child in self._map(name, Shape.LABELS).items()}

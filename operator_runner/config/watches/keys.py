@@ -37,6 +37,8 @@ class Shape(enum.Enum):
     """A list of such maps."""
     EXPRESSIONS = enum.auto()
     """A map of fields to JMESPath, or null for fields without a counterpart."""
+    EXPRESSION_LIST = enum.auto()
+    """A list of JMESPath."""
     CHOICE = enum.auto()
     """One of several words."""
 
@@ -164,6 +166,40 @@ _CONVERSION = (
     ),
 )
 
+_WAKE_ON = (
+    *_GVK,
+    Key(
+        "fields",
+        Shape.EXPRESSION_LIST,
+        "JMESPath over the object: a change of one of these values runs the role.",
+        required=True,
+    ),
+)
+
+_STATUS = (
+    Key(
+        "fields",
+        Shape.EXPRESSIONS,
+        "Top-level fields of the status: JMESPath over resource, dependents, schedule and result.",
+    ),
+    Key(
+        "conditions",
+        Shape.MAPS,
+        "Conditions of the status: JMESPath over resource, dependents, schedule and result.",
+        keys=(
+            Key("type", Shape.TEXT, "Type of the condition in CamelCase.", required=True),
+            Key(
+                "status",
+                Shape.TEXT,
+                "JMESPath: True, False, or Unknown for null.",
+                required=True,
+            ),
+            Key("reason", Shape.TEXT, "JMESPath: the reason in CamelCase."),
+            Key("message", Shape.TEXT, "JMESPath: the message for people."),
+        ),
+    ),
+)
+
 ENTRY_KEYS = (
     *_GVK,
     _ROLE,
@@ -273,6 +309,18 @@ ENTRY_KEYS = (
         Shape.MAPS,
         "Kinds of objects that resources neither own nor name, but are run for.",
         keys=_TRIGGER,
+    ),
+    Key(
+        "wakeOn",
+        Shape.MAPS,
+        "Fields of dependents and references, such as those of their status, that run the role.",
+        keys=_WAKE_ON,
+    ),
+    Key(
+        "status",
+        Shape.MAP,
+        "Fields and conditions that are written to the status at the end of each run.",
+        keys=_STATUS,
     ),
     Key(
         "conversion",

@@ -23,6 +23,7 @@ from operator_runner.config.watches.selector import (
     QUALIFIED_NAME_PATTERN,
     WITH_VALUES,
 )
+from operator_runner.config.watches.status_keys import CONDITION_TYPE_PATTERN
 from operator_runner.core.durations import DURATION_PATTERN
 from operator_runner.core.model import Json
 
@@ -65,6 +66,9 @@ def _entry() -> Json:
         expression = selector["properties"]["matchExpressions"]["items"]
         expression |= _requirement(expression)
     entry["allOf"] = [*entry["allOf"], _chosen_if_deselected()]
+    chosen = properties["wakeOn"]["items"]["properties"]["fields"]
+    chosen |= {"type": "array", "minItems": 1, "items": _FILLED}
+    _close_status(properties["status"]["properties"])
     return entry | {"anyOf": [_has("role"), _has("playbook")]}
 
 
@@ -83,6 +87,14 @@ def _trigger() -> Json:
 
 def _both(*names: str) -> Json:
     return {"required": [*names], "properties": dict.fromkeys(names, _FILLED)}
+
+
+def _close_status(properties: Json) -> None:
+    properties["fields"] |= {
+        "propertyNames": _pattern(NAME_PATTERN),
+        "additionalProperties": _FILLED,
+    }
+    properties["conditions"]["items"]["properties"]["type"] |= _pattern(CONDITION_TYPE_PATTERN)
 
 
 def _chosen_if_deselected() -> Json:
@@ -201,6 +213,7 @@ _SIMPLE: dict[Shape, Json] = {
         "type": ["array", "null"],
         "items": {"type": ["string", "boolean"], **_pattern(NAME_PATTERN)},
     },
+    Shape.EXPRESSION_LIST: {"type": ["array", "null"], "items": _TEXT},
     Shape.EXPRESSIONS: {"type": ["object", "null"], "additionalProperties": _TEXT},
     Shape.ANYTHING: {"type": ["object", "string", "null"], "pattern": _VARIABLE["pattern"]},
 }

@@ -12,6 +12,8 @@ from operator_runner.core.errors import ConfigError
 from operator_runner.core.model import (
     GVK,
     Conversion,
+    DeclaredCondition,
+    DeclaredStatus,
     Deselection,
     Finalizer,
     LabelSelector,
@@ -20,6 +22,7 @@ from operator_runner.core.model import (
     Ownership,
     Reference,
     RunContent,
+    WakeOn,
     Watch,
 )
 
@@ -133,6 +136,9 @@ triggers:
   when: metadata.annotations.team
   name: metadata.name
 - {group: apps, version: v1, kind: Deployment, matching: spec.selector, namespace: "'*'"}
+wakeOn:
+- {version: v1, kind: Pod, fields: [status.phase, spec.nodeName]}
+- {version: v1, kind: Secret, fields: [metadata.labels]}
 conversion:
 - version: v1beta1
   toHub: {spec.size: spec.replicas, spec.tls: null}
@@ -193,7 +199,54 @@ conversion:
         block_upgrade="spec.migrate",
         allow_vars=frozenset({"ansibleHost", "port"}),
         top_level_fields=("rbacBindings", "data"),
+        wake_on=(
+            WakeOn(GVK("", "v1", "Pod"), ("status.phase", "spec.nodeName")),
+            WakeOn(GVK("", "v1", "Secret"), ("metadata.labels",)),
+        ),
     )
+
+
+def test_a_status_is_declared_by_expressions(project: Path) -> None:
+    """Fields and conditions keep their order; only a status that uses dependents keeps them."""
+    watch = read_one(
+        project,
+        """\
+group: example.com
+status:
+  fields:
+    size: resource.spec.size
+    ready: dependents[0].status.readyReplicas
+  conditions:
+  - {type: Available, status: "length(dependents) > `0`", reason: "'Ready'"}
+  - {type: example.com/Tested, status: result.successful, message: result.message}""",
+    )
+    assert watch.status == DeclaredStatus(
+        {"size": "resource.spec.size", "ready": "dependents[0].status.readyReplicas"},
+        (
+            DeclaredCondition("Available", "length(dependents) > `0`", "'Ready'"),
+            DeclaredCondition("example.com/Tested", "result.successful", None, "result.message"),
+        ),
+        uses_dependents=True,
+    )
+    plain = read_one(project, "group: example.com\nstatus: {fields: {ok: result.ok}}")
+    assert plain.status == DeclaredStatus({"ok": "result.ok"})
+
+
+@pytest.mark.parametrize(
+    ("line", "warning"),
+    [
+        ("watchDependentResources: false", "dependents are not"),
+        ("blacklist: [{version: v1, kind: Pod}]", "is in the blacklist"),
+    ],
+)
+def test_fields_of_kinds_that_are_not_watched_are_a_warning(
+    project: Path, line: str, warning: str
+) -> None:
+    """WakeOn has an effect on dependents that are watched, and on references."""
+    wake_on = "wakeOn: [{version: v1, kind: Pod, fields: [status.phase]}]"
+    assert warning in "".join(read(project, f"{HEAD}  {line}\n  {wake_on}").warnings)
+    reference = "references: [{version: v1, kind: Pod, name: spec.pod}]"
+    assert read_one(project, f"{line}\n{reference}\n{wake_on}").wake_on
 
 
 @pytest.mark.parametrize(

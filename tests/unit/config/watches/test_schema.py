@@ -26,7 +26,9 @@ BEYOND = re.compile(
     r"an alias refers|<< merges|duplicate GVK|invalid JMESPath|is kept as text|"
     r"of the core group|duplicate conversion|the version of the watch itself|"
     r"already has a conversion|invalid field path|cannot be converted; remove it|"
-    r"only labels and annotations|overlap; keep|is neither|needs manageStatus"
+    r"only labels and annotations|overlap; keep|is neither|needs manageStatus|"
+    r"needs the status to be written|dependents are not watched|written by the operator itself|"
+    r"duplicate condition|is not one of resource, dependents"
 )
 BASE = {"version": "v1", "kind": "Web", "role": "web"}
 VALUES: tuple[Any, ...] = (

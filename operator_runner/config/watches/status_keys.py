@@ -1,0 +1,152 @@
+"""The keys `status` and `wakeOn` of an entry: what a status shows, and which changes update it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from operator_runner.config.watches import expressions
+from operator_runner.config.watches.fields import MapReader
+from operator_runner.config.watches.keys import NAME_PATTERN
+from operator_runner.config.watches.report import Location
+from operator_runner.core.model import GVK, DeclaredCondition, DeclaredStatus, WakeOn, Watch
+
+_OF_RUNNER = ("Running", "Successful", "Failure")
+_OF_KSTATUS = ("Ready", "Reconciling", "Stalled")
+CONDITION_TYPE_PATTERN = (
+    r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?"
+)
+"""Source: the pattern of `type` in metav1.Condition."""
+_ROOTS = ("resource", "dependents", "schedule", "result")
+
+
+def read_wake_on(fields: MapReader, watch: Watch) -> tuple[WakeOn, ...]:
+    """Return the chosen fields of an entry; problems are reported.
+
+    `watch` is the entry but for `wakeOn` and `status`.
+    """
+    referenced = {each.gvk for each in watch.references}
+    found = []
+    for entry in fields.each("wakeOn"):
+        for key in ("version", "kind"):
+            if not entry.text(key):
+                entry.problem(key, f"{key} must not be empty; add `{key}:`")
+        gvk = _gvk(entry)
+        if gvk not in referenced and not watch.watch_dependent_resources:
+            entry.warning(
+                "kind",
+                f"no effect: {gvk.kind} is not one of `references`, and dependents are not"
+                " watched; remove it, or watchDependentResources: false",
+            )
+        elif gvk not in referenced and gvk in watch.blacklist:
+            entry.warning("kind", f"no effect: {gvk.kind} is in the blacklist; remove it there")
+        chosen = entry.expression_list("fields")
+        if not chosen:
+            entry.problem("fields", "fields must not be empty; add one such as status.phase")
+        for expression, location in chosen:
+            if expression:
+                _check(entry, expression, location)
+            else:
+                entry.report.problem(location, "expected JMESPath such as status.phase")
+        found.append(WakeOn(gvk, tuple(dict.fromkeys(text for text, _ in chosen))))
+    return tuple(found)
+
+
+def read_status(fields: MapReader, watch: Watch) -> DeclaredStatus | None:
+    """Return the declared status of an entry, None without one; see `read_wake_on`."""
+    inner = fields.fields("status")
+    if inner is None:
+        return None
+    if not watch.manage_status and (inner.item("fields") or inner.item("conditions")):
+        fields.problem(
+            "status", "needs the status to be written; add `manageStatus: true`, or remove it"
+        )
+    declared = _fields(inner, reserved=("conditions", *(["observedGeneration"] * watch.kstatus)))
+    conditions = _conditions(inner, _OF_RUNNER + (_OF_KSTATUS if watch.kstatus else ()))
+    texts = [*declared.values()]
+    for each in conditions:
+        texts += [text for text in (each.status, each.reason, each.message) if text is not None]
+    uses_dependents = any(_reads_dependents(text) for text in texts)
+    if uses_dependents and not watch.watch_dependent_resources:
+        fields.problem(
+            "status", "dependents are not watched; remove `watchDependentResources: false`"
+        )
+    return DeclaredStatus(declared, conditions, uses_dependents)
+
+
+def _fields(inner: MapReader, reserved: tuple[str, ...]) -> Mapping[str, str]:
+    found: dict[str, str] = {}
+    for name, (expression, location) in inner.expressions("fields").items():
+        if name in reserved:
+            inner.report.problem(
+                location, f"{name} is written by the operator itself; choose another field"
+            )
+        elif not re.fullmatch(NAME_PATTERN, name):
+            inner.report.problem(
+                location,
+                f'"{name}" is not a top-level field; give a map to a field such as members,'
+                " as in '{ready: ..., unready: ...}'",
+            )
+        elif not expression:
+            inner.report.problem(location, "expected JMESPath; write it, or remove the field")
+        else:
+            _check_roots(inner, expression, location)
+            found[name] = expression
+    return found
+
+
+def _conditions(inner: MapReader, reserved: tuple[str, ...]) -> tuple[DeclaredCondition, ...]:
+    seen: set[str] = set()
+    found = []
+    for entry in inner.each("conditions"):
+        type_, status = entry.text("type"), entry.text("status")
+        if not type_:
+            entry.problem("type", "type must not be empty; add one such as `type: Available`")
+        elif not re.fullmatch(CONDITION_TYPE_PATTERN, type_):
+            entry.problem("type", f'invalid type "{type_}"; write it in CamelCase')
+        elif type_ in reserved:
+            entry.problem("type", f"{type_} is written by the operator itself; choose another type")
+        elif type_ in seen:
+            entry.problem("type", f"duplicate condition {type_}; remove one of them")
+        seen.add(type_)
+        if not status:
+            entry.problem("status", "status must not be empty; add JMESPath that is true or false")
+        texts = {key: entry.text(key) or None for key in ("status", "reason", "message")}
+        for key, text in texts.items():
+            if text is not None:
+                _check_roots(entry, text, entry.where(key))
+        found.append(DeclaredCondition(type_, status, texts["reason"], texts["message"]))
+    return tuple(found)
+
+
+def _check_roots(fields: MapReader, expression: str, location: Location) -> None:
+    """Check an expression of the status; a field of the resource itself is a common mistake."""
+    if not _check(fields, expression, location):
+        return
+    root = re.match(r"(?:metadata|spec|status)(?=[.\[])", expression)
+    if root is not None:
+        fields.report.problem(
+            location,
+            f"{root[0]} is not one of {', '.join(_ROOTS)}; write resource.{expression}",
+        )
+
+
+def _check(fields: MapReader, expression: str, location: Location) -> bool:
+    try:
+        expressions.check(expression)
+    except ValueError as error:
+        fields.report.problem(location, f"invalid JMESPath: {error}; correct {expression!r}")
+        return False
+    return True
+
+
+def _reads_dependents(expression: str) -> bool:
+    try:
+        read = expressions.top_level_fields(expression)
+    except ValueError:
+        return False  # reported before
+    return read is None or "dependents" in read
+
+
+def _gvk(entry: MapReader) -> GVK:
+    return GVK(entry.text("group"), entry.text("version"), entry.text("kind"))
