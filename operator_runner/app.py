@@ -198,6 +198,7 @@ class Operator:
             self._stream_health,
             self._enqueue,
             settings.namespaces,
+            watches,
             enabled=settings.inject_owner_ref,
         )
         self._proxy = Proxy(
@@ -270,6 +271,7 @@ class Operator:
             other_writers=OtherWriters(lambda: datetime.now(UTC), settings.graceful_shutdown),
             timetable=timetable,
             on_missed_tick=self._metrics.tick_missed,
+            dependents=self._dependents.objects.of,
         )
         for watch in self._watches:
             self._metrics.watching(watch.gvk, settings.concurrency.limit(watch.gvk))
@@ -400,8 +402,9 @@ class Operator:
     async def _stream_health(self, gvk: GVK, namespace: str | None) -> AsyncIterator[MetadataEvent]:
         """Watch a kind; only its metadata if it has no status, as Secrets and ConfigMaps."""
         resource = await self._discovery.resource(gvk)
-        health = "status" in resource.subresources
-        async for event in watch_metadata(self._api, resource, namespace, health=health):
+        has_status = "status" in resource.subresources
+        extract = self._dependents.extracting(gvk, has_status=has_status)
+        async for event in watch_metadata(self._api, resource, namespace, extract=extract):
             yield event
 
     def _enqueue(self, ref: ObjectRef, cause: Cause) -> None:

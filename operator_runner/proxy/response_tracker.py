@@ -44,8 +44,12 @@ class Observer(Protocol):
         metadata: Json,
         watch: Watch,
         health: Health,
+        *,
+        body: Json,
     ) -> None:
         """Note the current state of an object that belongs to `owner`.
+
+        `body` is the whole object, of which only what is needed may be kept.
 
         `health.behind` is None unless the run has read the object: in the response to a write
         of the spec, the status is always behind.
@@ -150,7 +154,9 @@ class ResponseTracker:
             health = health_of(dependent.gvk, response)
             if tracked.method != "GET":
                 health = replace(health, behind=None)
-            self._observer.on_dependent(grant.owner.ref, dependent, metadata, grant.watch, health)
+            self._observer.on_dependent(
+                grant.owner.ref, dependent, metadata, grant.watch, health, body=response
+            )
         # A write of another program on behalf of the owner must still trigger the role.
         if (verb := WRITES.get(tracked.method)) and grant.run_id:
             version = metadata.get("resourceVersion") or ""

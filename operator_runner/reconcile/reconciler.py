@@ -27,6 +27,7 @@ from operator_runner.core.model import (
     Watch,
     uid_of,
 )
+from operator_runner.core.resource_versions import may_be_older
 from operator_runner.core.settings import AnsibleSettings
 from operator_runner.core.timetable import NEXT_FIELD
 from operator_runner.reconcile.annotations import Overrides, read_overrides
@@ -143,6 +144,8 @@ class Dependencies:
     """Called with the kind for each tick that is older than its deadline."""
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
     """The wall clock, for schedules."""
+    dependents: Callable[[ObjectRef], Sequence[Json]] = lambda _: ()
+    """Return the objects that a resource owns, as last seen, for its declared status."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +182,9 @@ class Reconciler:
         self._period = _clamped(
             watch.reconcile_period if watch.reconcile_period is not None else period
         )
-        self._reporter = Reporter(watch, dependencies.cluster, dependencies.other_writers)
+        self._reporter = Reporter(
+            watch, dependencies.cluster, dependencies.other_writers, dependencies.dependents
+        )
         self._superseding = SupersedeMonitor(
             watch, dependencies.cluster.get, dependencies.is_relevant
         )
@@ -402,7 +407,7 @@ class Reconciler:
         A write with it still has its resourceVersion as precondition.
         """
         latest = self._deps.latest_version(ref)
-        if not latest or _is_newer(latest, body["metadata"]["resourceVersion"]):
+        if not latest or may_be_older(body["metadata"]["resourceVersion"], latest):
             return None
         return body
 
@@ -527,13 +532,3 @@ def _deselecting(watch: Watch) -> Watch:
     assert watch.deselection is not None
     content = watch.deselection.content or watch.content
     return replace(watch, content=content, vars={**watch.vars, **watch.deselection.vars})
-
-
-def _is_newer(version: str, other: str) -> bool:
-    """Return whether one resourceVersion of an object may be newer than the other.
-
-    Those of one kind compare as numbers since Kubernetes 1.35; others only for equality.
-    """
-    if version.isdigit() and other.isdigit():
-        return int(version) > int(other)
-    return version != other

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from functools import partial
 from typing import Any, TypeAlias
 
 import structlog
@@ -28,6 +27,8 @@ from operator_runner.core.model import (
 from operator_runner.kube.object_readiness import is_change
 from operator_runner.reconcile import conditions, kstatus_conditions, reserved_fields
 from operator_runner.reconcile.conditions import read_conditions
+from operator_runner.reconcile.declared_status import result_of, result_of_error
+from operator_runner.reconcile.declared_status_writer import DeclaredStatusWriter, StatusInputs
 from operator_runner.reconcile.idempotence import CURE, RepeatedChange
 from operator_runner.reconcile.other_writers import OtherWriter, OtherWriters
 from operator_runner.reconcile.ports import ClusterClient
@@ -83,21 +84,45 @@ class RunContext:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class _RunEnd:
+    """The end of a run: its time, and what the expressions of a status see as `result`."""
+
+    now: datetime
+    result: Json
+
+
 class Reporter:
     """Reports the runs of one watch. Every method raises ApiError."""
 
-    def __init__(self, watch: Watch, cluster: ClusterClient, other_writers: OtherWriters) -> None:
-        """Write conditions only if the watch has `manageStatus`."""
+    def __init__(
+        self,
+        watch: Watch,
+        cluster: ClusterClient,
+        other_writers: OtherWriters,
+        dependents: Callable[[ObjectRef], Sequence[Json]],
+    ) -> None:
+        """Write conditions only if the watch has `manageStatus`.
+
+        `dependents` returns the objects that a resource owns.
+        """
         self._manage_status = watch.manage_status
         self._kstatus = watch.kstatus
         self._cluster = cluster
         self._status = StatusWriter(cluster, other_writers)
+        self._declared = (
+            DeclaredStatusWriter(watch.status, cluster, self._status, other_writers, dependents)
+            if watch.status is not None and watch.manage_status
+            else None
+        )
         # Resources whose last run failed; without conditions, only this shows it.
         self._failing: set[ObjectRef] = set()
 
     def forget(self, ref: ObjectRef) -> None:
         """Drop the state of a deleted resource."""
         self._failing.discard(ref)
+        if self._declared is not None:
+            self._declared.forget(ref)
 
     async def start(
         self, ref: ObjectRef, body: Json, fields: Mapping[str, Any] | None = None
@@ -209,6 +234,7 @@ class Reporter:
                     lambda old: conditions.failed(old, message, now),
                     lambda new, generation: add_kstatus(new, generation, now),
                     run.body,
+                    _RunEnd(now, result_of_error(message)),
                 )
         finally:
             note = conditions.one_line(message)
@@ -282,6 +308,7 @@ class Reporter:
             lambda old: conditions.finished(old, outcome, now),
             lambda new, generation: add_kstatus(new, generation, now),
             current,
+            _RunEnd(now, result_of(outcome)),
         )
 
     async def _written(
@@ -303,26 +330,23 @@ class Reporter:
         update: ConditionsUpdate,
         add_kstatus: Callable[[Sequence[Json], int], list[Json]],
         current: Json | None,
+        end: _RunEnd,
     ) -> Json | None:
         """Write conditions by `update` and, with `kstatus`, `add_kstatus`, and the run's fields."""
-        uid, fields = uid_of(run.body), run.status_fields
-        update = partial(_with_schedule, update, run.schedule)
-        if not self._kstatus:
-            return await self._status.write(run.ref, uid, update, current, fields)
-        generation = generation_of(run.body)
-        return await self._status.write(
-            run.ref,
-            uid,
-            lambda old: add_kstatus(update(old), generation),
-            current,
-            {**fields, "observedGeneration": generation},
+        fields, generation = run.status_fields, generation_of(run.body)
+        if self._kstatus:
+            fields = {**fields, "observedGeneration": generation}
+
+        def change(old: Sequence[Json]) -> list[Json]:
+            new = run.schedule.put_condition(update(old), end.now)
+            return add_kstatus(new, generation) if self._kstatus else new
+
+        if self._declared is None:
+            return await self._status.write(run.ref, uid_of(run.body), change, current, fields)
+        inputs = StatusInputs(
+            run.ref, run.body, end.result, run.schedule.expression_value(), end.now
         )
-
-
-def _with_schedule(
-    update: ConditionsUpdate, schedule: ScheduleState, old: Sequence[Json]
-) -> list[Json]:
-    return schedule.put_condition(update(old), datetime.now(UTC))
+        return await self._declared.write(inputs, change, fields, current)
 
 
 def _counts(stats: Stats) -> dict[str, Any]:

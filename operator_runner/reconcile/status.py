@@ -50,7 +50,7 @@ class StatusWriter:
                 self._other_writers.read(current)
             conditions = read_conditions(current)
             wanted = self._fit(ref.gvk, update(conditions))
-            patch = replacing(_status_of(current), fields or {})
+            patch = replacing(status_of(current), fields or {})
             if wanted == conditions and not patch:
                 return current
             try:
@@ -77,13 +77,18 @@ class StatusWriter:
             # A schema like metav1.Condition forbids empty reasons, which ansible-operator writes.
             self._strict.add(gvk)
             reasons = with_reasons(status["conditions"])
-            return await self._cluster.patch_status(body, {**status, "conditions": reasons})
+            try:
+                return await self._cluster.patch_status(body, {**status, "conditions": reasons})
+            except Invalid:
+                self._strict.discard(gvk)
+                raise
 
     def _fit(self, gvk: GVK, conditions: list[Json]) -> list[Json]:
         return with_reasons(conditions) if gvk in self._strict else conditions
 
 
-def _status_of(body: Json) -> Json:
+def status_of(body: Json) -> Json:
+    """Return the status of a resource, empty if it is missing or invalid."""
     status = body.get("status")
     return status if isinstance(status, dict) else {}
 

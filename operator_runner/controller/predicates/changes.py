@@ -21,6 +21,7 @@ from operator_runner.core.field_paths import (
     summarize,
 )
 from operator_runner.core.model import Json
+from operator_runner.core.resource_versions import is_certainly_older
 
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _COMPARED = ("labels", "annotations", "ownerReferences", "finalizers")
@@ -77,8 +78,7 @@ class Version:
 
     def was_written_before(self, resource_version: str) -> bool:
         """Return whether this version is certainly older than a resourceVersion of its kind."""
-        mine, theirs = self.resource_version, resource_version
-        return mine.isdigit() and theirs.isdigit() and int(mine) < int(theirs)
+        return is_certainly_older(self.resource_version, resource_version)
 
 
 def difference(old: Version, new: Version) -> str:

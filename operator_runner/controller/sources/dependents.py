@@ -2,26 +2,29 @@
 
 The proxy reports which objects a run created or read, and the resourceVersions of its writes. The
 event of a run's own write is thereby recognized and causes no reconcile. A change of an object's
-readiness reconciles the owner, whoever wrote last.
+readiness, or of a field of `wakeOn`, reconciles the owner, whoever wrote last.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 
 from operator_runner.controller.predicates.changes import Version, difference
+from operator_runner.controller.predicates.chosen_fields import ChosenFields
+from operator_runner.controller.sources.dependent_objects import DependentObjects
 from operator_runner.controller.sources.own_writes import OwnWrites
+from operator_runner.controller.sources.seen_fields import SeenFields
 from operator_runner.controller.sources.watch_pacing import Pacer
 from operator_runner.controller.sources.watch_retry import watch_forever
 from operator_runner.core.async_tasks import end_tasks
 from operator_runner.core.model import GVK, Cause, FieldChange, Json, ObjectRef, Trigger, Watch
 from operator_runner.kube.object_readiness import Health, Readiness, change
-from operator_runner.kube.watch import EventType, MetadataEvent
+from operator_runner.kube.watch import EventType, MetadataEvent, ObjectExtract
 
 _OWN_WRITES = 64
 """Maximum resourceVersions of own writes kept per object; a run makes fewer."""
@@ -72,12 +75,14 @@ class Dependents:
         stream: Callable[[GVK, str | None], AsyncIterator[MetadataEvent]],
         enqueue: Callable[[ObjectRef, Cause], None],
         namespaces: Sequence[str],
+        watches: Sequence[Watch] = (),
         *,
         enabled: bool = True,
     ) -> None:
         """`stream` watches a kind in a namespace (None: all); `namespaces` restricts it.
 
-        Not `enabled`, nothing is watched: ansible-operator does so with --inject-owner-ref=false.
+        The status and `wakeOn` of `watches` select what is kept of whole objects. Not `enabled`,
+        nothing is watched: ansible-operator does so with --inject-owner-ref=false.
         """
         self._enabled = enabled
         self._stream = stream
@@ -88,7 +93,10 @@ class Dependents:
         self._running: dict[ObjectRef, list[tuple[ObjectRef, MetadataEvent]]] = {}
         self._unclaimed: OrderedDict[ObjectRef, MetadataEvent] = OrderedDict()
         self._pacer = Pacer(enqueue)
+        self._fields = ChosenFields(watches)
+        self._seen_fields = SeenFields(self._fields)
         self.writes = OwnWrites()
+        self.objects = DependentObjects(watches)
 
     # Reports of the proxy ------------------------------------------------------------
 
@@ -99,10 +107,15 @@ class Dependents:
         metadata: Json,
         watch: Watch,
         health: Health = _NO_HEALTH,
+        *,
+        body: Json | None = None,
     ) -> None:
-        """Record an object of `owner`, with its metadata in a response to the owner's run."""
+        """Record an object of `owner`, as it is in a response to the owner's run."""
         if not self._enabled or not _is_watched(owner, dependent, watch):
             return
+        if body is not None:
+            self.objects.on_response(owner, dependent, body)
+            self._seen_fields.on_response(owner, dependent, body)
         known = self._objects.setdefault(dependent, _Dependent())
         known.owners.add(owner)
         answered = metadata.get("resourceVersion", "")
@@ -139,6 +152,7 @@ class Dependents:
             return
         if verb == "delete":
             known.deleted_by_run = True
+            self.objects.deleted_by_run(dependent)
             return
         if known.fresh or not known.has_shown(resource_version):
             self.writes.record(owner, dependent)
@@ -160,17 +174,24 @@ class Dependents:
         """Defer the events of an owner during its run, until all its own writes are known."""
         self._running[owner] = []
         self.writes.begin(owner)
+        self._seen_fields.run_started(owner)
         try:
             yield
         finally:
+            causes: defaultdict[ObjectRef, list[Cause]] = defaultdict(list)
             for ref, event in self._running.pop(owner):
-                self._judge(ref, event)
+                for each, cause in self._judge(ref, event):
+                    causes[each].append(cause)
+            for each, group in causes.items():
+                self._pacer.add_group(each, group)
             if not self._running:
                 self._unclaimed.clear()
 
     def forget(self, owner: ObjectRef) -> None:
         """Drop the objects of a deleted owner."""
         self.writes.forget(owner)
+        self.objects.forget(owner)
+        self._seen_fields.forget(owner)
         self._pacer.forget(owner)
         for ref, known in list(self._objects.items()):
             known.owners.discard(owner)
@@ -181,6 +202,17 @@ class Dependents:
         """End all watches."""
         self._pacer.stop()
         await end_tasks(task for tasks in self._watching.values() for task in tasks)
+
+    def extracting(self, gvk: GVK, *, has_status: bool) -> Callable[[Json], ObjectExtract] | None:
+        """Return what a watch of a kind keeps of whole objects; None: watch its metadata.
+
+        `has_status` is whether the kind has a status subresource: Secrets and ConfigMaps have none.
+        """
+        if not has_status and not self._fields.has_kind(gvk):
+            return None
+        return lambda body: ObjectExtract(
+            self._fields.values(gvk, body), self.objects.content(body)
+        )
 
     # Events of the API server --------------------------------------------------------
 
@@ -208,9 +240,12 @@ class Dependents:
                 self._hold_or_judge(ref, known, event)
 
     def _hold_or_judge(self, ref: ObjectRef, known: _Dependent, event: MetadataEvent) -> None:
+        # A status that is evaluated at the end of a run has the newest objects.
+        self.objects.on_event(ref, event)
         held = next((owner for owner in known.owners if owner in self._running), None)
         if held is None:
-            self._judge(ref, event)
+            for owner, cause in self._judge(ref, event):
+                self._pacer.add(owner, cause)
         else:
             self._running[held].append((ref, event))
 
@@ -223,41 +258,55 @@ class Dependents:
         if len(self._unclaimed) > _UNCLAIMED:
             self._unclaimed.popitem(last=False)
 
-    def _judge(self, ref: ObjectRef, event: MetadataEvent) -> None:
+    def _judge(self, ref: ObjectRef, event: MetadataEvent) -> Sequence[tuple[ObjectRef, Cause]]:
+        """Enqueue the owners for a change by others; return causes in the status, to coalesce."""
         known = self._objects.get(ref)
         if known is None:
-            return
+            return ()
         if event.type is EventType.DELETED:
             own, known.deleted_by_run = known.deleted_by_run, False
             if known.version is not None and known.version.uid != event.body["metadata"].get("uid"):
                 # Another object has this name now.
-                return
+                return ()
             known.version, known.readiness, known.read_behind = None, Readiness.UNKNOWN, False
+            for owner in known.owners:
+                self._seen_fields.removed(owner, ref)
             self._wake(known, ref, "" if own else "deleted")
-            return
+            return ()
         new, old = Version.of(event.body["metadata"]), known.version
         if old is not None and new.is_older_than(old):
-            return
+            return ()
         known.version = new
         if old is not None and new.resource_version not in known.own_writes:
             self._wake(known, ref, difference(old, new))
-        if event.health is not None and not new.deleting:
-            self._judge_health(known, ref, event.health)
+        if event.health is None or new.deleting:
+            return ()
+        return self._judge_status(known, ref, event, event.health)
 
     def _wake(self, known: _Dependent, ref: ObjectRef, what: str) -> None:
         """Enqueue the owners for a change of an object that they did not make themselves."""
         for owner in known.owners if what else ():
             self._enqueue(owner, Cause(Trigger.DEPENDENT, f"{ref} {what}", ref))
 
-    def _judge_health(self, known: _Dependent, ref: ObjectRef, health: Health) -> None:
-        """Enqueue the owners, coalesced, if the readiness of an object has changed for them."""
+    def _judge_status(
+        self, known: _Dependent, ref: ObjectRef, event: MetadataEvent, health: Health
+    ) -> list[tuple[ObjectRef, Cause]]:
+        """Return the owners for which readiness or chosen fields have changed, and the causes."""
         what = known.take(health)
         is_first = health.readiness is Readiness.READY and not known.was_ready
         known.was_ready = known.was_ready or is_first
         # An object that becomes ready for the first time cannot be part of a loop.
         about = None if is_first else ref
-        for owner in known.owners if what else ():
-            self._pacer.add(owner, Cause(Trigger.DEPENDENT, f"{ref} {what}", about))
+        version = event.body["metadata"].get("resourceVersion", "")
+        values = event.extract.values if event.extract is not None else {}
+        found = []
+        for owner in known.owners:
+            fields = self._seen_fields.change(
+                owner, ref, version, values, own_write=version in known.own_writes
+            )
+            if text := ", ".join(filter(None, (fields, what))):
+                found.append((owner, Cause(Trigger.DEPENDENT, f"{ref} {text}", about)))
+        return found
 
 
 def _is_watched(owner: ObjectRef, dependent: ObjectRef, watch: Watch) -> bool:

@@ -6,7 +6,7 @@ Ten Deployments that become ready one after the other make two runs instead of t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 from operator_runner.core.model import Cause, ObjectRef
@@ -32,11 +32,16 @@ class Pacer:
 
     def add(self, owner: ObjectRef, cause: Cause) -> None:
         """Enqueue an owner for this cause, now or after its pause."""
+        self.add_group(owner, [cause])
+
+    def add_group(self, owner: ObjectRef, causes: Collection[Cause]) -> None:
+        """Enqueue an owner for these causes together, now or after its pause."""
         if owner in self._pauses:
-            self._pauses[owner].causes[cause] = None
-            return
-        self._begin(owner)
-        self._enqueue(owner, cause)
+            self._pauses[owner].causes.update(dict.fromkeys(causes))
+        elif causes:
+            self._begin(owner)
+            for cause in causes:
+                self._enqueue(owner, cause)
 
     def forget(self, owner: ObjectRef) -> None:
         """Drop the waiting causes of a deleted owner."""

@@ -52,9 +52,12 @@ class Recorder:
         metadata: Json,
         watch: Watch,
         health: Health,
+        *,
+        body: Json,
     ) -> None:
         """Keep the owner and its object, and its health."""
         assert metadata["name"] == dependent.name
+        assert body["metadata"] == metadata
         assert watch.gvk == OWNER_GVK
         self.seen.append((owner, dependent))
         self.health.append(health)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -79,6 +79,7 @@ class Case:
         *outcomes: RunOutcome,
         relevant: bool = True,
         ansible: AnsibleSettings = PLAIN_SETTINGS,
+        dependents: Callable[[ObjectRef], Sequence[Json]] = lambda _: (),
     ) -> None:
         self.cluster, self.executor = cluster, FakeExecutor(*outcomes)
         self.access = FakeAccess()
@@ -105,6 +106,7 @@ class Case:
             self.writes,
             lambda _, is_idempotent: self.idempotent.append(is_idempotent),
             OtherWriters(lambda: self.now, timedelta(seconds=30)),
+            dependents=dependents,
         )
         self._dependencies = dependencies
         self._watch, self._ansible = watch, ansible

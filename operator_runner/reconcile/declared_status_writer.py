@@ -1,0 +1,246 @@
+"""Write the status that a watch declares together with the conditions of the runner.
+
+Nothing that is declared may keep the runner from reporting: expressions that fail and values that
+the CRD refuses are reported by an Event and a log line, and the rest is written without them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+import structlog
+
+from operator_runner.core.errors import Invalid
+from operator_runner.core.merge_patch import replacing
+from operator_runner.core.model import DeclaredStatus, EventSpec, Json, ObjectRef, uid_of
+from operator_runner.core.truncation import truncated
+from operator_runner.reconcile.conditions import read_conditions
+from operator_runner.reconcile.declared_status import (
+    EvaluatedStatus,
+    InvalidExpression,
+    evaluate,
+)
+from operator_runner.reconcile.other_writers import OtherWriters
+from operator_runner.reconcile.ports import ClusterClient
+from operator_runner.reconcile.status import (
+    ConditionsUpdate,
+    StatusWriter,
+    generation_of,
+    status_of,
+)
+
+_log = structlog.get_logger(__name__)
+_ERROR_BYTES = 400
+"""Maximum of an error in an Event, whose note has 1,024 bytes."""
+_CONDITIONS = "conditions"
+
+
+@dataclass(frozen=True, slots=True)
+class StatusInputs:
+    """A run whose end is written: its resource before it, and what expressions see of it."""
+
+    ref: ObjectRef
+    body: Json
+    result: Json
+    schedule: Mapping[str, Any]
+    now: datetime
+
+
+@dataclass(slots=True)
+class _Known:
+    """What was found about the declared status of a resource, so that it is reported once."""
+
+    problems: frozenset[InvalidExpression] = frozenset()
+    refused: dict[str, str] = field(default_factory=dict)
+    """Digests of the values that the CRD refuses, by field; `conditions` for the conditions."""
+    missing: frozenset[str] = frozenset()
+    """Fields that the API server drops."""
+    altered: tuple[str, str] = ("", "")
+    """Digests of a declared status, and of what the API server made of it, if that differs."""
+
+
+class DeclaredStatusWriter:
+    """Writes the declared status of the resources of one watch."""
+
+    def __init__(
+        self,
+        declared: DeclaredStatus,
+        cluster: ClusterClient,
+        status: StatusWriter,
+        other_writers: OtherWriters,
+        dependents: Callable[[ObjectRef], Sequence[Json]],
+    ) -> None:
+        """`dependents` returns the objects that a resource owns."""
+        self._declared = declared
+        self._cluster = cluster
+        self._status = status
+        self._other_writers = other_writers
+        self._dependents = dependents
+        self._known: dict[ObjectRef, _Known] = {}
+
+    def forget(self, ref: ObjectRef) -> None:
+        """Drop the state of a deleted resource."""
+        self._known.pop(ref, None)
+
+    async def write(
+        self,
+        inputs: StatusInputs,
+        update: ConditionsUpdate,
+        fields: Mapping[str, Any],
+        current: Json | None,
+    ) -> Json | None:
+        """Write conditions and fields as `StatusWriter.write` does, and the declared ones.
+
+        `current` is the resource if it is up to date, None if it has to be read.
+        """
+        body = current if current is not None else await self._cluster.get(inputs.ref)
+        if body is None or uid_of(body) != uid_of(inputs.body):
+            return None
+        if body is not current:
+            self._other_writers.read(body)
+        known = self._known.setdefault(inputs.ref, _Known())
+        evaluated = evaluate(self._declared, self._values(inputs, body))
+        await self._report_problems(known, body, evaluated.problems)
+        while True:
+            accepted = _without_refused(evaluated, known.refused)
+            if known.altered == (_digest_of(accepted, inputs), _present(body, accepted)):
+                # Nothing differs but for what the API server has made of it.
+                accepted = EvaluatedStatus()
+            try:
+                written = await self._write(inputs, body, accepted, update, fields)
+            except Invalid as error:
+                if not (accepted.fields or accepted.conditions):
+                    raise
+                await self._report_refused(known, body, accepted, str(error))
+            else:
+                break
+        if written is not None and (accepted.fields or accepted.conditions):
+            await self._compare(known, inputs, accepted, written)
+        return written
+
+    def _values(self, inputs: StatusInputs, body: Json) -> Json:
+        """Return what expressions see; `resource` is as it is after the run."""
+        uses_dependents = self._declared.uses_dependents
+        return {
+            "resource": body,
+            "dependents": self._dependents(inputs.ref) if uses_dependents else [],
+            "schedule": dict(inputs.schedule),
+            "result": inputs.result,
+        }
+
+    async def _write(
+        self,
+        inputs: StatusInputs,
+        body: Json,
+        declared: EvaluatedStatus,
+        update: ConditionsUpdate,
+        fields: Mapping[str, Any],
+    ) -> Json | None:
+        generation = generation_of(inputs.body)
+        return await self._status.write(
+            inputs.ref,
+            uid_of(body),
+            lambda old: declared.update(update(old), generation, inputs.now),
+            body,
+            {**declared.fields, **fields},
+        )
+
+    async def _compare(
+        self, known: _Known, inputs: StatusInputs, declared: EvaluatedStatus, written: Json
+    ) -> None:
+        """Notice fields that the API server has dropped, or changed by defaults."""
+        status, conditions = status_of(written), read_conditions(written)
+        kept = declared.update(conditions, generation_of(inputs.body), inputs.now)
+        if not replacing(status, declared.fields) and kept == conditions:
+            known.altered, known.missing = ("", ""), frozenset()
+            return
+        known.altered = (_digest_of(declared, inputs), _present(written, declared))
+        fields = declared.fields.items()
+        missing = frozenset(n for n, value in fields if value is not None and n not in status)
+        for name in sorted(missing - known.missing):
+            await self._report(
+                written,
+                f"status.{name}",
+                "the CRD has no such field, so that the API server drops it",
+                f"add properties.status.properties.{name} to the schema of the CRD",
+            )
+        known.missing = missing
+
+    async def _report_refused(
+        self, known: _Known, body: Json, declared: EvaluatedStatus, error: str
+    ) -> None:
+        """Leave out what the API server has named in its error, or everything that is declared."""
+        names = [name for name in declared.fields if re.search(rf"\bstatus\.{name}\b", error)]
+        has_conditions = bool(declared.conditions) and "status.conditions" in error
+        if not names and not has_conditions:
+            names, has_conditions = [*declared.fields], bool(declared.conditions)
+        for name in names:
+            known.refused[name] = _digest(declared.fields[name])
+        if has_conditions:
+            known.refused[_CONDITIONS] = _digest(declared.conditions)
+        await self._report(
+            body,
+            ", ".join(f"status.{name}" for name in [*names, *([_CONDITIONS] * has_conditions)]),
+            truncated(error, _ERROR_BYTES),
+            "correct the expression in watches.yaml, or the schema of the CRD",
+        )
+
+    async def _report(self, body: Json, where: str, error: str, cure: str) -> None:
+        _log.warning(
+            "Cannot write a declared status",
+            object=str(ObjectRef.of(body)),
+            field=where,
+            error=error,
+            cure=cure,
+        )
+        event = EventSpec("InvalidStatus", f"{where} is not written: {error}; {cure}", warning=True)
+        await self._cluster.emit(body, event)
+
+    async def _report_problems(
+        self, known: _Known, body: Json, problems: Sequence[InvalidExpression]
+    ) -> None:
+        """Report expressions that fail, each once until its error changes."""
+        for problem in problems:
+            if problem in known.problems:
+                continue
+            _log.warning(
+                "Invalid expression in watches.yaml",
+                key=problem.key,
+                expression=problem.expression,
+                object=str(ObjectRef.of(body)),
+                error=problem.error,
+            )
+            note = f"watches.yaml: {truncated(str(problem), 2 * _ERROR_BYTES)}"
+            await self._cluster.emit(body, EventSpec("InvalidExpression", note, warning=True))
+        known.problems = frozenset(problems)
+
+
+def _without_refused(evaluated: EvaluatedStatus, refused: Mapping[str, str]) -> EvaluatedStatus:
+    """Return the status without values that the CRD has refused before."""
+    fields = [
+        name for name, value in evaluated.fields.items() if refused.get(name) == _digest(value)
+    ]
+    has_conditions = refused.get(_CONDITIONS) != _digest(evaluated.conditions)
+    return evaluated.without(fields, conditions=has_conditions)
+
+
+def _digest_of(evaluated: EvaluatedStatus, inputs: StatusInputs) -> str:
+    return _digest([evaluated.fields, evaluated.conditions, generation_of(inputs.body)])
+
+
+def _present(body: Json, evaluated: EvaluatedStatus) -> str:
+    """Return a digest of what a resource has in the place of a declared status."""
+    status = status_of(body)
+    types = {condition["type"] for condition in evaluated.conditions}
+    conditions = [each for each in read_conditions(body) if each.get("type") in types]
+    return _digest([{name: status.get(name) for name in evaluated.fields}, conditions])
+
+
+def _digest(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
