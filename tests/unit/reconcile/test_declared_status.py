@@ -58,8 +58,10 @@ def evaluated(*conditions: DeclaredCondition, **fields: str) -> EvaluatedStatus:
     [
         ("resource.spec.size", 3),
         ("dependents[?kind == 'Deployment'] | [0].status.readyReplicas", 2),
-        ("{ready: dependents[0].status.readyReplicas, names: dependents[].metadata.name}",)
-        + ({"ready": 2, "names": ["web"]},),
+        (
+            "{ready: dependents[0].status.readyReplicas, names: dependents[].metadata.name}",
+            {"ready": 2, "names": ["web"]},
+        ),
         ("resource.spec.tags", ["a", "b"]),
         ("result.successful", True),
         ("schedule.lastScheduleTime", None),
@@ -149,9 +151,8 @@ def test_a_time_changes_with_the_status_only() -> None:
     assert conditions[1]["lastTransitionTime"] == "2026-01-02T03:04:05Z"
     assert conditions[1]["observedGeneration"] == 1
     assert first.update(conditions, 1, LATER) == conditions
-    told = evaluated(DeclaredCondition("Good", "`true`", None, "'two'")).update(
-        conditions, 1, LATER
-    )
+    second = evaluated(DeclaredCondition("Good", "`true`", None, "'two'"))
+    told = second.update(conditions, 1, LATER)
     assert told[1]["lastTransitionTime"] == "2026-01-02T03:04:05Z"
     turned = evaluated(DeclaredCondition("Good", "`false`", None, "'two'")).update(told, 1, LATER)
     assert turned[1]["lastTransitionTime"] == "2026-01-02T04:04:05Z"
