@@ -11,8 +11,6 @@ from operator_runner.config.watches.keys import NAME_PATTERN
 from operator_runner.config.watches.report import Location
 from operator_runner.core.model import GVK, DeclaredCondition, DeclaredStatus, WakeOn, Watch
 
-_OF_RUNNER = ("Running", "Successful", "Failure")
-_OF_KSTATUS = ("Ready", "Reconciling", "Stalled")
 CONDITION_TYPE_PATTERN = (
     r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?"
 )
@@ -61,8 +59,9 @@ def read_status(fields: MapReader, watch: Watch) -> DeclaredStatus | None:
         fields.problem(
             "status", "needs the status to be written; add `manageStatus: true`, or remove it"
         )
-    declared = _fields(inner, reserved=("conditions", *(["observedGeneration"] * watch.kstatus)))
-    conditions = _conditions(inner, _OF_RUNNER + (_OF_KSTATUS if watch.kstatus else ()))
+    fields_taken, types_taken = _written_by_runner(watch)
+    declared = _fields(inner, fields_taken)
+    conditions = _conditions(inner, types_taken)
     texts = [*declared.values()]
     for each in conditions:
         texts += [text for text in (each.status, each.reason, each.message) if text is not None]
@@ -74,7 +73,19 @@ def read_status(fields: MapReader, watch: Watch) -> DeclaredStatus | None:
     return DeclaredStatus(declared, conditions, uses_dependents)
 
 
-def _fields(inner: MapReader, reserved: tuple[str, ...]) -> Mapping[str, str]:
+def _written_by_runner(watch: Watch) -> tuple[set[str], set[str]]:
+    """Return the fields of the status, and the types of conditions, that the runner writes."""
+    fields, types = {"conditions"}, {"Running", "Successful", "Failure"}
+    if watch.kstatus:
+        fields.add("observedGeneration")
+        types |= {"Ready", "Reconciling", "Stalled"}
+    if watch.schedule is not None:
+        fields |= {"lastScheduleTime", "nextScheduleTime"}
+        types.add("Scheduled")
+    return fields, types
+
+
+def _fields(inner: MapReader, reserved: set[str]) -> Mapping[str, str]:
     found: dict[str, str] = {}
     for name, (expression, location) in inner.expressions("fields").items():
         if name in reserved:
@@ -95,7 +106,7 @@ def _fields(inner: MapReader, reserved: tuple[str, ...]) -> Mapping[str, str]:
     return found
 
 
-def _conditions(inner: MapReader, reserved: tuple[str, ...]) -> tuple[DeclaredCondition, ...]:
+def _conditions(inner: MapReader, reserved: set[str]) -> tuple[DeclaredCondition, ...]:
     seen: set[str] = set()
     found = []
     for entry in inner.each("conditions"):
