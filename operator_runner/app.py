@@ -403,8 +403,10 @@ class Operator:
         """Watch a kind; only its metadata if it has no status, as Secrets and ConfigMaps."""
         resource = await self._discovery.resource(gvk)
         has_status = "status" in resource.subresources
-        extract = self._dependents.extracting(gvk, has_status=has_status)
-        async for event in watch_metadata(self._api, resource, namespace, extract=extract):
+        extraction = self._dependents.extraction(gvk, has_status=has_status)
+        async for event in watch_metadata(
+            self._api, resource, namespace, health=has_status, extraction=extraction
+        ):
             yield event
 
     def _enqueue(self, ref: ObjectRef, cause: Cause) -> None:

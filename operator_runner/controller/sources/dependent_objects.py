@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 import zlib
 from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import structlog
 
@@ -25,6 +25,18 @@ _MAX_BYTES = 64 * 1024**2
 """Compressed bytes of all objects; a Deployment has 1 or 2 KiB."""
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _PARTS = ("spec", "status")
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectExtract:
+    """What is kept of a whole object beside its metadata and health.
+
+    `values` are those of chosen fields as text, by expression. `content` is the object as
+    compressed JSON, empty if it is not wanted.
+    """
+
+    values: Mapping[str, str] = field(default_factory=dict)
+    content: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +62,11 @@ class DependentObjects:
         self._owners: defaultdict[ObjectRef, set[ObjectRef]] = defaultdict(set)
         self._bytes = 0
         self._is_full = False
+
+    @property
+    def is_used(self) -> bool:
+        """Whether the status of any watch uses the objects."""
+        return bool(self._kinds)
 
     def of(self, owner: ObjectRef) -> list[Json]:
         """Return the objects of a resource, ordered by kind, namespace and name."""
@@ -106,10 +123,12 @@ class DependentObjects:
         is_deleting = "deletionTimestamp" in event.body["metadata"]
         if not kept.content and kept.uid == uid_of(event.body) and not is_deleting:
             return  # older than the deletion by the run
-        if event.extract is not None and event.extract.content:
-            self._put(ref, event.body, event.extract.content)
-        elif event.extract is None:
-            self._put(ref, event.body, _with_metadata(kept, event.body))
+        if isinstance(event.extracted, ObjectExtract):
+            content = event.extracted.content
+        else:
+            content = _with_metadata(kept, event.body)
+        if content:
+            self._put(ref, event.body, content)
 
     def deleted_by_run(self, ref: ObjectRef) -> None:
         """Record that a run has deleted an object; finalizers may still hold it."""

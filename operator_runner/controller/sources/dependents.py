@@ -16,7 +16,7 @@ from functools import partial
 
 from operator_runner.controller.predicates.changes import Version, difference
 from operator_runner.controller.predicates.chosen_fields import ChosenFields
-from operator_runner.controller.sources.dependent_objects import DependentObjects
+from operator_runner.controller.sources.dependent_objects import DependentObjects, ObjectExtract
 from operator_runner.controller.sources.own_writes import OwnWrites
 from operator_runner.controller.sources.seen_fields import SeenFields
 from operator_runner.controller.sources.watch_pacing import Pacer
@@ -24,7 +24,7 @@ from operator_runner.controller.sources.watch_retry import watch_forever
 from operator_runner.core.async_tasks import end_tasks
 from operator_runner.core.model import GVK, Cause, FieldChange, Json, ObjectRef, Trigger, Watch
 from operator_runner.kube.object_readiness import Health, Readiness, change
-from operator_runner.kube.watch import EventType, MetadataEvent, ObjectExtract
+from operator_runner.kube.watch import EventType, Extraction, MetadataEvent
 
 _OWN_WRITES = 64
 """Maximum resourceVersions of own writes kept per object; a run makes fewer."""
@@ -203,16 +203,19 @@ class Dependents:
         self._pacer.stop()
         await end_tasks(task for tasks in self._watching.values() for task in tasks)
 
-    def extracting(self, gvk: GVK, *, has_status: bool) -> Callable[[Json], ObjectExtract] | None:
-        """Return what a watch of a kind keeps of whole objects; None: watch its metadata.
+    def extraction(self, gvk: GVK, *, has_status: bool) -> Extraction | None:
+        """Return what a watch of a kind keeps beside metadata and health; None for nothing.
 
         `has_status` is whether the kind has a status subresource: Secrets and ConfigMaps have none.
         """
-        if not has_status and not self._fields.has_kind(gvk):
+        has_fields = self._fields.has_kind(gvk)
+        if not has_fields and not (has_status and self.objects.is_used):
             return None
-        return lambda body: ObjectExtract(
-            self._fields.values(gvk, body), self.objects.content(body)
-        )
+        return Extraction(self._extract, whole=True)
+
+    def _extract(self, body: Json) -> ObjectExtract:
+        gvk = GVK.of(body["apiVersion"], body["kind"])
+        return ObjectExtract(self._fields.values(gvk, body), self.objects.content(body))
 
     # Events of the API server --------------------------------------------------------
 
@@ -279,9 +282,7 @@ class Dependents:
         known.version = new
         if old is not None and new.resource_version not in known.own_writes:
             self._wake(known, ref, difference(old, new))
-        if event.health is None or new.deleting:
-            return ()
-        return self._judge_status(known, ref, event, event.health)
+        return () if new.deleting else self._judge_status(known, ref, event)
 
     def _wake(self, known: _Dependent, ref: ObjectRef, what: str) -> None:
         """Enqueue the owners for a change of an object that they did not make themselves."""
@@ -289,24 +290,32 @@ class Dependents:
             self._enqueue(owner, Cause(Trigger.DEPENDENT, f"{ref} {what}", ref))
 
     def _judge_status(
-        self, known: _Dependent, ref: ObjectRef, event: MetadataEvent, health: Health
+        self, known: _Dependent, ref: ObjectRef, event: MetadataEvent
     ) -> list[tuple[ObjectRef, Cause]]:
         """Return the owners for which readiness or chosen fields have changed, and the causes."""
-        what = known.take(health)
-        is_first = health.readiness is Readiness.READY and not known.was_ready
+        what, is_first = "", False
+        if event.health is not None:
+            what = known.take(event.health)
+            is_first = event.health.readiness is Readiness.READY and not known.was_ready
         known.was_ready = known.was_ready or is_first
         # An object that becomes ready for the first time cannot be part of a loop.
         about = None if is_first else ref
-        version = event.body["metadata"].get("resourceVersion", "")
-        values = event.extract.values if event.extract is not None else {}
         found = []
         for owner in known.owners:
-            fields = self._seen_fields.change(
-                owner, ref, version, values, own_write=version in known.own_writes
-            )
+            fields = self._changed_fields(known, owner, ref, event)
             if text := ", ".join(filter(None, (fields, what))):
                 found.append((owner, Cause(Trigger.DEPENDENT, f"{ref} {text}", about)))
         return found
+
+    def _changed_fields(
+        self, known: _Dependent, owner: ObjectRef, ref: ObjectRef, event: MetadataEvent
+    ) -> str:
+        if not isinstance(event.extracted, ObjectExtract):
+            return ""
+        version = event.body["metadata"].get("resourceVersion", "")
+        own_write = version in known.own_writes
+        values = event.extracted.values
+        return self._seen_fields.change(owner, ref, version, values, own_write=own_write)
 
 
 def _is_watched(owner: ObjectRef, dependent: ObjectRef, watch: Watch) -> bool:

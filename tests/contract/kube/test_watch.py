@@ -17,7 +17,7 @@ from operator_runner.core.model import GVK, Json
 from operator_runner.kube.api import MERGE_PATCH, Api
 from operator_runner.kube.discovery import ApiResource, Discovery
 from operator_runner.kube.object_readiness import Health, Readiness
-from operator_runner.kube.watch import MetadataEvent, ObjectExtract, watch_metadata
+from operator_runner.kube.watch import MetadataEvent, watch_metadata
 from tests.contract.kube.crds import crd
 from tests.contract.kube.scripted import ScriptedServer, status, stream
 from tests.support.kubectl import Kubectl
@@ -72,7 +72,7 @@ async def test_health_is_kept_of_a_whole_object(
         "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
     }
     kubectl.apply(claim)
-    watch = watch_metadata(api, resource, kubectl.namespace, extract=lambda _: ObjectExtract())
+    watch = watch_metadata(api, resource, kubectl.namespace, health=True)
     async with asyncio.timeout(60), aclosing(watch) as events:  # type: ignore[type-var]
         first = await anext(events)
         assert first.body.keys() == {"apiVersion", "kind", "metadata"}

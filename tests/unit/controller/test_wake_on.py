@@ -1,0 +1,206 @@
+"""Which changes of chosen fields wake the owner of an object, and what a run has seen of them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import structlog.testing
+
+from operator_runner.controller.predicates.chosen_fields import ChosenFields, difference_of
+from operator_runner.controller.sources import watch_pacing
+from operator_runner.controller.sources.dependents import Dependents
+from operator_runner.core.model import GVK, Json, WakeOn
+from operator_runner.kube.object_readiness import Health
+from operator_runner.kube.watch import EventType, MetadataEvent
+from tests.unit.controller.test_dependents import (
+    CHILD,
+    DEPLOYMENT,
+    NOT_READY,
+    OWNER,
+    READY,
+    WATCH,
+    Stream,
+    Woken,
+    metadata,
+)
+
+READY_REPLICAS, PHASE = "status.readyReplicas", "status.phase"
+CHOOSING = replace(WATCH, wake_on=(WakeOn(DEPLOYMENT, (READY_REPLICAS, PHASE)),))
+CAUSE = "dependent: Deployment default/child"
+
+
+@pytest.fixture(autouse=True)
+def short_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Process events of a pause some time later."""
+    monkeypatch.setattr(watch_pacing, "_PAUSE_SECONDS", 0.01)
+
+
+class World:
+    """Dependents of an owner, whose object the test changes."""
+
+    def __init__(self, subject: Dependents, stream: Stream, woken: Woken) -> None:
+        self.subject, self.stream, self.woken = subject, stream, woken
+        self._extraction = subject.extraction(DEPLOYMENT, has_status=True)
+
+    def response(self, version: int, **status: Any) -> None:
+        """Report the object in a response to a run."""
+        body = deployment(version, status)
+        self.subject.on_dependent(OWNER, CHILD, body["metadata"], CHOOSING, NOT_READY, body=body)
+
+    async def event(self, version: int, health: Health = NOT_READY, **status: Any) -> None:
+        """Send an event of the API server."""
+        assert self._extraction is not None
+        body = deployment(version, status)
+        event = MetadataEvent(
+            EventType.MODIFIED,
+            {"metadata": body["metadata"]},
+            health,
+            self._extraction.function(body),
+        )
+        self.stream.events.put_nowait(event)
+        await self.stream.events.join()
+
+
+def deployment(version: int, status: Json) -> Json:
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": metadata(version),
+        "status": status,
+    }
+
+
+@asynccontextmanager
+async def world() -> AsyncIterator[World]:
+    stream, woken = Stream(), Woken()
+    subject = Dependents(stream, woken, (), [CHOOSING])
+    try:
+        yield World(subject, stream, woken)
+    finally:
+        await subject.stop()
+
+
+async def test_a_chosen_field_wakes_the_owner_and_no_other_one() -> None:
+    """Old and new value are in the cause; other fields of the status wake nobody."""
+    async with world() as case:
+        case.response(10)
+        await case.event(11, replicas=3, observedGeneration=1)
+        assert case.woken == []
+        await case.event(12, readyReplicas=1)
+        assert case.woken == [f"{CAUSE} status.readyReplicas none to 1"]
+        await case.event(13, readyReplicas=2, phase="Fine")
+        await case.woken.reach(2)
+        assert case.woken[1] == f"{CAUSE} status.readyReplicas 1 to 2, status.phase none to Fine"
+
+
+async def test_readiness_and_fields_of_one_event_are_one_cause() -> None:
+    """A Deployment that becomes ready changes its counters too: that is one run."""
+    async with world() as case:
+        case.response(10)
+        await case.event(11, READY, readyReplicas=1)
+        assert case.woken == [f"{CAUSE} status.readyReplicas none to 1, became ready"]
+
+
+async def test_what_a_run_has_seen_first_is_no_news() -> None:
+    """Events up to the version of the run's first response wake nobody, later ones do."""
+    async with world() as case:
+        case.response(10, readyReplicas=1)
+        with case.subject.hold_events(OWNER):
+            case.response(14, readyReplicas=3)
+            await case.event(12, readyReplicas=2)
+            await case.event(14, readyReplicas=3)
+        assert case.woken == []
+        await case.event(15, readyReplicas=4)
+        assert case.woken == [f"{CAUSE} status.readyReplicas 3 to 4"]
+
+
+async def test_a_later_read_of_the_same_run_hides_nothing() -> None:
+    """The role may have decided by what it read first."""
+    async with world() as case:
+        case.response(10, readyReplicas=1)
+        with case.subject.hold_events(OWNER):
+            case.response(10, readyReplicas=1)
+            await case.event(12, readyReplicas=2)
+            case.response(12, readyReplicas=2)
+        assert case.woken == [f"{CAUSE} status.readyReplicas 1 to 2"]
+
+
+async def test_an_own_write_is_no_news() -> None:
+    """A role that writes a chosen field itself is not run by that."""
+    async with world() as case:
+        case.response(10, readyReplicas=1)
+        with case.subject.hold_events(OWNER):
+            case.response(10, readyReplicas=1)
+            case.subject.on_write(OWNER, CHILD, "11", "patch")
+            await case.event(11, readyReplicas=5)
+        assert case.woken == []
+        await case.event(12, readyReplicas=4)
+        assert case.woken == [f"{CAUSE} status.readyReplicas 5 to 4"]
+
+
+async def test_changes_during_a_run_lead_to_one_group() -> None:
+    """A hundred changes of one run are enqueued together, those of the next moment too."""
+    async with world() as case:
+        case.response(10)
+        with case.subject.hold_events(OWNER):
+            case.response(10)
+            for number in range(1, 101):
+                await case.event(10 + number, readyReplicas=number)
+        assert len(case.woken) == 100
+        await case.event(200, readyReplicas=0)
+        assert len(case.woken) == 100
+        await case.woken.reach(101)
+
+
+async def test_an_object_that_is_made_again_is_new() -> None:
+    """The values of a deleted object are not compared with those of its successor."""
+    async with world() as case:
+        case.response(10, readyReplicas=3)
+        await case.stream.send("DELETED", metadata(11))
+        assert case.woken == [f"{CAUSE} deleted"]
+        with case.subject.hold_events(OWNER):
+            case.response(12)
+        await case.event(13, readyReplicas=1)
+        assert case.woken[1:] == [f"{CAUSE} status.readyReplicas none to 1"]
+        case.subject.forget(OWNER)
+        await case.event(14, readyReplicas=2)
+        assert len(case.woken) == 2
+
+
+def test_values_are_shown_if_they_are_short_and_not_secret() -> None:
+    """Lists, maps and long texts are only called changed, and everything of a Secret."""
+    secret, pod = GVK("", "v1", "Secret"), GVK("", "v1", "Pod")
+    fields = ("data.key", "length(data)", "data")
+    watch = replace(WATCH, wake_on=(WakeOn(secret, fields), WakeOn(pod, fields)))
+    chosen = ChosenFields([watch])
+    assert chosen.has_kind(pod)
+    assert not chosen.has_kind(DEPLOYMENT)
+    old, new = {"data": {"key": "old"}}, {"data": {"key": "new", "more": 1}}
+    texts = [
+        difference_of(chosen.values(gvk, old), chosen.values(gvk, new), chosen.of(watch.gvk, gvk))
+        for gvk in (pod, secret)
+    ]
+    assert texts == [
+        "data.key old to new, length(data) 1 to 2, data changed",
+        "data.key changed, length(data) changed, data changed",
+    ]
+    long = chosen.values(pod, {"data": {"key": "x" * 1000}})
+    text = difference_of(chosen.values(pod, old), long, chosen.of(watch.gvk, pod))
+    assert text == "data.key changed, data changed"
+    assert max(map(len, long.values())) < 100
+
+
+def test_an_expression_that_fails_is_null_and_logged_once() -> None:
+    """The log names expression, object and cure."""
+    fields = ("length(status.list)",)
+    chosen = ChosenFields([replace(WATCH, wake_on=(WakeOn(DEPLOYMENT, fields),))])
+    body = deployment(1, {})
+    with structlog.testing.capture_logs() as logs:
+        first = [chosen.values(DEPLOYMENT, body) for _ in range(2)]
+    assert first == [{"length(status.list)": "null"}] * 2
+    (line,) = logs
+    assert (line["expression"], line["object"]) == (fields[0], str(CHILD))
