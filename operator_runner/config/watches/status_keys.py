@@ -23,20 +23,20 @@ def read_wake_on(fields: MapReader, watch: Watch) -> tuple[WakeOn, ...]:
 
     `watch` is the entry but for `wakeOn` and `status`.
     """
-    referenced = {each.gvk for each in watch.references}
+    watched = {each.gvk for each in watch.references} | {each.gvk for each in watch.triggers}
     found = []
     for entry in fields.each("wakeOn"):
         for key in ("version", "kind"):
             if not entry.text(key):
                 entry.problem(key, f"{key} must not be empty; add `{key}:`")
         gvk = _gvk(entry)
-        if gvk not in referenced and not watch.watch_dependent_resources:
+        if gvk not in watched and not watch.watch_dependent_resources:
             entry.warning(
                 "kind",
-                f"no effect: {gvk.kind} is not one of `references`, and dependents are not"
-                " watched; remove it, or watchDependentResources: false",
+                f"no effect: {gvk.kind} is not one of `references` or `triggers`, and"
+                " dependents are not watched; remove it, or watchDependentResources: false",
             )
-        elif gvk not in referenced and gvk in watch.blacklist:
+        elif gvk not in watched and gvk in watch.blacklist:
             entry.warning("kind", f"no effect: {gvk.kind} is in the blacklist; remove it there")
         chosen = entry.expression_list("fields")
         if not chosen:

@@ -12,7 +12,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
 from operator_runner.controller.predicates.changes import Version, difference
+from operator_runner.controller.predicates.chosen_fields import ChosenFields, difference_of
 from operator_runner.controller.sources.shared_watches import SharedEvent, Subscription
+from operator_runner.controller.sources.watch_pacing import Pacer
 from operator_runner.core.labels import SelectionIndex
 from operator_runner.core.model import GVK, Cause, Json, ObjectRef, Selection, Trigger, Watch
 from operator_runner.kube.watch import EventType
@@ -32,6 +34,8 @@ class References:
         A reference may have a namespace although its kind is cluster-scoped.
         """
         self._watches = {watch.gvk: watch for watch in watches if watch.references}
+        self._fields = ChosenFields(watches)
+        self._pacer = Pacer(enqueue)
         self._referenced = referenced
         self._enqueue = enqueue
         self._references: dict[ObjectRef, frozenset[ObjectRef | Selection]] = {}
@@ -43,12 +47,15 @@ class References:
         # Of each object of these kinds: with other labels, other resources may select it.
         self._labels: dict[ObjectRef, Mapping[str, str]] = {}
         self._versions: dict[ObjectRef, Version] = {}
+        self._values: dict[ObjectRef, Mapping[str, str]] = {}
 
     def on_change(self, ref: ObjectRef, body: Json | None) -> None:
         """Update the references of a resource; None for a deleted one."""
         watch = self._watches.get(ref.gvk)
         if watch is None:
             return
+        if body is None:
+            self._pacer.forget(ref)
         new = frozenset() if body is None else frozenset(self._referenced(body, watch))
         old = self._references.pop(ref, frozenset())
         if new:
@@ -68,12 +75,17 @@ class References:
         self._named_by[target].discard(ref)
         if not self._named_by[target]:
             del self._named_by[target]
-            self._versions.pop(target, None)
+            self._forget_state(target)
 
     def subscriptions(self) -> Iterator[Subscription]:
         """Yield what has to be watched."""
         for gvk in {each.gvk for watch in self._watches.values() for each in watch.references}:
-            yield Subscription(gvk, partial(self._take, gvk), "referenced objects")
+            take, what = partial(self._take, gvk), "referenced objects"
+            if self._fields.has_kind(gvk):
+                extract = partial(self._fields.values, gvk)
+                yield Subscription(gvk, take, what, extract=extract, whole=True)
+            else:
+                yield Subscription(gvk, take, what)
 
     def _take(self, gvk: GVK, event: SharedEvent) -> None:
         if event.type is EventType.SYNCED:
@@ -82,11 +94,24 @@ class References:
         target = ObjectRef(gvk, metadata.get("namespace") or "", metadata["name"])
         by = self._named_by.get(target, set()) | self._selecting(target, event)
         if not by:
-            self._versions.pop(target, None)
+            self._forget_state(target)
             return
-        if what := self._news(target, event):
-            for ref in by:
-                self._enqueue(ref, Cause(Trigger.REFERENCE, f"{target} {what}", target))
+        before, after = self._values.pop(target, None), event.extracted
+        if after is not None:
+            self._values[target] = after
+        what = self._news(target, event)
+        for ref in by:
+            chosen = self._fields.of(ref.gvk, gvk) if before is not None else ()
+            fields = difference_of(before or {}, after or {}, chosen) if after is not None else ""
+            text = ", ".join(filter(None, (what, fields)))
+            # Changes of a status may be many: they are coalesced.
+            enqueue = self._enqueue if what else self._pacer.add
+            if text:
+                enqueue(ref, Cause(Trigger.REFERENCE, f"{target} {text}", target))
+
+    def _forget_state(self, target: ObjectRef) -> None:
+        self._versions.pop(target, None)
+        self._values.pop(target, None)
 
     def _selecting(self, target: ObjectRef, event: SharedEvent) -> set[ObjectRef]:
         """Return the resources that select the object, or did before the event."""

@@ -7,12 +7,14 @@ in memory, by namespace and name or by their label selectors; an object costs no
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from operator_runner.controller.predicates.changes import Version, difference
+from operator_runner.controller.predicates.chosen_fields import ChosenFields, difference_of
 from operator_runner.controller.sources.shared_watches import SharedEvent, Subscription
+from operator_runner.controller.sources.watch_pacing import Pacer
 from operator_runner.core.errors import ExpressionError
 from operator_runner.core.labels import SelectionIndex, selector_text
 from operator_runner.core.model import (
@@ -93,10 +95,13 @@ class Triggers:
         """`is_chosen` returns whether events of a resource lead to runs at present."""
         self._kinds: dict[GVK, _Resources] = {}
         self._rules: defaultdict[GVK, list[_Rule]] = defaultdict(list)
+        self._pacer = Pacer(sinks.enqueue)
+        fields = ChosenFields(watches)
         for watch in watches:
             for number, trigger in enumerate(watch.triggers):
                 resources = self._kinds.setdefault(watch.gvk, _Resources(watch.gvk, is_chosen))
-                rule = _Rule(number, trigger, resources, expressions, sinks)
+                coalescing = _Coalescing(fields.of(watch.gvk, trigger.gvk), fields, self._pacer)
+                rule = _Rule(number, trigger, resources, expressions, sinks, coalescing=coalescing)
                 self._rules[watch.gvk].append(rule)
 
     def subscriptions(self) -> Iterator[Subscription]:
@@ -110,6 +115,8 @@ class Triggers:
         if ref.gvk not in self._kinds:
             return
         self._kinds[ref.gvk].update(ref, exists=body is not None)
+        if body is None:
+            self._pacer.forget(ref)
         for rule in self._rules[ref.gvk]:
             rule.on_change(ref, body)
 
@@ -160,6 +167,24 @@ class _Seen:
 
     version: Version
     targets: TriggerTargets
+    values: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Extract:
+    """What an object is about, None if it is not chosen, and the values of chosen fields."""
+
+    targets: TriggerTargets | ExpressionError | None = None
+    values: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Coalescing:
+    """The fields of `wakeOn` for a trigger, whose changes are coalesced."""
+
+    chosen: Sequence[str]
+    fields: ChosenFields
+    pacer: Pacer
 
 
 class _Rule:
@@ -172,7 +197,10 @@ class _Rule:
         resources: _Resources,
         expressions: Expressions,
         sinks: Sinks,
+        *,
+        coalescing: _Coalescing,
     ) -> None:
+        self._coalescing = coalescing
         self._number = number
         self._trigger = trigger
         self._resources = resources
@@ -193,7 +221,7 @@ class _Rule:
             "trigger objects",
             selector_text(self._trigger.selector),
             self._evaluate,
-            self._expressions.needs_whole_objects(self._trigger),
+            self._expressions.needs_whole_objects(self._trigger) or bool(self._coalescing.chosen),
         )
 
     # Resources -----------------------------------------------------------------------
@@ -231,11 +259,14 @@ class _Rule:
 
     # Objects -------------------------------------------------------------------------
 
-    def _evaluate(self, body: Json) -> TriggerTargets | ExpressionError | None:
+    def _evaluate(self, body: Json) -> _Extract:
         try:
-            return self._expressions.targets_of(body, self._trigger)
+            targets = self._expressions.targets_of(body, self._trigger)
         except ExpressionError as error:
-            return error
+            return _Extract(error)
+        if targets is None or not self._coalescing.chosen:
+            return _Extract(targets)
+        return _Extract(targets, self._coalescing.fields.values(self._trigger.gvk, body))
 
     def take(self, event: SharedEvent) -> None:
         """Process an event of an object, or a complete list."""
@@ -249,11 +280,15 @@ class _Rule:
             self._on_deleted(ref, str(metadata.get("uid") or ""))
             return
         version = Version.of(metadata)
-        if isinstance(event.extracted, ExpressionError):
-            self._on_failure(ref, version, event.extracted)
+        extract: _Extract = event.extracted or _Extract()
+        if isinstance(extract.targets, ExpressionError):
+            self._on_failure(ref, version, extract.targets)
             return
         self._failed.pop(ref, None)
-        self._on_state(ref, version, event.extracted, event)
+        seen = None
+        if extract.targets is not None:
+            seen = _Seen(version, extract.targets, extract.values)
+        self._on_state(ref, seen, event)
 
     def _find_missing(self, event: SharedEvent) -> None:
         """Process objects that a complete list lacks as deleted while there was no watch."""
@@ -283,29 +318,38 @@ class _Rule:
         if seen is not None:
             self._wake(ref, [seen.targets], "no longer matches")
 
-    def _on_state(
-        self, ref: ObjectRef, version: Version, targets: TriggerTargets | None, event: SharedEvent
-    ) -> None:
+    def _on_state(self, ref: ObjectRef, new: _Seen | None, event: SharedEvent) -> None:
         old = self._objects.pop(ref, None)
-        if targets is not None:
-            self._objects[ref] = _Seen(version, targets)
+        if new is not None:
+            self._objects[ref] = new
         if old is None:
-            if targets is not None and not event.existed:
+            if new is not None and not event.existed:
                 created = event.type is EventType.ADDED
-                self._wake(ref, [targets], "created" if created else "now matches")
-        elif targets is None:
+                self._wake(ref, [new.targets], "created" if created else "now matches")
+        elif new is None:
             self._wake(ref, [old.targets], "no longer matches")
         else:
-            moved = "changed" if old.targets != targets else ""
-            self._wake(ref, [old.targets, targets], difference(old.version, version) or moved)
+            moved = "changed" if old.targets != new.targets else ""
+            what = difference(old.version, new.version) or moved
+            fields = difference_of(old.values, new.values, self._coalescing.chosen)
+            text = ", ".join(filter(None, (what, fields)))
+            self._wake(ref, [old.targets, new.targets], text, coalesce=not what)
 
-    def _wake(self, ref: ObjectRef, targets: Iterable[TriggerTargets], what: str) -> None:
+    def _wake(
+        self,
+        ref: ObjectRef,
+        targets: Iterable[TriggerTargets],
+        what: str,
+        *,
+        coalesce: bool = False,
+    ) -> None:
         if not what:
             return
         resources = self._find(ref, targets)
         cause = Cause(Trigger.TRIGGER, f"{ref} {what}", ref)
+        enqueue = self._coalescing.pacer.add if coalesce else self._sinks.enqueue
         for resource in resources:
-            self._sinks.enqueue(resource, cause)
+            enqueue(resource, cause)
         self._sinks.handled(self._resources.gvk, self._trigger.gvk, len(resources))
 
     def _find(self, ref: ObjectRef, targets: Iterable[TriggerTargets]) -> set[ObjectRef]:

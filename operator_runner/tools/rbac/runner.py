@@ -98,6 +98,7 @@ def _of_related(watch: Watch, kinds: KindTable, features: EnabledFeatures) -> It
     for gvk, relation in (
         *((each.gvk, f"that {watch.gvk.kind} references") for each in watch.references),
         *((each.gvk, f"that trigger runs of {watch.gvk.kind}") for each in watch.triggers),
+        *((each.gvk, f"whose fields {watch.gvk.kind} depends on") for each in watch.wake_on),
     ):
         plural = kinds.plural(gvk)
         for scope in features.where(plural):

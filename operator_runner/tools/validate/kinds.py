@@ -26,6 +26,7 @@ def _kinds(watches: Sequence[Watch]) -> Iterator[GVK]:
         yield watch.gvk
         yield from (each.gvk for each in watch.references)
         yield from (each.gvk for each in watch.triggers)
+        yield from (each.gvk for each in watch.wake_on)
 
 
 def _served(objects: Iterable[Json]) -> Iterator[GVK]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,18 @@ from operator_runner.controller.sources.shared_watches import (
     Subscription,
     WatchRequest,
 )
-from operator_runner.core.model import GVK, Cause, Json, ObjectRef, Reference, RunContent, Watch
-from operator_runner.kube.watch import MetadataEvent
+from operator_runner.core.model import (
+    GVK,
+    Cause,
+    Json,
+    ObjectRef,
+    Reference,
+    RunContent,
+    WakeOn,
+    Watch,
+)
+from operator_runner.kube.watch import EventType, MetadataEvent
+from tests.support.background import in_background
 from tests.unit.controller.test_dependents import Stream
 
 SECRET, ZONE = GVK("", "v1", "Secret"), GVK("example.com", "v1", "Zone")
@@ -207,3 +218,33 @@ def test_what_a_resource_names() -> None:
     assert {text for text in found if "Zone" in text} == set()
     assert any(text.endswith("default/s") for text in found)
     assert not any("ConfigMap" in text for text in found)
+
+
+async def test_chosen_fields_of_the_status_wake_too() -> None:
+    """A write of the status is a run only if a field of wakeOn has changed, and many are one."""
+    watch = replace(WATCH, wake_on=(WakeOn(ZONE, ("status.phase",)),))
+    causes: list[str] = []
+    stream = Stream()
+    subject = References([watch], referenced, lambda _, cause: causes.append(str(cause)))
+    (zones,) = [each for each in subject.subscriptions() if each.gvk == ZONE]
+    assert zones.whole
+    subject.on_change(ref("a"), foo("a", zone="north"))
+
+    async def send(version: int, **status: Any) -> None:
+        named = metadata("north", version, generation=1)
+        body = {"apiVersion": ZONE.api_version, "kind": ZONE.kind, "metadata": named}
+        event = MetadataEvent(EventType.MODIFIED, body | {"status": status})
+        stream.events.put_nowait(event)
+        await stream.events.join()
+
+    async with in_background(watches_of([zones], {ZONE: stream}).run()):
+        await send(1, phase="New")
+        causes.clear()
+        await send(2, phase="New", others=1)
+        assert causes == []
+        await send(3, phase="Ready")
+        assert causes == ["reference: Zone default/north status.phase New to Ready"]
+        for number in range(100):
+            await send(4 + number, phase=f"Phase{number}")
+        assert len(causes) == 1
+        subject.on_change(ref("a"), None)

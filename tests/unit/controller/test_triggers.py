@@ -18,6 +18,7 @@ from operator_runner.core.model import (
     ObjectRef,
     ObjectTrigger,
     RunContent,
+    WakeOn,
     Watch,
 )
 from operator_runner.kube.watch import EventType, MetadataEvent
@@ -75,8 +76,9 @@ class World:
 
 
 @asynccontextmanager
-async def world(*triggers: ObjectTrigger) -> AsyncIterator[World]:
-    watch = Watch(FOO, RunContent(role=Path("/roles/foo")), triggers=triggers)
+async def world(*triggers: ObjectTrigger, wake_on: tuple[WakeOn, ...] = ()) -> AsyncIterator[World]:
+    role = RunContent(role=Path("/roles/foo"))
+    watch = Watch(FOO, role, triggers=triggers, wake_on=wake_on)
     found: World
     failed: list[FailedExpression] = []
 
@@ -248,3 +250,16 @@ async def test_an_object_does_not_trigger_itself() -> None:
         await it.streams[FOO].synced([], 1)
         await it.send("ADDED", "a", 2, FOO)
         assert it.take() == [("b", "trigger: Foo ns/a created")]
+
+
+async def test_chosen_fields_lead_to_runs_too() -> None:
+    """A write of the status leads to a run only if a field of wakeOn has changed."""
+    async with world(ObjectTrigger(POD), wake_on=(WakeOn(POD, ("status.phase",)),)) as it:
+        it.triggers.on_change(ref("a"), resource())
+        await it.send("ADDED", "old", 1, generation=1, status={"phase": "Pending"})
+        await it.streams[POD].synced(["old"], 1)
+        await it.send("MODIFIED", "old", 2, generation=1, status={"phase": "Pending", "ip": "1"})
+        assert it.take() == []
+        await it.send("MODIFIED", "old", 3, generation=1, status={"phase": "Running"})
+        assert it.take() == [("a", "trigger: Pod ns/old status.phase Pending to Running")]
+        it.triggers.on_change(ref("a"), None)

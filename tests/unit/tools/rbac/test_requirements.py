@@ -18,6 +18,7 @@ from operator_runner.core.model import (
     Ownership,
     Reference,
     RunContent,
+    WakeOn,
     Watch,
 )
 from operator_runner.proxy.request_permissions import ANY, OWN, Permission
@@ -77,6 +78,10 @@ def test_the_least_that_a_watch_needs() -> None:
         (
             {"triggers": (ObjectTrigger(GVK("", "v1", "Namespace")),)},
             ["list namespaces", "watch namespaces"],
+        ),
+        (
+            {"wake_on": (WakeOn(GVK("apps", "v1", "Deployment"), ("status.replicas",)),)},
+            ["list deployments.apps", "watch deployments.apps"],
         ),
         ({"conversions": (Conversion("v1alpha1", {}, {}),)}, []),
     ],
