@@ -190,6 +190,7 @@ class Reporter:
             lambda old: conditions.deselected(old, outcome, now),
             lambda new, _: kstatus_conditions.deselected(new),
             current,
+            _RunEnd(now, result_of(outcome)),
         )
         if after is not None:
             note = f"No longer reconciled: {stats.ok} tasks ok, {stats.changes} changed"
@@ -317,10 +318,11 @@ class Reporter:
         update: ConditionsUpdate,
         add_kstatus: Callable[[Sequence[Json], int], list[Json]],
         current: Json | None,
+        end: _RunEnd,
     ) -> Json | None:
         """Write conditions if the watch has `manageStatus`; return the resource after it."""
         if self._manage_status:
-            return await self._write(run, update, add_kstatus, current)
+            return await self._write(run, update, add_kstatus, current, end)
         found = current or await self._cluster.get(run.ref)
         return found if found is not None and uid_of(found) == uid_of(run.body) else None
 
