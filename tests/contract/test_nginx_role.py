@@ -23,8 +23,10 @@ import yaml
 
 from operator_runner.ansible.executor import AnsibleExecutor, open_launcher
 from operator_runner.ansible.rundir import RunDirs
+from operator_runner.config.watches import load
 from operator_runner.core.model import GVK, ObjectRef, RunContent, RunOutcome, RunRequest, Watch
 from operator_runner.core.settings import AnsibleSettings
+from operator_runner.reconcile.declared_status import evaluate
 from operator_runner.reconcile.variables import extra_vars
 from tests.support import nginx as support
 from tests.support.kubectl import Json, Kubectl
@@ -143,6 +145,28 @@ class Nginx:
         self.kubectl("create", "configmap", name)
         uid = self.live("configmap", name)["metadata"]["uid"]
         return {"apiVersion": "v1", "kind": "ConfigMap", "name": name, "uid": uid}
+
+    def show_declared(self, name: str = "web") -> dict[str, Json]:
+        """Write the status that watches.yaml declares, as a run does; return the conditions."""
+        body = self.live(KIND, name)
+        uid = body["metadata"]["uid"]
+        found = (self.kubectl.get(kind, name) for kind in ("deployment", "service"))
+        owned = [
+            each
+            for each in found
+            if each and uid in [o["uid"] for o in each["metadata"].get("ownerReferences", ())]
+        ]
+        (watch,) = load(REPOSITORY / "watches.yaml", {}).watches
+        assert watch.status is not None
+        evaluated = evaluate(watch.status, {"resource": body, "dependents": owned})
+        assert evaluated.problems == []
+        old = body["status"]["conditions"]
+        conditions = evaluated.update(old, body["metadata"]["generation"], datetime.now(UTC))
+        patch = json.dumps({"status": {**evaluated.fields, "conditions": conditions}})
+        self.kubectl(
+            "patch", KIND, name, "--subresource=status", "--type=merge", f"--patch={patch}"
+        )
+        return {each["type"]: each for each in self.live(KIND, name)["status"]["conditions"]}
 
     def degraded(self, name: str = "web") -> Json:
         """Return the condition OperatorDegraded."""
@@ -479,11 +503,13 @@ def test_a_deployment_of_another_owner_is_refused(nginx: Nginx) -> None:
     assert nginx.live("deployment")["spec"] == before
     assert nginx.live("deployment")["metadata"]["ownerReferences"] == [owner]
     assert nginx.kubectl.get("service", "web") is None
-    for type_, status in (("OperatorDegraded", "True"), ("Available", "False")):
-        condition = nginx.condition(type_)
-        assert (condition["status"], condition["reason"]) == (status, "OperandNotOwned")
-        assert condition["message"] == said
-        assert condition["observedGeneration"] == generation
+    condition = nginx.degraded()
+    assert (condition["status"], condition["reason"]) == ("True", "OperandNotOwned")
+    assert condition["message"] == said
+    assert condition["observedGeneration"] == generation
+    available = nginx.show_declared()["Available"]
+    assert (available["status"], available["reason"]) == ("False", "OperandNotOwned")
+    assert available["message"] == said
     nginx.kubectl("delete", "deployment", "web")
     nginx.succeed()
     assert nginx.live("deployment")["spec"]["replicas"] == 1
@@ -513,7 +539,7 @@ def test_the_service_of_the_api_server_is_refused(nginx: Nginx) -> None:
     try:
         outcome = there.reconcile("kubernetes")
         assert not outcome.successful
-        assert there.condition("Available", "kubernetes")["reason"] == "OperandNotOwned"
+        assert there.degraded("kubernetes")["reason"] == "OperandNotOwned"
         assert there.live("service", "kubernetes") == before
         assert there.kubectl.get("deployment", "kubernetes") is None
     finally:
@@ -532,7 +558,7 @@ def test_what_a_deleted_resource_of_the_name_leaves_is_waited_for(nginx: Nginx) 
     outcome = nginx.reconcile()
     assert outcome.successful, outcome.failures
     assert outcome.requeue_after == timedelta(seconds=5)
-    assert nginx.condition("Available")["reason"] == "FormerOperandDeleting"
+    assert nginx.show_declared()["Available"]["reason"] == "FormerOperandDeleting"
     assert nginx.live("deployment")["spec"] == first["spec"]
     nginx.kubectl.merge("deployment", "web", {"metadata": {"finalizers": None}})
     eventually(lambda: nginx.kubectl.get("deployment", "web"), lambda found: found is None)
@@ -540,21 +566,12 @@ def test_what_a_deleted_resource_of_the_name_leaves_is_waited_for(nginx: Nginx) 
     assert nginx.live("deployment")["metadata"]["ownerReferences"] == [owner_reference(body)]
 
 
-def test_the_pauses_grow_while_pods_do_not_serve(nginx: Nginx) -> None:
-    """The role requeues after the time since the Deployment's last progress, 10 s to 10 min."""
+def test_pods_that_do_not_serve_are_not_polled(nginx: Nginx) -> None:
+    """The role names what is waited for and requests no requeue: events start the next run."""
     nginx.resource()
-    assert nginx.reconcile().requeue_after == timedelta(seconds=10)
-
-    conditions = eventually(lambda: nginx.live("deployment"), is_settled)["status"]["conditions"]
-    before = f"{datetime.now(UTC) - timedelta(minutes=5):%Y-%m-%dT%H:%M:%SZ}"
-    earlier = [c | {"lastUpdateTime": before, "lastTransitionTime": before} for c in conditions]
-    patch = json.dumps({"status": {"conditions": earlier}})
-    nginx.kubectl(
-        "patch", "deployment", "web", "--subresource=status", "--type=merge", f"--patch={patch}"
-    )
-    pause = nginx.reconcile().requeue_after
-    assert pause is not None
-    assert timedelta(minutes=5) <= pause < timedelta(minutes=10)
+    assert nginx.reconcile().requeue_after is None
+    available = nginx.show_declared()["Available"]
+    assert (available["status"], available["reason"]) == ("False", "PodsStart")
 
 
 def test_drift_of_the_service_is_repaired_and_its_address_stays(nginx: Nginx) -> None:
@@ -887,6 +904,8 @@ def test_kubectl_shows_what_a_user_looks_for(nginx: Nginx) -> None:
     nginx.succeed()
     nginx.resource("two", ports=[{"containerPort": 80}, {"containerPort": 53, "protocol": "UDP"}])
     nginx.succeed("two")
+    nginx.show_declared()
+    nginx.show_declared("two")
     shown = [line.split() for line in nginx.kubectl("get", KIND).splitlines()]
     assert shown[0] == ["NAME", "READY", "REPLICAS", "PORTS", "AGE"]
     assert [line[:4] for line in shown[1:]] == [
