@@ -75,15 +75,29 @@ def show_http(console: Console, target: Target, sample: Sample) -> str:
     return command_for(url)
 
 
+def wait_available(sample: Sample) -> None:
+    """Wait until the operator has noticed that the Deployment is available."""
+
+    def available() -> str | None:
+        found = {each["type"]: each["status"] for each in _conditions(sample)}
+        return found["Available"] if found.get("Available") == "True" else None
+
+    kubectl.wait_for(f"{sample} is Available", available, _HTTP_SECONDS)
+
+
 def show_conditions(console: Console, sample: Sample) -> None:
     """Print the conditions of the resource."""
-    body = kubectl.get("nginxoperator", sample.name, "--namespace", sample.namespace) or {}
     message = Column("message", overflow="fold")
     table = Table("condition", "status", "reason", message, box=None, pad_edge=False)
-    for condition in body.get("status", {}).get("conditions", ()):
+    for condition in _conditions(sample):
         keys = ("type", "status", "reason", "message")
         table.add_row(*(str(condition.get(key, "")) for key in keys))
     console.print(table)
+
+
+def _conditions(sample: Sample) -> list[dict[str, Any]]:
+    body = kubectl.get("nginxoperator", sample.name, "--namespace", sample.namespace) or {}
+    return list(body.get("status", {}).get("conditions", ()))
 
 
 def _latest_events(namespace: str) -> str:

@@ -60,6 +60,7 @@ def _up(console: Console, *, local: bool) -> None:
     console.rule("Result", align="left")
     result.show_deployment(console, sample)
     fetch = result.show_http(console, here, sample)
+    result.wait_available(sample)
     result.show_conditions(console, sample)
     _print_next_steps(console, sample, ports, fetch)
 

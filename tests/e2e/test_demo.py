@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -95,6 +96,7 @@ def test_the_demo_shows_the_whole_path_and_leaves_nothing(checkout: Checkout) ->
         "operator successfully reconciling",
     ):
         assert shown in said
+    assert re.search(r"Available +True +PodsServe", said)
     commands = _printed(said)
     assert "nginx" in checkout.shell(commands["Fetch the page"][0])
     _, patch, pods, describe = commands["Change the resource"]
