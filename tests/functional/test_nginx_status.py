@@ -1,0 +1,76 @@
+"""The condition Available of the nginx operator follows its Pods, whose kubelet the test plays."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from operator_runner.devcluster import Cluster
+from tests.functional.test_readiness import set_ready
+from tests.support.kubectl import Kubectl
+from tests.support.nginx import KIND, World, nginx
+from tests.support.operator import REPOSITORY, Operator, copy_project
+
+INSTANCE = "app.kubernetes.io/instance=web"
+
+
+@pytest.fixture
+def world(
+    control_plane: Path, control_plane_cluster: Cluster, kubectl: Kubectl, tmp_path: Path
+) -> Iterator[World]:
+    """Start the nginx operator, without the webhook of its older version."""
+    project = copy_project(tmp_path / "nginx")
+    (entry,) = yaml.safe_load((project / "watches.yaml").read_text())
+    del entry["conversion"]
+    (project / "watches.yaml").write_text(json.dumps([entry]))
+    control_plane_cluster.exec(["kubectl", "apply", f"--filename={REPOSITORY / 'crds'}"])
+    control_plane_cluster.exec(["kubectl", "wait", "--for=condition=Established", f"crd/{KIND}"])
+    operator = Operator(project, control_plane, kubectl.namespace, tmp_path, {})
+    yield World(kubectl, operator.start())
+    operator.kill()
+
+
+def available(world: World) -> tuple[str, str]:
+    found = world.condition("Available")
+    return str(found.get("status")), str(found.get("reason"))
+
+
+def test_available_follows_the_pods(world: World) -> None:
+    """It turns true when they are ready, and false with the reason when one crashes later.
+
+    No run is a poll.
+    """
+    world.kubectl.apply(nginx(replicas=1))
+    (pod,) = world.until(
+        lambda: world.kubectl.list("pods", INSTANCE), lambda found: len(found) == 1
+    )
+    name = pod["metadata"]["name"]
+    world.until(lambda: available(world)[0], "False".__eq__)
+    set_ready(world.kubectl, name, "True")
+    world.until(lambda: available(world), ("True", "PodsServe").__eq__)
+    shown = world.kubectl.get(KIND, "web") or {}
+    assert (shown["status"]["replicas"], shown["status"]["ports"]) == (1, "8080/TCP")
+    container = {
+        "name": "nginx",
+        "image": "nginx:broken",
+        "imageID": "",
+        "ready": False,
+        "restartCount": 3,
+        "state": {"waiting": {"reason": "CrashLoopBackOff"}},
+    }
+    ready = {"type": "Ready", "status": "False"}
+    status = {"phase": "Running", "conditions": [ready], "containerStatuses": [container]}
+    patch = f"--patch={json.dumps({'status': status})}"
+    world.kubectl("patch", "pod", name, "--subresource=status", "--type=merge", patch)
+    world.until(lambda: available(world), ("False", "CrashLoopBackOff").__eq__)
+    message = world.condition("Available")["message"]
+    assert f"Pod {name} cannot start with the image nginx:broken" in message
+    set_ready(world.kubectl, name, "True")
+    world.until(lambda: available(world), ("True", "PodsServe").__eq__)
+    causes = "; ".join(line["cause"] for line in world.operator.lines("Reconciled"))
+    assert f"trigger: Pod {world.kubectl.namespace}/{name} now matches" in causes
+    assert "requeue_after" not in causes
