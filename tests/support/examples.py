@@ -49,6 +49,8 @@ class Example:
     system: Kubectl
     """kubectl as administrator, in the namespace of the operator."""
     operator: Operator
+    arguments: tuple[str, ...] = ()
+    """The arguments that the operator was started with."""
 
     def load_image(self, spec: str = "image.yaml") -> str:
         """Pack an image of the example and load it into the node; return its name."""
@@ -106,7 +108,7 @@ def running(
         if start:
             operator.start(*arguments, *flags)
         try:
-            yield Example(name, project, cluster, system, operator)
+            yield Example(name, project, cluster, system, operator, (*arguments, *flags))
             assert not _REFUSED.findall(operator.log())
         finally:
             # Finalizers and conversions need the operator.
