@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from operator_runner.config.watches.expressions import evaluate
 from operator_runner.conversion.converter import ConversionError, Converter
 from operator_runner.conversion.review import InvalidReview, Review
+from operator_runner.core.cron import Cron, parse_zone
 from operator_runner.core.model import GVK, Conversion, Json, ObjectRef
+from operator_runner.core.timetable import TickRecord, Timetable
 from operator_runner.kube.decoding import DecodingError, decode_json, decode_yaml, encode_json
 from operator_runner.proxy import bodies, protobuf
 from operator_runner.proxy.anonymous import grant_for_basic_auth
@@ -33,6 +37,7 @@ Target = Callable[[bytes], None]
 
 _INFO = RequestInfo("", "v1", "team", "configmaps")
 _OWNER = Owner(ObjectRef(GVK("cache.example.com", "v1", "Cache"), "team", "sample"), "uid-1")
+_NOW = datetime(2026, 5, 5, 13, 0, 30, tzinfo=UTC)
 _GROUP = "shop.example.com"
 _CONVERSION = Conversion(
     "v1",
@@ -140,6 +145,22 @@ def metric(data: bytes) -> None:
         _METRICS.render()
 
 
+def schedule(data: bytes) -> None:
+    """Take a schedule, a zone and the times of a status, or refuse them with a reason."""
+    lines = data.decode(errors="replace").split("\n")
+    text, zone, last, created = [*lines, "", "", "", ""][:4]
+    body = {
+        "metadata": {"creationTimestamp": created},
+        "status": {"lastScheduleTime": last, "nextScheduleTime": created},
+    }
+    record = TickRecord.of(body)
+    with suppress(ValueError):
+        cron = Cron.parse(text, parse_zone(zone) if zone else ZoneInfo("UTC"))
+        ticks = Timetable(cron, timedelta(minutes=1)).ticks(record, _NOW)
+        assert ticks.next is None or ticks.next > _NOW
+        assert ticks.due is None or record.last is None or ticks.due > record.last
+
+
 TARGETS: Mapping[str, Target] = {
     target.__name__: target
     for target in (
@@ -151,6 +172,7 @@ TARGETS: Mapping[str, Target] = {
         review,
         objects,
         metric,
+        schedule,
     )
 }
 
@@ -168,6 +190,10 @@ _KEPT = {"conversion.operator-runner.dev/v2": '{"seen": "0", "set": {"spec.ports
 _WEB = {"metadata": {"annotations": _KEPT}, "spec": {"size": 1, "port": 2}}
 
 SEEDS: Mapping[str, tuple[bytes, ...]] = {
+    "schedule": (
+        b"30 2 * * mon-fri\nEurope/Berlin\n2026-05-05T12:00:00Z\n2026-05-05T12:00:00Z\n",
+        b"*/5 4,6 L 1-6 5L\nAustralia/Lord_Howe\n9999-12-31T23:59:59Z\n0001-01-01T00:00:00Z\n",
+    ),
     "json_body": (b'{"metadata": {"ownerReferences": [{"uid": "x"}], "annotations": null}}',),
     "yaml_body": (b"metadata: {name: x}\ndata:\n  - &a 0x1F\n  - *a\n  - !!str 1_0.5e3\n",),
     "protobuf_body": (bytes.fromhex(_PROTOBUF),),
