@@ -19,7 +19,7 @@ from operator_runner.tools import yaml_io
 from operator_runner.tools.validate import argument_specs, expressions, names, project
 from operator_runner.tools.validate.expressions import Uses
 from operator_runner.tools.validate.findings import Finding, ordered
-from operator_runner.tools.validate.kinds import unserved
+from operator_runner.tools.validate.kinds import unserved, without_last_tick
 from operator_runner.tools.validate.places import line_in, line_of
 from operator_runner.tools.validate.plugins import Problem, location, start
 from operator_runner.tools.validate.plugins import unknown_parameters as unknown
@@ -54,12 +54,12 @@ def check(watches: Sequence[Watch], file: Path, lookup: Lookup) -> list[Finding]
         fields = spec_fields(watch, objects)
         for path, is_role in _contents(watch):
             sources.add(path, fields, is_role=is_role)
-    return ordered([*_unserved(watches, file, objects), *_Checker(sources).findings()])
+    return ordered([*_of_kinds(watches, file, objects), *_Checker(sources).findings()])
 
 
-def _unserved(watches: Sequence[Watch], file: Path, objects: list[Any]) -> Iterator[Finding]:
-    """Yield a warning for each kind that only a CRD from elsewhere could serve."""
-    if not (missing := list(unserved(watches, objects))):
+def _of_kinds(watches: Sequence[Watch], file: Path, objects: list[Any]) -> Iterator[Finding]:
+    """Yield a warning for each kind that no CRD of the project serves, or serves completely."""
+    if not (missing := [*unserved(watches, objects), *without_last_tick(watches, objects)]):
         return
     entries = DataLoader().load_from_file(str(file), trusted_as_template=False)
     for gvk, message in missing:
