@@ -7,6 +7,7 @@ the CRD refuses are reported by an Event and a log line, and the rest is written
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +17,7 @@ from typing import Any
 
 import structlog
 
-from operator_runner.core.errors import Invalid
+from operator_runner.core.errors import Conflict, Invalid
 from operator_runner.core.merge_patch import replacing
 from operator_runner.core.model import DeclaredStatus, EventSpec, Json, ObjectRef, uid_of
 from operator_runner.core.truncation import truncated
@@ -29,6 +30,7 @@ from operator_runner.reconcile.declared_status import (
 from operator_runner.reconcile.other_writers import OtherWriters
 from operator_runner.reconcile.ports import ClusterClient
 from operator_runner.reconcile.status import (
+    ATTEMPTS,
     ConditionsUpdate,
     StatusWriter,
     generation_of,
@@ -99,11 +101,29 @@ class DeclaredStatusWriter:
 
         `current` is the resource if it is up to date, None if it has to be read.
         """
-        body = current if current is not None else await self._cluster.get(inputs.ref)
-        if body is None or uid_of(body) != uid_of(inputs.body):
-            return None
-        if body is not current:
-            self._other_writers.read(body)
+        for attempt in itertools.count(1):
+            body = current if current is not None else await self._cluster.get(inputs.ref)
+            if body is None or uid_of(body) != uid_of(inputs.body):
+                return None
+            if body is not current:
+                self._other_writers.read(body)
+            try:
+                return await self._write_once(inputs, update, fields, body)
+            except Conflict:
+                # The role may have written what expressions see: evaluate them again.
+                if attempt == ATTEMPTS:
+                    raise
+                current = None
+        raise AssertionError
+
+    async def _write_once(
+        self,
+        inputs: StatusInputs,
+        update: ConditionsUpdate,
+        fields: Mapping[str, Any],
+        body: Json,
+    ) -> Json | None:
+        """Evaluate and write the status of `body`. Raises Conflict if that is not current."""
         known = self._known.setdefault(inputs.ref, _Known())
         evaluated = evaluate(self._declared, self._values(inputs, body))
         await self._report_problems(known, body, evaluated.problems)
@@ -149,6 +169,7 @@ class DeclaredStatusWriter:
             lambda old: declared.update(update(old), generation, inputs.now),
             body,
             {**declared.fields, **fields},
+            attempts=1,
         )
 
     async def _compare(

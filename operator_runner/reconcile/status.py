@@ -12,7 +12,7 @@ from operator_runner.reconcile.conditions import read_conditions, with_reasons
 from operator_runner.reconcile.other_writers import OtherWriters
 from operator_runner.reconcile.ports import ClusterClient
 
-_ATTEMPTS = 5
+ATTEMPTS = 5
 
 ConditionsUpdate: TypeAlias = Callable[[Sequence[Json]], list[Json]]
 """Maps the conditions of a resource to those that it should have."""
@@ -34,15 +34,17 @@ class StatusWriter:
         update: ConditionsUpdate,
         body: Json | None = None,
         fields: Mapping[str, Any] | None = None,
+        *,
+        attempts: int = ATTEMPTS,
     ) -> Json | None:
         """Apply `update` to the conditions and return the resource as it is then.
 
         `uid` identifies the resource: a new one of the same name is not written. `body` is the
         resource if it was just read. `fields` are other top-level fields of the status: a map
         replaces the former map, and None removes a field; they are written in the same patch.
-        Returns None for a deleted resource. Raises ApiError; Conflict after five attempts.
+        Returns None for a deleted resource. Raises ApiError; Conflict after the last attempt.
         """
-        for attempt in range(_ATTEMPTS):
+        for attempt in range(attempts):
             current = body if body is not None and attempt == 0 else await self._cluster.get(ref)
             if current is None or uid_of(current) != uid:
                 return None
@@ -65,7 +67,7 @@ class StatusWriter:
             self._other_writers.wrote(written)
             return written
         raise Conflict(
-            f"cannot write the status of {ref}: it changed during each of {_ATTEMPTS} attempts"
+            f"cannot write the status of {ref}: it changed during each of {attempts} attempts"
         )
 
     async def _patch(self, body: Json, gvk: GVK, status: Json) -> Json:

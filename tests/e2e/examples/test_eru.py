@@ -69,10 +69,10 @@ class World:
     """What a test sees of the cluster, and waits for."""
 
     def __init__(self, kubectl: Kubectl, example: Example) -> None:
-        self.kubectl, self._log = kubectl, example.operator.log
+        self.kubectl, self._operator = kubectl, example.operator
 
     def until(self, look: Callable[[], Any], expected: Any = True) -> None:
-        eventually(look, lambda seen: seen == expected, seconds=180, told=self._log)
+        eventually(look, lambda seen: seen == expected, seconds=180, told=self._operator.log)
 
     def eru(self, name: str = "web") -> Json:
         """Return an Eru, empty if there is none."""
@@ -113,6 +113,14 @@ class World:
             for event in events
             if event["reason"] == "RestartSkipped" and event["involvedObject"]["name"] == name
         ]
+
+    def annotation_runs(self, name: str) -> int:
+        """Return how many runs of a Deployment have ended that its annotations led to."""
+        lines = self._operator.lines("Reconciled")
+        return sum(
+            line["kind"] == "Deployment" and line["name"] == name and "annotation" in line["cause"]
+            for line in lines
+        )
 
     def pods(self) -> set[str]:
         """Return the Pods that are not about to end."""
@@ -190,6 +198,8 @@ def test_annotated_deployments_have_an_eru(world: World, kubectl: Kubectl) -> No
     owner = world.eru("made")["metadata"]["ownerReferences"][0]
     assert owner["uid"] == world.deployment("made")["metadata"]["uid"]
     world.until(lambda: world.condition("Ready", "made").get("status"), "True")
+    mark = f"{DOMAIN}/has-eru"
+    world.until(lambda: mark in world.deployment("own")["metadata"]["annotations"])
 
     def annotate(name: str, *changes: str) -> None:
         kubectl("annotate", "deployment", name, "--overwrite", *changes)
@@ -197,11 +207,10 @@ def test_annotated_deployments_have_an_eru(world: World, kubectl: Kubectl) -> No
     annotate("made", f"{ANNOTATION}-schedule=0 3 * * *")
     world.until(lambda: world.eru("made")["spec"]["schedule"], "0 3 * * *")
     kubectl.merge(KIND, "made", {"spec": {"schedule": "0 2 * * *", "suspend": True}})
+    before = world.annotation_runs("made")
     annotate("made", f"{ANNOTATION}-schedule=0 1 * * *")
+    world.until(lambda: world.annotation_runs("made") > before)
     annotate("own", f"{ANNOTATION}-")
-    kubectl.apply(deployment("later", eru="true"))
-    world.until(lambda: bool(world.eru("later")))
-    mark = f"{DOMAIN}/has-eru"
     world.until(lambda: mark in world.deployment("own")["metadata"]["annotations"], expected=False)
     spec = world.eru("made")["spec"]
     assert (spec["schedule"], spec["suspend"]) == ("0 2 * * *", True)

@@ -111,6 +111,20 @@ async def test_the_declared_status_is_in_the_patch_of_the_conditions() -> None:
     assert case.reasons() == []
 
 
+async def test_what_the_role_wrote_is_seen_though_its_event_is_late() -> None:
+    """The write is refused, because the resource changed; the expressions are evaluated again."""
+    case = Declared(declared=DeclaredStatus({"seen": "resource.status.phase"}))
+    case.latest_version = "2"  # as after the report of the start
+
+    def write() -> None:
+        case.crd.edit(REF, lambda body: body["status"].update(phase="Done"))
+
+    case.executor.during = write
+    await case.reconciler.reconcile(REF, SPEC)
+    assert (await case.status())["seen"] == "Done"
+    assert len(case.crd.patches) == 3  # the start, the refused one, and the end
+
+
 async def test_a_failed_run_writes_it_too() -> None:
     """The message is that of the failure, and what is known of dependents is shown."""
     case = Declared(failure("Copy", "no space"))
