@@ -66,7 +66,7 @@ def _coredns(home: Home, subnets: Subnets, programs: Path) -> Part:
     command = (str(programs / DNS), f"-conf={config}")
     # It is ready as soon as it has all Services.
     health = f"http://{subnets.node}:{_READY_PORT}/ready"
-    return Part(DNS, command, health, in_node=True)
+    return Part(DNS, command, health, node=1)
 
 
 def _provisioner(home: Home, subnets: Subnets, programs: Path) -> Part:
@@ -79,4 +79,4 @@ def _provisioner(home: Home, subnets: Subnets, programs: Path) -> Part:
         f"--metrics-port={_METRICS_PORT}",
     )
     health = f"http://{subnets.node}:{_METRICS_PORT}/metrics"
-    return Part(PROVISIONER, command, health, in_node=True)
+    return Part(PROVISIONER, command, health, node=1)

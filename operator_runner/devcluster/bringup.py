@@ -49,6 +49,8 @@ class StartOptions:
     port: int | None
     install_packages: bool
     admission_plugins: tuple[str, ...] = ()
+    nodes: int | None = None
+    """How many; None: one, or as many as the running cluster has."""
 
     def say(self, text: str) -> None:
         """Print a step for the user."""
@@ -69,7 +71,7 @@ def _start_control_plane(options: StartOptions) -> State:
     _make_folders(home)
     port = ports.require(LOOPBACK, options.port) if options.port else ports.free(LOOPBACK, 1)[0]
     options.say("Starting etcd, kube-apiserver and kube-controller-manager")
-    endpoint = Endpoint(LOOPBACK, port, _UNROUTED_SERVICES, node=None)
+    endpoint = Endpoint(LOOPBACK, port, _UNROUTED_SERVICES, nodes=())
     control = control_plane.prepare(
         programs, home, endpoint, options.name, options.admission_plugins
     )
@@ -90,22 +92,29 @@ def _start_full(options: StartOptions) -> State:
     host.require_visible(home.path, programs, addon_programs)
     pause, pause_archive = image_packing.packed(image_packing.PAUSE_SPEC, options.environment)
     _make_folders(home)
-    options.say("Starting the node and the control plane")
-    subnets = links.create(home.token)
+    nodes = options.nodes or 1
+    what = "the node" if nodes == 1 else f"{nodes} nodes"
+    options.say(f"Starting {what} and the control plane")
+    subnets = links.create(home.token, nodes)
     port = ports.require(subnets.host, options.port or _PORT)
-    endpoint = Endpoint(subnets.host, port, subnets.services, subnets.node)
+    addresses = tuple(subnets.node_of(number + 1) for number in range(nodes))
+    endpoint = Endpoint(subnets.host, port, subnets.services, addresses)
     control = control_plane.prepare(
         programs, home, endpoint, options.name, options.admission_plugins
     )
     state = State(process.boot(), endpoint.url, subnets.slot)
     # The slow steps start first and run while the next step is prepared.
-    state, config = node.create(home, state, subnets, pause.tag)
+    configs = []
+    for _ in range(nodes):
+        state, config = node.create(home, state, subnets, pause.tag)
+        configs.append(config)
     state = _start_api(state, control)
     node.load_pause(home, state, pause_archive)
     supervision.wait_until_healthy(home, state, "kube-apiserver")
     for part in (control.controller_manager(), control.scheduler()):
         state = supervision.start(home, state, part)
-    state = node.join(home, state, config, programs)
+    for config in configs:
+        state = node.join(home, state, config, programs)
     # While the kubelet starts.
     state = addons.start(home, state, subnets, addon_programs)
     node.wait_until_schedulable(home, state)
@@ -118,6 +127,11 @@ def resume(options: StartOptions, state: State) -> None:
         kind = "with a node" if state.slot is not None else "without a node"
         raise ClusterError(
             f"the cluster {options.name!r} is up already, but {kind}",
+            cure=f"Take it down first: `operator-runner cluster down --name {options.name}`.",
+        )
+    if options.nodes not in (None, len(state.nodes)):
+        raise ClusterError(
+            f"the cluster {options.name!r} is up already, but with {len(state.nodes)} nodes",
             cure=f"Take it down first: `operator-runner cluster down --name {options.name}`.",
         )
     for part in state.parts:

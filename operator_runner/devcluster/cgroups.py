@@ -1,8 +1,8 @@
 """The control groups of a cluster's Pods, on machines with cgroup v2 or v1.
 
-One group at the top of each hierarchy, named after the cluster, takes all Pods: the kubelet's
-`cgroupRoot`. On v1 each controller is a hierarchy; on v2 there is one, whose groups must be given
-their controllers from the top down.
+One group at the top of each hierarchy, named after the cluster, takes all Pods of a node: the
+kubelet's `cgroupRoot`. On v1 each controller is a hierarchy; on v2 there is one, whose groups must
+be given their controllers from the top down.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 
 from operator_runner.devcluster.errors import CgroupsUnusable
+from operator_runner.devcluster.locations import numbered
 
 _ROOT = Path("/sys/fs/cgroup")
 _NEEDED = ("cpu", "cpuset", "memory", "pids")
@@ -21,9 +22,12 @@ _WANTED = (*_NEEDED, "io", "hugetlb")
 _SECONDS = 15
 
 
-def name_of(token: str) -> str:
-    """Return the name of the group of the cluster with this token."""
-    return f"operator-runner-{token}"
+def name_of(token: str, number: int = 1) -> str:
+    """Return the name of the group of a node of the cluster with this token.
+
+    A kubelet removes the groups of Pods that it does not know, so each has a group of its own.
+    """
+    return numbered(f"operator-runner-{token}", number)
 
 
 def is_v2(root: Path = _ROOT) -> bool:
@@ -31,9 +35,9 @@ def is_v2(root: Path = _ROOT) -> bool:
     return (root / "cgroup.controllers").exists()
 
 
-def create(token: str, root: Path = _ROOT) -> None:
-    """Make the cluster's group; raise CgroupsUnusable if Pods could not be limited in it."""
-    group = name_of(token)
+def create(token: str, number: int = 1, root: Path = _ROOT) -> None:
+    """Make the group of a node; raise CgroupsUnusable if Pods could not be limited in it."""
+    group = name_of(token, number)
     try:
         if is_v2(root):
             _create_v2(root, group)
@@ -50,9 +54,9 @@ def create(token: str, root: Path = _ROOT) -> None:
 def remove(token: str, root: Path = _ROOT) -> None:
     """Remove the cluster's groups from every hierarchy."""
     for top in (root, *_hierarchies(root)):
-        group = top / name_of(token)
-        if group.is_dir():
-            _remove_tree(group)
+        for group in (top / name_of(token), *top.glob(f"{name_of(token)}-*")):
+            if group.is_dir():
+                _remove_tree(group)
 
 
 def _create_v2(root: Path, group: str) -> None:

@@ -33,7 +33,8 @@ def forget(home: Home) -> None:
     """Remove all files but the logs, so that the next start begins afresh."""
     for path in (home.state, home.kubeconfig):
         path.unlink(missing_ok=True)
-    written = (home.etcd, home.node, home.volumes, home.catalogs.parent)
+    nodes = (home.node, *home.path.glob("node-*"))
+    written = (home.etcd, home.volumes, home.catalogs.parent, *nodes)
     for folder in (home.bin, home.tools, home.pki, *written):
         if folder.exists():
             shutil.rmtree(folder)

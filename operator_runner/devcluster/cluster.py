@@ -75,6 +75,7 @@ class Cluster:
         port: int | None = None,
         install_packages: bool = False,
         admission_plugins: Sequence[str] = (),
+        nodes: int | None = None,
     ) -> None:
         """Start the cluster and return when it is ready; on a running one only check it.
 
@@ -82,6 +83,7 @@ class Cluster:
         server's (by default 6443 on an address of the cluster's own, or a free one of loopback).
         `install_packages` installs the packages of the node by apt-get. `admission_plugins` names
         plugins of the API server that are off by default; they count when the cluster is new.
+        `nodes` is the number of nodes, by default 1, or that of the running cluster.
         A start that is interrupted leaves nothing behind, one that fails only its logs.
         """
         options = bringup.StartOptions(
@@ -93,6 +95,7 @@ class Cluster:
             port=port,
             install_packages=install_packages,
             admission_plugins=tuple(admission_plugins),
+            nodes=nodes,
         )
         with self._locked():
             state = self._current()
@@ -128,8 +131,12 @@ class Cluster:
         return supervision.statuses(self._home, self._running())
 
     def load(self, archive: Path) -> tuple[str, ...]:
-        """Give the node the images of a docker or OCI archive; return their names."""
-        return images.load(self._node(), archive)
+        """Give every node the images of a docker or OCI archive; return their names."""
+        self._node()
+        names: tuple[str, ...] = ()
+        for node in self._running().nodes:
+            names = images.load(node, archive)
+        return names
 
     def install_olm(self) -> None:
         """Install the Operator Lifecycle Manager and return when it works.
@@ -159,7 +166,7 @@ class Cluster:
         return Olm(self._home, programs, self._running())
 
     def command(self, command: Sequence[str]) -> tuple[list[str], dict[str, str]]:
-        """Return argv and environment that run `command` in the node of the cluster.
+        """Return argv and environment that run `command` in the first node of the cluster.
 
         For a control plane without a node it runs in the ordinary namespaces. Either way
         KUBECONFIG is set, and `kubectl` on PATH is the cluster's.
@@ -216,7 +223,7 @@ class Cluster:
         state = load(self._home)
         if state is None or not state.ready or state.boot != process.boot():
             return None
-        if state.node is not None and not namespaces.exist(state.node):
+        if not all(namespaces.exist(node) for node in state.nodes):
             return None
         return state
 
@@ -230,18 +237,19 @@ class Cluster:
         return state
 
     def _node(self) -> Node:
+        """Return the first node; raise NotRunning unless all run."""
         state = self._running()
         if state.slot is None:
             raise NotRunning(
                 f"the cluster {self.name!r} has a control plane only, and no node",
                 cure="Take it down and start it without --control-plane-only.",
             )
-        if state.node is None or not namespaces.exist(state.node):
+        if not state.nodes or not all(namespaces.exist(node) for node in state.nodes):
             raise NotRunning(
-                f"the node of the cluster {self.name!r} has ended; see {self._home.log_of('node')}",
+                f"a node of the cluster {self.name!r} has ended; see {self._home.log_of('node')}",
                 cure="`operator-runner cluster up` starts the cluster afresh.",
             )
-        return state.node
+        return state.nodes[0]
 
     def _part(self, state: State, name: str) -> Part:
         part = state.part(name)

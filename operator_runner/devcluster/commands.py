@@ -20,6 +20,7 @@ from rich.table import Table
 from operator_runner.devcluster import image_packing
 from operator_runner.devcluster.cluster import Cluster
 from operator_runner.devcluster.errors import ClusterError
+from operator_runner.devcluster.network import MAX_NODES
 
 _INTERRUPTED = 128 + signal.SIGINT
 
@@ -38,6 +39,7 @@ def _named(command: Callable[..., Any]) -> Callable[..., Any]:
 @cluster.command()
 @_named
 @click.option("--control-plane-only", is_flag=True, help="No node and no Pods; needs no root.")
+@click.option("--nodes", type=click.IntRange(1, MAX_NODES), help="Number of nodes.  [default: 1]")
 @click.option("--port", type=click.IntRange(1, 65535), help="Port of the API server.")
 @click.option("--install-packages", is_flag=True, help="Install missing packages with apt-get.")
 @click.option(
@@ -49,12 +51,16 @@ def _named(command: Callable[..., Any]) -> Callable[..., Any]:
 )
 def up(
     name: str,
+    *,
     control_plane_only: bool,
+    nodes: int | None,
     port: int | None,
     install_packages: bool,
     admission_plugins: tuple[str, ...],
 ) -> None:
     """Start a cluster, or check a running one."""
+    if control_plane_only and nodes:
+        raise click.UsageError("--control-plane-only has no nodes: leave out --nodes")
     with _errors():
         this = Cluster(name)
         this.up(
@@ -62,6 +68,7 @@ def up(
             port=port,
             install_packages=install_packages,
             admission_plugins=admission_plugins,
+            nodes=nodes,
         )
         click.echo(f"KUBECONFIG={this.kubeconfig}")
         click.echo(f"kubectl:   {this.bin / 'kubectl'}")
@@ -108,7 +115,7 @@ def env(name: str) -> None:
 @_named
 @click.argument("archives", type=click.Path(path_type=Path), nargs=-1, required=True)
 def load(name: str, archives: tuple[Path, ...]) -> None:
-    """Load images from archives (docker save, cluster pack) into the node."""
+    """Load images from archives (docker save, cluster pack) into every node."""
     with _errors():
         for archive in archives:
             for image in Cluster(name).load(archive):

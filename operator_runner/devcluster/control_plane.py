@@ -9,11 +9,15 @@ from pathlib import Path
 from operator_runner.devcluster import files, ports
 from operator_runner.devcluster.certificates import Authority, KeyPair, signing_key
 from operator_runner.devcluster.kubeconfig import kubeconfig
-from operator_runner.devcluster.locations import Home
+from operator_runner.devcluster.locations import Home, numbered
 from operator_runner.devcluster.state import Part
 
 LOOPBACK = "127.0.0.1"
-NODE_NAME = "node-1"
+
+
+def node_name(number: int) -> str:
+    """Return the name of a node in the API; numbers begin with 1."""
+    return f"node-{number}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +27,8 @@ class Endpoint:
     address: str
     port: int
     services: ipaddress.IPv4Network
-    node: str | None
-    """Address of the node, or None for a control plane without one."""
+    nodes: tuple[str, ...]
+    """Addresses of the nodes; none for a control plane without any."""
 
     @property
     def url(self) -> str:
@@ -82,15 +86,17 @@ def issue(home: Home, endpoint: Endpoint, cluster: str) -> ControlPlaneCertifica
             for part in ("kube-controller-manager", "kube-scheduler", "kube-proxy")
         },
     }
-    if endpoint.node is not None:
-        user = f"system:node:{NODE_NAME}"
-        users[home.pki / "kubelet.kubeconfig"] = authority.client("kubelet", user, "system:nodes")
-        authority.server("kubelet-serving", [endpoint.node, NODE_NAME])
+    for number, address in enumerate(endpoint.nodes, start=1):
+        file, node = numbered("kubelet", number), node_name(number)
+        user = authority.client(file, f"system:node:{node}", "system:nodes")
+        users[home.pki / f"{file}.kubeconfig"] = user
+        authority.server(f"{file}-serving", [address, node])
+    if endpoint.nodes:
         for addon in ("coredns", "local-provisioner"):
             users[home.pki / f"{addon}.kubeconfig"] = authority.client(addon, f"system:{addon}")
         # Only used where OLM is installed.
         users[home.pki / "olm.kubeconfig"] = authority.client("olm", "system:olm")
-        authority.server("olm-serving", [endpoint.node])
+        authority.server("olm-serving", [endpoint.nodes[0]])
     for path, user_pair in users.items():
         ca = authority.pair.certificate
         files.write(
@@ -172,7 +178,7 @@ class ControlPlane:
             "--allow-privileged=true",
             "--profiling=false",
         ]
-        if endpoint.node is None:
+        if not endpoint.nodes:
             # Endpoints must not be loopback addresses, and without Pods they are not needed.
             command.append("--endpoint-reconciler-type=none")
         return Part("kube-apiserver", tuple(command), f"{endpoint.url}/readyz")

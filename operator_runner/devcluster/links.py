@@ -1,4 +1,4 @@
-"""The pair of links between this machine and a node, and the routes over it."""
+"""The links between this machine and its nodes, and the routes over them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def routed_networks() -> set[IPv4Network]:
     return {IPv4Network(destination) for destination in destinations}
 
 
-def create(token: str) -> Subnets:
+def create(token: str, nodes: int) -> Subnets:
     """Make the link with this machine's address and routes; return the subnets it serves.
 
     The other end stays here, down, until `connect`. Of several users of this machine one at a
@@ -41,12 +41,12 @@ def create(token: str) -> Subnets:
     outside, peer = name_of(token), _peer_of(token)
     _LOCK.parent.mkdir(exist_ok=True)
     with files.locked(_LOCK):
-        subnets = Subnets(free_slot(routed_networks()))
+        subnets = Subnets(free_slot(routed_networks()), nodes)
         run("ip", "link", "add", outside, "type", "veth", "peer", "name", peer)
         address = f"{subnets.host}/{subnets.link.prefixlen}"
         run("ip", "address", "add", address, "dev", outside)
         run("ip", "link", "set", outside, "up")
-        for network in (subnets.pods, subnets.services):
+        for network in (subnets.pods, subnets.services, subnets.links):
             # onlink: the route can be added before the other end is up.
             via = ("via", subnets.node, "dev", outside, "onlink")
             run("ip", "route", "add", str(network), *via)
@@ -54,14 +54,36 @@ def create(token: str) -> Subnets:
 
 
 def connect(token: str, node: Node, subnets: Subnets) -> None:
-    """Move the other end into the node, and give the node its address and default route."""
+    """Move the other end into the first node, and give it its address and default route."""
     run("ip", "link", "set", _peer_of(token), "netns", str(node.init.pid), "name", _INSIDE)
+    _configure(node, subnets, 1)
+
+
+def connect_to_first(first: Node, node: Node, subnets: Subnets, number: int) -> None:
+    """Link another node with the first one, which forwards between it and everything else.
+
+    So this machine need not forward, which is a setting of the whole machine.
+    """
+    name = f"node-{number}"
+    gateway, pods = subnets.gateway_of(number), subnets.pods_of(number)
+    # Only in the network of the first node: the kernel looks up the process of the other one here.
+    inside = ("nsenter", f"--target={first.init.pid}", "--net", "--", "ip")
+    peer = ("peer", "name", _INSIDE, "netns", str(node.init.pid))
+    run(*inside, "link", "add", name, "type", "veth", *peer)
+    address = f"{gateway}/{subnets.link_of(number).prefixlen}"
+    run(*inside, "address", "add", address, "dev", name)
+    run(*inside, "link", "set", name, "up")
+    _configure(node, subnets, number)
+    run(*inside, "route", "add", str(pods), "via", subnets.node_of(number))
+
+
+def _configure(node: Node, subnets: Subnets, number: int) -> None:
     inside = (*entering(node), "ip")
-    address = f"{subnets.node}/{subnets.link.prefixlen}"
+    address = f"{subnets.node_of(number)}/{subnets.link_of(number).prefixlen}"
     run(*inside, "link", "set", "lo", "up")
     run(*inside, "address", "add", address, "dev", _INSIDE)
     run(*inside, "link", "set", _INSIDE, "up")
-    run(*inside, "route", "add", "default", "via", subnets.host)
+    run(*inside, "route", "add", "default", "via", subnets.gateway_of(number))
 
 
 def remove(token: str) -> None:

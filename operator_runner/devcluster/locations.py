@@ -57,8 +57,8 @@ class Home:
 
     @property
     def node(self) -> Path:
-        """Everything that the node writes."""
-        return self.path / "node"
+        """Everything that the first node writes."""
+        return self.node_folder(1)
 
     @property
     def volumes(self) -> Path:
@@ -78,9 +78,18 @@ class Home:
         """
         return hashlib.sha256(os.fsencode(self.path)).hexdigest()[:8]
 
+    def node_folder(self, number: int) -> Path:
+        """Return the folder of a node, whose numbers begin with 1."""
+        return self.path / numbered("node", number)
+
     def log_of(self, part: str) -> Path:
         """Return the log file of a part."""
         return self.logs / f"{part}.log"
+
+
+def numbered(name: str, number: int) -> str:
+    """Return the name of a node's part, folder or file; those of the first node have no number."""
+    return name if number == 1 else f"{name}-{number}"
 
 
 def cache_folder(environment: Mapping[str, str]) -> Path:

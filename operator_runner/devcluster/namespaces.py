@@ -21,10 +21,10 @@ _INIT = Path(__file__).with_name("node_init.py")
 _FLAGS = ("--net", "--mount", "--pid", "--ipc", "--uts")
 
 
-def create(argument: str, *, mark: Path, log: Path) -> Node:
-    """Start a node's first process with `argument`; return when the namespaces exist."""
+def create(*arguments: str, mark: Path, log: Path) -> Node:
+    """Start a node's first process with `arguments`; return when the namespaces exist."""
     # -I and -S: the program needs nothing but the standard library, and starts faster so.
-    init = (sys.executable, "-I", "-S", str(_INIT), argument)
+    init = (sys.executable, "-I", "-S", str(_INIT), *arguments)
     command = ("unshare", *_FLAGS, "--fork", "--kill-child", "--", *init)
     holder = process.start(command, mark=mark, log=log)
     return Node(holder, _first_child(holder, "unshare", log))

@@ -1,4 +1,4 @@
-"""Start the node of a cluster: namespaces and link first, then the programs in them."""
+"""Start the nodes of a cluster: namespaces and link first, then the programs in them."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from operator_runner.devcluster import (
     node_config,
     supervision,
 )
-from operator_runner.devcluster.control_plane import NODE_NAME
+from operator_runner.devcluster.control_plane import node_name
 from operator_runner.devcluster.health import Prober
-from operator_runner.devcluster.locations import Home
+from operator_runner.devcluster.locations import Home, numbered
 from operator_runner.devcluster.network import Subnets
 from operator_runner.devcluster.node_config import NodeConfig
 from operator_runner.devcluster.state import State, save
@@ -28,18 +28,25 @@ NAME = "node"
 def create(
     home: Home, state: State, subnets: Subnets, pause_image: str
 ) -> tuple[State, NodeConfig]:
-    """Make the node's namespaces, cgroups and configuration, and start containerd there."""
-    files.private_folder(home.node)
-    (home.node / "cni").mkdir()
-    cgroups.create(home.token)
-    holder = namespaces.create(str(home.node), mark=home.path, log=home.log_of(NAME))
+    """Make the namespaces, cgroups and configuration of the next node, and start containerd."""
+    number = len(state.nodes) + 1
+    folder, name = files.private_folder(home.node_folder(number)), numbered(NAME, number)
+    (folder / "cni").mkdir()
+    cgroups.create(home.token, number)
+    arguments = (str(folder), node_name(number))
+    holder = namespaces.create(*arguments, mark=home.path, log=home.log_of(name))
     # The first process counts as running, so that callers that wait notice its end.
-    state = save(home, dataclasses.replace(state, node=holder, processes={NAME: holder.init}))
-    links.connect(home.token, holder, subnets)
-    prepared = home.node / "init.json"
+    processes = {**state.processes, name: holder.init}
+    nodes = (*state.nodes, holder)
+    state = save(home, dataclasses.replace(state, nodes=nodes, processes=processes))
+    if number == 1:
+        links.connect(home.token, holder, subnets)
+    else:
+        links.connect_to_first(nodes[0], holder, subnets, number)
+    prepared = folder / "init.json"
     supervision.wait_until(home, state, prepared.exists, "the mounts of the node", seconds=30)
     snapshotter = json.loads(prepared.read_text())["snapshotter"]
-    config = NodeConfig(home, subnets, snapshotter, pause_image)
+    config = NodeConfig(home, subnets, snapshotter, pause_image, number)
     for path, content in config.files().items():
         files.write(path, content)
     containerd = node_config.containerd(config, holder.init.pid)
@@ -47,10 +54,10 @@ def create(
 
 
 def load_pause(home: Home, state: State, archive: Path) -> None:
-    """Give the node the image of which every Pod needs one container."""
-    assert state.node is not None
-    supervision.wait_until_healthy(home, state, "containerd")
-    images.load(state.node, archive)
+    """Give the nodes the image of which every Pod needs one container."""
+    for number, node in enumerate(state.nodes, start=1):
+        supervision.wait_until_healthy(home, state, numbered("containerd", number))
+        images.load(node, archive)
 
 
 def join(home: Home, state: State, config: NodeConfig, programs: Path) -> State:
@@ -60,15 +67,15 @@ def join(home: Home, state: State, config: NodeConfig, programs: Path) -> State:
 
 
 def wait_until_schedulable(home: Home, state: State) -> None:
-    """Return when the node is ready and takes Pods."""
+    """Return when the nodes are ready and take Pods."""
     prober = Prober(home)
-    url = f"{state.server}/api/v1/nodes/{NODE_NAME}"
+    for name in (node_name(number + 1) for number in range(len(state.nodes))):
 
-    def schedulable() -> bool:
-        found = prober.object_at(url)
-        return found is not None and is_schedulable(found)
+        def schedulable(name: str = name) -> bool:
+            found = prober.object_at(f"{state.server}/api/v1/nodes/{name}")
+            return found is not None and is_schedulable(found)
 
-    supervision.wait_until(home, state, schedulable, "the node to become ready")
+        supervision.wait_until(home, state, schedulable, f"{name} to become ready")
 
 
 def is_schedulable(node: dict[str, object]) -> bool:

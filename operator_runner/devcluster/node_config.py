@@ -7,13 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from operator_runner.devcluster import cgroups
-from operator_runner.devcluster.control_plane import NODE_NAME
-from operator_runner.devcluster.locations import Home
+from operator_runner.devcluster.control_plane import node_name
+from operator_runner.devcluster.locations import Home, numbered
 from operator_runner.devcluster.network import Subnets
 from operator_runner.devcluster.state import Part
 
 CONTAINERD_SOCKET = "/run/containerd/containerd.sock"
 CNI_PROGRAMS = Path("/usr/lib/cni")
+# The default of the kubelet.
+_MAX_PODS = 110
 _HEALTH = {"kubelet": 10248, "kube-proxy": 10256}
 
 
@@ -26,13 +28,29 @@ class NodeConfig:
     snapshotter: str
     """`overlayfs`, or `native` where the file system below cannot carry overlays."""
     pause_image: str
+    number: int = 1
+
+    @property
+    def folder(self) -> Path:
+        """Everything that the node writes."""
+        return self.home.node_folder(self.number)
+
+    @property
+    def address(self) -> str:
+        """The InternalIP of the node."""
+        return self.subnets.node_of(self.number)
+
+    @property
+    def name(self) -> str:
+        """The name of the node in the API."""
+        return node_name(self.number)
 
     def files(self) -> dict[Path, str]:
         """Return the content of every file by its path."""
         return {
-            self.home.node / "containerd.toml": self._containerd(),
-            self.home.node / "cni" / "10-pods.conflist": json.dumps(self._cni(), indent=1),
-            self.home.node / "kubelet.json": json.dumps(self._kubelet(), indent=1),
+            self.folder / "containerd.toml": self._containerd(),
+            self.folder / "cni" / "10-pods.conflist": json.dumps(self._cni(), indent=1),
+            self.folder / "kubelet.json": json.dumps(self._kubelet(), indent=1),
         }
 
     def _containerd(self) -> str:
@@ -50,7 +68,7 @@ class NodeConfig:
     snapshotter = "{self.snapshotter}"
   [plugins."io.containerd.grpc.v1.cri".cni]
     bin_dir = "{CNI_PROGRAMS}"
-    conf_dir = {json.dumps(str(self.home.node / "cni"))}
+    conf_dir = {json.dumps(str(self.folder / "cni"))}
 """
 
     def _cni(self) -> dict[str, object]:
@@ -59,7 +77,7 @@ class NodeConfig:
         # would have to be loaded into this machine's kernel.
         ipam = {
             "type": "host-local",
-            "ranges": [[{"subnet": str(self.subnets.pods)}]],
+            "ranges": [[{"subnet": str(self.subnets.pods_of(self.number))}]],
             "routes": [{"dst": "0.0.0.0/0"}],
         }
         plugins = [
@@ -70,20 +88,21 @@ class NodeConfig:
 
     def _kubelet(self) -> dict[str, object]:
         pki = self.home.pki
+        serving = pki / f"{numbered('kubelet', self.number)}-serving"
         return {
             "apiVersion": "kubelet.config.k8s.io/v1beta1",
             "kind": "KubeletConfiguration",
-            "address": self.subnets.node,
-            "healthzBindAddress": self.subnets.node,
+            "address": self.address,
+            "healthzBindAddress": self.address,
             "healthzPort": _HEALTH["kubelet"],
             "authentication": {
                 "anonymous": {"enabled": False},
                 "x509": {"clientCAFile": str(pki / "ca.crt")},
             },
-            "tlsCertFile": str(pki / "kubelet-serving.crt"),
-            "tlsPrivateKeyFile": str(pki / "kubelet-serving.key"),
+            "tlsCertFile": f"{serving}.crt",
+            "tlsPrivateKeyFile": f"{serving}.key",
             "cgroupDriver": "cgroupfs",
-            "cgroupRoot": f"/{cgroups.name_of(self.home.token)}",
+            "cgroupRoot": f"/{cgroups.name_of(self.home.token, self.number)}",
             "failCgroupV1": False,
             "failSwapOn": False,
             "containerRuntimeEndpoint": f"unix://{CONTAINERD_SOCKET}",
@@ -92,6 +111,8 @@ class NodeConfig:
             # Loaded images could not be pulled again, so they are never collected.
             "imageGCHighThresholdPercent": 100,
             "resolvConf": "",
+            # Of the node's addresses two name the network itself.
+            "maxPods": min(_MAX_PODS, self.subnets.pods_of(self.number).num_addresses - 3),
             "clusterDNS": [self.subnets.dns],
             "clusterDomain": "cluster.local",
         }
@@ -99,30 +120,35 @@ class NodeConfig:
 
 def containerd(config: NodeConfig, init_pid: int) -> Part:
     """Return containerd; its socket is reached through the node's root directory."""
-    command = ("containerd", f"--config={config.home.node / 'containerd.toml'}")
+    command = ("containerd", f"--config={config.folder / 'containerd.toml'}")
     socket = f"unix:/proc/{init_pid}/root{CONTAINERD_SOCKET}"
-    return Part("containerd", command, socket, in_node=True)
+    return Part(numbered("containerd", config.number), command, socket, node=config.number)
 
 
 def kubelet(config: NodeConfig, programs: Path) -> Part:
     """Return the kubelet."""
     command = (
         str(programs / "kubelet"),
-        f"--config={config.home.node / 'kubelet.json'}",
-        f"--kubeconfig={config.home.pki / 'kubelet.kubeconfig'}",
-        f"--hostname-override={NODE_NAME}",
-        f"--node-ip={config.subnets.node}",
+        f"--config={config.folder / 'kubelet.json'}",
+        f"--kubeconfig={config.home.pki / numbered('kubelet', config.number)}.kubeconfig",
+        f"--hostname-override={config.name}",
+        f"--node-ip={config.address}",
     )
-    return Part("kubelet", command, _health_url(config, "kubelet"), in_node=True)
+    return Part(
+        numbered("kubelet", config.number),
+        command,
+        _health_url(config, "kubelet"),
+        node=config.number,
+    )
 
 
 def kube_proxy(config: NodeConfig, programs: Path) -> Part:
     """Return kube-proxy, which leaves the machine-wide limits of connection tracking alone."""
-    address = f"{config.subnets.node}:{_HEALTH['kube-proxy']}"
+    address = f"{config.address}:{_HEALTH['kube-proxy']}"
     command = (
         str(programs / "kube-proxy"),
         f"--kubeconfig={config.home.pki / 'kube-proxy.kubeconfig'}",
-        f"--hostname-override={NODE_NAME}",
+        f"--hostname-override={config.name}",
         "--proxy-mode=iptables",
         f"--cluster-cidr={config.subnets.pods}",
         f"--healthz-bind-address={address}",
@@ -130,8 +156,13 @@ def kube_proxy(config: NodeConfig, programs: Path) -> Part:
         "--conntrack-tcp-timeout-established=0",
         "--conntrack-tcp-timeout-close-wait=0",
     )
-    return Part("kube-proxy", command, _health_url(config, "kube-proxy"), in_node=True)
+    return Part(
+        numbered("kube-proxy", config.number),
+        command,
+        _health_url(config, "kube-proxy"),
+        node=config.number,
+    )
 
 
 def _health_url(config: NodeConfig, part: str) -> str:
-    return f"http://{config.subnets.node}:{_HEALTH[part]}/healthz"
+    return f"http://{config.address}:{_HEALTH[part]}/healthz"

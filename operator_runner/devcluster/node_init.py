@@ -1,8 +1,8 @@
 """The first process of a node. Runs by itself, with the standard library only.
 
-Its argument is the node's folder. It makes the mounts that hide this machine's own state from the
-node's programs, writes `init.json` there when the node can be used, and then only collects ended
-processes. When it ends, the kernel ends everything else in the node.
+Its arguments are the node's folder and name. It makes the mounts that hide this machine's own state
+from the node's programs, writes `init.json` there when the node can be used, and then only collects
+ended processes. When it ends, the kernel ends everything else in the node.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ _SYSCTLS = (
 )
 
 
-def main(folder: Path) -> None:
+def main(folder: Path, host_name: str) -> None:
     """Prepare the node, then run until it is killed."""
-    prepare(folder)
+    prepare(folder, host_name)
     snapshotter = "overlayfs" if overlays_work(folder) else "native"
     draft = folder / "init.json.new"
     draft.write_text(json.dumps({"snapshotter": snapshotter}))
@@ -42,8 +42,8 @@ def main(folder: Path) -> None:
     reap_forever()
 
 
-def prepare(folder: Path) -> None:
-    """Make the node's mounts and switch on forwarding between its links."""
+def prepare(folder: Path, host_name: str) -> None:
+    """Make the node's mounts, set its host name, and switch on forwarding between its links."""
     mount("--make-rprivate", "/")
     mount("-t", "proc", "proc", "/proc")
     for place in ("/run", "/var/log"):
@@ -59,7 +59,7 @@ def prepare(folder: Path) -> None:
     # Volumes of Pods are seen by containers that were started before.
     mount("--make-rshared", "/")
     Path("/proc/sys/net/ipv4/ip_forward").write_text("1")
-    Path("/proc/sys/kernel/hostname").write_text("node-1")
+    Path("/proc/sys/kernel/hostname").write_text(host_name)
 
 
 def copy_over(sysctl: Path) -> None:
@@ -102,4 +102,4 @@ def reap_forever() -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), sys.argv[2])

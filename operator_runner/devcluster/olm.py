@@ -100,7 +100,7 @@ class Olm:
             *("env", f"KUBECONFIG={self._kubeconfig}", str(self.programs / "olm")),
             f"--namespace={NAMESPACE}",
         )
-        return Part(OPERATOR, command, f"http://{self._address}:8080/healthz", in_node=True)
+        return Part(OPERATOR, command, f"http://{self._address}:8080/healthz", node=1)
 
     def _catalog(self) -> Part:
         pki = self.home.pki
@@ -112,7 +112,7 @@ class Olm:
             f"--tls-key={pki / USER}-serving.key",
             f"--client-ca={pki / 'ca.crt'}",
         )
-        return Part(CATALOG, command, f"https://{self._address}:8443/healthz", in_node=True)
+        return Part(CATALOG, command, f"https://{self._address}:8443/healthz", node=1)
 
     def _server(self) -> Part:
         command = (
@@ -124,7 +124,7 @@ class Olm:
             "--termination-log=/dev/null",
             "--pprof-addr=",
         )
-        return Part(SERVER, command, f"tcp:{self._address}:{_PORT}", in_node=True)
+        return Part(SERVER, command, f"tcp:{self._address}:{_PORT}", node=1)
 
     def _connect(self) -> None:
         """Recreate the CatalogSource, so that OLM drops its state of an earlier catalog."""

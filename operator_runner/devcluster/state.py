@@ -20,8 +20,8 @@ class Part:
     command: tuple[str, ...]
     health: str
     """Address that answers when the part is well: `http://`, `https://`, `unix:` or `tcp:`."""
-    in_node: bool = False
-    """Whether it runs in the namespaces of the node."""
+    node: int = 0
+    """Number of the node in whose namespaces it runs, from 1; 0 for the machine's own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +44,16 @@ class State:
     """URL of the API server."""
     slot: int | None
     """Which subnets it uses; None for a control plane without a node."""
-    node: Node | None = None
+    nodes: tuple[Node, ...] = ()
     parts: tuple[Part, ...] = ()
     processes: dict[str, Process] = field(default_factory=dict)
     """The running process of each part; stopped parts are missing."""
     ready: bool = False
     """Whether it has been up completely; a start that was cut short leaves False."""
+
+    def node(self, number: int) -> Node | None:
+        """Return the node with this number, counted from 1, or None."""
+        return self.nodes[number - 1] if 0 < number <= len(self.nodes) else None
 
     def with_process(self, part: Part, process: Process) -> State:
         """Return the state after `part` was started as `process`."""
@@ -87,12 +91,12 @@ def load(home: Home) -> State | None:
 
 
 def _decoded(data: dict[str, Any]) -> State:
-    node = data["node"]
+    nodes = [(Process(**node["holder"]), Process(**node["init"])) for node in data["nodes"]]
     return State(
         boot=data["boot"],
         server=data["server"],
         slot=data["slot"],
-        node=node and Node(Process(**node["holder"]), Process(**node["init"])),
+        nodes=tuple(Node(holder, init) for holder, init in nodes),
         parts=tuple(Part(**{**part, "command": tuple(part["command"])}) for part in data["parts"]),
         processes={name: Process(**process) for name, process in data["processes"].items()},
         ready=data["ready"],

@@ -33,13 +33,14 @@ class PartStatus:
 def start(home: Home, state: State, part: Part) -> State:
     """Start `part`, record it, and return the new state."""
     log = home.log_of(part.name)
-    if part.in_node:
-        if state.node is None or not namespaces.exist(state.node):
+    if part.node:
+        node = state.node(part.node)
+        if node is None or not namespaces.exist(node):
             raise NotRunning(
                 f"the node that {part.name} belongs to does not run",
                 cure="`operator-runner cluster down`, then `cluster up`, makes a new one.",
             )
-        started = namespaces.start(state.node, part.command, mark=home.path, log=log)
+        started = namespaces.start(node, part.command, mark=home.path, log=log)
     else:
         started = process.start(part.command, mark=home.path, log=log)
     return save(home, state.with_process(part, started))

@@ -11,6 +11,7 @@ import subprocess
 import urllib.request
 from collections.abc import Iterator
 from functools import partial
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +35,18 @@ _HELLO = "golang.org/x/example/hello@v0.0.0-20250915201037-7f05d217867b"
 @pytest.fixture
 def second() -> Iterator[Cluster]:
     """Start a cluster with a node, beside the one that all tests share."""
+    yield from _started(nodes=1)
+
+
+@pytest.fixture
+def two_nodes() -> Iterator[Cluster]:
+    """Start a cluster with two nodes, beside the one that all tests share."""
+    yield from _started(nodes=2)
+
+
+def _started(nodes: int) -> Iterator[Cluster]:
     cluster = Cluster(f"test-{secrets.token_hex(4)}")
-    cluster.up()
+    cluster.up(nodes=nodes)
     yield cluster
     cluster.down()
 
@@ -233,14 +244,20 @@ def _look_up(kubectl: Kubectl, name: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_two_clusters_do_not_disturb_each_other(
-    cluster: Cluster, second: Cluster, kubectl: Kubectl, nginx_image: str, tmp_path: Path
+    cluster: Cluster, two_nodes: Cluster, kubectl: Kubectl, nginx_image: str, tmp_path: Path
 ) -> None:
-    """Both serve at the same time; when the second is gone the first serves as before."""
+    """Both serve at the same time; when the second is gone the first serves as before.
+
+    The second has two nodes, whose Pods reach each other.
+    """
+    second = two_nodes
     exported = tmp_path / "nginx.tar"
     cluster.exec(["ctr", "images", "export", str(exported), nginx_image])
     assert second.load(exported) == (nginx_image,)
     first_urls = _serve(kubectl, nginx_image, "first")
-    second_urls = _serve(Kubectl(second.bin / "kubectl", "default"), nginx_image, "second")
+    in_second = Kubectl(second.bin / "kubectl", "default")
+    second_urls = _serve(in_second, nginx_image, "second")
+    _check_nodes(in_second, nginx_image, second_urls[1])
     assert not set(first_urls) & set(second_urls)
     assert [_fetch(url) for url in first_urls + second_urls] == ["first"] * 2 + ["second"] * 2
     assert traces_of(second) != NOTHING
@@ -249,6 +266,34 @@ def test_two_clusters_do_not_disturb_each_other(
     assert traces_of(second) == NOTHING
     assert [_fetch(url) for url in first_urls + second_urls] == ["first"] * 2 + [None] * 2
     assert pids_of(cluster) == before
+
+
+def _check_nodes(kubectl: Kubectl, image: str, service: str) -> None:
+    """Assert that Pods of each node reach the other one's, a Service, and the cluster's DNS."""
+    container = {"name": "nginx", "image": image, "imagePullPolicy": "IfNotPresent"}
+    labels = {"app": "peer"}
+    daemon_set = {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": {"name": "peer"},
+        "spec": {
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": {"containers": [container]}},
+        },
+    }
+    kubectl.apply(daemon_set)
+    kubectl("rollout", "status", "daemonset/peer", "--timeout=90s")
+    pods = kubectl.list("pod", "app=peer")
+    assert {pod["spec"]["nodeName"] for pod in pods} == {"node-1", "node-2"}
+    for pod, other in permutations(pods, 2):
+        run = ("exec", pod["metadata"]["name"], "--", "busybox")
+        wget = ("wget", "-q", "-O", "-")
+        for command in (
+            (*wget, f"http://{other['status']['podIP']}:8080/"),
+            (*wget, service),
+            ("nslookup", "web.default.svc.cluster.local"),
+        ):
+            eventually(partial(kubectl.run, *run, *command), lambda done: done.returncode == 0)
 
 
 def test_a_node_comes_up_whole_and_goes_whole(second: Cluster, cluster: Cluster) -> None:
@@ -272,7 +317,7 @@ def test_a_node_comes_up_whole_and_goes_whole(second: Cluster, cluster: Cluster)
 
 def test_up_starts_afresh_when_the_node_was_killed(second: Cluster) -> None:
     """Leftovers of a dead node do not affect the next one."""
-    node = json.loads(second.home.state.read_text())["node"]
+    node = json.loads(second.home.state.read_text())["nodes"][0]
     os.kill(node["init"]["pid"], signal.SIGKILL)
     eventually(lambda: "kubelet" not in pids_of(second), seconds=20)
     second.up()

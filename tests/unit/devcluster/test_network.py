@@ -8,12 +8,12 @@ from itertools import combinations, pairwise
 import pytest
 
 from operator_runner.devcluster.errors import NoFreeSubnet
-from operator_runner.devcluster.network import SLOTS, Subnets, free_slot
+from operator_runner.devcluster.network import MAX_NODES, SLOTS, Subnets, free_slot
 
 
 def _networks(slot: int) -> list[IPv4Network]:
     subnets = Subnets(slot)
-    return [subnets.pods, subnets.services, subnets.link]
+    return [subnets.pods, subnets.services, subnets.links]
 
 
 def test_no_two_slots_share_an_address() -> None:
@@ -31,6 +31,20 @@ def test_the_addresses_lie_in_their_subnets() -> None:
     assert IPv4Address(subnets.node) in subnets.link
     assert subnets.host != subnets.node
     assert IPv4Address(subnets.dns) in subnets.services
+
+
+@pytest.mark.parametrize("nodes", range(1, MAX_NODES + 1))
+def test_nodes_share_the_addresses_of_their_cluster(nodes: int) -> None:
+    """Links and Pods of the nodes are disjoint parts; one node alone has all Pods."""
+    subnets = Subnets(7, nodes)
+    numbers = range(1, nodes + 1)
+    links = [subnets.link_of(number) for number in numbers]
+    pods = [subnets.pods_of(number) for number in numbers]
+    assert all(link.subnet_of(subnets.links) for link in links)
+    assert all(part.subnet_of(subnets.pods) for part in pods)
+    assert not any(one.overlaps(other) for one, other in combinations([*links, *pods], 2))
+    assert nodes > 1 or pods == [subnets.pods]
+    assert all(IPv4Address(subnets.node_of(number)) in links[number - 1] for number in numbers)
 
 
 @pytest.mark.parametrize(

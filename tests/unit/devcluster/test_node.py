@@ -55,7 +55,23 @@ def test_health_is_asked_at_the_address_of_the_node(tmp_path: Path) -> None:
     config = _config(Home(tmp_path))
     for part in (node_config.kubelet(config, tmp_path), node_config.kube_proxy(config, tmp_path)):
         assert part.health.startswith("http://10.186.3.2:")
-        assert part.in_node
+        assert part.node == 1
+
+
+def test_a_second_node_has_names_and_addresses_of_its_own(tmp_path: Path) -> None:
+    """Two nodes of one cluster share neither Pod addresses, certificates, cgroups nor parts."""
+    subnets, home = Subnets(3, nodes=2), Home(tmp_path)
+    config = NodeConfig(home, subnets, "overlayfs", "operator-runner.local/pause:1", number=2)
+    network = json.loads(_file(config, "10-pods.conflist"))
+    assert network["plugins"][0]["ipam"]["ranges"] == [[{"subnet": "10.184.3.128/25"}]]
+    settings = json.loads(_file(config, "kubelet.json"))
+    assert settings["tlsCertFile"].endswith("/kubelet-2-serving.crt")
+    assert settings["cgroupRoot"].endswith("-2")
+    part = node_config.kubelet(config, tmp_path)
+    assert (part.name, part.node) == ("kubelet-2", 2)
+    assert part.health == "http://10.186.3.6:10248/healthz"
+    assert "--hostname-override=node-2" in part.command
+    assert all(path.is_relative_to(tmp_path / "node-2") for path in config.files())
 
 
 @pytest.mark.parametrize(

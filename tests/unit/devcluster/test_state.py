@@ -15,8 +15,8 @@ _FULL = State(
     boot="b1",
     server="https://10.186.0.1:6443",
     slot=0,
-    node=Node(Process(10, 100), Process(11, 101)),
-    parts=(_ETCD, Part("kubelet", ("kubelet",), "http://10.186.0.2:10248/healthz", in_node=True)),
+    nodes=(Node(Process(10, 100), Process(11, 101)), Node(Process(20, 200), Process(21, 201))),
+    parts=(_ETCD, Part("kubelet", ("kubelet",), "http://10.186.0.2:10248/healthz", node=2)),
     processes={"etcd": Process(12, 102)},
     ready=True,
 )
