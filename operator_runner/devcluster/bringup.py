@@ -131,7 +131,7 @@ def resume(options: StartOptions, state: State) -> None:
         )
     if options.nodes not in (None, len(state.nodes)):
         raise ClusterError(
-            f"the cluster {options.name!r} is up already, but with {len(state.nodes)} nodes",
+            f"the cluster {options.name!r} is up already; its number of nodes: {len(state.nodes)}",
             cure=f"Take it down first: `operator-runner cluster down --name {options.name}`.",
         )
     for part in state.parts:
