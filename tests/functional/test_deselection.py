@@ -186,11 +186,14 @@ def test_a_failed_deselection_is_retried_unless_something_newer_counts(
     def failed() -> set[str]:
         return {line["name"] for line in operator.lines("Reconciliation failed")}
 
+    def finalized() -> list[str]:
+        return [line["name"] for line in operator.lines("Finalized")]
+
     eventually(failed, lambda found: found == set(names), told=operator.log)
     eventually(lambda: any("retry" in cause for cause in _causes(operator, "late")))
     kubectl("delete", KIND, "deleted")
     assert any("deletionTimestamp set" in cause for cause in _causes(operator, "deleted"))
-    assert [line["name"] for line in operator.lines("Finalized")] == ["deleted"]
+    eventually(finalized, lambda names: names == ["deleted"], told=operator.log)
 
     kubectl.merge(KIND, "again", {"metadata": {"labels": _ON}, "spec": {"sayThis": "again"}})
     wait_for_text(kubectl, operator, "hello again", "again")
@@ -203,8 +206,7 @@ def test_a_failed_deselection_is_retried_unless_something_newer_counts(
 
     # It keeps its finalizer, and is not deselected twice.
     kubectl("delete", KIND, "late")
-    finalized = [line["name"] for line in operator.lines("Finalized")]
-    assert finalized == ["deleted", "late"]
+    eventually(finalized, lambda names: names == ["deleted", "late"], told=operator.log)
     assert len(operator.lines("Deselected")) == 1
 
 
