@@ -121,8 +121,6 @@ def _environment(
 ) -> dict[str, str]:
     # make's own variables would reach every play.
     environment = {k: v for k, v in ours.items() if k not in {"MAKEFLAGS", "MAKELEVEL", "MFLAGS"}}
-    # As in config/manager: the role needs no facts, and gathering them takes a second.
-    environment["ANSIBLE_GATHERING"] = "explicit"
     if kubeconfig is not None:
         environment["KUBECONFIG"] = kubeconfig
     if image is not None:

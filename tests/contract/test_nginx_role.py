@@ -90,8 +90,9 @@ class Nginx:
         body: Json | None = None,
         environment: Mapping[str, str] | None = None,
         times: int = 1,
+        content: RunContent | None = None,
     ) -> RunOutcome:
-        """Run the role over the resource; `body` is the resource in the variables."""
+        """Run the role, or `content`; `body` is the resource in the variables."""
         play = {
             "hosts": "localhost",
             "gather_facts": False,
@@ -105,7 +106,7 @@ class Nginx:
             RunRequest(
                 run_id=secrets.token_hex(4),
                 ref=ObjectRef.of(body),
-                content=RunContent(playbook=path),
+                content=content or RunContent(playbook=path),
                 extra_vars=extra_vars(body, WATCH, cleanup=False),
                 kubeconfig=self.kubeconfig.read_text(),
                 verbosity=0,
@@ -628,6 +629,18 @@ def test_an_operand_of_an_older_version_is_upgraded(nginx: Nginx) -> None:
     assert labels.items() <= pod_labels.items()
     assert pod_labels["app.kubernetes.io/instance"] == "web"
     assert nginx.live("service")["spec"]["selector"].items() <= pod_labels.items()
+
+
+def test_the_playbook_runs_the_role_without_facts(nginx: Nginx) -> None:
+    """The playbook of watches.yaml finds the role, and gathers nothing about the machine."""
+    (watch,) = yaml.safe_load((REPOSITORY / "watches.yaml").read_text())
+    nginx.resource()
+    nginx.succeed()
+    playbook = RunContent(playbook=REPOSITORY / watch["playbook"])
+    role, play = nginx.reconcile(), nginx.reconcile(content=playbook)
+    assert play.successful, play.failures
+    # Facts would be one more.
+    assert (play.stats, play.requeue_after) == (role.stats, role.requeue_after)
 
 
 def test_ansible_playbook_alone_runs_the_role(nginx: Nginx, tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ class Checkout:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        for name in ("demo", "crds", "config", "roles"):
+        for name in ("demo", "crds", "config", "playbooks", "roles"):
             shutil.copytree(REPOSITORY / name, path / name)
         shutil.copy(REPOSITORY / "watches.yaml", path)
         # The commands that the demo prints name .venv.

@@ -19,7 +19,16 @@ from tests.support.operator import REPOSITORY
 from tests.support.session import Session
 
 PAGE = REPOSITORY / "docs" / "commands.md"
-PROJECT = ("config", "crds", "roles", "releases", "watches.yaml", "Makefile", "pyproject.toml")
+PROJECT = (
+    "config",
+    "crds",
+    "playbooks",
+    "roles",
+    "releases",
+    "watches.yaml",
+    "Makefile",
+    "pyproject.toml",
+)
 
 ELSEWHERE = {
     "make build": "e2e/test_wheel.py",

@@ -48,8 +48,8 @@ class Builder:
         self.build(repository / "Dockerfile", base, f"--build-arg=DEBIAN_IMAGE={BASE}")
         names = {version: f"localhost/nginx-operator:{version}" for version in releases}
         for version, folder in releases.items():
-            dockerfile, argument = repository / "nginx.Dockerfile", f"--build-arg=BASE_IMAGE={base}"
-            self.build(dockerfile, names[version], argument, context=folder)
+            argument = f"--build-arg=BASE_IMAGE={base}"
+            self.build(folder / "nginx.Dockerfile", names[version], argument)
         return names
 
     def save(self, name: str, archive: Path) -> Path:

@@ -140,7 +140,8 @@ def copy_project(target: Path) -> Path:
     """Copy the nginx operator's project so that a test can edit it."""
     target.mkdir(parents=True)
     shutil.copy(REPOSITORY / "watches.yaml", target)
-    shutil.copytree(REPOSITORY / "roles", target / "roles")
+    for name in ("playbooks", "roles"):
+        shutil.copytree(REPOSITORY / name, target / name)
     return target
 
 
