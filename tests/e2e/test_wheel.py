@@ -42,6 +42,13 @@ def test_the_pins_of_the_local_cluster_are_in_it(environment: Path) -> None:
     assert (module.parent / "go.sum").is_file()
 
 
+def test_nothing_but_the_package_is_in_it(environment: Path) -> None:
+    """The nginx operator, the examples and the tests stay in the repository."""
+    (record,) = environment.glob("lib/python*/site-packages/operator_runner-*.dist-info/RECORD")
+    folders = {line.partition("/")[0] for line in record.read_text().splitlines()}
+    assert folders == {"..", "operator_runner", record.parent.name}
+
+
 def test_its_commit_is_in_it(environment: Path) -> None:
     """The metric of the build names the commit that the wheel was made from."""
     head = ["git", "-C", str(REPOSITORY), "rev-parse", "HEAD"]
