@@ -79,7 +79,7 @@ class ProjectWatcher:
     def _scan(self) -> dict[GVK, tuple[_Times, _Times]]:
         """Return the files of each kind, and the related ones."""
         return {
-            watch.gvk: (_times((watch.content.path,)), _times(related_paths(watch)))
+            watch.gvk: (_times(own_paths(watch.content)), _times(related_paths(watch)))
             for watch in self._watches
         }
 
@@ -87,6 +87,16 @@ class ProjectWatcher:
 def changed_file(before: _Times, after: _Times) -> Path | None:
     """Return a file that was added, removed or modified; None if there is none."""
     return min((path for path, _ in before.items() ^ after.items()), default=None)
+
+
+def own_paths(content: RunContent) -> Iterator[Path]:
+    """Yield the role, or the playbook and the roles of its project."""
+    yield content.path
+    if content.role is None:
+        folder = content.path.parent
+        yield folder / "roles"
+        if folder.name == "playbooks":
+            yield folder.parent / "roles"
 
 
 def related_paths(watch: Watch) -> Iterator[Path]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from operator_runner.controller.sources.project import changed_file, related_paths
+from operator_runner.controller.sources.project import changed_file, own_paths, related_paths
 from operator_runner.core.model import GVK, Deselection, Finalizer, RunContent, Watch
 
 FOO = GVK("example.com", "v1", "Foo")
@@ -18,6 +18,20 @@ def test_a_changed_file_is_found() -> None:
     assert changed_file({a: 1, b: 1}, {a: 1, b: 2}) == b
     assert changed_file({a: 1}, {a: 1, b: 2}) == b
     assert changed_file({a: 1, b: 1}, {}) == a
+
+
+def test_roles_belong_to_their_playbook() -> None:
+    """Those beside it, and those of a project that keeps its playbooks in a folder."""
+    playbook = RunContent(playbook=Path("/project/playbooks/a.yml"))
+    assert [*own_paths(playbook)] == [
+        Path("/project/playbooks/a.yml"),
+        Path("/project/playbooks/roles"),
+        Path("/project/roles"),
+    ]
+    beside = RunContent(playbook=Path("/project/a.yml"))
+    assert [*own_paths(beside)] == [Path("/project/a.yml"), Path("/project/roles")]
+    role = RunContent(role=Path("/project/roles/a"))
+    assert [*own_paths(role)] == [Path("/project/roles/a")]
 
 
 def test_files_that_a_play_may_load_are_related() -> None:
