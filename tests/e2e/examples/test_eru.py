@@ -114,12 +114,13 @@ class World:
             if event["reason"] == "RestartSkipped" and event["involvedObject"]["name"] == name
         ]
 
-    def annotation_runs(self, name: str) -> int:
-        """Return how many runs of a Deployment have ended that its annotations led to."""
-        lines = self._operator.lines("Reconciled")
-        return sum(
-            line["kind"] == "Deployment" and line["name"] == name and "annotation" in line["cause"]
-            for line in lines
+    def has_run(self, name: str, generation: int) -> bool:
+        """Return whether a run for this generation of a Deployment has ended."""
+        return any(
+            line["kind"] == "Deployment"
+            and line["name"] == name
+            and f"to {generation}" in line["cause"]
+            for line in self._operator.lines("Reconciled")
         )
 
     def pods(self) -> set[str]:
@@ -207,9 +208,9 @@ def test_annotated_deployments_have_an_eru(world: World, kubectl: Kubectl) -> No
     annotate("made", f"{ANNOTATION}-schedule=0 3 * * *")
     world.until(lambda: world.eru("made")["spec"]["schedule"], "0 3 * * *")
     kubectl.merge(KIND, "made", {"spec": {"schedule": "0 2 * * *", "suspend": True}})
-    before = world.annotation_runs("made")
     annotate("made", f"{ANNOTATION}-schedule=0 1 * * *")
-    world.until(lambda: world.annotation_runs("made") > before)
+    generation = world.deployment("made")["metadata"]["generation"]
+    world.until(lambda: world.has_run("made", generation))
     annotate("own", f"{ANNOTATION}-")
     world.until(lambda: mark in world.deployment("own")["metadata"]["annotations"], expected=False)
     spec = world.eru("made")["spec"]
