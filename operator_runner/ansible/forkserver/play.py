@@ -43,9 +43,6 @@ _SETTINGS_PER_RUN = tuple(
     for name, definition in constants.config.get_configuration_definitions().items()
     if _PER_RUN & {source["name"] for source in definition.get("env") or ()}
 )
-_COMMAND_LINE = PlaybookCLI(["ansible-playbook"])
-_COMMAND_LINE.init_parser()
-"""Knows the options; to list them for the parser takes longer than to parse."""
 
 
 def become_play(
@@ -103,7 +100,6 @@ def _prepare(requests: socket.socket, patches: PatchSelection) -> None:
     # The Display was created at load time, for other streams and with messages of another process.
     Display().__init__()
     patches.install("loaded-plugins")
-    patches.install("command-line-parser")
     patches.install("events-in-output")
     patches.install("module-forks", requests)
     patches.install("module-announcement", requests)
@@ -120,11 +116,6 @@ def install_loaded_plugins() -> None:
     replace("ansible.cli:init_plugin_loader", lambda *_: None)
 
 
-def install_parser() -> None:
-    """Have the command line use the parser that the fork server has made."""
-    replace("ansible.cli.playbook:PlaybookCLI.init_parser", _take_parser)
-
-
 def _play(command: list[str], patches: PatchSelection) -> int:
     _read_settings_of_this_run()
     compatibility.install(patches)
@@ -134,10 +125,6 @@ def _play(command: list[str], patches: PatchSelection) -> int:
     except SystemExit as ended:
         return exit_status(ended.code)
     return 0
-
-
-def _take_parser(command_line: PlaybookCLI) -> None:
-    command_line.parser = _COMMAND_LINE.parser
 
 
 def _read_settings_of_this_run() -> None:

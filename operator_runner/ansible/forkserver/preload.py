@@ -63,8 +63,8 @@ _LATE = (
 )
 """What these modules import while they work; tests/contract/ansible/test_preloaded.py looks."""
 _PATCHES = (
-    *("kubernetes-apis", "kubeconfig-parser", "tls-context", "plugin-source", "jinja-names"),
-    *("shared-text", "compiled-templates", "kept-facts"),
+    *("kubernetes-apis", "kubeconfig-parser", "tls-context", "plugin-source"),
+    *("compiled-templates", "kept-facts"),
 )
 """Patches that hold in the fork server, and so in all its forks."""
 
@@ -181,17 +181,6 @@ def install_kubeconfig_parser() -> None:
         load = functools.partial(yaml.load, Loader=yaml.CSafeLoader)
         parser = SimpleNamespace(**{**vars(yaml), "safe_load": load})
         replace("kubernetes.config.kube_config:yaml", parser)
-
-
-def install_shared_text() -> None:
-    """Make copies of YAML data share their strings, as copies of plain strings do.
-
-    ansible-core copies the data of each file before it uses it.
-    """
-    replace(
-        "ansible.module_utils._internal._datatag:_AnsibleTaggedStr.__deepcopy__",
-        lambda self, _copied: self,
-    )
 
 
 def _start_openssl() -> None:
