@@ -90,11 +90,13 @@ def running(
     manager = find_manager(objects)
     assert manager is not None, f"examples/{name}/config/default has no Deployment of the operator"
     system = Kubectl(plain.program, manager.namespace)
+    # Some permissions are in other namespaces than the operator.
+    anywhere = Kubectl(plain.program, "")
     recording = bool(os.environ.get(RECORDING))
     install_crds(system, project)
     others = [o for o in objects if o["kind"] not in {"CustomResourceDefinition", "Deployment"}]
     try:
-        system("apply", "--filename=-", input_=yaml.safe_dump_all(others))
+        anywhere("apply", "--filename=-", input_=yaml.safe_dump_all(others))
         operator = Operator(
             project,
             cluster.kubeconfig if recording else system.kubeconfig(manager.account, scratch),
@@ -115,7 +117,7 @@ def running(
             remove_crds(system, project)
             operator.kill()
     finally:
-        system(
+        anywhere(
             "delete", "--filename=-", "--ignore-not-found", "--timeout=120s",
             input_=yaml.safe_dump_all(others),
         )  # fmt: skip
