@@ -59,6 +59,7 @@ from operator_runner.reconcile.reserved_fields import (
     ReservedField,
     Use,
     dropped,
+    reported,
     reserved_fields,
 )
 from operator_runner.reconcile.schedule import (
@@ -396,8 +397,9 @@ class Reconciler:
             fields = dropped(fields, await self._deps.variable_names.declared(content))
         names_dropped = frozenset(field.name for field in fields)
         state = (uid_of(body), generation_of(body), names_dropped)
-        if fields and self._reported_fields.get(ref) != state:
-            await self._reporter.dropped(body, fields)
+        told = reported(fields, self._watch.gvk)
+        if told and self._reported_fields.get(ref) != state:
+            await self._reporter.dropped(body, told)
             self._reported_fields[ref] = state
         return names_dropped
 

@@ -12,7 +12,7 @@ import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from operator_runner.core.model import Json, ReservedNames, Watch
+from operator_runner.core.model import GVK, Json, ReservedNames, Watch
 from operator_runner.reconcile.variables import META, fields_of_variables, object_name
 
 _PREFIXES = ("ansible_", "_ansible_", "__ansible_")
@@ -79,6 +79,15 @@ def dropped(
     return tuple(
         field for field in fields if field.use is not Use.KEYWORD or field.variable not in declared
     )
+
+
+def reported(fields: Sequence[ReservedField], gvk: GVK) -> tuple[ReservedField, ...]:
+    """Return the dropped fields that users are told of.
+
+    Nobody can rename those of a built-in kind, such as `spec.strategy` of a Deployment: if it is a
+    mere keyword, the role lacks nothing.
+    """
+    return tuple(field for field in fields if field.use is not Use.KEYWORD or not gvk.is_built_in)
 
 
 def cure(fields: Sequence[ReservedField]) -> str:

@@ -8,7 +8,13 @@ from pathlib import Path
 import pytest
 
 from operator_runner.core.model import GVK, Json, ReservedNames, RunContent, Watch
-from operator_runner.reconcile.reserved_fields import dropped, note, paths, reserved_fields
+from operator_runner.reconcile.reserved_fields import (
+    dropped,
+    note,
+    paths,
+    reported,
+    reserved_fields,
+)
 
 WATCH = Watch(GVK("cache.example.com", "v1", "Memcached"), RunContent(role=Path("/roles/web")))
 NAMES = ReservedNames(frozenset({"vars", "sops_binary"}), frozenset({"hosts", "port"}))
@@ -115,3 +121,11 @@ def test_a_hostile_resource_does_not_flood_the_log() -> None:
     assert (len(many), many[-1]) == (21, "980 more")
     assert len(long) < 100
     assert odd == r'spec["ansible_\u001b[2J"]'
+
+
+def test_keywords_of_built_in_kinds_are_not_reported() -> None:
+    """A Deployment has `spec.strategy` anyway; what Ansible acts on is reported there too."""
+    deployment = replace(WATCH, gvk=GVK("apps", "v1", "Deployment"))
+    for watch, expected in ((WATCH, ["spec.hosts", "spec.vars"]), (deployment, ["spec.vars"])):
+        fields = reserved_fields(body("hosts", "vars"), watch, NAMES)
+        assert paths(reported(fields, watch.gvk)) == expected
