@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from bench import burst, document, facts, latency, many_resources, memory, single, traffic
+from bench import burst, churn, document, facts, latency, many_resources, memory, single, traffic
 from bench.breakdown import Breakdown, measure_breakdown
 from bench.environment import BenchEnvironment, open_environment
 from bench.errors import BenchError
@@ -31,9 +31,10 @@ class Effort:
     """Pairs of measurements; the median is reported."""
     resources: int = 40
     many: int = 1000
+    pods: int = 100
 
 
-QUICK = Effort(repetitions=3, resources=6, many=60)
+QUICK = Effort(repetitions=3, resources=6, many=60, pods=20)
 
 GROUPS: Mapping[str, Callable[[BenchEnvironment, Effort], Iterator[Row]]] = {
     "three": lambda environment, effort: single.three_tasks(environment, effort.repetitions),
@@ -43,6 +44,7 @@ GROUPS: Mapping[str, Callable[[BenchEnvironment, Effort], Iterator[Row]]] = {
     "burst": lambda environment, effort: burst.burst(environment, effort.resources),
     "memory": lambda environment, _: memory.measure_memory(environment),
     "many": lambda environment, effort: many_resources.many_resources(environment, effort.many),
+    "churn": lambda environment, effort: churn.churn(environment, effort.pods),
     "requests": lambda environment, _: traffic.traffic(environment),
 }
 

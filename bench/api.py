@@ -120,6 +120,16 @@ class Api:
             _request_timeout=_TIMEOUT,
         )
 
+    def merge_status(self, kind: Kind, namespace: str, name: str, status: Json) -> None:
+        """Merge a patch into the status of an object, as its controller does."""
+        self._of(kind).status.patch(
+            body={"status": status},
+            name=name,
+            namespace=namespace,
+            content_type="application/merge-patch+json",
+            _request_timeout=_TIMEOUT,
+        )
+
     def delete(self, kind: Kind, namespace: str, name: str) -> None:
         """Delete an object if it exists."""
         with contextlib.suppress(NotFoundError):

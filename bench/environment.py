@@ -8,9 +8,9 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
@@ -43,6 +43,8 @@ class Setup:
     """Kubeconfig of a proxy to the API server; None for direct access."""
     gathers_facts: bool = False
     """Whether runs of roles gather facts, which is ansible-operator's default."""
+    keys: Mapping[str, object] = field(default_factory=dict)
+    """More keys of the watch."""
 
 
 class Site:
@@ -212,6 +214,7 @@ def _project(scratch: Path, setup: Setup) -> Path:
             # The bench requests a run without changes by an annotation.
             "watchAnnotationsChanges": True,
             "maxRunnerArtifacts": setup.artifacts,
+            **setup.keys,
         }
     ]
     (project / "watches.yaml").write_text(yaml.safe_dump(watches))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bench import single, traffic
+from bench import churn, single, traffic
 from bench.breakdown import measure_breakdown
 from bench.environment import BenchEnvironment
 from operator_runner.devcluster import Cluster
@@ -28,6 +28,12 @@ def test_a_reconcile_is_measured_beside_ansible_runner(environment: BenchEnviron
 def test_an_edit_is_one_reconcile_and_one_request(environment: BenchEnvironment) -> None:
     """The counts do not depend on the machine, so they are held to their bars."""
     rows = list(traffic.traffic(environment))
+    assert [row.value <= (row.goal.limit or 0) for row in rows] == [True, True]
+
+
+def test_status_churn_is_coalesced(environment: BenchEnvironment) -> None:
+    """Never more runs than changes of the field, and one without wakeOn."""
+    rows = list(churn.churn(environment, 10))
     assert [row.value <= (row.goal.limit or 0) for row in rows] == [True, True]
 
 
