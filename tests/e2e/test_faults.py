@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
 
 from operator_runner.devcluster import Cluster
+from tests.support.faults import api_outage
 from tests.support.kubectl import Kubectl
 from tests.support.nginx import KIND, World, nginx
 from tests.support.operator import Operator
@@ -159,14 +159,7 @@ def test_the_api_server_away_for_a_while(
     kubectl.apply(nginx(replicas=1))
     world.wait_reconciled()
     world.wait_available(1)
-    cluster.stop_part("kube-apiserver")
-    try:
-        until = time.monotonic() + 20
-        while time.monotonic() < until:
-            assert operator.probe("healthz") == 200
-            time.sleep(0.5)
-    finally:
-        cluster.start_part("kube-apiserver")
+    api_outage(cluster, operator, seconds=20)
     kubectl.merge(KIND, "web", {"spec": {"replicas": 2}})
     world.wait_available(2)
     world.wait_reconciled()
