@@ -166,6 +166,18 @@ def test_throttled_loops_are_counted() -> None:
     assert value(metrics, "operator_runner_reconcile_loops_throttled_total", FOO_LABELS) == 1
 
 
+def test_events_and_failures_of_triggers_are_counted() -> None:
+    """By the kind of the object, as kubectl accepts it, and by the key of the expression."""
+    metrics = watching()
+    for kind, resources in (("Zone", 2), ("Zone", 0)):
+        metrics.trigger_handled(FOO, GVK("example.com", "v1", kind), resources)
+    metrics.expression_failed(FOO, "triggers[0].name")
+    zones = {**FOO_LABELS, "object_kind": "Zone.example.com"}
+    assert value(metrics, "operator_runner_trigger_events_total", zones) == 1
+    failures = {**FOO_LABELS, "key": "triggers[0].name"}
+    assert value(metrics, "operator_runner_expression_failures_total", failures) == 1
+
+
 def test_a_resource_has_its_series_as_long_as_it_exists() -> None:
     """Names of objects are labels only here, so nothing may stay behind."""
     metrics = watching()

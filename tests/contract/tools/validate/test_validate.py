@@ -306,6 +306,22 @@ def test_a_kind_that_the_crds_of_the_project_do_not_serve(
     )
 
 
+def test_kinds_of_references_and_triggers_are_compared_too(tmp_path: Path) -> None:
+    """Each has its own line."""
+    entry = (
+        "- version: v1\n  kind: ConfigMap\n  role: site\n"
+        "  references:\n    - {group: example.com, version: v1, kind: Sight, name: a}\n"
+        "  triggers:\n    - group: example.com\n      version: v1\n      kind: Sites\n"
+    )
+    files = {"roles/site/tasks/main.yml": "[]\n", "watches.yaml": entry}
+    done = validate(write(tmp_path, files))
+    found = [line.split(" is not")[0] for line in done.stderr.splitlines()]
+    assert found == [
+        "Warning: watches.yaml:5: example.com/v1, Kind=Sight",
+        "Warning: watches.yaml:9: example.com/v1, Kind=Sites",
+    ]
+
+
 @pytest.mark.parametrize("folder", [".", "tests/functional/project"])
 def test_projects_of_this_repository(folder: str) -> None:
     """The nginx operator and the project of the tests have no findings."""
