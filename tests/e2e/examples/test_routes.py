@@ -23,7 +23,7 @@ pytestmark = pytest.mark.xdist_group("routes")
 @pytest.fixture(scope="module")
 def example(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Example]:
     """Run the operator, with the image of the Pods on the node."""
-    # Without its Lease the process would end in the outage, and a new one would see everything anew.
+    # Without its Lease the process would end in the outage, and the next one would list everything.
     scratch = tmp_path_factory.mktemp("routes")
     with running("routes", cluster, scratch, "--leader-elect=false") as example:
         example.load_image()
