@@ -52,6 +52,10 @@ class Example:
     arguments: tuple[str, ...] = ()
     """The arguments that the operator was started with."""
 
+    def assert_permitted(self, since: int = 0) -> None:
+        """Assert that the log, from this character on, has no request that was refused."""
+        assert not _REFUSED.findall(self.operator.log()[since:])
+
     def load_image(self, spec: str = "image.yaml") -> str:
         """Pack an image of the example and load it into the node; return its name."""
         archive = self.operator.scratch / "image.tar"
@@ -79,10 +83,12 @@ def running(
     *flags: str,
     environment: Mapping[str, str] | None = None,
     start: bool = True,
+    outage: bool = False,
 ) -> Iterator[Example]:
     """Install an example and start its operator with its own arguments and `flags`; remove all.
 
-    Its namespace, permissions and environment are those of config/default.
+    Its namespace, permissions and environment are those of config/default. The API server must not
+    refuse any request, but after an `outage`: it does so until it has loaded its roles.
     """
     project = copy_example(name, scratch / name)
     plain = Kubectl(cluster.bin / "kubectl", "default")
@@ -110,8 +116,10 @@ def running(
         if start:
             operator.start(*arguments, *flags)
         try:
-            yield Example(name, project, cluster, system, operator, (*arguments, *flags))
-            assert not _REFUSED.findall(operator.log())
+            example = Example(name, project, cluster, system, operator, (*arguments, *flags))
+            yield example
+            if not outage:
+                example.assert_permitted()
         finally:
             # Finalizers and conversions need the operator.
             remove_crds(system, project)

@@ -25,9 +25,17 @@ def example(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Itera
     """Run the operator, with the image of the Pods on the node."""
     # Without its Lease the process would end in the outage, and the next one would list everything.
     scratch = tmp_path_factory.mktemp("routes")
-    with running("routes", cluster, scratch, "--leader-elect=false") as example:
+    with running("routes", cluster, scratch, "--leader-elect=false", outage=True) as example:
         example.load_image()
         yield example
+
+
+@pytest.fixture
+def permitted(example: Example) -> Iterator[None]:
+    """Check that the operator has the permissions for what it does in the test."""
+    since = len(example.operator.log())
+    yield
+    example.assert_permitted(since)
 
 
 def web(name: str, replicas: int) -> tuple[Json, Json]:
@@ -116,6 +124,7 @@ def routes(kubectl: Kubectl, example: Example) -> Routes:
     return Routes(kubectl, example)
 
 
+@pytest.mark.usefixtures("permitted")
 def test_routes_follow_pods_and_formats(kubectl: Kubectl, example: Example, routes: Routes) -> None:
     """Each change of the ready Pods, and of the format of the namespace, until the Service goes.
 
@@ -155,6 +164,7 @@ def test_routes_follow_pods_and_formats(kubectl: Kubectl, example: Example, rout
     routes.wait("empty", 0)
 
 
+@pytest.mark.usefixtures("permitted")
 def test_each_kind_has_a_queue_of_its_own(example: Example) -> None:
     """Their depths, and the formats as resources, are in the metrics."""
     operator = example.operator
