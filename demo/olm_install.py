@@ -60,9 +60,17 @@ class Installation:
         )
 
     def plan(self, version: str) -> str | None:
-        """Return the InstallPlan of the ClusterServiceVersion, None if it does not exist yet."""
+        """Return the InstallPlan of the ClusterServiceVersion that OLM asks to approve, if any.
+
+        One that is approved before it has a phase is lost: OLM fails to write its phase, and
+        creates another one, which is not approved.
+        """
         for plan in self._list("installplans.operators.coreos.com"):
-            if version in plan["spec"]["clusterServiceVersionNames"]:
+            phase = (plan.get("status") or {}).get("phase")
+            if (
+                phase == "RequiresApproval"
+                and version in plan["spec"]["clusterServiceVersionNames"]
+            ):
                 return str(plan["metadata"]["name"])
         return None
 

@@ -7,9 +7,20 @@ from typing import Any
 
 from demo.olm_install import Installation, Phase
 
+
+def plan(name: str, version: str, phase: str) -> dict[str, Any]:
+    spec = {"clusterServiceVersionNames": [version]}
+    status = {"status": {"phase": phase}} if phase else {}
+    return {"metadata": {"name": name}, "spec": spec, **status}
+
+
 PLANS = [
-    {"metadata": {"name": "install-a"}, "spec": {"clusterServiceVersionNames": ["web.v1"]}},
-    {"metadata": {"name": "install-b"}, "spec": {"clusterServiceVersionNames": ["web.v2"]}},
+    plan("install-a", "web.v1", "RequiresApproval"),
+    # OLM has not written its phase yet.
+    plan("install-0", "web.v2", ""),
+    plan("install-b", "web.v2", "RequiresApproval"),
+    plan("install-c", "web.v3", "Complete"),
+    plan("install-d", "web.v4", ""),
 ]
 
 
@@ -49,11 +60,12 @@ def test_a_subscription_starts_where_it_is_told_and_waits_for_approval() -> None
 
 
 def test_the_plan_of_a_version_is_found_and_approved() -> None:
-    """By its ClusterServiceVersion; None before OLM has created it."""
+    """By its ClusterServiceVersion; None unless OLM asks for the approval."""
     kubectl = FakeKubectl(*PLANS)
 
     assert installation(kubectl).plan("web.v2") == "install-b"
-    assert installation(kubectl).plan("web.v3") is None
+    for version in ("web.v3", "web.v4", "web.v5"):
+        assert installation(kubectl).plan(version) is None
     installation(kubectl).approve("install-b")
 
     assert kubectl.calls[-1][:3] == ("patch", "installplan", "install-b")
