@@ -28,6 +28,8 @@ from operator_runner.config.watches.relevance import is_deselected, is_relevant
 from operator_runner.config.watches.schedules import timetable
 from operator_runner.controller.dispatcher import Dispatcher
 from operator_runner.controller.loop_throttle import LoopThrottle
+from operator_runner.controller.predicates.chosen_fields import ChosenFields
+from operator_runner.controller.predicates.failed_expression import FailedExpression
 from operator_runner.controller.sources.dependents import Dependents
 from operator_runner.controller.sources.failed_expressions import FailedExpressions
 from operator_runner.controller.sources.kinds import Kinds, watch_kinds_forever
@@ -37,7 +39,7 @@ from operator_runner.controller.sources.readiness_log import log_readiness
 from operator_runner.controller.sources.references import References
 from operator_runner.controller.sources.schedule import Schedules
 from operator_runner.controller.sources.shared_watches import SharedWatches, WatchRequest
-from operator_runner.controller.sources.triggers import FailedExpression, Sinks, Triggers
+from operator_runner.controller.sources.triggers import Sinks, Triggers
 from operator_runner.controller.sources.watch_readiness import WatchReadiness
 from operator_runner.controller.sources.watches_file import WatchesFile
 from operator_runner.controller.workqueue import WorkQueue
@@ -194,11 +196,13 @@ class Operator:
         metrics.machine.free_memory.set_function(memory)
         self._queue = WorkQueue(settings.concurrency, settings.backoff, memory)
         rundirs = _rundirs(settings, watches)
+        fields = ChosenFields(watches, self._expression_failed)
         self._dependents = Dependents(
             self._stream_health,
             self._enqueue,
             settings.namespaces,
             watches,
+            fields=fields,
             enabled=settings.inject_owner_ref,
         )
         self._proxy = Proxy(
@@ -212,7 +216,9 @@ class Operator:
             record=settings.record_requests,
         )
         self._cluster = KubeCluster(self._api, self._discovery)
-        self._references = References(watches, referenced, self._enqueue)
+        self._references = References(
+            watches, referenced, self._enqueue, self._expression_failed, fields
+        )
         self._operator_condition = OperatorConditionReporter.of(
             self._api, connection.namespace, settings.operator_condition
         )
@@ -231,6 +237,7 @@ class Operator:
             triggering,
             self._primary.is_chosen,
             Sinks(self._enqueue, self._expression_failed, metrics.trigger_handled),
+            fields,
         )
         self._shared_watches = SharedWatches(
             [*self._references.subscriptions(), *self._triggers.subscriptions()],
@@ -423,7 +430,7 @@ class Operator:
         self._triggers.on_change(ref, body)
 
     def _expression_failed(self, failed: FailedExpression) -> None:
-        self._metrics.expression_failed(failed.gvk, failed.key)
+        self._metrics.expression_failed(failed.gvk, failed.error.key)
         self._failed_expressions.report(failed)
 
     def _gone(self, ref: ObjectRef) -> None:

@@ -46,6 +46,10 @@ class ExpressionError(OperatorRunnerError):
         super().__init__(f"{key}: {expression}: {reason}")
         self.key, self.expression, self.reason = key, expression, reason
 
+    def within(self, place: str) -> ExpressionError:
+        """Return the error with the key below another one, such as `triggers[0]`."""
+        return ExpressionError(f"{place}.{self.key}", self.expression, self.reason)
+
 
 class ApiError(OperatorRunnerError):
     """A request to the Kubernetes API failed; `status` is the HTTP status, 0 without an answer."""

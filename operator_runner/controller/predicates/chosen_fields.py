@@ -1,4 +1,4 @@
-"""The fields of `wakeOn`: their values in an object, and what has changed. Pure but for the log.
+"""The fields of `wakeOn`: their values in an object, and what has changed. Pure.
 
 Values are kept as text: short ones as JSON, for display, others as a digest. The values of Secrets
 are always digests.
@@ -9,17 +9,16 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import structlog
-
 from operator_runner.config.watches import expressions
+from operator_runner.controller.predicates.failed_expression import FailedExpression
 from operator_runner.core.deduplication import Deduplicator
-from operator_runner.core.model import GVK, Json, ObjectRef, Watch
+from operator_runner.core.errors import ExpressionError
+from operator_runner.core.model import GVK, Json, ObjectRef, Watch, uid_of
 from operator_runner.core.truncation import truncated
 
-_log = structlog.get_logger(__name__)
 _VALUE_BYTES = 40
 """Maximum length of a value that is shown."""
 _EXPRESSION_BYTES = 120
@@ -27,21 +26,29 @@ _DIGEST_MARK = "#"
 """First character of a digest; no JSON begins with it."""
 _NULL = "null"
 _LOGGED = 1000
-"""Objects and expressions whose last error is remembered, so that it is logged once."""
+"""Objects and expressions whose last error is remembered, so that it is reported once."""
 
 
 class ChosenFields:
     """The fields of each kind whose changes start a reconcile, by the watch that declares them."""
 
-    def __init__(self, watches: Sequence[Watch]) -> None:
-        """Take `wakeOn` of the watches."""
+    def __init__(
+        self, watches: Sequence[Watch], failed: Callable[[FailedExpression], None]
+    ) -> None:
+        """Take `wakeOn` of the watches; `failed` is called for an expression that fails."""
+        self._failed = failed
+        self._keys: dict[tuple[GVK, str], tuple[GVK, str]] = {}
+        """The watch that chooses a field, and the key there, by the kind and the expression."""
         self._by_watch: dict[tuple[GVK, GVK], tuple[str, ...]] = {}
         by_kind: defaultdict[GVK, dict[str, None]] = defaultdict(dict)
         for watch in watches:
-            for each in watch.wake_on:
+            for number, each in enumerate(watch.wake_on):
                 key = (watch.gvk, each.gvk)
                 self._by_watch[key] = (*self._by_watch.get(key, ()), *each.fields)
                 by_kind[each.gvk].update(dict.fromkeys(each.fields))
+                for index, field in enumerate(each.fields):
+                    place = watch.gvk, f"wakeOn[{number}].fields[{index}]"
+                    self._keys.setdefault((each.gvk, field), place)
         self._by_kind = {gvk: tuple(fields) for gvk, fields in by_kind.items()}
         self._errors = Deduplicator(_LOGGED)
 
@@ -56,7 +63,7 @@ class ChosenFields:
     def values(self, gvk: GVK, body: Json) -> Mapping[str, str]:
         """Return the values of all chosen fields of a whole object, by expression.
 
-        An expression that cannot be evaluated is null, and logged once.
+        An expression that cannot be evaluated is null, and reported once.
         """
         fields = self._by_kind.get(gvk, ())
         return {field: self._value(gvk, body, field) for field in fields}
@@ -67,16 +74,16 @@ class ChosenFields:
         except ValueError as error:
             metadata = body["metadata"]
             ref = ObjectRef(gvk, metadata.get("namespace") or "", metadata["name"])
-            if self._errors.is_new((ref, expression, str(error))):
-                _log.warning(
-                    "Cannot evaluate an expression of `wakeOn` in watches.yaml",
-                    expression=expression,
-                    object=str(ref),
-                    error=str(error),
-                    cure="correct the expression, or add a default with ||",
-                )
+            if self._errors.is_new((uid_of(body), expression, str(error))):
+                primary, key = self._keys[gvk, expression]
+                found = ExpressionError(key, expression, str(error))
+                self._failed(FailedExpression(primary, found, ref, uid_of(body)))
             return _NULL
         return _text(value, hidden=gvk.kind == "Secret")
+
+
+NO_FIELDS = ChosenFields((), lambda _: None)
+"""Of watches without `wakeOn`."""
 
 
 def difference_of(old: Mapping[str, str], new: Mapping[str, str], fields: Sequence[str]) -> str:

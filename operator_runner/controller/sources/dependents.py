@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from operator_runner.controller.predicates.changes import Version, difference
-from operator_runner.controller.predicates.chosen_fields import ChosenFields
+from operator_runner.controller.predicates.chosen_fields import NO_FIELDS, ChosenFields
 from operator_runner.controller.sources.dependent_objects import DependentObjects, ObjectExtract
 from operator_runner.controller.sources.own_writes import OwnWrites
 from operator_runner.controller.sources.seen_fields import SeenFields
@@ -77,12 +77,13 @@ class Dependents:
         namespaces: Sequence[str],
         watches: Sequence[Watch] = (),
         *,
+        fields: ChosenFields = NO_FIELDS,
         enabled: bool = True,
     ) -> None:
         """`stream` watches a kind in a namespace (None: all); `namespaces` restricts it.
 
-        The status and `wakeOn` of `watches` select what is kept of whole objects. Not `enabled`,
-        nothing is watched: ansible-operator does so with --inject-owner-ref=false.
+        The status of `watches` and the `fields` of `wakeOn` select what is kept of whole objects.
+        Not `enabled`, nothing is watched: ansible-operator does so with --inject-owner-ref=false.
         """
         self._enabled = enabled
         self._stream = stream
@@ -93,7 +94,7 @@ class Dependents:
         self._running: dict[ObjectRef, list[tuple[ObjectRef, MetadataEvent]]] = {}
         self._unclaimed: OrderedDict[ObjectRef, MetadataEvent] = OrderedDict()
         self._pacer = Pacer(enqueue)
-        self._fields = ChosenFields(watches)
+        self._fields = fields
         self._seen_fields = SeenFields(self._fields)
         self.writes = OwnWrites()
         self.objects = DependentObjects(watches)

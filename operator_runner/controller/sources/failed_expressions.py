@@ -1,4 +1,4 @@
-"""Report expressions of triggers that fail: a log line for each object, and a few Events."""
+"""Report expressions of watches that fail: a log line for each object, and a few Events."""
 
 from __future__ import annotations
 
@@ -8,14 +8,16 @@ from collections.abc import Awaitable, Callable, Iterator
 
 import structlog
 
-from operator_runner.controller.sources.triggers import FailedExpression
+from operator_runner.controller.predicates.failed_expression import FailedExpression
 from operator_runner.core.model import EventSpec, Json, ObjectRef
+from operator_runner.core.truncation import truncated
 
 _log = structlog.get_logger(__name__)
 
 MAX_EVENTS = 10
 WINDOW_SECONDS = 600.0
 """At most so many Events for one expression in this time: thousands of objects may be wrong."""
+_REASON_BYTES = 300
 
 
 class FailedExpressions:
@@ -37,18 +39,18 @@ class FailedExpressions:
 
     def report(self, failed: FailedExpression) -> None:
         """Log a failure, and emit Events about the resources, or about the object without any."""
-        key = failed.key
+        key, reason = failed.error.key, _reason(failed)
         _log.warning(
             "Cannot evaluate an expression of watches.yaml",
             gvk=str(failed.gvk),
             key=key,
             expression=failed.error.expression,
             object=str(failed.ref),
-            error=failed.error.reason,
+            error=reason,
         )
         note = (
             f"{key} of watches.yaml fails for {failed.ref}: {failed.error.expression}:"
-            f" {failed.error.reason}; correct the expression or the object"
+            f" {reason}; correct the expression or the object"
         )
         spec = EventSpec("InvalidExpression", note, warning=True, action="Watch")
         for body in self._regarded(failed):
@@ -79,3 +81,10 @@ class FailedExpressions:
             since, count = self._clock(), 0
         self._counts[kind, key] = since, count + 1
         return count < MAX_EVENTS
+
+
+def _reason(failed: FailedExpression) -> str:
+    """Return why the expression fails: jmespath quotes the value, which may be long or secret."""
+    if failed.ref.gvk.kind == "Secret":
+        return "it cannot be evaluated (values of a Secret are not shown)"
+    return truncated(failed.error.reason, _REASON_BYTES)

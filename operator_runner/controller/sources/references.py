@@ -12,12 +12,31 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
 from operator_runner.controller.predicates.changes import Version, difference
-from operator_runner.controller.predicates.chosen_fields import ChosenFields, difference_of
+from operator_runner.controller.predicates.chosen_fields import (
+    NO_FIELDS,
+    ChosenFields,
+    difference_of,
+)
+from operator_runner.controller.predicates.failed_expression import FailedExpression
 from operator_runner.controller.sources.shared_watches import SharedEvent, Subscription
 from operator_runner.controller.sources.watch_pacing import Pacer
+from operator_runner.core.deduplication import Deduplicator
+from operator_runner.core.errors import ExpressionError
 from operator_runner.core.labels import SelectionIndex
-from operator_runner.core.model import GVK, Cause, Json, ObjectRef, Selection, Trigger, Watch
+from operator_runner.core.model import (
+    GVK,
+    Cause,
+    Json,
+    ObjectRef,
+    Selection,
+    Trigger,
+    Watch,
+    uid_of,
+)
 from operator_runner.kube.watch import EventType
+
+_REPORTED = 1000
+"""Resources whose last error is remembered, so that it is reported once."""
 
 
 class References:
@@ -26,15 +45,22 @@ class References:
     def __init__(
         self,
         watches: Sequence[Watch],
-        referenced: Callable[[Json, Watch], Iterable[ObjectRef | Selection]],
+        referenced: Callable[
+            [Json, Watch, Callable[[ExpressionError], None]], Iterable[ObjectRef | Selection]
+        ],
         enqueue: Callable[[ObjectRef, Cause], None],
+        failed: Callable[[FailedExpression], None],
+        fields: ChosenFields = NO_FIELDS,
     ) -> None:
-        """`referenced` returns what a resource refers to.
+        """`referenced` returns what a resource refers to, and calls its last argument for errors.
 
-        A reference may have a namespace although its kind is cluster-scoped.
+        A reference may have a namespace although its kind is cluster-scoped. `failed` is called
+        once for an expression that fails, `fields` are those of `wakeOn`.
         """
         self._watches = {watch.gvk: watch for watch in watches if watch.references}
-        self._fields = ChosenFields(watches)
+        self._fields = fields
+        self._failed = failed
+        self._errors = Deduplicator(_REPORTED)
         self._pacer = Pacer(enqueue)
         self._referenced = referenced
         self._enqueue = enqueue
@@ -49,6 +75,15 @@ class References:
         self._versions: dict[ObjectRef, Version] = {}
         self._values: dict[ObjectRef, Mapping[str, str]] = {}
 
+    def _targets(
+        self, ref: ObjectRef, body: Json, watch: Watch
+    ) -> frozenset[ObjectRef | Selection]:
+        def failed(error: ExpressionError) -> None:
+            if self._errors.is_new((uid_of(body), str(error))):
+                self._failed(FailedExpression(ref.gvk, error, ref, uid_of(body)))
+
+        return frozenset(self._referenced(body, watch, failed))
+
     def on_change(self, ref: ObjectRef, body: Json | None) -> None:
         """Update the references of a resource; None for a deleted one."""
         watch = self._watches.get(ref.gvk)
@@ -56,7 +91,7 @@ class References:
             return
         if body is None:
             self._pacer.forget(ref)
-        new = frozenset() if body is None else frozenset(self._referenced(body, watch))
+        new = frozenset() if body is None else self._targets(ref, body, watch)
         old = self._references.pop(ref, frozenset())
         if new:
             self._references[ref] = new

@@ -12,7 +12,12 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from operator_runner.controller.predicates.changes import Version, difference
-from operator_runner.controller.predicates.chosen_fields import ChosenFields, difference_of
+from operator_runner.controller.predicates.chosen_fields import (
+    NO_FIELDS,
+    ChosenFields,
+    difference_of,
+)
+from operator_runner.controller.predicates.failed_expression import FailedExpression
 from operator_runner.controller.sources.shared_watches import SharedEvent, Subscription
 from operator_runner.controller.sources.watch_pacing import Pacer
 from operator_runner.core.errors import ExpressionError
@@ -53,26 +58,6 @@ class Expressions(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class FailedExpression:
-    """An expression of a trigger of `gvk`, `number` in the list, that fails for an object.
-
-    `resources` are those that the object was about before.
-    """
-
-    gvk: GVK
-    number: int
-    error: ExpressionError
-    ref: ObjectRef
-    uid: str
-    resources: frozenset[ObjectRef] = frozenset()
-
-    @property
-    def key(self) -> str:
-        """Where the expression is in the entry of its kind, such as `triggers[0].when`."""
-        return f"triggers[{self.number}].{self.error.key}"
-
-
-@dataclass(frozen=True, slots=True)
 class Sinks:
     """Where triggers report to."""
 
@@ -91,12 +76,15 @@ class Triggers:
         expressions: Expressions,
         is_chosen: Callable[[ObjectRef], bool],
         sinks: Sinks,
+        fields: ChosenFields = NO_FIELDS,
     ) -> None:
-        """`is_chosen` returns whether events of a resource lead to runs at present."""
+        """`is_chosen` returns whether events of a resource lead to runs at present.
+
+        `fields` are those of `wakeOn`.
+        """
         self._kinds: dict[GVK, _Resources] = {}
         self._rules: defaultdict[GVK, list[_Rule]] = defaultdict(list)
         self._pacer = Pacer(sinks.enqueue)
-        fields = ChosenFields(watches)
         for watch in watches:
             for number, trigger in enumerate(watch.triggers):
                 resources = self._kinds.setdefault(watch.gvk, _Resources(watch.gvk, is_chosen))
@@ -374,5 +362,5 @@ class _Rule:
         uid: str,
         resources: frozenset[ObjectRef] = frozenset(),
     ) -> None:
-        failed = FailedExpression(self._resources.gvk, self._number, error, ref, uid, resources)
-        self._sinks.failed(failed)
+        located = error.within(f"triggers[{self._number}]")
+        self._sinks.failed(FailedExpression(self._resources.gvk, located, ref, uid, resources))

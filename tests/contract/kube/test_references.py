@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from operator_runner.config.watches.referenced import referenced
+from operator_runner.controller.predicates.failed_expression import FailedExpression
 from operator_runner.controller.sources.references import References
 from operator_runner.controller.sources.shared_watches import SharedWatches, WatchRequest
 from operator_runner.core.model import GVK, ObjectRef, Reference, RunContent, Watch
@@ -54,7 +55,8 @@ async def test_selections_cost_one_list_and_one_watch(
         if len(woken) == EDITS:
             enough.set()
 
-    references = References([WATCH], referenced, enqueue)
+    failed: list[FailedExpression] = []
+    references = References([WATCH], referenced, enqueue, failed.append)
     for number in range(RESOURCES):
         ref = ObjectRef(FOO, kubectl.namespace, f"r{number}")
         metadata = {"name": ref.name, "namespace": ref.namespace}

@@ -8,24 +8,26 @@ from contextlib import asynccontextmanager
 
 from structlog.testing import capture_logs
 
+from operator_runner.controller.predicates.failed_expression import FailedExpression
 from operator_runner.controller.sources.failed_expressions import (
     MAX_EVENTS,
     WINDOW_SECONDS,
     FailedExpressions,
 )
-from operator_runner.controller.sources.triggers import FailedExpression
 from operator_runner.core.errors import ExpressionError
 from operator_runner.core.model import GVK, EventSpec, Json, ObjectRef
 from tests.support.background import in_background
 
 FOO = GVK("example.com", "v1", "Foo")
 OBJECT = ObjectRef(GVK("", "v1", "Namespace"), "", "team-a")
-ERROR = ExpressionError("name", "metadata.labels", "expected text or a list of text, got a map")
+ERROR = ExpressionError(
+    "triggers[1].name", "metadata.labels", "expected text or a list of text, got a map"
+)
 
 
 def failure(*resources: str) -> FailedExpression:
     refs = frozenset(ObjectRef(FOO, "ns", name) for name in resources)
-    return FailedExpression(FOO, 1, ERROR, OBJECT, "u-team", refs)
+    return FailedExpression(FOO, ERROR, OBJECT, "u-team", refs)
 
 
 class Emitted(list[tuple[Json, EventSpec]]):
@@ -83,6 +85,22 @@ async def test_a_failure_is_logged_and_shown_on_the_resources() -> None:
     }
     assert (spec.reason, spec.warning) == ("InvalidExpression", True)
     assert "triggers[1].name of watches.yaml fails for Namespace team-a" in spec.note
+
+
+async def test_the_value_of_a_secret_is_not_shown() -> None:
+    """Jmespath quotes it; of other objects it is truncated."""
+    emitted = Emitted()
+    message = f"invalid type for value: {'hunter2' * 1000}"
+    error = ExpressionError("wakeOn[0].fields[0]", "length(data)", message)
+    async with reporting(emitted, float) as subject:
+        with capture_logs() as lines:
+            for kind in ("Secret", "ConfigMap"):
+                one = ObjectRef(GVK("", "v1", kind), "ns", "a")
+                subject.report(FailedExpression(FOO, error, one, "u-a"))
+        await emitted.reach(2)
+    shown = [[line["error"] for line in lines], [spec.note for _, spec in emitted]]
+    assert all("hunter2" not in secret for secret, _ in shown)
+    assert all("hunter2" in other and len(other) < 600 for _, other in shown)
 
 
 async def test_thousands_of_failures_are_a_few_events() -> None:

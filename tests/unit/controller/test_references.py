@@ -9,15 +9,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from structlog.testing import capture_logs
-
 from operator_runner.config.watches.referenced import referenced
+from operator_runner.controller.predicates.chosen_fields import ChosenFields
+from operator_runner.controller.predicates.failed_expression import FailedExpression
 from operator_runner.controller.sources.references import References
 from operator_runner.controller.sources.shared_watches import (
     SharedWatches,
     Subscription,
     WatchRequest,
 )
+from operator_runner.core.errors import ExpressionError
 from operator_runner.core.model import (
     GVK,
     Cause,
@@ -84,10 +85,12 @@ async def references(
 ) -> AsyncIterator[tuple[References, dict[GVK, Stream], Woken]]:
     streams, woken = {each.gvk: Stream() for each in watch.references}, Woken()
 
-    subject = References([watch], referenced, woken)
+    failed: list[FailedExpression] = []
+    subject = References([watch], referenced, woken, failed.append)
     running = asyncio.create_task(watches_of(subject.subscriptions(), streams).run())
     try:
         yield subject, streams, woken
+        assert failed == []
     finally:
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
@@ -191,12 +194,15 @@ async def test_a_changed_selector_selects_others() -> None:
 
 
 def test_an_invalid_selector_selects_nothing() -> None:
-    """The log names the expression and what is wrong."""
-    with capture_logs() as lines:
-        assert list(referenced(foo("a", selector="app=a"), SELECTING)) == []
-    (line,) = lines
-    assert line["expression"] == "spec.selector"
-    assert "not a label selector" in line["error"]
+    """The expression and what is wrong are reported once."""
+    failed: list[FailedExpression] = []
+    subject = References([SELECTING], referenced, lambda *_: None, failed.append)
+    for _ in range(2):
+        subject.on_change(ref("a"), foo("a", selector="app=a"))
+    (one,) = failed
+    assert (one.ref, one.error.expression) == (ref("a"), "spec.selector")
+    assert one.error.key.endswith("].selector")
+    assert "not a label selector" in one.error.reason
 
 
 async def test_a_write_of_the_status_wakes_nobody() -> None:
@@ -214,7 +220,10 @@ async def test_a_write_of_the_status_wakes_nobody() -> None:
 
 def test_what_a_resource_names() -> None:
     """Names are text or in lists; missing and other values refer to nothing."""
-    found = {str(each) for each in referenced(foo("a", zone=3, secrets=[{"name": "s"}, {}]), WATCH)}
+    failed: list[ExpressionError] = []
+    body = foo("a", zone=3, secrets=[{"name": "s"}, {}])
+    found = {str(each) for each in referenced(body, WATCH, failed.append)}
+    assert failed == []
     assert {text for text in found if "Zone" in text} == set()
     assert any(text.endswith("default/s") for text in found)
     assert not any("ConfigMap" in text for text in found)
@@ -225,7 +234,14 @@ async def test_chosen_fields_of_the_status_wake_too() -> None:
     watch = replace(WATCH, wake_on=(WakeOn(ZONE, ("status.phase",)),))
     causes: list[str] = []
     stream = Stream()
-    subject = References([watch], referenced, lambda _, cause: causes.append(str(cause)))
+    failed: list[FailedExpression] = []
+    subject = References(
+        [watch],
+        referenced,
+        lambda _, cause: causes.append(str(cause)),
+        failed.append,
+        ChosenFields([watch], failed.append),
+    )
     (zones,) = [each for each in subject.subscriptions() if each.gvk == ZONE]
     assert zones.whole
     subject.on_change(ref("a"), foo("a", zone="north"))

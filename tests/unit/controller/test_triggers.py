@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from operator_runner.config.watches import triggering
-from operator_runner.controller.sources.triggers import FailedExpression, Sinks, Triggers
+from operator_runner.controller.predicates.chosen_fields import ChosenFields
+from operator_runner.controller.predicates.failed_expression import FailedExpression
+from operator_runner.controller.sources.triggers import Sinks, Triggers
 from operator_runner.core.model import (
     GVK,
     Cause,
@@ -90,6 +92,7 @@ async def world(*triggers: ObjectTrigger, wake_on: tuple[WakeOn, ...] = ()) -> A
         triggering,
         lambda each: each not in found.ignored,
         Sinks(enqueue, failed.append),
+        ChosenFields([watch], failed.append),
     )
     found = World(subject, {each.gvk: Stream() for each in triggers}, failed)
     async with in_background(watches_of(subject.subscriptions(), found.streams).run()):
@@ -217,7 +220,7 @@ async def test_a_failure_is_reported_once_for_each_state() -> None:
         assert it.take() == [("a", "trigger: Pod ns/p no longer matches")]
         await it.send("MODIFIED", "p", 3, generation=1, annotations={"report": 3})
         (failure,) = it.failed
-        assert failure.key == "triggers[0].name"
+        assert failure.error.key == "triggers[0].name"
         assert failure.error.reason == "expected text or a list of text, got a number"
         assert failure.resources == {ref("a")}
         assert (failure.ref, failure.uid) == (ObjectRef(POD, "ns", "p"), "p")
@@ -233,7 +236,11 @@ async def test_a_selector_of_a_resource_that_fails() -> None:
         for _ in range(2):
             it.triggers.on_change(ref("a"), resource("u1", selector="app=a"))
         (failure,) = it.failed
-        assert (failure.key, failure.ref, failure.uid) == ("triggers[0].matching", ref("a"), "u1")
+        assert (failure.error.key, failure.ref, failure.uid) == (
+            "triggers[0].matching",
+            ref("a"),
+            "u1",
+        )
         await it.streams[POD].synced([], 1)
         await it.send("ADDED", "p", 2, labels={"app": "a"})
         assert it.names() == []

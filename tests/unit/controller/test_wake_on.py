@@ -8,9 +8,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-import structlog.testing
 
 from operator_runner.controller.predicates.chosen_fields import ChosenFields, difference_of
+from operator_runner.controller.predicates.failed_expression import FailedExpression
 from operator_runner.controller.sources import watch_pacing
 from operator_runner.controller.sources.dependents import Dependents
 from operator_runner.core.model import GVK, Json, WakeOn
@@ -77,9 +77,12 @@ def deployment(version: int, status: Json) -> Json:
 @asynccontextmanager
 async def world() -> AsyncIterator[World]:
     stream, woken = Stream(), Woken()
-    subject = Dependents(stream, woken, (), [CHOOSING])
+    failed: list[FailedExpression] = []
+    fields = ChosenFields([CHOOSING], failed.append)
+    subject = Dependents(stream, woken, (), [CHOOSING], fields=fields)
     try:
         yield World(subject, stream, woken)
+        assert failed == []
     finally:
         await subject.stop()
 
@@ -176,7 +179,8 @@ def test_values_are_shown_if_they_are_short_and_not_secret() -> None:
     secret, pod = GVK("", "v1", "Secret"), GVK("", "v1", "Pod")
     fields = ("data.key", "length(data)", "data")
     watch = replace(WATCH, wake_on=(WakeOn(secret, fields), WakeOn(pod, fields)))
-    chosen = ChosenFields([watch])
+    failed: list[FailedExpression] = []
+    chosen = ChosenFields([watch], failed.append)
     assert chosen.has_kind(pod)
     assert not chosen.has_kind(DEPLOYMENT)
     old, new = {"data": {"key": "old"}}, {"data": {"key": "new", "more": 1}}
@@ -194,13 +198,15 @@ def test_values_are_shown_if_they_are_short_and_not_secret() -> None:
     assert max(map(len, long.values())) < 100
 
 
-def test_an_expression_that_fails_is_null_and_logged_once() -> None:
-    """The log names expression, object and cure."""
+def test_an_expression_that_fails_is_null_and_reported_once() -> None:
+    """With its key in the watch, the expression and the object."""
     fields = ("length(status.list)",)
-    chosen = ChosenFields([replace(WATCH, wake_on=(WakeOn(DEPLOYMENT, fields),))])
+    failed: list[FailedExpression] = []
+    watch = replace(WATCH, wake_on=(WakeOn(DEPLOYMENT, fields),))
+    chosen = ChosenFields([watch], failed.append)
     body = deployment(1, {})
-    with structlog.testing.capture_logs() as logs:
-        first = [chosen.values(DEPLOYMENT, body) for _ in range(2)]
+    first = [chosen.values(DEPLOYMENT, body) for _ in range(2)]
     assert first == [{"length(status.list)": "null"}] * 2
-    (line,) = logs
-    assert (line["expression"], line["object"]) == (fields[0], str(CHILD))
+    (one,) = failed
+    assert (one.gvk, one.ref) == (watch.gvk, CHILD)
+    assert (one.error.key, one.error.expression) == ("wakeOn[0].fields[0]", fields[0])

@@ -153,7 +153,10 @@ def test_any_resource_can_be_judged(body: Json, later: Json) -> None:
     for watch in WATCHES:
         is_relevant(body, watch)
         blocks_upgrade(body, watch)
-        assert all(isinstance(ref, Selection) or ref.name for ref in referenced(body, watch))
+        assert all(
+            isinstance(ref, Selection) or ref.name
+            for ref in referenced(body, watch, lambda _: None)
+        )
         for trigger in watch.triggers:
             with suppress(ExpressionError):
                 targets = targets_of(body, trigger)
