@@ -88,7 +88,7 @@ async def test_a_failure_is_logged_and_shown_on_the_resources() -> None:
 
 
 async def test_the_value_of_a_secret_is_not_shown() -> None:
-    """Jmespath quotes it; of other objects it is truncated."""
+    """The error of an expression quotes it; of other objects it is truncated."""
     emitted = Emitted()
     message = f"invalid type for value: {'hunter2' * 1000}"
     error = ExpressionError("wakeOn[0].fields[0]", "length(data)", message)
