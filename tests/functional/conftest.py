@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from bench.environment import BenchEnvironment
 from operator_runner.devcluster import Cluster
 from tests.support.kubectl import Kubectl
+from tests.support.nginx import KIND
 from tests.support.operator import Operator
 
 PROJECT = Path(__file__).parent / "project"
@@ -62,3 +64,10 @@ def make_operator(
 def operator(make_operator: Callable[[str], Operator]) -> Operator:
     """Give one operator; it is not started yet."""
     return make_operator("operator")
+
+
+@pytest.fixture
+def bench_environment(control_plane_cluster: Cluster, tmp_path: Path) -> BenchEnvironment:
+    """Return the bench's kinds on the control plane, without what other tests have left."""
+    control_plane_cluster.exec(["kubectl", "delete", "crd", KIND, "--ignore-not-found"])
+    return BenchEnvironment(control_plane_cluster, tmp_path)

@@ -2,43 +2,32 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import pytest
-
 from bench import churn, single, traffic
 from bench.breakdown import measure_breakdown
 from bench.environment import BenchEnvironment
-from operator_runner.devcluster import Cluster
 
 
-@pytest.fixture
-def environment(control_plane_cluster: Cluster, tmp_path: Path) -> BenchEnvironment:
-    """Give the bench's kinds on the control plane of the tests."""
-    return BenchEnvironment(control_plane_cluster, tmp_path)
-
-
-def test_a_reconcile_is_measured_beside_ansible_runner(environment: BenchEnvironment) -> None:
+def test_a_reconcile_is_measured_beside_ansible_runner(bench_environment: BenchEnvironment) -> None:
     """Both sides took time, and ours took less."""
-    rows = list(single.three_tasks(environment, 1))
+    rows = list(single.three_tasks(bench_environment, 1))
     assert [row.work.rpartition(": ")[2] for row in rows] == ["wall time", "CPU time"]
     assert all(0 < row.value < 1 for row in rows)
 
 
-def test_an_edit_is_one_reconcile_and_one_request(environment: BenchEnvironment) -> None:
+def test_an_edit_is_one_reconcile_and_one_request(bench_environment: BenchEnvironment) -> None:
     """The counts do not depend on the machine, so they are held to their bars."""
-    rows = list(traffic.traffic(environment))
+    rows = list(traffic.traffic(bench_environment))
     assert [row.value <= (row.goal.limit or 0) for row in rows] == [True, True]
 
 
-def test_status_churn_is_coalesced(environment: BenchEnvironment) -> None:
+def test_status_churn_is_coalesced(bench_environment: BenchEnvironment) -> None:
     """Never more runs than changes of the field, and one without wakeOn."""
-    rows = list(churn.churn(environment, 10))
+    rows = list(churn.churn(bench_environment, 10))
     assert [row.value <= (row.goal.limit or 0) for row in rows] == [True, True]
 
 
-def test_it_is_told_where_the_time_goes(environment: BenchEnvironment) -> None:
+def test_it_is_told_where_the_time_goes(bench_environment: BenchEnvironment) -> None:
     """Every task and request of the role has its line."""
-    names = {name.strip() for name, _ in measure_breakdown(environment, 1).table}
+    names = {name.strip() for name, _ in measure_breakdown(bench_environment, 1).table}
     assert {"fork", "play set-up", "modules, within the above"} <= names
     assert {"Write the ConfigMap", "PATCH configmaps"} <= names

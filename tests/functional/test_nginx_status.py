@@ -32,6 +32,8 @@ def world(
     operator = Operator(project, control_plane, kubectl.namespace, tmp_path, {})
     yield World(kubectl, operator.start())
     operator.kill()
+    # With a resource that is left, lists need the webhook of whatever operator is next.
+    kubectl("delete", "crd", KIND)
 
 
 def available(world: World) -> tuple[str, str]:

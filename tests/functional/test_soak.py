@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from rich.console import Console
 
 from bench.environment import BenchEnvironment
 from bench.soak import Plan, soak
-from operator_runner.devcluster import Cluster
 
 pytestmark = pytest.mark.xdist_group("soak")
 
 
-def test_resources_stay_true_through_kills(control_plane_cluster: Cluster, tmp_path: Path) -> None:
+def test_resources_stay_true_through_kills(bench_environment: BenchEnvironment) -> None:
     """Random edits and kills of runs, fork server and operator end with all true and flat."""
-    environment = BenchEnvironment(control_plane_cluster, tmp_path)
     plan = Plan(minutes=0.7, resources=10, seed=4, pause=0.5)
-    result = soak(environment, plan, Console())
+    result = soak(bench_environment, plan, Console())
     assert {"kill run", "kill fork server", "kill operator", "stall API server"} <= set(result.done)
