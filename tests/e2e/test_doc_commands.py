@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -36,9 +37,16 @@ def shell(tmp_path: Path) -> Iterator[Session]:
         "make bundle ": "make --old-file=.venv/.installed bundle ",
     }
     environment = {"ANSIBLE_GATHERING": "explicit", "KUBECACHEDIR": str(tmp_path / "kubectl")}
-    with Session(REPOSITORY, environment, prepared, logs=tmp_path) as shell:
-        shell.run(f'export PATH="{Path(sys.executable).parent}:$PATH"')
-        yield shell
+    # The page makes a bundle with another image, and the checkout is to stay as it is.
+    bundle = REPOSITORY / "bundle"
+    kept = shutil.copytree(bundle, tmp_path / "bundle")
+    try:
+        with Session(REPOSITORY, environment, prepared, logs=tmp_path) as shell:
+            shell.run(f'export PATH="{Path(sys.executable).parent}:$PATH"')
+            yield shell
+    finally:
+        shutil.rmtree(bundle)
+        shutil.copytree(kept, bundle)
 
 
 def test_the_commands_of_the_page_work(shell: Session) -> None:

@@ -236,6 +236,8 @@ def test_roles_are_not_reduced_without_a_recording(
 
 def test_a_dry_run_creates_nothing(made: Path, kubectl: Kubectl, control_plane: Path) -> None:
     """All manifests, with the image, are accepted by kubectl."""
+    # Another test may have deployed the project.
+    kubectl("delete", "namespace", "cache-operator-system", "--ignore-not-found")
     told = make(made, kubectl, control_plane, "dry-run", "IMG=registry.local/cache:v1")
     assert "deployment.apps/cache-operator-controller-manager created (dry run)" in told
     assert kubectl.get("namespace", "cache-operator-system") is None
