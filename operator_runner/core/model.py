@@ -96,8 +96,12 @@ class ObjectRef:
     @classmethod
     def of(cls, body: Mapping[str, Any]) -> ObjectRef:
         """Return the reference of an object as the API gives it (apiVersion and kind included)."""
+        return cls.of_kind(GVK.of(body["apiVersion"], body["kind"]), body)
+
+    @classmethod
+    def of_kind(cls, gvk: GVK, body: Mapping[str, Any]) -> ObjectRef:
+        """Return the reference of an object of a known kind: items of lists lack apiVersion."""
         metadata = body["metadata"]
-        gvk = GVK.of(body["apiVersion"], body["kind"])
         return cls(gvk, metadata.get("namespace") or "", metadata["name"])
 
     def __str__(self) -> str:

@@ -397,9 +397,9 @@ class Reconciler:
             fields = dropped(fields, await self._deps.variable_names.declared(content))
         names_dropped = frozenset(field.name for field in fields)
         state = (uid_of(body), generation_of(body), names_dropped)
-        told = reported(fields, self._watch.gvk)
-        if told and self._reported_fields.get(ref) != state:
-            await self._reporter.dropped(body, told)
+        to_report = reported(fields, self._watch.gvk)
+        if to_report and self._reported_fields.get(ref) != state:
+            await self._reporter.dropped(body, to_report)
             self._reported_fields[ref] = state
         return names_dropped
 

@@ -185,7 +185,7 @@ class Reporter:
         stats, now = outcome.stats, outcome.finished or datetime.now(UTC)
         _log.info("Deselected", **_counts(stats), seconds=run.seconds)
         self._failing.discard(run.ref)
-        after = await self._written(
+        after = await self._write(
             run,
             lambda old: conditions.deselected(old, outcome, now),
             lambda new, _: kstatus_conditions.deselected(new),
@@ -229,14 +229,13 @@ class Reporter:
         now = datetime.now(UTC)
         self._failing.add(run.ref)
         try:
-            if self._manage_status:
-                await self._write(
-                    run,
-                    lambda old: conditions.failed(old, message, now),
-                    lambda new, generation: add_kstatus(new, generation, now),
-                    run.body,
-                    _RunEnd(now, result_of_error(message)),
-                )
+            await self._write(
+                run,
+                lambda old: conditions.failed(old, message, now),
+                lambda new, generation: add_kstatus(new, generation, now),
+                run.body,
+                _RunEnd(now, result_of_error(message)),
+            )
         finally:
             note = conditions.one_line(message)
             await self._cluster.emit(run.body, run.event("Failed", note, warning=True))
@@ -304,27 +303,13 @@ class Reporter:
                 if outcome.requeue_after is None
                 else kstatus_conditions.waiting
             )
-        return await self._written(
+        return await self._write(
             run,
             lambda old: conditions.finished(old, outcome, now),
             lambda new, generation: add_kstatus(new, generation, now),
             current,
             _RunEnd(now, result_of(outcome)),
         )
-
-    async def _written(
-        self,
-        run: RunContext,
-        update: ConditionsUpdate,
-        add_kstatus: Callable[[Sequence[Json], int], list[Json]],
-        current: Json | None,
-        end: _RunEnd,
-    ) -> Json | None:
-        """Write conditions if the watch has `manageStatus`; return the resource after it."""
-        if self._manage_status:
-            return await self._write(run, update, add_kstatus, current, end)
-        found = current or await self._cluster.get(run.ref)
-        return found if found is not None and uid_of(found) == uid_of(run.body) else None
 
     async def _write(
         self,
@@ -334,7 +319,13 @@ class Reporter:
         current: Json | None,
         end: _RunEnd,
     ) -> Json | None:
-        """Write conditions by `update` and, with `kstatus`, `add_kstatus`, and the run's fields."""
+        """Write conditions by `update` and, with `kstatus`, `add_kstatus`, and the run's fields.
+
+        Without `manageStatus` nothing is written. Returns the resource as it is then.
+        """
+        if not self._manage_status:
+            found = current or await self._cluster.get(run.ref)
+            return found if found is not None and uid_of(found) == uid_of(run.body) else None
         fields, generation = run.status_fields, generation_of(run.body)
         if self._kstatus:
             fields = {**fields, "observedGeneration": generation}

@@ -82,10 +82,10 @@ def dropped(
 
 
 def reported(fields: Sequence[ReservedField], gvk: GVK) -> tuple[ReservedField, ...]:
-    """Return the dropped fields that users are told of.
+    """Return the dropped fields that are reported.
 
-    Nobody can rename those of a built-in kind, such as `spec.strategy` of a Deployment: if it is a
-    mere keyword, the role lacks nothing.
+    Fields of a built-in kind, such as `spec.strategy` of a Deployment, cannot be renamed: a keyword
+    among them is not reported, because the role does not use it.
     """
     return tuple(field for field in fields if field.use is not Use.KEYWORD or not gvk.is_built_in)
 

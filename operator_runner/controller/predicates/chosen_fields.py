@@ -72,12 +72,12 @@ class ChosenFields:
         try:
             value = expressions.evaluate(expression, body)
         except ValueError as error:
-            metadata = body["metadata"]
-            ref = ObjectRef(gvk, metadata.get("namespace") or "", metadata["name"])
             if self._errors.is_new((uid_of(body), expression, str(error))):
                 primary, key = self._keys[gvk, expression]
                 found = ExpressionError(key, expression, str(error))
-                self._failed(FailedExpression(primary, found, ref, uid_of(body)))
+                self._failed(
+                    FailedExpression(primary, found, ObjectRef.of_kind(gvk, body), uid_of(body))
+                )
             return _NULL
         return _text(value, hidden=gvk.kind == "Secret")
 

@@ -224,8 +224,7 @@ class Dependents:
         if event.type is EventType.SYNCED:
             self._find_missing(namespace, gvk, event.body)
             return
-        metadata = event.body["metadata"]
-        ref = ObjectRef(gvk, metadata.get("namespace") or "", metadata["name"])
+        ref = ObjectRef.of_kind(gvk, event.body)
         known = self._objects.get(ref)
         if known is None:
             self._keep_unclaimed(ref, event)

@@ -169,12 +169,11 @@ class PrimaryWatcher:
 
         After an internal error the resource is enqueued: the reconcile reports on its status.
         """
-        metadata = body["metadata"]
-        ref = ObjectRef(watch.gvk, metadata.get("namespace") or "", metadata["name"])
+        ref = ObjectRef.of_kind(watch.gvk, body)
         try:
             self._process(ref, watch, type_, body)
         except Exception:  # noqa: BLE001 one resource must not affect the others
-            state = uid_of(body), metadata.get("generation")
+            state = uid_of(body), body["metadata"].get("generation")
             if self._failed_events.get(ref) != state:
                 self._failed_events[ref] = state
                 _log.exception("Event processing failed: internal error", resource=str(ref))

@@ -75,15 +75,6 @@ class References:
         self._versions: dict[ObjectRef, Version] = {}
         self._values: dict[ObjectRef, Mapping[str, str]] = {}
 
-    def _targets(
-        self, ref: ObjectRef, body: Json, watch: Watch
-    ) -> frozenset[ObjectRef | Selection]:
-        def failed(error: ExpressionError) -> None:
-            if self._errors.is_new((uid_of(body), str(error))):
-                self._failed(FailedExpression(ref.gvk, error, ref, uid_of(body)))
-
-        return frozenset(self._referenced(body, watch, failed))
-
     def on_change(self, ref: ObjectRef, body: Json | None) -> None:
         """Update the references of a resource; None for a deleted one."""
         watch = self._watches.get(ref.gvk)
@@ -106,6 +97,15 @@ class References:
             else:
                 self._forget_name(target, ref)
 
+    def _targets(
+        self, ref: ObjectRef, body: Json, watch: Watch
+    ) -> frozenset[ObjectRef | Selection]:
+        def failed(error: ExpressionError) -> None:
+            if self._errors.is_new((uid_of(body), str(error))):
+                self._failed(FailedExpression(ref.gvk, error, ref, uid_of(body)))
+
+        return frozenset(self._referenced(body, watch, failed))
+
     def _forget_name(self, target: ObjectRef, ref: ObjectRef) -> None:
         self._named_by[target].discard(ref)
         if not self._named_by[target]:
@@ -125,8 +125,7 @@ class References:
     def _take(self, gvk: GVK, event: SharedEvent) -> None:
         if event.type is EventType.SYNCED:
             return
-        metadata = event.body["metadata"]
-        target = ObjectRef(gvk, metadata.get("namespace") or "", metadata["name"])
+        target = ObjectRef.of_kind(gvk, event.body)
         by = self._named_by.get(target, set()) | self._selecting(target, event)
         if not by:
             self._forget_state(target)

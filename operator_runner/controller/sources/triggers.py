@@ -35,6 +35,7 @@ from operator_runner.core.model import (
     Trigger,
     TriggerTargets,
     Watch,
+    uid_of,
 )
 from operator_runner.kube.watch import EventType
 
@@ -233,7 +234,7 @@ class _Rule:
         try:
             requirements = self._expressions.selected_by(body, self._trigger)
         except ExpressionError as error:
-            uid = str(body["metadata"].get("uid") or "")
+            uid = uid_of(body)
             if self._unselectable.get(ref) != (uid, str(error)):
                 self._unselectable[ref] = uid, str(error)
                 self._report(error, ref, uid)
@@ -261,13 +262,11 @@ class _Rule:
         if event.type is EventType.SYNCED:
             self._find_missing(event)
             return
-        metadata = event.body["metadata"]
-        gvk = self._trigger.gvk
-        ref = ObjectRef(gvk, metadata.get("namespace") or "", metadata["name"])
+        ref = ObjectRef.of_kind(self._trigger.gvk, event.body)
         if event.type is EventType.DELETED:
-            self._on_deleted(ref, str(metadata.get("uid") or ""))
+            self._on_deleted(ref, uid_of(event.body))
             return
-        version = Version.of(metadata)
+        version = Version.of(event.body["metadata"])
         extract: _Extract = event.extracted or _Extract()
         if isinstance(extract.targets, ExpressionError):
             self._on_failure(ref, version, extract.targets)
