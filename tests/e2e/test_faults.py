@@ -11,7 +11,7 @@ from tests.support.faults import api_outage
 from tests.support.kubectl import Kubectl
 from tests.support.nginx import KIND, World, nginx
 from tests.support.operator import Operator
-from tests.support.sleepers import new_nap, sleepers
+from tests.support.processes import new_nap, sleepers
 
 MAIN = "roles/nginx/tasks/main.yml"
 

@@ -17,7 +17,7 @@ from tests.functional.test_operator import (
 )
 from tests.support.kubectl import Kubectl
 from tests.support.operator import Operator
-from tests.support.sleepers import new_nap, sleepers
+from tests.support.processes import new_nap, sleepers
 from tests.support.waiting import eventually
 
 HERD = 500

@@ -12,7 +12,7 @@ from tests.functional.test_operator import ROLE, echo
 from tests.support.kubectl import Kubectl
 from tests.support.olm import CONDITION, condition_of, crd, operator_condition
 from tests.support.operator import Operator
-from tests.support.sleepers import new_nap, sleepers
+from tests.support.processes import new_nap, sleepers
 from tests.support.waiting import eventually
 
 NAME = "echo.v0.0.1"

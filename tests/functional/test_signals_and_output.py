@@ -14,6 +14,7 @@ import pytest
 from tests.functional.test_operator import ROLE, echo, text_of
 from tests.support.kubectl import Kubectl
 from tests.support.operator import Operator
+from tests.support.processes import is_running
 from tests.support.waiting import eventually
 
 _TALKATIVE = 12 * "- ansible.builtin.debug: {msg: \"{{ 'x' * 300000 }}\"}\n"
@@ -74,7 +75,7 @@ def test_sighup_ends_the_operator_as_sigterm_does(kubectl: Kubectl, operator: Op
     children = psutil.Process(operator.pid).children(recursive=True)
     assert operator.terminate(number=signal.SIGHUP) == 0
     assert text_of(kubectl) == "hello nothing"
-    assert not [child for child in children if child.is_running()]
+    assert not [child for child in children if is_running(child)]
 
 
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM])
@@ -85,4 +86,4 @@ def test_a_signal_during_the_start_ends_the_operator(
     operator.start(wait=False)
     servers = eventually(lambda: psutil.Process(operator.pid).children(), told=operator.log)
     assert operator.terminate(number=number) == 0
-    assert not [server for server in servers if server.is_running()]
+    assert not [server for server in servers if is_running(server)]

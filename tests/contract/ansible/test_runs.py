@@ -24,7 +24,7 @@ from operator_runner.core.model import (
     RunRequest,
 )
 from operator_runner.core.settings import AnsibleSettings, ExecutorName
-from tests.support.sleepers import new_nap, sleepers
+from tests.support.processes import new_nap, sleepers
 from tests.support.waiting import eventually
 
 REF = ObjectRef(GVK("example.com", "v1", "Foo"), "default", "a")

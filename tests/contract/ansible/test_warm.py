@@ -29,7 +29,7 @@ from operator_runner.ansible.forkserver.server_process import ForkServer, start_
 from operator_runner.ansible.rundir import RunDirs
 from operator_runner.core.model import GVK, ObjectRef, RunContent, RunOutcome, RunRequest
 from operator_runner.core.settings import AnsibleSettings
-from tests.support.sleepers import new_nap, sleepers
+from tests.support.processes import is_running, new_nap, sleepers
 from tests.support.waiting import eventually
 
 SETTINGS = AnsibleSettings(skip_facts=True)
@@ -249,7 +249,7 @@ async def test_a_replaced_server_ends_with_the_launcher(
         servers = runs.servers()
         assert len(servers) == 2
     assert not (await sleeping).successful
-    assert not any(server.is_running() for server in servers)
+    assert not any(is_running(server) for server in servers)
     await asyncio.to_thread(eventually, lambda: not sleepers(nap), seconds=20)
 
 

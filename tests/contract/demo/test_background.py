@@ -9,6 +9,7 @@ import psutil
 
 from demo import background
 from demo.record import Process
+from tests.support.processes import is_running
 
 _SLEEPER = [sys.executable, "-c", "import time; time.sleep(600)"]
 _START_SLEEPER = f"import subprocess; print(subprocess.Popen({_SLEEPER!r}).pid, flush=True)"
@@ -23,7 +24,7 @@ def test_the_operator_is_ended_with_all_that_it_started() -> None:
         started = psutil.Process(parent.pid).create_time()
         background.stop(Process(parent.pid, started))
     assert parent.returncode is not None
-    assert not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
+    assert not is_running(child)
 
 
 def test_a_process_that_only_has_the_same_id_is_left_alone() -> None:

@@ -1,4 +1,4 @@
-"""Processes that a test recognises on a machine that others use too."""
+"""Processes that a test looks at: `sleep`s that it recognises, children that have ended."""
 
 from __future__ import annotations
 
@@ -16,3 +16,15 @@ def sleepers(*naps: str) -> list[str]:
     """Return the command lines of the `sleep` processes with one of these numbers."""
     found = (process.info["cmdline"] or [] for process in psutil.process_iter(["cmdline"]))
     return [" ".join(line) for line in found if line[:1] == ["sleep"] and {*line} & {*naps}]
+
+
+def is_running(process: psutil.Process) -> bool:
+    """Tell whether the process still executes.
+
+    An orphan that has ended stays a zombie until process 1 takes its exit status, which is
+    nothing that a test can wait for.
+    """
+    try:
+        return process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
