@@ -45,6 +45,7 @@ from operator_runner.controller.sources.watches_file import WatchesFile
 from operator_runner.controller.workqueue import WorkQueue
 from operator_runner.conversion.service import ConversionService
 from operator_runner.core.async_tasks import end_tasks
+from operator_runner.core.fencing import Fences
 from operator_runner.core.host_resources import HostResources
 from operator_runner.core.model import GVK, Cause, Json, ObjectRef, Watch
 from operator_runner.core.settings import Settings
@@ -205,6 +206,10 @@ class Operator:
             fields=fields,
             enabled=settings.inject_owner_ref,
         )
+        self._elector = self._make_elector()
+        # Every resource is covered by the same Lease.
+        tenure = None if self._elector is None else self._elector.tenure
+        self._fences = Fences(lambda _: tenure)
         self._proxy = Proxy(
             connection,
             settings.proxy,
@@ -214,13 +219,14 @@ class Operator:
             inject_owner_ref=settings.inject_owner_ref,
             anonymous=watches if settings.proxy_allow_anonymous else None,
             record=settings.record_requests,
+            fences=self._fences,
         )
-        self._cluster = KubeCluster(self._api, self._discovery)
+        self._cluster = KubeCluster(self._api, self._discovery, self._fences)
         self._references = References(
             watches, referenced, self._enqueue, self._expression_failed, fields
         )
         self._operator_condition = OperatorConditionReporter.of(
-            self._api, connection.namespace, settings.operator_condition
+            self._api, connection.namespace, settings.operator_condition, tenure
         )
         self._schedules = Schedules(watches, timetable, is_relevant, self._enqueue)
         self._primary = PrimaryWatcher(
@@ -256,7 +262,6 @@ class Operator:
         self._conversions = ConversionService(
             settings.webhook, watches, self._api, self._discovery, metrics
         )
-        self._elector = self._make_elector()
 
     def _reconcilers(
         self, rundirs: RunDirs, launcher: Launcher, names: ReservedNamesLoader
@@ -279,6 +284,7 @@ class Operator:
             timetable=timetable,
             on_missed_tick=self._metrics.tick_missed,
             dependents=self._dependents.objects.of,
+            fences=self._fences,
         )
         for watch in self._watches:
             self._metrics.watching(watch.gvk, settings.concurrency.limit(watch.gvk))

@@ -11,9 +11,10 @@ import structlog
 
 from operator_runner.controller.loop_throttle import LoopThrottle
 from operator_runner.controller.workqueue import Item, WorkQueue
-from operator_runner.core.errors import ApiError, Conflict, NotFound, Unavailable
+from operator_runner.core.errors import ApiError, Conflict, Fenced, NotFound, Unavailable
 from operator_runner.core.model import GVK, Cause, ObjectRef, Trigger, describe
 from operator_runner.reconcile.reconciler import (
+    Aborted,
     Failed,
     Gone,
     Reconciler,
@@ -148,7 +149,7 @@ class Dispatcher:
         if outcome is not None:
             times = RunTimes(item.waited, seconds)
             self._metrics.run_finished(gvk, item.causes, outcome, times)
-        if outcome != "superseded":
+        if outcome != "superseded" and result != Aborted():
             self._metrics.record_result(key, failed=outcome == "failed")
         if result == Failed(timed_out=True):
             self._metrics.run_timed_out(gvk)
@@ -159,6 +160,9 @@ class Dispatcher:
     async def _reconcile(self, key: ObjectRef, item: Item) -> ReconcileResult:
         try:
             return await self._reconcilers[key.gvk].reconcile(key, item.causes)
+        except Fenced as error:
+            _log.warning("Reconciliation aborted: another replica may lead", error=str(error))
+            return Aborted()
         except ApiError as error:
             _log.error("Reconciliation failed: Kubernetes API error", error=str(error))
             if not isinstance(error, Conflict | NotFound | Unavailable):
@@ -195,6 +199,9 @@ class Dispatcher:
             _log.info("Will retry", seconds=round(delay, 3))
             return "error"
         if isinstance(result, Superseded):
+            return "requeue"
+        if isinstance(result, Aborted):
+            self._queue.add_rate_limited(key)
             return "requeue"
         self._queue.forget(key)
         if isinstance(result, Gone):

@@ -9,6 +9,7 @@ OperatorRunnerError
 │   ├── Expired          410: the resource version or continue token is too old; list again
 │   ├── Invalid          422: the object does not fit its schema
 │   ├── Forbidden        401 and 403
+│   ├── Fenced           not sent: this process may no longer lead
 │   └── Unavailable      no answer, 429 or 5xx: retry later
 └── RunError             a run could not even be started
 """
@@ -86,6 +87,10 @@ class Invalid(ApiError):
 
 class Forbidden(ApiError):
     """Missing credentials or rights; the message names verb and resource."""
+
+
+class Fenced(ApiError):
+    """A write was not sent, since another replica may lead by now; see core/fencing.py."""
 
 
 class Unavailable(ApiError):

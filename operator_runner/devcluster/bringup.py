@@ -25,7 +25,12 @@ from operator_runner.devcluster import (
     process,
     supervision,
 )
-from operator_runner.devcluster.control_plane import LOOPBACK, ControlPlane, Endpoint
+from operator_runner.devcluster.control_plane import (
+    LOOPBACK,
+    ApiServerOptions,
+    ControlPlane,
+    Endpoint,
+)
 from operator_runner.devcluster.errors import ClusterError
 from operator_runner.devcluster.health import Prober
 from operator_runner.devcluster.locations import Home
@@ -48,7 +53,7 @@ class StartOptions:
     full: bool
     port: int | None
     install_packages: bool
-    admission_plugins: tuple[str, ...] = ()
+    api_server: ApiServerOptions
     nodes: int | None = None
     """How many; None: one, or as many as the running cluster has."""
 
@@ -72,9 +77,7 @@ def _start_control_plane(options: StartOptions) -> State:
     port = ports.require(LOOPBACK, options.port) if options.port else ports.free(LOOPBACK, 1)[0]
     options.say("Starting etcd, kube-apiserver and kube-controller-manager")
     endpoint = Endpoint(LOOPBACK, port, _UNROUTED_SERVICES, nodes=())
-    control = control_plane.prepare(
-        programs, home, endpoint, options.name, options.admission_plugins
-    )
+    control = control_plane.prepare(programs, home, endpoint, options.name, options.api_server)
     state = save(home, State(process.boot(), endpoint.url, slot=None))
     state = _start_api(state, control)
     supervision.wait_until_healthy(home, state, "kube-apiserver")
@@ -99,9 +102,7 @@ def _start_full(options: StartOptions) -> State:
     port = ports.require(subnets.host, options.port or _PORT)
     addresses = tuple(subnets.node_of(number + 1) for number in range(nodes))
     endpoint = Endpoint(subnets.host, port, subnets.services, addresses)
-    control = control_plane.prepare(
-        programs, home, endpoint, options.name, options.admission_plugins
-    )
+    control = control_plane.prepare(programs, home, endpoint, options.name, options.api_server)
     state = State(process.boot(), endpoint.url, subnets.slot)
     # The slow steps start first and run while the next step is prepared.
     configs = []

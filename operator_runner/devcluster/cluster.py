@@ -23,6 +23,7 @@ from operator_runner.devcluster import (
     process,
     supervision,
 )
+from operator_runner.devcluster.control_plane import ApiServerOptions
 from operator_runner.devcluster.errors import ClusterError, NotRunning
 from operator_runner.devcluster.locations import Home, home_of
 from operator_runner.devcluster.olm import NAMESPACE, SOURCE, Olm
@@ -75,6 +76,7 @@ class Cluster:
         port: int | None = None,
         install_packages: bool = False,
         admission_plugins: Sequence[str] = (),
+        audit_policy: Path | None = None,
         nodes: int | None = None,
     ) -> None:
         """Start the cluster and return when it is ready; on a running one only check it.
@@ -82,7 +84,8 @@ class Cluster:
         `control_plane_only` leaves out scheduler and node, and needs no root. `port` is the API
         server's (by default 6443 on an address of the cluster's own, or a free one of loopback).
         `install_packages` installs the packages of the node by apt-get. `admission_plugins` names
-        plugins of the API server that are off by default; they count when the cluster is new.
+        plugins of the API server that are off by default, `audit_policy` is the file of its audit
+        policy; both count when the cluster is new. The audit log is `audit.log` in the logs.
         `nodes` is the number of nodes, by default 1, or that of the running cluster.
         A start that is interrupted leaves nothing behind, one that fails only its logs.
         """
@@ -94,7 +97,10 @@ class Cluster:
             full=not control_plane_only,
             port=port,
             install_packages=install_packages,
-            admission_plugins=tuple(admission_plugins),
+            api_server=ApiServerOptions(
+                tuple(admission_plugins),
+                None if audit_policy is None else audit_policy.absolute(),
+            ),
             nodes=nodes,
         )
         with self._locked():

@@ -49,6 +49,11 @@ def _named(command: Callable[..., Any]) -> Callable[..., Any]:
     metavar="NAME",
     help="Admission plugin that is off by default; may be repeated.",
 )
+@click.option(
+    "--audit-policy",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Audit policy of the API server; the log is audit.log beside those of the parts.",
+)
 def up(
     name: str,
     *,
@@ -57,6 +62,7 @@ def up(
     port: int | None,
     install_packages: bool,
     admission_plugins: tuple[str, ...],
+    audit_policy: Path | None,
 ) -> None:
     """Start a cluster, or check a running one."""
     if control_plane_only and nodes:
@@ -68,6 +74,7 @@ def up(
             port=port,
             install_packages=install_packages,
             admission_plugins=admission_plugins,
+            audit_policy=audit_policy,
             nodes=nodes,
         )
         click.echo(f"KUBECONFIG={this.kubeconfig}")

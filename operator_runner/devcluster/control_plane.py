@@ -106,6 +106,16 @@ def issue(home: Home, endpoint: Endpoint, cluster: str) -> ControlPlaneCertifica
 
 
 @dataclass(frozen=True, slots=True)
+class ApiServerOptions:
+    """What is off by default."""
+
+    admission_plugins: tuple[str, ...] = ()
+    """Names of plugins besides those of every cluster."""
+    audit_policy: Path | None = None
+    """Policy of the audit log, which is `audit.log` beside the logs of the parts; None: no log."""
+
+
+@dataclass(frozen=True, slots=True)
 class ControlPlane:
     """The programs of one cluster's control plane."""
 
@@ -116,8 +126,7 @@ class ControlPlane:
     credentials: ControlPlaneCertificates
     etcd_ports: tuple[int, int, int]
     """Loopback ports for clients, peers and health checks."""
-    admission_plugins: tuple[str, ...] = ()
-    """Names of admission plugins that the API server has besides those of every cluster."""
+    options: ApiServerOptions
 
     def etcd(self) -> Part:
         """Return etcd."""
@@ -152,6 +161,7 @@ class ControlPlane:
     def api_server(self) -> Part:
         """Return the API server."""
         endpoint, credentials = self.endpoint, self.credentials
+        plugins = ("NodeRestriction", *self.options.admission_plugins)
         serving, kubelet = credentials.api_server, credentials.to_kubelet
         command = [
             str(self.programs / "kube-apiserver"),
@@ -167,7 +177,7 @@ class ControlPlane:
             f"--tls-cert-file={serving.certificate}",
             f"--tls-private-key-file={serving.key}",
             "--authorization-mode=Node,RBAC",
-            f"--enable-admission-plugins={','.join(('NodeRestriction', *self.admission_plugins))}",
+            f"--enable-admission-plugins={','.join(plugins)}",
             f"--service-account-key-file={credentials.token_key}",
             f"--service-account-signing-key-file={credentials.token_key}",
             "--service-account-issuer=https://kubernetes.default.svc.cluster.local",
@@ -181,6 +191,9 @@ class ControlPlane:
         if not endpoint.nodes:
             # Endpoints must not be loopback addresses, and without Pods they are not needed.
             command.append("--endpoint-reconciler-type=none")
+        if self.options.audit_policy is not None:
+            command.append(f"--audit-policy-file={self.options.audit_policy}")
+            command.append(f"--audit-log-path={self.home.log_of('audit')}")
         return Part("kube-apiserver", tuple(command), f"{endpoint.url}/readyz")
 
     def controller_manager(self) -> Part:
@@ -222,14 +235,10 @@ class ControlPlane:
 
 
 def prepare(
-    programs: Path,
-    home: Home,
-    endpoint: Endpoint,
-    cluster: str,
-    admission_plugins: tuple[str, ...] = (),
+    programs: Path, home: Home, endpoint: Endpoint, cluster: str, options: ApiServerOptions
 ) -> ControlPlane:
     """Make credentials and choose ports for the control plane of the cluster called `cluster`."""
     client, peer, metrics = ports.free(LOOPBACK, 3)
     credentials = issue(home, endpoint, cluster)
     etcd_ports = (client, peer, metrics)
-    return ControlPlane(programs, home, endpoint, credentials, etcd_ports, admission_plugins)
+    return ControlPlane(programs, home, endpoint, credentials, etcd_ports, options)

@@ -20,8 +20,9 @@ from operator_runner.core.errors import (
     NotFound,
     Unavailable,
 )
+from operator_runner.core.fencing import UNFENCED, Fence, Permit
 from operator_runner.core.model import Json
-from operator_runner.kube.session import Connection
+from operator_runner.kube.session import Connection, fenced_by
 
 JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
@@ -62,11 +63,12 @@ class Api:
         accept: str = JSON,
         outer_levels: int = 0,
         timeout: float = 30.0,  # noqa: ASYNC109 turned into Unavailable, unlike asyncio.timeout
+        fence: Fence = UNFENCED,
     ) -> Json:
         """Send `body` to an API path such as `/api/v1/namespaces` and return the JSON response.
 
         `timeout` is in seconds, retries included. `outer_levels` is 2 for lists of objects, see
-        `bounds.decode`. Raises ApiError.
+        `bounds.decode`. `fence` is that of a write. Raises ApiError; Fenced if it was not sent.
         """
         data = None if body is None else json.dumps(body).encode()
         headers = {"Accept": accept} | ({} if data is None else {"Content-Type": content_type})
@@ -74,12 +76,14 @@ class Api:
         try:
             async with asyncio.timeout(timeout):
                 while True:
+                    permit = fence.permit()
                     async with self.connection.http.request(
                         method,
                         self.connection.url(path),
-                        params=params,
+                        params=_limited(params, permit),
                         data=data,
                         headers=headers,
+                        trace_request_ctx=permit,
                     ) as response:
                         wait = _retry_after_seconds(response)
                         if wait is None:
@@ -88,7 +92,7 @@ class Api:
         except TimeoutError as error:
             raise Unavailable(f"{what}: no response within {timeout:g} s") from error
         except (aiohttp.ClientError, OSError) as error:
-            raise self._unreachable(what, error) from error
+            raise fenced_by(error) or self._unreachable(what, error) from error
 
     @asynccontextmanager
     async def stream(
@@ -133,6 +137,11 @@ def is_watch(query: Mapping[str, str]) -> bool:
 def metadata_watch_key(path: str) -> str:
     """Return the key of a metadata watch, distinct from that of a watch of whole objects."""
     return f"{path} (metadata)"
+
+
+def _limited(params: Mapping[str, str] | None, permit: Permit | None) -> Mapping[str, str] | None:
+    """Return the parameters with the time limit of the permit, if there is one."""
+    return params if permit is None else {**(params or {}), "timeout": permit.timeout}
 
 
 def _retry_after_seconds(response: aiohttp.ClientResponse) -> float | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from operator_runner.core.errors import Invalid, NotFound
+from operator_runner.core.fencing import Fences
 from operator_runner.core.model import EventSpec, Json, ObjectRef
 from operator_runner.kube.api import FIELD_MANAGER, MERGE_PATCH, Api
 from operator_runner.kube.discovery import ApiResource, Discovery
@@ -15,11 +16,12 @@ class KubeCluster:
     Each method raises NotFound if the kind does not exist, and any other ApiError.
     """
 
-    def __init__(self, api: Api, discovery: Discovery) -> None:
-        """Send requests through `api`; nothing is sent yet."""
+    def __init__(self, api: Api, discovery: Discovery, fences: Fences | None = None) -> None:
+        """Send requests through `api`, writes with the fence of their object."""
         self._api = api
         self._discovery = discovery
         self._recorder = EventRecorder(api)
+        self._fences = fences or Fences()
 
     async def get(self, ref: ObjectRef) -> Json | None:
         """Read the object; None if it does not exist."""
@@ -34,7 +36,7 @@ class KubeCluster:
         ref = ObjectRef.of(body)
         resource = await self._discovery.resource(ref.gvk)
         patch = {"metadata": metadata | _precondition(body)}
-        return await self._patch(resource.path(ref.namespace, ref.name), patch)
+        return await self._patch(ref, resource.path(ref.namespace, ref.name), patch)
 
     async def patch_status(self, body: Json, status: Json) -> Json:
         """Merge `status` into the status subresource if `body` is current, else raise Conflict.
@@ -45,21 +47,23 @@ class KubeCluster:
         resource = await self._discovery.resource(ref.gvk)
         path = resource.path(ref.namespace, ref.name, "status")
         try:
-            return await self._patch(path, {"metadata": _precondition(body), "status": status})
+            patch = {"metadata": _precondition(body), "status": status}
+            return await self._patch(ref, path, patch)
         except NotFound as error:
             raise _explained(error, resource) from error
 
     async def emit(self, body: Json, event: EventSpec) -> None:
         """Record a Kubernetes Event about the object; a failure to do so is only logged."""
-        await self._recorder.emit(body, event)
+        await self._recorder.emit(body, event, self._fences.of(ObjectRef.of(body)))
 
-    async def _patch(self, path: str, patch: Json) -> Json:
+    async def _patch(self, ref: ObjectRef, path: str, patch: Json) -> Json:
         return await self._api.request(
             "PATCH",
             path,
             params={"fieldManager": FIELD_MANAGER},
             body=patch,
             content_type=MERGE_PATCH,
+            fence=self._fences.of(ref),
         )
 
 

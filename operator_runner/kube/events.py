@@ -13,6 +13,7 @@ import structlog
 
 from operator_runner.core.deduplication import Deduplicator
 from operator_runner.core.errors import ApiError, NotFound
+from operator_runner.core.fencing import UNFENCED, Fence
 from operator_runner.core.model import ANNOTATION_DOMAIN, EventSpec, Json
 from operator_runner.kube.api import MERGE_PATCH, Api
 
@@ -53,13 +54,13 @@ class EventRecorder:
         self._series: OrderedDict[tuple[str, ...], _Series] = OrderedDict()
         self._failures = Deduplicator()
 
-    async def emit(self, body: Json, spec: EventSpec) -> None:
+    async def emit(self, body: Json, spec: EventSpec, fence: Fence = UNFENCED) -> None:
         """Write an Event about the object `body`. Logs an ApiError instead of raising it.
 
         Only the first of several failures in a row is logged.
         """
         try:
-            await self._record(body, spec)
+            await self._record(body, spec, fence)
         except ApiError as error:
             if self._failures.is_new():
                 _log.warning(
@@ -68,7 +69,7 @@ class EventRecorder:
         else:
             self._failures.reset()
 
-    async def _record(self, body: Json, spec: EventSpec) -> None:
+    async def _record(self, body: Json, spec: EventSpec, fence: Fence) -> None:
         key = (body["metadata"]["uid"], spec.reason, spec.note, spec.action, spec.cause)
         now = time.monotonic()
         series = self._series.get(key)
@@ -76,15 +77,15 @@ class EventRecorder:
             series.last = now
             series.count += 1
             self._series.move_to_end(key)
-            if await self._increment(series, spec):
+            if await self._increment(series, spec, fence):
                 return
-        path = await self._create(body, spec)
+        path = await self._create(body, spec, fence)
         self._series[key] = _Series(path, 1, now)
         self._series.move_to_end(key)
         while len(self._series) > _MAX_SERIES:
             self._series.popitem(last=False)
 
-    async def _increment(self, series: _Series, spec: EventSpec) -> bool:
+    async def _increment(self, series: _Series, spec: EventSpec, fence: Fence) -> bool:
         """Return False if the Event no longer exists: it expired or was deleted."""
         counted = {"count": series.count, "lastObservedTime": _now()}
         try:
@@ -94,12 +95,13 @@ class EventRecorder:
                 body={"series": counted, "metadata": {"annotations": _annotations(spec)}},
                 content_type=MERGE_PATCH,
                 timeout=_TIMEOUT_SECONDS,
+                fence=fence,
             )
         except NotFound:
             return False
         return True
 
-    async def _create(self, body: Json, spec: EventSpec) -> str:
+    async def _create(self, body: Json, spec: EventSpec, fence: Fence) -> str:
         metadata = body["metadata"]
         # kubectl reads Events about cluster-scoped objects from `default`.
         namespace = metadata.get("namespace") or "default"
@@ -122,7 +124,9 @@ class EventRecorder:
             "note": _note(spec),
             "regarding": _regarding(body),
         }
-        await self._api.request("POST", collection, body=event, timeout=_TIMEOUT_SECONDS)
+        await self._api.request(
+            "POST", collection, body=event, timeout=_TIMEOUT_SECONDS, fence=fence
+        )
         return f"{collection}/{name}"
 
 

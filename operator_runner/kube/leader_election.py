@@ -1,4 +1,7 @@
-"""Leader election with a Lease, by the rules of client-go. See ADR 0003 for the reasons."""
+"""Leader election with a Lease, by the rules of client-go. See ADR 0003 for the reasons.
+
+The tenure of the Lease permits the writes of runs, see core/fencing.py.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,7 @@ import structlog
 
 from operator_runner.core.deduplication import Deduplicator
 from operator_runner.core.errors import ApiError, ConfigError, Conflict, Forbidden, NotFound
+from operator_runner.core.fencing import Epoch, LeaseTimes, Tenure
 from operator_runner.core.model import Json
 from operator_runner.core.settings import LeaderElection
 from operator_runner.kube.api import Api
@@ -70,6 +74,11 @@ def claimed_spec(spec: Json, identity: str, seconds: int) -> Json:
     }
 
 
+def epoch_of(lease: Json) -> Epoch:
+    """Return what changes whenever another replica may have held the Lease."""
+    return str(lease["metadata"]["uid"]), int(lease["spec"].get("leaseTransitions") or 0)
+
+
 class LeaderElector:
     """Leader election of one replica."""
 
@@ -87,9 +96,11 @@ class LeaderElector:
         self._namespace = namespace
         self._duration = math.ceil(election.lease_duration.total_seconds())
         self._deadline = election.renew_deadline.total_seconds()
+        self.tenure = Tenure(
+            f"{namespace}/{election.lease_name}", LeaseTimes(self._duration, self._deadline)
+        )
         self._retry = self._deadline / _RETRIES_PER_DEADLINE
         self._observed = ObservedLease({}, time.monotonic())
-        self._renewed = 0.0
         self._lost = asyncio.Event()
         self._renew_task: asyncio.Task[None] | None = None
         self._failures = Deduplicator()
@@ -124,8 +135,9 @@ class LeaderElector:
         """Release the Lease, so that another replica need not wait until it expires.
 
         Call it after all work of the leader has ended. Does nothing if another replica holds
-        the Lease; a failure is logged, and the Lease expires.
+        the Lease; a failure is logged, and the Lease expires. Further writes are refused.
         """
+        self.tenure.end()
         if self._renew_task is not None:
             self._renew_task.cancel()
             await asyncio.wait([self._renew_task])
@@ -168,29 +180,38 @@ class LeaderElector:
             holder = self._observed.spec.get("holderIdentity")
             _log.error("Lost leadership", lease=self._name, holder=holder)
         finally:
+            self.tenure.end()
             self._lost.set()
 
     def _left(self) -> float:
-        return self._renewed + self._deadline - time.monotonic()
+        return self._deadline - self.tenure.age
 
     async def _try(self, timeout: float) -> bool:  # noqa: ASYNC109 a failed attempt, not an error
         """Acquire or renew once; return whether this replica leads for another lease duration."""
         # From before the request: other replicas count from when they observe its result.
-        started = time.monotonic()
+        started = self.tenure.now()
         try:
             async with asyncio.timeout(timeout):
-                leads = await self._acquire_or_renew(timeout)
+                lease = await self._acquire_or_renew(timeout)
         except Conflict:
             return False  # another replica was faster; the next attempt reads its identity
         except (ApiError, TimeoutError) as error:
             self._log_failure(error)
             return False
         self._failures.reset()
-        if leads:
-            self._renewed = started
-        return leads
+        if lease is not None:
+            self._extend(epoch_of(lease), started)
+        return lease is not None
 
-    async def _acquire_or_renew(self, timeout: float) -> bool:  # noqa: ASYNC109 see _try
+    def _extend(self, epoch: Epoch, sent: float) -> None:
+        if self.tenure.epoch not in {None, epoch}:
+            _log.warning(
+                "Acquired the lease again: current runs may no longer write", lease=self._name
+            )
+        self.tenure.extend(epoch, sent)
+
+    async def _acquire_or_renew(self, timeout: float) -> Json | None:  # noqa: ASYNC109 see _try
+        """Return the Lease that this replica holds now, None if another one holds it."""
         try:
             lease = await self._api.request("GET", self._path, timeout=timeout)
         except NotFound:
@@ -204,12 +225,12 @@ class LeaderElector:
         else:
             self._observed.update(lease.get("spec") or {}, time.monotonic())
             if self._observed.held_by_other(self.identity, time.monotonic()):
-                return False
+                return None
             # With its resourceVersion, a concurrent write of another replica is a Conflict.
             lease["spec"] = claimed_spec(self._observed.spec, self.identity, self._duration)
             lease = await self._api.request("PUT", self._path, body=lease, timeout=timeout)
         self._observed.update(lease["spec"], time.monotonic())
-        return True
+        return lease
 
     def _log_failure(self, error: Exception) -> None:
         """Log a failure unless it is the same as the last one."""

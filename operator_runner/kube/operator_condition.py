@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from operator_runner.core.errors import Conflict
+from operator_runner.core.fencing import UNFENCED, Fence
 from operator_runner.core.model import Json
 from operator_runner.kube.api import FIELD_MANAGER, MERGE_PATCH, Api
 
@@ -41,7 +42,7 @@ class OperatorCondition:
         self._api = api
         self._path = f"/apis/{_API_VERSION}/namespaces/{namespace}/operatorconditions/{name}"
 
-    async def set(self, condition: Condition) -> None:
+    async def set(self, condition: Condition, fence: Fence = UNFENCED) -> None:
         """Set `condition`; write only if it differs. Raises ApiError.
 
         Conditions of other types are kept, also those of a concurrent write.
@@ -65,6 +66,7 @@ class OperatorCondition:
                     body=patch,
                     content_type=MERGE_PATCH,
                     timeout=_TIMEOUT_SECONDS,
+                    fence=fence,
                 )
             except Conflict:
                 if not left:

@@ -16,6 +16,8 @@ from aiohttp import hdrs
 from aiohttp.payload import BytesPayload
 from yarl import URL
 
+from operator_runner.core.errors import Fenced
+from operator_runner.core.fencing import Permit
 from operator_runner.kube import credentials
 from operator_runner.kube.credentials import Credentials
 from operator_runner.net.sockets import wait_closed
@@ -161,9 +163,13 @@ class Connection:
             _context: SimpleNamespace,
             failure: aiohttp.TraceRequestExceptionParams,
         ) -> None:
-            self._answered(None, failure.method)
+            if not isinstance(failure.exception, Fenced):
+                self._answered(None, failure.method)
 
         trace = aiohttp.TraceConfig()
+        # The connection is open, and the next step is the write to the socket.
+        trace.on_request_headers_sent.append(_check_permit)
+        trace.on_request_chunk_sent.append(_check_permit)
         trace.on_request_end.append(ended)
         trace.on_request_exception.append(failed)
         return trace
@@ -180,6 +186,20 @@ async def connect(kubeconfig: Path | None, *, user_agent: str) -> Connection:
     Send nothing yet. Raises ConfigError with the file and the cure.
     """
     return Connection(await credentials.load(kubeconfig), user_agent)
+
+
+def fenced_by(error: BaseException) -> Fenced | None:
+    """Return why a body was not sent to its end, if its permit was the reason."""
+    return error.__cause__ if isinstance(error.__cause__, Fenced) else None
+
+
+async def _check_permit(
+    _session: aiohttp.ClientSession, context: SimpleNamespace, _params: object
+) -> None:
+    """Check the permit of a write, given as `trace_request_ctx`. Raises Fenced."""
+    permit: Permit | None = context.trace_request_ctx
+    if permit is not None:
+        permit.check()
 
 
 def _repeatable(request: aiohttp.ClientRequest) -> bool:

@@ -15,7 +15,7 @@ from typing import Any
 
 import structlog
 
-from operator_runner.core.errors import ApiError, Conflict, Forbidden, NotFound, Unavailable
+from operator_runner.core.errors import ApiError, Conflict, Fenced, Forbidden, NotFound, Unavailable
 from operator_runner.core.model import GVK, Json, Ownership
 from operator_runner.kube.discovery import Discovery
 from operator_runner.proxy import bodies
@@ -255,7 +255,7 @@ class Admission:
             metadata["annotations"] = {**added.annotations}
         write.requests.append(("PATCH", write.info.object_path))
         try:
-            await self._metadata_client.merge(write.info.object_path, metadata)
+            await self._metadata_client.merge(write.info.object_path, metadata, write.grant.fence)
         except Conflict as error:
             raise StatusError(409, f"{error}; it had no owner before, so try again") from error
         except ApiError as error:
@@ -366,6 +366,8 @@ def _owner_unknown(info: RequestInfo, error: ApiError) -> StatusError:
 
 
 def _failed(error: ApiError, what: str) -> StatusError:
+    if isinstance(error, Fenced):
+        return StatusError(403, str(error))
     if isinstance(error, Forbidden):
         return StatusError(403, f"{what}: {error}; grant the operator this permission")
     if isinstance(error, Unavailable):

@@ -12,12 +12,15 @@ import structlog
 from aiohttp import hdrs, web
 from multidict import CIMultiDict
 
+from operator_runner.core.errors import Fenced
+from operator_runner.core.fencing import UNFENCED, Fence, Permit
 from operator_runner.kube.api import is_watch
 from operator_runner.kube.decoding import DecodingError
-from operator_runner.kube.session import Connection
+from operator_runner.kube.session import Connection, fenced_by
 from operator_runner.kube.worker_thread import WorkerThread
 from operator_runner.proxy import bodies, tunnel
 from operator_runner.proxy.admission import Admission, Decision, WriteRequest, is_write
+from operator_runner.proxy.fencing import limited_path, may_act, permit, refused
 from operator_runner.proxy.headers import request_headers, response_headers, upgrade_of
 from operator_runner.proxy.recorder import PermissionRecorder
 from operator_runner.proxy.request_info import RequestInfo
@@ -83,6 +86,8 @@ class Forwarder:
         await _send_continue(request)
         info = RequestInfo.parse(request.raw_path.partition("?")[0])
         _log_read(request, info)
+        fence = _fence(request, grant, info)
+        permit(fence)  # before anything is read or sent for the request
         content = await _content(request)
         tracked = _tracked_request(request, grant, info, content)
         headers = request_headers(request.headers, readable=tracked is not None)
@@ -97,7 +102,10 @@ class Forwarder:
                 body = await self._edited(write, content, decision.edit)
             if isinstance(body, bytes):
                 headers[hdrs.CONTENT_LENGTH] = str(len(body))
-            async with await self._send(request, headers, body, decision.query) as upstream:
+            permitted = permit(fence)
+            path = limited_path(_path(request, decision), info, permitted)
+            sent = self._send(request, path, headers, body, permitted=permitted)
+            async with await sent as upstream:
                 failed = upstream.status in _PRECONDITION_FAILED and attempt < _MAX_ATTEMPTS
                 if failed and write and await self._admission.is_outdated(write, decision):
                     continue
@@ -106,7 +114,7 @@ class Forwarder:
                         request, grant, body, upstream.status, write.requests if write else ()
                     )
                 if upstream.status == _SWITCHING:
-                    return await tunnel.join(request, upstream)
+                    return await tunnel.join(request, upstream, fence)
                 return await self._respond(request, upstream, tracked)
         raise AssertionError("the last attempt returns")
 
@@ -125,14 +133,13 @@ class Forwarder:
     async def _send(
         self,
         request: web.BaseRequest,
+        path: str,
         headers: CIMultiDict[str],
         body: bytes | _Stream | None,
-        query: str,
+        *,
+        permitted: Permit | None,
     ) -> aiohttp.ClientResponse:
         server = self._connection.server
-        path = request.raw_path
-        if query:
-            path += ("&" if "?" in path else "?") + query
         try:
             return await self._connection.http.request(
                 request.method,
@@ -144,13 +151,18 @@ class Forwarder:
                 auto_decompress=False,
                 max_line_size=_MAX_LINE_BYTES,
                 max_field_size=_MAX_LINE_BYTES,
+                trace_request_ctx=permitted,
             )
+        except Fenced as refusal:
+            raise refused(refusal) from refusal
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
             reason = f"cannot reach the API server {server}: {error}"
             raise StatusError(503, reason, retry_after=1) from error
         except (aiohttp.ClientError, OSError) as error:
             if isinstance(body, _Stream) and body.fault is not None:
                 raise body.fault from error
+            if (cause := fenced_by(error)) is not None:
+                raise refused(cause) from error
             reason = str(error) or type(error).__name__
             raise StatusError(502, f"no response from the API server {server}: {reason}") from error
 
@@ -201,6 +213,19 @@ class Forwarder:
             await self._tracker.track(tracked, kind, bytes(seen), created=created)
         if held:
             yield held
+
+
+def _fence(request: web.BaseRequest, grant: Grant | None, info: RequestInfo | None) -> Fence:
+    """Return the fence of a request; reads are not fenced."""
+    streams = bool(upgrade_of(request.headers)) and not is_watch(request.query)
+    acts = may_act(request.method, info, upgraded=streams)
+    return grant.fence if grant is not None and acts else UNFENCED
+
+
+def _path(request: web.BaseRequest, decision: Decision) -> str:
+    """Return path and query, with that of the decision."""
+    path = request.raw_path
+    return f"{path}{'&' if '?' in path else '?'}{decision.query}" if decision.query else path
 
 
 def _log_read(request: web.BaseRequest, info: RequestInfo | None) -> None:

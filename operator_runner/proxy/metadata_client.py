@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable
 
 from operator_runner.core.errors import NotFound
+from operator_runner.core.fencing import Fence
 from operator_runner.core.model import Json
 from operator_runner.kube.api import FIELD_MANAGER, MERGE_PATCH, Api
 from operator_runner.kube.paging import list_pages
@@ -46,7 +47,7 @@ class MetadataClient:
             for item in page.get("items") or ():
                 yield _metadata(item)
 
-    async def merge(self, path: str, metadata: Json) -> Json:
+    async def merge(self, path: str, metadata: Json, fence: Fence) -> Json:
         """Merge metadata into an object and return the result. Raises ApiError."""
         body = await self._api.request(
             "PATCH",
@@ -55,6 +56,7 @@ class MetadataClient:
             body={"metadata": metadata},
             content_type=MERGE_PATCH,
             accept=_METADATA.format(kind="PartialObjectMetadata"),
+            fence=fence,
         )
         return _metadata(body)
 

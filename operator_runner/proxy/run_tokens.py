@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from weakref import WeakSet
 
+from operator_runner.core.fencing import UNFENCED, Fence
 from operator_runner.core.kubeconfig import render_kubeconfig
 from operator_runner.core.model import Watch
 from operator_runner.net.connections import abort
@@ -35,6 +36,8 @@ class Grant:
     watch: Watch
     run_id: str
     of_finalizer: bool = False
+    fence: Fence = field(default=UNFENCED, repr=False, compare=False)
+    """Permits the writes of the run; those of programs beside the runs are not fenced."""
     owned_uids: set[str] = field(default_factory=set, compare=False)
     """The uids of objects that the run has created, or that belong to the owner."""
     seen: SeenObjects = field(default_factory=SeenObjects, repr=False, compare=False)

@@ -17,7 +17,8 @@ import structlog
 from aiohttp import hdrs, web
 
 from operator_runner.core.errors import ConfigError
-from operator_runner.core.model import Json, Watch
+from operator_runner.core.fencing import Fences
+from operator_runner.core.model import Json, ObjectRef, Watch
 from operator_runner.core.settings import Address
 from operator_runner.kube.api import Api
 from operator_runner.kube.discovery import Discovery
@@ -69,6 +70,7 @@ class Proxy:
         inject_owner_ref: bool = True,
         anonymous: Sequence[Watch] | None = None,
         record: Path | None = None,
+        fences: Fences | None = None,
     ) -> None:
         """Serve nothing yet; port 0 selects a free one.
 
@@ -77,10 +79,11 @@ class Proxy:
         so that clients can reuse their caches.
         `anonymous` allows plain HTTP without a token, on behalf of resources of these watches;
         None disables it. `record` is the file of `--record-requests`. Raises ConfigError if that
-        cannot be used.
+        cannot be used. `fences` permit the writes of runs.
         """
         self._wanted = address
         self._grants = Grants()
+        self._fences = fences or Fences()
         self._worker_thread = WorkerThread()
         tracker = ResponseTracker(observer, discovery, self._worker_thread)
         recorder = None if record is None else PermissionRecorder(PermissionLog(record), discovery)
@@ -152,7 +155,8 @@ class Proxy:
         `of_finalizer`. The proxy must have been started.
         """
         requests = asyncio.Semaphore(self._share)
-        grant = Grant(Owner.of(owner), watch, run_id, of_finalizer, requests=requests)
+        fence = self._fences.of(ObjectRef.of(owner))
+        grant = Grant(Owner.of(owner), watch, run_id, of_finalizer, fence, requests=requests)
         host = f"[{self._host}]" if ":" in self._host else self._host
         with self._grants.issue(grant) as token:
             yield kubeconfig(

@@ -10,13 +10,17 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import aiohttp
+import structlog
 from aiohttp import hdrs, web
 from aiohttp.http import StreamWriter
 
 from operator_runner.core.async_tasks import end_tasks
+from operator_runner.core.errors import Fenced
+from operator_runner.core.fencing import Fence
 from operator_runner.proxy.headers import response_headers
 
 _CHUNK = 64 * 1024
+_log = structlog.get_logger(__name__)
 
 
 class _Inbound:
@@ -38,8 +42,13 @@ class _Inbound:
         self.reader.feed_eof()
 
 
-async def join(request: web.BaseRequest, upstream: aiohttp.ClientResponse) -> web.StreamResponse:
-    """Respond with the API server's 101 and copy bytes until either side closes."""
+async def join(
+    request: web.BaseRequest, upstream: aiohttp.ClientResponse, fence: Fence
+) -> web.StreamResponse:
+    """Respond with the API server's 101 and copy bytes until either side closes.
+
+    Bytes of the client are permitted by `fence`; the first ones that are not close both sides.
+    """
     connection = upstream.connection
     assert connection is not None
     protocol: Any = connection.protocol
@@ -60,8 +69,13 @@ async def join(request: web.BaseRequest, upstream: aiohttp.ClientResponse) -> we
     protocol.set_parser(server, None)
 
     outbound = StreamWriter(protocol, asyncio.get_running_loop())
+
+    async def send(chunk: bytes) -> None:
+        fence.check()
+        await outbound.write(chunk)
+
     pumps = [
-        asyncio.create_task(_pump(client.reader, outbound.write), name="tunnel to the API server"),
+        asyncio.create_task(_pump(client.reader, send), name="tunnel to the API server"),
         asyncio.create_task(_pump(server.reader, response.write), name="tunnel to the client"),
     ]
     try:
@@ -79,3 +93,5 @@ async def _pump(reader: asyncio.StreamReader, write: Callable[[bytes], Awaitable
             await write(data)
     except ConnectionError:
         return
+    except Fenced as refusal:
+        _log.warning("Closing a stream to the API server", error=str(refusal))

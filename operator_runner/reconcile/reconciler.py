@@ -14,6 +14,7 @@ import structlog
 
 from operator_runner.core.bounds import fault_of
 from operator_runner.core.errors import Conflict, RunError
+from operator_runner.core.fencing import Fences
 from operator_runner.core.model import (
     GVK,
     Cause,
@@ -112,7 +113,12 @@ class Superseded:
     """The play was ended because the resource changed; reconcile again at once."""
 
 
-ReconcileResult: TypeAlias = Gone | Idle | Succeeded | Failed | Superseded
+@dataclass(frozen=True, slots=True)
+class Aborted:
+    """The process may have lost its Lease, so that nothing was reported; reconcile again."""
+
+
+ReconcileResult: TypeAlias = Gone | Idle | Succeeded | Failed | Superseded | Aborted
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +153,8 @@ class Dependencies:
     """The wall clock, for schedules."""
     dependents: Callable[[ObjectRef], Sequence[Json]] = lambda _: ()
     """Return the objects that a resource owns, as last seen, for its declared status."""
+    fences: Fences = field(default_factory=Fences)
+    """Permit the writes of runs; the cluster and the access have the same ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,8 +212,11 @@ class Reconciler:
         self._superseding.on_event(ref, cause)
 
     async def reconcile(self, ref: ObjectRef, causes: Sequence[Cause]) -> ReconcileResult:
-        """Reconcile the resource once. Raises ApiError, after which the call can be repeated."""
-        with self._superseding.watching(ref):
+        """Reconcile the resource once. Raises ApiError, after which the call can be repeated.
+
+        Fenced if this process may have lost its Lease since the call.
+        """
+        with self._superseding.watching(ref), self._deps.fences.reconciling(ref):
             try:
                 return await self._reconcile(ref, causes)
             except _ResourceDeleted:
@@ -322,7 +333,7 @@ class Reconciler:
         # The role may write the status too.
         self._deps.other_writers.forget(uid_of(body))
         pending = replace(pending, body=body, excluded=excluded, schedule=schedule)
-        play = self._play(pending, overrides)
+        play = self._deps.fences.of(ref).guard(self._play(pending, overrides))
         outcome = await (play if is_cleanup else self._superseding.run(ref, body, play))
         if outcome is None:
             self._succeeded.pop(ref, None)
