@@ -113,14 +113,14 @@ class Fence:
             self._refused.set()
             raise Fenced(_message(self._tenure, age if current else None))
 
-    async def guard(self, play: Coroutine[Any, Any, _T]) -> _T:
+    async def guard(self, play: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
         """Return the result of a run; cancel it as soon as one of its writes is refused.
 
         Raises Fenced then, and also if no more writes are permitted when the run has ended.
         """
         if self._tenure is None:
-            return await play
-        playing = asyncio.create_task(play)
+            return await play()
+        playing = asyncio.create_task(play())
         refused = asyncio.create_task(self._refused.wait())
         try:
             await asyncio.wait({playing, refused}, return_when=asyncio.FIRST_COMPLETED)

@@ -167,9 +167,9 @@ class Connection:
                 self._answered(None, failure.method)
 
         trace = aiohttp.TraceConfig()
-        # The connection is open, and the next step is the write to the socket.
+        # Called on the open connection, immediately before the write to the socket.
         trace.on_request_headers_sent.append(_check_permit)
-        trace.on_request_chunk_sent.append(_check_permit)
+        trace.on_request_chunk_sent.append(_check_fence)
         trace.on_request_end.append(ended)
         trace.on_request_exception.append(failed)
         return trace
@@ -200,6 +200,15 @@ async def _check_permit(
     permit: Permit | None = context.trace_request_ctx
     if permit is not None:
         permit.check()
+
+
+async def _check_fence(
+    _session: aiohttp.ClientSession, context: SimpleNamespace, _params: object
+) -> None:
+    """Check the fence of a body; the API server limits the time since it received the headers."""
+    permit: Permit | None = context.trace_request_ctx
+    if permit is not None:
+        permit.fence.check()
 
 
 def _repeatable(request: aiohttp.ClientRequest) -> bool:

@@ -333,7 +333,7 @@ class Reconciler:
         # The role may write the status too.
         self._deps.other_writers.forget(uid_of(body))
         pending = replace(pending, body=body, excluded=excluded, schedule=schedule)
-        play = self._deps.fences.of(ref).guard(self._play(pending, overrides))
+        play = self._deps.fences.of(ref).guard(partial(self._play, pending, overrides))
         outcome = await (play if is_cleanup else self._superseding.run(ref, body, play))
         if outcome is None:
             self._succeeded.pop(ref, None)

@@ -1,4 +1,4 @@
-"""Leader election and writes: after a takeover none of the former leader reaches the API server."""
+"""Leaders that freeze or lose the API server: no write beside the new leader, and none is lost."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import Any
 
 import psutil
 import pytest
+import yaml
 
 from operator_runner.devcluster import Cluster
 from tests.support.clusters import cluster_command
@@ -148,21 +149,22 @@ def replica(kubectl: Kubectl, project: Path, tmp_path: Path) -> Iterator[Callabl
 
 @pytest.fixture
 def counting(project: Path, kubectl: Kubectl, tmp_path: Path) -> Path:
-    """Let the role write to a ConfigMap until a file exists; return the file."""
+    """Let runs of resources with `count` write to a ConfigMap first; a file ends that."""
     end, program = tmp_path / "end", tmp_path / "count.py"
     program.write_text(COUNT)
     command = f"{{{{ ansible_playbook_python }}}} {program} {kubectl.namespace} {end}"
     role = project / "roles" / "echo" / "tasks" / "main.yml"
-    role.write_text(json.dumps([{"name": "Count", "ansible.builtin.command": command}]))
+    task = {"name": "Count", "ansible.builtin.command": command, "when": "count is defined"}
+    role.write_text(json.dumps([task, *yaml.safe_load(role.read_text())]))
     kubectl("create", "configmap", "counter")
     return end
 
 
-def echo(**spec: str) -> Json:
+def echo(name: str, **spec: str) -> Json:
     return {
         "apiVersion": "test.example.com/v1",
         "kind": "Echo",
-        "metadata": {"name": "a"},
+        "metadata": {"name": name},
         "spec": spec,
     }
 
@@ -171,10 +173,18 @@ def leads(operator: Operator) -> bool:
     return operator.metric("leader_election_master_status", name=LEASE) == 1
 
 
-def successful(kubectl: Kubectl) -> bool:
-    found = kubectl.get(KIND, "a")
-    conditions = (found or {}).get("status", {}).get("conditions", [])
-    return any(each["type"] == "Successful" and each["status"] == "True" for each in conditions)
+def wait_for_text(kubectl: Kubectl, operator: Operator, name: str, text: str) -> None:
+    """Wait until a resource has been reconciled with this text, and reports it."""
+
+    def is_reconciled() -> bool:
+        resource, written = kubectl.get(KIND, name), kubectl.get("configmap", name)
+        conditions = (resource or {}).get("status", {}).get("conditions", [])
+        successful = {"type": "Successful", "status": "True"}.items()
+        return (written or {}).get("data") == {"text": text} and any(
+            successful <= condition.items() for condition in conditions
+        )
+
+    eventually(is_reconciled, seconds=SECONDS, told=operator.log)
 
 
 def pids_of(operator: Operator, *, with_runs: bool) -> list[int]:
@@ -195,11 +205,11 @@ def test_a_frozen_leader_writes_nothing_after_a_takeover(
 
     A run that is not frozen itself has a write on its way to the proxy all the time.
     """
-    first = replica("first").start(*FLAGS)
+    first, second = replica("first").start(*FLAGS), replica("second")
     eventually(lambda: leads(first), seconds=SECONDS, told=first.log)
-    kubectl.apply(echo())
+    second.start(*FLAGS, wait=False)
+    kubectl.apply(echo("a", count="yes"))
     eventually(lambda: audit_log.writes("first", "counter"), seconds=SECONDS, told=first.log)
-    second = replica("second").start(*FLAGS)
 
     frozen = pids_of(first, with_runs=with_runs)
     for pid in frozen:
@@ -209,7 +219,7 @@ def test_a_frozen_leader_writes_nothing_after_a_takeover(
         os.kill(pid, signal.SIGCONT)
     status = first.wait(SECONDS)
     counting.touch()
-    eventually(lambda: successful(kubectl), seconds=SECONDS, told=second.log)
+    wait_for_text(kubectl, second, "a", "hello nothing")
 
     takeover = next(w for w in audit_log.writes("second") if w.resource == "leases")
     late = [w for w in audit_log.writes("first") if w.completed > takeover.received]
@@ -220,3 +230,36 @@ def test_a_frozen_leader_writes_nothing_after_a_takeover(
         refused = first.lines("Proxy request failed")
         assert [line["code"] for line in refused] == [403]
         assert f"Lease {kubectl.namespace}/{LEASE}" in refused[0]["error"]
+
+
+def test_an_outage_longer_than_the_lease_loses_nothing(
+    replica: Callable[[str], Operator], kubectl: Kubectl, cluster: Cluster, counting: Path
+) -> None:
+    """The process ends as ansible-operator does; started again, it does what was left to do.
+
+    That is a run that the outage has cut off, an edit, a deletion, and a deleted object.
+    """
+    operator = replica("first").start(*FLAGS)
+    eventually(lambda: leads(operator), seconds=SECONDS, told=operator.log)
+    kubectl.apply(echo("edited"), echo("deleted"), echo("repaired"))
+    for name in ("edited", "deleted", "repaired"):
+        wait_for_text(kubectl, operator, name, "hello nothing")
+    kubectl.apply(echo("running", count="yes"))
+    eventually(lambda: kubectl.get("configmap", "counter"), lambda found: "data" in (found or {}))
+
+    cluster.stop_part("kube-apiserver")
+    try:
+        status = operator.wait(SECONDS)
+    finally:
+        cluster.start_part("kube-apiserver")
+    counting.touch()
+    kubectl.merge(KIND, "edited", {"spec": {"sayThis": "again"}})
+    kubectl("delete", KIND, "deleted", "--wait=false")
+    kubectl("delete", "configmap", "repaired")
+    operator.start(*FLAGS)
+
+    assert status == 1
+    wait_for_text(kubectl, operator, "running", "hello nothing")
+    wait_for_text(kubectl, operator, "edited", "hello again")
+    wait_for_text(kubectl, operator, "repaired", "hello nothing")
+    eventually(lambda: kubectl.get(KIND, "deleted") is None, seconds=SECONDS, told=operator.log)

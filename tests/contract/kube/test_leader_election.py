@@ -12,6 +12,8 @@ import pytest
 import yaml
 from structlog.testing import capture_logs
 
+from operator_runner.core.errors import Fenced
+from operator_runner.core.fencing import Fence
 from operator_runner.core.model import Json
 from operator_runner.core.settings import LeaderElection
 from operator_runner.kube.api import Api
@@ -88,6 +90,47 @@ async def test_a_leader_stays_leader(
     assert not waiting.done()
     assert _lease(kubectl)["holderIdentity"] == first.identity
     await _cancel(waiting)
+
+
+async def _is_refused(fence: Fence) -> bool:
+    try:
+        fence.check()
+    except Fenced:
+        return True
+    return False
+
+
+async def test_a_released_lease_permits_no_write(
+    connection: Connection, contender: Contender
+) -> None:
+    """Another replica may acquire it at once."""
+    first = contender(connection)
+    await _soon(first.acquire())
+    fence = Fence(first.tenure)
+    fence.check()
+
+    await first.release()
+
+    assert await _is_refused(fence)
+    assert await _is_refused(Fence(first.tenure))
+
+
+async def test_a_lease_that_was_taken_and_given_back_is_a_new_epoch(
+    connection: Connection, contender: Contender, kubectl: Kubectl
+) -> None:
+    """The holder leads on, but its runs began before another replica may have led."""
+    first = contender(connection)
+    await _soon(first.acquire())
+    fence = Fence(first.tenure)
+    losing = asyncio.create_task(first.lost())
+
+    kubectl.merge("lease", "leader", {"spec": {"holderIdentity": ""}})
+
+    await until(lambda: _is_refused(fence))
+    assert _lease(kubectl)["leaseTransitions"] == 1
+    Fence(first.tenure).check()
+    assert not losing.done()
+    await _cancel(losing)
 
 
 async def _cancel(task: asyncio.Task[None]) -> None:
@@ -171,6 +214,8 @@ async def test_a_leader_whose_api_hangs_knows_before_another_leads(
     """A replica whose requests hang stops leading before the Lease expires for others."""
     first, second = contender(relayed), contender(connection)
     await _soon(first.acquire())
+    fence = Fence(first.tenure)
+    fence.check()
     waiting = asyncio.create_task(second.acquire())
     losing = asyncio.create_task(first.lost())
 
@@ -178,6 +223,8 @@ async def test_a_leader_whose_api_hangs_knows_before_another_leads(
     done, _ = await asyncio.wait([waiting, losing], timeout=60, return_when=asyncio.FIRST_COMPLETED)
 
     assert done == {losing}
+    with pytest.raises(Fenced):
+        fence.check()
     await _soon(waiting)
     assert _lease(kubectl)["holderIdentity"] == second.identity
     relay.thaw()
@@ -210,19 +257,23 @@ async def test_a_stolen_lease_is_noticed(
     """A replica that finds another holder in the Lease stops leading."""
     first = contender(connection)
     await _soon(first.acquire())
+    fence = Fence(first.tenure)
 
     kubectl.merge("lease", "leader", {"spec": {"holderIdentity": "thief"}})
 
     await _soon(first.lost())
+    with pytest.raises(Fenced):
+        fence.check()
     assert _lease(kubectl)["holderIdentity"] == "thief"
 
 
 async def test_a_deleted_lease_is_made_again(
     connection: Connection, contender: Contender, kubectl: Kubectl
 ) -> None:
-    """Somebody's cleaning up does not stop the operator."""
+    """Somebody's cleaning up does not stop the operator; runs from before may no longer write."""
     first = contender(connection)
     await _soon(first.acquire())
+    fence = Fence(first.tenure)
     losing = asyncio.create_task(first.lost())
 
     kubectl("delete", "lease", "leader")
@@ -232,6 +283,8 @@ async def test_a_deleted_lease_is_made_again(
         return found is not None and found["spec"]["holderIdentity"] == first.identity
 
     await until(again)
+    await until(lambda: _is_refused(fence))
+    Fence(first.tenure).check()
     assert not losing.done()
     await _cancel(losing)
 

@@ -21,6 +21,7 @@ from operator_runner.kube.session import Connection, connect
 from operator_runner.olm import OperatorConditionReporter, upgradeable_condition
 from tests.contract.kube.scripted import kubeconfig
 from tests.contract.kube.waiting import until
+from tests.fakes.tenure import Clock, held_tenure
 from tests.support.kubectl import Kubectl
 from tests.support.olm import CONDITION, condition_of, crd, grant_condition, operator_condition
 
@@ -117,6 +118,22 @@ async def test_olm_knows_of_a_critical_run_before_it_begins(
             assert (busy["status"], busy["reason"]) == ("False", "OperatorBusy")
             assert "Db shop/a" in busy["message"]
         await status(kubectl, "True")
+
+
+async def test_a_former_leader_does_not_write_the_condition(
+    account: Connection, kubectl: Kubectl
+) -> None:
+    """It could permit an upgrade during a critical run of the replica that leads now."""
+    make(kubectl)
+    tenure = held_tenure(clock := Clock())
+    upgrades = OperatorConditionReporter.of(Api(account), kubectl.namespace, NAME, tenure)
+    async with working(upgrades):
+        await status(kubectl, "True")
+        clock.now += 10
+        with capture_logs() as logs:
+            async with upgrades.guard(db(), WATCH):
+                assert condition_of(kubectl, NAME)["status"] == "True"
+    assert any("Lease team/web" in log.get("error", "") for log in logs)
 
 
 async def test_of_two_critical_runs_the_last_one_frees(

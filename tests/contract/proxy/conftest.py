@@ -254,7 +254,7 @@ async def upstream(
     """
     async with AsyncExitStack() as stack:
 
-        async def start(serve: Serve, watch: Watch = WATCH) -> Run:
+        async def start(serve: Serve, watch: Watch = WATCH, **options: Any) -> Run:
             async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
                 try:
                     head = await reader.readuntil(b"\r\n\r\n")
@@ -271,7 +271,7 @@ async def upstream(
             file.write_text(source(f"http://127.0.0.1:{port}"))
             opened = await connect(file, user_agent="operator-runner/test")
             stack.push_async_callback(opened.close)
-            proxy = await stack.enter_async_context(proxied(opened, recorder))
+            proxy = await stack.enter_async_context(proxied(opened, recorder, **options))
             body = config_map("owner", "team")
             body["metadata"]["uid"] = "uid-1"
             kubeconfig = tmp_path / "kubeconfig"

@@ -17,20 +17,11 @@ from operator_runner.core.fencing import (
     boot_time,
 )
 from operator_runner.core.model import GVK, ObjectRef
+from tests.fakes.tenure import EPOCH, Clock, held_tenure
 
 TIMES = LeaseTimes(duration=15.0, renew_deadline=10.0)
-FIRST, NEXT = ("uid", 0), ("uid", 1)
+NEXT = ("uid", 1)
 A, B = (ObjectRef(GVK("example.com", "v1", "Foo"), "default", name) for name in "ab")
-
-
-class Clock:
-    """A clock that a test sets."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @pytest.fixture
@@ -42,9 +33,7 @@ def clock() -> Clock:
 @pytest.fixture
 def tenure(clock: Clock) -> Tenure:
     """Return a tenure that was just renewed."""
-    tenure = Tenure("team/web", TIMES, clock)
-    tenure.extend(FIRST, clock.now)
-    return tenure
+    return held_tenure(clock)
 
 
 @pytest.mark.parametrize(
@@ -77,7 +66,7 @@ def test_a_renewal_permits_more_writes(tenure: Tenure, clock: Clock) -> None:
     """The fence of a run is extended with the tenure."""
     fence = Fence(tenure)
     clock.now += 9
-    tenure.extend(FIRST, clock.now)
+    tenure.extend(EPOCH, clock.now)
     clock.now += 9
     fence.check()
 
@@ -86,7 +75,7 @@ def test_the_time_of_a_renewal_is_that_before_its_request(tenure: Tenure, clock:
     """A slow renewal extends the tenure by less: others count from what they observe."""
     sent = clock.now
     clock.now += 9
-    tenure.extend(FIRST, sent)
+    tenure.extend(EPOCH, sent)
     clock.now += 2
     with pytest.raises(Fenced, match=r"Lease team/web.*renewed 11\.0 s ago.*15 s after a renewal"):
         Fence(tenure).check()
@@ -120,7 +109,7 @@ def test_a_run_that_begins_without_the_lease_may_not_write(clock: Clock) -> None
     early = Fence(tenure)
     with pytest.raises(Fenced):
         early.check()
-    tenure.extend(FIRST, clock.now)
+    tenure.extend(EPOCH, clock.now)
     with pytest.raises(Fenced):
         early.check()
 
@@ -140,7 +129,7 @@ def test_a_run_with_a_refused_write_gets_no_other_one_through(tenure: Tenure, cl
     clock.now += 11
     with pytest.raises(Fenced):
         fence.check()
-    tenure.extend(FIRST, clock.now)
+    tenure.extend(EPOCH, clock.now)
     with pytest.raises(Fenced):
         fence.check()
 
@@ -166,7 +155,7 @@ def test_the_writes_of_a_reconcile_are_bound_to_the_epoch_of_its_start(tenure: T
 def test_each_resource_has_the_tenure_of_its_lease(tenure: Tenure, clock: Clock) -> None:
     """The end of one tenure fences what it covers, and nothing else."""
     other = Tenure("team/shard-1", TIMES, clock)
-    other.extend(FIRST, clock.now)
+    other.extend(EPOCH, clock.now)
     fences = Fences({A: tenure, B: other}.__getitem__)
     tenure.end()
     with pytest.raises(Fenced, match="team/web"):
@@ -188,7 +177,7 @@ async def test_the_first_refusal_cancels_the_run(tenure: Tenure, clock: Clock) -
             ended.set()
 
     with pytest.raises(Fenced):
-        await fence.guard(play())
+        await fence.guard(play)
     assert ended.is_set()
 
 
@@ -200,7 +189,7 @@ async def test_a_run_that_ends_after_the_tenure_has_no_result(tenure: Tenure, cl
         return "failed"
 
     with pytest.raises(Fenced):
-        await Fence(tenure).guard(play())
+        await Fence(tenure).guard(play)
 
 
 async def test_a_run_inside_the_tenure_has_its_result(tenure: Tenure) -> None:
@@ -212,9 +201,9 @@ async def test_a_run_inside_the_tenure_has_its_result(tenure: Tenure) -> None:
     async def broken() -> str:
         raise ValueError("broken")
 
-    assert await Fence(tenure).guard(play()) == await UNFENCED.guard(play()) == "ok"
+    assert await Fence(tenure).guard(play) == await UNFENCED.guard(play) == "ok"
     with pytest.raises(ValueError, match="broken"):
-        await Fence(tenure).guard(broken())
+        await Fence(tenure).guard(broken)
 
 
 async def test_a_run_that_is_cancelled_ends(tenure: Tenure) -> None:
@@ -228,7 +217,7 @@ async def test_a_run_that_is_cancelled_ends(tenure: Tenure) -> None:
         finally:
             ended.set()
 
-    running = asyncio.create_task(Fence(tenure).guard(play()))
+    running = asyncio.create_task(Fence(tenure).guard(play))
     await started.wait()
     running.cancel()
     with pytest.raises(asyncio.CancelledError):

@@ -15,6 +15,7 @@ from operator_runner.controller.dispatcher import Dispatcher
 from operator_runner.controller.loop_throttle import LoopThrottle
 from operator_runner.controller.sources.own_writes import OwnWrites
 from operator_runner.controller.workqueue import WorkQueue
+from operator_runner.core.fencing import Fences
 from operator_runner.core.model import (
     GVK,
     Cause,
@@ -134,7 +135,7 @@ class HeldExecutor:
 class Case:
     """Queue, dispatcher and reconciler of one watch, on fakes of cluster and executor."""
 
-    def __init__(self, watch: Watch, body: Json) -> None:
+    def __init__(self, watch: Watch, body: Json, fences: Fences | None = None) -> None:
         self.cluster, self.executor = FakeCluster(body), HeldExecutor()
         self.chosen, self.deselected = True, False
         self.metrics = Metrics("1")
@@ -153,6 +154,7 @@ class Case:
             OwnWrites(),
             self.metrics.record_idempotence,
             OtherWriters(lambda: datetime.now(UTC), timedelta(seconds=30)),
+            fences=fences or Fences(),
         )
         reconciler = Reconciler(watch, dependencies, AnsibleSettings(), timedelta(0))
         self.queue = WorkQueue(Concurrency(2, 2), BackoffSettings())

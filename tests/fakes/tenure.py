@@ -1,0 +1,25 @@
+"""A Lease that is held by a clock which the test sets."""
+
+from __future__ import annotations
+
+from operator_runner.core.fencing import Epoch, LeaseTimes, Tenure
+
+EPOCH: Epoch = ("uid", 0)
+
+
+class Clock:
+    """A clock that stands still until a test sets it."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        """Return the time in seconds."""
+        return self.now
+
+
+def held_tenure(clock: Clock, duration: float = 15.0, renew_deadline: float = 10.0) -> Tenure:
+    """Return the tenure of the Lease team/web, renewed just now."""
+    tenure = Tenure("team/web", LeaseTimes(duration, renew_deadline), clock)
+    tenure.extend(EPOCH, clock.now)
+    return tenure
