@@ -1,4 +1,7 @@
-"""Make images from Debian packages and Go modules, without a registry and without being root."""
+"""Make images without a registry and without being root.
+
+From Debian packages, Go modules, and the programs of the local cluster.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,14 @@ from pathlib import Path
 
 from rich.console import Console
 
-from operator_runner.devcluster import files, go_programs, image_archive, image_spec, tools
+from operator_runner.devcluster import (
+    binaries,
+    files,
+    go_programs,
+    image_archive,
+    image_spec,
+    tools,
+)
 from operator_runner.devcluster.errors import ClusterError, ImageError
 from operator_runner.devcluster.image_archive import Layer
 from operator_runner.devcluster.image_spec import ImageSpec
@@ -43,16 +53,39 @@ def packed(source: Path, environment: Mapping[str, str]) -> tuple[ImageSpec, Pat
     spec = image_spec.parse(text, str(source))
     folder = files.private_folder(cache_folder(environment) / "images")
     debian = _command("dpkg", "--print-architecture").strip()
-    key = hashlib.sha256(f"{_FORMAT}\n{debian}\n{text}".encode()).hexdigest()[:16]
+    kubernetes = _kubernetes_programs(spec, environment)
+    digest = hashlib.sha256(f"{_FORMAT}\n{debian}\n{text}".encode())
+    for content in kubernetes.values():
+        digest.update(content)
+    key = digest.hexdigest()[:16]
     cached = folder / f"{key}.tar"
     # Of several commands that need the same image, one makes it.
     with files.locked(folder / f"{key}.lock"):
         if not cached.exists():
-            _build(spec, debian, cached)
+            _build(spec, debian, kubernetes, cached)
     return spec, cached
 
 
-def _build(spec: ImageSpec, debian: str, target: Path) -> None:
+def _kubernetes_programs(spec: ImageSpec, environment: Mapping[str, str]) -> dict[str, bytes]:
+    """Return the programs of Kubernetes in an image, by their paths in it."""
+    if not spec.kubernetes:
+        return {}
+    folder = binaries.find(
+        [program.name for program in spec.kubernetes],
+        environment,
+        Console(stderr=True, highlight=False),
+    )
+    try:
+        return {each.path: (folder / each.name).read_bytes() for each in spec.kubernetes}
+    except FileNotFoundError as error:
+        known = ", ".join(sorted(path.name for path in folder.iterdir()))
+        raise ImageError(
+            f"{spec.tag}: the local cluster has no program {Path(error.filename).name}",
+            cure=f"`kubernetes` may have: {known}.",
+        ) from error
+
+
+def _build(spec: ImageSpec, debian: str, kubernetes: Mapping[str, bytes], target: Path) -> None:
     layer = Layer()
     labels = {"architecture": image_archive.architecture(debian)}
     with tempfile.TemporaryDirectory() as folder:
@@ -66,6 +99,8 @@ def _build(spec: ImageSpec, debian: str, target: Path) -> None:
         with tempfile.TemporaryDirectory() as folder:
             console = Console(stderr=True, highlight=False)
             layer.add_program(program.path, go_programs.build(program, Path(folder), console))
+    for path, content in kubernetes.items():
+        layer.add_program(path, content)
     for extra in spec.extras:
         layer.add(extra)
     image_archive.write(spec, layer, labels, target)

@@ -3,6 +3,7 @@
     tag: operator-runner.local/example:1
     packages: [busybox-static, "libssl3t64|libssl3"]   # a|b: the first that Debian has
     source: [{module: go.etcd.io/etcd/server/v3@v3.5.21, path: /usr/bin/etcd}]
+    kubernetes: [{program: kube-scheduler, path: /usr/bin/kube-scheduler}]
     files: [{path: /etc/motd, content: hello, mode: "0644"}]
     directories: [{path: /tmp, mode: "1777"}]
     symlinks: [{path: /bin/sh, target: busybox}]
@@ -29,11 +30,13 @@ from operator_runner.devcluster.errors import ImageError
 _T = TypeVar("_T")
 _KEYS = frozenset(
     (
-        *("tag", "packages", "source", "files", "directories", "symlinks"),
+        *("tag", "packages", "source", "kubernetes", "files", "directories", "symlinks"),
         *("user", "env", "entrypoint", "cmd"),
     )
 )
 _MODULE = re.compile(r"(?P<path>[^\s@]+)@(?P<version>v\d+\.\d+\.\d+\S*)")
+
+_PROGRAM = re.compile(r"[a-z][a-z-]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +66,15 @@ class GoProgram:
 
 
 @dataclass(frozen=True, slots=True)
+class KubernetesProgram:
+    """A program of Kubernetes, as the local cluster runs it."""
+
+    name: str
+    path: str
+    """Relative to the root of the image."""
+
+
+@dataclass(frozen=True, slots=True)
 class ImageSpec:
     """An image with one layer."""
 
@@ -70,6 +82,7 @@ class ImageSpec:
     packages: tuple[tuple[str, ...], ...] = ()
     """Each as its alternatives, best first."""
     programs: tuple[GoProgram, ...] = ()
+    kubernetes: tuple[KubernetesProgram, ...] = ()
     extras: tuple[Extra, ...] = ()
     user: str = ""
     """User id or name, as in a Dockerfile; root if empty."""
@@ -100,6 +113,9 @@ def parse(text: str, source: str) -> ImageSpec:
         packages=tuple(tuple(name.strip() for name in one.split("|")) for one in packages),
         programs=tuple(
             read.each(top, "source", frozenset(("module", "package", "path")), read.program)
+        ),
+        kubernetes=tuple(
+            read.each(top, "kubernetes", frozenset(("program", "path")), read.kubernetes_program)
         ),
         extras=tuple(extras),
         user=read.string(top.get("user", ""), "user"),
@@ -164,6 +180,12 @@ class _Reader:
         if package != named["path"] and not package.startswith(f"{named['path']}/"):
             raise self.wrong(f"{place}.package", "a folder of the module", below)
         return GoProgram(named["path"], named["version"], package, self.path(item, place))
+
+    def kubernetes_program(self, item: dict[str, Any], place: str) -> KubernetesProgram:
+        name = self.string(item.get("program"), f"{place}.program")
+        if not _PROGRAM.fullmatch(name):
+            raise self.wrong(f"{place}.program", "a name such as `kube-scheduler`", name)
+        return KubernetesProgram(name, self.path(item, place))
 
     def directory(self, item: dict[str, Any], place: str) -> Extra:
         return Extra(self.path(item, place), "directory", self.mode(item, place, "0755"))

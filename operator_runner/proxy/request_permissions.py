@@ -122,6 +122,9 @@ def permissions_in_body(info: RequestInfo, body: Json, subject: Subject) -> Iter
             yield from _held(rule, subject.by, namespace)
     elif info.resource in {"rolebindings", "clusterrolebindings"}:
         role = _dict(body.get("roleRef"))
+        if not role:
+            # A deletion, or a patch that keeps the role: the creation has recorded it.
+            return
         resource = "roles" if role.get("kind") == "Role" else "clusterroles"
         where = namespace if resource == "roles" else ""
         name = _name(str(role.get("name") or ""), subject)

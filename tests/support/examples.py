@@ -31,6 +31,8 @@ from tests.support.operator import REPOSITORY, Operator
 
 FOLDER = REPOSITORY / "examples"
 NAMES = tuple(sorted(path.parent.name for path in FOLDER.glob("*/watches.yaml")))
+WITH_NAMES = frozenset({"scheduler"})
+"""Examples whose permissions are restricted to names: `operator-runner rbac --names`."""
 RECORDING = "RECORD_REQUESTS"
 
 _REFUSED = re.compile(r"forbidden: User .* cannot \w+ resource .*")

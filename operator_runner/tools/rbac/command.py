@@ -18,7 +18,12 @@ from operator_runner.tools.rbac.access_rules import Requirement
 from operator_runner.tools.rbac.check import differences, missing_rules
 from operator_runner.tools.rbac.grants import grants_in
 from operator_runner.tools.rbac.kinds import KindTable
-from operator_runner.tools.rbac.manager import Manager, features_of, find_manager
+from operator_runner.tools.rbac.manager import (
+    PLACEHOLDER,
+    Manager,
+    features_of,
+    find_manager,
+)
 from operator_runner.tools.rbac.render import component, manifest
 from operator_runner.tools.rbac.requirements import RequirementSources, requirements_of, warnings_of
 from operator_runner.tools.rbac.runner import LEADER
@@ -108,12 +113,11 @@ def _rbac(options: dict[str, Any]) -> int:
         click.echo("\n".join(lines) or passed)
         return 1 if lines else 0
     if options["write"]:
-        _write(options["write"], requirements)
+        _write(options["write"], requirements, manager.namespace)
+    elif options["form"] == "patch":
+        click.echo(component(requirements), nl=False)
     else:
-        click.echo(
-            component(requirements) if options["form"] == "patch" else manifest(requirements),
-            nl=False,
-        )
+        click.echo(manifest(requirements, manager.namespace), nl=False)
     return 0
 
 
@@ -125,12 +129,21 @@ def _manager(named: Path | None, checked: Sequence[dict[str, Any]]) -> Manager:
             raise ConfigError(f"--manager {named}: no Deployment has a container named manager")
         return found
     default = read_objects([_MANAGER]) if _MANAGER.is_dir() else []
-    return find_manager(checked) or _without_account(find_manager(default)) or Manager()
+    return find_manager(checked) or _default_manager(default, checked) or Manager()
 
 
-def _without_account(manager: Manager | None) -> Manager | None:
-    """Return a Deployment without ServiceAccount and namespace, which may differ when checked."""
-    return Manager(args=manager.args, environ=manager.environ) if manager else None
+def _default_manager(
+    default: Sequence[dict[str, Any]], checked: Sequence[dict[str, Any]]
+) -> Manager | None:
+    """Return a Deployment without its ServiceAccount and, when checking, its namespace.
+
+    Those of checked manifests may differ, because kustomize has set them.
+    """
+    found = find_manager(default)
+    if found is None:
+        return None
+    namespace = PLACEHOLDER if checked else found.namespace
+    return Manager(namespace, args=found.args, environ=found.environ)
 
 
 def _project(options: dict[str, Any], manager: Manager) -> RequirementSources:
@@ -150,11 +163,11 @@ def _project(options: dict[str, Any], manager: Manager) -> RequirementSources:
     )
 
 
-def _write(folder: Path, requirements: Sequence[Requirement]) -> None:
+def _write(folder: Path, requirements: Sequence[Requirement], own: str) -> None:
     for role, name in _FILES.items():
-        own = [requirement for requirement in requirements if requirement.role == role]
-        if own:
-            (folder / name).write_text(manifest(own))
+        required = [requirement for requirement in requirements if requirement.role == role]
+        if required:
+            (folder / name).write_text(manifest(required, own))
             click.echo(folder / name)
     for role in sorted({requirement.role for requirement in requirements} - {*_FILES}):
         click.echo(f"{role}: not written; `operator-runner rbac` prints it")

@@ -51,6 +51,7 @@ def features_of(manager: Manager, watches: Sequence[Watch]) -> EnabledFeatures:
     election = settings.leader_election
     own = manager.namespace
     return EnabledFeatures(
+        own_namespace="" if own == PLACEHOLDER else own,
         scopes=tuple(_scope(name, own) for name in settings.namespaces) or (CLUSTER_WIDE,),
         lease=election.lease_name if election.enabled else "",
         lease_scope=_scope(election.namespace or own, own),

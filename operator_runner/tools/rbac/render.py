@@ -81,13 +81,17 @@ def roles_of(requirements: Sequence[Requirement]) -> dict[tuple[str, str], list[
     }
 
 
-def manifest(requirements: Sequence[Requirement]) -> str:
-    """Return roles as YAML; a namespaced manager role is followed by its RoleBinding."""
+def manifest(requirements: Sequence[Requirement], own: str = PLACEHOLDER) -> str:
+    """Return roles as YAML; a namespaced manager role is followed by its RoleBinding.
+
+    `own` is the namespace of the operator.
+    """
     parts = []
     for (role, scope), rules in roles_of(requirements).items():
-        parts.append(_role(role, scope, rules))
-        if role == "manager-role" and scope != CLUSTER_WIDE:
-            parts.append(_binding(role, scope))
+        namespace = own if scope == OWN_NAMESPACE else scope
+        parts.append(_role(role, namespace, rules))
+        if role == "manager-role" and namespace:
+            parts.append(_binding(role, namespace, own))
     return f"{_HEADER}\n" + "---\n".join(parts)
 
 
@@ -96,11 +100,7 @@ def component(requirements: Sequence[Requirement]) -> str:
     patches = []
     for (role, scope), rules in roles_of(requirements).items():
         kind = "ClusterRole" if scope == CLUSTER_WIDE else "Role"
-        namespace = (
-            f", namespace: {_namespace(scope)}"
-            if scope not in {CLUSTER_WIDE, OWN_NAMESPACE}
-            else ""
-        )
+        namespace = f", namespace: {scope}" if scope not in {CLUSTER_WIDE, OWN_NAMESPACE} else ""
         lines = "\n".join(_rules(rules))
         patches.append(
             f"  - target: {{kind: {kind}, name: {role}{namespace}}}\n"
@@ -117,25 +117,21 @@ def _order(place: tuple[str, str]) -> tuple[bool, str, str]:
     return (place[0] != "manager-role", *place)
 
 
-def _namespace(scope: str) -> str:
-    return PLACEHOLDER if scope == OWN_NAMESPACE else scope
-
-
-def _role(role: str, scope: str, rules: Sequence[PolicyRule]) -> str:
-    kind = "ClusterRole" if scope == CLUSTER_WIDE else "Role"
-    namespace = "" if scope == CLUSTER_WIDE else f"  namespace: {_namespace(scope)}\n"
-    head = f"apiVersion: {_API}/v1\nkind: {kind}\nmetadata:\n  name: {role}\n{namespace}rules:\n"
+def _role(role: str, namespace: str, rules: Sequence[PolicyRule]) -> str:
+    kind = "Role" if namespace else "ClusterRole"
+    where = f"  namespace: {namespace}\n" if namespace else ""
+    head = f"apiVersion: {_API}/v1\nkind: {kind}\nmetadata:\n  name: {role}\n{where}rules:\n"
     return head + textwrap.indent("\n".join(_rules(rules)), "  ") + "\n"
 
 
-def _binding(role: str, scope: str) -> str:
+def _binding(role: str, namespace: str, own: str) -> str:
     name = role.replace("-role", "-rolebinding")
     return (
         f"apiVersion: {_API}/v1\nkind: RoleBinding\n"
-        f"metadata:\n  name: {name}\n  namespace: {_namespace(scope)}\n"
+        f"metadata:\n  name: {name}\n  namespace: {namespace}\n"
         f"roleRef:\n  apiGroup: {_API}\n  kind: Role\n  name: {role}\n"
         "subjects:\n  - kind: ServiceAccount\n    name: controller-manager\n"
-        f"    namespace: {PLACEHOLDER}\n"
+        f"    namespace: {own}\n"
     )
 
 

@@ -10,7 +10,12 @@ from operator_runner.core.model import Ownership, Watch
 from operator_runner.proxy.ownership import can_be_owned
 from operator_runner.proxy.request_info import RequestInfo
 from operator_runner.proxy.request_permissions import ANY, OWN, Permission
-from operator_runner.tools.rbac.access_rules import CLUSTER_WIDE, AccessRule, Requirement
+from operator_runner.tools.rbac.access_rules import (
+    CLUSTER_WIDE,
+    OWN_NAMESPACE,
+    AccessRule,
+    Requirement,
+)
 from operator_runner.tools.rbac.kinds import KindTable
 from operator_runner.tools.rbac.runner import EnabledFeatures
 
@@ -98,6 +103,8 @@ def _split(resource: str) -> tuple[str, str, str]:
 
 
 def _scopes(asked: Permission, features: EnabledFeatures) -> tuple[str, ...]:
+    if asked.namespace and asked.namespace == features.own_namespace:
+        return (OWN_NAMESPACE,)
     fixed: Mapping[str, tuple[str, ...]] = {OWN: features.scopes, ANY: (CLUSTER_WIDE,)}
     return fixed.get(asked.namespace, (asked.namespace,))
 

@@ -30,6 +30,8 @@ class EnabledFeatures:
     `lease` and `operator_condition` are names, empty if disabled.
     """
 
+    own_namespace: str = ""
+    """Name of the operator's namespace; empty if kustomize sets it."""
     scopes: tuple[str, ...] = (CLUSTER_WIDE,)
     """Watched namespaces."""
     lease: str = ""

@@ -9,7 +9,13 @@ import pytest
 
 from operator_runner.devcluster.errors import ImageError
 from operator_runner.devcluster.image_packing import PAUSE_SPEC
-from operator_runner.devcluster.image_spec import Extra, GoProgram, ImageSpec, parse
+from operator_runner.devcluster.image_spec import (
+    Extra,
+    GoProgram,
+    ImageSpec,
+    KubernetesProgram,
+    parse,
+)
 
 _REPOSITORY = Path(__file__).parents[3]
 
@@ -22,6 +28,7 @@ def test_every_field_is_read() -> None:
         source:
           - {module: example.com/one/v3@v3.5.1, path: /usr/bin/one}
           - {module: example.com/two@v1.2.3-rc.1, package: ./cmd/tool, path: /bin/tool}
+        kubernetes: [{program: kube-scheduler, path: /usr/bin/kube-scheduler}]
         files: [{path: /etc/motd, content: hello, mode: "0600"}]
         directories: [{path: /tmp, mode: "1777"}]
         symlinks: [{path: /bin/sh, target: busybox}]
@@ -37,6 +44,7 @@ def test_every_field_is_read() -> None:
             GoProgram("example.com/one/v3", "v3.5.1", "example.com/one/v3", "usr/bin/one"),
             GoProgram("example.com/two", "v1.2.3-rc.1", "example.com/two/cmd/tool", "bin/tool"),
         ),
+        kubernetes=(KubernetesProgram("kube-scheduler", "usr/bin/kube-scheduler"),),
         extras=(
             Extra("tmp", "directory", 0o1777),
             Extra("etc/motd", "file", 0o600, "hello"),
@@ -71,6 +79,12 @@ def test_every_field_is_read() -> None:
         (
             "tag: a:1\nsource: [{module: b/c@v1.2.3, package: ../d, path: /a}]",
             "source[0].package: expected a folder of the module, found '../d'",
+        ),
+        ("tag: a:1\nkubernetes: [{path: /a}]", "kubernetes[0].program: expected a string"),
+        ("tag: a:1\nkubernetes: [{program: kubelet}]", "kubernetes[0].path: expected a string"),
+        (
+            "tag: a:1\nkubernetes: [{program: ../etcd, path: /a}]",
+            "kubernetes[0].program: expected a name such as `kube-scheduler`, found '../etcd'",
         ),
         ("tag: a:1\nfiles: [x]", "files[0]: expected a mapping, found 'x'"),
         ("tag: a:1\nfiles: [{path: /a}]", "files[0].content: expected a string"),

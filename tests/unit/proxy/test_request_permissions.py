@@ -120,6 +120,14 @@ def test_who_binds_a_role_needs_bind(kind: str, resource: str, namespace: str) -
     assert bind == expected
 
 
+@pytest.mark.parametrize("body", [{"kind": "DeleteOptions"}, {"subjects": []}])
+def test_a_deletion_or_new_subjects_need_bind_of_no_other_role(body: dict[str, Any]) -> None:
+    """Permission to bind any role would be that of an administrator."""
+    info = RequestInfo.parse(f"{RBAC}/clusterrolebindings/b")
+    assert info is not None
+    assert list(permissions_in_body(info, body, WEB)) == []
+
+
 def test_other_writes_grant_nothing() -> None:
     """A ConfigMap may hold rules as it likes."""
     info = RequestInfo.parse("/api/v1/namespaces/team/configmaps")

@@ -178,6 +178,16 @@ def test_what_the_manager_does() -> None:
     assert features_of(elsewhere, ()) == EnabledFeatures(lease="web", lease_scope="x")
 
 
+def test_the_namespace_of_the_manager_may_have_its_name() -> None:
+    """A watched namespace of that name is its own one."""
+    body = deployment(env=({"name": "WATCH_NAMESPACE", "value": "web-system"},))
+    body["metadata"]["namespace"] = "web-system"
+    manager = find_manager([body])
+    assert manager is not None
+    expected = EnabledFeatures(own_namespace="web-system", scopes=(OWN_NAMESPACE,))
+    assert features_of(manager, ()) == expected
+
+
 @pytest.mark.parametrize(
     ("flags", "expected"),
     [

@@ -83,6 +83,22 @@ def test_a_namespace_has_a_role_and_a_binding() -> None:
     assert leader["metadata"] == {"name": LEADER, "namespace": "system"}
 
 
+def test_the_namespace_of_the_operator_may_have_its_name() -> None:
+    """Roles and the subjects of bindings then have it; other namespaces are kept."""
+    own = Requirement(AccessRule("", "pods", "get", OWN_NAMESPACE), "x")
+    events = Requirement(AccessRule("events.k8s.io", "events", "create", "default"), "x")
+    documents = list(yaml.safe_load_all(manifest([own, events], "web-system")))
+    places = [(body["kind"], body["metadata"]["namespace"]) for body in documents]
+    assert places == [
+        ("Role", "web-system"),
+        ("RoleBinding", "web-system"),
+        ("Role", "default"),
+        ("RoleBinding", "default"),
+    ]
+    bindings = [body for body in documents if body["kind"] == "RoleBinding"]
+    assert {body["subjects"][0]["namespace"] for body in bindings} == {"web-system"}
+
+
 def test_a_component_replaces_the_rules() -> None:
     """It is a kustomize component with a JSON patch for each role."""
     body = yaml.safe_load(component([PODS]))

@@ -163,6 +163,15 @@ def test_namespaced_requests_keep_their_scope() -> None:
     assert requirements(WEB, there, replace(there, namespace=ANY)) == ["get secrets"]
 
 
+def test_requests_in_the_namespace_of_the_operator() -> None:
+    """Its name in a recording and in the Deployment are the same scope."""
+    here = Permission(BY, "", "secrets", "web-system", "get")
+    assert requirements(WEB, here, own_namespace="web-system") == [
+        "get secrets in the operator's namespace"
+    ]
+    assert requirements(WEB, here, own_namespace="shop") == ["get secrets in namespace web-system"]
+
+
 def test_names_only_on_demand() -> None:
     """A rule is for any name unless names are requested; several names are separate."""
     a, b = (Permission(BY, "", "secrets", OWN, "get", name) for name in "ab")
