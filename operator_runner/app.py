@@ -250,7 +250,8 @@ class Operator:
             self._stream,
             settings.namespaces,
         )
-        self._loop_throttle = LoopThrottle(self._dependents.writes.is_echo)
+        writes = self._dependents.writes
+        self._loop_throttle = LoopThrottle(writes.is_recent_echo, writes.has_written)
         self._dispatcher = Dispatcher(
             self._queue,
             self._reconcilers(rundirs, launcher, names),

@@ -2,7 +2,8 @@
 
 An echo is the change of an object shortly after a run wrote it: another controller reverts the
 change, or the run triggers itself. A single echo is ordinary; a streak of them is a loop. Changes
-of objects that the run did not write never count. See docs/adr/0010-why.md.
+of objects that the run did not write never count, nor do echoes for which a run writes nothing,
+such as those of a rollout. See docs/adr/0010-why.md.
 
 A resource whose annotation sets a period of a few seconds is throttled too, because anyone with
 write access to it could keep the operator busy.
@@ -48,6 +49,9 @@ class _Streak:
     periods: int = 0
     """Consecutive runs at a quick period that the resource's annotation sets."""
     counted: bool = False
+    """Whether the causes of the next run have been judged."""
+    lengthened: bool = False
+    """Whether they have added to `length`."""
     reported: bool = False
     until: float = 0.0
 
@@ -55,9 +59,17 @@ class _Streak:
 class LoopThrottle:
     """Decides before each run whether it has to wait."""
 
-    def __init__(self, is_echo: Callable[[ObjectRef, Cause], bool]) -> None:
-        """`is_echo` returns whether a cause is about what the last run of the resource wrote."""
+    def __init__(
+        self,
+        is_echo: Callable[[ObjectRef, Cause], bool],
+        has_written: Callable[[ObjectRef], bool],
+    ) -> None:
+        """`is_echo` returns whether a cause is about what the runs of the resource wrote last.
+
+        `has_written` returns whether the last run has written anything.
+        """
         self._is_echo = is_echo
+        self._has_written = has_written
         self._streaks: dict[ObjectRef, _Streak] = {}
 
     def run_ended(self, key: ObjectRef, now: float, *, period: float | None = None) -> None:
@@ -68,7 +80,10 @@ class LoopThrottle:
         streak = self._streaks.setdefault(key, _Streak(now))
         streak.is_quick_period = period is not None and period < QUICK_SECONDS
         streak.periods = streak.periods if streak.is_quick_period else 0
-        streak.ended, streak.counted, streak.reported, streak.until = now, False, False, 0.0
+        if streak.lengthened and not self._has_written(key):
+            streak.length -= 1
+        streak.counted = streak.lengthened = streak.reported = False
+        streak.ended, streak.until = now, 0.0
 
     def forget(self, key: ObjectRef) -> None:
         """Drop the state of a deleted resource."""
@@ -95,6 +110,7 @@ class LoopThrottle:
         if not streak.counted and echoes:
             quick = arrived - streak.ended <= QUICK_SECONDS
             streak.length, streak.counted = (streak.length + 1 if quick else 0), True
+            streak.lengthened = quick
             if streak.length > _MAX_STREAK:
                 streak.until = streak.ended + min(
                     _FIRST_DELAY_SECONDS * 2.0 ** (streak.length - _MAX_STREAK - 1),

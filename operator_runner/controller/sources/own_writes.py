@@ -23,6 +23,9 @@ _MAX_FOREIGN = 64
 @dataclass(slots=True)
 class _Writes:
     objects: set[ObjectRef] = field(default_factory=set)
+    former: set[ObjectRef] = field(default_factory=set)
+    """Objects of the last run that wrote any, if the current one has written none."""
+    has_edited: bool = False
     state_keys: OrderedDict[str, None] = field(default_factory=OrderedDict)
     foreign: OrderedDict[ObjectRef, str] = field(default_factory=OrderedDict)
     fields: tuple[FieldChange, ...] = ()
@@ -38,7 +41,10 @@ class OwnWrites:
     def begin(self, owner: ObjectRef) -> None:
         """Forget the objects of the previous run; its state keys are kept for late events."""
         writes = self._of(owner)
-        writes.objects.clear()
+        if writes.objects:
+            writes.former = writes.objects
+        writes.objects = set()
+        writes.has_edited = False
         writes.fields = ()
 
     def record(self, owner: ObjectRef, written: ObjectRef) -> None:
@@ -71,6 +77,7 @@ class OwnWrites:
 
     def record_edit(self, owner: ObjectRef, metadata: Json) -> None:
         """Record that the run wrote its own resource, with the resulting metadata."""
+        self._of(owner).has_edited = True
         state_keys = self._of(owner).state_keys
         for state_key in (spec_state_key(metadata), annotations_state_key(metadata)):
             state_keys[state_key] = None
@@ -85,6 +92,18 @@ class OwnWrites:
         if cause.trigger in {Trigger.DEPENDENT, Trigger.REFERENCE, Trigger.TRIGGER}:
             return cause.about in writes.objects
         return bool(cause.state_key) and cause.state_key in writes.state_keys
+
+    def is_recent_echo(self, owner: ObjectRef, cause: Cause) -> bool:
+        """Return whether a cause is about what the last run that wrote anything wrote."""
+        writes = self._writes.get(owner)
+        if writes is None or writes.objects:
+            return self.is_echo(owner, cause)
+        return cause.about in writes.former or self.is_echo(owner, cause)
+
+    def has_written(self, owner: ObjectRef) -> bool:
+        """Return whether the last run wrote an object or its own resource."""
+        writes = self._writes.get(owner)
+        return writes is not None and (bool(writes.objects) or writes.has_edited)
 
     def forget(self, owner: ObjectRef) -> None:
         """Drop the records of a deleted resource."""

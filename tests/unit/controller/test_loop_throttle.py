@@ -22,12 +22,14 @@ class Resource:
         self.now = 100.0
         self._writes = writes
         self.own = OwnWrites()
-        self.throttle = LoopThrottle(self.own.is_echo)
+        self.throttle = LoopThrottle(self.own.is_recent_echo, self.own.has_written)
 
-    def run(self, generation: int | None = None, period: float | None = None) -> None:
+    def run(
+        self, generation: int | None = None, period: float | None = None, *, changes: bool = True
+    ) -> None:
         """Run now, independent of the throttle."""
         self.own.begin(KEY)
-        if self._writes is not None:
+        if self._writes is not None and changes:
             self.own.record(KEY, self._writes)
         if generation is not None:
             self.own.record_edit(KEY, {"generation": generation})
@@ -99,6 +101,30 @@ def test_a_busy_object_that_the_role_does_not_write_is_no_loop() -> None:
     reader = Resource(writes=None)
     reader.run()
     assert reader.fight(50, ECHO) == [0] * 50
+
+
+def test_rollouts_are_no_loop() -> None:
+    """The status of what a run has written changes, and the next runs write nothing."""
+    steady = Resource()
+    reference = Cause(Trigger.REFERENCE, f"{OTHER} changed", OTHER)
+    for _ in range(20):
+        assert steady.wake(reference) is None
+        steady.run()
+        for _ in range(3):
+            assert steady.wake(ECHO) is None
+            steady.run(changes=False)
+
+
+def test_a_loop_with_runs_that_write_nothing_is_slowed_down() -> None:
+    """The object is written, its status changes, and the other writer reverts it."""
+    fighter = Resource()
+    fighter.run()
+    for _ in range(5):
+        assert fighter.wake(ECHO) is None
+        fighter.run(changes=False)
+        assert fighter.wake(ECHO) is None
+        fighter.run()
+    assert fighter.wake(ECHO) is not None
 
 
 def test_what_changes_at_the_pace_of_people_is_no_loop() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 from operator_runner.controller.predicates.predicate import annotations_state_key
 from operator_runner.controller.sources.dependents import Dependents
+from operator_runner.controller.sources.own_writes import OwnWrites
 from operator_runner.core.model import (
     GVK,
     Cause,
@@ -106,3 +108,22 @@ async def test_changed_fields_are_kept_until_they_are_taken(subject: Dependents)
             subject.changed(OWNER, [change])
     assert list(subject.writes.take_changes(OWNER)) == changes[:32]
     assert not subject.writes.take_changes(OWNER)
+
+
+def test_what_was_written_last_is_known_after_runs_that_write_nothing() -> None:
+    """Until the next write; an edit of the resource is a write too."""
+    writes, other = OwnWrites(), replace(CHILD, name="other")
+    writes.begin(OWNER)
+    assert not writes.has_written(OWNER)
+    writes.record(OWNER, CHILD)
+    assert writes.has_written(OWNER)
+    for _ in range(2):
+        writes.begin(OWNER)
+        assert not writes.has_written(OWNER)
+        assert not writes.is_echo(OWNER, CHANGED)
+        assert writes.is_recent_echo(OWNER, CHANGED)
+    writes.record(OWNER, other)
+    assert not writes.is_recent_echo(OWNER, CHANGED)
+    writes.begin(OWNER)
+    writes.record_edit(OWNER, metadata("7"))
+    assert writes.has_written(OWNER)

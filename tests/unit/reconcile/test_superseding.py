@@ -159,7 +159,8 @@ class Case:
         reconciler = Reconciler(watch, dependencies, AnsibleSettings(), timedelta(0))
         self.queue = WorkQueue(Concurrency(2, 2), BackoffSettings())
         self.gone: list[ObjectRef] = []
-        throttle = LoopThrottle(OwnWrites().is_echo)
+        writes = OwnWrites()
+        throttle = LoopThrottle(writes.is_recent_echo, writes.has_written)
         self.dispatcher = Dispatcher(
             self.queue, {FOO: reconciler}, self.metrics, throttle, self.gone.append
         )
