@@ -10,12 +10,15 @@ from pathlib import Path
 import pytest
 
 from operator_runner.devcluster import Cluster, pack
+from tests.support.examples import FOLDER
 from tests.support.image_building import Builder
 from tests.support.kubectl import Kubectl
 from tests.support.operator import REPOSITORY, Operator, copy_project
 
 RELEASES = {"0.0.1": REPOSITORY / "releases" / "0.0.1", "0.0.2": REPOSITORY}
 """The nginx operator's versions, and where each has its watches.yaml and its roles."""
+EXAMPLE = "eru"
+"""The example of which there is an image."""
 NGINX_SPEC = REPOSITORY / "demo" / "nginx-image.yaml"
 
 
@@ -41,10 +44,14 @@ def nginx_image(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> s
 
 @pytest.fixture(scope="session")
 def operator_images(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Build the images of the nginx operator and give them to the node; return them by version."""
+    """Build images of operators and give them to the node.
+
+    Return those of the nginx operator by version, and that of an example by its name.
+    """
     builder = Builder(tmp_path_factory.mktemp("images"))
     builder.provide_base()
     images = builder.build_operators(REPOSITORY, RELEASES)
+    images[EXAMPLE] = builder.build_example(FOLDER / EXAMPLE)
     for version, image in images.items():
         archive = builder.save(image, builder.folder / f"{version}.tar")
         cluster.load(archive)

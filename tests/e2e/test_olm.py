@@ -1,7 +1,7 @@
-"""The nginx operator by the Operator Lifecycle Manager itself: installed, then upgraded.
+"""Operators by the Operator Lifecycle Manager itself: installed, then upgraded.
 
-OLM runs on the local cluster, and installs from a catalog of the two bundles that are made here,
-of images that are built here. Nothing comes from a registry.
+OLM runs on the local cluster, and installs from catalogs of bundles that are made here, of images
+that are built here. Nothing comes from a registry.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ import pytest
 from demo.olm_install import Installation, Phase
 from demo.steady_client import SteadyClient
 from operator_runner.devcluster import Cluster
-from tests.e2e.conftest import RELEASES
+from tests.e2e.conftest import EXAMPLE, RELEASES
+from tests.support.examples import FOLDER
 from tests.support.kubectl import Json, Kubectl
 from tests.support.nginx import KIND, nginx
 from tests.support.olm import CONDITION, condition_of
@@ -166,6 +167,18 @@ def catalog(operator_images: dict[str, str], tmp_path_factory: pytest.TempPathFa
 
 
 @pytest.fixture(scope="module")
+def example_catalog(
+    operator_images: dict[str, str], tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """Make the bundle of an example, and a catalog of it."""
+    folder = tmp_path_factory.mktemp("olm-example")
+    options = ["--version=0.1.0", f"--image={operator_images[EXAMPLE]}"]
+    runner("bundle", str(FOLDER / EXAMPLE), *options, f"--output={folder / 'bundle'}")
+    runner("catalog", str(folder / "bundle"), f"--output={folder / 'catalog'}")
+    return folder / "catalog"
+
+
+@pytest.fixture
 def world(olm: Cluster, catalog: Path, nginx_image: str) -> Iterator[World]:
     """Subscribe to the package, from its first version on; nothing is approved yet."""
     system = Kubectl(olm.bin / "kubectl", NAMESPACE)
@@ -297,3 +310,43 @@ def upgraded(world: World) -> Json | None:
     records = [json.loads(line) for line in lines if line.startswith("{")]
     done = [one for one in records if one.get("msg") == "Reconciled" and one.get("name") == "web"]
     return found if done else None
+
+
+@pytest.fixture
+def subscribed(olm: Cluster, catalog: Path, example_catalog: Path) -> Iterator[dict[str, Kubectl]]:
+    """Create install/*.yaml; return kubectl for the namespace of each package."""
+    names = ("nginx-operator", f"{EXAMPLE}-operator")
+    for name, folder in zip(names, (catalog, example_catalog), strict=True):
+        olm.serve_catalog(name, folder)
+    packages = {name: Kubectl(olm.bin / "kubectl", f"my-{name}") for name in names}
+    for name, kubectl in packages.items():
+        kubectl("create", f"--filename={REPOSITORY / 'install' / name}.yaml")
+    yield packages
+    for name, kubectl in packages.items():
+        kubectl("delete", f"--filename={REPOSITORY / 'install' / name}.yaml")
+
+
+def test_a_file_installs_a_package(subscribed: dict[str, Kubectl], kubectl: Kubectl) -> None:
+    """The newest version of the channel, without approval; the operators work."""
+    nginx_system, example_system = subscribed.values()
+    wait_installed(nginx_system, SECOND)
+    wait_installed(example_system, f"{EXAMPLE}-operator.v0.1.0")
+    kubectl.apply(nginx("front", replicas=0))
+    kubectl("apply", f"--kustomize={FOLDER / EXAMPLE / 'config/samples'}")
+    kubectl("wait", "--for=create", "deployment/front", "eru/web", "--timeout=240s")
+    kubectl("delete", "--all", "erus,nginxoperators,deployments", "--timeout=240s")
+    kubectl("delete", "crd", "erus.mtsre.meitu.com")
+
+
+def wait_installed(system: Kubectl, version: str) -> None:
+    """Wait until OLM reports the version as installed."""
+
+    def phase() -> str:
+        found = system.get("clusterserviceversions.operators.coreos.com", version) or {}
+        return str(found.get("status", {}).get("phase"))
+
+    def told() -> str:
+        described = system.run("describe", "subscriptions,installplans,csv,pods").stdout
+        return described[-10000:]
+
+    eventually(phase, lambda seen: seen == "Succeeded", seconds=600, told=told)

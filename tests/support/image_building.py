@@ -13,6 +13,7 @@ from pathlib import Path
 from operator_runner.devcluster.locations import cache_folder
 
 BASE = "docker.io/library/debian:bookworm-slim"
+RUNNER_IMAGE = "localhost/operator-runner:e2e"
 _SUITE = "bookworm"
 _PROGRAMS = {"buildah": "buildah", "debootstrap": "debootstrap"}
 _OF_THIS_MACHINE = ("/etc/pip.conf", "/usr/local/share/ca-certificates", "/etc/ssl/certs")
@@ -44,13 +45,18 @@ class Builder:
 
         Return the image of each, by its version.
         """
-        base = "localhost/operator-runner:e2e"
-        self.build(repository / "Dockerfile", base, f"--build-arg=DEBIAN_IMAGE={BASE}")
+        self.build(repository / "Dockerfile", RUNNER_IMAGE, f"--build-arg=DEBIAN_IMAGE={BASE}")
         names = {version: f"localhost/nginx-operator:{version}" for version in releases}
         for version, folder in releases.items():
-            argument = f"--build-arg=BASE_IMAGE={base}"
+            argument = f"--build-arg=BASE_IMAGE={RUNNER_IMAGE}"
             self.build(folder / "nginx.Dockerfile", names[version], argument)
         return names
+
+    def build_example(self, project: Path) -> str:
+        """Build an example operator on the base image; return the name of its image."""
+        name = f"localhost/{project.name}-operator:e2e"
+        self.build(project / "Dockerfile", name, f"--build-arg=BASE_IMAGE={RUNNER_IMAGE}")
+        return name
 
     def save(self, name: str, archive: Path) -> Path:
         """Write an image to an archive that `Cluster.load` takes."""
