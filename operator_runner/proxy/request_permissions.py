@@ -169,7 +169,10 @@ def _verb(attributes: RequestAttributes, info: RequestInfo) -> str:
 
 
 def _namespace(namespace: str, subject: Subject) -> str:
-    return OWN if namespace and namespace == subject.namespace else namespace
+    """Return OWN, the name, or ANY if it contains the owner's and so differs for each resource."""
+    if namespace and namespace == subject.namespace:
+        return OWN
+    return ANY if namespace and _name(namespace, subject) == "" else namespace
 
 
 def _name(name: str, subject: Subject) -> str:
