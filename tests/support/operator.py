@@ -16,9 +16,11 @@ from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from operator_runner.core.model import Trigger
 from tests.support.waiting import eventually
 
 REPOSITORY = Path(__file__).parents[2]
+_TIMERS = {trigger.value for trigger in (Trigger.RETRY, Trigger.REQUEUE, Trigger.PERIOD)}
 
 
 class Operator:
@@ -134,6 +136,15 @@ class Operator:
         """Return the log lines with one of these messages, in order."""
         found = [json.loads(line) for line in self.log().splitlines() if line.startswith("{")]
         return [line for line in found if line.get("msg") in messages]
+
+    def runs_by_timers(self, namespace: str) -> list[str]:
+        """Return the causes of those runs in a namespace that no event of an object has led to."""
+        return [
+            line["cause"]
+            for line in self.lines("Reconciling")
+            if line["namespace"] == namespace
+            and all(each.partition(":")[0] in _TIMERS for each in line["cause"].split("; "))
+        ]
 
 
 def copy_project(target: Path) -> Path:

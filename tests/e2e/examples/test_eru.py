@@ -123,6 +123,9 @@ class World:
             for line in self._operator.lines("Reconciled")
         )
 
+    def runs_by_timers(self) -> list[str]:
+        return self._operator.runs_by_timers(self.kubectl.namespace)
+
     def pods(self) -> set[str]:
         """Return the Pods that are not about to end."""
         found = self.kubectl.list("pods")
@@ -196,6 +199,8 @@ def test_annotated_deployments_have_an_eru(world: World, kubectl: Kubectl) -> No
     )
     untouched = world.deployment("plain")
     world.until(lambda: world.eru("made").get("spec", {}).get("schedule"), "0 4 * * *")
+    # Nothing has waited for a timer: the event of the Deployment has led to its Eru.
+    assert world.runs_by_timers() == []
     owner = world.eru("made")["metadata"]["ownerReferences"][0]
     assert owner["uid"] == world.deployment("made")["metadata"]["uid"]
     world.until(lambda: world.condition("Ready", "made").get("status"), "True")
@@ -207,6 +212,7 @@ def test_annotated_deployments_have_an_eru(world: World, kubectl: Kubectl) -> No
 
     annotate("made", f"{ANNOTATION}-schedule=0 3 * * *")
     world.until(lambda: world.eru("made")["spec"]["schedule"], "0 3 * * *")
+    assert world.runs_by_timers() == []
     kubectl.merge(KIND, "made", {"spec": {"schedule": "0 2 * * *", "suspend": True}})
     annotate("made", f"{ANNOTATION}-schedule=0 1 * * *")
     generation = world.deployment("made")["metadata"]["generation"]
