@@ -266,7 +266,7 @@ def test_a_backup_is_restored(shop: World) -> None:
     shop.kubectl.apply(job("WebAppBackup", "tuesday"))
     shop.until_condition("Complete", "True", "Completed", kind="webapprestore", name="from-tuesday")
     assert shop.page() == page
-    # Backups outlive their WebApp.
+    # A backup is kept when its WebApp is deleted.
     volume = shop.kubectl.get("persistentvolumeclaim", "monday-backup")
     assert volume is not None
     owners = [owner["kind"] for owner in volume["metadata"]["ownerReferences"]]

@@ -1,5 +1,5 @@
--- psql runs it as administrator. It may be repeated: the data belongs to the role webapp, and the user of the
--- Secret is its only member that can log in.
+-- Executed by psql as administrator, and repeatable. The role webapp owns the data; the user of the Secret is its
+-- only member that can log in.
 \set ON_ERROR_STOP on
 \getenv user WEBAPP_USER
 \getenv password WEBAPP_PASSWORD
@@ -14,7 +14,7 @@ SELECT format('CREATE ROLE %I IN ROLE webapp', :'user')
 SELECT format('ALTER ROLE %I LOGIN PASSWORD %L', :'user', :'password') \gexec
 SELECT format('ALTER ROLE %I SET role = webapp', :'user') \gexec
 
--- Sessions of former users go on until the backend is rolled.
+-- Open sessions of former users continue until the backend is rolled.
 SELECT format('ALTER ROLE %I NOLOGIN', former.rolname)
   FROM pg_auth_members JOIN pg_roles former ON former.oid = member
   WHERE roleid = 'webapp'::regrole AND former.rolname <> :'user' \gexec
