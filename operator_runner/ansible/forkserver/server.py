@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import psutil
 
 from operator_runner.ansible.forkserver.compiled import RoleTemplates
+from operator_runner.ansible.forkserver.frames import call_with_room
 from operator_runner.ansible.forkserver.freshness import Freshness, preloaded_paths
 from operator_runner.ansible.forkserver.messages import MESSAGE_LIMIT, Message, send
 from operator_runner.ansible.forkserver.preload import preload
@@ -58,7 +59,7 @@ def main() -> None:
         control, environment, freshness, orders["started"], scope=orders["scope"], patches=patches
     )
     control.send(json.dumps([each.as_json() for each in mismatches]).encode())
-    server.serve()
+    call_with_room(server.serve)
 
 
 @contextlib.contextmanager
