@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from operator_runner.core.fencing import Fences, Tenure
 from operator_runner.kube.api import Api
 from operator_runner.kube.session import connect
 from tests.contract.kube.scripted import ScriptedServer
+from tests.fakes.tenure import Clock, held_tenure
 
 
 @pytest.fixture
@@ -27,3 +29,21 @@ async def scripted_api(scripted: ScriptedServer) -> AsyncIterator[Api]:
     opened = await connect(scripted.kubeconfig(), user_agent="tests")
     yield Api(opened)
     await opened.close()
+
+
+@pytest.fixture
+def clock() -> Clock:
+    """Return the clock of the tenure."""
+    return Clock()
+
+
+@pytest.fixture
+def tenure(clock: Clock, request: pytest.FixtureRequest) -> Tenure:
+    """Return the tenure of a held Lease; its duration and renew deadline may be parameters."""
+    return held_tenure(clock, *getattr(request, "param", (15.0, 10.0)))
+
+
+@pytest.fixture
+def fences(tenure: Tenure) -> Fences:
+    """Return the fences of all resources."""
+    return Fences(lambda _: tenure)

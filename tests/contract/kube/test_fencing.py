@@ -14,28 +14,10 @@ from operator_runner.kube.api import MERGE_PATCH, Api
 from operator_runner.kube.cluster import KubeCluster
 from operator_runner.kube.discovery import Discovery
 from operator_runner.kube.session import Connection
-from tests.fakes.tenure import Clock, held_tenure
+from tests.fakes.tenure import Clock
 from tests.support.kubectl import Kubectl
 
 SPEC = EventSpec("Failed", "task x: no", warning=True)
-
-
-@pytest.fixture
-def clock() -> Clock:
-    """Return the clock of the tenure."""
-    return Clock()
-
-
-@pytest.fixture
-def tenure(clock: Clock) -> Tenure:
-    """Return the tenure of a held Lease."""
-    return held_tenure(clock)
-
-
-@pytest.fixture
-def fences(tenure: Tenure) -> Fences:
-    """Return the fences of all resources."""
-    return Fences(lambda _: tenure)
 
 
 @pytest.fixture

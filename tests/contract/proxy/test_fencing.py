@@ -19,7 +19,7 @@ from operator_runner.kube.session import Connection
 from operator_runner.proxy.server import Proxy
 from tests.contract.kube.waiting import until
 from tests.contract.tools.storage_migration.webhook import Webhook
-from tests.fakes.tenure import Clock, held_tenure
+from tests.fakes.tenure import Clock
 
 from .conftest import SECONDS, WATCH, Recorder, Run, config_map, proxied
 from .test_streams import answer, client
@@ -31,24 +31,6 @@ APPLY = {"Content-Type": "application/apply-patch+yaml"}
 LARGE = 2 * 1024 * 1024
 Upstream = Callable[..., Awaitable[Run]]
 Begin = Callable[[], AbstractContextManager[Run]]
-
-
-@pytest.fixture
-def clock() -> Clock:
-    """Return the clock of the tenure."""
-    return Clock()
-
-
-@pytest.fixture
-def tenure(clock: Clock, request: pytest.FixtureRequest) -> Tenure:
-    """Return the tenure of a held Lease; its duration and renew deadline may be parameters."""
-    return held_tenure(clock, *getattr(request, "param", (15.0, 10.0)))
-
-
-@pytest.fixture
-def fences(tenure: Tenure) -> Fences:
-    """Return the fences of all resources."""
-    return Fences(lambda _: tenure)
 
 
 @pytest.fixture
