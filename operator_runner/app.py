@@ -370,6 +370,8 @@ class Operator:
     ) -> None:
         """No new runs; running ones get their time, unless another replica may lead by now."""
         lost = ended is not None and ended.get_name() == "leadership"
+        if lost:
+            self._connection.abort()
         if ended is not None:
             error = None if lost else ended.exception()
             _log.error(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import struct
 import weakref
 from collections.abc import Callable
 from pathlib import Path
@@ -27,6 +28,9 @@ _TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=10)
 
 _KEEPALIVE = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 4, "TCP_USER_TIMEOUT": 30_000}
 """An idle connection whose peer is gone is closed after 30 s (the last value is in ms)."""
+
+_NO_LINGER = struct.pack("ii", 1, 0)
+"""The C struct linger: on, for 0 seconds."""
 
 ResponseCallback = Callable[[int | None, str, str], None]
 """Takes the status (None without a response), the method and the host of a request."""
@@ -115,6 +119,17 @@ class Connection:
     def on_response(self, callback: ResponseCallback) -> None:
         """Call `callback` for every request to the API server."""
         self._counters.append(callback)
+
+    def abort(self) -> None:
+        """Break all connections, and drop what is not sent yet; later requests open others.
+
+        Closed as usual, both asyncio and the kernel would go on sending, the kernel even after
+        the process has ended.
+        """
+        for sock in list(self._sockets):
+            with contextlib.suppress(OSError):  # closed
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
+                sock.shutdown(socket.SHUT_RDWR)
 
     async def close(self) -> None:
         """Close the session and all connections; return when the sockets are closed."""

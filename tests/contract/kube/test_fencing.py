@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
@@ -13,10 +16,13 @@ from operator_runner.core.model import EventSpec, Json, ObjectRef
 from operator_runner.kube.api import MERGE_PATCH, Api
 from operator_runner.kube.cluster import KubeCluster
 from operator_runner.kube.discovery import Discovery
-from operator_runner.kube.session import Connection
+from operator_runner.kube.session import Connection, connect
+from operator_runner.net.serving_certificate import server_context
+from tests.contract.kube.scripted import kubeconfig
 from tests.fakes.tenure import Clock
 from tests.support.kubectl import Kubectl
 
+_SECONDS = 60.0
 SPEC = EventSpec("Failed", "task x: no", warning=True)
 
 
@@ -137,3 +143,44 @@ async def test_a_body_whose_permit_expires_is_not_sent_to_its_end(
         )
 
     assert await api.request("GET", f"{maps}/a") == before
+
+
+async def test_an_aborted_connection_sends_nothing_more(tmp_path: Path) -> None:
+    """A process that has lost the Lease ends; its kernel does not send the rest afterwards."""
+    received, reading = asyncio.Event(), asyncio.Event()
+    ended: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        received.set()
+        await reading.wait()
+        try:
+            ended.set_result(await reader.read())
+        except OSError as error:
+            ended.set_exception(error)
+        finally:
+            writer.close()
+
+    async def body() -> AsyncIterator[bytes]:
+        while True:
+            yield b"x" * 65536
+
+    authority = tmp_path / "ca.crt"
+    tls = server_context(authority, ["127.0.0.1"])
+    server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=tls)
+    url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    file = tmp_path / "kubeconfig"
+    file.write_text(json.dumps(kubeconfig(url, {}, **{"certificate-authority": str(authority)})))
+    connection = await connect(file, user_agent="tests")
+    async with server:
+        sending = asyncio.create_task(connection.http.post(connection.url("/api/v1"), data=body()))
+        await asyncio.wait_for(received.wait(), _SECONDS)
+
+        connection.abort()
+        sending.cancel()
+        await asyncio.wait({sending})
+        await connection.close()
+        reading.set()
+
+        with pytest.raises(ConnectionResetError):
+            await asyncio.wait_for(ended, _SECONDS)
