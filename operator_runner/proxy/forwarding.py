@@ -90,9 +90,7 @@ class Forwarder:
         permit(fence)  # before anything is read or sent for the request
         content = await _content(request)
         tracked = _tracked_request(request, grant, info, content)
-        headers = request_headers(request.headers, readable=tracked is not None)
-        if upgrade := upgrade_of(request.headers):
-            headers[hdrs.CONNECTION], headers[hdrs.UPGRADE] = "Upgrade", upgrade
+        headers = _headers(request, readable=tracked is not None)
         write = _write(request, grant, info, content)
         for attempt in range(1, _MAX_ATTEMPTS + 1):
             decision = Decision() if write is None else await self._admission.decide(write)
@@ -220,6 +218,14 @@ def _fence(request: web.BaseRequest, grant: Grant | None, info: RequestInfo | No
     streams = bool(upgrade_of(request.headers)) and not is_watch(request.query)
     acts = may_act(request.method, info, upgraded=streams)
     return grant.fence if grant is not None and acts else UNFENCED
+
+
+def _headers(request: web.BaseRequest, *, readable: bool) -> CIMultiDict[str]:
+    """Return the headers to send; `readable` requests a response that can be decoded."""
+    headers = request_headers(request.headers, readable=readable)
+    if upgrade := upgrade_of(request.headers):
+        headers[hdrs.CONNECTION], headers[hdrs.UPGRADE] = "Upgrade", upgrade
+    return headers
 
 
 def _path(request: web.BaseRequest, decision: Decision) -> str:
