@@ -387,7 +387,7 @@ class Operator:
         if not lost:
             await self._operator_condition.report_idle()
         if self._elector is not None:
-            # What cancelled runs have not sent must not arrive beside the writes of a successor.
+            # Unsent writes of cancelled runs must not arrive beside those of a successor.
             self._connection.abort()
             await self._elector.release()
 

@@ -1,4 +1,4 @@
-"""Fencing: writes are sent only while this process holds the Lease that it held before.
+"""Fencing: a run may write only while this process holds the Lease that it held at its start.
 
 Leader election extends a Tenure, each reconcile takes a Fence from it, and each write a Permit
 from the fence. Standard library only. See docs/adr/0034-fencing.md.
@@ -53,7 +53,7 @@ class LeaseTimes:
 
 
 class Tenure:
-    """The time for which this process holds a Lease, from one renewal to the next."""
+    """The time for which this process holds a Lease; each renewal extends it."""
 
     def __init__(
         self, lease: str, times: LeaseTimes, clock: Callable[[], float] = boot_time

@@ -75,7 +75,7 @@ def claimed_spec(spec: Json, identity: str, seconds: int) -> Json:
 
 
 def epoch_of(lease: Json) -> Epoch:
-    """Return what changes whenever another replica may have held the Lease."""
+    """Return the epoch of a held Lease."""
     return str(lease["metadata"]["uid"]), int(lease["spec"].get("leaseTransitions") or 0)
 
 

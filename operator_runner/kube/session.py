@@ -123,8 +123,8 @@ class Connection:
     def abort(self) -> None:
         """Break all connections, and drop what is not sent yet; later requests open others.
 
-        Closed as usual, both asyncio and the kernel would go on sending, the kernel even after
-        the process has ended.
+        After an ordinary close, asyncio continues to send, and the kernel does so even after the
+        process has ended.
         """
         for sock in list(self._sockets):
             with contextlib.suppress(OSError):  # closed
@@ -204,7 +204,7 @@ async def connect(kubeconfig: Path | None, *, user_agent: str) -> Connection:
 
 
 def fenced_by(error: BaseException) -> Fenced | None:
-    """Return why a body was not sent to its end, if its permit was the reason."""
+    """Return the refusal that ended a request while its body was sent, else None."""
     return error.__cause__ if isinstance(error.__cause__, Fenced) else None
 
 

@@ -233,7 +233,8 @@ def test_an_outage_longer_than_the_lease_loses_nothing(
 ) -> None:
     """The process ends as ansible-operator does; started again, it does what was left to do.
 
-    That is a run that the outage has cut off, an edit, a deletion, and a deleted object.
+    That is a run that the outage has cut off, an edit, a deletion, and a deleted object. On SIGTERM
+    it releases the Lease.
     """
     operator = replica("first").start(*FLAGS)
     eventually(lambda: leads(operator), seconds=SECONDS, told=operator.log)
@@ -259,3 +260,8 @@ def test_an_outage_longer_than_the_lease_loses_nothing(
     wait_for_text(kubectl, operator, "edited", "hello again")
     wait_for_text(kubectl, operator, "repaired", "hello nothing")
     eventually(lambda: kubectl.get(KIND, "deleted") is None, seconds=SECONDS, told=operator.log)
+
+    assert operator.terminate() == 0
+    lease = kubectl.get("lease", LEASE)
+    assert lease is not None
+    assert lease["spec"]["holderIdentity"] == ""

@@ -92,7 +92,7 @@ async def test_after_the_tenure_nothing_is_written_and_reads_are_answered(
 async def test_a_reconcile_of_an_earlier_epoch_writes_nothing(
     cluster: KubeCluster, fences: Fences, tenure: Tenure, pod: Json
 ) -> None:
-    """What it knows of the resource is from before another replica may have led."""
+    """Its copy of the resource may be older than the writes of another leader."""
     with fences.reconciling(ObjectRef.of(pod)):
         tenure.extend(("uid", 2), tenure.now())
         with pytest.raises(Fenced):
@@ -146,7 +146,7 @@ async def test_a_body_whose_permit_expires_is_not_sent_to_its_end(
 
 
 async def test_an_aborted_connection_sends_nothing_more(tmp_path: Path) -> None:
-    """A process that has lost the Lease ends; its kernel does not send the rest afterwards."""
+    """Unsent bytes of a former leader do not arrive after its process has ended."""
     received, reading = asyncio.Event(), asyncio.Event()
     ended: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
 

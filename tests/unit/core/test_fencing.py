@@ -124,7 +124,7 @@ def test_an_ended_tenure_permits_nothing(tenure: Tenure) -> None:
 
 
 def test_a_run_with_a_refused_write_gets_no_other_one_through(tenure: Tenure, clock: Clock) -> None:
-    """What it would write next is based on a write that does not exist."""
+    """Its next write may depend on the refused one."""
     fence = Fence(tenure)
     clock.now += 11
     with pytest.raises(Fenced):
