@@ -32,8 +32,11 @@ def check(expression: str) -> None:
         has_token = str(error.token_value) != ""
         token = f"unexpected {error.token_value!r}" if has_token else _ENDS_EARLY
         raise ValueError(f"position {error.lex_position}: {token}") from None
-    for call in _calls(parsed):
-        _check_call(call["value"], len(call["children"]))
+    for node in _nodes(parsed):
+        if node["type"] == "function_expression":
+            _check_call(node["value"], len(node["children"]))
+        elif node["type"] == "subexpression" and node["children"][0]["type"] == "not_expression":
+            raise ValueError("`!a.b` is `(!a).b`, which is always null; write `!(a.b)`")
 
 
 def evaluate(expression: str, value: Json) -> Any:
@@ -105,10 +108,6 @@ def _roots(node: Mapping[str, Any]) -> Iterator[str]:
             yield from _roots(node["children"][0])
         case _:
             yield ""
-
-
-def _calls(node: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    return (each for each in _nodes(node) if each["type"] == "function_expression")
 
 
 def _nodes(node: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:

@@ -142,6 +142,8 @@ def test_a_when_that_cannot_be_evaluated_leaves_the_resource_alone_and_says_so()
         ("a b", "position 2: unexpected 'b'"),
         ("lenght(a)", r"unknown function lenght\(\); did you mean length\(\)\?"),
         ("a[?contains(@)]", r"contains\(\) takes 2 arguments, 1 were given"),
+        ("c || !a.b == c", r"`!a.b` is `\(!a\).b`, which is always null; write `!\(a.b\)`"),
+        ("a[?!b.c]", "which is always null"),
         ("merge()", r"merge\(\) takes 1 arguments, 0 were given"),
     ],
 )

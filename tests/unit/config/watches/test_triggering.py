@@ -99,7 +99,7 @@ def test_what_a_resource_selects() -> None:
         ("metadata.ownerReferences[?kind == 'A'].name | [0]", {"metadata"}),
         ("sort_by(metadata.ownerReferences, &name)[0:2]", {"metadata"}),
         ("metadata.labels.* | keys({a: status})", {"metadata"}),
-        ("!metadata.a && spec.b || kind == 'Pod'", {"metadata", "spec", "kind"}),
+        ("!(metadata.a) && spec.b || kind == 'Pod'", {"metadata", "spec", "kind"}),
         ("{a: spec.a, b: [status, 'x']}", {"spec", "status"}),
         ("contains(metadata.name, join('', data.*))", {"metadata", "data"}),
         ("'*'", set()),
