@@ -81,8 +81,7 @@ def _of_watch(watch: Watch, kinds: KindTable, features: EnabledFeatures) -> Iter
     for scope in features.where(plural):
         for suffix, verb, reason in wanted:
             yield Requirement(AccessRule(gvk.group, plural.name + suffix, verb, scope), reason)
-    # Events about cluster-scoped objects are in the namespace `default`.
-    for scope in features.scopes if plural.namespaced else ("default",):
+    for scope in _scopes_of_events(plural, features):
         for verb in ("create", "patch"):
             reason = f"the runner emits Events about {gvk.kind}"
             yield Requirement(AccessRule("events.k8s.io", "events", verb, scope), reason)
@@ -93,6 +92,16 @@ def _of_watch(watch: Watch, kinds: KindTable, features: EnabledFeatures) -> Iter
             reason = f"the runner registers the conversion webhook of {gvk.kind}"
             yield Requirement(rule, reason, WEBHOOK)
     yield from _of_related(watch, kinds, features)
+
+
+def _scopes_of_events(plural: PluralName, features: EnabledFeatures) -> tuple[str, ...]:
+    """Return where Events are written: those about cluster-scoped objects are in `default`.
+
+    An operator of all namespaces needs no Role there, which kustomize's `namespace` would move.
+    """
+    if plural.namespaced or CLUSTER_WIDE in features.scopes:
+        return features.scopes
+    return ("default",)
 
 
 def _of_related(watch: Watch, kinds: KindTable, features: EnabledFeatures) -> Iterator[Requirement]:

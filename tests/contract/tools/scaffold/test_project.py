@@ -19,6 +19,7 @@ from operator_runner.core.model import RunContent
 from tests.support.kubectl import Json, Kubectl
 from tests.support.operator import REPOSITORY
 from tests.support.scaffold import OPERATOR_RUNNER, create_api, run
+from tests.support.waiting import eventually
 
 ANSIBLE = Path(sys.executable).parent / "ansible-playbook"
 FOLDERS = [
@@ -198,6 +199,34 @@ def test_a_fresh_project_passes_its_rbac_check(
     assert "The granted rules include those of the runner." in told
     files = run(made, "rbac", "--check=config/rbac", "--check=config/manager")
     assert files.returncode == 0, files.stdout
+
+
+def test_a_cluster_scoped_kind_has_its_events(
+    made: Path, kubectl: Kubectl, control_plane: Path, tmp_path: Path
+) -> None:
+    """They are in the namespace `default`, whatever namespace kustomize writes into Roles."""
+    copy = Path(shutil.copytree(made, tmp_path / "copy"))
+    for crd in (copy / "config/crd/bases").iterdir():
+        crd.write_text(crd.read_text().replace("scope: Namespaced", "scope: Cluster"))
+    (copy / "config/rbac/requests.yaml").write_text("[]\n")
+    make(copy, kubectl, control_plane, "manifests")
+    assert "are the required ones" in make(copy, kubectl, control_plane, "rbac-check")
+    rbac = [
+        body
+        for body in rendered(kubectl, copy / "config" / "default").values()
+        if body["kind"] in {"ClusterRole", "ClusterRoleBinding"}
+    ]
+    try:
+        kubectl.apply(*rbac)
+        account = "system:serviceaccount:cache-operator-system:cache-operator-controller-manager"
+        asked = ("auth", "can-i", "create", "events.events.k8s.io", "--namespace=default")
+        eventually(
+            lambda: kubectl.run(*asked, f"--as={account}").stdout,
+            lambda answer: answer.strip() == "yes",
+        )
+    finally:
+        for body in rbac:
+            kubectl("delete", body["kind"], body["metadata"]["name"], "--ignore-not-found")
 
 
 def test_a_permission_that_the_runner_lacks_is_found(made: Path, tmp_path: Path) -> None:

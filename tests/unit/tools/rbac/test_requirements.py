@@ -132,11 +132,14 @@ def test_namespaces_instead_of_the_cluster() -> None:
 
 
 def test_a_cluster_scoped_kind_needs_the_cluster() -> None:
-    """Its Events are in the namespace `default`; so it is with its dependents' namespaces."""
+    """Its Events are in the namespace `default`, for which there is no Role without need."""
     crd = CRD | {"spec": CRD["spec"] | {"scope": "Cluster"}}  # type: ignore[operator]
     assert requirements(crd=crd, scopes=("shop",)) == [
         f"{event} in namespace default" for event in EVENTS
     ]
+    project = RequirementSources((WEB,), (), KindTable([crd]), EnabledFeatures())
+    found = [str(each.rule) for each in requirements_of(project, names=False)]
+    assert set(EVENTS) <= set(found)
 
 
 def test_what_a_role_creates_is_watched() -> None:
