@@ -247,12 +247,12 @@ def _tracked_request(
     info: RequestInfo | None,
     body: bytes | _Stream | None,
 ) -> TrackedRequest | None:
-    """Return the request if its response is tracked: a write, or a GET of one object."""
+    """Return the request if its response is tracked: a write, or a GET of objects."""
     if grant is None or info is None or info.watch or request.query.get("dryRun"):
         return None
     if request.method == "GET":
-        single = info.name and not info.subresource and not is_watch(request.query)
-        return TrackedRequest(grant, "GET", info) if single else None
+        is_read = not info.subresource and not is_watch(request.query)
+        return TrackedRequest(grant, "GET", info) if is_read else None
     kind = bodies.media_type(request.headers.get(hdrs.CONTENT_TYPE, ""))
     if request.method not in WRITES:
         return None

@@ -19,7 +19,7 @@ from operator_runner.kube.object_readiness import Health, health_of
 from operator_runner.kube.worker_thread import WorkerThread
 from operator_runner.proxy.bodies import is_quick, media_type
 from operator_runner.proxy.field_changes import field_changes
-from operator_runner.proxy.ownership import is_owned
+from operator_runner.proxy.ownership import PRIMARY_ANNOTATION, Owner, is_owned
 from operator_runner.proxy.request_info import RequestInfo
 from operator_runner.proxy.run_tokens import Grant
 
@@ -82,6 +82,11 @@ class TrackedRequest:
     method: str
     info: RequestInfo
 
+    @property
+    def is_list(self) -> bool:
+        """Whether it reads a collection."""
+        return self.method == "GET" and not self.info.name
+
 
 class ResponseTracker:
     """Decodes responses and reports them to the observer."""
@@ -99,15 +104,20 @@ class ResponseTracker:
     ) -> None:
         """Track the body of a successful response. Never raises: the client gets the response.
 
-        `created` is True if the object of the response is new. Responses other than objects in
-        JSON are ignored: tables, protobuf, other APIs.
+        `created` is True if the object of the response is new. Responses other than objects and
+        lists in JSON are ignored: tables, protobuf, other APIs.
         """
+        if tracked.is_list and not _names_owner(body, tracked.grant.owner):
+            return  # not worth decoding
         try:
             response = await self._decode(tracked.grant, media_type(content_type), body)
             if response is not None:
                 if created and not tracked.info.subresource:
                     tracked.grant.owned_uids.add(str((response.get("metadata") or {}).get("uid")))
-                await self._report(tracked, response, body)
+                if tracked.is_list:
+                    await self._report_list(tracked, response)
+                else:
+                    await self._report(tracked, response, body)
         except DecodingError as error:
             _log.info(
                 "Cannot decode a response to a run",
@@ -166,6 +176,26 @@ class ResponseTracker:
             if dependent == grant.owner.ref and seen:
                 self._observer.on_own_write(dependent, metadata)
 
+    async def _report_list(self, tracked: TrackedRequest, response: Json) -> None:
+        """Report the objects in a list that belong to the owner; they lack their kind."""
+        grant, items = tracked.grant, response.get("items")
+        kind, api_version = str(response.get("kind")), str(response.get("apiVersion"))
+        if not isinstance(items, list) or api_version.startswith("meta.k8s.io/"):
+            return  # a Table, or PartialObjectMetadataList: about objects, not the objects
+        gvk = GVK.of(api_version, kind.removesuffix("List"))
+        if not kind.endswith("List") or gvk in grant.watch.blacklist:
+            return
+        for item in items:
+            metadata = item.get("metadata") if isinstance(item, dict) else None
+            if not isinstance(metadata, dict) or not is_owned(grant.owner, metadata):
+                continue
+            ref = ObjectRef(gvk, metadata.get("namespace") or "", str(metadata.get("name")))
+            body = {"apiVersion": api_version, "kind": gvk.kind, **item}
+            health = health_of(gvk, body)
+            self._observer.on_dependent(
+                grant.owner.ref, ref, metadata, grant.watch, health, body=body
+            )
+
     async def _compare(
         self, tracked: TrackedRequest, ref: ObjectRef, response: Json, body: bytes
     ) -> None:
@@ -200,6 +230,11 @@ class ResponseTracker:
         return ObjectRef(
             gvk, response["metadata"].get("namespace") or "", response["metadata"]["name"]
         )
+
+
+def _names_owner(body: bytes, owner: Owner) -> bool:
+    """Tell whether a response may have an object that names `owner`."""
+    return any(text.encode() in body for text in (owner.uid, owner.annotations[PRIMARY_ANNOTATION]))
 
 
 def _shortened(body: bytes) -> Any:

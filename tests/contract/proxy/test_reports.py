@@ -64,6 +64,26 @@ async def test_owned_objects_are_seen_again(
     assert recorder.seen == [(owner, ObjectRef(OWNER_GVK, namespace, "mine"))]
 
 
+async def test_owned_objects_in_lists_are_seen_again(
+    run: Run, recorder: Recorder, namespace: str, kubectl: Kubectl
+) -> None:
+    """So does a list, for each object in it that belongs to the owner; a table has no objects."""
+    owner = ObjectRef(OWNER_GVK, namespace, "owner")
+    for name in ("a", "b"):
+        await run.kubectl("create", "deployment", name, "--image=nginx", "--replicas=0")
+    kubectl("create", "deployment", "foreign", "--image=nginx", "--replicas=0")
+    recorder.seen.clear()
+    recorder.health.clear()
+    await run.kubectl("get", "deployments")
+    assert recorder.seen == []
+    await run.kubectl("get", "deployments", "--output=json")
+    assert recorder.seen == [
+        (owner, ObjectRef(DEPLOYMENT, namespace, "a")),
+        (owner, ObjectRef(DEPLOYMENT, namespace, "b")),
+    ]
+    assert [health.behind is None for health in recorder.health] == [False, False]
+
+
 async def test_health_is_reported_with_an_object(run: Run, recorder: Recorder) -> None:
     """A status that is behind its spec is reported for reads; after a write it always is."""
     await run.kubectl("create", "deployment", "d", "--image=nginx", "--replicas=0")

@@ -1,0 +1,1 @@
+"""`python -m bench.etcd`: the example etcd under random faults, while a client writes."""

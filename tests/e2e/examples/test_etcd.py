@@ -1,0 +1,230 @@
+"""The example etcd: real members, real data, and faults while a client writes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from bench.etcd.client import EtcdClient
+from bench.etcd.task_killer import TaskKiller
+from bench.etcd.writer import Writer
+from operator_runner.devcluster import Cluster
+from tests.support.examples import Example, running
+from tests.support.kubectl import Json, Kubectl
+from tests.support.waiting import eventually
+
+KIND = "etcdclusters.etcd.database.coreos.com"
+CHANGES = ("Record the number", "Change the members: ", "Create the Pod db-", "Delete its Pod")
+"""Beginnings of the names of tasks that change something."""
+OLDER, VERSION = "3.5.35", "3.6.8"
+
+
+@pytest.fixture(scope="module")
+def example(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Example]:
+    """Run the operator, with both versions of etcd on the node."""
+    with running("etcd", cluster, tmp_path_factory.mktemp("etcd")) as example:
+        for image in ("image.yaml", "image-3.5.yaml"):
+            example.load_image(image)
+        yield example
+
+
+def etcd_cluster(name: str = "db", size: int = 1, **spec: Any) -> Json:
+    return {
+        "apiVersion": "etcd.database.coreos.com/v1beta2",
+        "kind": "EtcdCluster",
+        "metadata": {"name": name},
+        "spec": {"size": size} | spec,
+    }
+
+
+class World:
+    """What a test sees of the clusters, and waits for."""
+
+    def __init__(self, kubectl: Kubectl, example: Example) -> None:
+        self.kubectl, self._operator = kubectl, example.operator
+
+    def until(
+        self, look: Callable[[], Any], check: Callable[[Any], Any] = bool, seconds: float = 180
+    ) -> Any:
+        return eventually(look, check, seconds=seconds, told=self._explain)
+
+    def status(self, name: str = "db", kind: str = KIND) -> Json:
+        status: Json = (self.kubectl.get(kind, name) or {}).get("status", {})
+        return status
+
+    def condition(self, type_: str, name: str = "db") -> Json:
+        found = self.status(name).get("conditions", [])
+        return next((each for each in found if each["type"] == type_), {})
+
+    def until_settled(self, *names: str, cluster: str = "db", kind: str = KIND) -> None:
+        """Wait until these members are ready, and no step is left."""
+        self.until(
+            lambda: self.status(cluster, kind),
+            lambda status: (
+                status.get("phase") == "Running"
+                and status["reason"] == ""
+                and status["members"] == {"ready": list(names), "unready": []}
+            ),
+        )
+
+    def members(self, pod: str) -> list[Json]:
+        """Return the members as etcd lists them."""
+        command = ("etcdctl", "--write-out=json", "member", "list")
+        listed: Json = json.loads(self.kubectl("exec", pod, "--", *command))
+        return list(listed["members"])
+
+    def client(self, name: str = "db") -> EtcdClient:
+        """Return a client of the Service of a cluster."""
+        service = self.until(lambda: self.kubectl.get("service", f"{name}-client"))
+        return EtcdClient(f"{service['spec']['clusterIP']}:2379")
+
+    def until_writing(self, writer: Writer, more: int = 10) -> None:
+        """Wait until that many further writes are acknowledged."""
+        target = len(writer.acknowledged) + more
+        self.until(lambda: len(writer.acknowledged), lambda count: count >= target)
+
+    def scale(self, size: int, name: str = "db") -> None:
+        self.kubectl("scale", KIND, name, f"--replicas={size}")
+
+    def _explain(self) -> str:
+        pods = self.kubectl("get", "pods", "--output=wide")
+        status = json.dumps([body.get("status") for body in self.kubectl.list(KIND)])
+        return f"{pods}\n{status}\n{self._operator.log()[-20000:]}"
+
+
+@pytest.fixture
+def world(kubectl: Kubectl, example: Example) -> World:
+    return World(kubectl, example)
+
+
+def pods(kubectl: Kubectl, name: str = "db") -> dict[str, Json]:
+    """Return the Pods of a cluster by name."""
+    found = kubectl.list("pods", f"etcd_cluster={name}")
+    return {pod["metadata"]["name"]: pod for pod in found}
+
+
+def is_ready(pod: Json) -> bool:
+    conditions = pod["status"].get("conditions", [])
+    return {"Ready": "True"}.items() <= {c["type"]: c["status"] for c in conditions}.items()
+
+
+def test_growing_shrinking_and_lost_members_lose_no_acknowledged_write(
+    world: World, example: Example, kubectl: Kubectl
+) -> None:
+    """From one member to three, five and three; members die, with and without the operator."""
+    kubectl.apply(etcd_cluster(size=1))
+    world.until_settled("db-0000")
+    three = ("db-0000", "db-0001", "db-0002")
+    with Writer(world.client()).writing() as writer:
+        for names in (three, (*three, "db-0003", "db-0004"), three):
+            world.scale(len(names))
+            world.until_settled(*names)
+            assert {member["name"] for member in world.members("db-0000")} == {*names}
+            world.until_writing(writer)
+
+        # A dead member gets a successor, whose number is new.
+        kubectl("delete", "pod", "db-0001", "--grace-period=0", "--force")
+        world.until_settled("db-0000", "db-0002", "db-0005")
+
+        # Without the operator etcd goes on, also with a minority killed.
+        example.operator.kill()
+        kubectl("delete", "pod", "db-0000", "--grace-period=0", "--force")
+        world.until_writing(writer, more=50)
+        example.operator.start(*example.arguments)
+        world.until_settled("db-0002", "db-0005", "db-0006")
+        world.until_writing(writer)
+    assert len(writer.acknowledged) > 200
+    assert writer.lost() == {}
+    assert writer.failed_reads == []
+    assert {*pods(kubectl)} == {"db-0002", "db-0005", "db-0006"}
+
+
+def test_an_upgrade_takes_one_member_after_the_other(world: World, kubectl: Kubectl) -> None:
+    """To the next minor version at most, under writes, without a failed read."""
+    kubectl.apply(etcd_cluster(size=3, version=OLDER))
+    three = ("db-0000", "db-0001", "db-0002")
+    world.until_settled(*three)
+    before = pods(kubectl)
+    unready: list[int] = []
+
+    def versions() -> set[str]:
+        found = pods(kubectl).values()
+        unready.append(sum(not is_ready(pod) for pod in found))
+        return {pod["status"]["containerStatuses"][0]["image"].rpartition(":v")[2] for pod in found}
+
+    with Writer(world.client()).writing() as writer:
+        kubectl.merge(KIND, "db", {"spec": {"version": "3.7.0"}})
+        world.until(lambda: world.condition("Upgrading").get("reason") == "VersionNotSupported")
+        assert "from 3.5.35 only the same or the next" in world.condition("Upgrading")["message"]
+        assert {n: p["spec"] for n, p in before.items()} == {
+            n: p["spec"] for n, p in pods(kubectl).items()
+        }
+        kubectl.merge(KIND, "db", {"spec": {"version": VERSION}})
+        world.until(versions, lambda found: found == {VERSION})
+        world.until(lambda: world.status()["currentVersion"] == VERSION)
+        world.until_settled(*three)
+        world.until_writing(writer)
+    assert max(unready) == 1
+    assert {name: pod["metadata"]["uid"] for name, pod in before.items()} == {
+        name: pod["metadata"]["uid"] for name, pod in pods(kubectl).items()
+    }
+    assert writer.lost() == {}
+    assert writer.failed_reads == []
+    assert world.condition("Upgrading")["reason"] == "VersionReached"
+    # The data could not be read by the version before.
+    kubectl.merge(KIND, "db", {"spec": {"version": OLDER}})
+    world.until(lambda: world.condition("Upgrading")["reason"] == "VersionNotSupported")
+
+
+def test_two_clusters_of_both_apis_side_by_side(world: World, kubectl: Kubectl) -> None:
+    """Neither takes the objects of the other, and numbers begin at zero in each."""
+    kubectl.apply(
+        etcd_cluster("one"),
+        {
+            "apiVersion": "etcd.coreos.com/v1beta1",
+            "kind": "Cluster",
+            "metadata": {"name": "two"},
+            "spec": {"size": 1, "version": VERSION},
+        },
+    )
+    world.until_settled("one-0000", cluster="one")
+    world.until_settled("two-0000", cluster="two", kind="clusters.etcd.coreos.com")
+    world.client("one").put("/name", "one")
+    world.client("two").put("/name", "two")
+    assert world.client("one").get("/name") == "one"
+    assert world.client("two").get("/name") == "two"
+    kubectl("delete", KIND, "one")
+    world.until(lambda: pods(kubectl, "one"), lambda found: not found)
+    assert world.client("two").get("/name") == "two"
+    assert kubectl.get("service", "two-client") is not None
+
+
+def test_a_change_of_members_outlives_each_kill_of_the_operator(
+    world: World, example: Example, kubectl: Kubectl
+) -> None:
+    """It is killed at the beginning and at the end of each task that changes something."""
+    kubectl.apply(etcd_cluster(size=1))
+    world.until_settled("db-0000")
+    with Writer(world.client()).writing() as writer:
+        killer = TaskKiller(
+            example.operator,
+            example.arguments,
+            kubectl.namespace,
+            lambda task: task.startswith(CHANGES),
+        )
+        world.scale(2)
+        killer.kill_until(lambda: world.status()["members"]["ready"] == ["db-0000", "db-0001"])
+        world.until_settled("db-0000", "db-0001")
+        world.scale(1)
+        killer.kill_until(
+            lambda: world.status()["members"] == {"ready": ["db-0000"], "unready": []}
+        )
+        world.until_settled("db-0000")
+        world.until_writing(writer)
+    assert {"start", "end"} == {moment for moment, _ in killer.kills}
+    assert len(killer.kills) >= 8
+    assert len(world.members("db-0000")) == 1
+    assert writer.lost() == {}
