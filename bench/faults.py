@@ -60,11 +60,16 @@ class Faults:
 
     def stall_api(self) -> bool:
         """Stop the API server for some seconds, as in a network partition."""
-        pids = [part.pid for part in self._cluster.status() if part.name == "kube-apiserver"]
-        for pid in filter(None, pids):
-            os.kill(pid, signal.SIGSTOP)
-            try:
-                time.sleep(_STALL_SECONDS)
-            finally:
-                os.kill(pid, signal.SIGCONT)
+        stall_api_server(self._cluster)
         return True
+
+
+def stall_api_server(cluster: Cluster) -> None:
+    """Stop the API server for some seconds; connections stay open."""
+    pids = [part.pid for part in cluster.status() if part.name == "kube-apiserver"]
+    for pid in filter(None, pids):
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            time.sleep(_STALL_SECONDS)
+        finally:
+            os.kill(pid, signal.SIGCONT)

@@ -1,4 +1,4 @@
-"""Kill an operator at the beginning and at the end of tasks."""
+"""Kill an operator between any two tasks."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterator, Sequence
 from bench.errors import BenchError
 from tests.support.operator import Operator
 
-_MOMENTS = {"[playbook task start]": "start", "[playbook task]": "end"}
+_ENDED = "[playbook task]"
 _INTERVAL_SECONDS = 0.02
 _DEADLINE_SECONDS = 300.0
 
 
 class TaskKiller:
-    """Kills an operator once at each moment, and starts it again."""
+    """Kills an operator once at the end of each task, and starts it again."""
 
     def __init__(
         self,
@@ -25,34 +25,33 @@ class TaskKiller:
     ) -> None:
         """Take a running operator and its arguments.
 
-        It is killed at tasks of runs in a namespace whose names are `chosen`.
+        It is killed after tasks of runs in a namespace whose names are `chosen`.
         """
-        self.kills: list[tuple[str, str]] = []
-        """`start` or `end`, and the name of the task."""
+        self.kills: list[str] = []
+        """Names of the tasks after which it was killed."""
         self._operator, self._arguments = operator, arguments
         self._namespace, self._chosen = namespace, chosen
-        self._seen = len(self._operator.lines(*_MOMENTS))
+        self._seen = len(self._operator.lines(_ENDED))
 
     def kill_until(self, settled: Callable[[], bool]) -> None:
-        """Kill at each new moment, until none comes any more and `settled` is true."""
+        """Kill after each task, until no other one comes and `settled` is true."""
         deadline = time.monotonic() + _DEADLINE_SECONDS
         while True:
-            moment = next(self._new_moments(), None)
-            if moment is not None:
-                self.kills.append(moment)
+            task = next(self._new_tasks(), None)
+            if task is not None:
+                self.kills.append(task)
                 self._operator.kill()
                 self._operator.start(*self._arguments)
             elif settled():
                 return
             if time.monotonic() > deadline:
-                raise BenchError(f"not settled after the operator was killed at {self.kills}")
+                raise BenchError(f"not settled after the operator was killed after {self.kills}")
             time.sleep(_INTERVAL_SECONDS)
 
-    def _new_moments(self) -> Iterator[tuple[str, str]]:
-        lines = self._operator.lines(*_MOMENTS)
-        for line in lines[self._seen :]:
+    def _new_tasks(self) -> Iterator[str]:
+        for line in self._operator.lines(_ENDED)[self._seen :]:
             self._seen += 1
-            moment = (_MOMENTS[line["msg"]], str(line["task"]))
-            mine = line["namespace"] == self._namespace and self._chosen(moment[1])
-            if mine and moment not in self.kills:
-                yield moment
+            task = str(line["task"])
+            mine = line["namespace"] == self._namespace and self._chosen(task)
+            if mine and task not in self.kills:
+                yield task

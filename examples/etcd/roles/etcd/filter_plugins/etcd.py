@@ -7,6 +7,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 _ENDED = ("Failed", "Succeeded")
+_MESSAGE = 500
 _CRASHES = 5
 """Restarts after which a container that keeps crashing is given up."""
 
@@ -55,9 +56,43 @@ def etcd_number(name: str) -> int:
     return int(found[1]) if found else -1
 
 
+def etcd_newest_backup(
+    backups: list[dict[str, Any]], service: str, namespace: str
+) -> dict[str, Any]:
+    """Return the newest EtcdBackup whose endpoints have a Service of this namespace."""
+    found = [
+        backup
+        for backup in backups
+        if backup.get("status", {}).get("lastSuccessDate")
+        and any(
+            _service(url) in {(service,), (service, namespace)}
+            for url in backup["spec"]["etcdEndpoints"]
+        )
+    ]
+    return max(found, key=lambda backup: str(backup["status"]["lastSuccessDate"]), default={})
+
+
+def etcd_restore_source(backup: dict[str, Any], number: int) -> dict[str, Any]:
+    """Return what the status of a cluster records of the backup to restore."""
+    spec = backup["spec"]
+    return {
+        # Another failure restores the same backup again.
+        "uid": f"{backup['metadata']['uid']}-{number}",
+        "storageType": spec["storageType"],
+        "claimName": spec.get("persistentVolume", {}).get("claimName", ""),
+        "gcpSecret": spec.get("gcs", {}).get("gcpSecret", ""),
+        "path": backup["status"]["path"],
+    }
+
+
 def etcd_minor(version: str) -> list[int]:
     """Return major and minor number of a version such as `3.6.8`."""
     return [int(part) for part in version.split(".")[:2]]
+
+
+def _service(url: str) -> tuple[str, ...]:
+    """Return the name of a Service in a URL, with its namespace if that is named too."""
+    return tuple(str(urlsplit(url).hostname).split(".")[:2])
 
 
 def _flat(pod: dict[str, Any]) -> dict[str, Any]:
@@ -76,7 +111,9 @@ def _flat(pod: dict[str, Any]) -> dict[str, Any]:
     runs = str(container.get("image", "")).endswith(image)
     return {
         "name": metadata["name"],
+        "number": etcd_number(metadata["name"]),
         "exists": True,
+        "problem": _problem(status),
         "alive": alive,
         "ready": alive and runs and conditions.get("Ready") == "True",
         "image": image,
@@ -84,10 +121,26 @@ def _flat(pod: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def _problem(status: dict[str, Any]) -> str:
+    """Return why a container of a Pod does not start, or how its data could not be restored."""
+    containers = status.get("initContainerStatuses", []) + status.get("containerStatuses", [])
+    for container in containers:
+        waiting = container.get("state", {}).get("waiting", {})
+        terminated = container.get("lastState", {}).get("terminated", {})
+        if container["name"] == "restore" and terminated.get("message"):
+            return str(terminated["message"]).strip()[-_MESSAGE:]
+        if waiting.get("message"):
+            return str(waiting["message"])[:_MESSAGE]
+    return ""
+
+
 class FilterModule:
     """The filters, for Ansible."""
 
     def filters(self) -> dict[str, Any]:
         """Return the filters by name."""
-        functions = (etcd_pods, etcd_members, etcd_number, etcd_minor)
+        functions = (
+            *(etcd_pods, etcd_members, etcd_number, etcd_minor),
+            *(etcd_newest_backup, etcd_restore_source),
+        )
         return {function.__name__: function for function in functions}
