@@ -14,6 +14,7 @@ from rich.console import Console
 
 from bench.errors import BenchError
 from bench.etcd.chaos import Chaos, Plan
+from bench.etcd.idle import nginx_idle_seconds
 from operator_runner.devcluster import Cluster
 from operator_runner.devcluster.errors import ClusterError
 from tests.support.examples import running
@@ -39,12 +40,16 @@ def main(*, minutes: float, seed: int | None) -> None:
             for image in ("image.yaml", "image-3.5.yaml"):
                 example.load_image(image)
             result = Chaos(example, plan, console).run()
+            example.operator.kill()
+            nginx = nginx_idle_seconds(cluster, Path(scratch))
     except (BenchError, ClusterError) as error:
         console.print(f"Failed: {error}", style="bold red", markup=False)
         sys.exit(1)
     finally:
         cluster.down()
     console.print(result.table(), markup=False)
+    ratio = f"{result.idle / nginx:.2f} times the nginx operator's {nginx:.2f} s"
+    console.print(f"A pass with nothing to do takes {ratio}")
     sys.exit(bool(result.lost))
 
 

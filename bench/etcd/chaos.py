@@ -13,6 +13,7 @@ from rich.console import Console
 from bench.environment import wait_until
 from bench.errors import BenchError
 from bench.etcd.client import EtcdClient
+from bench.etcd.idle import idle_seconds
 from bench.etcd.writer import Writer
 from bench.faults import stall_api_server
 from tests.support.examples import Example
@@ -48,6 +49,8 @@ class Result:
     unavailable: float
     done: Counter[str]
     steps: Counter[str]
+    idle: float
+    """Median seconds of a pass with nothing to do."""
 
     def table(self) -> str:
         """Return all numbers as a Markdown table."""
@@ -56,6 +59,7 @@ class Result:
             ("lost writes", str(self.lost)),
             ("failed reads", str(self.failed_reads)),
             ("seconds without an acknowledgement", f"{self.unavailable:.1f}"),
+            ("seconds of a pass with nothing to do", f"{self.idle:.2f}"),
             *((name, str(count)) for name, count in sorted(self.done.items())),
             *((f"task: {name}", str(count)) for name, count in sorted(self.steps.items())),
         ]
@@ -101,6 +105,7 @@ class Chaos:
             writer.unavailable_seconds(),
             self.done,
             self._steps(),
+            idle_seconds(self.example.operator, self._kubectl, KIND, NAME),
         )
 
     def _inject_faults(self, writer: Writer) -> None:

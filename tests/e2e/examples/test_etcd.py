@@ -322,6 +322,7 @@ def test_a_cluster_without_members_is_restored_from_its_newest_backup(
 
 def secrets_of(folder: Path, namespace: str) -> list[Json]:
     """Return the Secrets of a cluster `db`: of members, of clients and of the operator."""
+    folder.mkdir()
     authority = Authority(folder, "ca")
     domain = f"db.{namespace}.svc"
     # etcd looks up the name of the address that a member comes from.
