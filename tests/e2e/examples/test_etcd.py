@@ -288,7 +288,11 @@ def test_a_cluster_without_members_is_restored_from_its_newest_backup(
     assert first["etcdRevision"] > 1
     client.put("/age", "new")
     before = dict(writer.acknowledged)
-    world.backed_up(backup("second"))
+    second = world.backed_up(backup("second"))
+    # An edited spec leads to another backup; older ones are removed.
+    kubectl.merge("etcdbackup", "second", {"spec": {"backupPolicy": {"maxBackups": 1}}})
+    world.until(lambda: world.status("second", "etcdbackup")["path"] != second["path"])
+    world.until(lambda: len(kubectl.list("jobs", "etcd_backup=second")) == 1)
 
     # A Secret that is missing is in the status of the backup.
     kubectl.apply(backup("wrong", clientTLSSecret="nobody"))
@@ -351,12 +355,16 @@ def secrets_of(folder: Path, namespace: str) -> list[Json]:
     ]
 
 
-def test_members_and_clients_use_tls(world: World, kubectl: Kubectl, tmp_path: Path) -> None:
-    """Members join, the operator and a backup work, and a client needs a certificate."""
+def test_tls_and_volumes(world: World, kubectl: Kubectl, tmp_path: Path) -> None:
+    """Members and clients need certificates, and a member with a volume outlives its Pod."""
     folder = tmp_path / "pki"
     member = {"peerSecret": "db-peer", "serverSecret": "db-server"}
     tls = {"static": {"member": member, "operatorSecret": "db-etcd-client"}}
-    kubectl.apply(*secrets_of(folder, kubectl.namespace), CLAIM, etcd_cluster(size=2, TLS=tls))
+    kubectl.apply(
+        *secrets_of(folder, kubectl.namespace),
+        CLAIM,
+        etcd_cluster(size=2, TLS=tls, pod={"persistentVolumeClaimSpec": CLAIM["spec"]}),
+    )
     world.until_settled("db-0000", "db-0001")
     context = ssl.create_default_context(cafile=str(folder / "ca.crt"))
     # The address of the Service is not known before it is created.
@@ -372,3 +380,12 @@ def test_members_and_clients_use_tls(world: World, kubectl: Kubectl, tmp_path: P
     }
     secure = {"etcdEndpoints": ["https://db-client:2379"], "clientTLSSecret": "db-etcd-client"}
     assert world.backed_up(backup("secure", **secure))["etcdVersion"] == VERSION
+
+    kubectl("delete", "pod", "db-0001", "--grace-period=0", "--force")
+    kubectl("wait", "--for=create", "pod/db-0001", "--timeout=90s")
+    world.until_settled("db-0000", "db-0001")
+    world.scale(1)
+    world.until_settled("db-0000")
+    world.until(lambda: kubectl.get("pvc", "db-0001") is None)
+    assert kubectl.get("pvc", "db-0000") is not None
+    assert client.get("/a") == "2"
