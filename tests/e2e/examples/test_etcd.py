@@ -8,8 +8,11 @@ import ssl
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
+import yaml
+from cryptography.hazmat.primitives.asymmetric import rsa
 
 from bench.etcd.client import EtcdClient, NotAcknowledged
 from bench.etcd.task_killer import TaskKiller
@@ -17,6 +20,7 @@ from bench.etcd.writer import Writer
 from operator_runner.devcluster import Cluster
 from operator_runner.devcluster.certificates import Authority
 from tests.support.examples import Example, running
+from tests.support.gcs import GcsEmulator
 from tests.support.kubectl import Json, Kubectl
 from tests.support.waiting import eventually
 
@@ -27,9 +31,23 @@ OLDER, VERSION = "3.5.35", "3.6.8"
 
 
 @pytest.fixture(scope="module")
-def example(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Example]:
+def gcs(cluster: Cluster) -> Iterator[GcsEmulator]:
+    """Serve Google Cloud Storage at the address of the API server, which Pods reach."""
+    config = yaml.safe_load(cluster.kubeconfig.read_text())
+    host = urlsplit(config["clusters"][0]["cluster"]["server"]).hostname
+    assert host is not None
+    with GcsEmulator(host).serving() as emulator:
+        yield emulator
+
+
+@pytest.fixture(scope="module")
+def example(
+    cluster: Cluster, gcs: GcsEmulator, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Example]:
     """Run the operator, with both versions of etcd on the node."""
-    with running("etcd", cluster, tmp_path_factory.mktemp("etcd")) as example:
+    environment = {"STORAGE_EMULATOR_HOST": gcs.url}
+    scratch = tmp_path_factory.mktemp("etcd")
+    with running("etcd", cluster, scratch, environment=environment) as example:
         for image in ("image.yaml", "image-3.5.yaml"):
             example.load_image(image)
         yield example
@@ -389,3 +407,39 @@ def test_tls_and_volumes(world: World, kubectl: Kubectl, tmp_path: Path) -> None
     world.until(lambda: kubectl.get("pvc", "db-0001") is None)
     assert kubectl.get("pvc", "db-0000") is not None
     assert client.get("/a") == "2"
+
+
+def test_backups_in_google_cloud_storage(world: World, kubectl: Kubectl, gcs: GcsEmulator) -> None:
+    """A key that is not accepted is in the status; a lost cluster is restored from the object."""
+    other = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    credentials = {"wrong": gcs.credentials(other), "right": gcs.credentials()}
+    secrets: list[Json] = [
+        {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"name": name},
+            "stringData": {"credentials.json": text},
+        }
+        for name, text in credentials.items()
+    ]
+    kubectl.apply(*secrets, etcd_cluster(size=1))
+    world.until_settled("db-0000")
+    world.client().put("/a", "1")
+
+    def to_gcs(secret: str) -> Json:
+        target = {"path": "backups/team/db.db", "gcpSecret": secret}
+        resource = backup(secret, storageType="GCS", gcs=target)
+        del resource["spec"]["persistentVolume"]
+        return resource
+
+    kubectl.apply(to_gcs("wrong"))
+    world.until(
+        lambda: world.status("wrong", "etcdbackup").get("reason", ""),
+        lambda reason: "Invalid JWT Signature" in reason,
+    )
+    assert gcs.objects == {}
+    assert world.backed_up(to_gcs("right"))["path"] == "backups/team/db.db"
+    assert list(gcs.objects) == ["backups/team/db.db"]
+    kubectl("delete", "pod", "db-0000", "--grace-period=0", "--force")
+    world.until_settled("db-0001")
+    assert world.client().get("/a") == "1"

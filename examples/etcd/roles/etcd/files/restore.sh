@@ -6,3 +6,4 @@ etcdutl snapshot restore "$BACKUP" --data-dir=/var/etcd/new --name="$NAME" --ini
   --initial-cluster-token="$TOKEN" --initial-advertise-peer-urls="$PEER_URL" \
   --bump-revision=1000000000 --mark-compacted
 mv /var/etcd/new /var/etcd/data
+rm -f /var/etcd/backup.db

@@ -127,7 +127,7 @@ def _problem(status: dict[str, Any]) -> str:
     for container in containers:
         waiting = container.get("state", {}).get("waiting", {})
         terminated = container.get("lastState", {}).get("terminated", {})
-        if container["name"] == "restore" and terminated.get("message"):
+        if container["name"] in {"fetch", "restore"} and terminated.get("message"):
             return str(terminated["message"]).strip()[-_MESSAGE:]
         if waiting.get("message"):
             return str(waiting["message"])[:_MESSAGE]

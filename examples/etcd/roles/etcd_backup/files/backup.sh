@@ -1,5 +1,5 @@
-# Saves a snapshot of the first endpoint that answers in $FOLDER, keeps $MAX_BACKUPS, and reports it as JSON. A
-# program that fails leaves its error on the standard error, from which Kubernetes takes the message.
+# Saves a snapshot of the first endpoint that answers in $FOLDER or at $GCS_PATH, keeps $MAX_BACKUPS, and reports it as
+# JSON. A program that fails leaves its error on the standard error, from which Kubernetes takes the message.
 set -eu
 umask 077
 
@@ -23,10 +23,25 @@ file=$FOLDER/$(date -u +%Y%m%d%H%M%S).db
 etcdctl --endpoints="$endpoint" snapshot save "$file" >&2
 revision=$(etcdutl --write-out=json snapshot status "$file" | sed 's/.*"revision":\([0-9]*\).*/\1/')
 
-if [ -n "${MAX_BACKUPS:-}" ]; then
-  for old in $(ls "$FOLDER" | sort -r | tail -n "+$((MAX_BACKUPS + 1))"); do
-    rm -f "$FOLDER/$old"
-  done
+if [ -n "${GCS_PATH:-}" ]; then
+  authorize
+  # Backups at intervals have different names.
+  [ -z "${INTERVAL:-}" ] || object=$object-$(basename "$file" .db)
+  storage --output /dev/null --header "Content-Type: application/octet-stream" --request POST --upload-file "$file" \
+    "$GCS_URL/upload/storage/v1/b/$bucket/o?uploadType=media&name=$object"
+  path=$bucket/$object
+  if [ -n "${MAX_BACKUPS:-}" ] && [ -n "${INTERVAL:-}" ]; then
+    storage --output /tmp/objects "$GCS_URL/storage/v1/b/$bucket/o?prefix=${GCS_PATH#*/}-"
+    for old in $(tr ',{}' '\n' < /tmp/objects | sed -n 's/.*"name": *"\([^"]*\)".*/\1/p' | sort -r | tail -n "+$((MAX_BACKUPS + 1))"); do
+      storage --output /dev/null --request DELETE "$GCS_URL/storage/v1/b/$bucket/o/$(echo "$old" | sed 's|/|%2F|g')"
+    done
+  fi
+else
+  path=${file#/backup/}
+  if [ -n "${MAX_BACKUPS:-}" ]; then
+    for old in $(ls "$FOLDER" | sort -r | tail -n "+$((MAX_BACKUPS + 1))"); do
+      rm -f "$FOLDER/$old"
+    done
+  fi
 fi
-printf '{"path": "%s", "etcdVersion": "%s", "etcdRevision": %s}' "${file#/backup/}" "$version" "$revision" \
-  > /dev/termination-log
+printf '{"path": "%s", "etcdVersion": "%s", "etcdRevision": %s}' "$path" "$version" "$revision" > /dev/termination-log
