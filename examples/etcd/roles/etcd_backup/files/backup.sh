@@ -20,7 +20,7 @@ version=$(printf '%s' "$status" | sed 's/.*"Status":{.*"version":"\([^"]*\)".*/\
 mkdir -p "$FOLDER"
 file=$FOLDER/$(date -u +%Y%m%d%H%M%S).db
 # Written under another name until it is complete.
-etcdctl --endpoints="$endpoint" snapshot save "$file" >&2
+etcdctl --endpoints="$endpoint" snapshot save "$file" > /tmp/log 2>&1 || { cat /tmp/log >&2; exit 1; }
 revision=$(etcdutl --write-out=json snapshot status "$file" | sed 's/.*"revision":\([0-9]*\).*/\1/')
 
 if [ -n "${GCS_PATH:-}" ]; then
