@@ -333,7 +333,8 @@ def test_a_file_installs_a_package(subscribed: dict[str, Kubectl], kubectl: Kube
     wait_installed(example_system, f"{EXAMPLE}-operator.v0.1.0")
     kubectl.apply(nginx("front", replicas=0))
     kubectl("apply", f"--kustomize={FOLDER / EXAMPLE / 'config/samples'}")
-    kubectl("wait", "--for=create", "deployment/front", "eru/web", "--timeout=240s")
+    for made in ("deployment/front", "eru/web"):
+        kubectl("wait", "--for=create", made, "--timeout=240s")
     kubectl("delete", "--all", "erus,nginxoperators,deployments", "--timeout=240s")
     kubectl("delete", "crd", "erus.mtsre.meitu.com")
 
