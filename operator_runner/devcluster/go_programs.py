@@ -25,11 +25,12 @@ def build(program: GoProgram, folder: Path, console: Console) -> bytes:
     go = go_tool.find(_OLDEST, program.package)
     console.print(f"Building {program.package} {program.version}")
     target = folder / "program"
+    options = ("-trimpath", "-ldflags=-s -w", f"-tags={','.join(program.tags)}", f"-o={target}")
     # Not by `go install`: it refuses modules with `replace` directives.
     for arguments in (
         ("mod", "init", "image"),
         ("get", f"{program.package}@{program.version}"),
-        ("build", "-trimpath", "-ldflags=-s -w", f"-o={target}", program.package),
+        ("build", *options, program.package),
     ):
         _run(program, [go, *arguments], folder)
     return target.read_bytes()

@@ -63,6 +63,8 @@ class GoProgram:
     """Import path of the package `main`."""
     path: str
     """Relative to the root of the image."""
+    tags: tuple[str, ...] = ()
+    """Build tags."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +114,7 @@ def parse(text: str, source: str) -> ImageSpec:
         tag=read.string(top["tag"], "tag"),
         packages=tuple(tuple(name.strip() for name in one.split("|")) for one in packages),
         programs=tuple(
-            read.each(top, "source", frozenset(("module", "package", "path")), read.program)
+            read.each(top, "source", frozenset(("module", "package", "path", "tags")), read.program)
         ),
         kubernetes=tuple(
             read.each(top, "kubernetes", frozenset(("program", "path")), read.kubernetes_program)
@@ -179,7 +181,8 @@ class _Reader:
         package = posixpath.normpath(posixpath.join(named["path"], below))
         if package != named["path"] and not package.startswith(f"{named['path']}/"):
             raise self.wrong(f"{place}.package", "a folder of the module", below)
-        return GoProgram(named["path"], named["version"], package, self.path(item, place))
+        tags = self.strings(item.get("tags"), f"{place}.tags")
+        return GoProgram(named["path"], named["version"], package, self.path(item, place), tags)
 
     def kubernetes_program(self, item: dict[str, Any], place: str) -> KubernetesProgram:
         name = self.string(item.get("program"), f"{place}.program")

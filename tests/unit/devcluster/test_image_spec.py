@@ -26,7 +26,7 @@ def test_every_field_is_read() -> None:
         tag: example.local/web:1
         packages: [one, two|three]
         source:
-          - {module: example.com/one/v3@v3.5.1, path: /usr/bin/one}
+          - {module: example.com/one/v3@v3.5.1, path: /usr/bin/one, tags: [netgo]}
           - {module: example.com/two@v1.2.3-rc.1, package: ./cmd/tool, path: /bin/tool}
         kubernetes: [{program: kube-scheduler, path: /usr/bin/kube-scheduler}]
         files: [{path: /etc/motd, content: hello, mode: "0600"}]
@@ -41,7 +41,9 @@ def test_every_field_is_read() -> None:
         tag="example.local/web:1",
         packages=(("one",), ("two", "three")),
         programs=(
-            GoProgram("example.com/one/v3", "v3.5.1", "example.com/one/v3", "usr/bin/one"),
+            GoProgram(
+                "example.com/one/v3", "v3.5.1", "example.com/one/v3", "usr/bin/one", ("netgo",)
+            ),
             GoProgram("example.com/two", "v1.2.3-rc.1", "example.com/two/cmd/tool", "bin/tool"),
         ),
         kubernetes=(KubernetesProgram("kube-scheduler", "usr/bin/kube-scheduler"),),
