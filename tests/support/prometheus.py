@@ -72,51 +72,12 @@ def promtool(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-class Prometheus:
-    """One Prometheus with its data in a folder, which scrapes one operator every second."""
+class Client:
+    """The HTTP API of a Prometheus."""
 
-    def __init__(self, folder: Path, target: str, rules: str = "groups: []") -> None:
-        """Prepare; nothing is started. `target` is host:port, `rules` the text of a rules file."""
-        self._folder = folder
-        (port,) = ports.free("127.0.0.1", 1)
-        self._address = f"127.0.0.1:{port}"
-        self._process: subprocess.Popen[bytes] | None = None
-        folder.mkdir()
-        (folder / "rules.yml").write_text(rules)
-        scrape = {"job_name": JOB, "static_configs": [{"targets": [target]}]}
-        config = {
-            "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
-            "rule_files": ["rules.yml"],
-            "scrape_configs": [scrape],
-        }
-        (folder / "prometheus.yml").write_text(yaml.safe_dump(config))
-
-    def start(self) -> Prometheus:
-        """Start it and wait until it has scraped the operator."""
-        with (self._folder / "log").open("ab") as log:
-            self._process = subprocess.Popen(
-                [
-                    programs() / "prometheus",
-                    f"--config.file={self._folder / 'prometheus.yml'}",
-                    f"--storage.tsdb.path={self._folder / 'data'}",
-                    f"--web.listen-address={self._address}",
-                ],
-                stdout=log,
-                stderr=log,
-            )
-        eventually(lambda: self.query("up == 1"), told=self.log)
-        return self
-
-    def stop(self) -> None:
-        """End it."""
-        if self._process is not None:
-            self._process.terminate()
-            self._process.wait(timeout=30)
-            self._process = None
-
-    def log(self) -> str:
-        """Return its log."""
-        return (self._folder / "log").read_text()
+    def __init__(self, address: str) -> None:
+        """`address` is host:port."""
+        self.address = address
 
     def query(self, expression: str) -> list[Json]:
         """Return what an expression gives now: `metric` and `value` of each series."""
@@ -140,6 +101,11 @@ class Prometheus:
         found = self._ask("rules") or {"groups": []}
         return [rule for group in found["groups"] for rule in group["rules"]]
 
+    def targets(self) -> list[Json]:
+        """Return the active targets, each with its `scrapePool`, `labels` and `health`."""
+        found = self._ask("targets", state="active") or {"activeTargets": []}
+        return list(found["activeTargets"])
+
     def metadata(self) -> dict[str, Json]:
         """Return type and help of each metric that was scraped."""
         return dict(self._ask("metadata") or {})
@@ -148,7 +114,7 @@ class Prometheus:
         """Return the data of an answer; None while it is starting. Fails if it is refused."""
         asked = urllib.parse.urlencode(parameters)
         try:
-            url = f"http://{self._address}/api/v1/{what}?{asked}"
+            url = f"http://{self.address}/api/v1/{what}?{asked}"
             with urllib.request.urlopen(url, timeout=30) as answer:
                 return json.load(answer)["data"]
         except urllib.error.HTTPError as error:
@@ -157,3 +123,50 @@ class Prometheus:
             raise AssertionError(f"{parameters}: {error.read().decode()}") from error
         except urllib.error.URLError:
             return None
+
+
+class Prometheus(Client):
+    """One Prometheus with its data in a folder, which scrapes one operator every second."""
+
+    def __init__(self, folder: Path, target: str, rules: str = "groups: []") -> None:
+        """Prepare; nothing is started. `target` is host:port, `rules` the text of a rules file."""
+        self._folder = folder
+        (port,) = ports.free("127.0.0.1", 1)
+        super().__init__(f"127.0.0.1:{port}")
+        self._process: subprocess.Popen[bytes] | None = None
+        folder.mkdir()
+        (folder / "rules.yml").write_text(rules)
+        scrape = {"job_name": JOB, "static_configs": [{"targets": [target]}]}
+        config = {
+            "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
+            "rule_files": ["rules.yml"],
+            "scrape_configs": [scrape],
+        }
+        (folder / "prometheus.yml").write_text(yaml.safe_dump(config))
+
+    def start(self) -> Prometheus:
+        """Start it and wait until it has scraped the operator."""
+        with (self._folder / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [
+                    programs() / "prometheus",
+                    f"--config.file={self._folder / 'prometheus.yml'}",
+                    f"--storage.tsdb.path={self._folder / 'data'}",
+                    f"--web.listen-address={self.address}",
+                ],
+                stdout=log,
+                stderr=log,
+            )
+        eventually(lambda: self.query("up == 1"), told=self.log)
+        return self
+
+    def stop(self) -> None:
+        """End it."""
+        if self._process is not None:
+            self._process.terminate()
+            self._process.wait(timeout=30)
+            self._process = None
+
+    def log(self) -> str:
+        """Return its log."""
+        return (self._folder / "log").read_text()
