@@ -6,10 +6,8 @@ Alertmanager. Each test removes what it has added.
 
 from __future__ import annotations
 
-import json
 import os
 import secrets
-import urllib.request
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -249,33 +247,3 @@ def test_an_invalid_rule_is_rejected_and_its_former_version_stays(world: World) 
     world.until(lambda: condition(world.kubectl, "ConfigurationValid")["status"], "True")
     assert world.life() == before
     world.delete(*(rules(name, "") for name in ("edited", "new", "next")))
-
-
-def test_alerts_reach_the_alertmanager(world: World) -> None:
-    """It has the configuration of its Secret as soon as there is one, without a restart."""
-    address = f"http://{world.pod('alertmanager-main-0')['status']['podIP']}:9093/api/v2"
-    before = world.life("alertmanager-main-0")
-
-    def ask(path: str) -> Any:
-        with urllib.request.urlopen(f"{address}/{path}", timeout=30) as answer:
-            return json.load(answer)
-
-    def receivers() -> dict[str, list[str]]:
-        return {
-            alert["labels"]["alertname"]: [each["name"] for each in alert["receivers"]]
-            for alert in ask("alerts")
-        }
-
-    world.kubectl.apply(rules("always", "vector(1)"))
-    world.until(receivers, {"always": ["null"]})
-    text = yaml.safe_dump({"route": {"receiver": "team"}, "receivers": [{"name": "team"}]})
-    configuration = {
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "metadata": {"name": "alertmanager-main"},
-        "stringData": {"alertmanager.yaml": text},
-    }
-    world.kubectl.apply(configuration)
-    world.until(receivers, {"always": ["team"]})
-    assert world.life("alertmanager-main-0") == before
-    world.delete(rules("always", ""))
