@@ -21,7 +21,7 @@ _TRANSPORT = re.compile(
     r"Loading collection ansible\.builtin)"
 )
 
-_POLL = re.compile(r"^ASYNC POLL ", re.MULTILINE)
+_POLL = re.compile(r"ASYNC POLL ")
 
 
 def by_host(record: Record) -> Record:
@@ -59,7 +59,7 @@ def _without(record: Record, kind: str, line: re.Pattern[str]) -> Record:
     events = [
         _bare(event)
         for event in record.events
-        if event["event"] != kind or not line.search(event["stdout"])
+        if event["event"] != kind or (kind == "verbose" and not line.search(event["stdout"]))
     ]
     stdout = record.artifacts["stdout"].splitlines()
     lines = "\n".join(each for each in stdout if not line.search(each))
