@@ -169,10 +169,14 @@ def _verb(attributes: RequestAttributes, info: RequestInfo) -> str:
 
 
 def _namespace(namespace: str, subject: Subject) -> str:
-    """Return OWN, the name, or ANY if it contains the owner's and so differs for each resource."""
+    """Return OWN, the name, or ANY if the owner's is a word of it: it differs for each resource.
+
+    A word, since ANY grants all namespaces: `default` is not the namespace of a resource `e`.
+    """
     if namespace and namespace == subject.namespace:
         return OWN
-    return ANY if namespace and _name(namespace, subject) == "" else namespace
+    is_named_after_owner = subject.name and f"-{subject.name}-" in f"-{namespace}-"
+    return ANY if is_named_after_owner else namespace
 
 
 def _name(name: str, subject: Subject) -> str:

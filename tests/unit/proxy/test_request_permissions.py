@@ -47,6 +47,8 @@ def rights(
         ("GET", "/api/v1/namespaces/kube-system", ("get", "/namespaces", "", "kube-system")),
         ("GET", "/api/v1/namespaces/x/secrets/s", ("get", "/secrets", "x", "s")),
         ("GET", "/api/v1/namespaces/front-tools/secrets/s", ("get", "/secrets", "*", "s")),
+        ("GET", "/api/v1/namespaces/tools-front/secrets/s", ("get", "/secrets", "*", "s")),
+        ("GET", "/api/v1/namespaces/fronts/secrets/s", ("get", "/secrets", "fronts", "s")),
         ("GET", "/api/v1/watch/namespaces/x/pods", ("watch", "/pods", "x", "")),
         ("POST", "/api/v1/namespaces/x/pods/p/exec", ("create", "/pods/exec", "x", "p")),
         ("POST", "/api/v1/namespaces/x/pods/p/eviction", ("create", "/pods/eviction", "x", "p")),
