@@ -20,10 +20,10 @@ from operator_runner.ansible.reserved_names import AnsibleVariableNames, Reserve
 from operator_runner.ansible.rundir import RunDirs
 from operator_runner.ansible.templating.effective_types import log_types
 from operator_runner.ansible.work_dir import resolve_work_dir
-from operator_runner.config.watches import triggering
-from operator_runner.config.watches.declared import declared_variables
+from operator_runner.config.watches import trigger_targets
+from operator_runner.config.watches.declared_variables import declared_variables
 from operator_runner.config.watches.lookup import Lookup
-from operator_runner.config.watches.referenced import referenced
+from operator_runner.config.watches.reference_targets import referenced
 from operator_runner.config.watches.relevance import is_deselected, is_relevant
 from operator_runner.config.watches.schedules import timetable
 from operator_runner.controller.dispatcher import Dispatcher
@@ -240,7 +240,7 @@ class Operator:
         self._failed_expressions = FailedExpressions(self._cluster.emit, self._primary.uid)
         self._triggers = Triggers(
             watches,
-            triggering,
+            trigger_targets,
             self._primary.is_chosen,
             Sinks(self._enqueue, self._expression_failed, metrics.trigger_handled),
             fields,

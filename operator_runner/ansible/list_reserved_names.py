@@ -30,7 +30,7 @@ from ansible.vars.manager import VariableManager
 from ansible.vars.reserved import get_reserved_names
 from jinja2.defaults import DEFAULT_NAMESPACE
 
-from operator_runner.ansible.processes import die_with_parent
+from operator_runner.ansible.process_tree import die_with_parent
 
 _FRAGMENTS = "doc_fragments"
 _MAY_HAVE_VARS = re.compile(rb"\bvars[\"']?\s*:")

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TextIO
 
 from operator_runner.ansible import nofollow_io, rerun
-from operator_runner.ansible.extra_vars import serialize
+from operator_runner.ansible.extravars_file import serialize
 from operator_runner.ansible.sandbox.isolation import Isolation, Sandbox
 from operator_runner.ansible.sandbox.isolation_probe import ProbeResult, probe_isolation
 from operator_runner.ansible.temp_dirs import DIR_NAMES, TempDirs

@@ -15,7 +15,7 @@ from ansible_runner.runner import Runner
 
 from operator_runner.ansible.cold import playbook
 from operator_runner.ansible.event_results import with_bounded_result
-from operator_runner.ansible.processes import end_descendants, has_children
+from operator_runner.ansible.process_tree import end_descendants, has_children
 
 
 def config_of(spec: dict[str, Any]) -> RunnerConfig:

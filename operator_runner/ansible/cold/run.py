@@ -11,7 +11,7 @@ import os
 import signal
 import sys
 
-from operator_runner.ansible.processes import (
+from operator_runner.ansible.process_tree import (
     END_SIGNALS,
     adopt_orphans,
     die_with_parent,

@@ -16,10 +16,10 @@ from ansible import module_utils
 from ansible.modules import setup
 
 from operator_runner.ansible.forkserver import facts
+from operator_runner.ansible.forkserver.forks import fork, use_environment
 from operator_runner.ansible.forkserver.module_calls import ModuleCall
 from operator_runner.ansible.forkserver.module_process import run_module, start_afresh
-from operator_runner.ansible.forkserver.processes import fork, use_environment
-from operator_runner.ansible.processes import die_with_parent
+from operator_runner.ansible.process_tree import die_with_parent
 from operator_runner.ansible.sandbox.isolation import Sandbox
 
 _CHUNK = 256 * 1024

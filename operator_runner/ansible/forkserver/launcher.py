@@ -18,7 +18,7 @@ import structlog
 from operator_runner.ansible.event_stream import MAX_LINE_BYTES, EventStream
 from operator_runner.ansible.forkserver.messages import message
 from operator_runner.ansible.forkserver.server_process import ForkServer, start_server
-from operator_runner.ansible.processes import end_descendants
+from operator_runner.ansible.process_tree import end_descendants
 from operator_runner.ansible.run_spec import run_spec
 from operator_runner.ansible.rundir import RunDir
 from operator_runner.core.errors import RunError

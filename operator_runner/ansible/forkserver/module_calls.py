@@ -17,7 +17,7 @@ import socket
 import struct
 from dataclasses import asdict, dataclass
 
-from operator_runner.ansible.forkserver.processes import fork
+from operator_runner.ansible.forkserver.forks import fork
 
 _STATUS = struct.Struct("i")
 _CHUNK = 64 * 1024

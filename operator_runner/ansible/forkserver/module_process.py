@@ -19,13 +19,13 @@ from ansible.module_utils._internal import _traceback
 from ansible.module_utils._internal._ansiballz import _loader
 from ansible.utils.collection_loader import AnsibleCollectionConfig
 
-from operator_runner.ansible.forkserver.module_calls import ModuleCall, receive_module
-from operator_runner.ansible.forkserver.processes import (
+from operator_runner.ansible.forkserver.forks import (
     begin_process,
     exit_status,
     finish_process,
     use_environment,
 )
+from operator_runner.ansible.forkserver.module_calls import ModuleCall, receive_module
 from operator_runner.ansible.patches.replacing import replace
 
 

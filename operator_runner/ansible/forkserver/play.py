@@ -17,16 +17,16 @@ from ansible.config.manager import find_ini_config_file
 from ansible.utils.display import Display
 
 from operator_runner.ansible.cold import playbook
-from operator_runner.ansible.forkserver.freshness import loaded_collections
-from operator_runner.ansible.forkserver.processes import (
+from operator_runner.ansible.forkserver.forks import (
     begin_process,
     end_process,
     exit_status,
     use_environment,
 )
+from operator_runner.ansible.forkserver.freshness import loaded_collections
 from operator_runner.ansible.patches.replacing import replace
 from operator_runner.ansible.patches.selection import PatchSelection
-from operator_runner.ansible.processes import die_with_parent
+from operator_runner.ansible.process_tree import die_with_parent
 from operator_runner.ansible.sandbox.isolation import Sandbox
 from operator_runner.ansible.templating import compatibility
 

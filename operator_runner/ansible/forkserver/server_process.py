@@ -21,7 +21,7 @@ import structlog
 
 from operator_runner.ansible.forkserver.messages import MESSAGE_LIMIT, send
 from operator_runner.ansible.patches.selection import Mismatch
-from operator_runner.ansible.processes import end_tree
+from operator_runner.ansible.process_tree import end_tree
 from operator_runner.ansible.run_spec import common_environment
 from operator_runner.ansible.sandbox.isolation_probe import can_mount, signals_scoped
 from operator_runner.core.errors import RunError

@@ -24,9 +24,9 @@ from operator_runner.tools.rbac.manager import (
     features_of,
     find_manager,
 )
+from operator_runner.tools.rbac.operator_requirements import LEADER
 from operator_runner.tools.rbac.render import component, manifest
 from operator_runner.tools.rbac.requirements import RequirementSources, requirements_of, warnings_of
-from operator_runner.tools.rbac.runner import LEADER
 from operator_runner.tools.yaml_io import read_objects
 
 _RECORDED = Path("config/rbac/requests.yaml")

@@ -9,8 +9,8 @@ from operator_runner.core.model import Watch
 from operator_runner.proxy.request_permissions import Permission
 from operator_runner.tools.rbac.access_rules import Requirement, minimal, without_names
 from operator_runner.tools.rbac.kinds import KindTable
-from operator_runner.tools.rbac.roles import requirements_of_roles, unwatched_kinds
-from operator_runner.tools.rbac.runner import EnabledFeatures, requirements_of_runner
+from operator_runner.tools.rbac.operator_requirements import EnabledFeatures, requirements_of_runner
+from operator_runner.tools.rbac.role_requirements import requirements_of_roles, unwatched_kinds
 
 
 @dataclass(frozen=True, slots=True)

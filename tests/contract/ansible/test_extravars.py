@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from operator_runner.ansible.extra_vars import serialize
+from operator_runner.ansible.extravars_file import serialize
 from operator_runner.core.model import GVK, RunContent, Watch
 from operator_runner.reconcile.variables import extra_vars
 

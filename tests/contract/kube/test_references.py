@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-from operator_runner.config.watches.referenced import referenced
+from operator_runner.config.watches.reference_targets import referenced
 from operator_runner.controller.predicates.failed_expression import FailedExpression
 from operator_runner.controller.sources.references import References
 from operator_runner.controller.sources.shared_watches import SharedWatches, WatchRequest

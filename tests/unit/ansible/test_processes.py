@@ -7,7 +7,7 @@ import sys
 
 _ENDS_CHILDREN_AT_ONCE = """
 import os, signal, sys
-from operator_runner.ansible.forkserver.processes import fork
+from operator_runner.ansible.forkserver.forks import fork
 
 signal.signal(signal.SIGTERM, lambda *_: os._exit(7))
 for _ in range(100):

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from operator_runner.config.watches.referenced import referenced
+from operator_runner.config.watches.reference_targets import referenced
 from operator_runner.controller.predicates.chosen_fields import ChosenFields
 from operator_runner.controller.predicates.failed_expression import FailedExpression
 from operator_runner.controller.sources.references import References

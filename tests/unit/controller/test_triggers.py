@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from operator_runner.config.watches import triggering
+from operator_runner.config.watches import trigger_targets
 from operator_runner.controller.predicates.chosen_fields import ChosenFields
 from operator_runner.controller.predicates.failed_expression import FailedExpression
 from operator_runner.controller.sources.triggers import Sinks, Triggers
@@ -89,7 +89,7 @@ async def world(*triggers: ObjectTrigger, wake_on: tuple[WakeOn, ...] = ()) -> A
 
     subject = Triggers(
         [watch],
-        triggering,
+        trigger_targets,
         lambda each: each not in found.ignored,
         Sinks(enqueue, failed.append),
         ChosenFields([watch], failed.append),

@@ -24,8 +24,8 @@ from operator_runner.core.model import (
 from operator_runner.proxy.request_permissions import ANY, OWN, Permission
 from operator_runner.tools.rbac.access_rules import OWN_NAMESPACE
 from operator_runner.tools.rbac.kinds import KindTable
+from operator_runner.tools.rbac.operator_requirements import EnabledFeatures
 from operator_runner.tools.rbac.requirements import RequirementSources, requirements_of, warnings_of
-from operator_runner.tools.rbac.runner import EnabledFeatures
 
 CRD = {
     "apiVersion": "apiextensions.k8s.io/v1",

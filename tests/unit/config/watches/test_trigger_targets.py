@@ -7,7 +7,11 @@ from typing import Any
 import pytest
 
 from operator_runner.config.watches.expressions import top_level_fields
-from operator_runner.config.watches.triggering import needs_whole_objects, selected_by, targets_of
+from operator_runner.config.watches.trigger_targets import (
+    needs_whole_objects,
+    selected_by,
+    targets_of,
+)
 from operator_runner.core.errors import ExpressionError
 from operator_runner.core.model import (
     ALL_NAMESPACES,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from operator_runner.config.watches.declared import declared_variables
+from operator_runner.config.watches.declared_variables import declared_variables
 from operator_runner.config.watches.lookup import Lookup
 from operator_runner.core.model import RunContent
 

@@ -17,7 +17,7 @@ from operator_runner.tools.rbac.access_rules import (
     Requirement,
 )
 from operator_runner.tools.rbac.kinds import KindTable
-from operator_runner.tools.rbac.runner import EnabledFeatures
+from operator_runner.tools.rbac.operator_requirements import EnabledFeatures
 
 _CHANGES = frozenset({"delete", "patch", "update"})
 

@@ -7,7 +7,7 @@ import json
 import pytest
 import yaml
 
-from operator_runner.ansible.extra_vars import serialize
+from operator_runner.ansible.extravars_file import serialize
 from operator_runner.core.model import PlainMap
 
 

@@ -15,7 +15,7 @@ import traceback
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from operator_runner.ansible.processes import END_SIGNALS
+from operator_runner.ansible.process_tree import END_SIGNALS
 
 
 @dataclass(frozen=True, slots=True)
