@@ -284,6 +284,7 @@ class Operator:
             other_writers=OtherWriters(lambda: datetime.now(UTC), settings.graceful_shutdown),
             timetable=timetable,
             on_missed_tick=self._metrics.tick_missed,
+            on_suspension=self._metrics.record_suspension,
             dependents=self._dependents.objects.of,
             fences=self._fences,
         )

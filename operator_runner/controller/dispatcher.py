@@ -22,6 +22,7 @@ from operator_runner.reconcile.reconciler import (
     Succeeded,
     Superseded,
 )
+from operator_runner.reconcile.user_requests import RETRY_REQUESTED
 from operator_runner.telemetry.metrics import Metrics, Outcome, Result, RunTimes
 
 _log = structlog.get_logger(__name__)
@@ -131,6 +132,8 @@ class Dispatcher:
         self.awaiting_edit.discard(key)
         _bind(item)
         _log.info("Reconciling", waited=round(item.waited, 3))
+        if any(_resets_backoff(cause) for cause in item.causes):
+            self._queue.forget(key)
         self._metrics.queue_waited(gvk, item.waited)
         self._metrics.reconcile_started(gvk)
         began = asyncio.get_running_loop().time()
@@ -223,6 +226,10 @@ def _bind(item: Item) -> None:
     structlog.contextvars.bind_contextvars(
         kind=key.gvk.kind, namespace=key.namespace, name=key.name, cause=describe(item.causes)
     )
+
+
+def _resets_backoff(cause: Cause) -> bool:
+    return cause.trigger is Trigger.ANNOTATION and cause.detail == RETRY_REQUESTED
 
 
 def _own_period(result: ReconcileResult) -> float | None:

@@ -26,6 +26,7 @@ _ORIGIN = re.compile(
 """What Ansible adds to an error: `Origin: FILE:LINE:COLUMN`, an empty line, lines of the file."""
 _RUNNING = "Running reconciliation"
 _DESELECTED = "Deselected"
+_SUSPENDED = "SuspendedByAnnotation"
 _REQUEUE_REQUESTED = "the role asked to run again in "
 
 
@@ -40,7 +41,7 @@ def read_conditions(body: Json) -> list[Json]:
 
 def started(conditions: Sequence[Json], now: datetime) -> list[Json]:
     """Return the conditions of a resource whose run begins."""
-    result = _turn_false(list(conditions), "Successful", now)
+    result = _turn_false(resumed(conditions), "Successful", now)
     return put_condition(result, _condition("Running", "True", "Running", _RUNNING), now)
 
 
@@ -48,6 +49,29 @@ def interrupted(conditions: Sequence[Json], reason: str, now: datetime) -> list[
     """Return the conditions of a resource whose run was ended and is not run again."""
     running = _condition("Running", "False", "Superseded", f"The run was ended: {reason}")
     return put_condition(list(conditions), running, now)
+
+
+def suspended(conditions: Sequence[Json], message: str, now: datetime) -> list[Json]:
+    """Return the conditions of a resource that is not run until its annotation is removed."""
+    result = list(conditions)
+    if any(each.get("type") == "Running" and each.get("reason") == "Running" for each in result):
+        running = _condition("Running", "False", _SUSPENDED, "No run starts while suspended")
+        result = put_condition(result, running, now)
+    return put_condition(result, _condition("Suspended", "True", _SUSPENDED, message), now)
+
+
+def is_suspended(conditions: Sequence[Json]) -> bool:
+    """Return whether the conditions have the one of `suspended`; a role may have its own."""
+    return any(map(_is_suspension, conditions))
+
+
+def resumed(conditions: Sequence[Json]) -> list[Json]:
+    """Return the conditions without the one of `suspended`."""
+    return [condition for condition in conditions if not _is_suspension(condition)]
+
+
+def _is_suspension(condition: Json) -> bool:
+    return condition.get("type") == "Suspended" and condition.get("reason") == _SUSPENDED
 
 
 def finished(conditions: Sequence[Json], outcome: RunOutcome, now: datetime) -> list[Json]:
@@ -112,7 +136,7 @@ def failed(
     failure = _condition("Failure", "True", "Failed", truncated(message, _MAX_MESSAGE_BYTES))
     if recap is not None:
         failure["ansibleResult"] = recap
-    result = _turn_false(list(conditions), "Running", now)
+    result = _turn_false(resumed(conditions), "Running", now)
     result = put_condition(result, _condition("Successful", "False", "", ""), now)
     return put_condition(result, failure, now, always=True)
 

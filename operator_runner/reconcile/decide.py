@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from operator_runner.core.model import Json, Watch
+from operator_runner.reconcile.user_requests import Suspension, annotations_of, suspension
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,14 @@ class RunDeselection:
     """Run the `deselection` of the watch."""
 
 
-Action: TypeAlias = Skip | AddMetadata | Run | RunDeselection
+@dataclass(frozen=True, slots=True)
+class Suspend:
+    """Run nothing until the annotation is removed; `finalizer` is the one that waits for that."""
+
+    finalizer: str = ""
+
+
+Action: TypeAlias = Skip | AddMetadata | Run | RunDeselection | Suspend
 
 
 def decide(body: Json, watch: Watch, *, relevant: bool, deselected: bool = False) -> Action:
@@ -56,19 +64,25 @@ def decide(body: Json, watch: Watch, *, relevant: bool, deselected: bool = False
 
     `relevant` is whether the watch's selector and `when` match the resource, `deselected` whether
     they no longer do and the watch has something to run for that. A resource that is being deleted
-    is cleaned up in any case: its finalizer shows that it was selected before.
+    is cleaned up in any case: its finalizer shows that it was selected before. While a resource is
+    suspended, nothing runs, and its finalizer stays.
     """
     metadata = body["metadata"]
     finalizer = watch.finalizer.name if watch.finalizer else None
     annotation = watch.deselection.annotation if watch.deselection else None
+    is_suspended = suspension(annotations_of(body)) is not Suspension.NONE
     has_finalizer = finalizer in (metadata.get("finalizers") or ())
     if metadata.get("deletionTimestamp"):
         # The API server rejects finalizers that are added during deletion.
-        return Run(cleanup=True) if has_finalizer else Skip("Resource is terminated")
-    if not relevant:
-        if deselected:
-            return RunDeselection()
+        if not has_finalizer:
+            return Skip("Resource is terminated")
+        return Suspend(finalizer or "") if is_suspended else Run(cleanup=True)
+    if not (relevant or deselected):
         return Skip("Resource does not match selector or when")
+    if is_suspended:
+        return Suspend()
+    if not relevant:
+        return RunDeselection()
     missing = AddMetadata(
         None if has_finalizer else finalizer,
         None if annotation in (metadata.get("annotations") or {}) else annotation,

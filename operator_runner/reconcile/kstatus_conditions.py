@@ -44,6 +44,11 @@ def deselected(conditions: Sequence[Json]) -> list[Json]:
     return _without(conditions, "Ready", *_ABNORMAL)
 
 
+def suspended(conditions: Sequence[Json]) -> list[Json]:
+    """Return the conditions of a resource that is suspended: it is not reconciling."""
+    return _without(conditions, "Reconciling")
+
+
 def waiting(conditions: Sequence[Json], generation: int, now: datetime) -> list[Json]:
     """Return the conditions of a resource whose run succeeded and requested another run."""
     message = _message(conditions, "Running")

@@ -13,7 +13,7 @@ from typing import TypeAlias
 import structlog
 
 from operator_runner.core.bounds import fault_of
-from operator_runner.core.errors import Conflict, RunError
+from operator_runner.core.errors import ApiError, Conflict, RunError
 from operator_runner.core.fencing import Fences
 from operator_runner.core.model import (
     GVK,
@@ -33,10 +33,13 @@ from operator_runner.core.settings import AnsibleSettings
 from operator_runner.core.timetable import NEXT_FIELD
 from operator_runner.reconcile.annotations import Overrides, read_overrides
 from operator_runner.reconcile.conditions import (
+    failure_line,
     is_deselected,
     is_successful,
+    is_suspended,
     is_waiting,
     read_conditions,
+    waiting_text,
 )
 from operator_runner.reconcile.decide import (
     Action,
@@ -44,6 +47,7 @@ from operator_runner.reconcile.decide import (
     Run,
     RunDeselection,
     Skip,
+    Suspend,
     decide,
 )
 from operator_runner.reconcile.idempotence import IdempotenceCheck, TaskTimes, runs_needed
@@ -71,11 +75,19 @@ from operator_runner.reconcile.schedule import (
 )
 from operator_runner.reconcile.status import generation_of
 from operator_runner.reconcile.superseding import SupersedeMonitor
+from operator_runner.reconcile.user_requests import (
+    HandledRequest,
+    RequestResult,
+    annotations_of,
+    pending_request,
+)
 from operator_runner.reconcile.variables import extra_vars, templated_fields
 
 _log = structlog.get_logger(__name__)
 MIN_PERIOD = timedelta(seconds=1)
 """Minimum period; shorter ones of flags, watches and annotations are raised to it."""
+_REQUEST_MESSAGE_BYTES = 600
+"""Maximum of each failure's message in the answer to a request."""
 _TEMPLATE_WARNING = "Text of the resource is evaluated as a template"
 
 
@@ -106,6 +118,7 @@ class Failed:
     timed_out: bool = False
     load_failed: bool = False
     """Whether Ansible could not load the play; see `RunOutcome`."""
+    message: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +166,8 @@ class Dependencies:
     """The wall clock, for schedules."""
     dependents: Callable[[ObjectRef], Sequence[Json]] = lambda _: ()
     """Return the objects that a resource owns, as last seen, for its declared status."""
+    on_suspension: Callable[[ObjectRef, bool], None] = lambda *_: None
+    """Called with whether a resource is suspended, at each reconcile."""
     fences: Fences = field(default_factory=Fences)
     """Permit the writes of runs; the cluster and the access have the same ones."""
 
@@ -232,9 +247,15 @@ class Reconciler:
                     if self._superseding.forget(ref):
                         await self._reporter.interrupted(ref, body, reason)
                     return Idle()
+                case Suspend(finalizer):
+                    self._superseding.forget(ref)
+                    self._deps.on_suspension(ref, True)
+                    await self._reporter.suspended(ref, body, finalizer)
+                    return Idle()
                 case AddMetadata() | Run() | RunDeselection() if fault := fault_of(body):
                     context = RunContext(ref, body, causes, datetime.now(UTC))
                     await self._reporter.error(context, fault)
+                    await self._answer(ref, body, Failed(message=fault))
                     return Idle()
                 case AddMetadata() as missing:
                     body = await self._add_metadata(ref, body, missing)
@@ -242,8 +263,27 @@ class Reconciler:
                     self._deps.other_writers.read(body)
                     pending = self._pending(action, ref, body, causes)
                     with structlog.contextvars.bound_contextvars(run_id=pending.run_id):
-                        return await self._run(pending)
+                        result = await self._run(pending)
+                    await self._answer(ref, body, result, pending.run_id)
+                    return result
         raise _ResourceDeleted
+
+    async def _answer(
+        self, ref: ObjectRef, body: Json, result: ReconcileResult, run_id: str = ""
+    ) -> None:
+        """Record the end of the run that an annotation of `body` requested, if one did.
+
+        A superseded run is no end: the next one follows at once.
+        """
+        request = pending_request(annotations_of(body))
+        if not request or isinstance(result, Superseded):
+            return
+        answer = _answer_to(request, result, run_id)
+        try:
+            await change_metadata(self._deps.cluster, ref, uid_of(body), lambda _: answer.patch())
+        except ApiError as error:
+            # The run itself is reported, and the resource must not be run again for this.
+            _log.warning("Cannot answer the request", request=request, error=str(error))
 
     async def _read(self, ref: ObjectRef) -> Json | None:
         """Return the resource, None if it is deleted; another of its name begins without state."""
@@ -286,6 +326,7 @@ class Reconciler:
     async def _forget(self, ref: ObjectRef) -> None:
         """Remove the state and the files of a deleted resource."""
         self._deps.other_writers.forget(self._uids.pop(ref, ""))
+        self._deps.on_suspension(ref, False)
         self._succeeded.pop(ref, None)
         self._reported_fields.pop(ref, None)
         self._idempotence.forget(ref)
@@ -299,6 +340,7 @@ class Reconciler:
         body = await self._deps.cluster.get(ref)
         if body is not None:
             await self._reporter.failed(RunContext(ref, body, causes, datetime.now(UTC)), message)
+            await self._answer(ref, body, Failed(message=message))
 
     async def report_loop(self, ref: ObjectRef, echoes: Sequence[Cause]) -> None:
         """Emit an Event about a resource that triggers itself, by these causes. Raises ApiError."""
@@ -307,11 +349,12 @@ class Reconciler:
     async def _run(self, pending: _PendingRun) -> ReconcileResult:
         ref, body = pending.ref, pending.body
         started_at = datetime.now(UTC)
+        self._deps.on_suspension(ref, False)
         overrides = read_overrides(body)
         context = RunContext(ref, body, pending.causes, started_at, pending.run_id)
         if overrides.error:
             await self._reporter.error(context, overrides.error)
-            return Failed()
+            return Failed(message=overrides.error)
         try:
             content = _content(pending.watch, cleanup=pending.cleanup)
             excluded = await self._drop_fields(ref, body, content)
@@ -319,7 +362,7 @@ class Reconciler:
             message = f"Unable to run reconciliation: {error}"
             _log.error("Reconciliation failed", error=message)
             await self._reporter.failed(context, message)
-            return Failed()
+            return Failed(message=message)
         is_cleanup = pending.cleanup or pending.deselection
         schedule = NO_SCHEDULE if is_cleanup else self._schedule.state(ref, body)
         body = await self._report_start(ref, body, pending.causes, schedule)
@@ -334,7 +377,7 @@ class Reconciler:
         self._deps.other_writers.forget(uid_of(body))
         pending = replace(pending, body=body, excluded=excluded, schedule=schedule)
         play = self._deps.fences.of(ref).guard(partial(self._play, pending, overrides))
-        outcome = await (play if is_cleanup else self._superseding.run(ref, body, play))
+        outcome = await self._superseding.run(ref, body, play, supersede=not is_cleanup)
         if outcome is None:
             self._succeeded.pop(ref, None)
             return Superseded()
@@ -357,6 +400,8 @@ class Reconciler:
             # A tick that was missed is reported once: the status then announces a later one.
             fields = schedule.status_fields() if ticks.missed is not None else {}
             body = _existing(await self._reporter.start(ref, body, fields))
+        elif is_suspended(read_conditions(body)):
+            body = _existing(await self._reporter.resumed(ref, body))
         if schedule.is_new_error(read_conditions(body)):
             await self._reporter.invalid_schedule(body, schedule.error)
         if ticks.missed is not None:
@@ -386,7 +431,8 @@ class Reconciler:
         if not outcome.successful:
             self._succeeded.pop(ref, None)
             _existing(await self._reporter.failure(context, outcome, current))
-            return Failed(outcome.timed_out, outcome.load_failed)
+            text = failure_line(outcome.failures, _REQUEST_MESSAGE_BYTES)
+            return Failed(outcome.timed_out, outcome.load_failed, text)
         self._schedule.recorded(
             ref, _existing(await self._reporter.success(context, outcome, current))
         )
@@ -525,6 +571,17 @@ def _existing(body: Json | None) -> Json:
     if body is None:
         raise _ResourceDeleted
     return body
+
+
+def _answer_to(request: str, result: ReconcileResult, run_id: str) -> HandledRequest:
+    """Return how a requested run has ended."""
+    match result:
+        case Failed(message=message):
+            return HandledRequest(request, RequestResult.FAILED, message, run_id)
+        case Succeeded(after=after, trigger=Trigger.REQUEUE) if after is not None:
+            return HandledRequest(request, RequestResult.REQUEUED, waiting_text(after), run_id)
+        case _:
+            return HandledRequest(request, RequestResult.SUCCEEDED, "", run_id)
 
 
 def _clamped(period: timedelta) -> timedelta:

@@ -39,6 +39,7 @@ from operator_runner.reconcile.status import (
     StatusWriter,
     generation_of,
 )
+from operator_runner.reconcile.user_requests import SUSPEND_ANNOTATION
 
 _log = structlog.get_logger(__name__)
 _EVENT_MESSAGE_BYTES = 300
@@ -117,10 +118,13 @@ class Reporter:
         )
         # Resources whose last run failed; without conditions, only this shows it.
         self._failing: set[ObjectRef] = set()
+        # What was logged about resources that are suspended.
+        self._suspended: dict[ObjectRef, str] = {}
 
     def forget(self, ref: ObjectRef) -> None:
         """Drop the state of a deleted resource."""
         self._failing.discard(ref)
+        self._suspended.pop(ref, None)
         if self._declared is not None:
             self._declared.forget(ref)
 
@@ -131,6 +135,7 @@ class Reporter:
 
         `fields` are other fields of the status to write, see `StatusWriter.write`.
         """
+        self._suspended.pop(ref, None)
         if not self._manage_status:
             return body
         now = datetime.now(UTC)
@@ -150,6 +155,32 @@ class Reporter:
             await self._status.write(
                 ref, uid_of(body), lambda old: conditions.interrupted(old, reason, now), body
             )
+
+    async def suspended(self, ref: ObjectRef, body: Json, finalizer: str) -> None:
+        """Report that nothing runs until the annotation is removed.
+
+        `finalizer` is the one that a deletion waits for, empty if there is none.
+        """
+        message = _suspension_text(ref, finalizer)
+        if message != self._suspended.get(ref):
+            _log.info("Suspended", reason=message)
+            self._suspended[ref] = message
+        if not self._manage_status:
+            return
+        now = datetime.now(UTC)
+
+        def change(old: Sequence[Json]) -> list[Json]:
+            new = conditions.suspended(old, message, now)
+            return kstatus_conditions.suspended(new) if self._kstatus else new
+
+        await self._status.write(ref, uid_of(body), change, body)
+
+    async def resumed(self, ref: ObjectRef, body: Json) -> Json | None:
+        """Report that a resource is no longer suspended; return it, None if it is deleted."""
+        self._suspended.pop(ref, None)
+        if not self._manage_status:
+            return body
+        return await self._status.write(ref, uid_of(body), conditions.resumed, body)
 
     async def success(
         self, run: RunContext, outcome: RunOutcome, current: Json | None
@@ -340,6 +371,16 @@ class Reporter:
             run.ref, run.body, end.result, run.schedule.expression_value(), end.now
         )
         return await self._declared.write(inputs, change, fields, current)
+
+
+def _suspension_text(ref: ObjectRef, finalizer: str) -> str:
+    """Return the message of the condition Suspended: the cause, what waits, and the cure."""
+    place = f" --namespace {ref.namespace}" if ref.namespace else ""
+    resume = f"operator-runner resume {ref.gvk.kind}/{ref.name}{place}"
+    text = f"No run starts because of the annotation {SUSPEND_ANNOTATION}"
+    if finalizer:
+        text = f"{text}, and the deletion waits for the finalizer {finalizer}"
+    return f"{text}; to resume: {resume}"
 
 
 def _counts(stats: Stats) -> dict[str, Any]:

@@ -1,4 +1,6 @@
-"""End a run when a user changes or deletes its resource, for watches with `supersede`.
+"""End a run when a user cancels it, or changes or deletes its resource.
+
+Changes and deletions end the runs of watches with `supersede`.
 
 See docs/adr/0009-bounds-and-superseding.md.
 """
@@ -24,6 +26,13 @@ from operator_runner.core.model import (
     Trigger,
     Watch,
     desired_state,
+)
+from operator_runner.reconcile.user_requests import (
+    ANNOTATIONS,
+    SUSPENDED,
+    Suspension,
+    annotations_of,
+    suspension,
 )
 
 _log = structlog.get_logger(__name__)
@@ -57,10 +66,10 @@ def supersede_reason(running: Json, now: Json | None, watch: Watch) -> str:
 
 
 def _annotations(metadata: Json, watch: Watch) -> Json:
-    """Return the annotations without the one that the runner itself sets."""
-    own = watch.deselection.annotation if watch.deselection is not None else None
+    """Return the annotations without those of the runner itself."""
+    mark = watch.deselection.annotation if watch.deselection is not None else None
     annotations: Json = metadata.get("annotations") or {}
-    return {key: value for key, value in annotations.items() if key != own}
+    return {k: v for k, v in annotations.items() if k != mark and k not in ANNOTATIONS}
 
 
 @dataclass(slots=True)
@@ -85,20 +94,26 @@ class SupersedeMonitor:
 
     def on_event(self, ref: ObjectRef, cause: Cause) -> None:
         """Record an event that may supersede the current run of the resource."""
-        if cause.trigger in _USER_TRIGGERS and ref in self._changed:
+        may_end = self.watch.supersede or cause.detail == SUSPENDED
+        if may_end and cause.trigger in _USER_TRIGGERS and ref in self._changed:
             self._changed[ref].set()
 
     async def run(
-        self, ref: ObjectRef, body: Json, play: Coroutine[Any, Any, RunOutcome]
+        self,
+        ref: ObjectRef,
+        body: Json,
+        play: Coroutine[Any, Any, RunOutcome],
+        *,
+        supersede: bool = True,
     ) -> RunOutcome | None:
-        """Run the play to its end; return None if it was cancelled because `body` is obsolete.
+        """Run the play to its end; return None if it was cancelled.
 
-        A cancelled play has terminated all its processes, see `ports.Executor`.
+        Either a user cancelled it, or `body` is obsolete and `supersede` as well as the watch's
+        own permit that. A cancelled play has terminated all its processes, see `ports.Executor`.
         """
-        if not self.watch.supersede:
-            return await play
+        supersede = supersede and self.watch.supersede
         playing = asyncio.create_task(play)
-        waiting = asyncio.create_task(self._wait_for_reason(ref, body))
+        waiting = asyncio.create_task(self._wait_for_reason(ref, body, supersede=supersede))
         try:
             await asyncio.wait({playing, waiting}, return_when=asyncio.FIRST_COMPLETED)
             if not playing.done():
@@ -117,20 +132,24 @@ class SupersedeMonitor:
         """Reset the count of a resource; return whether its last run was superseded."""
         return self._superseded.pop(ref, 0) > 0
 
-    async def _wait_for_reason(self, ref: ObjectRef, body: Json) -> str:
-        """Wait until the run of `body` is superseded; return the reason."""
+    async def _wait_for_reason(self, ref: ObjectRef, body: Json, *, supersede: bool) -> str:
+        """Wait until the run of `body` has to end; return the reason."""
         changed = self._changed[ref]
         while True:
             await changed.wait()
             changed.clear()
-            if reason := await self._reason(ref, body):
+            if reason := await self._reason(ref, body, supersede=supersede):
                 return reason
 
-    async def _reason(self, ref: ObjectRef, body: Json) -> str:
+    async def _reason(self, ref: ObjectRef, body: Json, *, supersede: bool) -> str:
         try:
             now = await self.read(ref)
         except ApiError as error:
             _log.warning("Cannot determine whether the run is superseded", error=str(error))
+            return ""
+        if now is not None and suspension(annotations_of(now)) is Suspension.CANCEL:
+            return SUSPENDED
+        if not supersede:
             return ""
         if now is None or now["metadata"].get("deletionTimestamp"):
             return supersede_reason(body, now, self.watch)

@@ -232,6 +232,12 @@ class RunFamilies:
             _OBJECT,
             registry=registry,
         )
+        self.suspended = Gauge(
+            "operator_runner_suspended_resources",
+            "Resources that an annotation suspends, so that nothing runs for them",
+            _OBJECT,
+            registry=registry,
+        )
         self.oldest_failure_age = Gauge(
             "operator_runner_oldest_failure_age_seconds",
             "Seconds since the first of the failing resources began to fail; 0 if none fails",

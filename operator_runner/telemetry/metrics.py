@@ -47,6 +47,7 @@ class _Watched:
     failing: dict[ObjectRef, float] = field(default_factory=dict)
     """Resources whose last reconcile failed, and when each began to fail, the oldest first."""
     not_idempotent: set[ObjectRef] = field(default_factory=set)
+    suspended: set[ObjectRef] = field(default_factory=set)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +107,13 @@ class Metrics:
             self._ansible.reconcile_result.labels(str(gvk), outcome).set(0)
         for count in (self._runs.throttled, self._runs.timeouts, self._runs.missed):
             count.labels(*_of(gvk))
-        states = (self._runs.failing, self._runs.not_idempotent, self._runs.oldest_failure_age)
+        runs = self._runs
+        states = (
+            runs.failing,
+            runs.not_idempotent,
+            runs.oldest_failure_age,
+            runs.suspended,
+        )
         for state in states:
             state.labels(*_of(gvk)).set(0)
         for outcome in (*_OUTCOMES, _SUPERSEDED):
@@ -136,6 +143,17 @@ class Metrics:
         else:
             not_idempotent.add(ref)
         self._runs.not_idempotent.labels(*_of(ref.gvk)).set(len(not_idempotent))
+
+    def record_suspension(self, ref: ObjectRef, is_suspended: bool) -> None:
+        """Record whether a resource is suspended."""
+        suspended = self._watched[ref.gvk].suspended
+        if is_suspended == (ref in suspended):
+            return
+        if is_suspended:
+            suspended.add(ref)
+        else:
+            suspended.discard(ref)
+        self._runs.suspended.labels(*_of(ref.gvk)).set(len(suspended))
 
     def resource_gone(self, ref: ObjectRef) -> None:
         """End the series of a resource that was deleted."""

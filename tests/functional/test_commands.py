@@ -50,6 +50,10 @@ ELSEWHERE = {
     "make undeploy ARGS=--with-crds": "functional/test_undeploy.py",
     "make deploy IMG=...": "functional/test_undeploy.py",
     "operator-runner why NginxOperator/cluster": "functional/test_run_history.py",
+    "operator-runner reconcile NginxOperator/cluster --wait": "functional/"
+    "test_suspend_and_reconcile.py",
+    "operator-runner suspend NginxOperator/cluster": "functional/test_suspend_and_reconcile.py",
+    "operator-runner resume NginxOperator/cluster": "functional/test_suspend_and_reconcile.py",
     "operator-runner cluster down": "e2e/test_readme.py",
     "operator-runner cluster load ARCHIVE": "e2e/test_local_cluster.py",
     "operator-runner cluster status": "e2e/test_local_cluster.py",

@@ -16,6 +16,7 @@ from typing import Any
 
 from operator_runner.core.field_paths import changed_paths, summarize
 from operator_runner.core.model import Cause, Json, Trigger, Watch, desired_state
+from operator_runner.reconcile.user_requests import ANNOTATIONS, requested_change
 
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
@@ -38,8 +39,20 @@ class Seen:
     """Digest of the desired state; empty where the generation counts its changes."""
 
     @classmethod
-    def of(cls, body: Json, *, relevant: bool, deselected: bool = False, ignored: str = "") -> Seen:
-        """Extract what the predicate compares; `ignored` is an annotation of the runner's own."""
+    def of(
+        cls,
+        body: Json,
+        *,
+        relevant: bool,
+        deselected: bool = False,
+        ignored: str = "",
+        built_in: bool = False,
+    ) -> Seen:
+        """Extract what the predicate compares; `ignored` is an annotation of the runner's own.
+
+        `built_in` is whether the kind is one of Kubernetes, where an annotation may be a new
+        generation.
+        """
         metadata = body["metadata"]
         desired = _desired(body, ignored)
         return cls(
@@ -51,7 +64,9 @@ class Seen:
             deselected=deselected,
             annotations=_annotations(metadata),
             desired=zlib.compress(json.dumps(desired).encode(), 1),
-            digest="" if metadata.get("generation") and not ignored else _digest(desired),
+            digest=""
+            if metadata.get("generation") and not ignored and not built_in
+            else _digest(desired),
         )
 
 
@@ -62,6 +77,8 @@ def reconcile_cause(old: Seen | None, new: Seen, watch: Watch, *, listed: bool) 
     """
     if old is not None and old.uid != new.uid:
         old = None
+    if old is not None and (detail := _request(old, new)):
+        return Cause(Trigger.ANNOTATION, detail, state_key=_digest(new.annotations))
     if new.deleting:
         # A resource is cleaned up even if it is not selected; decide() checks its finalizer.
         known = old is not None and old.deleting
@@ -91,6 +108,12 @@ def annotations_state_key(metadata: Json) -> str:
     return _digest(_annotations(metadata))
 
 
+def _request(old: Seen, new: Seen) -> str:
+    """Return what a user requests by the annotations of the runner; empty for nothing."""
+    is_handled = new.relevant or new.deselected or new.deleting
+    return requested_change(old.annotations, new.annotations) if is_handled else ""
+
+
 def _change(old: Seen, new: Seen, watch: Watch) -> Cause | None:
     key = spec_state_key({"generation": new.generation, "resourceVersion": new.resource_version})
     if old.generation != new.generation and not _is_only_marked(old, new, watch):
@@ -100,7 +123,7 @@ def _change(old: Seen, new: Seen, watch: Watch) -> Cause | None:
     if new.relevant and not old.relevant:
         return Cause(Trigger.SPEC, "now matches selector and when")
     if watch.watch_annotations_changes and (
-        keys := _differing(old.annotations, new.annotations) - {ignored_annotation(watch)}
+        keys := _differing(old.annotations, new.annotations) - _own_annotations(watch)
     ):
         text = summarize(sorted(keys))
         return Cause(Trigger.ANNOTATION, text, state_key=_digest(new.annotations))
@@ -113,9 +136,14 @@ def _change(old: Seen, new: Seen, watch: Watch) -> Cause | None:
 
 
 def _is_only_marked(old: Seen, new: Seen, watch: Watch) -> bool:
-    """Return whether only our annotation differs: it is a new generation of a Deployment."""
+    """Return whether only our annotations differ: a new generation of a Deployment."""
     keys = _differing(old.annotations, new.annotations)
-    return keys == {ignored_annotation(watch)} and old.digest == new.digest
+    is_same = bool(old.digest) and old.digest == new.digest
+    return is_same and bool(keys) and keys <= _own_annotations(watch)
+
+
+def _own_annotations(watch: Watch) -> frozenset[str]:
+    return ANNOTATIONS | {ignored_annotation(watch)}
 
 
 def _paths(old: Seen, new: Seen) -> list[str] | None:
@@ -132,8 +160,8 @@ def _desired(body: Json, ignored: str) -> Json:
     metadata = body["metadata"]
     if not metadata.get("generation"):
         labels, annotations = metadata.get("labels") or {}, _annotations(metadata)
-        annotations.pop(ignored, None)
-        desired["metadata"] = {"labels": labels, "annotations": annotations}
+        others = {k: v for k, v in annotations.items() if k != ignored and k not in ANNOTATIONS}
+        desired["metadata"] = {"labels": labels, "annotations": others}
     return desired
 
 

@@ -196,6 +196,7 @@ class PrimaryWatcher:
             relevant=self._relevant(body, watch),
             deselected=self._deselected(body, watch),
             ignored=ignored_annotation(watch),
+            built_in=ref.gvk.is_built_in,
         )
         old = self._seen.get(ref)
         if old is None or old.uid != new.uid:

@@ -22,6 +22,11 @@ from operator_runner.core.model import (
     Trigger,
     Watch,
 )
+from operator_runner.reconcile.user_requests import (
+    HANDLED_ANNOTATION,
+    REQUEST_ANNOTATION,
+    SUSPEND_ANNOTATION,
+)
 
 FOO = GVK("example.com", "v1", "Foo")
 WATCH = Watch(FOO, RunContent(role=Path("/roles/foo")))
@@ -82,6 +87,45 @@ def test_what_wakes_a_reconcile(old: Seen | None, new: Seen, trigger: Trigger | 
     """Generation, creation, deletion and selection count; status and labels do not."""
     cause = reconcile_cause(old, new, WATCH, listed=False)
     assert (cause.trigger if cause else None) == trigger
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "cause"),
+    [
+        (seen(), seen(annotations={SUSPEND_ANNOTATION: "true"}), "annotation: suspended"),
+        (seen(annotations={SUSPEND_ANNOTATION: "true"}), seen(), "annotation: resumed"),
+        (seen(), seen(annotations={REQUEST_ANNOTATION: "1"}), "annotation: run requested"),
+        (seen(), seen(annotations={HANDLED_ANNOTATION: "{}"}), None),
+        (seen(generation=None), bare(annotations={HANDLED_ANNOTATION: "{}"}), None),
+        # As a Deployment, whose annotations have generations too.
+        (seen(), seen(annotations={HANDLED_ANNOTATION: "{}"}, generation=2), None),
+        (
+            seen(annotations={SUSPEND_ANNOTATION: "true"}, deletionTimestamp="now"),
+            seen(deletionTimestamp="now"),
+            "annotation: resumed",
+        ),
+        (
+            seen(relevant=False),
+            seen(relevant=False, annotations={REQUEST_ANNOTATION: "1"}),
+            None,
+        ),
+    ],
+)
+@pytest.mark.parametrize("watch", [WATCH, ANNOTATED])
+def test_requests_of_users_count_for_every_watch(
+    old: Seen, new: Seen, cause: str | None, watch: Watch
+) -> None:
+    """The operator's answer to a request does not, nor do requests for other resources."""
+    found = reconcile_cause(old, new, watch, listed=False)
+    assert (str(found) if found else None) == cause
+
+
+def test_an_edit_beside_an_answer_is_not_lost() -> None:
+    """One event may have both; without a digest the generation counts."""
+    old = Seen.of({"metadata": {"uid": "u1", "generation": 1}}, relevant=True)
+    metadata = {"uid": "u1", "generation": 2, "annotations": {HANDLED_ANNOTATION: "{}"}}
+    new = Seen.of({"metadata": metadata, "spec": {"a": 1}}, relevant=True)
+    assert str(reconcile_cause(old, new, WATCH, listed=False)) == "spec: spec"
 
 
 def test_annotations_count_where_the_watch_asks_for_them() -> None:

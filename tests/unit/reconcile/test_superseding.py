@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, nullcontext
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,7 @@ from operator_runner.core.settings import AnsibleSettings, BackoffSettings, Conc
 from operator_runner.reconcile.other_writers import OtherWriters
 from operator_runner.reconcile.reconciler import Dependencies, Reconciler
 from operator_runner.reconcile.superseding import supersede_reason
+from operator_runner.reconcile.user_requests import SUSPEND_ANNOTATION, SUSPENDED
 from operator_runner.telemetry.metrics import Metrics
 from tests.fakes.cluster import FakeCluster
 from tests.fakes.executor import FakeAccess, FakeVariableNames, success
@@ -192,6 +194,15 @@ class Case:
         self.cluster.edit(REF, change)
         self.queue.add(REF, cause)
 
+    def annotate(self, annotations: dict[str, str]) -> None:
+        """Set the annotations as a user does."""
+        self.cluster.edit(REF, lambda body: body["metadata"].update(annotations=annotations))
+        self.queue.add(REF, Cause(Trigger.ANNOTATION, SUSPENDED))
+
+    def condition_types(self) -> set[str]:
+        status = self.cluster.objects[REF].get("status") or {}
+        return {condition["type"] for condition in status.get("conditions", ())}
+
     def count(self, outcome: str) -> int:
         text = self.metrics.render()[0].decode()
         runs = [line for line in text.splitlines() if line.startswith("operator_runner_runs_total")]
@@ -254,6 +265,23 @@ async def test_without_the_key_an_edit_waits() -> None:
         await case.until(lambda: case.count("succeeded") == 2)
     assert case.executor.ended == []
     assert case.executor.sizes == [0, 1]
+
+
+@pytest.mark.parametrize("metadata", [{}, {"deletionTimestamp": "now"}])
+async def test_a_suspension_ends_the_run_only_if_it_says_so(metadata: Json) -> None:
+    """`true` lets the run end by itself and `cancel` ends it, without the key and in clean-ups."""
+    case = Case(replace(HELD, supersede=False), resource(finalizers=["example.com/f"], **metadata))
+    async with case.running():
+        case.annotate({SUSPEND_ANNOTATION: "true"})
+        case.queue.add(ObjectRef(FOO, "default", "gone"), EDIT)
+        await case.until(lambda: bool(case.gone))
+        assert case.executor.ended == []
+        case.annotate({SUSPEND_ANNOTATION: "cancel"})
+        await case.until(lambda: case.count("superseded") == 1)
+        assert case.executor.ended == case.executor.started
+        await case.until(lambda: "Suspended" in case.condition_types())
+    assert len(case.executor.started) == 1
+    assert (await case.conditions())["Running"]["status"] == "False"
 
 
 async def test_an_edit_every_moment_does_not_keep_a_resource_from_ever_being_done() -> None:

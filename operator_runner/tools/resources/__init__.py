@@ -1,0 +1,1 @@
+"""Commands for resources of operators: suspend, resume, reconcile, retry."""

@@ -1,0 +1,111 @@
+"""The cluster as the commands for resources use it: find, read, annotate and watch resources."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from operator_runner import __version__
+from operator_runner.core.model import GVK, Json, ObjectRef
+from operator_runner.kube.api import MERGE_PATCH, Api
+from operator_runner.kube.discovery import ApiResource, Discovery
+from operator_runner.kube.session import connect
+from operator_runner.tools.resources.options import Name
+from operator_runner.tools.run_history.resource_names import find_kind, of_resources
+
+_FIELD_MANAGER = "operator-runner-cli"
+_POLL_SECONDS = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A resource that a user has named."""
+
+    resource: ApiResource
+    ref: ObjectRef
+
+    @property
+    def path(self) -> str:
+        """The path of the resource in the API."""
+        return self.resource.path(self.ref.namespace, self.ref.name)
+
+    def __str__(self) -> str:
+        """`page.debug.example.com/home`, as kubectl writes it."""
+        return f"{kind_name(self.ref.gvk)}/{self.ref.name}"
+
+
+class ClusterView:
+    """The resources of one cluster, as a user sees them. Every method raises ApiError."""
+
+    def __init__(self, api: Api, served: list[ApiResource], namespace: str) -> None:
+        """Take all resources of the API server, and the namespace of the user."""
+        self.api = api
+        self.served = served
+        self.namespace = namespace
+
+    def resource(self, kind: str) -> ApiResource:
+        """Return the resource with this kind, plural or short name. Raises ConfigError."""
+        gvk = find_kind(kind, of_resources(self.served))
+        return next(each for each in self.served if each.gvk == gvk)
+
+    def find(self, name: Name) -> Target:
+        """Return what a user has named, whether it exists or not. Raises ConfigError."""
+        resource = self.resource(name.kind)
+        namespace = self.namespace if resource.namespaced else ""
+        return Target(resource, ObjectRef(resource.gvk, namespace, name.name))
+
+    async def read(self, target: Target) -> Json:
+        """Return the resource. Raises NotFound."""
+        return await self.api.request("GET", target.path)
+
+    async def annotate(self, target: Target, annotations: Mapping[str, str | None]) -> Json:
+        """Set annotations, remove those that are None, and return the resource. NotFound."""
+        return await self.api.request(
+            "PATCH",
+            target.path,
+            params={"fieldManager": _FIELD_MANAGER},
+            body={"metadata": {"annotations": dict(annotations)}},
+            content_type=MERGE_PATCH,
+        )
+
+    async def wait(
+        self, target: Target, is_met: Callable[[Json], bool], seconds: float
+    ) -> Json | None:
+        """Read the resource until it meets a condition; return it, None after `seconds`.
+
+        Raises NotFound once it is deleted.
+        """
+        deadline = time.monotonic() + seconds
+        while True:
+            body = await self.read(target)
+            if is_met(body):
+                return body
+            if time.monotonic() >= deadline:
+                return None
+            await asyncio.sleep(_POLL_SECONDS)
+
+
+def kind_name(gvk: GVK) -> str:
+    """Return `page.debug.example.com`, or `configmap` for the core group."""
+    return f"{gvk.kind.lower()}.{gvk.group}" if gvk.group else gvk.kind.lower()
+
+
+@asynccontextmanager
+async def open_cluster(
+    kubeconfig: Path | None, namespace: str | None
+) -> AsyncIterator[ClusterView]:
+    """Connect to the cluster of a kubeconfig and discover its kinds.
+
+    `namespace` None is that of the kubeconfig. Raises ApiError and ConfigError.
+    """
+    connection = await connect(kubeconfig, user_agent=f"operator-runner/{__version__}")
+    try:
+        api = Api(connection)
+        served = await Discovery(api).served()
+        yield ClusterView(api, served, namespace or connection.namespace or "default")
+    finally:
+        await connection.close()

@@ -1,0 +1,97 @@
+"""Arguments and options that the commands for resources share."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from operator_runner.core.durations import parse_duration
+from operator_runner.core.errors import ApiError, ConfigError
+
+EXIT_UNANSWERED = 3
+"""Exit status of a command that no operator has answered in time; 1 is a failure, 2 wrong usage."""
+_Result = TypeVar("_Result")
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """A resource as a user names it: `pages/page-sample`."""
+
+    kind: str
+    name: str
+
+    @classmethod
+    def parse(cls, text: str) -> Name:
+        """Split KIND/NAME. Raises ValueError."""
+        kind, _, name = text.partition("/")
+        if not kind or not name or "/" in name:
+            raise ValueError(f"invalid resource {text!r}: write KIND/NAME, such as pages/home")
+        return cls(kind, name)
+
+
+class NameType(click.ParamType[Name]):
+    """An argument KIND/NAME."""
+
+    name = "KIND/NAME"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Name:
+        """Return the name; end with a usage error for an invalid one."""
+        try:
+            return value if isinstance(value, Name) else Name.parse(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+class DurationType(click.ParamType[timedelta]):
+    """A Go duration: `90s`, `5m`."""
+
+    name = "duration"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> timedelta:
+        """Return the duration; end with a usage error for an invalid one."""
+        try:
+            return value if isinstance(value, timedelta) else parse_duration(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+def cluster_options(function: _Function) -> _Function:
+    """Add `--namespace` and `--kubeconfig`."""
+    for option in (
+        click.option(
+            "--kubeconfig",
+            default=None,
+            type=click.Path(path_type=Path),
+            help="Kubeconfig.  [default: KUBECONFIG, the Pod's own, ~/.kube/config]",
+        ),
+        click.option(
+            "-n", "--namespace", default=None, help="Namespace.  [default: that of the kubeconfig]"
+        ),
+    ):
+        function = option(function)
+    return function
+
+
+def complete(work: Coroutine[Any, Any, _Result]) -> _Result:
+    """Run a coroutine; end with an error message and exit status 1 if the cluster refuses it."""
+    try:
+        return asyncio.run(work)
+    except (ApiError, ConfigError, OSError) as error:
+        raise click.ClickException(str(error)) from error
+    except KeyboardInterrupt:
+        raise click.Abort from None
+
+
+names_argument = click.argument(
+    "names", metavar="KIND/NAME...", nargs=-1, required=True, type=NameType()
+)
+Names = Sequence[Name]

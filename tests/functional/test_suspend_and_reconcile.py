@@ -1,0 +1,169 @@
+"""`operator-runner suspend`, `resume`, `reconcile` and `retry`, with an operator and without."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.functional.test_operator import KIND, ROLE, echo, text_of, wait_for_text
+from tests.support.kubectl import Json, Kubectl
+from tests.support.operator import Operator
+from tests.support.runner_cli import RunnerCli
+from tests.support.waiting import eventually
+
+NAME = "echoes/a"
+WAIT = {
+    "name": "Wait for the ConfigMap go",
+    "kubernetes.core.k8s_info": {
+        "api_version": "v1",
+        "kind": "ConfigMap",
+        "name": "go",
+        "namespace": "{{ ansible_operator_meta.namespace }}",
+    },
+    "register": "go",
+    "until": "go.resources | length > 0",
+    "retries": 3000,
+    "delay": 0.2,
+}
+
+
+@pytest.fixture
+def cli(control_plane: Path, kubectl: Kubectl) -> RunnerCli:
+    """Give the commands for the test's namespace."""
+    return RunnerCli(control_plane, kubectl.namespace)
+
+
+def conditions(kubectl: Kubectl) -> dict[str, Json]:
+    body = kubectl.get(KIND, "a")
+    assert body is not None
+    return {each["type"]: each for each in body.get("status", {}).get("conditions", ())}
+
+
+def runs(operator: Operator, name: str = "a") -> list[str]:
+    """Return the causes of the runs of a resource that have ended."""
+    ended = operator.lines("Reconciled", "Reconciliation failed", "Finalized")
+    return [line["cause"] for line in ended if line["name"] == name]
+
+
+def version(kubectl: Kubectl) -> str:
+    body = kubectl.get(KIND, "a")
+    assert body is not None
+    return str(body["metadata"]["resourceVersion"])
+
+
+def prepend(project: Path, *tasks: Json) -> None:
+    """Put tasks before those of the role."""
+    role = project / ROLE
+    role.write_text(json.dumps(list(tasks))[:-1] + "," + json.dumps(_tasks(role))[1:])
+
+
+def _tasks(role: Path) -> list[Json]:
+    return list(yaml.safe_load(role.read_text()))
+
+
+def test_nothing_runs_while_suspended_and_one_run_follows_the_resume(
+    cli: RunnerCli, kubectl: Kubectl, operator: Operator
+) -> None:
+    """Edits, deletions of dependents and requests wait; a deletion keeps its finalizer."""
+    operator.start()
+    kubectl.apply(echo(sayThis="1"))
+    wait_for_text(kubectl, operator, "hello 1")
+    kubectl("wait", "--for=condition=Successful", f"{KIND}/a", "--timeout=90s")
+    before = len(runs(operator))
+
+    assert "echo.test.example.com/a suspended" in cli("suspend", NAME)
+    condition = conditions(kubectl)["Suspended"]
+    assert condition["status"] == "True"
+    assert f"operator-runner resume Echo/a --namespace {kubectl.namespace}" in condition["message"]
+    assert operator.metric("operator_runner_suspended_resources", kind="Echo") == 1
+    assert "is already suspended" in cli("suspend", NAME)
+
+    kubectl.merge(KIND, "a", {"spec": {"sayThis": "2"}})
+    kubectl("delete", "configmap", "a")
+    edited = version(kubectl)
+    refused = cli.run("reconcile", NAME, "--wait")
+    assert (refused.returncode, "is suspended; to resume:" in refused.stderr) == (1, True)
+    # Runs of one operator are in order: those of `a` would have begun before that of `b`.
+    kubectl.apply(echo("b"))
+    wait_for_text(kubectl, operator, "hello nothing", "b")
+    assert text_of(kubectl) is None
+    assert len(runs(operator)) == before
+    assert version(kubectl) == edited
+
+    assert "echo.test.example.com/a resumed" in cli("resume", NAME)
+    wait_for_text(kubectl, operator, "hello 2")
+    kubectl("wait", "--for=condition=Successful", f"{KIND}/a", "--timeout=90s")
+    assert "Suspended" not in conditions(kubectl)
+    assert runs(operator)[before:] == ["annotation: resumed"]
+    assert operator.metric("operator_runner_suspended_resources", kind="Echo") == 0
+
+    cli("suspend", NAME)
+    kubectl("delete", KIND, "a", "--wait=false")
+    eventually(
+        lambda: conditions(kubectl)["Suspended"]["message"],
+        lambda text: "the deletion waits for the finalizer test.example.com/farewell" in text,
+        told=operator.log,
+    )
+    cli("resume", NAME, "--timeout=0s")
+    kubectl("wait", "--for=delete", f"{KIND}/a", "--timeout=90s")
+    assert runs(operator)[-1] == "annotation: resumed"
+
+
+def test_a_current_run_ends_by_itself_or_is_cancelled(
+    cli: RunnerCli, kubectl: Kubectl, operator: Operator, project: Path
+) -> None:
+    """Without --cancel the run goes on; with it the run is ended, and nothing follows."""
+    prepend(project, WAIT)
+    operator.start()
+    kubectl.apply(echo(sayThis="1"))
+    eventually(
+        lambda: conditions(kubectl).get("Running", {}).get("reason"),
+        lambda reason: reason == "Running",
+        told=operator.log,
+    )
+    warned = cli.run("suspend", NAME, "--timeout=1s")
+    assert warned.returncode == 0
+    assert "a run is under way" in warned.stderr
+    assert not runs(operator)
+
+    cli("suspend", NAME, "--cancel", "--timeout=60s")
+    running = conditions(kubectl)["Running"]
+    assert (running["status"], running["reason"]) == ("False", "SuspendedByAnnotation")
+    assert text_of(kubectl) is None
+    assert operator.metric("operator_runner_runs_total", outcome="superseded") == 1
+
+    kubectl("create", "configmap", "go")
+    cli("resume", NAME)
+    wait_for_text(kubectl, operator, "hello 1")
+
+
+def test_a_requested_run_ends_the_wait_with_its_outcome(
+    cli: RunnerCli, kubectl: Kubectl, operator: Operator, project: Path
+) -> None:
+    """Exit status 3 without an operator, 0 for a success, 1 with the task that failed."""
+    kubectl.apply(echo(sayThis="1"))
+    silent = cli.run("reconcile", NAME, "--wait", "--timeout=0s")
+    assert silent.returncode == 3
+    assert "none has written its conditions" in silent.stderr
+
+    operator.start()
+    assert "echo.test.example.com/a succeeded (run " in cli("reconcile", NAME, "--wait")
+    before = len(runs(operator))
+    kubectl("delete", "configmap", "a", "--wait=false")
+    assert "succeeded" in cli("reconcile", NAME, "--wait")
+    assert any("annotation: run requested" in cause for cause in runs(operator)[before:])
+
+    role = project / ROLE
+    works = role.read_text()
+    role.write_text(works + "- {name: Refuse, ansible.builtin.fail: {msg: not today}}\n")
+    failed = cli.run("reconcile", NAME, "--wait")
+    assert failed.returncode == 1
+    assert "not today (task 'Refuse' at " in failed.stderr
+    role.write_text(works)
+    assert "succeeded" in cli("retry", NAME, "--wait")
+    again = cli.run("reconcile", "echoes/b", "--wait")
+    assert (again.returncode, "not found" in again.stderr) == (1, True)
+    assert not operator.lines("Cannot answer the request")
