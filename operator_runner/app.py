@@ -30,6 +30,7 @@ from operator_runner.controller.dispatcher import Dispatcher
 from operator_runner.controller.loop_throttle import LoopThrottle
 from operator_runner.controller.predicates.chosen_fields import ChosenFields
 from operator_runner.controller.predicates.failed_expression import FailedExpression
+from operator_runner.controller.sources.annotated_periods import AnnotatedPeriods
 from operator_runner.controller.sources.dependents import Dependents
 from operator_runner.controller.sources.failed_expressions import FailedExpressions
 from operator_runner.controller.sources.kinds import Kinds, watch_kinds_forever
@@ -228,6 +229,7 @@ class Operator:
         self._operator_condition = OperatorConditionReporter.of(
             self._api, connection.namespace, settings.operator_condition, tenure
         )
+        self._annotated_periods = AnnotatedPeriods(self._queue.add_after)
         self._schedules = Schedules(watches, timetable, is_relevant, self._enqueue)
         self._primary = PrimaryWatcher(
             watches,
@@ -439,6 +441,7 @@ class Operator:
     def _on_change(self, ref: ObjectRef, body: Json | None) -> None:
         self._references.on_change(ref, body)
         self._schedules.on_change(ref, body)
+        self._annotated_periods.on_change(ref, body)
         self._triggers.on_change(ref, body)
 
     def _expression_failed(self, failed: FailedExpression) -> None:

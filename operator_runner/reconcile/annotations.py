@@ -20,6 +20,8 @@ from operator_runner.core.model import Json
 _PREFIX = "ansible.sdk.operatorframework.io/"
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)
 _MAX_VERBOSITY = 7
+_MIN_PERIOD = timedelta(seconds=1)
+"""Minimum period; shorter ones of flags, watches and annotations are raised to it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +58,11 @@ def read_overrides(body: Json) -> Overrides:
         verbosity=None if verbosity is None else min(max(verbosity, 0), _MAX_VERBOSITY),
         error=error,
     )
+
+
+def clamp_period(period: timedelta) -> timedelta:
+    """Return the period, at least a second; zero stays zero."""
+    return max(period, _MIN_PERIOD) if period > timedelta(0) else timedelta(0)
 
 
 def _integer(text: str | None) -> int | None:

@@ -31,7 +31,7 @@ from operator_runner.core.model import (
 from operator_runner.core.resource_versions import may_be_older
 from operator_runner.core.settings import AnsibleSettings
 from operator_runner.core.timetable import NEXT_FIELD
-from operator_runner.reconcile.annotations import Overrides, read_overrides
+from operator_runner.reconcile.annotations import Overrides, clamp_period, read_overrides
 from operator_runner.reconcile.conditions import (
     failure_line,
     is_deselected,
@@ -84,8 +84,6 @@ from operator_runner.reconcile.user_requests import (
 from operator_runner.reconcile.variables import extra_vars, templated_fields
 
 _log = structlog.get_logger(__name__)
-MIN_PERIOD = timedelta(seconds=1)
-"""Minimum period; shorter ones of flags, watches and annotations are raised to it."""
 _REQUEST_MESSAGE_BYTES = 600
 """Maximum of each failure's message in the answer to a request."""
 _TEMPLATE_WARNING = "Text of the resource is evaluated as a template"
@@ -203,7 +201,7 @@ class Reconciler:
         self._watch = watch
         self._deps = dependencies
         self._ansible = ansible
-        self._period = _clamped(
+        self._period = clamp_period(
             watch.reconcile_period if watch.reconcile_period is not None else period
         )
         self._reporter = Reporter(
@@ -441,7 +439,7 @@ class Reconciler:
             return Succeeded(outcome.requeue_after, Trigger.REQUEUE)
         if period is None:
             return Succeeded(self._period or None, Trigger.PERIOD)
-        return Succeeded(_clamped(period) or None, Trigger.PERIOD, by_resource=True)
+        return Succeeded(clamp_period(period) or None, Trigger.PERIOD, by_resource=True)
 
     async def _drop_fields(self, ref: ObjectRef, body: Json, content: RunContent) -> frozenset[str]:
         """Return the fields with reserved names; report them once per generation.
@@ -582,11 +580,6 @@ def _answer_to(request: str, result: ReconcileResult, run_id: str) -> HandledReq
             return HandledRequest(request, RequestResult.REQUEUED, waiting_text(after), run_id)
         case _:
             return HandledRequest(request, RequestResult.SUCCEEDED, "", run_id)
-
-
-def _clamped(period: timedelta) -> timedelta:
-    """Return the period, at least MIN_PERIOD; zero stays zero."""
-    return max(period, MIN_PERIOD) if period > timedelta(0) else timedelta(0)
 
 
 def _content(watch: Watch, *, cleanup: bool) -> RunContent:

@@ -92,6 +92,18 @@ def test_a_role_that_asks_is_run_again(kubectl: Kubectl, operator: Operator, pro
     assert operator.lines("Reconciled")[-1]["cause"] == "spec: spec.done"
 
 
+def test_a_new_annotated_period_counts_from_the_edit(kubectl: Kubectl, operator: Operator) -> None:
+    """The watch does not watch annotations, and the next run would be hours away."""
+    operator.start()
+    kubectl.apply(echo())
+    wait_for_runs(operator, 1)
+    period = "ansible.sdk.operatorframework.io/reconcile-period"
+    kubectl.merge(KIND, "a", {"metadata": {"annotations": {period: "2s"}}})
+    wait_for_runs(operator, 3)
+    causes = [line["cause"] for line in operator.lines("Reconciled")]
+    assert causes[1:3] == ["period: 2 s"] * 2
+
+
 def test_a_run_that_fails_is_retried_instead(
     kubectl: Kubectl, operator: Operator, project: Path
 ) -> None:
