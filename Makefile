@@ -201,6 +201,10 @@ bench: $(INSTALLED) ## Measure the cost of reconciles; ARGS=--quick: fewer repet
 soak: $(INSTALLED) ## Inject faults for half an hour; ARGS='--minutes 5 --seed 1'
 	@$(BIN)/python -m bench.soak $(ARGS)
 
+.PHONY: bench-etcd
+bench-etcd: $(INSTALLED) ## Inject faults into the etcd example for ten minutes; ARGS='--minutes 60 --seed 1'
+	@$(BIN)/python -m bench.etcd $(ARGS)
+
 .PHONY: dashboard-picture
 dashboard-picture: $(INSTALLED) ## Draw docs/dashboard.svg with Prometheus; ARGS='--minutes 2'
 	@$(BIN)/python -m bench.dashboard $(ARGS)

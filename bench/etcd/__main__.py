@@ -12,18 +12,26 @@ from pathlib import Path
 import click
 from rich.console import Console
 
+from bench.document import circumstances, write_part
 from bench.errors import BenchError
-from bench.etcd.chaos import Chaos, Plan
-from bench.etcd.idle import nginx_idle_seconds
+from bench.etcd.chaos import KIND, NAME, Chaos, Plan, Result
+from bench.etcd.idle import idle_seconds, nginx_idle_seconds
+from bench.etcd.picture import svg
+from bench.etcd.timeline import stays
 from operator_runner.devcluster import Cluster
 from operator_runner.devcluster.errors import ClusterError
 from tests.support.examples import running
+from tests.support.kubectl import Kubectl
+
+_FILE = click.Path(dir_okay=False, writable=True, path_type=Path)
 
 
 @click.command()
 @click.option("--minutes", default=10.0, show_default=True, help="Duration of the faults.")
 @click.option("--seed", default=None, type=int, help="Random seed.  [default: random]")
-def main(*, minutes: float, seed: int | None) -> None:
+@click.option("--picture", type=_FILE, help="Draw the members over time into this SVG file.")
+@click.option("--keep", is_flag=True, help="Write the figures into docs/performance.md.")
+def main(*, minutes: float, seed: int | None, picture: Path | None, keep: bool) -> None:
     """Run the example etcd under faults, on a local cluster of its own."""
     console = Console(highlight=False, soft_wrap=True)
     plan = Plan(minutes, random.randrange(10**6) if seed is None else seed)  # noqa: S311 (no secret)
@@ -40,6 +48,10 @@ def main(*, minutes: float, seed: int | None) -> None:
             for image in ("image.yaml", "image-3.5.yaml"):
                 example.load_image(image)
             result = Chaos(example, plan, console).run()
+            if picture is not None:
+                picture.write_text(_drawn(result))
+            kubectl = Kubectl(cluster.bin / "kubectl", "default")
+            own = idle_seconds(example.operator, kubectl, KIND, NAME)
             example.operator.kill()
             nginx = nginx_idle_seconds(cluster, Path(scratch))
     except (BenchError, ClusterError) as error:
@@ -47,10 +59,23 @@ def main(*, minutes: float, seed: int | None) -> None:
         sys.exit(1)
     finally:
         cluster.down()
-    console.print(result.table(), markup=False)
-    ratio = f"{result.idle / nginx:.2f} times the nginx operator's {nginx:.2f} s"
-    console.print(f"A pass with nothing to do takes {ratio}")
+    for name, problems in (("lost", result.lost), ("failed read", result.failed_reads)):
+        for problem in problems[:10]:
+            console.print(f"{name}: {problem}", markup=False)
+    ratio = f"{own:.2f} s, {own / nginx:.2f} times the nginx operator's {nginx:.2f} s"
+    rows = [*result.rows(), ("pass with nothing to do", ratio)]
+    table = "\n".join(["| | |", "|---|---|", *(f"| {name} | {value} |" for name, value in rows)])
+    console.print(table, markup=False)
+    if keep:
+        head = f"Measured: {circumstances()}; {plan.minutes:g} minutes, seed {plan.seed}."
+        write_part("etcd", f"{head}\n\n{table}")
     sys.exit(bool(result.lost))
+
+
+def _drawn(result: Result) -> str:
+    timeline = result.timeline
+    title = "Members of a cluster of etcd under faults"
+    return svg(list(stays(timeline.observations)), timeline.marks, result.silences, title)
 
 
 if __name__ == "__main__":

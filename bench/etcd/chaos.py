@@ -5,15 +5,16 @@ from __future__ import annotations
 import random
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from rich.console import Console
 
+from bench.api import Api
 from bench.environment import wait_until
 from bench.errors import BenchError
 from bench.etcd.client import EtcdClient
-from bench.etcd.idle import idle_seconds
+from bench.etcd.timeline import Mark, Timeline, is_ready
 from bench.etcd.writer import Writer
 from bench.faults import stall_api_server
 from tests.support.examples import Example
@@ -44,26 +45,29 @@ class Result:
     """What the client and the log of the operator show afterwards."""
 
     acknowledged: int
-    lost: int
-    failed_reads: int
-    unavailable: float
+    lost: tuple[str, ...]
+    """Keys of acknowledged writes that the cluster does not have."""
+    failed_reads: tuple[str, ...]
+    silences: tuple[tuple[float, float], ...]
+    """Begin and end of each time without an acknowledgement, in seconds of the timeline."""
     done: Counter[str]
+    """How often each fault occurred."""
     steps: Counter[str]
-    idle: float
-    """Median seconds of a pass with nothing to do."""
+    """How often each step of the operator was taken."""
+    timeline: Timeline
 
-    def table(self) -> str:
-        """Return all numbers as a Markdown table."""
-        rows = [
+    def rows(self) -> list[tuple[str, str]]:
+        """Return all numbers with their names."""
+        silent = sorted(end - begin for begin, end in self.silences)
+        return [
             ("acknowledged writes", str(self.acknowledged)),
-            ("lost writes", str(self.lost)),
-            ("failed reads", str(self.failed_reads)),
-            ("seconds without an acknowledgement", f"{self.unavailable:.1f}"),
-            ("seconds of a pass with nothing to do", f"{self.idle:.2f}"),
-            *((name, str(count)) for name, count in sorted(self.done.items())),
-            *((f"task: {name}", str(count)) for name, count in sorted(self.steps.items())),
+            ("lost writes", str(len(self.lost))),
+            ("failed reads", str(len(self.failed_reads))),
+            ("unavailability: seconds without an acknowledgement", f"{sum(silent):.1f}"),
+            ("longest of these times", f"{silent[-1] if silent else 0:.1f} s"),
+            *((f"fault: {name}", str(count)) for name, count in sorted(self.done.items())),
+            *((f"step: {name}", str(count)) for name, count in sorted(self.steps.items())),
         ]
-        return "\n".join(["| | |", "|---|---|", *(f"| {name} | {text} |" for name, text in rows)])
 
 
 @dataclass(slots=True)
@@ -85,31 +89,33 @@ class Chaos:
 
     def run(self) -> Result:
         """Return the result. Raises BenchError if the cluster does not converge."""
+        since = len(self._tasks())
         self._kubectl.apply(_resource(self._size))
         self._wait_until_settled()
         address = (self._kubectl.get("service", f"{NAME}-client") or {})["spec"]["clusterIP"]
-        with Writer(EtcdClient(f"{address}:2379")).writing() as writer:
-            self._inject_faults(writer)
+        client = EtcdClient(f"{address}:2379")
+        cluster = self.example.cluster
+        api = Api(cluster.kubeconfig, self.example.operator.scratch / "discovery.json")
+        timeline = Timeline(api, self.namespace, NAME, client)
+        with timeline.recording(), Writer(client).writing() as writer:
+            self._inject_faults(writer, timeline)
             self._wait_until_settled()
             target = len(writer.acknowledged) + 10
             wait_until(lambda: len(writer.acknowledged) >= target, "writes go on", 60, every=0.1)
-        lost = writer.lost()
-        for key in sorted(lost)[:10]:
-            self.console.print(f"lost: {key}", markup=False)
-        for read in writer.failed_reads[:10]:
-            self.console.print(f"failed read: {read}", markup=False)
         return Result(
-            len(writer.acknowledged),
-            len(lost),
-            len(writer.failed_reads),
-            writer.unavailable_seconds(),
-            self.done,
-            self._steps(),
-            idle_seconds(self.example.operator, self._kubectl, KIND, NAME),
+            acknowledged=len(writer.acknowledged),
+            lost=tuple(sorted(writer.lost())),
+            failed_reads=tuple(writer.failed_reads),
+            silences=tuple(
+                (begin - timeline.began, end - timeline.began) for begin, end in writer.silences()
+            ),
+            done=self.done,
+            steps=_steps(self._tasks()[since:]),
+            timeline=timeline,
         )
 
-    def _inject_faults(self, writer: Writer) -> None:
-        actions: dict[str, Callable[[], bool]] = {
+    def _inject_faults(self, writer: Writer, timeline: Timeline) -> None:
+        actions: dict[str, Callable[[], str]] = {
             "kill member": self._kill_member,
             "kill operator": self._kill_operator,
             "stall API server": self._stall,
@@ -120,46 +126,46 @@ class Chaos:
         due = self._chance.sample(sorted(actions), len(actions))
         while (passed := time.monotonic() - begin) < length or due:
             if not upgraded and passed > length / 2:
-                upgraded = self._upgrade()
+                self._kubectl.merge(KIND, NAME, {"spec": {"version": VERSION}})
+                upgraded = True
+                timeline.marks.append(Mark(f"upgrade to {VERSION}", timeline.now()))
                 self.done["upgrade"] += 1
             (name,) = due[-1:] or self._chance.choices([*_WEIGHTS], [*_WEIGHTS.values()])
-            if actions[name]():
+            mark = timeline.now()
+            if what := actions[name]():
+                timeline.marks.append(Mark(what, mark))
                 self.done[name] += 1
                 due = due[:-1]
                 count = len(writer.acknowledged)
                 self.console.print(f"{passed:.0f} s: {name}; {count} writes", markup=False)
             time.sleep(self._chance.expovariate(1 / self.plan.pause))
 
-    def _kill_member(self) -> bool:
+    def _kill_member(self) -> str:
         """Kill one Pod, if the others are a majority of what was asked for."""
         found = self._kubectl.list("pods", f"etcd_cluster={NAME}")
-        ready = [pod["metadata"]["name"] for pod in found if _is_ready(pod)]
+        ready = [pod["metadata"]["name"] for pod in found if is_ready(pod)]
         if len(ready) < len(found) or len(ready) < _SIZES[0]:
-            return False
+            return ""
         name = self._chance.choice(ready)
         self._kubectl("delete", "pod", name, "--grace-period=0", "--force")
-        return True
+        return f"kill {name.removeprefix(f'{NAME}-')}"
 
-    def _kill_operator(self) -> bool:
+    def _kill_operator(self) -> str:
         operator = self.example.operator
         operator.kill()
         # It does not wait for the lease of the one that was killed.
         arguments = [a for a in self.example.arguments if "--leader-elect" not in a]
         operator.start(*arguments)
-        return True
+        return "kill operator"
 
-    def _stall(self) -> bool:
+    def _stall(self) -> str:
         stall_api_server(self.example.cluster)
-        return True
+        return "stall API server"
 
-    def _scale(self) -> bool:
+    def _scale(self) -> str:
         self._size = self._chance.choice([size for size in _SIZES if size != self._size])
         self._kubectl.merge(KIND, NAME, {"spec": {"size": self._size}})
-        return True
-
-    def _upgrade(self) -> bool:
-        self._kubectl.merge(KIND, NAME, {"spec": {"version": VERSION}})
-        return True
+        return f"scale to {self._size}"
 
     def _wait_until_settled(self) -> None:
         try:
@@ -176,9 +182,14 @@ class Chaos:
         ready = len(status["members"]["ready"])
         return bool(status["currentVersion"] == version and ready == self._size == status["voters"])
 
-    def _steps(self) -> Counter[str]:
-        names = [str(line["task"]) for line in self.example.operator.lines("[playbook task]")]
-        return Counter(step for name in names for step in _STEPS if name.startswith(step))
+    def _tasks(self) -> list[str]:
+        """Return the names of the tasks that have ended."""
+        lines = self.example.operator.lines("[playbook task]")
+        return [str(line["task"]) for line in lines if line["namespace"] == self.namespace]
+
+
+def _steps(tasks: Iterable[str]) -> Counter[str]:
+    return Counter(step for task in tasks for step in _STEPS if task.startswith(step))
 
 
 def _resource(size: int) -> Json:
@@ -188,8 +199,3 @@ def _resource(size: int) -> Json:
         "metadata": {"name": NAME},
         "spec": {"size": size, "version": OLDER},
     }
-
-
-def _is_ready(pod: Json) -> bool:
-    conditions = pod["status"].get("conditions", [])
-    return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)

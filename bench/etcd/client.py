@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import Any
+from urllib.parse import urlsplit
 
 _TIMEOUT_SECONDS = 5.0
 
@@ -27,26 +28,38 @@ class EtcdClient:
 
     def put(self, key: str, value: str) -> None:
         """Write a key. Raises NotAcknowledged."""
-        self._request("put", key=_encoded(key), value=_encoded(value))
+        self._request("kv/put", key=_encoded(key), value=_encoded(value))
 
     def get(self, key: str) -> str | None:
         """Return the value that the majority has, None without one. Raises NotAcknowledged."""
-        found = self._request("range", key=_encoded(key)).get("kvs", [])
+        found = self._request("kv/range", key=_encoded(key)).get("kvs", [])
         return _decoded(found[0].get("value", "")) if found else None
 
     def values(self, prefix: str) -> dict[str, str]:
         """Return all keys below a prefix with their values. Raises NotAcknowledged."""
         after = prefix[:-1] + chr(ord(prefix[-1]) + 1)
-        found = self._request("range", key=_encoded(prefix), range_end=_encoded(after))
+        found = self._request("kv/range", key=_encoded(prefix), range_end=_encoded(after))
         return {
             _decoded(entry["key"]): _decoded(entry.get("value", ""))
             for entry in found.get("kvs", [])
         }
 
-    def _request(self, method: str, **body: Any) -> dict[str, Any]:
+    def learners(self) -> dict[str, bool]:
+        """Return whether each member is a learner, by the host of its peer URL.
+
+        A member is asked, even if there is no majority. Raises NotAcknowledged.
+        """
+        listed = self._request("cluster/member/list", linearizable=False)["members"]
+        hosts = [str(urlsplit(member["peerURLs"][0]).hostname) for member in listed]
+        return {
+            host.partition(".")[0]: bool(member.get("isLearner"))
+            for host, member in zip(hosts, listed, strict=True)
+        }
+
+    def _request(self, path: str, **body: Any) -> dict[str, Any]:
         connection = self._connection()
         try:
-            connection.request("POST", f"/v3/kv/{method}", json.dumps(body))
+            connection.request("POST", f"/v3/{path}", json.dumps(body))
             answer = connection.getresponse()
             text = answer.read().decode()
             if answer.status != HTTPStatus.OK:

@@ -47,10 +47,12 @@ class Writer:
         found = self._client.values(self._prefix)
         return {key: value for key, value in self.acknowledged.items() if found.get(key) != value}
 
-    def unavailable_seconds(self) -> float:
-        """Return the sum of the times without an acknowledgement that were longer than a second."""
-        gaps = (after - before for before, after in pairwise([*self._times]))
-        return sum(gap for gap in gaps if gap > _GAP_SECONDS)
+    def silences(self) -> list[tuple[float, float]]:
+        """Return begin and end of each time of more than a second without an acknowledgement.
+
+        Times are seconds of the monotonic clock.
+        """
+        return [gap for gap in pairwise([*self._times]) if gap[1] - gap[0] > _GAP_SECONDS]
 
     def _write(self) -> None:
         number = 0
