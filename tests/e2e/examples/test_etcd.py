@@ -13,7 +13,9 @@ from urllib.parse import urlsplit
 import pytest
 import yaml
 from cryptography.hazmat.primitives.asymmetric import rsa
+from rich.console import Console
 
+from bench.etcd.chaos import Chaos, Plan
 from bench.etcd.client import EtcdClient, NotAcknowledged
 from bench.etcd.task_killer import TaskKiller
 from bench.etcd.writer import Writer
@@ -264,6 +266,18 @@ def test_a_change_of_members_outlives_each_kill_of_the_operator(
     assert all(any(task.startswith(each) for task in killer.kills) for each in CHANGES)
     assert len(world.members("db-0000")) == 1
     assert writer.lost() == {}
+
+
+@pytest.mark.usefixtures("world")
+def test_random_faults_lose_no_acknowledged_write(example: Example, kubectl: Kubectl) -> None:
+    """The short form of `make bench-etcd`."""
+    result = Chaos(example, Plan(minutes=0.3, seed=1), Console(), kubectl.namespace).run()
+    assert {*result.done} == {
+        *("kill member", "kill operator", "stall API server", "scale", "upgrade")
+    }
+    assert result.steps["Upgrade a member"] >= 3
+    assert result.acknowledged > 100
+    assert result.lost == ()
 
 
 def backup(name: str, **spec: Any) -> Json:

@@ -6,8 +6,10 @@ Alertmanager. Each test removes what it has added.
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
+import urllib.request
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -247,3 +249,31 @@ def test_an_invalid_rule_is_rejected_and_its_former_version_stays(world: World) 
     world.until(lambda: condition(world.kubectl, "ConfigurationValid")["status"], "True")
     assert world.life() == before
     world.delete(*(rules(name, "") for name in ("edited", "new", "next")))
+
+
+def test_an_alertmanager_loads_a_changed_configuration_without_a_restart(world: World) -> None:
+    """That of its Secret, as soon as there is one; alerts reach its receiver."""
+    address = f"http://{world.pod('alertmanager-main-0')['status']['podIP']}:9093/api/v2"
+    before = world.life("alertmanager-main-0")
+
+    def receivers() -> list[str]:
+        """Return the receivers of the alert of this test; those of others may not be resolved."""
+        with urllib.request.urlopen(f"{address}/alerts", timeout=30) as answer:
+            alerts = json.load(answer)
+        return [
+            receiver["name"]
+            for alert in alerts
+            if alert["labels"]["alertname"] == "always"
+            for receiver in alert["receivers"]
+        ]
+
+    world.kubectl.apply(rules("always", "vector(1)"))
+    world.until(receivers, ["null"])
+    configured: Json = {"apiVersion": "v1", "kind": "Secret"}
+    configured["metadata"] = {"name": "alertmanager-main"}
+    for name in ("team", "night"):
+        text = yaml.safe_dump({"route": {"receiver": name}, "receivers": [{"name": name}]})
+        world.kubectl.apply(configured | {"stringData": {"alertmanager.yaml": text}})
+        world.until(receivers, [name])
+    assert world.life("alertmanager-main-0") == before
+    world.delete(rules("always", ""), configured)
