@@ -7,6 +7,7 @@ import secrets
 import signal
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -15,7 +16,7 @@ from rich.console import Console
 from bench.document import circumstances, write_part
 from bench.errors import BenchError
 from bench.etcd.chaos import KIND, NAME, Chaos, Plan, Result
-from bench.etcd.idle import idle_seconds, nginx_idle_seconds
+from bench.etcd.idle import IdlePass, idle_pass, nginx_idle_pass
 from bench.etcd.picture import svg
 from bench.etcd.timeline import stays
 from operator_runner.devcluster import Cluster
@@ -51,9 +52,9 @@ def main(*, minutes: float, seed: int | None, picture: Path | None, keep: bool) 
             if picture is not None:
                 picture.write_text(_drawn(result))
             kubectl = Kubectl(cluster.bin / "kubectl", "default")
-            own = idle_seconds(example.operator, kubectl, KIND, NAME)
+            own = idle_pass(example.operator, kubectl, KIND, NAME)
             example.operator.kill()
-            nginx = nginx_idle_seconds(cluster, Path(scratch))
+            nginx = nginx_idle_pass(cluster, Path(scratch))
     except (BenchError, ClusterError) as error:
         console.print(f"Failed: {error}", style="bold red", markup=False)
         sys.exit(1)
@@ -62,14 +63,26 @@ def main(*, minutes: float, seed: int | None, picture: Path | None, keep: bool) 
     for name, problems in (("lost", result.lost), ("failed read", result.failed_reads)):
         for problem in problems[:10]:
             console.print(f"{name}: {problem}", markup=False)
-    ratio = f"{own:.2f} s, {own / nginx:.2f} times the nginx operator's {nginx:.2f} s"
-    rows = [*result.rows(), ("pass with nothing to do", ratio)]
-    table = "\n".join(["| | |", "|---|---|", *(f"| {name} | {value} |" for name, value in rows)])
-    console.print(table, markup=False)
+    text = f"{_table('faults', result.rows())}\n\n{_idle_table(own, nginx)}"
+    console.print(text, markup=False)
     if keep:
         head = f"Measured: {circumstances()}; {plan.minutes:g} minutes, seed {plan.seed}."
-        write_part("etcd", f"{head}\n\n{table}")
+        write_part("etcd", f"{head}\n\n{text}")
     sys.exit(bool(result.lost))
+
+
+def _table(title: str, rows: Sequence[tuple[str, str]]) -> str:
+    """Return a Markdown table of names and values."""
+    return "\n".join(
+        [f"| {title} | |", "|---|---|", *(f"| {name} | {text} |" for name, text in rows)]
+    )
+
+
+def _idle_table(own: IdlePass, nginx: IdlePass) -> str:
+    """Return what a pass that changes nothing takes, beside that of the nginx operator."""
+    ratio = [("ratio", f"{own.seconds / nginx.seconds:.2f}")]
+    ours = _table("etcd: a pass with nothing to do", [*own.rows(), *ratio])
+    return f"{ours}\n\n{_table('nginx operator', nginx.rows())}"
 
 
 def _drawn(result: Result) -> str:

@@ -13,7 +13,7 @@ from rich.console import Console
 from bench.api import Api
 from bench.environment import wait_until
 from bench.errors import BenchError
-from bench.etcd.client import EtcdClient
+from bench.etcd.client import EtcdClient, NotAcknowledged
 from bench.etcd.timeline import Mark, Timeline, is_ready
 from bench.etcd.writer import Writer
 from bench.faults import stall_api_server
@@ -116,7 +116,7 @@ class Chaos:
 
     def _inject_faults(self, writer: Writer, timeline: Timeline) -> None:
         actions: dict[str, Callable[[], str]] = {
-            "kill member": self._kill_member,
+            "kill member": lambda: self._kill_member(timeline),
             "kill operator": self._kill_operator,
             "stall API server": self._stall,
             "scale": self._scale,
@@ -140,15 +140,21 @@ class Chaos:
                 self.console.print(f"{passed:.0f} s: {name}; {count} writes", markup=False)
             time.sleep(self._chance.expovariate(1 / self.plan.pause))
 
-    def _kill_member(self) -> str:
-        """Kill one Pod, if the others are a majority of what was asked for."""
-        found = self._kubectl.list("pods", f"etcd_cluster={NAME}")
-        ready = [pod["metadata"]["name"] for pod in found if is_ready(pod)]
-        if len(ready) < len(found) or len(ready) < _SIZES[0]:
+    def _kill_member(self, timeline: Timeline) -> str:
+        """Kill a ready Pod, if the others still are a majority of the members."""
+        try:
+            learners = timeline.client.learners()
+        except NotAcknowledged:
             return ""
-        name = self._chance.choice(ready)
+        pods = self._kubectl.list("pods", f"etcd_cluster={NAME}")
+        ready = [pod["metadata"]["name"] for pod in pods if is_ready(pod)]
+        voters = [name for name, learner in learners.items() if not learner]
+        names = sorted({*ready} & {*voters})
+        if len(names) - 1 < len(voters) // 2 + 1:
+            return ""
+        name = self._chance.choice(names)
         self._kubectl("delete", "pod", name, "--grace-period=0", "--force")
-        return f"kill {name.removeprefix(f'{NAME}-')}"
+        return f"kill {name}"
 
     def _kill_operator(self) -> str:
         operator = self.example.operator

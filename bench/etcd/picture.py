@@ -11,6 +11,8 @@ from bench.panels import nice
 _WIDTH, _LEFT, _RIGHT, _ROW, _TOP, _FOOT = 1200, 110, 20, 22, 34, 52
 _LETTER = 6.0
 _LINES = 12
+_GONE_SECONDS = 1.0
+"""A member that was not seen for longer has been removed."""
 _COLOURS = {READY: "#90be6d", UNREADY: "#f4a261", LEARNER: "#8ecae6", LOST: "#e15759"}
 _SILENCE = "no write acknowledged"
 
@@ -45,6 +47,7 @@ def svg(
             *(part for mark, row in placed for part in _mark(mark, row, scale, bottom)),
             *(_label(member, row) for member, row in rows.items()),
             *(_bar(stay, rows[stay.member], scale, _COLOURS[stay.state]) for stay in stays),
+            *(_removed(stay, rows[stay.member], scale) for stay in _last(stays, until)),
             _label("client", client),
             *(_bar(stay, client, scale, "#555") for stay in silent),
             *_legend(height - 12),
@@ -75,6 +78,18 @@ def _bar(stay: Stay, row: int, scale: float, colour: str) -> str:
     place = f'x="{x:.1f}" y="{_TOP + row * _ROW + 2}" width="{width:.1f}" height="{_ROW - 6}"'
     tooltip = f"{stay.member}: {stay.state}, {stay.end - stay.begin:.1f} s"
     return f'<rect {place} rx="2" fill="{colour}"><title>{escape(tooltip)}</title></rect>'
+
+
+def _last(stays: Sequence[Stay], until: float) -> Iterator[Stay]:
+    """Yield the last state of each member that is gone at the end."""
+    for stay in {stay.member: stay for stay in stays}.values():
+        if stay.end < until - _GONE_SECONDS:
+            yield stay
+
+
+def _removed(stay: Stay, row: int, scale: float) -> str:
+    x, y = _LEFT + stay.end * scale + 4, _TOP + row * _ROW + 14
+    return f'<text x="{x:.1f}" y="{y}" fill="#777">removed</text>'
 
 
 def _label(text: str, row: int) -> str:

@@ -51,7 +51,7 @@ def states(pods: Sequence[Json], learners: Mapping[str, bool]) -> dict[str, str]
     `learners` has the members that etcd lists, and whether each is a learner. A Pod that is not a
     member yet, or no longer, counts too.
     """
-    found = dict.fromkeys(learners, LOST)
+    found = {name: LEARNER if learner else LOST for name, learner in learners.items()}
     for pod in pods:
         name = pod["metadata"]["name"]
         found[name] = LEARNER if learners.get(name) else READY if is_ready(pod) else UNREADY

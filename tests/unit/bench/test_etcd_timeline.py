@@ -15,10 +15,10 @@ def pod(name: str, ready: str) -> Json:
 
 
 def test_the_state_of_a_member_is_that_of_its_pod_unless_it_is_a_learner() -> None:
-    """A member without a Pod is lost; a Pod that is not a member is shown too."""
+    """A member without a Pod is lost, a Pod that is not a member is shown too."""
     pods = [pod("a", "True"), pod("b", "False"), pod("c", "False"), pod("x", "True")]
-    learners = {"a": False, "b": False, "c": True, "d": False}
-    expected = {"a": READY, "b": UNREADY, "c": LEARNER, "d": LOST, "x": READY}
+    learners = {"a": False, "b": False, "c": True, "d": False, "e": True}
+    expected = {"a": READY, "b": UNREADY, "c": LEARNER, "d": LOST, "e": LEARNER, "x": READY}
     assert states(pods, learners) == expected
 
 
@@ -42,9 +42,17 @@ def test_a_state_lasts_until_another_one_is_seen() -> None:
 def test_the_picture_has_members_faults_and_silences() -> None:
     """As texts and tooltips; faults at about the same time are in rows below each other."""
     marks = [Mark("kill 0000", 1.0), Mark("scale to 5", 1.1)]
-    drawn = svg([Stay("db-0000", READY, 0.0, 100.0)], marks, [(2.0, 4.0)], "Members")
+    members = [Stay("db-0000", READY, 0.0, 100.0), Stay("db-0001", READY, 0.0, 50.0)]
+    drawn = svg(members, marks, [(2.0, 4.0)], "Members")
     elements = list(ET.fromstring(drawn).iter())
     texts = {element.text: element.get("y") for element in elements if element.text}
     assert texts["kill 0000"] != texts["scale to 5"]
-    assert {"Members", "db-0000", "client", "80 s", "db-0000: ready, 100.0 s"} <= texts.keys()
+    assert {
+        "Members",
+        "db-0000",
+        "removed",
+        "client",
+        "80 s",
+        "db-0000: ready, 100.0 s",
+    } <= texts.keys()
     assert "client: no write acknowledged, 2.0 s" in texts
