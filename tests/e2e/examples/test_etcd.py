@@ -424,7 +424,7 @@ def test_tls_and_volumes(world: World, kubectl: Kubectl, tmp_path: Path) -> None
 
 
 def test_backups_in_google_cloud_storage(world: World, kubectl: Kubectl, gcs: GcsEmulator) -> None:
-    """A key that is not accepted is in the status; a lost cluster is restored from the object."""
+    """A key that is not accepted is in the status; a lost cluster is restored from the newest."""
     other = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     credentials = {"wrong": gcs.credentials(other), "right": gcs.credentials()}
     secrets: list[Json] = [
@@ -440,20 +440,27 @@ def test_backups_in_google_cloud_storage(world: World, kubectl: Kubectl, gcs: Gc
     world.until_settled("db-0000")
     world.client().put("/a", "1")
 
-    def to_gcs(secret: str) -> Json:
-        target = {"path": "backups/team/db.db", "gcpSecret": secret}
-        resource = backup(secret, storageType="GCS", gcs=target)
+    def to_gcs(secret: str, name: str, **policy: int) -> Json:
+        target = {"path": f"backups/team/{name}.db", "gcpSecret": secret}
+        resource = backup(name, storageType="GCS", gcs=target, backupPolicy=policy)
         del resource["spec"]["persistentVolume"]
         return resource
 
-    kubectl.apply(to_gcs("wrong"))
+    kubectl.apply(to_gcs("wrong", "wrong"))
     world.until(
         lambda: world.status("wrong", "etcdbackup").get("reason", ""),
         lambda reason: "Invalid JWT Signature" in reason,
     )
     assert gcs.objects == {}
-    assert world.backed_up(to_gcs("right"))["path"] == "backups/team/db.db"
-    assert list(gcs.objects) == ["backups/team/db.db"]
+    # Only the newest backup is kept; objects of others stay.
+    foreign = "backups/team/hourly.db-notes-20260101000000"
+    gcs.objects[foreign] = b""
+    policy = {"backupIntervalInSecond": 1, "maxBackups": 1}
+    first = world.backed_up(to_gcs("right", "hourly", **policy))["path"]
+    world.until(lambda: {*gcs.objects}, lambda found: len(found) == 2 and first not in found)
+    kubectl("delete", "etcdbackup", "hourly")
+    assert foreign in gcs.objects
+    assert world.backed_up(to_gcs("right", "db"))["path"] == "backups/team/db.db"
     kubectl("delete", "pod", "db-0000", "--grace-period=0", "--force")
     world.until_settled("db-0001")
     assert world.client().get("/a") == "1"

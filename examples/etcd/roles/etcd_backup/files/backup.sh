@@ -31,15 +31,18 @@ if [ -n "${GCS_PATH:-}" ]; then
     "$GCS_URL/upload/storage/v1/b/$bucket/o?uploadType=media&name=$object"
   path=$bucket/$object
   if [ -n "${MAX_BACKUPS:-}" ] && [ -n "${INTERVAL:-}" ]; then
-    storage --output /tmp/objects "$GCS_URL/storage/v1/b/$bucket/o?prefix=${GCS_PATH#*/}-"
-    for old in $(tr ',{}' '\n' < /tmp/objects | sed -n 's/.*"name": *"\([^"]*\)".*/\1/p' | sort -r | tail -n "+$((MAX_BACKUPS + 1))"); do
+    # Objects of others may have names that begin like these.
+    prefix=${GCS_PATH#*/}-
+    name="$(echo "$prefix" | sed 's/\./\\./g')[0-9]\{14\}"
+    storage --output /tmp/objects "$GCS_URL/storage/v1/b/$bucket/o?prefix=$prefix"
+    for old in $(tr ',{}' '\n' < /tmp/objects | sed -n "s|.*\"name\": *\"\($name\)\".*|\1|p" | sort -r | tail -n "+$((MAX_BACKUPS + 1))"); do
       storage --output /dev/null --request DELETE "$GCS_URL/storage/v1/b/$bucket/o/$(echo "$old" | sed 's|/|%2F|g')"
     done
   fi
 else
   path=${file#/backup/}
   if [ -n "${MAX_BACKUPS:-}" ]; then
-    for old in $(ls "$FOLDER" | sort -r | tail -n "+$((MAX_BACKUPS + 1))"); do
+    for old in $(ls "$FOLDER" | sed -n '/^[0-9]\{14\}\.db$/p' | sort -r | tail -n "+$((MAX_BACKUPS + 1))"); do
       rm -f "$FOLDER/$old"
     done
   fi
