@@ -162,6 +162,12 @@ def test_one_apply_serves_a_row_of_the_database(shop: World) -> None:
     replicas = {body["metadata"]["name"]: body["status"]["availableReplicas"] for body in tiers}
     assert replicas == {"shop-backend": 2, "shop-database": 1, "shop-frontend": 2}
     assert shop.logins() == ["postgres", "shop"]
+    nginx = ("nginx", "-e", "stderr", "-T", "-c", "/etc/webapp/nginx.conf")
+    frontend = shop.kubectl("exec", "deployment/shop-frontend", "--", *nginx)
+    assert "proxy_read_timeout 20s;" in frontend
+    assert "error_log stderr warn;" in frontend
+    level = ("python3.11", "-c", "import os; print(os.environ['LOG_LEVEL'])")
+    assert shop.kubectl("exec", "deployment/shop-backend", "--", *level) == "warning\n"
 
 
 def test_changed_credentials_alter_the_user_and_keep_the_data(shop: World) -> None:
@@ -238,6 +244,19 @@ def test_a_failed_version_is_replaced_by_the_last_good_one(shop: World) -> None:
     assert visitor.failures == []
 
 
+def test_a_failed_database_returns_with_its_data(shop: World) -> None:
+    """It has one Pod, which ends before that of the new image starts."""
+    good = IMAGES[shop.version]
+    shop.page("before the failure")
+    failed = good | {"database": "operator-runner.local/webapp-database:missing"}
+    shop.patch(image=failed, progressDeadlineSeconds=5)
+    shop.until_condition("Degraded", "True", "RolledBack")
+    shop.until_condition("Available", "True", "AllTiersAvailable")
+    assert "before the failure" in shop.page()
+    shop.patch(image=good, progressDeadlineSeconds=60)
+    shop.until_serving(shop.version)
+
+
 def job(kind: str, name: str, **spec: str) -> Json:
     """Return a WebAppBackup or a WebAppRestore of the shop."""
     spec = {"webApp": "shop"} | spec
@@ -271,6 +290,26 @@ def test_a_backup_is_restored(shop: World) -> None:
     assert volume is not None
     owners = [owner["kind"] for owner in volume["metadata"]["ownerReferences"]]
     assert owners == ["WebAppBackup"]
+
+
+def test_a_restart_of_the_operator_changes_nothing(shop: World, example: Example) -> None:
+    """The run at its start writes neither objects nor status; complete backups are not run."""
+    shop.until_serving(shop.version)
+
+    def versions() -> list[str]:
+        objects = [shop.kubectl.get(KIND, "shop"), *map(shop.deployment, IMAGES[1])]
+        return [body["metadata"]["resourceVersion"] for body in objects if body]
+
+    def runs() -> list[Json]:
+        lines = shop.operator.lines("Reconciled")[before:]
+        return [line for line in lines if line["namespace"] == shop.kubectl.namespace]
+
+    shop.operator.terminate()
+    before, former = len(shop.operator.lines("Reconciled")), versions()
+    shop.operator.start(*example.arguments)
+    found = eventually(runs, told=shop.operator.log)
+    assert [(line["kind"], line["changed"]) for line in found] == [("WebApp", 0)]
+    assert versions() == former
 
 
 def test_a_secret_is_used_only_if_it_permits_that(example: Example, kubectl: Kubectl) -> None:
