@@ -168,6 +168,8 @@ def test_one_apply_serves_a_row_of_the_database(shop: World) -> None:
     assert "error_log stderr warn;" in frontend
     level = ("python3.11", "-c", "import os; print(os.environ['LOG_LEVEL'])")
     assert shop.kubectl("exec", "deployment/shop-backend", "--", *level) == "warning\n"
+    # The run that saw the last Pod become available had nothing to change.
+    assert shop.operator.lines("Reconciled")[-1]["changed"] == 0
 
 
 def test_changed_credentials_alter_the_user_and_keep_the_data(shop: World) -> None:
@@ -290,26 +292,6 @@ def test_a_backup_is_restored(shop: World) -> None:
     assert volume is not None
     owners = [owner["kind"] for owner in volume["metadata"]["ownerReferences"]]
     assert owners == ["WebAppBackup"]
-
-
-def test_a_restart_of_the_operator_changes_nothing(shop: World, example: Example) -> None:
-    """The run at its start writes neither objects nor status; complete backups are not run."""
-    shop.until_serving(shop.version)
-
-    def versions() -> list[str]:
-        objects = [shop.kubectl.get(KIND, "shop"), *map(shop.deployment, IMAGES[1])]
-        return [body["metadata"]["resourceVersion"] for body in objects if body]
-
-    def runs() -> list[Json]:
-        lines = shop.operator.lines("Reconciled")[before:]
-        return [line for line in lines if line["namespace"] == shop.kubectl.namespace]
-
-    shop.operator.terminate()
-    before, former = len(shop.operator.lines("Reconciled")), versions()
-    shop.operator.start(*example.arguments)
-    found = eventually(runs, told=shop.operator.log)
-    assert [(line["kind"], line["changed"]) for line in found] == [("WebApp", 0)]
-    assert versions() == former
 
 
 def test_a_secret_is_used_only_if_it_permits_that(example: Example, kubectl: Kubectl) -> None:
