@@ -30,6 +30,7 @@ from operator_runner.controller.dispatcher import Dispatcher
 from operator_runner.controller.loop_throttle import LoopThrottle
 from operator_runner.controller.predicates.chosen_fields import ChosenFields
 from operator_runner.controller.predicates.failed_expression import FailedExpression
+from operator_runner.controller.sharding import Sharding, SlotEvents
 from operator_runner.controller.sources.annotated_periods import AnnotatedPeriods
 from operator_runner.controller.sources.dependents import Dependents
 from operator_runner.controller.sources.failed_expressions import FailedExpressions
@@ -46,17 +47,29 @@ from operator_runner.controller.sources.watches_file import WatchesFile
 from operator_runner.controller.workqueue import WorkQueue
 from operator_runner.conversion.service import ConversionService
 from operator_runner.core.async_tasks import end_tasks
-from operator_runner.core.fencing import Fences
+from operator_runner.core.fencing import Fences, Tenure
 from operator_runner.core.host_resources import HostResources
-from operator_runner.core.model import GVK, Cause, Json, ObjectRef, Watch
+from operator_runner.core.model import (
+    GVK,
+    Cause,
+    EventSpec,
+    Json,
+    ObjectRef,
+    Trigger,
+    Watch,
+    uid_of,
+)
 from operator_runner.core.settings import Settings
+from operator_runner.core.sharding import slot_of
 from operator_runner.kube.api import Api
 from operator_runner.kube.cluster import KubeCluster
 from operator_runner.kube.credential_files import credential_files
 from operator_runner.kube.discovery import ApiResource, Discovery
 from operator_runner.kube.leader_election import LeaderElector
+from operator_runner.kube.membership import Membership
 from operator_runner.kube.reviews import protection_of
 from operator_runner.kube.session import Connection, connect
+from operator_runner.kube.shard_leases import ShardLeases
 from operator_runner.kube.watch import MetadataEvent, watch_metadata
 from operator_runner.olm import OperatorConditionReporter
 from operator_runner.proxy.server import Proxy
@@ -208,9 +221,10 @@ class Operator:
             enabled=settings.inject_owner_ref,
         )
         self._elector = self._make_elector()
-        # Every resource is covered by the same Lease.
+        self._sharding = self._make_sharding()
+        # Without shards every resource is covered by the same Lease.
         tenure = None if self._elector is None else self._elector.tenure
-        self._fences = Fences(lambda _: tenure)
+        self._fences = Fences(self._tenure_of)
         self._proxy = Proxy(
             connection,
             settings.proxy,
@@ -229,7 +243,7 @@ class Operator:
         self._operator_condition = OperatorConditionReporter.of(
             self._api, connection.namespace, settings.operator_condition, tenure
         )
-        self._annotated_periods = AnnotatedPeriods(self._queue.add_after)
+        self._annotated_periods = AnnotatedPeriods(self._enqueue_after)
         self._schedules = Schedules(watches, timetable, is_relevant, self._enqueue)
         self._primary = PrimaryWatcher(
             watches,
@@ -239,7 +253,7 @@ class Operator:
             self._on_change,
             deselected=is_deselected,
         )
-        self._failed_expressions = FailedExpressions(self._cluster.emit, self._primary.uid)
+        self._failed_expressions = FailedExpressions(self._emit, self._primary.uid)
         self._triggers = Triggers(
             watches,
             trigger_targets,
@@ -254,19 +268,21 @@ class Operator:
         )
         writes = self._dependents.writes
         self._loop_throttle = LoopThrottle(writes.is_recent_echo, writes.has_written)
+        self._reconcilers = self._make_reconcilers(rundirs, launcher, names)
         self._dispatcher = Dispatcher(
             self._queue,
-            self._reconcilers(rundirs, launcher, names),
+            self._reconcilers,
             self._metrics,
             self._loop_throttle,
             self._gone,
             reload=settings.reload,
+            claim=self._claim,
         )
         self._conversions = ConversionService(
             settings.webhook, watches, self._api, self._discovery, metrics
         )
 
-    def _reconcilers(
+    def _make_reconcilers(
         self, rundirs: RunDirs, launcher: Launcher, names: ReservedNamesLoader
     ) -> dict[GVK, Reconciler]:
         settings = self._settings
@@ -289,6 +305,7 @@ class Operator:
             on_suspension=self._metrics.record_suspension,
             dependents=self._dependents.objects.of,
             fences=self._fences,
+            claim=(lambda _: True) if self._sharding is None else self._sharding.claim,
         )
         for watch in self._watches:
             self._metrics.watching(watch.gvk, settings.concurrency.limit(watch.gvk))
@@ -304,6 +321,27 @@ class Operator:
         namespace = election.namespace or self._connection.namespace
         return LeaderElector(self._api, election, namespace)
 
+    def _make_sharding(self) -> Sharding | None:
+        shards, elector = self._settings.shards, self._elector
+        if shards is None or elector is None:
+            return None
+        election, metrics = self._settings.leader_election, self._metrics
+        metrics.shards.enable()
+        namespace = election.namespace or self._connection.namespace
+        return Sharding(
+            elector,
+            Membership(self._api, election, namespace, elector.identity),
+            ShardLeases(self._api, self._discovery, election, namespace),
+            limit=shards.limit,
+            grace=self._settings.graceful_shutdown.total_seconds(),
+            events=SlotEvents(
+                self._on_gained,
+                self._on_released,
+                metrics.shards.count,
+                partial(metrics.leading, election.lease_name),
+            ),
+        )
+
     async def serve(self, stack: AsyncExitStack) -> None:
         """Open the other ports; they are closed when `stack` is. Raises ConfigError."""
         self._health.ready("watches", self._why_not_ready)
@@ -316,17 +354,8 @@ class Operator:
     async def run(self, load: Callable[[], Sequence[Watch]]) -> int | None:
         """Lead, work until something ends that, and shut down in order; see `run` above."""
         log_types(self._watches)
-        if self._elector is not None:
-            lease = self._settings.leader_election.lease_name
-            self._metrics.leading(lease, False)
-            _log.info("Waiting for leadership", lease=lease)
-            acquiring = asyncio.create_task(self._elector.acquire(), name="leader election")
-            if await _until_one_ends([acquiring], self._stop) is None:
-                await end_tasks([acquiring])
-                # A cancelled request may have won the Lease all the same.
-                await self._elector.release()
-                return 0
-            self._metrics.leading(lease, True)
+        if not await self._acquire_lease():
+            return 0
         self._leading = True
         working = [asyncio.create_task(part, name=name) for name, part in self._parts(load)]
         ended = await _until_one_ends(working, self._stop)
@@ -337,6 +366,27 @@ class Operator:
         if edited and not self._stop.is_set():
             return None
         return 0 if ended is None else 1
+
+    async def _acquire_lease(self) -> bool:
+        """Wait until this replica may work; return False if it is to end before."""
+        if self._elector is None:
+            return True
+        lease = self._settings.leader_election.lease_name
+        self._metrics.leading(lease, False)
+        if self._sharding is not None:
+            acquire, release = self._sharding.join, self._sharding.leave
+            _log.info("Joining shards", lease=lease)
+        else:
+            acquire, release = self._elector.acquire, self._elector.release
+            _log.info("Waiting for leadership", lease=lease)
+        acquiring = asyncio.create_task(acquire(), name="leader election")
+        if await _until_one_ends([acquiring], self._stop) is None:
+            await end_tasks([acquiring])
+            # A cancelled request may have won the Lease all the same.
+            await release()
+            return False
+        self._metrics.leading(lease, self._sharding is None)
+        return True
 
     def _parts(
         self, load: Callable[[], Sequence[Watch]]
@@ -353,7 +403,11 @@ class Operator:
         yield "failed expressions", self._failed_expressions.run()
         yield "schedules", self._schedules.run()
         yield "OperatorCondition", self._operator_condition.run()
-        if self._elector is not None:
+        if self._sharding is not None:
+            yield "shards", self._sharding.run()
+            yield "coordination of shards", self._sharding.coordinate()
+            yield "membership of shards", self._sharding.lost()
+        elif self._elector is not None:
             yield "leadership", self._elector.lost()
         if self._settings.reload:
             yield "project", self._project_watcher().run()
@@ -372,7 +426,7 @@ class Operator:
         self, working: Sequence[asyncio.Task[None]], ended: asyncio.Task[None] | None
     ) -> None:
         """No new runs; running ones get their time, unless another replica may lead by now."""
-        lost = ended is not None and ended.get_name() == "leadership"
+        lost = ended is not None and ended.get_name() in {"leadership", "membership of shards"}
         if lost:
             self._connection.abort()
         if ended is not None:
@@ -381,8 +435,12 @@ class Operator:
                 "Stopping: a component has ended", component=ended.get_name(), exc_info=error
             )
         self._queue.close()
-        keep = {"leadership", "dispatcher"}
+        keep = {"leadership", "dispatcher", "shards", "membership of shards"}
         await end_tasks([task for task in working if task.get_name() not in keep])
+        if self._sharding is not None and not lost:
+            # Slots without runs are free for other replicas at once.
+            self._sharding.start_leaving()
+            await self._sharding.stop_coordinating()
         grace = 0.0 if lost else self._settings.graceful_shutdown.total_seconds()
         await self._dispatcher.drain(grace)
         await self._dependents.stop()
@@ -392,7 +450,7 @@ class Operator:
         if self._elector is not None:
             # Unsent writes of cancelled runs must not arrive beside those of a successor.
             self._connection.abort()
-            await self._elector.release()
+            await (self._elector.release if self._sharding is None else self._sharding.leave)()
 
     async def _watch_primaries(self) -> None:
         # What these lists show leads to no run, so the runs at start must come later.
@@ -431,8 +489,63 @@ class Operator:
             yield event
 
     def _enqueue(self, ref: ObjectRef, cause: Cause) -> None:
-        self._queue.add(ref, cause)
-        self._metrics.queue_added(ref.gvk)
+        if self._is_mine(ref):
+            self._queue.add(ref, cause)
+            self._metrics.queue_added(ref.gvk)
+
+    def _enqueue_after(self, ref: ObjectRef, cause: Cause, seconds: float) -> None:
+        if self._is_mine(ref):
+            self._queue.add_after(ref, cause, seconds)
+
+    # Shards --------------------------------------------------------------------------
+
+    def _tenure_of(self, ref: ObjectRef) -> Tenure | None:
+        """Return the tenure that covers a resource, or the trigger object of an Event."""
+        if self._sharding is None:
+            return None if self._elector is None else self._elector.tenure
+        if ref.gvk in self._reconcilers:
+            return self._sharding.tenure_of(self._primary.uid(ref))
+        return self._sharding.tenure
+
+    def _is_mine(self, ref: ObjectRef) -> bool:
+        """Return whether this replica may run a resource; anybody if it is deleted.
+
+        Every replica forgets what it knows about a deleted resource.
+        """
+        uid = "" if self._sharding is None else self._primary.uid(ref)
+        return self._sharding is None or not uid or self._sharding.is_active(uid)
+
+    def _claim(self, ref: ObjectRef) -> bool:
+        """Return whether the current task may reconcile a resource; anybody if it is deleted."""
+        uid = "" if self._sharding is None else self._primary.uid(ref)
+        return self._sharding is None or not uid or self._sharding.claim(uid)
+
+    async def _emit(self, body: Json, event: EventSpec) -> None:
+        """Emit an Event; one replica does if all of them have noticed what it is about."""
+        if self._sharding is None or self._sharding.is_active(uid_of(body)):
+            await self._cluster.emit(body, event)
+
+    def _on_gained(self, slots: frozenset[int]) -> None:
+        self._metrics.shards.gained(len(slots))
+        for ref, uid in self._primary.chosen():
+            if slot_of(uid) in slots:
+                self._enqueue(ref, Cause(Trigger.START, "slot gained"))
+
+    def _on_released(self, slots: frozenset[int]) -> None:
+        """Forget what is known about resources; if they return, others have run them."""
+        self._metrics.shards.released(len(slots))
+        refs = [ref for ref, uid in self._primary.chosen() if slot_of(uid) in slots]
+        for ref in refs:
+            self._queue.remove(ref)
+            self._dispatcher.awaiting_edit.discard(ref)
+            self._loop_throttle.forget(ref)
+            self._reconcilers[ref.gvk].release(ref)
+            self._metrics.record_result(ref, failed=False)
+            self._metrics.record_idempotence(ref, True)
+            self._metrics.record_suspension(ref, False)
+        self._dependents.forget(*refs)
+
+    # ---------------------------------------------------------------------------------
 
     def _on_first_seen(self, ref: ObjectRef, body: Json) -> None:
         created = datetime.fromisoformat(body["metadata"]["creationTimestamp"])

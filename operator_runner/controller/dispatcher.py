@@ -53,8 +53,12 @@ class Dispatcher:
         on_deleted: Callable[[ObjectRef], None],
         *,
         reload: bool = False,
+        claim: Callable[[ObjectRef], bool] = lambda _: True,
     ) -> None:
         """`on_deleted` is called for each resource that no longer exists.
+
+        `claim` returns whether the current task may reconcile a resource: with shards, another
+        replica may own it.
 
         With `reload`, resources whose play could not be loaded are not retried: they are in
         `awaiting_edit` until something else adds them to the queue.
@@ -65,6 +69,7 @@ class Dispatcher:
         self._metrics = metrics
         self._on_deleted = on_deleted
         self._reload = reload
+        self._claim = claim
         self.awaiting_edit: set[ObjectRef] = set()
         self._running: set[asyncio.Task[None]] = set()
         for gvk in reconcilers:
@@ -94,7 +99,7 @@ class Dispatcher:
         """Reconcile a key; when a run is superseded, the next one follows at once."""
         item: Item | None = first
         try:
-            if await self._throttled(first):
+            if not self._claim(first.key) or await self._throttled(first):
                 return
             while item is not None:
                 result = await self._process(item)

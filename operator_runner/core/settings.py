@@ -55,6 +55,14 @@ class LeaderElection:
 
 
 @dataclass(frozen=True, slots=True)
+class ShardSettings:
+    """How many replicas share the resources; all of them take part in leader election."""
+
+    limit: int | None = None
+    """Maximum replicas that work; None: all."""
+
+
+@dataclass(frozen=True, slots=True)
 class Concurrency:
     """How many runs may be under way at once."""
 
@@ -177,5 +185,7 @@ class Settings:
     record_requests: Path | None = None
     """File for the permissions that the requests of roles need; None: not recorded."""
     webhook: WebhookSettings = WebhookSettings()
+    shards: ShardSettings | None = None
+    """None: the leader alone works."""
     reload: bool = False
     """Whether an edited role or playbook is run at once for every resource of its kind."""

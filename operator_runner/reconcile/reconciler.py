@@ -168,6 +168,8 @@ class Dependencies:
     """Called with whether a resource is suspended, at each reconcile."""
     fences: Fences = field(default_factory=Fences)
     """Permit the writes of runs; the cluster and the access have the same ones."""
+    claim: Callable[[str], bool] = lambda _: True
+    """Return whether the current task may reconcile the resource with this uid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,6 +241,10 @@ class Reconciler:
     async def _reconcile(self, ref: ObjectRef, causes: Sequence[Cause]) -> ReconcileResult:
         body = await self._read(ref)
         while body is not None:
+            if not self._deps.claim(uid_of(body)):
+                _log.debug("Skipping reconciliation", reason="another replica owns the resource")
+                self.release(ref)
+                return Idle()
             match self._decide(body):
                 case Skip(reason):
                     _log.debug("Skipping reconciliation", reason=reason)
@@ -323,6 +329,11 @@ class Reconciler:
 
     async def _forget(self, ref: ObjectRef) -> None:
         """Remove the state and the files of a deleted resource."""
+        self.release(ref)
+        await self._deps.executor.forget(ref)
+
+    def release(self, ref: ObjectRef) -> None:
+        """Drop what is known of a resource that another replica runs from now on."""
         self._deps.other_writers.forget(self._uids.pop(ref, ""))
         self._deps.on_suspension(ref, False)
         self._succeeded.pop(ref, None)
@@ -331,7 +342,6 @@ class Reconciler:
         self._schedule.forget(ref)
         self._superseding.forget(ref)
         self._reporter.forget(ref)
-        await self._deps.executor.forget(ref)
 
     async def report_failure(self, ref: ObjectRef, causes: Sequence[Cause], message: str) -> None:
         """Report an aborted reconcile in the status and as an Event. Raises ApiError."""

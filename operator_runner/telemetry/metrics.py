@@ -22,6 +22,7 @@ from operator_runner.telemetry.metric_families import (
     QueueFamilies,
     RunFamilies,
 )
+from operator_runner.telemetry.shard_metrics import ShardMetrics
 from operator_runner.telemetry.usermetrics import UserMetrics
 
 Result: TypeAlias = Literal["success", "error", "requeue", "requeue_after"]
@@ -77,6 +78,7 @@ class Metrics:
         self.machine = MachineFamilies(self._registry)
         self.api_requests = ApiRequests(self._registry)
         self.conversions = Conversions(self._registry)
+        self.shards = ShardMetrics(self._registry)
         self._watched: dict[GVK, _Watched] = {}
         ProcessCollector(registry=self._registry)
         GCCollector(registry=self._registry)

@@ -12,7 +12,7 @@ import click
 import yaml
 
 from operator_runner.config.flags import RunCommand, run_options, settings_from
-from operator_runner.core.settings import Address
+from operator_runner.core.settings import Address, ShardSettings
 from tests.support.kubectl import Json, Kubectl
 from tests.support.nginx import installed_with
 from tests.support.operator import REPOSITORY
@@ -176,6 +176,25 @@ def test_the_metrics_component_protects_the_endpoint(kubectl: Kubectl, tmp_path:
     # Without the Namespace: a dry run does not create it for the objects after it.
     rest = [d for d in documents if d["kind"].startswith("Cluster")]
     kubectl("apply", "--dry-run=server", "--filename=-", input_=yaml.safe_dump_all(rest))
+
+
+def test_the_shards_component_scales_the_operator(kubectl: Kubectl, tmp_path: Path) -> None:
+    """All replicas work, may have Leases of any name, and the autoscaler sets their number."""
+    documents = installed_with("shards", kubectl, tmp_path)
+    objects = {(d["kind"], d["metadata"]["name"]): d for d in documents}
+    manager = objects["Deployment", "nginx-operator-controller-manager"]["spec"]
+    assert "replicas" not in manager
+    args = manager["template"]["spec"]["containers"][0]["args"]
+    assert settings_from(_options(*args), {}, ()).shards == ShardSettings(None)
+    (autoscaler,) = (d for d in documents if d["kind"] == "HorizontalPodAutoscaler")
+    target = autoscaler["spec"]["scaleTargetRef"]
+    assert (target["kind"], target["name"]) in objects
+    (role,) = (d for d in documents if d["metadata"]["name"].endswith("leader-election-role"))
+    shared = next(rule for rule in role["rules"] if "delete" in rule["verbs"])
+    assert (shared["resources"], "resourceNames" in shared) == (["leases"], False)
+    autoscaler["metadata"]["namespace"] = kubectl.namespace
+    strict = ("--dry-run=server", "--validate=strict", "--filename=-")
+    kubectl("apply", *strict, input_=yaml.safe_dump(autoscaler))
 
 
 def test_certificates_by_cert_manager(kubectl: Kubectl, tmp_path: Path) -> None:

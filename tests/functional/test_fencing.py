@@ -7,16 +7,14 @@ import os
 import secrets
 import signal
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
 import yaml
 
 from operator_runner.devcluster import Cluster
-from tests.support.clusters import cluster_command
+from tests.support.audit_log import AuditLog, audited_cluster, make_replica
 from tests.support.kubectl import Json, Kubectl
 from tests.support.operator import Operator
 from tests.support.waiting import eventually
@@ -32,12 +30,6 @@ FLAGS = (
     "--leader-elect-lease-duration=12s",
     "--leader-elect-renew-deadline=8s",
 )
-POLICY = {
-    "apiVersion": "audit.k8s.io/v1",
-    "kind": "Policy",
-    "omitStages": ["RequestReceived"],
-    "rules": [{"level": "None", "verbs": ["get", "list", "watch"]}, {"level": "Metadata"}],
-}
 COUNT = '''
 """Write numbers to a ConfigMap until a file exists."""
 import itertools, os, sys
@@ -52,63 +44,12 @@ for number in itertools.count():
 '''
 
 
-@dataclass(frozen=True)
-class Write:
-    """A request of the audit log that has changed something; times are RFC 3339 in UTC."""
-
-    verb: str
-    resource: str
-    name: str
-    received: str
-    completed: str
-
-
-@dataclass(frozen=True)
-class AuditLog:
-    """The audit log of an API server, as to the service accounts of a namespace."""
-
-    file: Path
-    namespace: str
-
-    def writes(self, account: str, name: str = "") -> list[Write]:
-        """Return the successful writes of an account, to objects of a name if there is one."""
-        lines = self.file.read_text().splitlines(keepends=True)
-        events = [json.loads(line) for line in lines if line.endswith("\n")]
-        user = f"system:serviceaccount:{self.namespace}:{account}"
-        writes = [
-            _write(event)
-            for event in events
-            if event["user"]["username"] == user and event["responseStatus"]["code"] < 300
-        ]
-        return [write for write in writes if name in {"", write.name}]
-
-
-def _write(event: dict[str, Any]) -> Write:
-    where = event["objectRef"]
-    return Write(
-        event["verb"],
-        where["resource"],
-        where.get("name", ""),
-        event["requestReceivedTimestamp"],
-        event["stageTimestamp"],
-    )
-
-
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """Start a control plane with an audit log of all writes."""
     policy = tmp_path_factory.mktemp("audit") / "policy.yaml"
-    policy.write_text(json.dumps(POLICY))
-    cluster = Cluster(f"test-audit-{secrets.token_hex(3)}")
-    up = ("up", "--name", cluster.name, "--control-plane-only", "--audit-policy", str(policy))
-    try:
-        started = cluster_command(*up)
-        assert started.returncode == 0, started.stderr
-        cluster.exec(["kubectl", "apply", f"--filename={PROJECT / 'crd.yaml'}"])
-        cluster.exec(["kubectl", "wait", f"crd/{KIND}", "--for=condition=Established"])
+    with audited_cluster(policy, PROJECT / "crd.yaml", KIND) as cluster:
         yield cluster
-    finally:
-        cluster.down()
 
 
 @pytest.fixture
@@ -131,14 +72,7 @@ def replica(kubectl: Kubectl, project: Path, tmp_path: Path) -> Iterator[Callabl
     made: list[Operator] = []
 
     def make(name: str) -> Operator:
-        kubectl("create", "serviceaccount", name)
-        account = f"--serviceaccount={kubectl.namespace}:{name}"
-        binding = f"{kubectl.namespace}-{name}"
-        kubectl("create", "clusterrolebinding", binding, "--clusterrole=cluster-admin", account)
-        scratch = tmp_path / name
-        scratch.mkdir()
-        kubeconfig = kubectl.kubeconfig(name, tmp_path)
-        made.append(Operator(project, kubeconfig, kubectl.namespace, scratch, {}))
+        made.append(make_replica(kubectl, project, tmp_path, name))
         return made[-1]
 
     yield make

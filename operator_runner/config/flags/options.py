@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from operator_runner.config.flags.capacity import cores
-from operator_runner.config.flags.types import bind_address, go_bool, go_duration
+from operator_runner.config.flags.types import bind_address, go_bool, go_duration, shards
 from operator_runner.config.flags.webhook import WEBHOOK_FLAGS
 from operator_runner.core.settings import DEFAULT_WORK_DIR
 
@@ -200,6 +200,14 @@ _OPTIONS: tuple[Callable[..., Any], ...] = (
         "--leader-elect-renew-deadline",
         "10s",
         "Time after which a leader that cannot renew the Lease stops.",
+    ),
+    _option(
+        _LEADER,
+        "--shards",
+        "Let replicas share the resources: auto for all of them, or the maximum number.",
+        default=None,
+        type=shards,
+        metavar="N|auto",
     ),
     _option(
         _SERVE,

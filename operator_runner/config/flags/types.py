@@ -11,7 +11,7 @@ from datetime import timedelta
 import click
 
 from operator_runner.core.durations import parse_duration
-from operator_runner.core.settings import Address
+from operator_runner.core.settings import Address, ShardSettings
 
 _LABEL = r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?"
 _SERVICE = re.compile(rf"(?:({_LABEL})/)?({_LABEL})(?::([1-9][0-9]{{0,4}}))?")
@@ -53,3 +53,12 @@ def service(text: str) -> tuple[str, str, int]:
     if found is None or int(found[3] or 0) > 65535:  # noqa: PLR2004
         raise click.BadParameter(f"invalid Service {text!r}: expected [namespace/]name[:port]")
     return found[1] or "", found[2], int(found[3] or 443)
+
+
+def shards(text: str) -> ShardSettings:
+    """Read `auto`, or the maximum number of replicas that work."""
+    if text == "auto":
+        return ShardSettings()
+    if not text.isascii() or not text.isdigit() or not int(text):
+        raise click.BadParameter(f"invalid number of shards {text!r}: write auto, or 1 or more")
+    return ShardSettings(int(text))

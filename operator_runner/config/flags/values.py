@@ -29,6 +29,8 @@ from operator_runner.core.settings import (
 _LOG_EVENTS = ("nothing", "tasks", "everything")
 _FOREVER = timedelta(days=365)
 _NONE = timedelta(0)
+_MAX_LABEL = 63
+"""Length of the value of a label."""
 
 Options = Mapping[str, Any]
 Environ = Mapping[str, str]
@@ -96,11 +98,17 @@ def settings_from(
         metrics_secure=options["metrics_secure"],
         metrics_require_rbac=options["metrics_require_rbac"],
         proxy_allow_anonymous=options["proxy_allow_anonymous"],
-        operator_condition=environ.get("OPERATOR_CONDITION_NAME", "").strip(),
+        # It has one value, and replicas with shards run different resources.
+        operator_condition=_operator_condition(environ) if options["shards"] is None else "",
         record_requests=options["record_requests"],
         webhook=_webhook(options),
+        shards=options["shards"],
         reload=options["reload"],
     )
+
+
+def _operator_condition(environ: Environ) -> str:
+    return environ.get("OPERATOR_CONDITION_NAME", "").strip()
 
 
 def _ownership_problems(options: Options, watches: Sequence[Watch]) -> list[str]:
@@ -134,6 +142,11 @@ def warnings_from(options: Options, environ: Environ, watches: Sequence[Watch]) 
         used = "ignored because" if options["leader_election_id"] else "deprecated; use"
         tail = " is set" if options["leader_election_id"] else ""
         warnings.append(f"OPERATOR_NAME is {used} --leader-election-id{tail}")
+    if options["shards"] is not None and _operator_condition(environ):
+        warnings.append(
+            "OPERATOR_CONDITION_NAME and `blockUpgrade` are ignored with --shards; the OLM may"
+            " replace the operator during a run"
+        )
     if options["ansible_log_events"].lower() not in _LOG_EVENTS:
         warnings.append(
             f"--ansible-log-events={options['ansible_log_events']} is ignored;"
@@ -242,8 +255,15 @@ def _exclusions(options: Options) -> list[str]:
 def _leader_problems(options: Options, environ: Environ) -> list[str]:
     election = _leader_election(options, environ)
     if not election.enabled:
-        return []
+        if options["shards"] is None:
+            return []
+        return ["--shards requires --leader-elect, whose leader assigns the resources to replicas"]
     problems = []
+    if options["shards"] is not None and len(election.lease_name) > _MAX_LABEL:
+        problems.append(
+            f"--shards: --leader-election-id is the value of a label, so it may have at most"
+            f" {_MAX_LABEL} characters"
+        )
     if not election.lease_name:
         problems.append("--leader-elect requires --leader-election-id, the name of the Lease")
     if not _NONE < election.renew_deadline < election.lease_duration:

@@ -188,14 +188,15 @@ class Dependents:
             if not self._running:
                 self._unclaimed.clear()
 
-    def forget(self, owner: ObjectRef) -> None:
-        """Drop the objects of a deleted owner."""
-        self.writes.forget(owner)
-        self.objects.forget(owner)
-        self._seen_fields.forget(owner)
-        self._pacer.forget(owner)
+    def forget(self, *owners: ObjectRef) -> None:
+        """Drop the objects of owners that are deleted, or that another replica runs."""
+        for owner in owners:
+            self.writes.forget(owner)
+            self.objects.forget(owner)
+            self._seen_fields.forget(owner)
+            self._pacer.forget(owner)
         for ref, known in list(self._objects.items()):
-            known.owners.discard(owner)
+            known.owners.difference_update(owners)
             if not known.owners:
                 del self._objects[ref]
 

@@ -7,7 +7,7 @@ the events. kopf provides discovery, list and watch, and reconnects.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 import aiohttp
@@ -82,6 +82,13 @@ class PrimaryWatcher:
         """Return the uid of the existing resource of this name; empty if it does not exist."""
         seen = self._seen.get(ref)
         return seen.uid if seen is not None else ""
+
+    def chosen(self) -> Iterator[tuple[ObjectRef, str]]:
+        """Yield the resources that a reconcile may have something to do for, with their uids."""
+        for ref in self._seen:
+            seen = self._seen.get(ref)
+            if seen is not None and (seen.relevant or seen.deleting or seen.deselected):
+                yield ref, seen.uid
 
     def is_chosen(self, ref: ObjectRef) -> bool:
         """Return whether events lead to runs: the resource matches its watch, or is deleted."""

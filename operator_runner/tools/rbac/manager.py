@@ -55,6 +55,7 @@ def features_of(manager: Manager, watches: Sequence[Watch]) -> EnabledFeatures:
         scopes=tuple(_scope(name, own) for name in settings.namespaces) or (CLUSTER_WIDE,),
         lease=election.lease_name if election.enabled else "",
         lease_scope=_scope(election.namespace or own, own),
+        shards=settings.shards is not None,
         reviews=settings.metrics is not None and settings.metrics_require_rbac,
         operator_condition=settings.operator_condition,
         inject_owner_ref=settings.inject_owner_ref,

@@ -1,7 +1,8 @@
 """Requirements of the runner's own API requests: each request has its line here.
 
 The requests are those of `controller/sources` (list and watch), of `conversion`, and in `kube` of
-`cluster` (the resource and its status), `events`, `lease`, `reviews` and `operator_condition`.
+`cluster` (the resource and its status), `events`, `leader_election`, `membership`, `shard_leases`,
+`reviews` and `operator_condition`.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ class EnabledFeatures:
     """Watched namespaces."""
     lease: str = ""
     lease_scope: str = OWN_NAMESPACE
+    shards: bool = False
     reviews: bool = False
     """Whether readers of metrics are authenticated and authorized by the API server."""
     operator_condition: str = ""
@@ -125,6 +127,11 @@ def _of_process(features: EnabledFeatures) -> Iterator[Requirement]:
         for verb in ("get", "update"):
             rule = AccessRule(group, "leases", verb, scope, features.lease)
             yield Requirement(rule, "--leader-elect", LEADER)
+    if features.lease and features.shards:
+        # The names of the Leases of replicas are random.
+        for verb in ("create", "get", *_LIST_WATCH, "update", "delete"):
+            rule = AccessRule("coordination.k8s.io", "leases", verb, features.lease_scope)
+            yield Requirement(rule, "--shards: each replica has a Lease", LEADER)
     if features.reviews:
         for group, resource in (
             ("authentication.k8s.io", "tokenreviews"),

@@ -29,6 +29,7 @@ from operator_runner.core.settings import (
     Concurrency,
     LeaderElection,
     Settings,
+    ShardSettings,
     WebhookSettings,
 )
 
@@ -331,6 +332,7 @@ def test_durations_below_zero_have_a_meaning(flag: str, name: str, value: timede
         ("--webhook-service=a/b/c", "expected [namespace/]name[:port]"),
         ("--webhook-service=a:65536", "expected [namespace/]name[:port]"),
         ("--max-runs=0", "--max-runs"),
+        ("--shards=0", "invalid number of shards '0': write auto, or 1 or more"),
         ("--zap-encoder=xml", "--zap-encoder"),
         ("--watch-file=x", "Did you mean '--watches-file'?"),
     ],
@@ -362,6 +364,12 @@ def test_a_bad_value_names_the_flag_and_the_cure(flag: str, message: str) -> Non
             "^--metrics-secure flag is required when --metrics-require-rbac is present$",
         ),
         (("--leader-elect",), {}, "requires --leader-election-id"),
+        (("--shards=auto",), {}, "--shards requires --leader-elect"),
+        (
+            ("--shards=auto", "--leader-elect", f"--leader-election-id={'x' * 64}"),
+            {},
+            "may have at most 63 characters",
+        ),
         (
             ("--webhook-service=a/b", "--webhook-host=10.0.0.1"),
             {},
@@ -391,6 +399,24 @@ def test_a_policy_of_ownership_needs_owner_references() -> None:
     with pytest.raises(ConfigError, match=r"--inject-owner-ref=false: .* `ownership: refuse`"):
         settings_from(options("--inject-owner-ref=false"), {}, watches)
     assert not settings("--inject-owner-ref=false").inject_owner_ref
+
+
+def test_shards_are_all_replicas_or_a_number_of_them() -> None:
+    """Without the flag the leader alone works."""
+    election = ("--leader-elect", "--leader-election-id=x")
+    assert settings(*election).shards is None
+    assert settings(*election, "--shards=auto").shards == ShardSettings(None)
+    assert settings(*election, "--shards=3").shards == ShardSettings(3)
+
+
+def test_replicas_with_shards_do_not_report_to_olm() -> None:
+    """One condition cannot be about the runs of several processes."""
+    args = ("--leader-elect", "--leader-election-id=x", "--shards=3")
+    environ = {"OPERATOR_CONDITION_NAME": "web.v1"}
+    assert settings(*args, **environ).operator_condition == ""
+    assert settings(**environ).operator_condition == "web.v1"
+    (warning,) = warnings_from(options(*args), environ, WATCHES)
+    assert "ignored with --shards" in warning
 
 
 def test_all_problems_come_at_once() -> None:

@@ -11,8 +11,12 @@ from operator_runner.core.model import Json
 from operator_runner.tools.rbac.access_rules import OWN_NAMESPACE, AccessRule, Requirement
 from operator_runner.tools.rbac.check import differences
 from operator_runner.tools.rbac.grants import grants_in
+from operator_runner.tools.rbac.kinds import KindTable
 from operator_runner.tools.rbac.manager import Manager, features_of, find_manager
-from operator_runner.tools.rbac.operator_requirements import EnabledFeatures
+from operator_runner.tools.rbac.operator_requirements import (
+    EnabledFeatures,
+    requirements_of_runner,
+)
 
 GET = AccessRule("apps", "deployments", "get")
 
@@ -176,6 +180,17 @@ def test_what_the_manager_does() -> None:
     )
     assert elsewhere is not None
     assert features_of(elsewhere, ()) == EnabledFeatures(lease="web", lease_scope="x")
+    sharing = find_manager([deployment(*flags[:2], "--shards=auto")])
+    assert sharing is not None
+    assert features_of(sharing, ()) == EnabledFeatures(lease="web", shards=True)
+
+
+def test_shards_need_leases_of_any_name() -> None:
+    """Those of replicas are random; other verbs than these are not granted."""
+    shared = requirements_of_runner((), KindTable([]), EnabledFeatures(lease="web", shards=True))
+    verbs = {each.rule.verb for each in shared if each.reason.startswith("--shards")}
+
+    assert verbs == {"create", "get", "list", "watch", "update", "delete"}
 
 
 def test_the_namespace_of_the_manager_may_have_its_name() -> None:

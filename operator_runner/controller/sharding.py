@@ -1,0 +1,263 @@
+"""A replica as a member of the shards: follow the assignment, drain lost slots, and coordinate.
+
+The decisions are those of core/sharding.py. See docs/adr/0035-shards.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import NoReturn
+
+import structlog
+
+from operator_runner.core.async_tasks import end_tasks
+from operator_runner.core.deduplication import Deduplicator
+from operator_runner.core.errors import ApiError, Conflict
+from operator_runner.core.fencing import Tenure, boot_time
+from operator_runner.core.sharding import Change, MemberSlots, Report, revise, slot_of
+from operator_runner.kube.leader_election import LeaderElector
+from operator_runner.kube.membership import Membership
+from operator_runner.kube.shard_leases import ShardLeases
+
+_RETRY_SECONDS = 1.0
+"""Delay after a request of the coordinator that failed."""
+_MIN_WAIT_SECONDS = 0.1
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class SlotEvents:
+    """What is called when slots of this member change."""
+
+    gained: Callable[[frozenset[int]], None]
+    """Enqueue the resources of these slots."""
+    released: Callable[[frozenset[int]], None]
+    """Forget what is known about the resources of these slots: another member runs them."""
+    counted: Callable[[int, int, int], None]
+    """Report the numbers of active and of draining slots, and the epoch."""
+    coordinating: Callable[[bool], None]
+    """Report whether this member is the coordinator."""
+
+
+class Sharding:
+    """Decides which resources this replica may run."""
+
+    def __init__(
+        self,
+        elector: LeaderElector,
+        membership: Membership,
+        leases: ShardLeases,
+        *,
+        limit: int | None,
+        grace: float,
+        events: SlotEvents,
+    ) -> None:
+        """`elector` is that of the coordinator; at most `limit` members get slots.
+
+        Runs of a slot that moves away are cancelled after `grace` seconds.
+        """
+        self._elector = elector
+        self._membership = membership
+        self._leases = leases
+        self._limit = limit
+        self._grace = grace
+        self._events = events
+        self._slots = MemberSlots(elector.identity)
+        self._running: defaultdict[int, set[asyncio.Task[object]]] = defaultdict(set)
+        self._drains: dict[int, asyncio.Task[None]] = {}
+        self._to_revise = asyncio.Event()
+        self._decided: object = None
+        """The assignment and reports of the last revision."""
+        self._reported: Report | None = None
+        self._gone: set[str] = set()
+        self._failures = Deduplicator()
+        lease = membership.tenure
+        self._no_tenure = Tenure(lease.lease, lease.times)
+
+    # Resources -----------------------------------------------------------------------
+
+    @property
+    def tenure(self) -> Tenure:
+        """The tenure of this member."""
+        return self._membership.tenure
+
+    def is_active(self, uid: str) -> bool:
+        """Return whether the resource may be run."""
+        return slot_of(uid) in self._slots.active
+
+    def tenure_of(self, uid: str) -> Tenure:
+        """Return the tenure that covers the resource; one that has ended if it is not held."""
+        held = bool(uid) and slot_of(uid) in self._slots.held
+        return self.tenure if held else self._no_tenure
+
+    def claim(self, uid: str) -> bool:
+        """Return whether the current task may reconcile the resource.
+
+        If so, its slot is not released before the task has ended.
+        """
+        slot, task = slot_of(uid), asyncio.current_task()
+        assert task is not None
+        if slot not in self._slots.active:
+            return False
+        if task not in self._running[slot]:
+            self._running[slot].add(task)
+            task.add_done_callback(self._running[slot].discard)
+        return True
+
+    # Membership ----------------------------------------------------------------------
+
+    async def join(self) -> None:
+        """Return once this replica is a member."""
+        await self._membership.join(lambda: self._slots.report)
+
+    async def lost(self) -> None:
+        """Return when this replica is no member any more."""
+        await self._membership.lost()
+
+    async def run(self) -> NoReturn:
+        """Follow the assignment until cancelled."""
+        try:
+            await self._leases.watch(self._on_change)
+        finally:
+            await end_tasks(self._drains.values())
+
+    def start_leaving(self) -> None:
+        """Take no more slots, and give up each of the present ones when its runs have ended."""
+        self._apply(self._slots.leave())
+
+    async def leave(self) -> None:
+        """Delete the Lease of this member, after all work has ended."""
+        await self._elector.release()
+        await self._membership.leave()
+
+    def _on_change(self) -> None:
+        leases = self._leases
+        self._apply(self._slots.observe(leases.assignment))
+        reports = {member: lease.report for member, lease in leases.members.items()}
+        if self._decided != (leases.assignment, reports):
+            self._decided = leases.assignment, reports
+            self._to_revise.set()
+
+    def _apply(self, change: Change) -> None:
+        for slot in change.gained & self._drains.keys():
+            self._drains.pop(slot).cancel()
+        if change.gained:
+            _log.info("Gained slots", slots=len(change.gained), epoch=self._slots.epoch)
+            self._events.gained(change.gained)
+        if change.lost:
+            busy = {slot for slot in change.lost if self._running[slot]}
+            _log.info(
+                "Draining slots", slots=len(change.lost), busy=len(busy), epoch=self._slots.epoch
+            )
+            self._release(change.lost - busy)
+            for slot in busy:
+                draining = asyncio.create_task(self._drain(slot), name=f"drain slot {slot}")
+                self._drains[slot] = draining
+        self._report()
+
+    async def _drain(self, slot: int) -> None:
+        """Wait until no run of the slot can write any more, and release it."""
+        _, late = await asyncio.wait(set(self._running[slot]), timeout=self._grace)
+        if late:
+            _log.warning("Cancelling reconciles of a slot that moves", slot=slot, count=len(late))
+            await end_tasks(late)
+            # Their last writes may be under way, with a time limit shorter than this.
+            await asyncio.sleep(self._membership.seconds)
+        self._drains.pop(slot, None)
+        self._release(frozenset({slot}))
+        self._report()
+
+    def _release(self, slots: frozenset[int]) -> None:
+        for slot in slots:
+            self._slots.drained(slot)
+        if slots:
+            self._events.released(slots)
+
+    def _report(self) -> None:
+        report = self._slots.report
+        if report != self._reported:
+            self._reported = report
+            self._membership.report_soon()
+            self._events.counted(len(self._slots.active), len(self._slots.draining), report.epoch)
+
+    # Coordination --------------------------------------------------------------------
+
+    async def coordinate(self) -> NoReturn:
+        """Be the coordinator whenever this replica holds the leader Lease, until cancelled."""
+        while True:
+            await self._elector.acquire()
+            self._events.coordinating(True)
+            revising = asyncio.create_task(self._revise_forever(), name="assignment of shards")
+            losing = asyncio.create_task(self._elector.lost())
+            try:
+                await asyncio.wait({revising, losing}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                await end_tasks([revising, losing])
+                self._events.coordinating(False)
+            if not revising.cancelled():
+                revising.result()
+
+    async def stop_coordinating(self) -> None:
+        """Release the leader Lease, so that another member coordinates."""
+        await self._elector.release()
+
+    async def _revise_forever(self) -> NoReturn:
+        while True:
+            self._to_revise.clear()
+            try:
+                seconds = await self._revise()
+                self._failures.reset()
+            except ApiError as error:
+                if self._failures.is_new(str(error)):
+                    _log.warning("Cannot assign shards; retrying", error=str(error))
+                seconds = _RETRY_SECONDS
+            with suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await self._to_revise.wait()
+
+    async def _revise(self) -> float:
+        """Revise the assignment once; return the seconds until the next member may expire.
+
+        Raises ApiError.
+        """
+        leases = self._leases
+        if not leases.synced:
+            return _RETRY_SECONDS
+        if leases.is_missing:
+            with suppress(Conflict):  # another coordinator was faster
+                await leases.create(self._slots.member)
+            return _RETRY_SECONDS
+        await self._expel_expired()
+        await self._find_gone()
+        # Nothing is awaited from here to the request, so that it has the version of what was read.
+        current = leases.assignment
+        if current is None:
+            return _RETRY_SECONDS
+        members = leases.members
+        reports = {member: lease.report for member, lease in members.items()}
+        new = revise(current, reports, self._gone, self._limit)
+        if new != current and await leases.publish(new, self._slots.member):
+            owners = len(set(new.owners.values()))
+            _log.info("Assigned shards", epoch=new.epoch, members=owners, moves=len(new.moves))
+        expiries = (lease.expiry for member, lease in members.items() if member not in self._gone)
+        return max(min(expiries, default=0.0) - boot_time(), _MIN_WAIT_SECONDS)
+
+    async def _expel_expired(self) -> None:
+        for member, lease in self._leases.members.items():
+            is_other = member != self._slots.member and member not in self._gone
+            if is_other and boot_time() >= lease.expiry and await self._leases.expel(member):
+                self._gone.add(member)
+                _log.warning("Removed a member that did not renew its lease", member=member)
+
+    async def _find_gone(self) -> None:
+        """Ask for the Leases of owners that the watch does not show."""
+        assignment = self._leases.assignment
+        owners = set(assignment.owners.values()) if assignment is not None else set()
+        for member in owners - self._leases.members.keys() - self._gone:
+            if await self._leases.is_gone(member):
+                self._gone.add(member)

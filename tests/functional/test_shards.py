@@ -1,0 +1,237 @@
+"""Replicas share the resources: each has one of them at a time, whatever fails."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import signal
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import psutil
+import pytest
+import yaml
+
+from operator_runner.core.sharding import SLOTS, decode_assignment, slot_of
+from operator_runner.devcluster import Cluster
+from operator_runner.kube.shard_leases import ASSIGNMENT
+from tests.support.audit_log import AuditLog, audited_cluster, make_replica
+from tests.support.kubectl import Json, Kubectl
+from tests.support.operator import Operator
+from tests.support.waiting import eventually
+
+PROJECT = Path(__file__).parent / "project"
+KIND = "echoes.test.example.com"
+SECONDS = 180.0
+"""A takeover takes the lease duration, and longer on a busy machine."""
+RUNS = 2
+FLAGS = (
+    "--shards=auto",
+    "--leader-elect",
+    "--leader-election-id=echo",
+    "--leader-elect-lease-duration=12s",
+    "--leader-elect-renew-deadline=8s",
+    f"--max-runs={RUNS}",
+    f"--max-concurrent-reconciles={RUNS}",
+)
+NAMES = ("first", "second", "third")
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Start a control plane with an audit log of all writes."""
+    policy = tmp_path_factory.mktemp("audit") / "policy.yaml"
+    with audited_cluster(policy, PROJECT / "crd.yaml", KIND) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def kubectl(cluster: Cluster) -> Kubectl:
+    """Kubectl for a namespace of the test."""
+    name = f"test-{secrets.token_hex(4)}"
+    cluster.exec(["kubectl", "create", "namespace", name])
+    return Kubectl(cluster.bin / "kubectl", name)
+
+
+@pytest.fixture
+def audit_log(cluster: Cluster, kubectl: Kubectl) -> AuditLog:
+    """Return the audit log of the control plane."""
+    return AuditLog(cluster.home.log_of("audit"), kubectl.namespace)
+
+
+@pytest.fixture
+def gate(project: Path, tmp_path: Path) -> Path:
+    """Let runs of resources with `count` wait until a file exists."""
+    gate = tmp_path / "gate"
+    role = project / "roles" / "echo" / "tasks" / "main.yml"
+    wait = {
+        "name": "Wait for the file",
+        "ansible.builtin.wait_for": {"path": str(gate), "timeout": 600},
+        "when": "count is defined",
+    }
+    role.write_text(json.dumps([wait, *yaml.safe_load(role.read_text())]))
+    return gate
+
+
+@pytest.fixture
+def replicas(
+    kubectl: Kubectl, project: Path, gate: Path, tmp_path: Path
+) -> Iterator[dict[str, Operator]]:
+    """Give three replicas, each with a service account of its name; none is started."""
+    assert not gate.exists()
+    made = {name: make_replica(kubectl, project, tmp_path, name) for name in NAMES}
+    yield made
+    for name, operator in made.items():
+        operator.kill()
+        print(f"Log of {name}:\n{operator.log()}")  # noqa: T201 of a failed test
+
+
+def echo(name: str, **spec: str) -> Json:
+    return {
+        "apiVersion": "test.example.com/v1",
+        "kind": "Echo",
+        "metadata": {"name": name},
+        "spec": spec,
+    }
+
+
+def slots(operator: Operator) -> float:
+    return operator.metric("operator_runner_shard_slots", state="active")
+
+
+def wait_balanced(*operators: Operator) -> None:
+    """Wait until the operators share all slots evenly."""
+
+    def is_balanced() -> bool:
+        counts = [slots(operator) for operator in operators]
+        return sum(counts) == SLOTS and max(counts) - min(counts) <= 1
+
+    eventually(is_balanced, seconds=SECONDS, told=operators[0].log)
+
+
+def wait_for_text(kubectl: Kubectl, operator: Operator, names: list[str], text: str) -> None:
+    """Wait until the resources have been reconciled with this text."""
+
+    def are_reconciled() -> bool:
+        found = [kubectl.get("configmap", name) for name in names]
+        return all((each or {}).get("data") == {"text": text} for each in found)
+
+    eventually(are_reconciled, seconds=SECONDS, told=operator.log)
+
+
+def edit(kubectl: Kubectl, names: list[str], text: str) -> None:
+    kubectl.apply(*(echo(name, sayThis=text) for name in names))
+
+
+def apply_waiting(kubectl: Kubectl) -> list[str]:
+    """Apply resources whose runs wait, until each owner of slots has enough for all of its runs."""
+    names: list[str] = []
+    while True:
+        new = [f"wait-{len(names) + number}" for number in range(3)]
+        kubectl.apply(*(echo(name, count="yes") for name in new))
+        names += new
+        lease = kubectl.get("lease", "echo-shards")
+        assert lease is not None
+        assignment = decode_assignment("", lease["metadata"]["annotations"][ASSIGNMENT])
+        resources = [kubectl.get(KIND, name) or {} for name in names]
+        owners = [assignment.owners[slot_of(each["metadata"]["uid"])] for each in resources]
+        if min(owners.count(owner) for owner in set(assignment.owners.values())) >= RUNS:
+            return names
+
+
+def runners(audit_log: AuditLog, name: str) -> list[str]:
+    """Return the accounts that wrote the ConfigMap of a resource, in order, without repetitions.
+
+    Each has completed its writes before the next one begins, or the test fails.
+    """
+    writes = [
+        write for write in audit_log.writes(name=name) if write.resource in {"configmaps", "echoes"}
+    ]
+    for old, new in pairwise(writes):
+        assert old.account == new.account or old.completed < new.received, (old, new)
+    accounts = [write.account for write in writes]
+    return [each for number, each in enumerate(accounts) if accounts[number - 1 : number] != [each]]
+
+
+def test_replicas_share_the_resources(
+    replicas: dict[str, Operator], kubectl: Kubectl, audit_log: AuditLog, gate: Path
+) -> None:
+    """Scale 1 to 3 to 1: runs of all replicas are under way at once, and nothing is lost."""
+    first, second, third = replicas.values()
+    names = [f"echo-{number}" for number in range(6)]
+    first.start(*FLAGS)
+    edit(kubectl, names, "one")
+    wait_for_text(kubectl, first, names, "hello one")
+    assert {name for each in names for name in runners(audit_log, each)} == {"first"}
+
+    second.start(*FLAGS, wait=False)
+    third.start(*FLAGS)
+    wait_balanced(first, second, third)
+    waiting = apply_waiting(kubectl)
+    eventually(
+        lambda: [one.metric("controller_runtime_active_workers") for one in replicas.values()],
+        lambda counts: counts == [RUNS, RUNS, RUNS],
+        seconds=SECONDS,
+        told=first.log,
+    )
+    gate.touch()
+    wait_for_text(kubectl, first, waiting, "hello nothing")
+    found = [runners(audit_log, name) for name in waiting]
+    assert sorted({name for each in found for name in each}) == sorted(NAMES)
+    assert all(len(each) == 1 for each in found)
+
+    edit(kubectl, names, "three")
+    wait_for_text(kubectl, first, names, "hello three")
+    for each in (runners(audit_log, name) for name in names):
+        assert len(each) == len(set(each))
+
+    assert [first.terminate(), second.terminate()] == [0, 0]
+    edit(kubectl, names, "last")
+    wait_for_text(kubectl, third, names, "hello last")
+    wait_balanced(third)
+    assert {runners(audit_log, name)[-1] for name in names} == {"third"}
+
+
+def test_the_resources_of_a_failed_replica_are_taken_over(
+    replicas: dict[str, Operator], kubectl: Kubectl, audit_log: AuditLog, gate: Path
+) -> None:
+    """SIGKILL of one, then SIGSTOP of another during its runs: SIGCONT leads to no write."""
+    first, second, third = replicas.values()
+    for operator in replicas.values():
+        operator.start(*FLAGS, wait=False)
+    wait_balanced(first, second, third)
+    names = [f"echo-{number}" for number in range(4)]
+    edit(kubectl, names, "one")
+    wait_for_text(kubectl, first, names, "hello one")
+
+    second.kill()
+    edit(kubectl, names, "two")
+    wait_for_text(kubectl, first, names, "hello two")
+    wait_balanced(first, third)
+
+    names += apply_waiting(kubectl)
+    eventually(
+        lambda: first.metric("controller_runtime_active_workers"),
+        lambda count: count == RUNS,
+        seconds=SECONDS,
+        told=first.log,
+    )
+    children = psutil.Process(first.pid).children(recursive=True)
+    frozen = [first.pid, *(child.pid for child in children)]
+    for pid in frozen:
+        os.kill(pid, signal.SIGSTOP)
+    wait_balanced(third)
+    gate.touch()
+    wait_for_text(kubectl, third, names[4:], "hello nothing")
+    for pid in frozen:
+        os.kill(pid, signal.SIGCONT)
+    assert first.wait(SECONDS) == 1
+    edit(kubectl, names, "last")
+    wait_for_text(kubectl, third, names, "hello last")
+
+    for name in names:
+        found = runners(audit_log, name)
+        assert len(found) == len(set(found))
+        assert found[-1] == "third"

@@ -1,0 +1,206 @@
+"""A slot that moves is released when nothing can write its resources any more."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any, NoReturn
+
+import pytest
+
+from operator_runner.controller.sharding import Sharding, SlotEvents
+from operator_runner.core.errors import Fenced
+from operator_runner.core.fencing import Fence, Tenure
+from operator_runner.core.sharding import SLOTS, Assignment, Move, Report, slot_of
+from tests.fakes.tenure import Clock, held_tenure
+
+UID = "9fd5d1bd-0d0e-4a3e-a6f3-0a8d6f1f1c11"
+SLOT = slot_of(UID)
+ALL = frozenset(range(SLOTS))
+OWNED = Assignment("object", 1, dict.fromkeys(range(SLOTS), "a"))
+MOVING = Assignment("object", 2, OWNED.owners, {SLOT: Move("b", 2)})
+
+
+class Elector:
+    """The election of the coordinator, which another replica has won."""
+
+    identity = "a"
+
+
+class Lease:
+    """The Lease of this member, which is held."""
+
+    seconds = 0.05
+
+    def __init__(self) -> None:
+        self.tenure: Tenure = held_tenure(Clock())
+        self.reported = asyncio.Event()
+        self.report: Callable[[], Report] = Report
+
+    async def join(self, report: Callable[[], Report]) -> None:
+        """Keep the reader of the report."""
+        self.report = report
+
+    def report_soon(self) -> None:
+        """Record that the report has changed."""
+        self.reported.set()
+
+
+class Leases:
+    """The assignment as a test sets it."""
+
+    def __init__(self) -> None:
+        self.assignment: Assignment | None = None
+        self.members: dict[str, Any] = {}
+        self.on_change: Callable[[], None] = lambda: None
+
+    async def watch(self, on_change: Callable[[], None]) -> NoReturn:
+        """Keep the listener."""
+        self.on_change = on_change
+        await asyncio.Event().wait()
+        raise AssertionError
+
+
+class Member:
+    """A member with recorded events."""
+
+    def __init__(self, grace: float) -> None:
+        self.lease, self.leases = Lease(), Leases()
+        self.gained: list[frozenset[int]] = []
+        self.released: list[frozenset[int]] = []
+        elector: Any = Elector()
+        lease: Any = self.lease
+        leases: Any = self.leases
+        self.sharding = Sharding(
+            elector,
+            lease,
+            leases,
+            limit=None,
+            grace=grace,
+            events=SlotEvents(
+                self.gained.append, self.released.append, lambda *_: None, lambda _: None
+            ),
+        )
+
+    def observe(self, assignment: Assignment | None) -> None:
+        """Let the watch show an assignment."""
+        self.leases.assignment = assignment
+        self.leases.on_change()
+
+    async def work(self, end: asyncio.Event) -> bool:
+        """Reconcile the resource until `end`; return whether that was permitted."""
+        if self.sharding.claim(UID):
+            await end.wait()
+            return True
+        return False
+
+    @property
+    def held(self) -> frozenset[int]:
+        """The slots that are reported as held."""
+        return self.lease.report().held
+
+    async def wait_released(self) -> None:
+        """Wait until the report is without the slot."""
+        async with asyncio.timeout(60):
+            while SLOT in self.held:
+                self.lease.reported.clear()
+                await self.lease.reported.wait()
+
+
+@asynccontextmanager
+async def member(grace: float = 60.0) -> AsyncIterator[Member]:
+    """Run a member that owns all slots."""
+    made = Member(grace)
+    await made.sharding.join()
+    running = asyncio.create_task(made.sharding.run())
+    await asyncio.sleep(0)
+    made.observe(OWNED)
+    yield made
+    running.cancel()
+    await asyncio.wait([running])
+
+
+async def test_a_gained_slot_may_be_worked_on() -> None:
+    """Its writes are permitted by the Lease of this member."""
+    async with member() as one:
+        assert one.gained == [ALL]
+        assert one.sharding.is_active(UID)
+        Fence(one.sharding.tenure_of(UID)).check()
+
+
+async def test_a_slot_without_runs_is_released_at_once() -> None:
+    """Its resources can be neither run nor written after that."""
+    async with member() as one:
+        one.observe(MOVING)
+
+        assert one.released == [frozenset({SLOT})]
+        assert one.lease.report() == Report("object", 2, ALL - {SLOT})
+        assert not await one.work(asyncio.Event())
+        with pytest.raises(Fenced):
+            Fence(one.sharding.tenure_of(UID)).check()
+
+
+async def test_a_slot_is_held_until_its_last_run_has_ended() -> None:
+    """No new one begins meanwhile, and the current one may write."""
+    end = asyncio.Event()
+    async with member() as one:
+        run = asyncio.create_task(one.work(end))
+        await asyncio.sleep(0)
+        one.observe(MOVING)
+
+        assert SLOT in one.held
+        assert not one.sharding.is_active(UID)
+        assert not await one.work(end)
+        Fence(one.sharding.tenure_of(UID)).check()
+        end.set()
+        assert await run
+        await one.wait_released()
+        assert one.released == [frozenset({SLOT})]
+
+
+async def test_a_run_that_takes_too_long_is_cancelled_before_the_release() -> None:
+    """The slot is held until the last writes of the run have ended."""
+    async with member(grace=0.0) as one:
+        run = asyncio.create_task(one.work(asyncio.Event()))
+        await asyncio.sleep(0)
+        one.observe(MOVING)
+        await asyncio.wait([run])
+
+        assert run.cancelled()
+        assert SLOT in one.held
+        await one.wait_released()
+
+
+async def test_a_move_that_is_withdrawn_ends_the_drain() -> None:
+    """The resources are enqueued again, because their events were dropped meanwhile."""
+    end = asyncio.Event()
+    async with member() as one:
+        run = asyncio.create_task(one.work(end))
+        await asyncio.sleep(0)
+        one.observe(MOVING)
+
+        one.observe(Assignment("object", 3, OWNED.owners))
+
+        assert one.gained == [ALL, frozenset({SLOT})]
+        end.set()
+        await run
+        assert one.lease.report() == Report("object", 3, ALL)
+        assert one.released == []
+
+
+async def test_a_leaving_member_gets_no_slots() -> None:
+    """Whatever is assigned to it."""
+    async with member() as one:
+        one.sharding.start_leaving()
+        one.observe(Assignment("object", 3, OWNED.owners))
+
+        assert one.lease.report() == Report("object", 3, leaving=True)
+        assert one.gained == [ALL]
+
+
+async def test_a_resource_without_a_uid_cannot_be_written() -> None:
+    """It is deleted, or not known yet."""
+    async with member() as one:
+        with pytest.raises(Fenced):
+            Fence(one.sharding.tenure_of("")).check()

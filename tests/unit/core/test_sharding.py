@@ -1,0 +1,298 @@
+"""Slots have one owner at a time, in any order of joins, failures, reports and assignments."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from operator_runner.core.sharding import (
+    SLOTS,
+    Assignment,
+    Change,
+    MemberSlots,
+    Move,
+    Report,
+    assign,
+    decode_assignment,
+    decode_report,
+    encode_assignment,
+    encode_report,
+    revise,
+    slot_of,
+)
+
+MEMBERS = st.lists(st.sampled_from([f"web-{number}" for number in range(9)]), unique=True)
+IDLE = Report("uid")
+
+
+def joined(*members: str) -> dict[str, Report]:
+    """Return the reports of members that have observed the object and hold nothing."""
+    return dict.fromkeys(members, IDLE)
+
+
+def assigned(*members: str) -> Assignment:
+    return revise(Assignment("uid"), joined(*members), ())
+
+
+def holding(assignment: Assignment, *members: str) -> dict[str, Report]:
+    """Return the reports of members that follow an assignment."""
+    return {
+        member: Report("uid", assignment.epoch, assignment.slots_of(member)) for member in members
+    }
+
+
+@given(MEMBERS, MEMBERS)
+def test_slots_are_balanced_and_few_of_them_move(before: list[str], after: list[str]) -> None:
+    """Only what a new member gets, or a former one had, is moved."""
+    old = assign({}, before)
+    new = assign(old, after)
+
+    assert set(new) == (set(range(SLOTS)) if after else set())
+    counts = Counter(new.values())
+    if after:
+        assert max(counts.values()) - min(counts[member] for member in after) <= 1
+        stay = len({*before} & {*after})
+        moved = sum(new[slot] != old.get(slot) for slot in new)
+        quota = -(-SLOTS // len(after))
+        kept = min(Counter(old.values()).values(), default=0)
+        assert moved <= SLOTS - stay * min(quota - 1, kept)
+    assert assign(new, after) == new
+
+
+def test_the_order_of_members_does_not_matter() -> None:
+    """Any coordinator decides the same."""
+    assert assign({}, ["a", "b", "c"]) == assign({}, ["c", "a", "b"])
+
+
+def test_resources_are_spread_over_the_slots() -> None:
+    """The hash of the uid is even, also for uids that are alike."""
+    counts = Counter(slot_of(f"uid-{number}") for number in range(SLOTS * 100))
+
+    assert len(counts) == SLOTS
+    assert max(counts.values()) < 2 * min(counts.values())
+
+
+def test_a_slot_moves_after_its_owner_has_released_it() -> None:
+    """Announced in one epoch, carried out in a later one."""
+    first = assigned("a")
+    announced = revise(first, holding(first, "a") | joined("b"), ())
+    assert set(announced.owners.values()) == {"a"}
+    assert {move.to for move in announced.moves.values()} == {"b"}
+    # What a held when it reported before is not a release.
+    assert revise(announced, holding(first, "a") | joined("b"), ()) == announced
+
+    moved = revise(announced, holding(announced, "a", "b"), ())
+
+    assert not moved.moves
+    assert Counter(moved.owners.values()) == {"a": SLOTS // 2, "b": SLOTS // 2}
+
+
+def test_the_slots_of_a_member_that_is_gone_are_assigned_at_once() -> None:
+    """There is nobody to wait for."""
+    first = assigned("a", "b")
+
+    second = revise(first, holding(first, "b"), {"a"})
+
+    assert set(second.owners.values()) == {"b"}
+    assert not second.moves
+
+
+def test_an_owner_that_is_not_seen_keeps_its_slots() -> None:
+    """A watch may be behind; only a Lease that does not exist frees slots."""
+    first = assigned("a", "b")
+
+    assert set(revise(first, holding(first, "b"), ()).owners.values()) == {"a", "b"}
+
+
+def test_a_leaving_member_gives_slots_up_as_they_drain() -> None:
+    """It need not observe the move of what it will not take again."""
+    first = assigned("a", "b")
+    last = min(first.slots_of("a"))
+    reports = holding(first, "b") | {"a": Report("uid", 0, frozenset({last}), leaving=True)}
+
+    second = revise(first, reports, ())
+
+    assert [slot for slot, owner in second.owners.items() if owner == "a"] == [last]
+    assert second.moves == {last: Move("b", second.epoch)}
+
+
+@pytest.mark.parametrize(("limit", "workers"), [(1, 1), (2, 2), (5, 3), (None, 3)])
+def test_a_limit_leaves_members_as_standbys(limit: int | None, workers: int) -> None:
+    """`--shards=N`: they get slots when another one is gone."""
+    found = revise(Assignment("uid"), joined("a", "b", "c"), (), limit)
+
+    assert len(set(found.owners.values())) == workers
+
+
+def test_a_standby_does_not_replace_a_member_that_works() -> None:
+    """Names do not decide."""
+    first = revise(Assignment("uid"), joined("b"), (), 1)
+
+    assert revise(first, holding(first, "b") | joined("a"), (), 1) == first
+
+
+def test_a_new_object_gives_no_slots_before_all_members_have_observed_it() -> None:
+    """They may still work by the one that was deleted."""
+    new = Assignment("new")
+    reports = {"a": Report("new"), "b": Report("uid", 7, frozenset({3}))}
+
+    assert revise(new, reports, ()) == new
+    assert revise(new, reports | {"b": Report("new", 0, frozenset({3}))}, ()) == new
+    assert revise(new, reports, {"b"}).epoch == 1
+    assert revise(new, {"a": Report("new"), "b": Report("new")}, ()).epoch == 1
+
+
+def test_a_member_drains_what_moves_away() -> None:
+    """It takes back what moves no more."""
+    slots = MemberSlots("a")
+    first = assigned("a")
+    assert slots.observe(first) == Change(gained=frozenset(range(SLOTS)))
+    moving = replace(first, epoch=2, moves={3: Move("b", 2)})
+
+    assert slots.observe(moving) == Change(lost=frozenset({3}))
+    assert slots.report == Report("uid", 2, frozenset(range(SLOTS)))
+    assert slots.observe(first) == Change()  # it is older
+    assert slots.observe(replace(first, epoch=3)) == Change(gained=frozenset({3}))
+    assert not slots.draining
+
+
+def test_a_deleted_assignment_drains_everything() -> None:
+    """The next one begins without owners."""
+    slots = MemberSlots("a")
+    slots.observe(assigned("a"))
+
+    assert slots.observe(None).lost == frozenset(range(SLOTS))
+    assert slots.report == Report("", 0, frozenset(range(SLOTS)))
+
+
+def test_assignments_and_reports_are_read_as_they_were_written() -> None:
+    """They are annotations of Leases."""
+    assignment = replace(assigned("a", "b"), moves={3: Move("b", 1)})
+    report = Report("uid", 4, frozenset({1, 2}), leaving=True)
+
+    assert decode_assignment("uid", encode_assignment(assignment)) == assignment
+    assert decode_report(encode_report(report)) == report
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"epoch": 1, "owners": {"a": [128]}, "moves": {}}', "[" * 9999]
+)
+def test_an_invalid_annotation_is_an_error(text: str) -> None:
+    """Somebody may have edited it."""
+    with pytest.raises(ValueError):  # noqa: PT011 also that of json
+        decode_assignment("uid", text)
+    with pytest.raises(ValueError):  # noqa: PT011
+        decode_report(text)
+
+
+class Handover(RuleBasedStateMachine):
+    """Members and coordinators over one API server; each sees the others late or never."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.history: list[Assignment | None] = [None]
+        self.objects = self.names = 0
+        self.members: dict[str, MemberSlots] = {}
+        self.seen: dict[str, int] = {}
+        self.reports: dict[str, list[Report]] = {}
+        self.running: dict[str, set[int]] = {}
+        self.gone: set[str] = set()
+
+    def any_member(self, data: st.DataObject) -> str:
+        return data.draw(st.sampled_from(sorted(self.members)))
+
+    @precondition(lambda self: len(self.members) < 4)
+    @rule()
+    def join(self) -> None:
+        """Add a member; it may see nothing yet."""
+        name = f"web-{self.names}"
+        self.names += 1
+        self.members[name] = MemberSlots(name)
+        self.reports[name], self.seen[name], self.running[name] = [Report()], 0, set()
+
+    @precondition(lambda self: self.members)
+    @rule(data=st.data())
+    def observe(self, data: st.DataObject) -> None:
+        """Let a member see the next assignments in order, and begin a run of each of its slots."""
+        name = self.any_member(data)
+        self.seen[name] = data.draw(st.integers(self.seen[name], len(self.history) - 1))
+        self.members[name].observe(self.history[self.seen[name]])
+        self.running[name] |= self.members[name].active
+
+    @precondition(lambda self: self.members)
+    @rule(data=st.data())
+    def end_runs(self, data: st.DataObject) -> None:
+        """Let the last run of some draining slots end."""
+        name = self.any_member(data)
+        draining = self.members[name].draining
+        for slot in sorted(draining)[data.draw(st.integers(0, len(draining))) :]:
+            self.running[name].discard(slot)
+            self.members[name].drained(slot)
+
+    @precondition(lambda self: self.members)
+    @rule(data=st.data())
+    def report(self, data: st.DataObject) -> None:
+        """Write the report of a member."""
+        name = self.any_member(data)
+        self.reports[name].append(self.members[name].report)
+
+    @precondition(lambda self: self.members)
+    @rule(data=st.data())
+    def leave(self, data: st.DataObject) -> None:
+        """Begin the end of a member."""
+        self.members[self.any_member(data)].leave()
+
+    @precondition(lambda self: self.members)
+    @rule(data=st.data())
+    def fail(self, data: st.DataObject) -> None:
+        """Kill or freeze a member; from the deletion of its Lease on it writes nothing."""
+        name = self.any_member(data)
+        del self.members[name]
+        self.gone.add(name)
+
+    @rule(data=st.data())
+    def coordinate(self, data: st.DataObject) -> None:
+        """Revise the newest assignment by reports of which some are old; others are a conflict."""
+        current = self.history[-1]
+        if current is None:
+            self.objects += 1
+            self.history.append(Assignment(f"object {self.objects}"))
+            return
+        reports = {
+            name: data.draw(st.sampled_from(self.reports[name])) for name in sorted(self.members)
+        }
+        limit = data.draw(st.sampled_from([None, 1, 2]))
+        new = revise(current, reports, self.gone, limit)
+        if new != current:
+            self.history.append(new)
+
+    @precondition(lambda self: self.history[-1] is not None)
+    @rule()
+    def delete_the_object(self) -> None:
+        """Let somebody delete the assignment."""
+        self.history.append(None)
+
+    @invariant()
+    def no_slot_is_run_twice(self) -> None:
+        """Nor is a run of a slot under way that its member does not hold."""
+        slots = Counter(slot for name in self.members for slot in self.running[name])
+        assert not [slot for slot, count in slots.items() if count > 1]
+        assert all(self.running[name] <= each.held for name, each in self.members.items())
+
+
+def test_no_slot_has_two_owners_at_once() -> None:
+    """Whatever fails, and however late the members see and report."""
+    run_state_machine_as_test(
+        Handover, settings=settings(max_examples=60, stateful_step_count=40, deadline=None)
+    )
