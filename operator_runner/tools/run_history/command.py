@@ -46,7 +46,6 @@ def why(
         raise click.BadParameter(f"{resource!r}; write KIND/NAME, such as NginxOperator/web")
     # The API client is slow to import, and other commands do not need it.
     from operator_runner.tools.run_history.sources import (  # noqa: PLC0415
-        HEADER,
         from_events,
         from_files,
     )
@@ -62,9 +61,9 @@ def why(
         click.echo(_quiet(str(history.ref), work_dir))
         return
     now = datetime.now(UTC)
-    click.echo(HEADER)
+    click.echo(history.header)
     for line in history.lines[:limit]:
-        click.echo(line.text(now))
+        click.echo(line.text(now, history.replica_width))
     if (rerun := history.rerun) is not None:
         heading = f"To repeat run {rerun.run_id} with your kubeconfig:"
         click.echo(f"\n{heading}\n\n{_INDENT}{printable(rerun.command)}")

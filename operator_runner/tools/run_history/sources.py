@@ -41,7 +41,8 @@ _WORDS = {
     "NotIdempotent": "not idempotent",
 }
 _COLUMNS = "{:<20}  {:>5}  {:>8}  {:<15}  {:<16}  {}"
-HEADER = _COLUMNS.format("ENDED", "AGE", "DURATION", "RESULT", "RUN", "CAUSE")
+_HEADER = ("ENDED", "AGE", "DURATION", "RESULT", "RUN")
+_REPLICA = "REPLICA"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +59,11 @@ class Line:
     note: str = ""
     count: int = 1
     run_id: str = ""
+    replica: str = ""
+    """Name of the Pod that ran it; empty if unknown."""
 
-    def text(self, now: datetime) -> str:
-        """Return the columns of HEADER, and the error of a failed run below."""
+    def text(self, now: datetime, replica_width: int = 0) -> str:
+        """Return the columns of `History.header`, and the error of a failed run below."""
         took = "" if self.seconds is None else f"{self.seconds:.1f} s"
         times = f" (x{self.count})" if self.count > 1 else ""
         line = _COLUMNS.format(
@@ -69,7 +72,7 @@ class Line:
             took,
             self.outcome + times,
             self.run_id,
-            self.why,
+            _with_replica(self.replica, self.why, replica_width),
         ).rstrip()
         below = (_INDENT + text for text in self.note.splitlines())
         # Names of fields are those of the resource and may contain line breaks.
@@ -84,6 +87,21 @@ class History:
     lines: tuple[Line, ...]
     rerun: Rerun | None = None
     """How to repeat the last run, if it failed and its files are here."""
+
+    @property
+    def replica_width(self) -> int:
+        """Width of the column with the replica; 0 if all runs are of the same one."""
+        replicas = {line.replica for line in self.lines if line.replica}
+        return max(len(_REPLICA), *map(len, replicas)) if len(replicas) > 1 else 0
+
+    @property
+    def header(self) -> str:
+        """The names of the columns."""
+        return _COLUMNS.format(*_HEADER, _with_replica(_REPLICA, "CAUSE", self.replica_width))
+
+
+def _with_replica(replica: str, why: str, width: int) -> str:
+    return f"{replica:<{width}}  {why}" if width else why
 
 
 def line_of(event: Json) -> Line:
@@ -101,6 +119,7 @@ def line_of(event: Json) -> Line:
         note=event["note"].rpartition(" (why: ")[0] or event["note"] if bad else "",
         count=int(series.get("count") or 1),
         run_id=annotations.get(RUN_ANNOTATION, ""),
+        replica=event.get("reportingInstance") or "",
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ from operator_runner.core.model import (
     Trigger,
 )
 from operator_runner.tools.run_history.command import why
-from operator_runner.tools.run_history.sources import from_files, line_of
+from operator_runner.tools.run_history.sources import History, Line, from_files, line_of
 
 FOO = ObjectRef(GVK("example.com", "v1", "Foo"), "default", "a")
 CLUSTER = ObjectRef(GVK("", "v1", "Node"), "", "a")
@@ -183,6 +184,22 @@ def test_times_are_of_the_end_in_one_zone(dirs: RunDirs, tmp_path: Path) -> None
     header, first = text.splitlines()
     assert header.split() == ["ENDED", "AGE", "DURATION", "RESULT", "RUN", "CAUSE"]
     assert first.startswith(line.ended.strftime("%Y-%m-%dT%H:%M:"))
+
+
+def test_the_replica_is_shown_if_there_are_several() -> None:
+    """Events name the Pod that ran a resource."""
+    now = datetime.now(UTC)
+    first = Line(now, 1.0, "succeeded", "spec", run_id="1", replica="web-7d4b9-k9qzl")
+    second = replace(first, replica="web-7d4b9-x2x8p")
+    assert "REPLICA" not in History(FOO, (first, first)).header
+
+    history = History(FOO, (first, second))
+
+    assert history.header.split()[-2:] == ["REPLICA", "CAUSE"]
+    for line in history.lines:
+        shown = line.text(now, history.replica_width)
+        assert shown.index(line.replica) == history.header.index("REPLICA")
+        assert shown.index("spec") == history.header.index("CAUSE")
 
 
 def test_what_was_found_after_a_run_is_shown_with_it(dirs: RunDirs, tmp_path: Path) -> None:
