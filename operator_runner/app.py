@@ -47,6 +47,7 @@ from operator_runner.controller.sources.watches_file import WatchesFile
 from operator_runner.controller.workqueue import WorkQueue
 from operator_runner.conversion.service import ConversionService
 from operator_runner.core.async_tasks import end_tasks
+from operator_runner.core.errors import ApiError, ConfigError
 from operator_runner.core.fencing import Fences, Tenure
 from operator_runner.core.host_resources import HostResources
 from operator_runner.core.model import (
@@ -74,7 +75,14 @@ from operator_runner.kube.watch import MetadataEvent, watch_metadata
 from operator_runner.olm import OperatorConditionReporter
 from operator_runner.proxy.server import Proxy
 from operator_runner.reconcile.other_writers import OtherWriters
-from operator_runner.reconcile.reconciler import Dependencies, Reconciler
+from operator_runner.reconcile.reconciler import (
+    Dependencies,
+    Gone,
+    Idle,
+    Reconciler,
+    ReconcileResult,
+    Succeeded,
+)
 from operator_runner.telemetry.announcements import announce_servers, announce_watches
 from operator_runner.telemetry.commit import commit
 from operator_runner.telemetry.metrics import Metrics
@@ -346,14 +354,17 @@ class Operator:
         """Open the other ports; they are closed when `stack` is. Raises ConfigError."""
         self._health.ready("watches", self._why_not_ready)
         await _serve_metrics(self._settings, self._metrics, self._api, stack)
-        announce_servers(self._settings)
-        await self._conversions.serve(stack, self._health)
+        if self._settings.once is None:
+            announce_servers(self._settings)
+            await self._conversions.serve(stack, self._health)
         await self._proxy.start()
         stack.push_async_callback(self._proxy.stop)
 
     async def run(self, load: Callable[[], Sequence[Watch]]) -> int | None:
         """Lead, work until something ends that, and shut down in order; see `run` above."""
         log_types(self._watches)
+        if self._settings.once is not None:
+            return await self._reconcile_once(*self._settings.once)
         if not await self._acquire_lease():
             return 0
         self._leading = True
@@ -387,6 +398,42 @@ class Operator:
             return False
         self._metrics.leading(lease, self._sharding is None)
         return True
+
+    async def _reconcile_once(self, kind: str, name: str) -> int:
+        """Reconcile one resource; return 0 if its run succeeded, 1 if not, 130 if interrupted.
+
+        Raises ConfigError for a kind that no watch has.
+        """
+        key = await self._named(kind, name)
+        cause = Cause(Trigger.START, "--once")
+        working = asyncio.create_task(self._dispatcher.reconcile_once(key, cause))
+        interrupted = await _until_one_ends([working], self._stop) is None
+        await end_tasks([working] if interrupted else [])
+        await self._dependents.stop()
+        return 128 + signal.SIGINT if interrupted else _exit_status(key, working.result())
+
+    async def _named(self, kind: str, name: str) -> ObjectRef:
+        """Return the resource with this kind and name, in the version of its watch."""
+        namespaces = self._settings.namespaces
+        namespace = namespaces[0] if len(namespaces) == 1 else self._connection.namespace
+        found: list[ObjectRef] = []
+        for watch in self._watches:
+            try:
+                resource = await self._discovery.resource(watch.gvk)
+            except ApiError as error:
+                raise ConfigError(f"--once: {error}") from error
+            if resource.is_called(kind):
+                key = ObjectRef(watch.gvk, namespace if resource.namespaced else "", name)
+                found.append(key)
+                body = await self._cluster.get(key)
+                if body is not None and is_relevant(body, watch):
+                    return key
+        if not found:
+            kinds = ", ".join(dict.fromkeys(watch.gvk.kind for watch in self._watches))
+            raise ConfigError(
+                f"--once: {kind} is not a kind of the watches file, which has {kinds}"
+            )
+        return found[0]
 
     def _parts(
         self, load: Callable[[], Sequence[Watch]]
@@ -582,6 +629,18 @@ class Operator:
         # A replica that waits for its turn does its duty; were it not ready, a rolling
         # update would wait for it for ever, while the old leader still holds the lease.
         return self._watch_readiness.not_ready_reason() if self._leading else None
+
+
+def _exit_status(key: ObjectRef, result: ReconcileResult) -> int:
+    """Return the exit status of `--once`; log why nothing was run."""
+    match result:
+        case Succeeded() | Idle(reason=""):
+            return 0
+        case Idle(reason=reason):
+            _log.error("Nothing was run", resource=str(key), reason=reason)
+        case Gone():
+            _log.error("Nothing was run", resource=str(key), reason="Resource does not exist")
+    return 1
 
 
 async def _serve_probes(settings: Settings, health: HealthChecks, stack: AsyncExitStack) -> None:

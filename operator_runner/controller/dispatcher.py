@@ -83,6 +83,13 @@ class Dispatcher:
             self._running.add(task)
             task.add_done_callback(self._running.discard)
 
+    async def reconcile_once(self, key: ObjectRef, cause: Cause) -> ReconcileResult:
+        """Reconcile a key that is not in the queue; failures are reported as for any other."""
+        item = Item(key, (cause,), 0.0)
+        _bind(item)
+        _log.info("Reconciling")
+        return await self._reconcile(key, item)
+
     async def drain(self, grace: float) -> None:
         """After the queue is closed: wait `grace` seconds for reconciles, then cancel them."""
         if not self._running:

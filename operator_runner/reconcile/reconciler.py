@@ -96,7 +96,12 @@ class Gone:
 
 @dataclass(frozen=True, slots=True)
 class Idle:
-    """Nothing was to be done, or the clean-up is done; reconcile again on the next event."""
+    """Nothing was to be done, or the clean-up is done; reconcile again on the next event.
+
+    `reason` is why nothing was run, empty after a clean-up.
+    """
+
+    reason: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,17 +255,17 @@ class Reconciler:
                     _log.debug("Skipping reconciliation", reason=reason)
                     if self._superseding.forget(ref):
                         await self._reporter.interrupted(ref, body, reason)
-                    return Idle()
+                    return Idle(reason)
                 case Suspend(finalizer):
                     self._superseding.forget(ref)
                     self._deps.on_suspension(ref, True)
                     await self._reporter.suspended(ref, body, finalizer)
-                    return Idle()
+                    return Idle("Resource is suspended")
                 case AddMetadata() | Run() | RunDeselection() if fault := fault_of(body):
                     context = RunContext(ref, body, causes, datetime.now(UTC))
                     await self._reporter.error(context, fault)
                     await self._answer(ref, body, Failed(message=fault))
-                    return Idle()
+                    return Idle(fault)
                 case AddMetadata() as missing:
                     body = await self._add_metadata(ref, body, missing)
                 case Run() | RunDeselection() as action:

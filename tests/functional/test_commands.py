@@ -54,6 +54,7 @@ ELSEWHERE = {
     "test_suspend_and_reconcile.py",
     "operator-runner suspend NginxOperator/cluster": "functional/test_suspend_and_reconcile.py",
     "operator-runner resume NginxOperator/cluster": "functional/test_suspend_and_reconcile.py",
+    "operator-runner tree NginxOperator/cluster": "functional/test_get_and_tree.py",
     "operator-runner cluster down": "e2e/test_readme.py",
     "operator-runner cluster load ARCHIVE": "e2e/test_local_cluster.py",
     "operator-runner cluster status": "e2e/test_local_cluster.py",

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from operator_runner.config.watches import schema
 
 # Imported before sockets are refused: ansible-core calls getaddrinfo when it is imported.
 from operator_runner.tools.validate import check as _check  # noqa: F401
+from tests.support.operator import REPOSITORY
 
 PROGRAMS = Path(sys.executable).parent
 GOOD = """\
@@ -227,3 +229,9 @@ def test_commands_that_the_image_lacks_say_where_to_run_them() -> None:
     failed = told("cluster", "up", "--name=x")
     assert failed.returncode == 1
     assert "cluster is not part of the operator's image; install operator-runner" in failed.stderr
+
+
+def test_kubectl_finds_the_program_as_a_plugin() -> None:
+    """Kubectl calls `kubectl-operator_runner` for `kubectl operator-runner`."""
+    scripts = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["scripts"]
+    assert scripts["kubectl-operator_runner"] == scripts["operator-runner"]

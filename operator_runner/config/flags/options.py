@@ -114,6 +114,13 @@ _OPTIONS: tuple[Callable[..., Any], ...] = (
     ),
     _option(
         _PROJECT,
+        "--once",
+        "Reconcile one resource, in the namespace of the kubeconfig, and exit with its status.",
+        default=None,
+        metavar="KIND/NAME",
+    ),
+    _option(
+        _PROJECT,
         "--kubeconfig",
         "Kubeconfig file; else KUBECONFIG, the ServiceAccount of the Pod, or ~/.kube/config.",
         default=None,

@@ -7,7 +7,7 @@ flags for all kinds.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Literal
@@ -67,7 +67,7 @@ def settings_from(
     variables for each kind of `watches`. `terminal` is whether the log goes to a terminal.
     """
     problems = [*_exclusions(options), *_leader_problems(options, environ)]
-    problems += _ownership_problems(options, watches)
+    problems += [*_ownership_problems(options, watches), *_once_problems(options)]
     inventory = environ.get("ANSIBLE_INVENTORY") or None
     if inventory is not None and not Path(inventory).exists():
         problems.append(f"ANSIBLE_INVENTORY: {inventory} was not found; name a file or directory")
@@ -77,7 +77,7 @@ def settings_from(
     given = (options["metrics_bind_address"], options["metrics_addr"])
     metrics = next((text for text in given if text is not None), ":8443")
     grace = options["graceful_shutdown_timeout"]
-    return Settings(
+    settings = Settings(
         watches_file=options["watches_file"],
         namespaces=environment.namespaces(environ),
         kubeconfig=options["kubeconfig"],
@@ -105,6 +105,32 @@ def settings_from(
         shards=options["shards"],
         reload=options["reload"],
     )
+    return settings if options["once"] is None else _once(settings, options["once"])
+
+
+def _once(settings: Settings, resource: str) -> Settings:
+    """Return the settings for one resource: beside an operator, whose ports and Lease it leaves."""
+    kind, _, name = resource.partition("/")
+    return replace(
+        settings,
+        once=(kind, name),
+        metrics=None,
+        probes=None,
+        proxy=replace(settings.proxy, port=0),
+        leader_election=replace(settings.leader_election, enabled=False),
+        shards=None,
+        operator_condition="",
+    )
+
+
+def _once_problems(options: Options) -> list[str]:
+    resource = options["once"]
+    if resource is None:
+        return []
+    kind, _, name = resource.partition("/")
+    if not kind or not name or "/" in name:
+        return [f"--once={resource}: invalid resource: write KIND/NAME, such as pages/home"]
+    return ["--once and --reload exclude each other; omit one"] if options["reload"] else []
 
 
 def _operator_condition(environ: Environ) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -10,12 +11,15 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+from click.shell_completion import CompletionItem
 
 from operator_runner.core.durations import parse_duration
 from operator_runner.core.errors import ApiError, ConfigError
+from operator_runner.tools.resources.output import Format
 
 EXIT_UNANSWERED = 3
 """Exit status of a command that no operator has answered in time; 1 is a failure, 2 wrong usage."""
+_INTERRUPTED = 128 + signal.SIGINT
 _Result = TypeVar("_Result")
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -48,6 +52,36 @@ class NameType(click.ParamType[Name]):
         except ValueError as error:
             self.fail(str(error), param, ctx)
 
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """Return resources of the cluster that begin with `incomplete`."""
+        del param
+        from operator_runner.tools.resources.completion import complete_names  # noqa: PLC0415
+
+        return complete_names(ctx, incomplete)
+
+
+class KindOrNameType(click.ParamType[str]):
+    """An argument KIND or KIND/NAME."""
+
+    name = "KIND"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the text; end with a usage error for an invalid one."""
+        if "/" in value:
+            NameType().convert(value, param, ctx)
+        return value
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """Return kinds or resources of the cluster that begin with `incomplete`."""
+        del param
+        from operator_runner.tools.resources.completion import complete_kinds  # noqa: PLC0415
+
+        return complete_kinds(ctx, incomplete)
+
 
 class DurationType(click.ParamType[timedelta]):
     """A Go duration: `90s`, `5m`."""
@@ -62,6 +96,16 @@ class DurationType(click.ParamType[timedelta]):
             return value if isinstance(value, timedelta) else parse_duration(value)
         except ValueError as error:
             self.fail(str(error), param, ctx)
+
+
+output_option = click.option(
+    "-o",
+    "--output",
+    type=click.Choice([each.value for each in Format if each.value]),
+    default=None,
+    callback=lambda _context, _parameter, value: Format(value or ""),
+    help="Format.  [default: a table]",
+)
 
 
 def cluster_options(function: _Function) -> _Function:
@@ -88,7 +132,7 @@ def complete(work: Coroutine[Any, Any, _Result]) -> _Result:
     except (ApiError, ConfigError, OSError) as error:
         raise click.ClickException(str(error)) from error
     except KeyboardInterrupt:
-        raise click.Abort from None
+        raise SystemExit(_INTERRUPTED) from None
 
 
 names_argument = click.argument(

@@ -1,0 +1,194 @@
+"""Command `operator-runner get`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from operator_runner.core.errors import ConfigError
+from operator_runner.core.model import ObjectRef
+from operator_runner.tools.resources.options import (
+    KindOrNameType,
+    cluster_options,
+    complete,
+    output_option,
+)
+from operator_runner.tools.resources.output import Format, print_data, print_row, print_table
+from operator_runner.tools.run_history.ages import age
+
+if TYPE_CHECKING:
+    from operator_runner.kube.discovery import ApiResource
+    from operator_runner.tools.resources.cluster import ClusterView
+    from operator_runner.tools.resources.listing import Selection
+    from operator_runner.tools.resources.summary import Summary
+
+_HEADER = ("NAME", "READY", "STATE", "LAST RUN", "NEXT RUN", "FAILING", "WHY")
+_WIDE_HEADER = (*_HEADER[:-1], "RUN", "CAUSE", "MESSAGE")
+_WHY_CHARACTERS = 70
+
+
+@click.command()
+@click.argument("wanted", metavar="[KIND | KIND/NAME]...", nargs=-1, type=KindOrNameType())
+@cluster_options
+@click.option("-A", "--all-namespaces", is_flag=True, help="Resources of all namespaces.")
+@output_option
+@click.option("-w", "--watch", is_flag=True, help="Then print each change, until interrupted.")
+def get(
+    wanted: tuple[str, ...],
+    namespace: str | None,
+    kubeconfig: Path | None,
+    output: Format,
+    *,
+    all_namespaces: bool,
+    watch: bool,
+) -> None:
+    """List resources of operators: ready, last run, next run, age of the failure and why.
+
+    Without arguments: all resources of CRDs of which an operator has handled one. KIND as kubectl
+    takes it: wikis, wiki, a short name, wiki.apps.example.com.
+    """
+    if watch and output in {Format.JSON, Format.YAML}:
+        raise click.UsageError(f"--watch prints rows; omit --output={output.value}")
+    if all_namespaces and any("/" in each for each in wanted):
+        raise click.UsageError("a resource cannot be named across all namespaces; use --namespace")
+    complete(_get(wanted, namespace, kubeconfig, output, all_=all_namespaces, watch=watch))
+
+
+async def _get(
+    wanted: Sequence[str],
+    namespace: str | None,
+    kubeconfig: Path | None,
+    output: Format,
+    *,
+    all_: bool,
+    watch: bool,
+) -> None:
+    # The API client is slow to import, and --help does not need it.
+    from operator_runner.tools.resources.cluster import open_cluster  # noqa: PLC0415
+    from operator_runner.tools.resources.listing import select, summaries  # noqa: PLC0415
+
+    async with open_cluster(kubeconfig, namespace) as cluster:
+        selection = await select(cluster, wanted, None if all_ else cluster.namespace)
+        found = await summaries(cluster, selection)
+        if selection.forbidden:
+            click.echo(
+                f"Warning: {selection.forbidden} kinds are not shown: no permission to list them; "
+                "name the kinds that you need",
+                err=True,
+            )
+        if output in {Format.JSON, Format.YAML}:
+            print_data({"items": [each.as_json() for each in found]}, output)
+            return
+        table = _Table(is_wide=output is Format.WIDE, all_namespaces=all_)
+        if found:
+            table.print(found)
+        elif not watch:
+            click.echo(_nothing(selection), err=True)
+        if watch:
+            await _watch(cluster, selection, table, found)
+
+
+def _nothing(selection: Selection) -> str:
+    place = f"in namespace {selection.namespace}" if selection.namespace else "in any namespace"
+    if selection.kinds:
+        return f"No resources found {place}."
+    return (
+        f"No resource that an operator has handled was found {place}. Name a kind to see its "
+        "resources: operator-runner get KIND"
+    )
+
+
+class _Table:
+    """A table whose later rows have the columns of the first ones."""
+
+    def __init__(self, *, is_wide: bool, all_namespaces: bool) -> None:
+        self._is_wide = is_wide
+        self._all_namespaces = all_namespaces
+        self._widths: list[int] = []
+
+    def print(self, found: Sequence[Summary]) -> None:
+        """Print rows, below the header if they are the first."""
+        rows = [self._row(each) for each in found]
+        if self._widths:
+            for row in rows:
+                print_row(row, self._widths)
+            return
+        header = _WIDE_HEADER if self._is_wide else _HEADER
+        self._widths = print_table(("NAMESPACE", *header) if self._all_namespaces else header, rows)
+
+    def _row(self, summary: Summary) -> tuple[str, ...]:
+        now = datetime.now(UTC)
+        ref = summary.ref
+        row: tuple[str, ...] = (
+            f"{ref.gvk.kind.lower()}/{ref.name}",
+            summary.ready or "-",
+            summary.state.value,
+            _ago(summary.last_run, now),
+            _until(summary, now),
+            _ago(summary.failing_since, now),
+        )
+        if self._is_wide:
+            row = (
+                *row,
+                summary.run_id or "-",
+                summary.cause or "-",
+                " ".join(summary.message.split()),
+            )
+        else:
+            why = summary.why
+            cut = why if len(why) <= _WHY_CHARACTERS else f"{why[: _WHY_CHARACTERS - 3]}..."
+            row = (*row, cut)
+        return (ref.namespace or "-", *row) if self._all_namespaces else row
+
+
+def _ago(time: datetime | None, now: datetime) -> str:
+    return "-" if time is None else age(now - time)
+
+
+def _until(summary: Summary, now: datetime) -> str:
+    if summary.next_run is not None:
+        return f"in {age(summary.next_run - now)}"
+    return "retry" if summary.retries else "-"
+
+
+async def _watch(
+    cluster: ClusterView, selection: Selection, table: _Table, shown: Sequence[Summary]
+) -> None:
+    """Print the summary of each resource that changes, without end."""
+    from operator_runner.kube.watch import (  # noqa: PLC0415 (slow import)
+        EventType,
+        Extraction,
+        watch_metadata,
+    )
+    from operator_runner.tools.resources.listing import run_events  # noqa: PLC0415
+    from operator_runner.tools.resources.summary import by_resource, summarize  # noqa: PLC0415
+
+    if not selection.kinds:
+        raise ConfigError("nothing to watch; name a kind: operator-runner get KIND --watch")
+    last: dict[ObjectRef, Summary] = {each.ref: each for each in shown}
+
+    async def follow(kind: ApiResource) -> None:
+        whole = Extraction(lambda body: body, whole=True)
+        async for event in watch_metadata(cluster.api, kind, selection.namespace, extraction=whole):
+            if event.type is EventType.SYNCED:
+                continue
+            ref = ObjectRef.of_kind(kind.gvk, event.body)
+            if not selection.has(ref):
+                continue
+            if event.type is EventType.DELETED:
+                if (gone := last.pop(ref, None)) is not None:
+                    table.print([gone])
+                continue
+            uid = event.body["metadata"]["uid"]
+            events = by_resource(await run_events(cluster.api, ref.namespace or "default"))
+            summary = summarize(ref, event.extracted, events.get((uid, ref.name), ()))
+            if summary != last.get(ref):
+                last[ref] = summary
+                table.print([summary])
+
+    await asyncio.gather(*map(follow, selection.kinds))

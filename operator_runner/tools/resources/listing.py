@@ -1,0 +1,167 @@
+"""Read the resources of operators: those that are named, or all that an operator has handled."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from operator_runner.core.errors import ApiError, Forbidden, NotFound
+from operator_runner.core.model import GVK, Json, ObjectRef, uid_of
+from operator_runner.kube.api import FIELD_MANAGER, JSON, Api
+from operator_runner.kube.discovery import ApiResource
+from operator_runner.kube.events import CONTROLLER
+from operator_runner.kube.paging import list_pages
+from operator_runner.tools.resources.options import Name
+from operator_runner.tools.resources.summary import Summary, by_resource, summarize
+
+if TYPE_CHECKING:
+    from operator_runner.tools.resources.cluster import ClusterView
+
+METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
+_CONCURRENCY = 8
+"""Requests at a time."""
+
+
+@dataclass(slots=True)
+class Selection:
+    """What `get` shows: kinds as a whole, or single resources of a kind.
+
+    `namespace` None means all.
+    """
+
+    namespace: str | None
+    kinds: list[ApiResource] = field(default_factory=list)
+    names: dict[GVK, set[str]] = field(default_factory=dict)
+    """Names of resources, by kind; a kind without an entry is shown as a whole."""
+    forbidden: int = 0
+    """Kinds that could not be searched for lack of permissions."""
+
+    def has(self, ref: ObjectRef) -> bool:
+        """Return whether a resource of one of the kinds is chosen."""
+        return ref.gvk not in self.names or ref.name in self.names[ref.gvk]
+
+
+async def select(cluster: ClusterView, wanted: Sequence[str], namespace: str | None) -> Selection:
+    """Return the selection for arguments KIND and KIND/NAME.
+
+    Without arguments it has all kinds with a resource that an operator has handled. Raises
+    ApiError; ConfigError for an unknown kind, ValueError for an invalid name.
+    """
+    selection = Selection(namespace)
+    if not wanted:
+        return await handled_kinds(cluster, selection)
+    whole: set[GVK] = set()
+    for text in wanted:
+        name = Name.parse(text) if "/" in text else None
+        resource = cluster.resource(name.kind if name else text)
+        if resource not in selection.kinds:
+            selection.kinds.append(resource)
+        if name is None:
+            whole.add(resource.gvk)
+        else:
+            selection.names.setdefault(resource.gvk, set()).add(name.name)
+    for gvk in whole:
+        selection.names.pop(gvk, None)
+    return selection
+
+
+async def handled_kinds(cluster: ClusterView, selection: Selection) -> Selection:
+    """Add the kinds of CRDs with a resource that an operator has written to."""
+    kinds = custom_kinds(cluster.served)
+    limit = asyncio.Semaphore(_CONCURRENCY)
+
+    async def is_handled(resource: ApiResource) -> bool | None:
+        async with limit:
+            try:
+                path = resource.path(selection.namespace)
+                async for page in list_pages(cluster.api, path, accept=METADATA, outer_levels=2):
+                    if any(map(_is_handled, page.get("items") or ())):
+                        return True
+            except Forbidden:
+                return None
+            except NotFound:
+                return False
+            return False
+
+    found = await asyncio.gather(*map(is_handled, kinds))
+    selection.kinds = [kind for kind, handled in zip(kinds, found, strict=True) if handled]
+    selection.forbidden = found.count(None)
+    return selection
+
+
+def custom_kinds(served: Sequence[ApiResource]) -> list[ApiResource]:
+    """Return the kinds of CRDs that can be listed, each in its preferred version."""
+    found: dict[tuple[str, str], ApiResource] = {}
+    for each in served:
+        if "list" in each.verbs and not each.gvk.is_built_in:
+            found.setdefault((each.gvk.group, each.plural), each)
+    return list(found.values())
+
+
+async def names(cluster: ClusterView, kind: ApiResource) -> list[str]:
+    """Return the names of the resources of a kind in the user's namespace. Raises ApiError."""
+    path = kind.path(cluster.namespace)
+    return [
+        item["metadata"]["name"]
+        async for page in list_pages(cluster.api, path, accept=METADATA, outer_levels=2)
+        for item in page.get("items") or ()
+    ]
+
+
+def _is_handled(item: Json) -> bool:
+    fields = item["metadata"].get("managedFields") or ()
+    return any(each.get("manager") == FIELD_MANAGER for each in fields)
+
+
+async def summaries(cluster: ClusterView, selection: Selection) -> list[Summary]:
+    """Return the summaries of all chosen resources, by kind, namespace and name.
+
+    Raises ApiError; NotFound if a named resource does not exist.
+    """
+    found = [
+        (ref, body)
+        for kind in selection.kinds
+        async for ref, body in _bodies(cluster, selection, kind)
+    ]
+    events = by_resource(await run_events(cluster.api, selection.namespace)) if found else {}
+    return [summarize(ref, body, events.get((uid_of(body), ref.name), ())) for ref, body in found]
+
+
+async def _bodies(
+    cluster: ClusterView, selection: Selection, kind: ApiResource
+) -> AsyncIterator[tuple[ObjectRef, Json]]:
+    if (names := selection.names.get(kind.gvk)) is not None:
+        for name in sorted(names):
+            namespace = cluster.namespace if kind.namespaced else ""
+            ref = ObjectRef(kind.gvk, namespace, name)
+            yield ref, await cluster.api.request("GET", kind.path(namespace, name))
+        return
+    path = kind.path(selection.namespace)
+    async for page in list_pages(cluster.api, path, accept=JSON, outer_levels=2):
+        for body in page.get("items") or ():
+            yield ObjectRef.of_kind(kind.gvk, body), body
+
+
+async def run_events(api: Api, namespace: str | None) -> list[Json]:
+    """Return the Events of operators in a namespace, None for all; without permission, none.
+
+    Events about cluster-scoped resources are in `default`.
+    """
+    root = "/apis/events.k8s.io/v1"
+    paths = [f"{root}/events"]
+    if namespace is not None:
+        paths = [
+            f"{root}/namespaces/{each}/events" for each in dict.fromkeys((namespace, "default"))
+        ]
+    params = {"fieldSelector": f"reportingController={CONTROLLER}"}
+    found: list[Json] = []
+    for path in paths:
+        try:
+            async for page in list_pages(api, path, params=params):
+                found += page["items"]
+        except ApiError:
+            # Causes are an addition; the state is in the resources.
+            continue
+    return found

@@ -1,0 +1,80 @@
+"""Print tables as kubectl does, and JSON and YAML; colours only on a terminal."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Any
+
+import click
+
+from operator_runner.telemetry.printable import printable
+from operator_runner.tools import yaml_io
+
+_GAP = "   "
+_COLOURS = {
+    "True": "green",
+    "ready": "green",
+    "Succeeded": "green",
+    "False": "red",
+    "Failed": "red",
+    "failed": "red",
+    "Unknown": "yellow",
+    "not ready": "yellow",
+    "Running": "cyan",
+    "Waiting": "cyan",
+    "Suspended": "yellow",
+    "Deleting": "yellow",
+    "Unhandled": "yellow",
+}
+"""Colours of whole cells."""
+
+
+class Format(StrEnum):
+    """Formats of `--output`."""
+
+    TABLE = ""
+    WIDE = "wide"
+    JSON = "json"
+    YAML = "yaml"
+
+
+def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[int]:
+    """Print a table; return the widths of its columns."""
+    safe = [header, *map(_safe, rows)]
+    columns = [max(map(len, column)) for column in zip(*safe, strict=True)]
+    for row in safe:
+        print_row(row, columns)
+    return columns
+
+
+def print_row(row: Sequence[str], columns: Sequence[int]) -> None:
+    """Print one row of a table with columns of at least these widths."""
+    cells = _safe(row)
+    padded = [cell.ljust(width) for cell, width in zip(cells, columns, strict=True)]
+    painted = map(_painted, cells, [*padded[:-1], cells[-1]])
+    click.echo(_GAP.join(painted).rstrip(), color=_colour())
+
+
+def _safe(row: Sequence[str]) -> list[str]:
+    return [printable(cell).replace("\n", " ") for cell in row]
+
+
+def print_data(data: Any, format_: Format) -> None:
+    """Print data as JSON or YAML."""
+    if format_ is Format.JSON:
+        click.echo(json.dumps(data, indent=4))
+    else:
+        click.echo(yaml_io.dump(data), nl=False)
+
+
+def _painted(cell: str, padded: str) -> str:
+    colour = _COLOURS.get(cell)
+    return padded if colour is None else click.style(padded, fg=colour)
+
+
+def _colour() -> bool | None:
+    """Return False where colours are unwanted; None leaves the decision to the terminal."""
+    return False if os.environ.get("NO_COLOR") else None

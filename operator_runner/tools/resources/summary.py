@@ -1,0 +1,185 @@
+"""Summarize a resource of an operator by its status, its annotations and its Events. Pure.
+
+Resources are not trusted: no function here raises, whatever their shape.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from typing import Any
+
+from operator_runner.core.durations import parse_duration
+from operator_runner.core.model import Json, ObjectRef
+from operator_runner.core.timetable import NEXT_FIELD
+from operator_runner.kube.events import CAUSE_ANNOTATION, RUN_ANNOTATION
+from operator_runner.reconcile.conditions import read_conditions
+from operator_runner.reconcile.user_requests import Suspension, annotations_of, suspension
+
+_READY = ("Ready", "Available", "Successful")
+"""The first of these conditions that exists is shown as READY."""
+_REQUEUE = re.compile(r"the role asked to run again in (\S+)$")
+
+
+class State(StrEnum):
+    """What an operator does with a resource, as far as the resource shows it."""
+
+    UNHANDLED = "Unhandled"
+    RUNNING = "Running"
+    WAITING = "Waiting"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+    SUSPENDED = "Suspended"
+    DELETING = "Deleting"
+    DESELECTED = "Deselected"
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """The state of one resource; times are None and texts empty where they are unknown.
+
+    `ready` is True, False or Unknown. `last_run` is the end of the last run that changed something
+    or failed. `cause` led to it. `message` is that of a failure. `failing_since` is when the
+    failures began. `next_run` is a time; `retries` is whether a failed run is retried.
+    """
+
+    ref: ObjectRef
+    state: State
+    ready: str = ""
+    last_run: datetime | None = None
+    run_id: str = ""
+    cause: str = ""
+    message: str = ""
+    failing_since: datetime | None = None
+    next_run: datetime | None = None
+    retries: bool = False
+
+    @property
+    def why(self) -> str:
+        """The message of a failure, else the cause of the last run, on one line."""
+        if self.state is State.UNHANDLED:
+            return "no operator has written its conditions"
+        return " ".join((self.message or self.cause).split())
+
+    def as_json(self) -> Json:
+        """Return the fields that are known, for `--output=json`."""
+        fields = {
+            "apiVersion": self.ref.gvk.api_version,
+            "kind": self.ref.gvk.kind,
+            "namespace": self.ref.namespace,
+            "name": self.ref.name,
+            "state": self.state.value,
+            "ready": self.ready,
+            "lastRun": _text(self.last_run),
+            "runID": self.run_id,
+            "cause": self.cause,
+            "message": self.message,
+            "failingSince": _text(self.failing_since),
+            "nextRun": _text(self.next_run),
+        }
+        return {name: value for name, value in fields.items() if value}
+
+
+def summarize(ref: ObjectRef, body: Json, events: Iterable[Json] = ()) -> Summary:
+    """Return the summary of a resource; `events` are those of its operator about it."""
+    conditions = {str(each.get("type")): each for each in read_conditions(body)}
+    event = max(events, key=_event_time, default=None)
+    annotations = (event["metadata"].get("annotations") or {}) if event is not None else {}
+    ended = [_completion(each) for each in conditions.values()]
+    if event is not None:
+        ended.append(_event_time(event))
+    state = _state(body, conditions)
+    last_run = max(filter(None, ended), default=None)
+    is_failed = conditions.get("Failure", {}).get("status") == "True"
+    failure = conditions["Failure"] if is_failed else {}
+    return Summary(
+        ref,
+        state,
+        ready=_ready(conditions),
+        last_run=last_run,
+        run_id=annotations.get(RUN_ANNOTATION, ""),
+        cause=annotations.get(CAUSE_ANNOTATION, ""),
+        message=str(failure.get("message") or ""),
+        failing_since=_time(failure.get("lastTransitionTime")),
+        next_run=_next_run(body, state, conditions, last_run),
+        retries=state is State.FAILED,
+    )
+
+
+def _state(body: Json, conditions: Mapping[str, Json]) -> State:
+    running = conditions.get("Running", {})
+    is_running = running.get("status") == "True" and running.get("reason") == "Running"
+    is_waiting = is_running and _REQUEUE.search(str(running.get("message"))) is not None
+    states = {
+        State.SUSPENDED: suspension(annotations_of(body)) is not Suspension.NONE,
+        State.DELETING: bool(body["metadata"].get("deletionTimestamp")),
+        State.WAITING: is_waiting,
+        State.RUNNING: is_running,
+        State.DESELECTED: running.get("reason") == "Deselected",
+        State.FAILED: conditions.get("Failure", {}).get("status") == "True",
+        State.SUCCEEDED: conditions.get("Successful", {}).get("status") == "True",
+    }
+    return next((state for state, is_it in states.items() if is_it), State.UNHANDLED)
+
+
+def _ready(conditions: Mapping[str, Json]) -> str:
+    found = next((conditions[type_] for type_ in _READY if type_ in conditions), {})
+    return str(found.get("status") or "")
+
+
+def _next_run(
+    body: Json, state: State, conditions: Mapping[str, Json], last_run: datetime | None
+) -> datetime | None:
+    """Return the next tick of a schedule, or the time for which the role asked."""
+    if state is State.WAITING and last_run is not None:
+        found = _REQUEUE.search(str(conditions["Running"].get("message")))
+        assert found is not None
+        return last_run + _duration(found[1])
+    if state not in {State.SUCCEEDED, State.FAILED, State.RUNNING}:
+        return None
+    status = body.get("status")
+    return _time(status.get(NEXT_FIELD)) if isinstance(status, dict) else None
+
+
+def _completion(condition: Json) -> datetime | None:
+    recap = condition.get("ansibleResult")
+    return _time(recap.get("completion")) if isinstance(recap, dict) else None
+
+
+def _event_time(event: Json) -> datetime:
+    series = event.get("series") or {}
+    time = _time(series.get("lastObservedTime") or event.get("eventTime"))
+    return time or datetime.min.replace(tzinfo=UTC)
+
+
+def _duration(text: str) -> timedelta:
+    try:
+        return parse_duration(text)
+    except ValueError:
+        return timedelta(0)
+
+
+def _time(text: Any) -> datetime | None:
+    try:
+        time = datetime.fromisoformat(text)
+    except (TypeError, ValueError):
+        return None
+    return time if time.tzinfo is not None else time.replace(tzinfo=UTC)
+
+
+def _text(time: datetime | None) -> str:
+    return "" if time is None else time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def by_resource(events: Sequence[Json]) -> dict[tuple[str, str], list[Json]]:
+    """Return Events about runs by uid and name of what they regard."""
+    found: dict[tuple[str, str], list[Json]] = {}
+    for event in events:
+        regarding = event.get("regarding") or {}
+        if RUN_ANNOTATION in (event["metadata"].get("annotations") or {}):
+            key = (str(regarding.get("uid")), str(regarding.get("name")))
+            found.setdefault(key, []).append(event)
+    return found

@@ -1,0 +1,227 @@
+"""Command `operator-runner tree KIND/NAME`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from operator_runner.core.errors import Forbidden, NotFound, Unavailable
+from operator_runner.core.model import Json, ObjectRef
+from operator_runner.reconcile.conditions import read_conditions
+from operator_runner.tools.resources.options import (
+    Name,
+    NameType,
+    cluster_options,
+    complete,
+    output_option,
+)
+from operator_runner.tools.resources.output import Format, print_data, print_table
+from operator_runner.tools.run_history.ages import age
+
+if TYPE_CHECKING:
+    from operator_runner.kube.discovery import ApiResource
+    from operator_runner.kube.object_readiness import Readiness
+    from operator_runner.tools.resources.cluster import ClusterView
+    from operator_runner.tools.resources.ownership_tree import Node
+
+_CONCURRENCY = 8
+"""Requests at a time."""
+_HEADER = ("NAME", "READY", "LAST WRITTEN BY", "WRITTEN", "AGE")
+_NOT_OWNED = {("", "Event"), ("events.k8s.io", "Event")}
+"""Kinds, by group, with many objects that never have an owner."""
+
+
+@click.command()
+@click.argument("name", metavar="KIND/NAME", type=NameType())
+@cluster_options
+@click.option(
+    "-A", "--all-namespaces", is_flag=True, help="Also search other namespaces and cluster-wide."
+)
+@output_option
+def tree(
+    name: Name,
+    namespace: str | None,
+    kubeconfig: Path | None,
+    all_namespaces: bool,
+    output: Format,
+) -> None:
+    """Show what belongs to a resource: readiness, and who last wrote each object.
+
+    KIND as kubectl takes it: wikis, wiki, a short name, wiki.apps.example.com.
+    """
+    complete(_tree(name, namespace, kubeconfig, output, all_=all_namespaces))
+
+
+async def _tree(
+    name: Name, namespace: str | None, kubeconfig: Path | None, output: Format, *, all_: bool
+) -> None:
+    # The API client is slow to import, and --help does not need it.
+    from operator_runner.tools.resources.cluster import open_cluster  # noqa: PLC0415
+    from operator_runner.tools.resources.ownership_tree import tree_of  # noqa: PLC0415
+
+    async with open_cluster(kubeconfig, namespace) as cluster:
+        target = cluster.find(name)
+        body = await cluster.read(target)
+        everywhere = all_ or not target.ref.namespace
+        search = _Search(cluster, None if everywhere else target.ref.namespace)
+        objects = await search.run()
+        root = tree_of(body, target.ref, objects)
+        readiness = await search.readiness(root)
+    if search.skipped:
+        click.echo(
+            f"Warning: {len(search.skipped)} kinds could not be searched: "
+            f"{', '.join(sorted(search.skipped))}",
+            err=True,
+        )
+    if output in {Format.JSON, Format.YAML}:
+        print_data(_data(root, readiness), output)
+        return
+    is_wide = output is Format.WIDE
+    header = (*_HEADER, "NAMESPACE", "API VERSION") if is_wide else _HEADER
+    rows = [
+        _row(prefix, node, readiness.get(node.ref), is_wide=is_wide)
+        for prefix, node in _lines(root)
+    ]
+    print_table(header, rows)
+
+
+@dataclass(slots=True)
+class _Search:
+    """Reads all objects of a namespace, None for the whole cluster, and their readiness."""
+
+    cluster: ClusterView
+    namespace: str | None
+    skipped: set[str]
+    """Kinds that could not be listed."""
+
+    def __init__(self, cluster: ClusterView, namespace: str | None) -> None:
+        self.cluster, self.namespace, self.skipped = cluster, namespace, set()
+
+    async def run(self) -> dict[ObjectRef, Json]:
+        """Return the metadata of all objects that can be listed. Raises ApiError."""
+        limit = asyncio.Semaphore(_CONCURRENCY)
+        found: dict[ObjectRef, Json] = {}
+
+        async def read(kind: ApiResource) -> None:
+            async with limit:
+                found.update(await self._list(kind))
+
+        await asyncio.gather(*map(read, self._kinds()))
+        return found
+
+    def _kinds(self) -> list[ApiResource]:
+        """Return the kinds to search, each in its preferred version."""
+        found: dict[tuple[str, str], ApiResource] = {}
+        for each in self.cluster.served:
+            key = (each.gvk.group, each.gvk.kind)
+            is_in_reach = each.namespaced or self.namespace is None
+            if is_in_reach and "list" in each.verbs and key not in _NOT_OWNED:
+                found.setdefault(key, each)
+        return list(found.values())
+
+    async def _list(self, kind: ApiResource) -> dict[ObjectRef, Json]:
+        from operator_runner.kube.paging import list_pages  # noqa: PLC0415 (slow import)
+        from operator_runner.tools.resources.listing import METADATA  # noqa: PLC0415
+
+        found: dict[ObjectRef, Json] = {}
+        path = kind.path(self.namespace)
+        try:
+            async for page in list_pages(self.cluster.api, path, accept=METADATA, outer_levels=2):
+                for item in page.get("items") or ():
+                    found[ObjectRef.of_kind(kind.gvk, item)] = item
+        except (Forbidden, Unavailable):
+            self.skipped.add(kind.plural)
+        except NotFound:
+            pass
+        return found
+
+    async def readiness(self, root: Node) -> dict[ObjectRef, Readiness]:
+        """Return the readiness of the objects that have a status; others are not read."""
+        kinds = {each.gvk: each for each in self.cluster.served}
+        limit = asyncio.Semaphore(_CONCURRENCY)
+        found: dict[ObjectRef, Readiness] = {}
+
+        async def read(ref: ObjectRef) -> None:
+            async with limit:
+                try:
+                    path = kinds[ref.gvk].path(ref.namespace, ref.name)
+                    body = await self.cluster.api.request("GET", path)
+                except (Forbidden, NotFound):
+                    return
+                found[ref] = _readiness(ref, body)
+
+        refs = [node.ref for node in root.all]
+        await asyncio.gather(
+            *(read(ref) for ref in refs if "status" in kinds[ref.gvk].subresources)
+        )
+        return found
+
+
+def _readiness(ref: ObjectRef, body: Json) -> Readiness:
+    """Return the readiness of an object; that of a resource of operators is its last run's."""
+    from operator_runner.kube.object_readiness import Readiness, health_of  # noqa: PLC0415
+
+    ready = health_of(ref.gvk, body).readiness
+    if ready is not Readiness.UNKNOWN:
+        return ready
+    found = {each.get("type"): each.get("status") for each in read_conditions(body)}
+    of_run = {"True": Readiness.READY, "False": Readiness.NOT_READY}
+    return of_run.get(str(found.get("Successful")), Readiness.UNKNOWN)
+
+
+def _lines(root: Node) -> Iterator[tuple[str, Node]]:
+    """Yield each node with the branches before its name."""
+    yield "", root
+    yield from _below(root, "")
+
+
+def _below(node: Node, indent: str) -> Iterator[tuple[str, Node]]:
+    for child in node.children:
+        is_last = child is node.children[-1]
+        yield f"{indent}{'└─ ' if is_last else '├─ '}", child
+        yield from _below(child, f"{indent}{'   ' if is_last else '│  '}")
+
+
+def _row(prefix: str, node: Node, ready: Readiness | None, *, is_wide: bool) -> tuple[str, ...]:
+    from operator_runner.tools.resources.cluster import kind_name  # noqa: PLC0415
+    from operator_runner.tools.resources.ownership_tree import last_writer  # noqa: PLC0415
+
+    now = datetime.now(UTC)
+    writer = last_writer(node.metadata)
+    row = (
+        f"{prefix}{kind_name(node.ref.gvk)}/{node.ref.name}",
+        _word(ready) or "-",
+        writer.manager or "-",
+        "-" if writer.at is None else age(now - writer.at),
+        age(now - datetime.fromisoformat(node.metadata["creationTimestamp"])),
+    )
+    return (*row, node.ref.namespace or "-", node.ref.gvk.api_version) if is_wide else row
+
+
+def _word(ready: Readiness | None) -> str:
+    return "" if ready is None or ready.value == "unknown" else ready.value
+
+
+def _data(node: Node, readiness: dict[ObjectRef, Readiness]) -> Json:
+    """Return the tree for `--output=json`."""
+    from operator_runner.tools.resources.ownership_tree import last_writer  # noqa: PLC0415
+
+    writer = last_writer(node.metadata)
+    data = {
+        "apiVersion": node.ref.gvk.api_version,
+        "kind": node.ref.gvk.kind,
+        "namespace": node.ref.namespace,
+        "name": node.ref.name,
+        "uid": node.metadata.get("uid"),
+        "readiness": _word(readiness.get(node.ref)),
+        "lastWriter": writer.manager,
+        "lastWritten": writer.at.isoformat() if writer.at is not None else "",
+        "children": [_data(child, readiness) for child in node.children],
+    }
+    return {name: value for name, value in data.items() if value}

@@ -1,0 +1,132 @@
+"""`operator-runner get` and `tree`, and their completion in a shell, on a real API server."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.functional.test_operator import KIND, ROLE, echo, wait_for_text
+from tests.support.kubectl import Kubectl
+from tests.support.operator import Operator
+from tests.support.runner_cli import RunnerCli
+from tests.support.scaffold import OPERATOR_RUNNER
+from tests.support.waiting import eventually
+
+
+@pytest.fixture
+def cli(control_plane: Path, kubectl: Kubectl) -> RunnerCli:
+    """Give the commands for the test's namespace."""
+    return RunnerCli(control_plane, kubectl.namespace)
+
+
+def cells(text: str) -> list[list[str]]:
+    """Return the rows of a table, without its header."""
+    return [line.split(maxsplit=6) for line in text.splitlines()[1:]]
+
+
+def test_get_lists_resources_and_why_they_fail(
+    cli: RunnerCli, kubectl: Kubectl, operator: Operator, project: Path, tmp_path: Path
+) -> None:
+    """Without an operator, after a success, after a failure, suspended, and as each changes."""
+    kubectl.apply(echo(sayThis="1"))
+    assert cells(cli("get", "echo"))[0][2] == "Unhandled"
+    assert "no operator has written its conditions" in cli("get", "echoes/a")
+    nothing = cli.run("get")
+    assert (nothing.returncode, nothing.stdout) == (0, "")
+    assert "No resource that an operator has handled" in nothing.stderr
+
+    operator.start()
+    wait_for_text(kubectl, operator, "hello 1")
+    kubectl("wait", "--for=condition=Successful", f"{KIND}/a", "--timeout=90s")
+    name, ready, state, *_, why = cells(cli("get"))[0]
+    assert (name, ready, state, why) == ("echo/a", "True", "Succeeded", "start")
+
+    log = tmp_path / "watch.txt"
+    with log.open("w") as out:
+        watching = subprocess.Popen(
+            [
+                OPERATOR_RUNNER,
+                "get",
+                "--watch",
+                f"--namespace={cli.namespace}",
+                f"--kubeconfig={cli.kubeconfig}",
+            ],
+            stdout=out,
+        )
+    eventually(log.read_text, lambda text: "Succeeded" in text)
+    role = project / ROLE
+    role.write_text(role.read_text() + "- {name: Refuse, ansible.builtin.fail: {msg: no}}\n")
+    kubectl.merge(KIND, "a", {"spec": {"sayThis": "2"}})
+    eventually(log.read_text, lambda text: "Failed" in text and "no (task 'Refuse'" in text)
+    watching.send_signal(signal.SIGINT)
+    assert watching.wait(60) == 130
+
+    name, ready, state, last, next_, failing, why = cells(cli("get", "echoes"))[0]
+    assert (ready, state, next_, why[:18]) == ("False", "Failed", "retry", "no (task 'Refuse'")
+    assert last.endswith("s")
+    assert failing.endswith("s")
+    wide = cli("get", "-o", "wide")
+    assert "MESSAGE" in wide
+    assert "\x1b" not in wide
+    [item] = json.loads(cli("get", "-o", "json"))["items"]
+    assert item["state"] == "Failed"
+    assert item["message"].startswith("no (task 'Refuse'")
+    cli("suspend", "echo/a")
+    [item] = yaml.safe_load(cli("get", "-o", "yaml"))["items"]
+    assert item["state"] == "Suspended"
+    everywhere = [line.split() for line in cli("get", "echo", "-A").splitlines()]
+    assert [kubectl.namespace, "echo/a", "False", "Suspended"] in [row[:4] for row in everywhere]
+
+    missing = cli.run("get", "echo/none")
+    assert (missing.returncode, '"none" not found' in missing.stderr) == (1, True)
+    assert cli.run("get", "echo", "--watch", "--output=json").returncode == 2
+
+
+def test_tree_shows_what_belongs_to_a_resource(
+    cli: RunnerCli, kubectl: Kubectl, operator: Operator
+) -> None:
+    """The ConfigMap of the role, with the field manager that has written it last."""
+    operator.start()
+    kubectl.apply(echo(sayThis="1"))
+    wait_for_text(kubectl, operator, "hello 1")
+    kubectl("wait", "--for=condition=Successful", f"{KIND}/a", "--timeout=90s")
+    cli("suspend", "echo/a")
+    kubectl.merge("configmap", "a", {"data": {"text": "edited"}})
+    root, child = cli("tree", "echo/a").splitlines()[1:]
+    assert root.startswith("echo.test.example.com/a ")
+    assert child.split()[:4] == ["└─", "configmap/a", "-", "kubectl-patch"]
+    found = json.loads(cli("tree", "echo/a", "-o", "json"))
+    assert [each["kind"] for each in found["children"]] == ["ConfigMap"]
+    assert found["children"][0]["lastWriter"] == "kubectl-patch"
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("operator-runner get ech", "echoes"),
+        ("operator-runner tree ech", "echoes/page"),
+        ("operator-runner suspend echoes/p", "echoes/page"),
+    ],
+)
+def test_a_shell_completes_kinds_and_names(
+    cli: RunnerCli, kubectl: Kubectl, words: str, expected: str
+) -> None:
+    """The words that click's completion of bash, zsh and fish asks for are those of the cluster."""
+    kubectl.apply(echo("page"))
+    command = f"operator-runner {words.split()[1]} -n {cli.namespace} {words.split()[2]}"
+    environment = os.environ | {
+        "_OPERATOR_RUNNER_COMPLETE": "bash_complete",
+        "COMP_WORDS": command,
+        "COMP_CWORD": "4",
+        "KUBECONFIG": str(cli.kubeconfig),
+    }
+    done = subprocess.run(
+        [OPERATOR_RUNNER], env=environment, capture_output=True, text=True, check=False
+    )
+    assert f"plain,{expected}" in done.stdout.splitlines(), done.stderr

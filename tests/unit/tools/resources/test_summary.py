@@ -1,0 +1,108 @@
+"""What `operator-runner get` shows of one resource."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from operator_runner.core.model import GVK, Json, ObjectRef
+from operator_runner.kube.events import CAUSE_ANNOTATION, RUN_ANNOTATION
+from operator_runner.reconcile.user_requests import SUSPEND_ANNOTATION
+from operator_runner.tools.resources.summary import State, by_resource, summarize
+
+REF = ObjectRef(GVK("example.com", "v1", "Foo"), "default", "a")
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+def condition(type_: str, status: str, **fields: Any) -> Json:
+    return {"type": type_, "status": status, **fields}
+
+
+RUNNING = condition("Running", "True", reason="Running", message="Running reconciliation")
+WAITING = condition(
+    "Running",
+    "True",
+    reason="Running",
+    message="Running reconciliation; the role asked to run again in 1m30s",
+    ansibleResult={"completion": "2026-01-01T12:00:00+00:00"},
+)
+IDLE = condition("Running", "True", reason="Successful")
+DESELECTED = condition("Running", "False", reason="Deselected")
+DONE = condition("Successful", "True")
+FAILED = condition(
+    "Failure", "True", message="no\n(task 'x')", lastTransitionTime="2026-01-01T12:00:00Z"
+)
+
+
+def body(*conditions: Json, status: Json | None = None, **metadata: Any) -> Json:
+    return {
+        "metadata": {"name": "a", "uid": "u", **metadata},
+        "status": {"conditions": list(conditions), **(status or {})},
+    }
+
+
+@pytest.mark.parametrize(
+    ("resource", "state", "ready"),
+    [
+        (body(), State.UNHANDLED, ""),
+        (body(RUNNING), State.RUNNING, ""),
+        (body(WAITING, condition("Successful", "False")), State.WAITING, "False"),
+        (body(IDLE, DONE), State.SUCCEEDED, "True"),
+        (body(IDLE, DONE, condition("Available", "False")), State.SUCCEEDED, "False"),
+        (body(IDLE, DONE, condition("Ready", "Unknown")), State.SUCCEEDED, "Unknown"),
+        (body(DESELECTED, DONE), State.DESELECTED, "True"),
+        (body(condition("Successful", "False"), FAILED), State.FAILED, "False"),
+        (body(FAILED, deletionTimestamp="now"), State.DELETING, ""),
+        (body(FAILED, annotations={SUSPEND_ANNOTATION: "true"}), State.SUSPENDED, ""),
+        ({"metadata": {}, "status": "odd"}, State.UNHANDLED, ""),
+        ({"metadata": {}, "status": {"conditions": ["odd", {"type": 1}]}}, State.UNHANDLED, ""),
+    ],
+)
+def test_state_and_readiness_follow_from_conditions(
+    resource: Json, state: State, ready: str
+) -> None:
+    """The annotation and a deletion come before the conditions of the last run."""
+    found = summarize(REF, resource)
+    assert (found.state, found.ready) == (state, ready)
+
+
+def test_a_failure_has_its_message_and_its_age() -> None:
+    """The message is on one line in tables."""
+    found = summarize(REF, body(FAILED))
+    assert found.failing_since == NOON
+    assert found.retries
+    assert found.why == "no (task 'x')"
+    assert found.as_json()["message"] == "no\n(task 'x')"
+
+
+def test_the_next_run_is_that_of_the_schedule_or_of_the_role() -> None:
+    """A suspended resource has none."""
+    tick = {"nextScheduleTime": "2026-01-01T12:00:00Z"}
+    assert summarize(REF, body(IDLE, DONE, status=tick)).next_run == NOON
+    suspended = body(IDLE, DONE, status=tick, annotations={SUSPEND_ANNOTATION: "true"})
+    assert summarize(REF, suspended).next_run is None
+    asked = summarize(REF, body(WAITING)).next_run
+    assert asked is not None
+    assert (asked - NOON).total_seconds() == 90
+
+
+def test_the_last_event_has_cause_and_run() -> None:
+    """Events of other resources of the same name are left out, and those without a run."""
+
+    def event(time: str, cause: str, uid: str = "u", run: str = "r") -> Json:
+        annotations = {CAUSE_ANNOTATION: cause, RUN_ANNOTATION: run}
+        regarding = {"uid": uid, "name": "a"}
+        return {"metadata": {"annotations": annotations}, "eventTime": time, "regarding": regarding}
+
+    events = by_resource(
+        [
+            event("2026-01-01T12:00:00.000000Z", "spec: spec.size", run="last"),
+            event("2026-01-01T11:00:00.000000Z", "spec: created"),
+            event("2026-01-01T13:00:00.000000Z", "start", uid="other"),
+            {"metadata": {}, "eventTime": "2026-01-01T13:00:00.000000Z"},
+        ]
+    )
+    found = summarize(REF, body(IDLE, DONE), events["u", "a"])
+    assert (found.cause, found.run_id, found.last_run) == ("spec: spec.size", "last", NOON)
