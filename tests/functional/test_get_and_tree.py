@@ -112,7 +112,6 @@ def test_tree_shows_what_belongs_to_a_resource(
     [
         ("operator-runner get ech", "echoes"),
         ("operator-runner tree ech", "echoes/page"),
-        ("operator-runner suspend echoes/p", "echoes/page"),
     ],
 )
 def test_a_shell_completes_kinds_and_names(

@@ -491,6 +491,28 @@ def test_zap_flags_say_how_to_log(args: tuple[str, ...], expected: LogSettings) 
     assert log_settings_from(options(*args)) == expected
 
 
+def test_once_leaves_ports_and_lease_to_the_operator_beside_it() -> None:
+    """The resource is named as for kubectl."""
+    made = settings("--once=pages/home", "--leader-elect", "--leader-election-id=x")
+    assert made.once == ("pages", "home")
+    assert (made.metrics, made.probes, made.proxy.port) == (None, None, 0)
+    assert not made.leader_election.enabled
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (("--once=home",), "--once=home: invalid resource: write KIND/NAME"),
+        (("--once=a/b/c",), "--once=a/b/c: invalid resource"),
+        (("--once=pages/home", "--reload"), "--once and --reload exclude each other"),
+    ],
+)
+def test_once_names_one_resource(args: tuple[str, ...], message: str) -> None:
+    """Without a name, with a namespace, and with --reload it is an error."""
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        settings(*args)
+
+
 def test_the_help_shows_every_flag_in_its_section() -> None:
     """Old names and those without effect are left out."""
     text = CliRunner().invoke(run, ["--help"], terminal_width=100).output

@@ -113,7 +113,7 @@ def test_one_list_of_fields_gives_all_files(project: dict[str, str]) -> None:
     assert spec["required"] == ["siteTitle"]
     assert spec["properties"]["size"] == {"type": "integer", "default": 3}
     assert [column["name"] for column in version["additionalPrinterColumns"]] == [
-        "Size", "SiteTitle", "Words", "Ready", "Failed", "Message", "Age",
+        "Size", "SiteTitle", "Words", "Ready", "Failed", "Message", "Suspended", "Age",
     ]  # fmt: skip
     sample = yaml.safe_load(files["config/samples/cache_v1alpha1_memcached.yaml"])
     assert sample["spec"] == {"size": 3, "siteTitle": "example", "words": "a|b"}
