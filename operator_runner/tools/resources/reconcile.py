@@ -161,9 +161,9 @@ def _silence(body: Json, within: timedelta) -> str:
     waited = format_duration(within)
     if "Running" not in conditions:
         return (
-            f"no operator has answered within {waited}, and none has written its conditions; see "
-            "whether one watches the kind, the namespace and resources with these labels"
+            f"no operator has answered within {waited}, and none has written its conditions; check "
+            "that one watches this kind and namespace, and selects the labels of the resource"
         )
     if conditions["Running"].get("reason") == "Running":
         return f"the run has not ended within {waited}; it goes on"
-    return f"no operator has answered within {waited}; see whether it runs, and its log"
+    return f"no operator has answered within {waited}; check that it runs, and its log"

@@ -51,7 +51,7 @@ def tree(
     all_namespaces: bool,
     output: Format,
 ) -> None:
-    """Show what belongs to a resource: readiness, and who last wrote each object.
+    """Show the objects of a resource, with their readiness and their last writer.
 
     KIND as kubectl takes it: wikis, wiki, a short name, wiki.apps.example.com.
     """
