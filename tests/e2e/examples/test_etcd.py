@@ -270,7 +270,7 @@ def test_random_faults_lose_no_acknowledged_write(example: Example, kubectl: Kub
     assert {*result.done} == {
         *("kill member", "kill operator", "stall API server", "scale", "upgrade")
     }
-    assert result.steps["Upgrade a member"] >= 3
+    assert result.steps["Upgrade a member"] >= 1
     assert result.acknowledged > 100
     assert result.lost == ()
 
