@@ -16,7 +16,7 @@ from rich.console import Console
 from bench.document import circumstances, write_part
 from bench.errors import BenchError
 from bench.etcd.chaos import KIND, NAME, Chaos, Plan, Result
-from bench.etcd.idle import IdlePass, idle_pass, nginx_idle_pass
+from bench.etcd.idle import IdlePass, Subject, idle_passes, nginx_operator
 from bench.etcd.picture import svg
 from bench.etcd.timeline import stays
 from operator_runner.devcluster import Cluster
@@ -52,9 +52,9 @@ def main(*, minutes: float, seed: int | None, picture: Path | None, keep: bool) 
             if picture is not None:
                 picture.write_text(_drawn(result))
             kubectl = Kubectl(cluster.bin / "kubectl", "default")
-            own = idle_pass(example.operator, kubectl, KIND, NAME)
-            example.operator.kill()
-            nginx = nginx_idle_pass(cluster, Path(scratch))
+            subject = Subject(example.operator, kubectl, KIND, NAME)
+            with nginx_operator(cluster, Path(scratch)) as other:
+                own, nginx = idle_passes(subject, other)
     except (BenchError, ClusterError) as error:
         console.print(f"Failed: {error}", style="bold red", markup=False)
         sys.exit(1)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,24 +34,40 @@ class IdlePass:
         return [(name, f"{seconds:.2f}") for name, seconds in parts.items()]
 
 
-def idle_pass(operator: Operator, kubectl: Kubectl, kind: str, name: str) -> IdlePass:
-    """Measure periodic runs of a resource that has settled."""
-    before = len(_periodic(operator, name))
-    kubectl("annotate", kind, name, "--overwrite", f"{_PERIOD}=1s")
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A resource that has settled, and its running operator."""
+
+    operator: Operator
+    kubectl: Kubectl
+    kind: str
+    name: str
+
+
+def idle_passes(*subjects: Subject) -> list[IdlePass]:
+    """Measure periodic runs of each, all at the same time: on a busy machine times vary."""
+    before = [len(_periodic(each)) for each in subjects]
+
+    def ended() -> bool:
+        counts = zip(subjects, before, strict=True)
+        return all(len(_periodic(each)) >= count + _RUNS for each, count in counts)
+
+    for each in subjects:
+        each.kubectl("annotate", each.kind, each.name, "--overwrite", f"{_PERIOD}=1s")
     try:
-        wait_until(
-            lambda: len(_periodic(operator, name)) >= before + _RUNS,
-            f"{_RUNS} periodic runs of {name}",
-            _SECONDS,
-            every=0.2,
-        )
+        wait_until(ended, f"{_RUNS} periodic runs of each resource", _SECONDS, every=0.2)
     finally:
-        kubectl("annotate", kind, name, f"{_PERIOD}-")
-    return _medians(operator, _periodic(operator, name)[before:])
+        for each in subjects:
+            each.kubectl("annotate", each.kind, each.name, f"{_PERIOD}-")
+    return [
+        _medians(each.operator, _periodic(each)[count : count + _RUNS])
+        for each, count in zip(subjects, before, strict=True)
+    ]
 
 
-def nginx_idle_pass(cluster: Cluster, scratch: Path) -> IdlePass:
-    """Measure the same of a NginxOperator on the same cluster."""
+@contextmanager
+def nginx_operator(cluster: Cluster, scratch: Path) -> Iterator[Subject]:
+    """Run the nginx operator on the cluster, with a resource that has settled."""
     kubectl = Kubectl(cluster.bin / "kubectl", "default")
     archive = scratch / "nginx.tar"
     pack(REPOSITORY / "demo" / "nginx-image.yaml", archive)
@@ -78,17 +95,17 @@ def nginx_idle_pass(cluster: Cluster, scratch: Path) -> IdlePass:
         )
         kubectl("wait", "--for=create", "deployment/idle", "--timeout=90s")
         kubectl("rollout", "status", "deployment/idle", "--timeout=90s")
-        return idle_pass(operator, kubectl, "nginxoperators.operator.example.com", "idle")
+        yield Subject(operator, kubectl, "nginxoperators.operator.example.com", "idle")
     finally:
         operator.kill()
 
 
-def _periodic(operator: Operator, name: str) -> list[Json]:
+def _periodic(subject: Subject) -> list[Json]:
     """Return the log lines of the ends of periodic runs."""
     return [
         line
-        for line in operator.lines("Reconciled")
-        if line["name"] == name and str(line["cause"]).startswith("period")
+        for line in subject.operator.lines("Reconciled")
+        if line["name"] == subject.name and str(line["cause"]).startswith("period")
     ]
 
 
