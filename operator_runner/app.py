@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import signal
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterator, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from datetime import UTC, datetime
 from functools import partial
@@ -29,7 +29,6 @@ from operator_runner.config.watches.schedules import timetable
 from operator_runner.controller.dispatcher import Dispatcher
 from operator_runner.controller.loop_throttle import LoopThrottle
 from operator_runner.controller.predicates.chosen_fields import ChosenFields
-from operator_runner.controller.predicates.failed_expression import FailedExpression
 from operator_runner.controller.sharding import Sharding, SlotEvents
 from operator_runner.controller.sources.annotated_periods import AnnotatedPeriods
 from operator_runner.controller.sources.dependents import Dependents
@@ -74,6 +73,7 @@ from operator_runner.kube.shard_leases import ShardLeases
 from operator_runner.kube.watch import MetadataEvent, watch_metadata
 from operator_runner.olm import OperatorConditionReporter
 from operator_runner.proxy.server import Proxy
+from operator_runner.reconcile.expression_conditions import ExpressionConditions
 from operator_runner.reconcile.other_writers import OtherWriters
 from operator_runner.reconcile.reconciler import (
     Dependencies,
@@ -90,6 +90,12 @@ from operator_runner.telemetry.probes import HealthChecks
 from operator_runner.telemetry.servers import serve_metrics, serve_probes, serve_user_metrics
 
 _log = structlog.get_logger(__name__)
+_TRIGGERS = {
+    "references": Trigger.REFERENCE,
+    "triggers": Trigger.TRIGGER,
+    "wakeOn": Trigger.DEPENDENT,
+}
+"""Cause of the run that writes the condition of an expression, by the key of the watch."""
 _WATCHES_FILE = "watches file"
 """Name of the task that ends when the watches file was edited."""
 
@@ -219,7 +225,19 @@ class Operator:
         metrics.machine.free_memory.set_function(memory)
         self._queue = WorkQueue(settings.concurrency, settings.backoff, memory)
         rundirs = _rundirs(settings, watches)
-        fields = ChosenFields(watches, self._expression_failed)
+        self._elector = self._make_elector()
+        self._sharding = self._make_sharding()
+        # Without shards every resource is covered by the same Lease.
+        tenure = None if self._elector is None else self._elector.tenure
+        self._fences = Fences(self._tenure_of)
+        self._with_conditions = {watch.gvk for watch in watches if watch.manage_status}
+        self._expressions = ExpressionConditions(
+            self._concerned, self._expression_changed, metrics.expression_failed
+        )
+        self._cluster = KubeCluster(self._api, self._discovery, self._fences)
+        failures = FailedExpressions(self._emit, self._uid, self._expressions)
+        self._failed_expressions = failures
+        fields = ChosenFields(watches, failures.report, failures.recovered)
         self._dependents = Dependents(
             self._stream_health,
             self._enqueue,
@@ -228,11 +246,6 @@ class Operator:
             fields=fields,
             enabled=settings.inject_owner_ref,
         )
-        self._elector = self._make_elector()
-        self._sharding = self._make_sharding()
-        # Without shards every resource is covered by the same Lease.
-        tenure = None if self._elector is None else self._elector.tenure
-        self._fences = Fences(self._tenure_of)
         self._proxy = Proxy(
             connection,
             settings.proxy,
@@ -244,9 +257,13 @@ class Operator:
             record=settings.record_requests,
             fences=self._fences,
         )
-        self._cluster = KubeCluster(self._api, self._discovery, self._fences)
         self._references = References(
-            watches, referenced, self._enqueue, self._expression_failed, fields
+            watches,
+            referenced,
+            self._enqueue,
+            failures.report,
+            fields,
+            recovered=failures.recovered,
         )
         self._operator_condition = OperatorConditionReporter.of(
             self._api, connection.namespace, settings.operator_condition, tenure
@@ -261,12 +278,11 @@ class Operator:
             self._on_change,
             deselected=is_deselected,
         )
-        self._failed_expressions = FailedExpressions(self._emit, self._primary.uid)
         self._triggers = Triggers(
             watches,
             trigger_targets,
             self._primary.is_chosen,
-            Sinks(self._enqueue, self._expression_failed, metrics.trigger_handled),
+            Sinks(self._enqueue, failures.report, metrics.trigger_handled, failures.recovered),
             fields,
         )
         self._shared_watches = SharedWatches(
@@ -312,6 +328,7 @@ class Operator:
             on_missed_tick=self._metrics.tick_missed,
             on_suspension=self._metrics.record_suspension,
             dependents=self._dependents.objects.of,
+            expressions=self._expressions,
             fences=self._fences,
             claim=(lambda _: True) if self._sharding is None else self._sharding.claim,
         )
@@ -604,9 +621,17 @@ class Operator:
         self._annotated_periods.on_change(ref, body)
         self._triggers.on_change(ref, body)
 
-    def _expression_failed(self, failed: FailedExpression) -> None:
-        self._metrics.expression_failed(failed.gvk, failed.error.key)
-        self._failed_expressions.report(failed)
+    def _uid(self, ref: ObjectRef) -> str:
+        return self._primary.uid(ref)
+
+    def _concerned(self, ref: ObjectRef) -> Collection[ObjectRef]:
+        """Return the resources that own an object or refer to it."""
+        return self._dependents.owners(ref) | self._references.referring(ref)
+
+    def _expression_changed(self, resource: ObjectRef, key: str, what: str) -> None:
+        """Have the end of a run write the condition of a resource; others have none."""
+        if resource.gvk in self._with_conditions and self._primary.is_chosen(resource):
+            self._enqueue(resource, Cause(_TRIGGERS[key.partition("[")[0]], f"{key} {what}"))
 
     def _gone(self, ref: ObjectRef) -> None:
         self._dependents.forget(ref)

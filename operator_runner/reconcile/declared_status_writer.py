@@ -27,6 +27,7 @@ from operator_runner.reconcile.declared_status import (
     InvalidExpression,
     evaluate,
 )
+from operator_runner.reconcile.expression_conditions import ExpressionConditions
 from operator_runner.reconcile.other_writers import OtherWriters
 from operator_runner.reconcile.ports import ClusterClient
 from operator_runner.reconcile.status import (
@@ -77,13 +78,19 @@ class DeclaredStatusWriter:
         status: StatusWriter,
         other_writers: OtherWriters,
         dependents: Callable[[ObjectRef], Sequence[Json]],
+        *,
+        expressions: ExpressionConditions,
     ) -> None:
-        """`dependents` returns the objects that a resource owns."""
+        """`dependents` returns the objects that a resource owns.
+
+        `expressions` gets those that fail, before the conditions are written.
+        """
         self._declared = declared
         self._cluster = cluster
         self._status = status
         self._other_writers = other_writers
         self._dependents = dependents
+        self._expressions = expressions
         self._known: dict[ObjectRef, _Known] = {}
 
     def forget(self, ref: ObjectRef) -> None:
@@ -126,7 +133,7 @@ class DeclaredStatusWriter:
         """Evaluate and write the status of `body`. Raises Conflict if that is not current."""
         known = self._known.setdefault(inputs.ref, _Known())
         evaluated = evaluate(self._declared, self._values(inputs, body))
-        await self._report_problems(known, body, evaluated.problems)
+        await self._report_problems(known, inputs.ref, body, evaluated.problems)
         while True:
             accepted = _without_refused(evaluated, known.refused)
             if known.altered == (_digest_of(accepted, inputs), _present(body, accepted)):
@@ -224,9 +231,10 @@ class DeclaredStatusWriter:
         await self._cluster.emit(body, event)
 
     async def _report_problems(
-        self, known: _Known, body: Json, problems: Sequence[InvalidExpression]
+        self, known: _Known, ref: ObjectRef, body: Json, problems: Sequence[InvalidExpression]
     ) -> None:
         """Report expressions that fail, each once until its error changes."""
+        self._expressions.evaluated(ref, {each.key: _failure_text(each) for each in problems})
         for problem in problems:
             if problem in known.problems:
                 continue
@@ -240,6 +248,10 @@ class DeclaredStatusWriter:
             note = f"watches.yaml: {truncated(str(problem), 2 * _ERROR_BYTES)}"
             await self._cluster.emit(body, EventSpec("InvalidExpression", note, warning=True))
         known.problems = frozenset(problems)
+
+
+def _failure_text(problem: InvalidExpression) -> str:
+    return f"{problem.key} of watches.yaml fails: {problem.expression}: {problem.error}"
 
 
 def _without_refused(evaluated: EvaluatedStatus, refused: Mapping[str, str]) -> EvaluatedStatus:

@@ -50,6 +50,7 @@ from operator_runner.reconcile.decide import (
     Suspend,
     decide,
 )
+from operator_runner.reconcile.expression_conditions import ExpressionConditions
 from operator_runner.reconcile.idempotence import IdempotenceCheck, TaskTimes, runs_needed
 from operator_runner.reconcile.metadata import (
     change_metadata,
@@ -171,6 +172,8 @@ class Dependencies:
     """Return the objects that a resource owns, as last seen, for its declared status."""
     on_suspension: Callable[[ObjectRef, bool], None] = lambda *_: None
     """Called with whether a resource is suspended, at each reconcile."""
+    expressions: ExpressionConditions = field(default_factory=ExpressionConditions)
+    """The expressions of watches that fail, shared by all reconcilers."""
     fences: Fences = field(default_factory=Fences)
     """Permit the writes of runs; the cluster and the access have the same ones."""
     claim: Callable[[str], bool] = lambda _: True
@@ -212,7 +215,11 @@ class Reconciler:
             watch.reconcile_period if watch.reconcile_period is not None else period
         )
         self._reporter = Reporter(
-            watch, dependencies.cluster, dependencies.other_writers, dependencies.dependents
+            watch,
+            dependencies.cluster,
+            dependencies.other_writers,
+            dependencies.dependents,
+            dependencies.expressions,
         )
         self._superseding = SupersedeMonitor(
             watch, dependencies.cluster.get, dependencies.is_relevant

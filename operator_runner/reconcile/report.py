@@ -29,6 +29,7 @@ from operator_runner.reconcile import conditions, kstatus_conditions, reserved_f
 from operator_runner.reconcile.conditions import read_conditions
 from operator_runner.reconcile.declared_status import result_of, result_of_error
 from operator_runner.reconcile.declared_status_writer import DeclaredStatusWriter, StatusInputs
+from operator_runner.reconcile.expression_conditions import ExpressionConditions
 from operator_runner.reconcile.idempotence import CURE, RepeatedChange
 from operator_runner.reconcile.other_writers import OtherWriter, OtherWriters
 from operator_runner.reconcile.ports import ClusterClient
@@ -102,20 +103,29 @@ class Reporter:
         cluster: ClusterClient,
         other_writers: OtherWriters,
         dependents: Callable[[ObjectRef], Sequence[Json]],
+        expressions: ExpressionConditions,
     ) -> None:
         """Write conditions only if the watch has `manageStatus`.
 
-        `dependents` returns the objects that a resource owns.
+        `dependents` returns the objects that a resource owns, `expressions` has those that fail.
         """
         self._manage_status = watch.manage_status
         self._kstatus = watch.kstatus
         self._cluster = cluster
         self._status = StatusWriter(cluster, other_writers)
         self._declared = (
-            DeclaredStatusWriter(watch.status, cluster, self._status, other_writers, dependents)
+            DeclaredStatusWriter(
+                watch.status,
+                cluster,
+                self._status,
+                other_writers,
+                dependents,
+                expressions=expressions,
+            )
             if watch.status is not None and watch.manage_status
             else None
         )
+        self._expressions = expressions
         # Resources whose last run failed; without conditions, only this shows it.
         self._failing: set[ObjectRef] = set()
         # What was logged about resources that are suspended.
@@ -125,6 +135,7 @@ class Reporter:
         """Drop the state of a deleted resource."""
         self._failing.discard(ref)
         self._suspended.pop(ref, None)
+        self._expressions.forget(ref)
         if self._declared is not None:
             self._declared.forget(ref)
 
@@ -363,6 +374,7 @@ class Reporter:
 
         def change(old: Sequence[Json]) -> list[Json]:
             new = run.schedule.put_condition(update(old), end.now)
+            new = self._expressions.put_condition(new, run.ref, end.now)
             return add_kstatus(new, generation) if self._kstatus else new
 
         if self._declared is None:

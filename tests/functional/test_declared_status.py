@@ -141,11 +141,45 @@ def test_a_status_follows_what_the_role_made(kubectl: Kubectl, declaring: Operat
     assert conditions(kubectl)["Available"]["status"] == "True"
     assert status(kubectl)["size"] == 1
     eventually(lambda: reasons(kubectl).count("InvalidExpression"), (1).__eq__)
+    failure = conditions(kubectl)["ExpressionFailure"]
+    assert failure["message"].startswith("status.fields.size of watches.yaml fails: length(")
+    metric = "operator_runner_expression_failures_total"
+    assert declaring.metric(metric, key="status.fields.size") == 1
     kubectl.merge(KIND, "a", {"spec": {"sayThis": "again"}})
     eventually(lambda: conditions(kubectl)["Available"]["message"], available["message"].__eq__)
     kubectl("delete", "pod", "a", "--grace-period=0", "--force")
     eventually(lambda: shown(kubectl, "phase"), "Pending".__eq__, told=declaring.log)
     assert reasons(kubectl).count("InvalidExpression") == 1
+    kubectl.merge(KIND, "a", {"spec": {"list": [1]}})
+    eventually(lambda: shown(kubectl, "size"), "1".__eq__, told=declaring.log)
+    assert "ExpressionFailure" not in conditions(kubectl)
+
+
+WRONG_FIELD = """
+  wakeOn:
+    - version: v1
+      kind: Pod
+      fields: [length(status.containerStatuses)]
+"""
+
+
+def test_a_wrong_field_of_wake_on_is_a_condition_of_the_owner(
+    kubectl: Kubectl, operator: Operator, project: Path
+) -> None:
+    """Until it has a value."""
+    role = project / ROLE
+    role.write_text(role.read_text() + POD)
+    with (project / "watches.yaml").open("a") as watches:
+        watches.write(WRONG_FIELD)
+    operator.start()
+    kubectl.apply(echo())
+    found = eventually(lambda: conditions(kubectl).get("ExpressionFailure", {}), told=operator.log)
+    text = f"wakeOn[0].fields[0] of watches.yaml fails for Pod {kubectl.namespace}/a: "
+    assert found["message"].startswith(text)
+    set_status(kubectl, containerStatuses=restarts(1))
+    eventually(
+        lambda: "ExpressionFailure" in conditions(kubectl), lambda each: not each, told=operator.log
+    )
 
 
 def test_a_hundred_changes_coalesce(kubectl: Kubectl, declaring: Operator) -> None:

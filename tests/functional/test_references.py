@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.functional.test_operator import echo, wait_for_runs
+from tests.functional.test_operator import KIND, echo, wait_for_runs
+from tests.functional.test_requeue import conditions
 from tests.support.kubectl import Json, Kubectl
 from tests.support.operator import Operator
 from tests.support.waiting import eventually
@@ -56,6 +57,31 @@ _SELECTED = """
       kind: ConfigMap
       selector: spec.choose
 """
+
+
+def test_a_wrong_selector_is_a_condition(
+    kubectl: Kubectl, operator: Operator, project: Path
+) -> None:
+    """In the patch of the run for the change, without another run; removed by the correction."""
+    with (project / "watches.yaml").open("a") as watches:
+        watches.write(_SELECTED)
+    kubectl.apply(echo("a", choose="for=a"))
+    operator.start()
+    wait_for_runs(operator, 1)
+    failure = conditions(kubectl)["ExpressionFailure"]
+    assert (failure["status"], failure["reason"]) == ("True", "InvalidExpression")
+    text = f"references[0].selector of watches.yaml fails for Echo {kubectl.namespace}/a: "
+    assert failure["message"].startswith(f"{text}spec.choose: not a label selector")
+    metric = "operator_runner_expression_failures_total"
+    assert operator.metric(metric, key="references[0].selector") == 1
+    kubectl.merge(KIND, "a", {"spec": {"choose": {"matchLabels": {"for": "a"}}}})
+    wait_for_runs(operator, 2)
+    assert "ExpressionFailure" not in conditions(kubectl)
+    kubectl.merge(KIND, "a", {"spec": {"choose": "for=a"}})
+    wait_for_runs(operator, 3)
+    assert conditions(kubectl)["ExpressionFailure"]["message"] == failure["message"]
+    assert operator.metric(metric, key="references[0].selector") == 2
+    assert len(operator.lines("Reconciling")) == 3
 
 
 def test_what_a_resource_selects_wakes_it(

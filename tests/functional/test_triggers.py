@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.functional.test_operator import echo, wait_for_runs
+from tests.functional.test_requeue import conditions
 from tests.functional.test_run_history import why
 from tests.support.kubectl import Json, Kubectl
 from tests.support.operator import Operator
@@ -30,7 +31,7 @@ _TRIGGERS = """
     - version: v1
       kind: ServiceAccount
       when: metadata.annotations
-      name: metadata.annotations
+      name: metadata.annotations.report || metadata.annotations
 """
 
 
@@ -121,7 +122,7 @@ def test_a_wrong_expression_is_reported(kubectl: Kubectl, triggers: Operator) ->
     triggers.start()
     causes = Causes(triggers, 1)
     account = body("ServiceAccount", "wrong")
-    account["metadata"]["annotations"] = {"report": "a"}
+    account["metadata"]["annotations"] = {"team": "a"}
     kubectl.apply(account)
 
     def events() -> list[Json]:
@@ -132,15 +133,47 @@ def test_a_wrong_expression_is_reported(kubectl: Kubectl, triggers: Operator) ->
     assert event["regarding"]["kind"] == "ServiceAccount"
     assert event["note"] == (
         f"triggers[3].name of watches.yaml fails for ServiceAccount {kubectl.namespace}/wrong:"
-        " metadata.annotations: expected text or a list of text, got a map;"
-        " correct the expression or the object"
+        " metadata.annotations.report || metadata.annotations: expected text or a list of text,"
+        " got a map; correct the expression or the object"
     )
     kubectl.apply(body("ConfigMap", "new", data={"ready": "yes", "for": "a"}))
     causes.next()
     (line,) = triggers.lines("Cannot evaluate an expression of watches.yaml")
-    assert (line["key"], line["expression"]) == ("triggers[3].name", "metadata.annotations")
+    assert line["key"] == "triggers[3].name"
+    assert line["expression"] == "metadata.annotations.report || metadata.annotations"
     failures = triggers.metric("operator_runner_expression_failures_total", key="triggers[3].name")
     assert failures == 1
+
+
+def test_a_wrong_expression_is_a_condition_of_the_resource(
+    kubectl: Kubectl, triggers: Operator
+) -> None:
+    """Of the one that the object was about, until the object is corrected or deleted."""
+    kubectl.apply(echo("a"))
+    triggers.start()
+    causes = Causes(triggers, 1)
+    account = body("ServiceAccount", "team")
+    account["metadata"]["annotations"] = {"report": "a"}
+    kubectl.apply(account)
+    causes.next()
+
+    def failing() -> bool:
+        return "ExpressionFailure" in conditions(kubectl)
+
+    for cure in (["annotate", "serviceaccount", "team", "report=a"], ["delete", "sa", "team"]):
+        kubectl("annotate", "serviceaccount", "team", "report-", "team=a", "--overwrite")
+        eventually(failing, told=triggers.log)
+        failure = conditions(kubectl)["ExpressionFailure"]
+        assert (failure["status"], failure["reason"]) == ("True", "InvalidExpression")
+        assert failure["message"] == (
+            f"triggers[3].name of watches.yaml fails for ServiceAccount {kubectl.namespace}/team:"
+            " metadata.annotations.report || metadata.annotations:"
+            " expected text or a list of text, got a map"
+        )
+        kubectl(*cure)
+        eventually(failing, lambda found: not found, told=triggers.log)
+    causes_of_runs = [line["cause"] for line in triggers.lines("Reconciling")]
+    assert "triggers[3].name no longer fails" in causes_of_runs[-1]
 
 
 def test_changes_while_the_operator_is_down(kubectl: Kubectl, triggers: Operator) -> None:

@@ -75,7 +75,7 @@ def read_status(fields: MapReader, watch: Watch) -> DeclaredStatus | None:
 
 def _written_by_runner(watch: Watch) -> tuple[set[str], set[str]]:
     """Return the fields of the status, and the types of conditions, that the runner writes."""
-    fields, types = {"conditions"}, {"Running", "Successful", "Failure"}
+    fields, types = {"conditions"}, {"Running", "Successful", "Failure", "ExpressionFailure"}
     if watch.kstatus:
         fields.add("observedGeneration")
         types |= {"Ready", "Reconciling", "Stalled"}

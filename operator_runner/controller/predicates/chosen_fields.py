@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections import defaultdict
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from operator_runner.config.watches import expressions
-from operator_runner.controller.predicates.failed_expression import FailedExpression
-from operator_runner.core.deduplication import Deduplicator
+from operator_runner.controller.predicates.failed_expression import (
+    ExpressionPlace,
+    FailedExpression,
+)
 from operator_runner.core.errors import ExpressionError
 from operator_runner.core.model import GVK, Json, ObjectRef, Watch, uid_of
 from operator_runner.core.truncation import truncated
@@ -25,7 +27,7 @@ _EXPRESSION_BYTES = 120
 _DIGEST_MARK = "#"
 """First character of a digest; no JSON begins with it."""
 _NULL = "null"
-_LOGGED = 1000
+_MAX_ERRORS = 1000
 """Objects and expressions whose last error is remembered, so that it is reported once."""
 
 
@@ -33,10 +35,17 @@ class ChosenFields:
     """The fields of each kind whose changes start a reconcile, by the watch that declares them."""
 
     def __init__(
-        self, watches: Sequence[Watch], failed: Callable[[FailedExpression], None]
+        self,
+        watches: Sequence[Watch],
+        failed: Callable[[FailedExpression], None],
+        recovered: Callable[[ExpressionPlace], None] = lambda _: None,
     ) -> None:
-        """Take `wakeOn` of the watches; `failed` is called for an expression that fails."""
+        """Take `wakeOn` of the watches; `failed` is called for an expression that fails.
+
+        `recovered` is called when it can be evaluated again, or its object is deleted.
+        """
         self._failed = failed
+        self._recovered = recovered
         self._keys: dict[tuple[GVK, str], tuple[GVK, str]] = {}
         """The watch that chooses a field, and the key there, by the kind and the expression."""
         self._by_watch: dict[tuple[GVK, GVK], tuple[str, ...]] = {}
@@ -50,7 +59,8 @@ class ChosenFields:
                     place = watch.gvk, f"wakeOn[{number}].fields[{index}]"
                     self._keys.setdefault((each.gvk, field), place)
         self._by_kind = {gvk: tuple(fields) for gvk, fields in by_kind.items()}
-        self._errors = Deduplicator(_LOGGED)
+        self._errors: OrderedDict[tuple[ObjectRef, str], tuple[str, str]] = OrderedDict()
+        """Uid and error of the expressions that fail for an object, the oldest first."""
 
     def has_kind(self, gvk: GVK) -> bool:
         """Return whether any watch has chosen fields of a kind."""
@@ -63,23 +73,42 @@ class ChosenFields:
     def values(self, gvk: GVK, body: Json) -> Mapping[str, str]:
         """Return the values of all chosen fields of a whole object, by expression.
 
-        An expression that cannot be evaluated is null, and reported once.
+        An expression that cannot be evaluated is null, and reported once until its error changes.
         """
         fields = self._by_kind.get(gvk, ())
         return {field: self._value(gvk, body, field) for field in fields}
+
+    def deleted(self, ref: ObjectRef) -> None:
+        """Forget what fails for an object that is deleted."""
+        for expression in self._by_kind.get(ref.gvk, ()):
+            self._forget_error(ref, expression)
 
     def _value(self, gvk: GVK, body: Json, expression: str) -> str:
         try:
             value = expressions.evaluate(expression, body)
         except ValueError as error:
-            if self._errors.is_new((uid_of(body), expression, str(error))):
-                primary, key = self._keys[gvk, expression]
-                found = ExpressionError(key, expression, str(error))
-                self._failed(
-                    FailedExpression(primary, found, ObjectRef.of_kind(gvk, body), uid_of(body))
-                )
+            self._report(ObjectRef.of_kind(gvk, body), uid_of(body), expression, str(error))
             return _NULL
+        if self._errors:
+            self._forget_error(ObjectRef.of_kind(gvk, body), expression)
         return _text(value, hidden=gvk.kind == "Secret")
+
+    def _report(self, ref: ObjectRef, uid: str, expression: str, error: str) -> None:
+        place, state = (ref, expression), (uid, error)
+        known = self._errors.get(place)
+        self._errors[place] = state
+        self._errors.move_to_end(place)
+        if len(self._errors) > _MAX_ERRORS:
+            self._forget_error(*next(iter(self._errors)))
+        if known != state:
+            primary, key = self._keys[ref.gvk, expression]
+            found = ExpressionError(key, expression, error)
+            self._failed(FailedExpression(primary, found, ref, uid))
+
+    def _forget_error(self, ref: ObjectRef, expression: str) -> None:
+        if self._errors.pop((ref, expression), None) is not None:
+            primary, key = self._keys[ref.gvk, expression]
+            self._recovered(ExpressionPlace(primary, key, ref))
 
 
 NO_FIELDS = ChosenFields((), lambda _: None)

@@ -1,4 +1,4 @@
-"""An expression of a watch that cannot be evaluated for an object."""
+"""An expression of a watch that cannot be evaluated for an object, and one that can be again."""
 
 from __future__ import annotations
 
@@ -6,6 +6,15 @@ from dataclasses import dataclass
 
 from operator_runner.core.errors import ExpressionError
 from operator_runner.core.model import GVK, ObjectRef
+
+
+@dataclass(frozen=True, slots=True)
+class ExpressionPlace:
+    """The expression `key` of the watch of `gvk`, for the object `ref`."""
+
+    gvk: GVK
+    key: str
+    ref: ObjectRef
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,3 +30,8 @@ class FailedExpression:
     ref: ObjectRef
     uid: str
     resources: frozenset[ObjectRef] = frozenset()
+
+    @property
+    def place(self) -> ExpressionPlace:
+        """Where it fails."""
+        return ExpressionPlace(self.gvk, self.error.key, self.ref)

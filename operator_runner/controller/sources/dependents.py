@@ -114,11 +114,11 @@ class Dependents:
         """Record an object of `owner`, as it is in a response to the owner's run."""
         if not self._enabled or not _is_watched(owner, dependent, watch):
             return
+        known = self._objects.setdefault(dependent, _Dependent())
+        known.owners.add(owner)
         if body is not None:
             self.objects.on_response(owner, dependent, body)
             self._seen_fields.on_response(owner, dependent, body)
-        known = self._objects.setdefault(dependent, _Dependent())
-        known.owners.add(owner)
         answered = metadata.get("resourceVersion", "")
         known.fresh, known.answered = not known.has_shown(answered), answered
         if health.behind is not None:
@@ -142,6 +142,11 @@ class Dependents:
                 )
                 for namespace in (self._namespaces if dependent.namespace else (None,))
             ]
+
+    def owners(self, dependent: ObjectRef) -> frozenset[ObjectRef]:
+        """Return the resources that own an object, as far as is known."""
+        known = self._objects.get(dependent)
+        return frozenset() if known is None else frozenset(known.owners)
 
     def on_write(
         self, owner: ObjectRef, dependent: ObjectRef, resource_version: str, verb: str
@@ -226,6 +231,8 @@ class Dependents:
             self._find_missing(namespace, gvk, event.body)
             return
         ref = ObjectRef.of_kind(gvk, event.body)
+        if event.type is EventType.DELETED:
+            self._fields.deleted(ref)
         known = self._objects.get(ref)
         if known is None:
             self._keep_unclaimed(ref, event)
@@ -241,6 +248,7 @@ class Dependents:
             if known.version.was_written_before(listed.get("resourceVersion", "")):
                 names = {"name": ref.name, "namespace": ref.namespace, "uid": known.version.uid}
                 event = MetadataEvent(EventType.DELETED, {"metadata": names})
+                self._fields.deleted(ref)
                 self._hold_or_judge(ref, known, event)
 
     def _hold_or_judge(self, ref: ObjectRef, known: _Dependent, event: MetadataEvent) -> None:

@@ -1,4 +1,7 @@
-"""Report expressions of watches that fail: a log line for each object, and a few Events."""
+"""Report expressions of watches that fail: a log line for each object, and a few Events.
+
+The resources that an object is about have the condition ExpressionFailure.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,13 @@ from collections.abc import Awaitable, Callable, Iterator
 
 import structlog
 
-from operator_runner.controller.predicates.failed_expression import FailedExpression
+from operator_runner.controller.predicates.failed_expression import (
+    ExpressionPlace,
+    FailedExpression,
+)
 from operator_runner.core.model import EventSpec, Json, ObjectRef
 from operator_runner.core.truncation import truncated
+from operator_runner.reconcile.expression_conditions import ExpressionConditions
 
 _log = structlog.get_logger(__name__)
 
@@ -27,11 +34,13 @@ class FailedExpressions:
         self,
         emit: Callable[[Json, EventSpec], Awaitable[None]],
         uid: Callable[[ObjectRef], str],
+        conditions: ExpressionConditions,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`emit` writes an Event, `uid` returns that of a resource; empty if it is not known."""
         self._emit = emit
         self._uid = uid
+        self._conditions = conditions
         self._clock = clock
         self._waiting: asyncio.Queue[tuple[Json, EventSpec]] = asyncio.Queue()
         self._counts: dict[tuple[str, str], tuple[float, int]] = {}
@@ -48,14 +57,17 @@ class FailedExpressions:
             object=str(failed.ref),
             error=reason,
         )
-        note = (
-            f"{key} of watches.yaml fails for {failed.ref}: {failed.error.expression}:"
-            f" {reason}; correct the expression or the object"
-        )
+        text = f"{key} of watches.yaml fails for {failed.ref}: {failed.error.expression}: {reason}"
+        self._conditions.failed(failed.gvk, key, failed.ref, text, failed.resources)
+        note = f"{text}; correct the expression or the object"
         spec = EventSpec("InvalidExpression", note, warning=True, action="Watch")
         for body in self._regarded(failed):
             if self._may_emit(str(failed.gvk), key):
                 self._waiting.put_nowait((body, spec))
+
+    def recovered(self, place: ExpressionPlace) -> None:
+        """Take the failure out of the condition of the resources."""
+        self._conditions.recovered(place.gvk, place.key, place.ref)
 
     async def run(self) -> None:
         """Emit the Events until cancelled."""

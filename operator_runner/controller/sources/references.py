@@ -17,10 +17,12 @@ from operator_runner.controller.predicates.chosen_fields import (
     ChosenFields,
     difference_of,
 )
-from operator_runner.controller.predicates.failed_expression import FailedExpression
+from operator_runner.controller.predicates.failed_expression import (
+    ExpressionPlace,
+    FailedExpression,
+)
 from operator_runner.controller.sources.shared_watches import SharedEvent, Subscription
 from operator_runner.controller.sources.watch_pacing import Pacer
-from operator_runner.core.deduplication import Deduplicator
 from operator_runner.core.errors import ExpressionError
 from operator_runner.core.labels import SelectionIndex
 from operator_runner.core.model import (
@@ -35,9 +37,6 @@ from operator_runner.core.model import (
 )
 from operator_runner.kube.watch import EventType
 
-_REPORTED = 1000
-"""Resources whose last error is remembered, so that it is reported once."""
-
 
 class References:
     """Maps referenced objects to resources, which are reconciled when the object changes."""
@@ -51,16 +50,21 @@ class References:
         enqueue: Callable[[ObjectRef, Cause], None],
         failed: Callable[[FailedExpression], None],
         fields: ChosenFields = NO_FIELDS,
+        *,
+        recovered: Callable[[ExpressionPlace], None] = lambda _: None,
     ) -> None:
         """`referenced` returns what a resource refers to, and calls its last argument for errors.
 
         A reference may have a namespace although its kind is cluster-scoped. `failed` is called
-        once for an expression that fails, `fields` are those of `wakeOn`.
+        for an expression that fails, once until its error changes, and `recovered` when it can be
+        evaluated again or the resource is deleted. `fields` are those of `wakeOn`.
         """
         self._watches = {watch.gvk: watch for watch in watches if watch.references}
         self._fields = fields
         self._failed = failed
-        self._errors = Deduplicator(_REPORTED)
+        self._recovered = recovered
+        self._errors: dict[ObjectRef, dict[str, tuple[str, str]]] = {}
+        """Uid and error by the key of each expression that fails for a resource."""
         self._pacer = Pacer(enqueue)
         self._referenced = referenced
         self._enqueue = enqueue
@@ -82,6 +86,7 @@ class References:
             return
         if body is None:
             self._pacer.forget(ref)
+            self._report(ref, "", {})
         new = frozenset() if body is None else self._targets(ref, body, watch)
         old = self._references.pop(ref, frozenset())
         if new:
@@ -100,11 +105,34 @@ class References:
     def _targets(
         self, ref: ObjectRef, body: Json, watch: Watch
     ) -> frozenset[ObjectRef | Selection]:
-        def failed(error: ExpressionError) -> None:
-            if self._errors.is_new((uid_of(body), str(error))):
-                self._failed(FailedExpression(ref.gvk, error, ref, uid_of(body)))
+        errors: dict[str, ExpressionError] = {}
+        found = frozenset(
+            self._referenced(body, watch, lambda error: errors.update({error.key: error}))
+        )
+        self._report(ref, uid_of(body), errors)
+        return found
 
-        return frozenset(self._referenced(body, watch, failed))
+    def _report(self, ref: ObjectRef, uid: str, errors: Mapping[str, ExpressionError]) -> None:
+        """Report what differs from the errors of the former state of the resource."""
+        old = self._errors.pop(ref, {})
+        new = {key: (uid, str(error)) for key, error in errors.items()}
+        if new:
+            self._errors[ref] = new
+        for key, error in errors.items():
+            if old.get(key) != new[key]:
+                self._failed(FailedExpression(ref.gvk, error, ref, uid))
+        for key in old.keys() - new.keys():
+            self._recovered(ExpressionPlace(ref.gvk, key, ref))
+
+    def referring(self, target: ObjectRef) -> set[ObjectRef]:
+        """Return the resources that refer to an object."""
+        labels = self._labels.get(target)
+        selecting = (
+            set()
+            if labels is None
+            else self._selections.selecting(target.gvk, target.namespace, labels)
+        )
+        return self._named_by.get(target, set()) | selecting
 
     def _forget_name(self, target: ObjectRef, ref: ObjectRef) -> None:
         self._named_by[target].discard(ref)
@@ -126,6 +154,8 @@ class References:
         if event.type is EventType.SYNCED:
             return
         target = ObjectRef.of_kind(gvk, event.body)
+        if event.type is EventType.DELETED:
+            self._fields.deleted(target)
         by = self._named_by.get(target, set()) | self._selecting(target, event)
         if not by:
             self._forget_state(target)

@@ -17,7 +17,10 @@ from operator_runner.controller.predicates.chosen_fields import (
     ChosenFields,
     difference_of,
 )
-from operator_runner.controller.predicates.failed_expression import FailedExpression
+from operator_runner.controller.predicates.failed_expression import (
+    ExpressionPlace,
+    FailedExpression,
+)
 from operator_runner.controller.sources.shared_watches import SharedEvent, Subscription
 from operator_runner.controller.sources.watch_pacing import Pacer
 from operator_runner.core.errors import ExpressionError
@@ -66,6 +69,8 @@ class Sinks:
     failed: Callable[[FailedExpression], None]
     handled: Callable[[GVK, GVK, int], None] = lambda *_: None
     """Called for each event that matters, with both kinds and the number of resources."""
+    recovered: Callable[[ExpressionPlace], None] = lambda _: None
+    """Called when an expression can be evaluated again, or its object is deleted."""
 
 
 class Triggers:
@@ -190,13 +195,13 @@ class _Rule:
         coalescing: _Coalescing,
     ) -> None:
         self._coalescing = coalescing
-        self._number = number
+        self._place = f"triggers[{number}]"
         self._trigger = trigger
         self._resources = resources
         self._expressions = expressions
         self._sinks = sinks
         self._objects: dict[ObjectRef, _Seen] = {}
-        self._failed: dict[ObjectRef, tuple[Version, str]] = {}
+        self._failed: dict[ObjectRef, tuple[Version, ExpressionError]] = {}
         """Objects for which an expression failed, with what was reported."""
         self._selections: dict[ObjectRef, tuple[Selection, ...]] = {}
         self._index = SelectionIndex()
@@ -228,7 +233,7 @@ class _Rule:
         for each in new if old != new else ():
             self._index.add(each, ref)
         if body is None:
-            self._unselectable.pop(ref, None)
+            self._selectable(ref)
 
     def _selections_of(self, ref: ObjectRef, body: Json) -> tuple[Selection, ...]:
         try:
@@ -239,12 +244,16 @@ class _Rule:
                 self._unselectable[ref] = uid, str(error)
                 self._report(error, ref, uid)
             return ()
-        self._unselectable.pop(ref, None)
+        self._selectable(ref)
         if requirements is None:
             return ()
         # Objects may be about resources of all namespaces; one without is about those anyway.
         namespaces = (ref.namespace, _ANYWHERE) if ref.namespace else (ALL_NAMESPACES,)
         return tuple(Selection(self._trigger.gvk, each, requirements) for each in namespaces)
+
+    def _selectable(self, ref: ObjectRef) -> None:
+        if self._unselectable.pop(ref, None) is not None:
+            self._on_recovery("matching", ref)
 
     # Objects -------------------------------------------------------------------------
 
@@ -271,7 +280,7 @@ class _Rule:
         if isinstance(extract.targets, ExpressionError):
             self._on_failure(ref, version, extract.targets)
             return
-        self._failed.pop(ref, None)
+        self._forget_failure(ref)
         seen = None
         if extract.targets is not None:
             seen = _Seen(version, extract.targets, extract.values)
@@ -279,13 +288,15 @@ class _Rule:
 
     def _find_missing(self, event: SharedEvent) -> None:
         """Process objects that a complete list lacks as deleted while there was no watch."""
-        for ref, seen in list(self._objects.items()):
+        known = {ref: seen.version.uid for ref, seen in self._objects.items()}
+        known |= {ref: version.uid for ref, (version, _) in self._failed.items()}
+        for ref, uid in known.items():
             is_listed = not ref.namespace or event.namespace in {None, ref.namespace}
-            if is_listed and seen.version.uid not in event.body["uids"]:
-                self._on_deleted(ref, seen.version.uid)
+            if is_listed and uid not in event.body["uids"]:
+                self._on_deleted(ref, uid)
 
     def _on_deleted(self, ref: ObjectRef, uid: str) -> None:
-        self._failed.pop(ref, None)
+        self._forget_failure(ref)
         seen = self._objects.get(ref)
         if seen is None or seen.version.uid != uid:
             return
@@ -298,12 +309,23 @@ class _Rule:
         """Report a failure once for each state of the object, which is not chosen any more."""
         seen = self._objects.pop(ref, None)
         reported = self._failed.get(ref)
-        self._failed[ref] = version, str(error)
-        if reported is None or reported[1] != str(error) or difference(reported[0], version):
+        if reported is not None and reported[1].key != error.key:
+            self._forget_failure(ref)
+        self._failed[ref] = version, error
+        if reported is None or str(reported[1]) != str(error) or difference(reported[0], version):
             resources = frozenset() if seen is None else frozenset(self._find(ref, [seen.targets]))
             self._report(error, ref, version.uid, resources)
         if seen is not None:
             self._wake(ref, [seen.targets], "no longer matches")
+
+    def _forget_failure(self, ref: ObjectRef) -> None:
+        failed = self._failed.pop(ref, None)
+        if failed is not None:
+            self._on_recovery(failed[1].key, ref)
+
+    def _on_recovery(self, key: str, ref: ObjectRef) -> None:
+        place = ExpressionPlace(self._resources.gvk, f"{self._place}.{key}", ref)
+        self._sinks.recovered(place)
 
     def _on_state(self, ref: ObjectRef, new: _Seen | None, event: SharedEvent) -> None:
         old = self._objects.pop(ref, None)
@@ -361,5 +383,5 @@ class _Rule:
         uid: str,
         resources: frozenset[ObjectRef] = frozenset(),
     ) -> None:
-        located = error.within(f"triggers[{self._number}]")
+        located = error.within(self._place)
         self._sinks.failed(FailedExpression(self._resources.gvk, located, ref, uid, resources))

@@ -5,10 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 
 from structlog.testing import capture_logs
 
-from operator_runner.controller.predicates.failed_expression import FailedExpression
+from operator_runner.controller.predicates.failed_expression import (
+    ExpressionPlace,
+    FailedExpression,
+)
 from operator_runner.controller.sources.failed_expressions import (
     MAX_EVENTS,
     WINDOW_SECONDS,
@@ -16,6 +20,7 @@ from operator_runner.controller.sources.failed_expressions import (
 )
 from operator_runner.core.errors import ExpressionError
 from operator_runner.core.model import GVK, EventSpec, Json, ObjectRef
+from operator_runner.reconcile.expression_conditions import ExpressionConditions
 from tests.support.background import in_background
 
 FOO = GVK("example.com", "v1", "Foo")
@@ -50,10 +55,15 @@ class Emitted(list[tuple[Json, EventSpec]]):
 
 @asynccontextmanager
 async def reporting(
-    emitted: Emitted, clock: Callable[[], float]
+    emitted: Emitted,
+    clock: Callable[[], float] = float,
+    conditions: ExpressionConditions | None = None,
 ) -> AsyncIterator[FailedExpressions]:
     subject = FailedExpressions(
-        emitted, lambda ref: "" if ref.name == "gone" else f"u-{ref.name}", clock
+        emitted,
+        lambda ref: "" if ref.name == "gone" else f"u-{ref.name}",
+        conditions or ExpressionConditions(),
+        clock,
     )
     async with in_background(subject.run()):
         yield subject
@@ -62,7 +72,7 @@ async def reporting(
 async def test_a_failure_is_logged_and_shown_on_the_resources() -> None:
     """Key, expression, object and reason; without a resource the Event is about the object."""
     emitted = Emitted()
-    async with reporting(emitted, float) as subject:
+    async with reporting(emitted) as subject:
         with capture_logs() as lines:
             subject.report(failure("a", "gone"))
             subject.report(failure())
@@ -92,7 +102,7 @@ async def test_the_value_of_a_secret_is_not_shown() -> None:
     emitted = Emitted()
     message = f"invalid type for value: {'hunter2' * 1000}"
     error = ExpressionError("wakeOn[0].fields[0]", "length(data)", message)
-    async with reporting(emitted, float) as subject:
+    async with reporting(emitted) as subject:
         with capture_logs() as lines:
             for kind in ("Secret", "ConfigMap"):
                 one = ObjectRef(GVK("", "v1", kind), "ns", "a")
@@ -101,6 +111,21 @@ async def test_the_value_of_a_secret_is_not_shown() -> None:
     shown = [[line["error"] for line in lines], [spec.note for _, spec in emitted]]
     assert all("hunter2" not in secret for secret, _ in shown)
     assert all("hunter2" in other and len(other) < 600 for _, other in shown)
+
+
+async def test_the_condition_has_the_text_of_the_event() -> None:
+    """Until the expression can be evaluated again."""
+    conditions, resource = ExpressionConditions(), ObjectRef(FOO, "ns", "a")
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    async with reporting(Emitted(), conditions=conditions) as subject:
+        subject.report(failure("a"))
+        (condition,) = conditions.put_condition([], resource, now)
+        assert condition["message"] == (
+            "triggers[1].name of watches.yaml fails for Namespace team-a: metadata.labels:"
+            " expected text or a list of text, got a map"
+        )
+        subject.recovered(ExpressionPlace(FOO, ERROR.key, OBJECT))
+        assert conditions.put_condition([condition], resource, now) == []
 
 
 async def test_thousands_of_failures_are_a_few_events() -> None:

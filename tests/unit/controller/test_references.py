@@ -11,7 +11,10 @@ from typing import Any
 
 from operator_runner.config.watches.reference_targets import referenced
 from operator_runner.controller.predicates.chosen_fields import ChosenFields
-from operator_runner.controller.predicates.failed_expression import FailedExpression
+from operator_runner.controller.predicates.failed_expression import (
+    ExpressionPlace,
+    FailedExpression,
+)
 from operator_runner.controller.sources.references import References
 from operator_runner.controller.sources.shared_watches import (
     SharedWatches,
@@ -203,6 +206,38 @@ def test_an_invalid_selector_selects_nothing() -> None:
     assert (one.ref, one.error.expression) == (ref("a"), "spec.selector")
     assert one.error.key.endswith("].selector")
     assert "not a label selector" in one.error.reason
+
+
+def test_an_expression_that_fails_again_is_reported_again() -> None:
+    """It could be evaluated in between; that is reported too, and so is the deletion."""
+    failed: list[FailedExpression] = []
+    recovered: list[ExpressionPlace] = []
+    subject = References(
+        [SELECTING], referenced, lambda *_: None, failed.append, recovered=recovered.append
+    )
+    selectors: tuple[Any, ...] = ("app=a", {}, "app=a")
+    for selector in selectors:
+        subject.on_change(ref("a"), foo("a", selector=selector))
+    place = ExpressionPlace(SELECTING.gvk, "references[0].selector", ref("a"))
+    assert [each.place for each in failed] == [place] * 2
+    assert recovered == [place]
+    subject.on_change(ref("a"), None)
+    assert recovered == [place] * 2
+
+
+async def test_who_refers_to_an_object_is_known() -> None:
+    """By name, and by the labels that the object has."""
+    async with references() as (subject, _, _), references(SELECTING) as (selecting, streams, _):
+        subject.on_change(ref("a"), foo("a", secrets=[{"name": "s"}]))
+        secret = ObjectRef(SECRET, "default", "s")
+        assert subject.referring(secret) == {ref("a")}
+        assert selecting.referring(secret) == set()
+        labels = {"app": "a"}
+        selecting.on_change(
+            ref("b"), foo("b", selector={"matchLabels": labels}, namespaces="default")
+        )
+        await streams[SECRET].send("ADDED", metadata("s", 1, labels=labels))
+        assert selecting.referring(secret) == {ref("b")}
 
 
 async def test_a_write_of_the_status_wakes_nobody() -> None:

@@ -10,7 +10,10 @@ from typing import Any
 
 from operator_runner.config.watches import trigger_targets
 from operator_runner.controller.predicates.chosen_fields import ChosenFields
-from operator_runner.controller.predicates.failed_expression import FailedExpression
+from operator_runner.controller.predicates.failed_expression import (
+    ExpressionPlace,
+    FailedExpression,
+)
 from operator_runner.controller.sources.triggers import Sinks, Triggers
 from operator_runner.core.model import (
     GVK,
@@ -47,6 +50,7 @@ class World:
     triggers: Triggers
     streams: dict[GVK, Stream]
     failed: list[FailedExpression]
+    recovered: list[ExpressionPlace]
     woken: list[tuple[str, str]] = field(default_factory=list)
     ignored: set[ObjectRef] = field(default_factory=set)
 
@@ -83,6 +87,7 @@ async def world(*triggers: ObjectTrigger, wake_on: tuple[WakeOn, ...] = ()) -> A
     watch = Watch(FOO, role, triggers=triggers, wake_on=wake_on)
     found: World
     failed: list[FailedExpression] = []
+    recovered: list[ExpressionPlace] = []
 
     def enqueue(resource_: ObjectRef, cause: Cause) -> None:
         found.woken.append((resource_.name, str(cause)))
@@ -91,10 +96,10 @@ async def world(*triggers: ObjectTrigger, wake_on: tuple[WakeOn, ...] = ()) -> A
         [watch],
         trigger_targets,
         lambda each: each not in found.ignored,
-        Sinks(enqueue, failed.append),
+        Sinks(enqueue, failed.append, recovered=recovered.append),
         ChosenFields([watch], failed.append),
     )
-    found = World(subject, {each.gvk: Stream() for each in triggers}, failed)
+    found = World(subject, {each.gvk: Stream() for each in triggers}, failed, recovered)
     async with in_background(watches_of(subject.subscriptions(), found.streams).run()):
         yield found
 
@@ -228,6 +233,24 @@ async def test_a_failure_is_reported_once_for_each_state() -> None:
         assert [bool(each.resources) for each in it.failed] == [True, False]
         await it.send("MODIFIED", "p", 5, generation=3, annotations={"report": "a"})
         assert it.take() == [("a", "trigger: Pod ns/p now matches")]
+        assert it.recovered == [failure.place]
+
+
+async def test_an_object_that_is_deleted_does_not_fail_any_more() -> None:
+    """Nor does one whose other expression fails, or that is missing in a later list."""
+    trigger = ObjectTrigger(POD, when="length(spec.list)", name="metadata.annotations.report")
+    async with world(trigger) as it:
+        await it.streams[POD].synced([], 1)
+        for name in "pq":
+            await it.send("ADDED", name, 2)
+        await it.send("DELETED", "p", 3)
+        keys = [(place.key, place.ref.name) for place in it.recovered]
+        assert keys == [("triggers[0].when", "p")]
+        await it.send("MODIFIED", "q", 4, spec={"list": [1]}, annotations={"report": 3})
+        await it.streams[POD].synced([], 5)
+        keys = [(place.key, place.ref.name) for place in it.recovered[1:]]
+        assert keys == [("triggers[0].when", "q"), ("triggers[0].name", "q")]
+        assert len(it.failed) == 3
 
 
 async def test_a_selector_of_a_resource_that_fails() -> None:
@@ -247,6 +270,8 @@ async def test_a_selector_of_a_resource_that_fails() -> None:
         it.triggers.on_change(ref("a"), resource("u1", selector={}))
         it.triggers.on_change(ref("a"), resource("u1", selector="app=a"))
         assert len(it.failed) == 2
+        it.triggers.on_change(ref("a"), None)
+        assert it.recovered == [failure.place] * 2
 
 
 async def test_an_object_does_not_trigger_itself() -> None:

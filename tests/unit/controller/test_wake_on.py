@@ -10,7 +10,10 @@ from typing import Any
 import pytest
 
 from operator_runner.controller.predicates.chosen_fields import ChosenFields, difference_of
-from operator_runner.controller.predicates.failed_expression import FailedExpression
+from operator_runner.controller.predicates.failed_expression import (
+    ExpressionPlace,
+    FailedExpression,
+)
 from operator_runner.controller.sources import watch_pacing
 from operator_runner.controller.sources.dependents import Dependents
 from operator_runner.core.model import GVK, Json, WakeOn
@@ -210,3 +213,23 @@ def test_an_expression_that_fails_is_null_and_reported_once() -> None:
     (one,) = failed
     assert (one.gvk, one.ref) == (watch.gvk, CHILD)
     assert (one.error.key, one.error.expression) == ("wakeOn[0].fields[0]", fields[0])
+
+
+def test_an_expression_of_wake_on_recovers() -> None:
+    """When it can be evaluated for the object, or the object is deleted."""
+    failed: list[FailedExpression] = []
+    recovered: list[ExpressionPlace] = []
+    watch = replace(WATCH, wake_on=(WakeOn(DEPLOYMENT, ("length(status.list)",)),))
+    chosen = ChosenFields([watch], failed.append, recovered.append)
+    statuses: tuple[Json, ...] = ({}, {"list": []}, {})
+    for status in statuses:
+        chosen.values(DEPLOYMENT, deployment(1, status))
+    (first, second) = failed
+    assert recovered == [first.place]
+    chosen.deleted(CHILD)
+    assert recovered == [first.place, second.place]
+    for number in range(1001):
+        body = deployment(1, {})
+        body["metadata"]["name"] = f"web-{number}"
+        chosen.values(DEPLOYMENT, body)
+    assert recovered[-1].ref.name == "web-0"

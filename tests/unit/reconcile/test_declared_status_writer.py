@@ -12,6 +12,7 @@ import structlog.testing
 
 from operator_runner.core.errors import Invalid
 from operator_runner.core.model import (
+    GVK,
     Cause,
     DeclaredCondition,
     DeclaredStatus,
@@ -20,6 +21,7 @@ from operator_runner.core.model import (
     RunOutcome,
     Trigger,
 )
+from operator_runner.reconcile.expression_conditions import ExpressionConditions
 from operator_runner.reconcile.reconciler import Failed
 from tests.fakes.cluster import FakeCluster
 from tests.fakes.executor import failure, success
@@ -164,6 +166,27 @@ async def test_an_expression_that_fails_is_reported_once() -> None:
     await case.reconciler.reconcile(REF, PERIODIC)
     assert case.reasons() == ["InvalidExpression"] * 2
     assert (await case.status())["count"] == 1
+
+
+async def test_an_expression_that_fails_is_a_condition_and_counted() -> None:
+    """In the patch of the other conditions; it is removed when the expression has a value."""
+    count = "length(dependents[0].status.list)"
+    case = Declared(success(), declared=DeclaredStatus({"count": count}, uses_dependents=True))
+    counted: list[tuple[GVK, str]] = []
+    expressions = ExpressionConditions(count=lambda *failure: counted.append(failure))
+    case.depend(expressions=expressions)
+    for causes in (SPEC, PERIODIC):
+        await case.reconciler.reconcile(REF, causes)
+        failure_ = (await case.conditions())["ExpressionFailure"]
+        assert (failure_["status"], failure_["reason"]) == ("True", "InvalidExpression")
+        text = f"status.fields.count of watches.yaml fails: {count}: "
+        assert failure_["message"].startswith(text)
+        assert len(case.crd.patches) == 2  # the start, and the end
+    assert counted == [(REF.gvk, "status.fields.count")]
+    case.dependent = {"list": [1]}
+    await case.reconciler.reconcile(REF, PERIODIC)
+    assert "ExpressionFailure" not in await case.conditions()
+    assert len(case.crd.patches) == 3
 
 
 @pytest.mark.parametrize("named", [True, False])

@@ -1,0 +1,118 @@
+"""The condition ExpressionFailure: expressions of a watch that fail for a resource at present.
+
+Failures are recorded where expressions are evaluated: for events of objects, and at the end of a
+run. The condition is written with the others at the end of a run; a failure, or its end, starts
+one. The condition is removed when nothing fails any more, as ReplicaFailure of a Deployment is.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from operator_runner.core.model import GVK, Json, ObjectRef
+from operator_runner.core.truncation import truncated
+from operator_runner.reconcile.conditions import put_condition
+
+EXPRESSION_FAILURE = "ExpressionFailure"
+_REASON = "InvalidExpression"
+_SHOWN = 10
+"""Maximum failures in a message: thousands of objects may be wrong."""
+_TEXT_BYTES = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class _Failure:
+    """What fails, for display, and the resources that the object was about before."""
+
+    text: str
+    resources: frozenset[ObjectRef]
+
+
+class ExpressionConditions:
+    """The failures of all watches, by resource."""
+
+    def __init__(
+        self,
+        concerned: Callable[[ObjectRef], Collection[ObjectRef]] = lambda _: (),
+        changed: Callable[[ObjectRef, str, str], None] = lambda *_: None,
+        count: Callable[[GVK, str], None] = lambda *_: None,
+    ) -> None:
+        """`concerned` returns the resources that own an object or refer to it.
+
+        `changed` is called with a resource, the key of the expression and what has happened when
+        the condition is to be written; `count` with kind and key of each failure.
+        """
+        self._concerned = concerned
+        self._changed = changed
+        self._count = count
+        self._by_object: defaultdict[GVK, dict[tuple[str, ObjectRef], _Failure]] = defaultdict(dict)
+        self._of_status: dict[ObjectRef, dict[str, str]] = {}
+        """Texts by resource and key, of declared statuses."""
+
+    def failed(
+        self, gvk: GVK, key: str, ref: ObjectRef, text: str, resources: frozenset[ObjectRef]
+    ) -> None:
+        """Record that the expression `key` of the watch of `gvk` fails for an object.
+
+        `resources` are those that the object was about; they stay concerned until it recovers.
+        """
+        self._count(gvk, key)
+        old = self._by_object[gvk].get((key, ref))
+        if old is not None:
+            resources |= old.resources
+        new = self._by_object[gvk][key, ref] = _Failure(truncated(text, _TEXT_BYTES), resources)
+        if new != old:
+            self._report(gvk, key, ref, new, f"fails for {ref}")
+
+    def recovered(self, gvk: GVK, key: str, ref: ObjectRef) -> None:
+        """Record that it can be evaluated again, or that the object is deleted."""
+        failure = self._by_object[gvk].pop((key, ref), None)
+        if failure is not None:
+            self._report(gvk, key, ref, failure, f"no longer fails for {ref}")
+
+    def evaluated(self, resource: ObjectRef, texts: Mapping[str, str]) -> None:
+        """Record which expressions of the declared status of a resource fail, by key."""
+        old = self._of_status.pop(resource, {})
+        new = {key: truncated(text, _TEXT_BYTES) for key, text in texts.items()}
+        if new:
+            self._of_status[resource] = new
+        for key, text in new.items():
+            if old.get(key) != text:
+                self._count(resource.gvk, key)
+
+    def forget(self, resource: ObjectRef) -> None:
+        """Drop the state of a deleted resource."""
+        self._of_status.pop(resource, None)
+
+    def put_condition(
+        self, conditions: Sequence[Json], resource: ObjectRef, now: datetime
+    ) -> list[Json]:
+        """Set or remove the condition of a resource."""
+        texts = list(self._texts(resource))
+        if not texts:
+            return [each for each in conditions if not _is_ours(each)]
+        more = len(texts) - _SHOWN
+        shown = [*texts[:_SHOWN], f"and {more} more"] if more > 0 else texts
+        new = {"type": EXPRESSION_FAILURE, "status": "True", "reason": _REASON}
+        return put_condition(list(conditions), new | {"message": "; ".join(shown)}, now)
+
+    def _texts(self, resource: ObjectRef) -> Iterator[str]:
+        for (_, ref), failure in self._by_object[resource.gvk].items():
+            if resource in self._resources(resource.gvk, ref, failure):
+                yield failure.text
+        yield from self._of_status.get(resource, {}).values()
+
+    def _resources(self, gvk: GVK, ref: ObjectRef, failure: _Failure) -> set[ObjectRef]:
+        found = {ref, *failure.resources, *self._concerned(ref)}
+        return {each for each in found if each.gvk == gvk}
+
+    def _report(self, gvk: GVK, key: str, ref: ObjectRef, failure: _Failure, what: str) -> None:
+        for resource in sorted(self._resources(gvk, ref, failure)):
+            self._changed(resource, key, what)
+
+
+def _is_ours(condition: Json) -> bool:
+    return condition.get("type") == EXPRESSION_FAILURE and condition.get("reason") == _REASON
