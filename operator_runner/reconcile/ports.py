@@ -65,6 +65,9 @@ class Writes(Protocol):
     def take_changes(self, owner: ObjectRef) -> Sequence[FieldChange]:
         """Return the fields that the last run of `owner` changed, in order, and forget them."""
 
+    def own_version(self, owner: ObjectRef) -> str:
+        """Return the resourceVersion of the last write of a run to `owner`, empty if unknown."""
+
 
 class Executor(Protocol):
     """Runs plays."""

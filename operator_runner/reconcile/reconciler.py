@@ -483,10 +483,12 @@ class Reconciler:
     def _current(self, ref: ObjectRef, body: Json) -> Json | None:
         """Return `body` if no event showed a newer version of the resource, else None.
 
-        A write with it still has its resourceVersion as precondition.
+        A write with it still has its resourceVersion as precondition. If there is nothing to write,
+        a late event would hide what the run itself has written to the resource.
         """
-        latest = self._deps.latest_version(ref)
-        if not latest or may_be_older(body["metadata"]["resourceVersion"], latest):
+        version = body["metadata"]["resourceVersion"]
+        latest, written = self._deps.latest_version(ref), self._deps.writes.own_version(ref)
+        if not latest or any(may_be_older(version, each) for each in (latest, written) if each):
             return None
         return body
 

@@ -201,6 +201,54 @@ def test_a_hundred_changes_coalesce(kubectl: Kubectl, declaring: Operator) -> No
     assert "status.containerStatuses[0].restartCount" in causes(declaring)[1]
 
 
+HEARD = """
+- name: Read what was said
+  kubernetes.core.k8s_info:
+    api_version: v1
+    kind: ConfigMap
+    name: said
+    namespace: "{{ ansible_operator_meta.namespace }}"
+  register: said
+- name: Report it
+  operator_sdk.util.k8s_status:
+    api_version: test.example.com/v1
+    kind: Echo
+    name: "{{ ansible_operator_meta.name }}"
+    namespace: "{{ ansible_operator_meta.namespace }}"
+    conditions:
+      - type: Heard
+        status: "True"
+        reason: "{{ said.resources[0].data.word }}"
+"""
+REPORTED = """
+  references:
+    - version: v1
+      kind: ConfigMap
+      name: "'said'"
+  status:
+    fields:
+      heard: resource.status.conditions[?type == 'Heard'] | [0].reason
+"""
+
+
+def test_a_condition_that_a_task_wrote_is_seen_at_the_end_of_its_run(
+    kubectl: Kubectl, operator: Operator, project: Path
+) -> None:
+    """Also by a run that changes nothing else, and whose event of that write is late."""
+    role = project / ROLE
+    role.write_text(role.read_text() + HEARD)
+    with (project / "watches.yaml").open("a") as watches:
+        watches.write(REPORTED)
+    kubectl("create", "configmap", "said", "--from-literal=word=Word0")
+    kubectl.apply(echo())
+    operator.start()
+    wait_for_runs(operator, 1)
+    for number in range(1, 9):
+        kubectl.merge("configmap", "said", {"data": {"word": f"Word{number}"}})
+        wait_for_runs(operator, number + 1)
+        assert status(kubectl)["heard"] == f"Word{number}"
+
+
 STRICT = """
 - group: test.example.com
   version: v1

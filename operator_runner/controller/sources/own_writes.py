@@ -105,6 +105,14 @@ class OwnWrites:
         writes = self._writes.get(owner)
         return writes is not None and (bool(writes.objects) or writes.has_edited)
 
+    def own_version(self, owner: ObjectRef) -> str:
+        """Return the resourceVersion of the last write of a run to its own resource.
+
+        Empty if none is known. Writes of the status count.
+        """
+        writes = self._writes.get(owner)
+        return "" if writes is None else writes.foreign.get(owner, "")
+
     def forget(self, owner: ObjectRef) -> None:
         """Drop the records of a deleted resource."""
         self._writes.pop(owner, None)

@@ -127,6 +127,27 @@ async def test_what_the_role_wrote_is_seen_though_its_event_is_late() -> None:
     assert len(case.crd.patches) == 3  # the start, the refused one, and the end
 
 
+async def test_what_a_steady_run_wrote_is_seen_though_its_event_is_late() -> None:
+    """Otherwise nothing would differ and nothing be refused: the status would be one run late."""
+    case = Declared(declared=DeclaredStatus({"seen": "resource.status.phase"}))
+    await case.reconciler.reconcile(REF, SPEC)
+    case.latest_version = await case.version()
+
+    def write() -> None:
+        case.crd.edit(REF, lambda body: body["status"].update(phase="Done"))
+        version = case.crd.objects[REF]["metadata"]["resourceVersion"]
+        case.writes.record_foreign(REF, REF, version)
+
+    case.executor.during = write
+    await case.reconciler.reconcile(REF, PERIODIC)
+    assert (await case.status())["seen"] == "Done"
+    case.executor.during = lambda: None
+    case.latest_version = await case.version()
+    reads = case.crd.reads
+    await case.reconciler.reconcile(REF, PERIODIC)
+    assert case.crd.reads == reads + 1
+
+
 async def test_a_failed_run_writes_it_too() -> None:
     """The message is that of the failure, and what is known of dependents is shown."""
     case = Declared(failure("Copy", "no space"))
