@@ -127,3 +127,17 @@ def test_what_was_written_last_is_known_after_runs_that_write_nothing() -> None:
     writes.begin(OWNER)
     writes.record_edit(OWNER, metadata("7"))
     assert writes.has_written(OWNER)
+
+
+def test_the_version_of_the_last_write_to_the_own_resource() -> None:
+    """The status included, in which nobody else is interested; it outlives the run."""
+    writes = OwnWrites()
+    assert writes.own_version(OWNER) == ""
+    writes.begin(OWNER)
+    writes.record_foreign(OWNER, CHILD, "6")
+    assert writes.own_version(OWNER) == ""
+    writes.record_foreign(OWNER, OWNER, "7")
+    writes.begin(OWNER)
+    assert writes.own_version(OWNER) == "7"
+    writes.forget(OWNER)
+    assert writes.own_version(OWNER) == ""
