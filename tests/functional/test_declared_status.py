@@ -243,7 +243,7 @@ def test_a_condition_that_a_task_wrote_is_seen_at_the_end_of_its_run(
     kubectl.apply(echo())
     operator.start()
     wait_for_runs(operator, 1)
-    for number in range(1, 9):
+    for number in range(1, 6):
         kubectl.merge("configmap", "said", {"data": {"word": f"Word{number}"}})
         wait_for_runs(operator, number + 1)
         assert status(kubectl)["heard"] == f"Word{number}"
