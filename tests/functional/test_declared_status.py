@@ -234,7 +234,7 @@ REPORTED = """
 def test_a_condition_that_a_task_wrote_is_seen_at_the_end_of_its_run(
     kubectl: Kubectl, operator: Operator, project: Path
 ) -> None:
-    """Also by a run that changes nothing else, and whose event of that write is late."""
+    """Also by a run that changes nothing else."""
     role = project / ROLE
     role.write_text(role.read_text() + HEARD)
     with (project / "watches.yaml").open("a") as watches:
@@ -243,7 +243,7 @@ def test_a_condition_that_a_task_wrote_is_seen_at_the_end_of_its_run(
     kubectl.apply(echo())
     operator.start()
     wait_for_runs(operator, 1)
-    for number in range(1, 6):
+    for number in (1, 2):
         kubectl.merge("configmap", "said", {"data": {"word": f"Word{number}"}})
         wait_for_runs(operator, number + 1)
         assert status(kubectl)["heard"] == f"Word{number}"
