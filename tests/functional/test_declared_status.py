@@ -150,8 +150,8 @@ def test_a_status_follows_what_the_role_made(kubectl: Kubectl, declaring: Operat
     kubectl("delete", "pod", "a", "--grace-period=0", "--force")
     eventually(lambda: shown(kubectl, "phase"), "Pending".__eq__, told=declaring.log)
     assert reasons(kubectl).count("InvalidExpression") == 1
-    kubectl.merge(KIND, "a", {"spec": {"list": [1]}})
-    eventually(lambda: shown(kubectl, "size"), "1".__eq__, told=declaring.log)
+    kubectl.merge(KIND, "a", {"spec": {"list": [1, 2]}})
+    eventually(lambda: shown(kubectl, "size"), "2".__eq__, told=declaring.log)
     assert "ExpressionFailure" not in conditions(kubectl)
 
 
