@@ -80,6 +80,7 @@ def test_nothing_runs_while_suspended_and_one_run_follows_the_resume(
     assert f"operator-runner resume Echo/a --namespace {kubectl.namespace}" in condition["message"]
     assert operator.metric("operator_runner_suspended_resources", kind="Echo") == 1
     assert "is already suspended" in cli("suspend", NAME)
+    assert f"until `operator-runner resume {NAME}`" in cli("why", NAME)
 
     kubectl.merge(KIND, "a", {"spec": {"sayThis": "2"}})
     kubectl("delete", "configmap", "a")

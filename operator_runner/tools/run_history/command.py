@@ -57,6 +57,8 @@ def why(
             history = asyncio.run(from_events(kubeconfig, kind, namespace, name))
     except (ApiError, ConfigError, OSError) as error:
         raise click.ClickException(str(error)) from error
+    if history.suspended:
+        click.echo(f"Suspended: no run starts until `operator-runner resume {resource}`.")
     if not history.lines:
         click.echo(_quiet(str(history.ref), work_dir))
         return

@@ -29,6 +29,7 @@ from operator_runner.kube.events import (
 )
 from operator_runner.kube.paging import list_pages
 from operator_runner.kube.session import Connection, connect
+from operator_runner.reconcile.user_requests import Suspension, annotations_of, suspension
 from operator_runner.telemetry.printable import printable
 from operator_runner.tools.run_history.ages import age
 from operator_runner.tools.run_history.resource_names import find_kind, of_kinds, of_resources
@@ -87,6 +88,8 @@ class History:
     lines: tuple[Line, ...]
     rerun: Rerun | None = None
     """How to repeat the last run, if it failed and its files are here."""
+    suspended: bool = False
+    """Whether an annotation suspends the resource; False if unknown."""
 
     @property
     def replica_width(self) -> int:
@@ -215,15 +218,28 @@ async def from_events(
         events = await _events(api, place or "default", name)
         events = [event for event in events if _is_about(event, ref)]
         lines = [line_of(event) for event in events]
-        if not lines:
-            await api.request("GET", resource.path(place, name))
+        suspended = await _is_suspended(api, resource.path(place, name), known=bool(lines))
     finally:
         await connection.close()
     lines.sort(key=lambda line: line.ended, reverse=True)
     # The operator may watch another version of the kind than the preferred one.
     watched = {GVK.of(event["regarding"]["apiVersion"], ref.gvk.kind) for event in events}
     refs = [ObjectRef(gvk, place, name) for gvk in watched]
-    return History(ref, tuple(lines), _local_rerun(refs, lines))
+    return History(ref, tuple(lines), _local_rerun(refs, lines), suspended)
+
+
+async def _is_suspended(api: Api, path: str, *, known: bool) -> bool:
+    """Return whether an annotation suspends the resource.
+
+    Raises ApiError for a resource that cannot be read, unless its runs are known.
+    """
+    try:
+        body = await api.request("GET", path)
+    except ApiError:
+        if known:
+            return False
+        raise
+    return suspension(annotations_of(body)) is not Suspension.NONE
 
 
 async def _resource(api: Api, type_: str) -> ApiResource:
