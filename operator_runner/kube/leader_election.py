@@ -55,8 +55,13 @@ class ObservedLease:
         holder = self.spec.get("holderIdentity")
         if not holder or holder == identity:
             return False
+        return now < self.expiry
+
+    @property
+    def expiry(self) -> float:
+        """Local monotonic time at which the lease expires, unless it is renewed."""
         duration: float = self.spec.get("leaseDurationSeconds") or 0
-        return now < self.changed + duration
+        return self.changed + duration
 
 
 def claimed_spec(spec: Json, identity: str, seconds: int) -> Json:
@@ -119,9 +124,15 @@ class LeaderElector:
                     "Waiting for the leader to release the lease", lease=self._name, leader=holder
                 )
                 waiting_for = holder
-            await asyncio.sleep(self._retry * random.uniform(1, _JITTER_FACTOR))  # noqa: S311
+            await asyncio.sleep(self._seconds_to_next_attempt())
         _log.info("Became the leader", lease=self._name, identity=self.identity)
         self._renew_task = asyncio.create_task(self._renew(), name=f"renew lease {self._name}")
+
+    def _seconds_to_next_attempt(self) -> float:
+        """Return the retry period, or less: a lease that expires before is acquired at once."""
+        period = self._retry * random.uniform(1, _JITTER_FACTOR)  # noqa: S311 not for security
+        left = self._observed.expiry - time.monotonic()
+        return min(period, left) if left > 0 else period
 
     async def lost(self) -> None:
         """Return when this replica no longer leads.

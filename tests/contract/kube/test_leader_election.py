@@ -237,14 +237,15 @@ async def test_a_short_outage_costs_nothing(
     first = contender(relayed)
     await _soon(first.acquire())
     losing = asyncio.create_task(first.lost())
-    before = _lease(kubectl)["renewTime"]
+    # In threads: the Lease has to be renewed while kubectl runs.
+    before = (await asyncio.to_thread(_lease, kubectl))["renewTime"]
 
     relay.freeze()
     await relay.held()
     relay.thaw()
 
     async def renewed() -> bool:
-        return bool(_lease(kubectl)["renewTime"] > before)
+        return bool((await asyncio.to_thread(_lease, kubectl))["renewTime"] > before)
 
     await until(renewed)
     assert not losing.done()

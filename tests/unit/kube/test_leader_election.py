@@ -33,6 +33,7 @@ def test_a_lease_that_does_not_change_expires() -> None:
 
     observed.update({**HELD, "renewTime": "b"}, 114.0)
     assert observed.held_by_other("me", 115.0)
+    assert observed.expiry == 129.0
 
 
 @pytest.mark.parametrize("holder", ["", None, "me"])
