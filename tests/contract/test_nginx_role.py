@@ -684,7 +684,7 @@ def test_the_pods_satisfy_the_restricted_standard(nginx: Nginx) -> None:
     nginx.kubectl("label", "namespace", nginx.kubectl.namespace, enforce)
     nginx.resource(ports=[{"containerPort": 80}])
     nginx.succeed()
-    eventually(lambda: nginx.kubectl.list("pods"), told=lambda: nginx.kubectl("get", "events"))
+    eventually(lambda: nginx.kubectl.list("pods"), details=lambda: nginx.kubectl("get", "events"))
 
 
 def test_the_shipped_rights_are_enough(nginx: Nginx) -> None:

@@ -138,5 +138,5 @@ def test_a_failing_role_is_shown_with_its_reason(checkout: Checkout) -> None:
     eventually(
         lambda: checkout.shell("bin/kubectl get nginxoperator cluster --output=yaml"),
         lambda shown: "Last reconciliation succeeded" in shown,
-        told=lambda: checkout.shell("tail -20 .demo/operator.log"),
+        details=lambda: checkout.shell("tail -20 .demo/operator.log"),
     )

@@ -95,7 +95,7 @@ def test_the_image_runs_the_operator(deployed: Kubectl, kubectl: Kubectl) -> Non
         return deployed.run("logs", MANAGER).stdout + deployed("describe", "pods")
 
     rollout = ("rollout", "status", MANAGER, "--timeout=1s")
-    eventually(lambda: deployed.run(*rollout).returncode, (0).__eq__, seconds=240, told=told)
+    eventually(lambda: deployed.run(*rollout).returncode, (0).__eq__, seconds=240, details=told)
     kubectl.apply(nginx(version="v1alpha1", port=8081))
 
     def is_well() -> bool:
@@ -103,7 +103,7 @@ def test_the_image_runs_the_operator(deployed: Kubectl, kubectl: Kubectl) -> Non
         conditions = {c["type"]: c["status"] for c in found.get("status", {}).get("conditions", [])}
         return conditions.get("Successful") == "True"
 
-    eventually(is_well, seconds=180, told=told)
+    eventually(is_well, seconds=180, details=told)
     kubectl("rollout", "status", "deployment/web", "--timeout=120s")
     _converts_through_its_service(deployed, kubectl)
     status = deployed("exec", MANAGER, "--", "cat", "/proc/1/status").splitlines()

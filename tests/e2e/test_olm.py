@@ -51,7 +51,7 @@ class World:
     def approve(self, version: str) -> None:
         """Approve the InstallPlan of a version, as soon as OLM creates it."""
         plan = eventually(
-            lambda: self.installation.plan(version), seconds=240, told=self.installation.trouble
+            lambda: self.installation.plan(version), seconds=240, details=self.installation.trouble
         )
         assert plan is not None
         self.installation.approve(plan)
@@ -70,7 +70,7 @@ class World:
             # Failed is not final: OLM installs again, for example when a Deployment took too long.
             return set(phases) == {version} and phases[version].name == "Succeeded"
 
-        eventually(look, is_installed, seconds=600, told=self.told)
+        eventually(look, is_installed, seconds=600, details=self.told)
 
     def told(self) -> str:
         """Return the states of OLM and the operator, for a failure."""
@@ -87,7 +87,7 @@ class World:
             lambda: condition_of(self.system, version),
             lambda condition: condition.get("status") == "True",
             seconds=240,
-            told=self.told,
+            details=self.told,
         )
 
     def says(self, status: str) -> None:
@@ -105,7 +105,7 @@ class World:
 
     def url(self) -> str:
         """Return where nginx is fetched through the Service, once there is one."""
-        service = eventually(lambda: self.web.get("service", "web"), told=self.told)
+        service = eventually(lambda: self.web.get("service", "web"), details=self.told)
         assert service is not None
         port = service["spec"]["ports"][0]["port"]
         return f"http://{service['spec']['clusterIP']}:{port}/"
@@ -210,7 +210,7 @@ def test_olm_installs_and_upgrades_what_is_approved(world: World) -> None:
 def installs(world: World) -> str:
     """See that nothing happens before the approval, and that then nginx answers; return where."""
     plan = eventually(
-        lambda: world.installation.plan(FIRST), seconds=240, told=world.installation.trouble
+        lambda: world.installation.plan(FIRST), seconds=240, details=world.installation.trouble
     )
     assert plan is not None
     assert world.installation.phases() == {}
@@ -220,7 +220,7 @@ def installs(world: World) -> str:
 
     world.web.apply(nginx(version="v1alpha1", port=8080, replicas=2))
     url = world.url()
-    eventually(lambda: answers(url), seconds=240, told=world.told)
+    eventually(lambda: answers(url), seconds=240, details=world.told)
     world.is_upgradeable(FIRST)
     return url
 
@@ -263,7 +263,7 @@ def upgrades(world: World, url: str) -> None:
         waits_for_the_operator(world)
         world.overrules("True")
         world.wait_for(SECOND)
-        converted = eventually(lambda: upgraded(world), told=world.told)
+        converted = eventually(lambda: upgraded(world), details=world.told)
 
     assert converted is not None
     assert converted["spec"]["ports"][0]["containerPort"] == 8080
@@ -284,7 +284,7 @@ def waits_for_the_operator(world: World) -> None:
     def is_held(phases: dict[str, Phase]) -> bool:
         return SECOND in phases and phases[SECOND].reason == "OperatorConditionNotUpgradeable"
 
-    phases = eventually(world.installation.phases, is_held, seconds=240, told=world.told)
+    phases = eventually(world.installation.phases, is_held, seconds=240, details=world.told)
     assert FIRST in phases
     assert phases[SECOND].name == "Pending"
     assert BUSY in phases[SECOND].message
@@ -350,4 +350,4 @@ def wait_installed(system: Kubectl, version: str) -> None:
         described = system.run("describe", "subscriptions,installplans,csv,pods").stdout
         return described[-10000:]
 
-    eventually(phase, lambda seen: seen == "Succeeded", seconds=600, told=told)
+    eventually(phase, lambda seen: seen == "Succeeded", seconds=600, details=told)

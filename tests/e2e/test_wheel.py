@@ -102,7 +102,7 @@ def test_it_runs_a_project(
         eventually(
             lambda: (kubectl.get("echoes.test.example.com", "a") or {}).get("status", {}),
             lambda status: status.get("said") == "hello",
-            told=operator.log,
+            details=operator.log,
         )
         assert kubectl.get("configmap", "a") is not None
     finally:

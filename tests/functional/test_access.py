@@ -56,7 +56,9 @@ def test_protected_metrics_and_an_open_proxy(kubectl: Kubectl, operator: Operato
     )
     _check_metrics(f"https://127.0.0.1:{metrics}/metrics", token)
     kubectl.apply(ECHO)
-    eventually(lambda: len(operator.lines("Reconciled")), lambda runs: runs == 1, told=operator.log)
+    eventually(
+        lambda: len(operator.lines("Reconciled")), lambda runs: runs == 1, details=operator.log
+    )
     _check_proxy(f"http://localhost:{proxy}", kubectl, operator)
     kubectl("delete", "clusterrole,clusterrolebinding", reader)
 
@@ -87,6 +89,6 @@ def _check_proxy(server: str, kubectl: Kubectl, operator: Operator) -> None:
     assert warning["level"] == "warning"
     kubectl("delete", "secret", "by-a-sidecar")
     lines = eventually(
-        lambda: operator.lines("Reconciled"), lambda seen: len(seen) > 1, told=operator.log
+        lambda: operator.lines("Reconciled"), lambda seen: len(seen) > 1, details=operator.log
     )
     assert f"Secret {kubectl.namespace}/by-a-sidecar" in lines[-1]["cause"]

@@ -43,7 +43,7 @@ def test_an_edit_overtakes_the_herd_after_a_restart(
     kubectl.merge(KIND, edited, {"spec": {"sayThis": "now"}})
     eventually(
         lambda: [line for line in second.lines("Reconciled") if line["name"] == edited],
-        told=second.log,
+        details=second.log,
     )
     assert len(second.lines("Reconciled")) < HERD
     assert begun_between(second, edited) == []
@@ -84,7 +84,7 @@ def test_an_edit_ends_the_run_and_is_run_at_once(
     slow_role(project, nap)
     operator.start()
     kubectl.apply(echo(sayThis="first", sleepy=True))
-    eventually(lambda: sleepers(nap), lambda found: len(found) == 2, told=operator.log)
+    eventually(lambda: sleepers(nap), lambda found: len(found) == 2, details=operator.log)
     kubectl(
         "patch", KIND, "a", "--subresource=status", "--type=merge", '--patch={"status": {"x": 1}}'
     )
@@ -103,7 +103,7 @@ def test_an_edit_ends_the_run_and_is_run_at_once(
     eventually(
         lambda: [line["name"] for line in operator.lines("Reconciled")],
         lambda names: names[-1] == "later",
-        told=operator.log,
+        details=operator.log,
     )
     assert [line["name"] for line in operator.lines("Reconciled")] == ["a", "later"]
 
@@ -116,7 +116,7 @@ def test_a_deletion_ends_the_run_and_cleans_up(
     slow_role(project, nap)
     operator.start()
     kubectl.apply(echo(sleepy=True))
-    eventually(lambda: sleepers(nap), lambda found: len(found) == 2, told=operator.log)
+    eventually(lambda: sleepers(nap), lambda found: len(found) == 2, details=operator.log)
     kubectl("delete", KIND, "a", "--timeout=60s")
     assert sleepers(nap) == []
     assert [line["by"] for line in operator.lines("Run superseded")] == ["being deleted"]

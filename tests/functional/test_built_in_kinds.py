@@ -87,7 +87,7 @@ def test_config_maps_are_reconciled_by_their_data(
     assert text_of(elsewhere, f"{kubectl.namespace}-a") == "goodbye"
     assert kubectl.get("configmap", "other") is not None
     assert text_of(kubectl, "seen-other") is None
-    eventually(lambda: text_of(kubectl, "seen-a"), lambda now: now is None, told=operator.log)
+    eventually(lambda: text_of(kubectl, "seen-a"), lambda now: now is None, details=operator.log)
     assert not operator.lines("Reconciliation failed")
 
 
@@ -115,7 +115,7 @@ def test_endpoints_and_deployments_are_reconciled_and_their_status_is_left_alone
 
     kubectl("create", "deployment", "d", "--image=none", "--replicas=2")
     wait_for_text(kubectl, operator, "2 wanted", "seen-d")
-    eventually(lambda: _conditions(kubectl, "deployment", "d"), told=operator.log)
+    eventually(lambda: _conditions(kubectl, "deployment", "d"), details=operator.log)
     kubectl("scale", "deployment", "d", "--replicas=3")
     wait_for_text(kubectl, operator, "3 wanted", "seen-d")
     assert not _OURS & _conditions(kubectl, "deployment", "d")

@@ -174,9 +174,9 @@ def test_a_port_that_no_pod_can_have(kubectl: Kubectl, operator: Operator) -> No
         conditions = found.get("status", {}).get("conditions", [])
         return next((c["message"] for c in conditions if c["type"] == "OperatorDegraded"), "")
 
-    eventually(message, lambda text: "Invalid value: 70000" in text, told=operator.log)
+    eventually(message, lambda text: "Invalid value: 70000" in text, details=operator.log)
     kubectl.merge(V1, "wild", {"spec": {"port": 8080}})
-    eventually(message, lambda text: "successfully" in text, told=operator.log)
+    eventually(message, lambda text: "successfully" in text, details=operator.log)
 
 
 def test_an_unreadable_annotation_is_ignored(kubectl: Kubectl, operator: Operator) -> None:

@@ -106,7 +106,7 @@ def declaring(project: Path, operator: Operator) -> Operator:
 def test_a_status_follows_what_the_role_made(kubectl: Kubectl, declaring: Operator) -> None:
     """One run and one request for each change of a chosen field, none for other fields."""
     kubectl.apply(echo(list=[1]))
-    eventually(lambda: shown(kubectl, "phase"), "Pending".__eq__, told=declaring.log)
+    eventually(lambda: shown(kubectl, "phase"), "Pending".__eq__, details=declaring.log)
     found = status(kubectl)
     assert found["kinds"] == ["ConfigMap", "Pod"]
     assert found["pod"] == {"name": "a"}
@@ -119,7 +119,7 @@ def test_a_status_follows_what_the_role_made(kubectl: Kubectl, declaring: Operat
     patches = declaring.metric("rest_client_requests_total", method="PATCH")
     set_status(kubectl, message="of no interest", reason="Fine")
     set_status(kubectl, phase="Running", podIP="10.0.0.1")
-    eventually(lambda: shown(kubectl, "phase"), "Running".__eq__, told=declaring.log)
+    eventually(lambda: shown(kubectl, "phase"), "Running".__eq__, details=declaring.log)
     assert status(kubectl)["pod"] == {"name": "a", "ip": "10.0.0.1"}
     available = conditions(kubectl)["Available"]
     assert (available["status"], available["reason"]) == ("True", "Fine")
@@ -136,7 +136,7 @@ def test_a_status_follows_what_the_role_made(kubectl: Kubectl, declaring: Operat
     eventually(
         lambda: conditions(kubectl)["Available"]["message"],
         lambda text: text.startswith(failed),
-        told=declaring.log,
+        details=declaring.log,
     )
     assert conditions(kubectl)["Available"]["status"] == "True"
     assert status(kubectl)["size"] == 1
@@ -148,10 +148,10 @@ def test_a_status_follows_what_the_role_made(kubectl: Kubectl, declaring: Operat
     kubectl.merge(KIND, "a", {"spec": {"sayThis": "again"}})
     eventually(lambda: conditions(kubectl)["Available"]["message"], available["message"].__eq__)
     kubectl("delete", "pod", "a", "--grace-period=0", "--force")
-    eventually(lambda: shown(kubectl, "phase"), "Pending".__eq__, told=declaring.log)
+    eventually(lambda: shown(kubectl, "phase"), "Pending".__eq__, details=declaring.log)
     assert reasons(kubectl).count("InvalidExpression") == 1
     kubectl.merge(KIND, "a", {"spec": {"list": [1, 2]}})
-    eventually(lambda: shown(kubectl, "size"), "2".__eq__, told=declaring.log)
+    eventually(lambda: shown(kubectl, "size"), "2".__eq__, details=declaring.log)
     assert "ExpressionFailure" not in conditions(kubectl)
 
 
@@ -173,29 +173,33 @@ def test_a_wrong_field_of_wake_on_is_a_condition_of_the_owner(
         watches.write(WRONG_FIELD)
     operator.start()
     kubectl.apply(echo())
-    found = eventually(lambda: conditions(kubectl).get("ExpressionFailure", {}), told=operator.log)
+    found = eventually(
+        lambda: conditions(kubectl).get("ExpressionFailure", {}), details=operator.log
+    )
     text = f"wakeOn[0].fields[0] of watches.yaml fails for Pod {kubectl.namespace}/a: "
     assert found["message"].startswith(text)
     set_status(kubectl, containerStatuses=restarts(1))
     eventually(
-        lambda: "ExpressionFailure" in conditions(kubectl), lambda each: not each, told=operator.log
+        lambda: "ExpressionFailure" in conditions(kubectl),
+        lambda each: not each,
+        details=operator.log,
     )
 
 
 def test_a_hundred_changes_coalesce(kubectl: Kubectl, declaring: Operator) -> None:
     """Changes during a run lead to one run after it, with the last value in the status."""
     kubectl.apply(echo(sayThis="wait", list=[]))
-    eventually(lambda: kubectl.get("pod", "a"), lambda pod: pod is not None, told=declaring.log)
+    eventually(lambda: kubectl.get("pod", "a"), lambda pod: pod is not None, details=declaring.log)
     for number in range(1, 101):
         set_status(kubectl, containerStatuses=restarts(number))
     assert declaring.metric("reconciles_total") == 0
     kubectl("create", "configmap", "go")
-    eventually(lambda: shown(kubectl, "restarts"), "100".__eq__, told=declaring.log)
+    eventually(lambda: shown(kubectl, "restarts"), "100".__eq__, details=declaring.log)
     wait_for_causes(declaring, 1)
     # The last events may arrive after the end of the run; those are one more group.
     kubectl.merge(KIND, "a", {"spec": {"sayThis": "more"}})
     eventually(
-        lambda: causes(declaring)[-1], lambda cause: "spec.sayThis" in cause, told=declaring.log
+        lambda: causes(declaring)[-1], lambda cause: "spec.sayThis" in cause, details=declaring.log
     )
     assert 2 <= len(causes(declaring)) <= 4
     assert "status.containerStatuses[0].restartCount" in causes(declaring)[1]
@@ -322,7 +326,7 @@ def test_fields_that_the_crd_refuses_or_drops_are_reported(
     def found() -> Json:
         return dict((kubectl.get(strict_kind, "a") or {}).get("status", {}))
 
-    eventually(lambda: str(found().get("good")), "yes".__eq__, told=operator.log)
+    eventually(lambda: str(found().get("good")), "yes".__eq__, details=operator.log)
     types = {each["type"]: each["status"] for each in found()["conditions"]}
     assert types["Available"] == types["Successful"] == "True"
     assert {"members", "unknown"}.isdisjoint(found())

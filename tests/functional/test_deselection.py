@@ -74,14 +74,14 @@ def _is_marked(kubectl: Kubectl, kind: str = KIND, name: str = "a") -> bool:
 def _wait_until_unmarked(
     kubectl: Kubectl, operator: Operator, kind: str = KIND, name: str = "a"
 ) -> None:
-    eventually(lambda: _is_marked(kubectl, kind, name), lambda now: not now, told=operator.log)
+    eventually(lambda: _is_marked(kubectl, kind, name), lambda now: not now, details=operator.log)
 
 
 def _wait_until_successful(kubectl: Kubectl, operator: Operator, name: str = "a") -> None:
     eventually(
         lambda: _running(kubectl, name).get("reason"),
         lambda reason: reason == "Successful",
-        told=operator.log,
+        details=operator.log,
     )
 
 
@@ -130,7 +130,7 @@ def test_what_is_no_longer_chosen_is_undone_once(
     assert len(operator.lines("Deselected")) == 2
     assert operator.metric("operator_runner_runs_total", outcome="succeeded") >= 4
     kubectl("delete", KIND, "never")
-    eventually(lambda: _causes(operator, "never"), told=operator.log)
+    eventually(lambda: _causes(operator, "never"), details=operator.log)
     assert _causes(operator, "never") == ["deletion: deleted"]
     assert not operator.lines("Reconciliation failed")
 
@@ -148,14 +148,14 @@ def test_neither_a_restart_nor_sigkill_loses_a_deselection(
     _unlabel(kubectl)
 
     operator.start()
-    eventually(lambda: kubectl.get("configmap", "begun"), told=operator.log)
+    eventually(lambda: kubectl.get("configmap", "begun"), details=operator.log)
     operator.kill()
     assert _is_marked(kubectl)
     assert text_of(kubectl) is not None
 
     kubectl("delete", "configmap", "begun")
     operator.start()
-    eventually(lambda: kubectl.get("configmap", "begun"), told=operator.log)
+    eventually(lambda: kubectl.get("configmap", "begun"), details=operator.log)
     kubectl("create", "configmap", "go")
     _wait_until_unmarked(kubectl, operator)
     assert text_of(kubectl) is None
@@ -189,11 +189,11 @@ def test_a_failed_deselection_is_retried_unless_something_newer_counts(
     def finalized() -> list[str]:
         return [line["name"] for line in operator.lines("Finalized")]
 
-    eventually(failed, lambda found: found == set(names), told=operator.log)
+    eventually(failed, lambda found: found == set(names), details=operator.log)
     eventually(lambda: any("retry" in cause for cause in _causes(operator, "late")))
     kubectl("delete", KIND, "deleted")
     assert any("deletionTimestamp set" in cause for cause in _causes(operator, "deleted"))
-    eventually(finalized, lambda names: names == ["deleted"], told=operator.log)
+    eventually(finalized, lambda names: names == ["deleted"], details=operator.log)
 
     kubectl.merge(KIND, "again", {"metadata": {"labels": _ON}, "spec": {"sayThis": "again"}})
     wait_for_text(kubectl, operator, "hello again", "again")
@@ -206,7 +206,7 @@ def test_a_failed_deselection_is_retried_unless_something_newer_counts(
 
     # It keeps its finalizer, and is not deselected twice.
     kubectl("delete", KIND, "late")
-    eventually(finalized, lambda names: names == ["deleted", "late"], told=operator.log)
+    eventually(finalized, lambda names: names == ["deleted", "late"], details=operator.log)
     assert len(operator.lines("Deselected")) == 1
 
 
@@ -240,7 +240,7 @@ def test_config_maps_and_deployments_are_deselected_too(
     assert _is_marked(kubectl, "configmap", "a")
     assert _is_marked(kubectl, "deployment", "d")
     kubectl("scale", "deployment", "d", "--replicas=2")
-    eventually(lambda: "spec: spec.replicas" in _causes(operator, "d"), told=operator.log)
+    eventually(lambda: "spec: spec.replicas" in _causes(operator, "d"), details=operator.log)
 
     _unlabel(kubectl, "a", "configmap")
     kubectl("annotate", "deployment", "d", "copied-")

@@ -51,7 +51,7 @@ def test_the_log_reads_as_it_always_did(kubectl: Kubectl, operator: Operator) ->
     operator.start("--zap-log-level=2")
     for number, group in enumerate(GROUPS):
         kubectl.apply(echo(group, f"e{number}", {}))
-    eventually(lambda: operator.log().count(DONE), lambda count: count >= 2, told=operator.log)
+    eventually(lambda: operator.log().count(DONE), lambda count: count >= 2, details=operator.log)
     assert {kubectl.get("configmap", f"e{number}") is not None for number in (0, 1)} == {True}
 
     log = operator.log()
@@ -78,7 +78,7 @@ def test_a_verbosity_shows_the_output_itself(kubectl: Kubectl, operator: Operato
     operator.start()
     verbosity = {"ansible.sdk.operatorframework.io/verbosity": "3"}
     kubectl.apply(echo(GROUPS[0], "e0", verbosity))
-    eventually(lambda: operator.log().count(DONE), lambda count: count >= 1, told=operator.log)
+    eventually(lambda: operator.log().count(DONE), lambda count: count >= 1, details=operator.log)
 
     log = operator.log().partition(" Ansible Debug Result ")[0]
     assert "Ansible Task StdOut" not in log

@@ -118,7 +118,7 @@ def wait_for_text(kubectl: Kubectl, operator: Operator, name: str, text: str) ->
             successful <= condition.items() for condition in conditions
         )
 
-    eventually(is_reconciled, seconds=SECONDS, told=operator.log)
+    eventually(is_reconciled, seconds=SECONDS, details=operator.log)
 
 
 def pids_of(operator: Operator, *, with_runs: bool) -> list[int]:
@@ -140,15 +140,15 @@ def test_a_frozen_leader_writes_nothing_after_a_takeover(
     A run that is not frozen itself sends its next write to the frozen proxy.
     """
     first, second = replica("first").start(*FLAGS), replica("second")
-    eventually(lambda: leads(first), seconds=SECONDS, told=first.log)
+    eventually(lambda: leads(first), seconds=SECONDS, details=first.log)
     second.start(*FLAGS, wait=False)
     kubectl.apply(echo("a", count="yes"))
-    eventually(lambda: audit_log.writes("first", "counter"), seconds=SECONDS, told=first.log)
+    eventually(lambda: audit_log.writes("first", "counter"), seconds=SECONDS, details=first.log)
 
     frozen = pids_of(first, with_runs=with_runs)
     for pid in frozen:
         os.kill(pid, signal.SIGSTOP)
-    eventually(lambda: audit_log.writes("second", "counter"), seconds=SECONDS, told=second.log)
+    eventually(lambda: audit_log.writes("second", "counter"), seconds=SECONDS, details=second.log)
     for pid in frozen:
         os.kill(pid, signal.SIGCONT)
     status = first.wait(SECONDS)
@@ -171,7 +171,7 @@ def test_an_outage_longer_than_the_lease_loses_nothing(
     it releases the Lease.
     """
     operator = replica("first").start(*FLAGS)
-    eventually(lambda: leads(operator), seconds=SECONDS, told=operator.log)
+    eventually(lambda: leads(operator), seconds=SECONDS, details=operator.log)
     kubectl.apply(echo("edited"), echo("deleted"), echo("repaired"))
     for name in ("edited", "deleted", "repaired"):
         wait_for_text(kubectl, operator, name, "hello nothing")
@@ -193,7 +193,7 @@ def test_an_outage_longer_than_the_lease_loses_nothing(
     wait_for_text(kubectl, operator, "running", "hello nothing")
     wait_for_text(kubectl, operator, "edited", "hello again")
     wait_for_text(kubectl, operator, "repaired", "hello nothing")
-    eventually(lambda: kubectl.get(KIND, "deleted") is None, seconds=SECONDS, told=operator.log)
+    eventually(lambda: kubectl.get(KIND, "deleted") is None, seconds=SECONDS, details=operator.log)
 
     assert operator.terminate() == 0
     lease = kubectl.get("lease", LEASE)

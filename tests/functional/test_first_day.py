@@ -93,7 +93,7 @@ class Day:
             look,
             lambda seen: all(text in seen for text in texts),
             seconds=self._seconds,
-            told=self.log,
+            details=self.log,
         )
         self.took[name] = time.monotonic() - start
 
@@ -229,7 +229,7 @@ def day(
         kubectl("wait", "--for=condition=Established", f"crd/{WIKIS}")
         operator.start("--reload")
         kubectl.apply(WIKI)
-        eventually(day.is_successful, told=operator.log)
+        eventually(day.is_successful, details=operator.log)
         yield day
     finally:
         operator.kill()
@@ -248,7 +248,7 @@ def test_a_mistake_is_named_with_its_cure(day: Day, name: str) -> None:
         day.shows(f"{name}: validate", day.validate, *mistake.validate)
         day.shows(f"{name}: log", lambda: day.log()[since:], *mistake.log)
         day.shows(f"{name}: Failure", lambda: day.condition("Failure") or "", *mistake.failure)
-    eventually(day.is_successful, told=day.log)
+    eventually(day.is_successful, details=day.log)
 
 
 def test_a_value_that_is_made_again_in_each_run_is_named(day: Day) -> None:
@@ -262,7 +262,7 @@ def test_a_value_that_is_made_again_in_each_run_is_named(day: Day) -> None:
         day.shows(f"{name}: log", day.log, "Write the configuration", "data.site.conf")
         day.shows(f"{name}: why", lambda: day.why("wiki/handbook"), "data.site.conf")
     day.kubectl("annotate", "wiki", "handbook", f"{period}-")
-    eventually(day.is_successful, told=day.log)
+    eventually(day.is_successful, details=day.log)
 
 
 def test_the_role_makes_the_application(day: Day) -> None:
@@ -277,7 +277,7 @@ def test_the_role_makes_the_application(day: Day) -> None:
         lambda found: (
             found is not None and found["data"]["site.conf"] == "title = Handbook\nport = 8080\n"
         ),
-        told=day.log,
+        details=day.log,
     )
     wiki = day.kubectl.get(WIKIS, "handbook") or {}
     assert wiki["status"]["url"] == f"http://handbook.{day.kubectl.namespace}"
@@ -291,10 +291,10 @@ def test_a_deleted_wiki_leaves_its_backup(day: Day) -> None:
     """The finalizer's ConfigMap stays; everything else is deleted with the resource."""
     metadata = {"name": "notes"}
     day.kubectl.apply({**WIKI, "metadata": metadata})
-    eventually(lambda: day.condition("Successful", "notes") is not None, told=day.log)
+    eventually(lambda: day.condition("Successful", "notes") is not None, details=day.log)
     day.kubectl("delete", "wiki", "notes", "--timeout=90s")
     for kind in ("deployment", "service", "configmap", "persistentvolumeclaim"):
-        eventually(partial(day.is_gone, kind, "notes"), told=day.log)
+        eventually(partial(day.is_gone, kind, "notes"), details=day.log)
     backup = day.kubectl.get("configmap", "notes-backup") or {}
     assert backup["data"] == {"title": "Handbook"}
     assert "ownerReferences" not in backup["metadata"]

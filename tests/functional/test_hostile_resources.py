@@ -44,7 +44,7 @@ def wait_for(kubectl: Kubectl, operator: Operator, name: str, type_: str) -> Jso
     return eventually(
         lambda: conditions(kubectl, name).get(type_) or {},
         lambda found: found.get("status") == "True",
-        told=operator.log,
+        details=operator.log,
     )
 
 

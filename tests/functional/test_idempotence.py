@@ -62,7 +62,9 @@ def test_reports_are_not_changes(kubectl: Kubectl, operator: Operator, project: 
     operator.start()
     kubectl.apply(echo("a"))
     wait_for_runs(operator, 4)
-    eventually(lambda: len(events(kubectl, "RoleRan")), lambda count: count >= 4, told=operator.log)
+    eventually(
+        lambda: len(events(kubectl, "RoleRan")), lambda count: count >= 4, details=operator.log
+    )
     assert {line["changed"] for line in operator.lines("Reconciled")} == {0}
     tasks = {line["task"]: line["result"] for line in operator.lines("[playbook task]")}
     assert tasks["Hidden count"] == tasks["Count the runs"] == "changed"
@@ -119,7 +121,7 @@ def test_fields_that_change_in_every_run_are_reported(
     role.write_text(ANEW)
     operator.start(f"--executor={executor}")
     kubectl.apply(resource())
-    eventually(lambda: not_idempotent(operator), lambda count: count == 1, told=operator.log)
+    eventually(lambda: not_idempotent(operator), lambda count: count == 1, details=operator.log)
     wait_for_runs(operator, int(operator.metric("reconciles_total")) + 3)
 
     lines = operator.lines("Role is not idempotent")
@@ -149,7 +151,7 @@ def test_fields_that_change_in_every_run_are_reported(
     assert str(secret["data"]["password"]) not in operator.log()
 
     role.write_text(ANEW[ANEW.index("- name: Steady") :])
-    eventually(lambda: not_idempotent(operator), lambda count: count == 0, told=operator.log)
+    eventually(lambda: not_idempotent(operator), lambda count: count == 0, details=operator.log)
 
 
 PHASES = """

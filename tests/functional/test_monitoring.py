@@ -83,11 +83,11 @@ def test_rules_and_dashboard_see_the_operator(
     eventually(
         prometheus.alerts,
         lambda alerts: "OperatorResourceFailing" not in alerts,
-        told=prometheus.log,
+        details=prometheus.log,
     )
 
 
 def fires(prometheus: Prometheus, alert: str) -> None:
     """Wait until an alert fires."""
     look: Callable[[], dict[str, str]] = prometheus.alerts
-    eventually(look, lambda alerts: alerts.get(alert) == "firing", told=prometheus.log)
+    eventually(look, lambda alerts: alerts.get(alert) == "firing", details=prometheus.log)

@@ -81,7 +81,7 @@ def test_the_readme_of_a_new_project(shell: Session, project: Path, kubectl: Kub
         data = eventually(
             lambda: shell.attempt("kubectl get configmap site-sample -o jsonpath={.data.values}"),
             lambda answer: answer[0] == 0,
-            told=log.read_text,
+            details=log.read_text,
         )
         assert json.loads(data[1]) == VALUES
         shell.run("kubectl wait --for=condition=Successful --timeout=120s sites/site-sample")
@@ -92,7 +92,7 @@ def test_the_readme_of_a_new_project(shell: Session, project: Path, kubectl: Kub
         eventually(
             lambda: shell.attempt("kubectl get configmap site-sample")[0],
             lambda status: status == 0,
-            told=log.read_text,
+            details=log.read_text,
         )
         shell.end_background()
         assert "The granted rules are the required ones." in shell.run(write)

@@ -35,13 +35,13 @@ def text_of(kubectl: Kubectl, name: str = "a") -> str | None:
 
 
 def wait_for_text(kubectl: Kubectl, operator: Operator, text: str, name: str = "a") -> None:
-    eventually(lambda: text_of(kubectl, name), lambda now: now == text, told=operator.log)
+    eventually(lambda: text_of(kubectl, name), lambda now: now == text, details=operator.log)
 
 
 def wait_for_runs(operator: Operator, count: int) -> None:
     """Wait until this many reconciles have ended."""
     eventually(
-        lambda: operator.metric("reconciles_total"), lambda now: now >= count, told=operator.log
+        lambda: operator.metric("reconciles_total"), lambda now: now >= count, details=operator.log
     )
 
 
@@ -70,7 +70,7 @@ def test_the_clean_up_runs_before_the_resource_goes(
     assert note["data"]["text"] == "goodbye"
     assert "ownerReferences" not in note["metadata"]
     kept = operator.scratch / "work" / "test.example.com"
-    eventually(kept.exists, lambda exists: not exists, told=operator.log)
+    eventually(kept.exists, lambda exists: not exists, details=operator.log)
     causes = [line["cause"] for line in operator.lines("Reconciling")]
     assert "deletion: deletionTimestamp set" in causes, causes
 
@@ -93,7 +93,7 @@ def test_what_the_clean_up_makes_outlives_the_resource(
     wait_for_text(kubectl, operator, "hello nothing")
     kubectl("delete", KIND, "a")
     # What the role made has an owner: once that has gone, the garbage collector has been here.
-    eventually(lambda: text_of(kubectl), lambda text: text is None, told=operator.log)
+    eventually(lambda: text_of(kubectl), lambda text: text is None, details=operator.log)
     assert text_of(kubectl, "record") == "it was here"
 
 
@@ -122,7 +122,7 @@ def test_a_backup_by_vars_outlives_the_resource(
     assert text_of(kubectl, "backup") is None
     kubectl("delete", KIND, "a")
     # The role writes its own ConfigMap again, which keeps its owner and is deleted with it.
-    eventually(lambda: text_of(kubectl), lambda text: text is None, told=operator.log)
+    eventually(lambda: text_of(kubectl), lambda text: text is None, details=operator.log)
     assert text_of(kubectl, "backup") == "of a"
 
 
@@ -143,7 +143,7 @@ def test_a_clean_up_may_write_what_was_there_before(
     wait_for_text(kubectl, operator, "hello nothing")
     kubectl("delete", KIND, "a")
     # What the role made has an owner: once that has gone, the garbage collector has been here.
-    eventually(lambda: text_of(kubectl), lambda text: text is None, told=operator.log)
+    eventually(lambda: text_of(kubectl), lambda text: text is None, details=operator.log)
     assert [text_of(kubectl, name) for name in ways] == ["done"] * 3
 
 
@@ -230,7 +230,9 @@ def test_one_of_two_replicas_leads(
         "--leader-elect-renew-deadline=3s",
     )
     first = make_operator("first").start(*flags)
-    eventually(lambda: first.metric("leader_election_master_status", name="pair"), told=first.log)
+    eventually(
+        lambda: first.metric("leader_election_master_status", name="pair"), details=first.log
+    )
     second = make_operator("second").start(*flags)
     kubectl.apply(echo())
     wait_for_text(kubectl, first, "hello nothing")
@@ -247,11 +249,11 @@ def test_not_ready_until_the_kind_is_watched(operator: Operator, kubectl: Kubect
         text = (operator.project / file).read_text()
         (operator.project / file).write_text(text.replace("test.example.com", "late.example.com"))
     operator.start(wait=False)
-    eventually(lambda: operator.lines("Waiting for a watched kind"), told=operator.log)
+    eventually(lambda: operator.lines("Waiting for a watched kind"), details=operator.log)
     assert operator.probe("healthz") == 200
     assert operator.probe("readyz") == 500
     kubectl("apply", f"--filename={operator.project / 'crd.yaml'}")
-    eventually(lambda: operator.probe("readyz"), lambda code: code == 200, told=operator.log)
+    eventually(lambda: operator.probe("readyz"), lambda code: code == 200, details=operator.log)
     resource = echo() | {"apiVersion": "late.example.com/v1"}
     eventually(
         lambda: kubectl.run("apply", "--filename=-", input_=json.dumps(resource)).returncode,
@@ -260,10 +262,10 @@ def test_not_ready_until_the_kind_is_watched(operator: Operator, kubectl: Kubect
     wait_for_text(kubectl, operator, "hello nothing")
     # A CRD that goes is waited for as one that has not come yet.
     kubectl("delete", f"--filename={operator.project / 'crd.yaml'}")
-    eventually(lambda: operator.probe("readyz"), lambda code: code == 500, told=operator.log)
+    eventually(lambda: operator.probe("readyz"), lambda code: code == 500, details=operator.log)
     assert operator.probe("healthz") == 200
     kubectl("apply", f"--filename={operator.project / 'crd.yaml'}")
-    eventually(lambda: operator.probe("readyz"), lambda code: code == 200, told=operator.log)
+    eventually(lambda: operator.probe("readyz"), lambda code: code == 200, details=operator.log)
     kubectl.apply(resource)
     wait_for_text(kubectl, operator, "hello nothing")
     # Another kind of this name would be ambiguous for other tests.
@@ -315,7 +317,7 @@ def test_a_field_that_ansible_acts_on_does_not_reach_the_role(
         events = kubectl.list("events.events.k8s.io")
         return [event["note"] for event in events if event["reason"] == "ReservedFieldNames"]
 
-    (note,) = eventually(notes, bool, told=operator.log)
+    (note,) = eventually(notes, bool, details=operator.log)
     for field in ("spec.ansibleConnection", "spec.ansibleSshCommonArgs", "spec.hosts"):
         assert field in note
     assert not touched.exists()

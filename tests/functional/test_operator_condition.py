@@ -58,17 +58,17 @@ def test_an_upgrade_waits_for_a_run_that_must_not_be_broken(
         eventually(
             lambda: condition_of(kubectl, NAME).get("status"),
             lambda now: now == status,
-            told=operator.log,
+            details=operator.log,
         )
 
     operator.start("--graceful-shutdown-timeout=0s")
     says("True")
     kubectl.apply(echo("calm"))
-    eventually(lambda: operator.lines("Reconciled"), told=operator.log)
+    eventually(lambda: operator.lines("Reconciled"), details=operator.log)
     assert condition_of(kubectl, NAME)["status"] == "True"
 
     kubectl.apply(echo("a", sleepy=True))
-    eventually(lambda: sleepers(nap), told=operator.log)
+    eventually(lambda: sleepers(nap), details=operator.log)
     busy = condition_of(kubectl, NAME)
     assert (busy["status"], busy["reason"]) == ("False", "OperatorBusy")
     assert f"Echo {kubectl.namespace}/a" in busy["message"]

@@ -73,7 +73,7 @@ def test_two_operators_notice_each_other(
         edit()
         return warnings(*staying)
 
-    eventually(look, seconds=300, told=staying[0].log)
+    eventually(look, seconds=300, details=staying[0].log)
     assert new.metric("reconciles_total") > 2
     assert warnings(old, new) == 0
     for operator in staying:

@@ -69,7 +69,7 @@ def causes(operator: Operator) -> list[str]:
 
 def wait_for_causes(operator: Operator, count: int) -> None:
     """Wait until the log has this many reconciles: it is written beside the event loop."""
-    eventually(lambda: causes(operator), lambda found: len(found) >= count, told=operator.log)
+    eventually(lambda: causes(operator), lambda found: len(found) >= count, details=operator.log)
 
 
 def pods(kubectl: Kubectl) -> list[str]:
@@ -104,17 +104,17 @@ def test_a_role_converges_with_what_it_made(
     operator.start()
     kubectl.apply(echo())
     first, second = eventually(lambda: pods(kubectl), lambda found: len(found) == 2)
-    eventually(lambda: not_ready(kubectl), "True".__eq__, told=operator.log)
+    eventually(lambda: not_ready(kubectl), "True".__eq__, details=operator.log)
     set_ready(kubectl, first, "True")
     eventually(lambda: ready_replicas(kubectl), (1).__eq__)
     set_ready(kubectl, second, "True")
-    eventually(lambda: not_ready(kubectl), "False".__eq__, told=operator.log)
+    eventually(lambda: not_ready(kubectl), "False".__eq__, details=operator.log)
     kubectl.merge(KIND, "a", {"spec": {"sayThis": "again"}})
     wait_for_runs(operator, 3)
     set_ready(kubectl, first, "False")
-    eventually(lambda: not_ready(kubectl), "True".__eq__, told=operator.log)
+    eventually(lambda: not_ready(kubectl), "True".__eq__, details=operator.log)
     set_ready(kubectl, first, "True")
-    eventually(lambda: not_ready(kubectl), "False".__eq__, told=operator.log)
+    eventually(lambda: not_ready(kubectl), "False".__eq__, details=operator.log)
     # The role writes the condition before its run ends.
     wait_for_causes(operator, 5)
     deployment = f"dependent: Deployment {kubectl.namespace}/a"
@@ -144,7 +144,7 @@ def test_cluster_scoped_objects_wake_their_owner_where_the_watch_asks(
     kubectl("delete", "clusterrole", kubectl.namespace)
     if asked:
         again = ("get", "clusterrole", kubectl.namespace)
-        eventually(lambda: kubectl.run(*again).returncode, (0).__eq__, told=operator.log)
+        eventually(lambda: kubectl.run(*again).returncode, (0).__eq__, details=operator.log)
     wait_for_runs(operator, 1 + asked)
     kubectl.merge(KIND, "a", {"spec": {"sayThis": "again"}})
     wait_for_runs(operator, 2 + asked)

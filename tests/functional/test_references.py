@@ -46,7 +46,7 @@ def test_what_a_resource_names_wakes_it(
         start=1,
     ):
         kubectl(*arguments)
-        eventually(causes, _at_least(number), told=operator.log)
+        eventually(causes, _at_least(number), details=operator.log)
         assert f"ConfigMap {kubectl.namespace}/words {done}" in causes()[-1]
     assert len(causes()) == 3
 
@@ -107,9 +107,9 @@ def test_what_a_resource_selects_wakes_it(
     )
     for number, (done, change) in enumerate(changes, start=1):
         kubectl.apply(body | change)
-        eventually(causes, _at_least(number), told=operator.log)
+        eventually(causes, _at_least(number), details=operator.log)
         assert f"ConfigMap {kubectl.namespace}/words {done}" in causes()[-1]
     kubectl("delete", "configmap", "words")
     kubectl.apply(body)
-    eventually(causes, _at_least(4), told=operator.log)
+    eventually(causes, _at_least(4), details=operator.log)
     assert ["created" in cause for cause in causes()] == [True, False, False, True]

@@ -112,7 +112,7 @@ def test_a_run_that_fails_is_retried_instead(
     role.write_text(role.read_text() + TASKS)
     operator.start()
     kubectl.apply(echo(failNow=True))
-    eventually(lambda: conditions(kubectl).get("Failure"), told=operator.log)
+    eventually(lambda: conditions(kubectl).get("Failure"), details=operator.log)
     assert conditions(kubectl)["Failure"]["message"].startswith("as it was asked for (task ")
     assert operator.metric("controller_runtime_reconcile_total", result="error") >= 1
     assert operator.metric("controller_runtime_reconcile_total", result="requeue_after") == 0
@@ -130,6 +130,6 @@ def test_a_taken_port_of_user_metrics_stops_no_operator(
     (warning,) = operator.lines("Roles cannot send metrics")
     assert f"--user-metrics-bind-address=127.0.0.1:{port}: cannot listen (" in warning["error"]
     kubectl.apply(echo())
-    eventually(lambda: conditions(kubectl).get("Failure"), told=operator.log)
+    eventually(lambda: conditions(kubectl).get("Failure"), details=operator.log)
     message = conditions(kubectl)["Failure"]["message"]
     assert message.startswith(f"No operator takes metrics at http://127.0.0.1:{port}/metrics: ")

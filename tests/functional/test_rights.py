@@ -263,14 +263,14 @@ def life(kubectl: Kubectl, operator: Operator) -> None:
         eventually(
             lambda: (kubectl.get("configmap", "e") or {}).get("data"),
             lambda data: data == {"text": f"hello {text}"},
-            told=operator.log,
+            details=operator.log,
         )
 
     said("a")
     kubectl.merge(ECHO, "e", {"spec": {"sayThis": "b"}})
     said("b")
     kubectl("delete", ECHO, "e", "--wait=false")
-    eventually(lambda: kubectl.get(ECHO, "e"), lambda body: body is None, told=operator.log)
+    eventually(lambda: kubectl.get(ECHO, "e"), lambda body: body is None, details=operator.log)
     # The note that it has left: a role that found one would patch it.
     note = f"{kubectl.namespace}-e"
     replace(kubectl, namespace="default")("delete", "configmap", note)

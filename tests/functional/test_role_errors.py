@@ -39,7 +39,8 @@ def test_with_reload_a_role_that_cannot_be_loaded_waits_for_the_next_save(
     operator.start("--reload")
     kubectl.apply(ECHO)
     eventually(
-        lambda: operator.lines("Will retry when a file of the project changes"), told=operator.log
+        lambda: operator.lines("Will retry when a file of the project changes"),
+        details=operator.log,
     )
     failure = _failure(kubectl)["message"]
     assert failure.startswith(message)
@@ -47,12 +48,12 @@ def test_with_reload_a_role_that_cannot_be_loaded_waits_for_the_next_save(
     assert "^ column" in failure
     (logged,) = operator.lines("Reconciliation failed")
     assert logged["error"] == failure
-    (note,) = eventually(lambda: _notes(kubectl), told=operator.log)
+    (note,) = eventually(lambda: _notes(kubectl), details=operator.log)
     assert note.startswith(message)
     assert f"({broken}:" in note
     assert "\n" not in note
     broken.write_text(works)
-    eventually(lambda: operator.lines("Reconciled"), told=operator.log)
+    eventually(lambda: operator.lines("Reconciled"), details=operator.log)
     assert not operator.lines("Will retry")
     assert all("retry" not in line["cause"] for line in operator.lines("Reconciling"))
 
@@ -67,15 +68,15 @@ def test_without_reload_the_backoff_of_such_a_role_begins_with_a_second(
     operator.start()
     kubectl.apply(ECHO)
     waits = eventually(
-        lambda: operator.lines("Will retry"), lambda lines: len(lines) >= 2, told=operator.log
+        lambda: operator.lines("Will retry"), lambda lines: len(lines) >= 2, details=operator.log
     )
     assert [line["seconds"] for line in waits[:2]] == [1, 2]
     tasks.write_text(works)
-    eventually(lambda: operator.lines("Reconciled"), told=operator.log)
+    eventually(lambda: operator.lines("Reconciled"), details=operator.log)
     tasks.write_text(works + "- ansible.builtin.fail: {msg: not today}\n")
     count = len(operator.lines("Will retry"))
     kubectl.merge("echoes.test.example.com", "a", {"spec": {"sayThis": "again"}})
     waits = eventually(
-        lambda: operator.lines("Will retry")[count:], lambda lines: lines, told=operator.log
+        lambda: operator.lines("Will retry")[count:], lambda lines: lines, details=operator.log
     )
     assert waits[0]["seconds"] == 0.005

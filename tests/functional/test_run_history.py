@@ -38,7 +38,7 @@ def wait_for_cause(operator: Operator, *texts: str) -> dict[str, Any]:
             for line in operator.lines("Reconciled", "Reconciliation failed")
             if all(text in line["cause"] for text in texts)
         ],
-        told=operator.log,
+        details=operator.log,
     )
     return dict(lines[-1])
 
@@ -51,7 +51,7 @@ def wait_until_idle(operator: Operator) -> None:
             "workqueue_depth"
         )
 
-    eventually(busy, lambda number: number == 0, told=operator.log)
+    eventually(busy, lambda number: number == 0, details=operator.log)
 
 
 def notes(kubectl: Kubectl, reason: str) -> list[str]:
@@ -183,7 +183,7 @@ def test_a_failed_run_can_be_repeated_by_hand(
     assert "ok=2 " in done.stdout
     role.write_text(works)
     operator.start("--reload")
-    eventually(lambda: operator.lines("Reconciled"), told=operator.log)
+    eventually(lambda: operator.lines("Reconciled"), details=operator.log)
     wait_until_idle(operator)
     assert "with your kubeconfig:" not in why(*files)
 
@@ -269,7 +269,7 @@ def test_two_writers_that_undo_each_other_are_slowed_down(
         slowed = eventually(
             lambda: operator.lines("Reconcile loop: throttling"),
             lambda lines: len(lines) >= 4,
-            told=operator.log,
+            details=operator.log,
         )
         field = f"ConfigMap {kubectl.namespace}/a changed by kubectl-patch (data.text)"
         assert field in slowed[0]["cause"]
@@ -277,7 +277,7 @@ def test_two_writers_that_undo_each_other_are_slowed_down(
             line["seconds"] for line in slowed[1:4]
         )
         assert operator.metric("operator_runner_reconcile_loops_throttled_total", kind="Echo") >= 4
-        (note,) = eventually(lambda: notes(kubectl, "ReconcileLoop"), told=operator.log)
+        (note,) = eventually(lambda: notes(kubectl, "ReconcileLoop"), details=operator.log)
         assert field in note
         assert "looping" in why("Echo/a", "-n", kubectl.namespace, f"--kubeconfig={control_plane}")
         count = len(operator.lines("Reconcile loop: throttling"))

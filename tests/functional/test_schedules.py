@@ -94,7 +94,7 @@ def _wait_for_condition(kubectl: Kubectl, operator: Operator, name: str) -> None
             _condition(kubectl, name, "Running").get("ansibleResult")
             or _condition(kubectl, name, "Failure")
         ),
-        told=operator.log,
+        details=operator.log,
     )
 
 
@@ -117,7 +117,7 @@ def test_ticks_run_once_and_are_shown(kubectl: Kubectl, operator: Operator, proj
     operator.start()
 
     def becomes(name: str, *times: str | None) -> None:
-        eventually(lambda: _times(kubectl, name), lambda now: now == times, told=operator.log)
+        eventually(lambda: _times(kubectl, name), lambda now: now == times, details=operator.log)
 
     for name, shown in zip(names, (_NEXT, None, _NEXT, _NEXT), strict=True):
         _wait_for_condition(kubectl, operator, name)
@@ -132,7 +132,7 @@ def test_ticks_run_once_and_are_shown(kubectl: Kubectl, operator: Operator, proj
     becomes("failing", _TICK, _NEXT)
     assert set(_ticks(kubectl, "failing")) == {_TICK}
     becomes("late", _LONG_AGO["lastScheduleTime"], _NEXT)
-    eventually(lambda: _events(kubectl, "MissedSchedule"), told=operator.log)
+    eventually(lambda: _events(kubectl, "MissedSchedule"), details=operator.log)
     assert operator.metric("operator_runner_missed_schedules_total") == 1
     kubectl.merge(KIND, "suspended", {"spec": {"say": "again"}})
     becomes("suspended", _LONG_AGO["lastScheduleTime"], None)
@@ -149,7 +149,7 @@ def test_ticks_run_once_and_are_shown(kubectl: Kubectl, operator: Operator, proj
     becomes("bad", None, _NEXT)
     assert _condition(kubectl, "bad", "Scheduled")["status"] == "True"
 
-    eventually(lambda: _times(kubectl, "clock")[0], seconds=150, told=operator.log)
+    eventually(lambda: _times(kubectl, "clock")[0], seconds=150, details=operator.log)
     ticks = _ticks(kubectl, "clock")
     assert len(set(ticks)) == len(ticks)
     assert all(tick.endswith(":00Z") for tick in ticks)
@@ -175,17 +175,17 @@ def test_a_tick_survives_the_death_of_the_leader(
     )
     first, second = make_operator("first"), make_operator("second")
     first.start(*elect)
-    eventually(lambda: _times(kubectl, "a") == (None, _NEXT), told=first.log)
+    eventually(lambda: _times(kubectl, "a") == (None, _NEXT), details=first.log)
     second.start(*elect)
     _set_back(kubectl, "a")
-    eventually(lambda: _ticks(kubectl, "a") == [_TICK], told=first.log)
+    eventually(lambda: _ticks(kubectl, "a") == [_TICK], details=first.log)
     first.kill()
-    eventually(lambda: _ticks(kubectl, "a") == [_TICK] * 2, seconds=150, told=second.log)
+    eventually(lambda: _ticks(kubectl, "a") == [_TICK] * 2, seconds=150, details=second.log)
     kubectl("delete", "configmap", "hold")
-    eventually(lambda: _times(kubectl, "a") == (_TICK, _NEXT), told=second.log)
+    eventually(lambda: _times(kubectl, "a") == (_TICK, _NEXT), details=second.log)
     second.kill()
     runs = len(first.lines("Reconciled"))
     first.start(*elect)
-    eventually(lambda: len(first.lines("Reconciled")) > runs, seconds=150, told=first.log)
+    eventually(lambda: len(first.lines("Reconciled")) > runs, seconds=150, details=first.log)
     assert _ticks(kubectl, "a") == [_TICK] * 2
     assert _times(kubectl, "a") == (_TICK, _NEXT)

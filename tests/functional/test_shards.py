@@ -108,7 +108,7 @@ def wait_balanced(*operators: Operator) -> None:
         counts = [slots(operator) for operator in operators]
         return sum(counts) == SLOTS and max(counts) - min(counts) <= 1
 
-    eventually(is_balanced, seconds=SECONDS, told=operators[0].log)
+    eventually(is_balanced, seconds=SECONDS, details=operators[0].log)
 
 
 def wait_for_text(kubectl: Kubectl, operator: Operator, names: list[str], text: str) -> None:
@@ -118,7 +118,7 @@ def wait_for_text(kubectl: Kubectl, operator: Operator, names: list[str], text: 
         found = [kubectl.get("configmap", name) for name in names]
         return all((each or {}).get("data") == {"text": text} for each in found)
 
-    eventually(are_reconciled, seconds=SECONDS, told=operator.log)
+    eventually(are_reconciled, seconds=SECONDS, details=operator.log)
 
 
 def edit(kubectl: Kubectl, names: list[str], text: str) -> None:
@@ -174,7 +174,7 @@ def test_replicas_share_the_resources(
         lambda: [one.metric("controller_runtime_active_workers") for one in replicas.values()],
         lambda counts: counts == [RUNS, RUNS, RUNS],
         seconds=SECONDS,
-        told=first.log,
+        details=first.log,
     )
     gate.touch()
     wait_for_text(kubectl, first, waiting, "hello nothing")
@@ -216,7 +216,7 @@ def test_the_resources_of_a_failed_replica_are_taken_over(
         lambda: first.metric("controller_runtime_active_workers"),
         lambda count: count == RUNS,
         seconds=SECONDS,
-        told=first.log,
+        details=first.log,
     )
     children = psutil.Process(first.pid).children(recursive=True)
     frozen = [first.pid, *(child.pid for child in children)]

@@ -71,7 +71,7 @@ def test_sighup_ends_the_operator_as_sigterm_does(kubectl: Kubectl, operator: Op
     """A run under way gets its time, and no process is left."""
     operator.start()
     kubectl.apply(echo())
-    eventually(lambda: operator.lines("Reconciling"), told=operator.log)
+    eventually(lambda: operator.lines("Reconciling"), details=operator.log)
     children = psutil.Process(operator.pid).children(recursive=True)
     assert operator.terminate(number=signal.SIGHUP) == 0
     assert text_of(kubectl) == "hello nothing"
@@ -84,6 +84,6 @@ def test_a_signal_during_the_start_ends_the_operator(
 ) -> None:
     """While the fork server loads Ansible the operator ends in order, and the server with it."""
     operator.start(wait=False)
-    servers = eventually(lambda: psutil.Process(operator.pid).children(), told=operator.log)
+    servers = eventually(lambda: psutil.Process(operator.pid).children(), details=operator.log)
     assert operator.terminate(number=number) == 0
     assert not [server for server in servers if is_running(server)]

@@ -93,7 +93,7 @@ def test_slow_clients_on_every_port(
             eventually(
                 lambda: {line["port"] for line in operator.lines("Too many open connections")},
                 lambda warned: warned == attacked,
-                told=operator.log,
+                details=operator.log,
             )
             for number in range(3):
                 kubectl.merge(KIND, "a", {"spec": {"sayThis": f"again {number}"}})

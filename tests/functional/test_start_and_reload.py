@@ -68,12 +68,14 @@ def test_the_start_names_what_is_watched_and_served(operator: Operator, kubectl:
     assert probes["url"] == f"http://{operator.probe_address}/readyz"
     (reloading,) = operator.lines("Reloading edited roles, playbooks and watches")
     assert reloading["file"] == f"{operator.project}/watches.yaml"
-    eventually(lambda: operator.lines("All kinds are watched"), told=operator.log)
+    eventually(lambda: operator.lines("All kinds are watched"), details=operator.log)
     kubectl.apply(ECHO)
-    eventually(lambda: operator.lines("Reconciled"), told=operator.log)
+    eventually(lambda: operator.lines("Reconciled"), details=operator.log)
     kubectl("delete", "echoes.test.example.com", "a")
-    eventually(lambda: operator.lines("Finalized"), told=operator.log)
-    eventually(lambda: operator.lines("Deleted: the resource no longer exists"), told=operator.log)
+    eventually(lambda: operator.lines("Finalized"), details=operator.log)
+    eventually(
+        lambda: operator.lines("Deleted: the resource no longer exists"), details=operator.log
+    )
 
 
 def test_an_api_server_that_cannot_be_reached_is_reported_once(
@@ -89,7 +91,7 @@ def test_an_api_server_that_cannot_be_reached_is_reported_once(
     try:
         operator.start(wait=False)
         (waiting,) = eventually(
-            lambda: operator.lines("Waiting for the API server"), told=operator.log
+            lambda: operator.lines("Waiting for the API server"), details=operator.log
         )
         assert f"GET /apis: {address}: Cannot connect" in waiting["error"]
         assert operator.terminate() == 0
@@ -107,27 +109,29 @@ def test_a_kind_that_is_not_served_is_reported_with_the_nearest_one(
     kubectl("wait", "--for=condition=Established", f"crd/{wiki}")
     file.write_text(watch("Wikki"))
     operator.start(wait=False)
-    (waiting,) = eventually(lambda: operator.lines("Waiting for a watched kind"), told=operator.log)
+    (waiting,) = eventually(
+        lambda: operator.lines("Waiting for a watched kind"), details=operator.log
+    )
     near = f"did you mean Wiki in group {GROUP}, served in v1 and v1alpha1?"
     assert waiting["error"] == f"no kind Wikki in {GROUP}/v1: {near}"
     operator.terminate()
     file.write_text(watch("Wiki", "v2"))
     operator.start(wait=False)
     waiting = eventually(
-        lambda: operator.lines("Waiting for a watched kind")[1:], told=operator.log
+        lambda: operator.lines("Waiting for a watched kind")[1:], details=operator.log
     )[0]
     versions = "it is served in v1 and v1alpha1; correct `version`, or add it to the CRD"
     assert waiting["error"] == f"no kind Wiki in {GROUP}/v2: {versions}"
     kubectl.apply(crd("Wiki", "v1", "v1alpha1", "v2"))
-    eventually(lambda: operator.lines("Watched kind is served"), told=operator.log)
-    eventually(lambda: operator.lines("All kinds are watched"), told=operator.log)
+    eventually(lambda: operator.lines("Watched kind is served"), details=operator.log)
+    eventually(lambda: operator.lines("All kinds are watched"), details=operator.log)
     kubectl("delete", "crd", wiki)
-    eventually(lambda: operator.lines("Watched kind is no longer served"), told=operator.log)
+    eventually(lambda: operator.lines("Watched kind is no longer served"), details=operator.log)
     kubectl.apply(crd("Wiki", "v1", "v1alpha1", "v2"))
     eventually(
         lambda: operator.lines("Watched kind is served"),
         lambda lines: len(lines) == 2,
-        told=operator.log,
+        details=operator.log,
     )
     assert "Traceback" not in operator.log()
 
@@ -144,23 +148,23 @@ def test_an_edit_of_the_watches_file_takes_effect(
     file.write_text(watch("Wiki", role="none"))
     (problem,) = eventually(
         lambda: operator.lines("Watches file is invalid: the old one stays in force"),
-        told=operator.log,
+        details=operator.log,
     )
     assert problem["error"].startswith(f"{file}:1: [0].role: role: none was not found; searched")
     kubectl.apply(ECHO)
-    eventually(lambda: operator.lines("Reconciled"), told=operator.log)
+    eventually(lambda: operator.lines("Reconciled"), details=operator.log)
     file.write_text(watch("Wiki"))
-    eventually(lambda: operator.lines("Watches file was edited: restarting"), told=operator.log)
+    eventually(lambda: operator.lines("Watches file was edited: restarting"), details=operator.log)
     eventually(
         lambda: operator.lines("All kinds are watched"),
         lambda lines: len(lines) == 2,
-        told=operator.log,
+        details=operator.log,
         seconds=300,
     )
     kubectl.apply({**ECHO, "apiVersion": f"{GROUP}/v1", "kind": "Wiki"})
     eventually(
         lambda: [line for line in operator.lines("Reconciled") if line["kind"] == "Wiki"],
-        told=operator.log,
+        details=operator.log,
     )
     assert operator.pid == pid
     assert operator.terminate() == 0

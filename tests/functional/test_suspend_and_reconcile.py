@@ -106,7 +106,7 @@ def test_nothing_runs_while_suspended_and_one_run_follows_the_resume(
     eventually(
         lambda: conditions(kubectl)["Suspended"]["message"],
         lambda text: "the deletion waits for the finalizer test.example.com/farewell" in text,
-        told=operator.log,
+        details=operator.log,
     )
     cli("resume", NAME, "--timeout=0s")
     kubectl("wait", "--for=delete", f"{KIND}/a", "--timeout=90s")
@@ -123,7 +123,7 @@ def test_a_current_run_ends_by_itself_or_is_cancelled(
     eventually(
         lambda: conditions(kubectl).get("Running", {}).get("reason"),
         lambda reason: reason == "Running",
-        told=operator.log,
+        details=operator.log,
     )
     warned = cli.run("suspend", NAME, "--timeout=1s")
     assert warned.returncode == 0

@@ -72,7 +72,7 @@ class Causes:
         lines = eventually(
             lambda: self._operator.lines("Reconciling")[self._read :],
             lambda found: len(found) >= count,
-            told=self._operator.log,
+            details=self._operator.log,
         )
         self._read += count
         return {line["name"]: line["cause"] for line in lines}
@@ -129,7 +129,7 @@ def test_a_wrong_expression_is_reported(kubectl: Kubectl, triggers: Operator) ->
         found = kubectl.list("events.v1.events.k8s.io")
         return [each for each in found if each["reason"] == "InvalidExpression"]
 
-    (event,) = eventually(events, told=triggers.log)
+    (event,) = eventually(events, details=triggers.log)
     assert event["regarding"]["kind"] == "ServiceAccount"
     assert event["note"] == (
         f"triggers[3].name of watches.yaml fails for ServiceAccount {kubectl.namespace}/wrong:"
@@ -162,7 +162,7 @@ def test_a_wrong_expression_is_a_condition_of_the_resource(
 
     for cure in (["annotate", "serviceaccount", "team", "report=a"], ["delete", "sa", "team"]):
         kubectl("annotate", "serviceaccount", "team", "report-", "team=a", "--overwrite")
-        eventually(failing, told=triggers.log)
+        eventually(failing, details=triggers.log)
         failure = conditions(kubectl)["ExpressionFailure"]
         assert (failure["status"], failure["reason"]) == ("True", "InvalidExpression")
         assert failure["message"] == (
@@ -171,7 +171,7 @@ def test_a_wrong_expression_is_a_condition_of_the_resource(
             " expected text or a list of text, got a map"
         )
         kubectl(*cure)
-        eventually(failing, lambda found: not found, told=triggers.log)
+        eventually(failing, lambda found: not found, details=triggers.log)
     causes_of_runs = [line["cause"] for line in triggers.lines("Reconciling")]
     assert "triggers[3].name no longer fails" in causes_of_runs[-1]
 

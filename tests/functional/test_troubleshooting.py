@@ -46,11 +46,13 @@ def test_a_definition_is_missing_and_a_role_has_a_syntax_error(
     tasks = operator.project / "roles" / "echo" / "tasks" / "main.yml"
     tasks.write_text("- name: Say it\n  kubernetes.core.k8s: {\n")
     operator.start(wait=False)
-    eventually(lambda: operator.lines("Waiting for a watched kind"), told=operator.log)
+    eventually(lambda: operator.lines("Waiting for a watched kind"), details=operator.log)
     eventually(lambda: operator.probe("readyz"), lambda code: code == 500)
     kubectl.apply(ECHO)
     failure = eventually(
-        lambda: _condition(kubectl, "Failure"), lambda c: c["status"] == "True", told=operator.log
+        lambda: _condition(kubectl, "Failure"),
+        lambda c: c["status"] == "True",
+        details=operator.log,
     )
     assert failure["message"].startswith("YAML parsing failed: ")
     assert f"{tasks}:3:1" in failure["message"]

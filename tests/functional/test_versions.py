@@ -59,7 +59,7 @@ def test_the_version_that_was_written_last_has_the_resource(
         seen = eventually(
             lambda: (len(operator.lines("Reconciled")), kubectl.get("configmap", "e")),
             lambda seen, runs=runs: seen[0] >= runs,  # type: ignore[misc]
-            told=operator.log,
+            details=operator.log,
         )
         assert seen[1] is not None
         assert (seen[0], seen[1]["data"]["text"]) == (runs, f"{version} says {word}")

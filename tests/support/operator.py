@@ -74,7 +74,7 @@ class Operator:
                 stderr=log if output is None else output,
             )
         if wait:
-            eventually(lambda: self.probe("readyz"), lambda code: code == 200, told=self.log)
+            eventually(lambda: self.probe("readyz"), lambda code: code == 200, details=self.log)
         return self
 
     @property

@@ -157,7 +157,7 @@ class Prometheus(Client):
                 stdout=log,
                 stderr=log,
             )
-        eventually(lambda: self.query("up == 1"), told=self.log)
+        eventually(lambda: self.query("up == 1"), details=self.log)
         return self
 
     def stop(self) -> None:

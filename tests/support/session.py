@@ -118,13 +118,13 @@ class Session:
             self.end_background()
         if step.mode in {Mode.BACKGROUND, Mode.RESTART}:
             log = self.go_on(step.command)
-            eventually(log.read_text, step.is_shown_by, told=lambda: where)
+            eventually(log.read_text, step.is_shown_by, details=lambda: where)
         elif step.only_looks:
             # The expected state may take some time.
             eventually(
                 lambda: self.attempt(step.command),
                 lambda seen: seen[0] == 0 and step.is_shown_by(seen[1]),
-                told=lambda: where + self._told(),
+                details=lambda: where + self._told(),
             )
         elif not step.is_shown_by(output := self.run(step.command)):
             expected = "\n".join(step.printed)

@@ -15,12 +15,12 @@ def eventually(
     look: Callable[[], T],
     check: Callable[[T], Any] = bool,
     *,
-    seconds: float = 90,
-    told: Callable[[], str] = str,
+    seconds: float = 180,
+    details: Callable[[], str] = str,
 ) -> T:
     """Return what `look` gives as soon as `check` is satisfied with it.
 
-    After `seconds` the last value is reported, with the text of `told` (for example a log).
+    After `seconds` the last value is reported, with the text of `details` (for example a log).
     """
     deadline = time.monotonic() + seconds
     while True:
@@ -28,7 +28,7 @@ def eventually(
         if check(seen):
             return seen
         if time.monotonic() > deadline:
-            raise AssertionError(f"not within {seconds:g} s; last seen: {seen!r}\n{told()}")
+            raise AssertionError(f"not within {seconds:g} s; last seen: {seen!r}\n{details()}")
         time.sleep(_INTERVAL)
 
 

@@ -72,7 +72,7 @@ class World:
         self.kubectl, self._operator = kubectl, example.operator
 
     def until(self, look: Callable[[], Any], expected: Any = True) -> None:
-        eventually(look, lambda seen: seen == expected, seconds=180, told=self._operator.log)
+        eventually(look, lambda seen: seen == expected, seconds=180, details=self._operator.log)
 
     def eru(self, name: str = "web") -> Json:
         """Return an Eru, empty if there is none."""
@@ -168,7 +168,7 @@ def test_each_tick_replaces_every_pod_once(
         return after
 
     with Visitor(f"http://{address['spec']['clusterIP']}:8080/").visiting() as visitor:
-        eventually(lambda: visitor.answers, told=example.operator.log)
+        eventually(lambda: visitor.answers, details=example.operator.log)
         before = world.pods()
         world.set_back()
         before = restarts(tick, before, 2)

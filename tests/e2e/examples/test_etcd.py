@@ -78,7 +78,7 @@ class World:
     def until(
         self, look: Callable[[], Any], check: Callable[[Any], Any] = bool, seconds: float = 180
     ) -> Any:
-        return eventually(look, check, seconds=seconds, told=self._explain)
+        return eventually(look, check, seconds=seconds, details=self._explain)
 
     def status(self, name: str = "db", kind: str = KIND) -> Json:
         status: Json = (self.kubectl.get(kind, name) or {}).get("status", {})

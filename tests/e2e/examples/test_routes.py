@@ -100,7 +100,7 @@ class Routes:
 
     def until(self, probe: Callable[[], Any], good: Callable[[Any], bool] = bool) -> Any:
         """Wait for a state of the cluster."""
-        return eventually(probe, good, told=self._example.operator.log)
+        return eventually(probe, good, details=self._example.operator.log)
 
 
 @pytest.fixture

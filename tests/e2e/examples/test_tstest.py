@@ -57,7 +57,7 @@ def wait_ready(kubectl: Kubectl, deployment: str, replicas: int, example: Exampl
         lambda: (kubectl.get("deployment", deployment) or {}).get("status", {}),
         lambda status: status.get("readyReplicas", 0) == replicas == status.get("replicas", 0),
         seconds=180,
-        told=example.operator.log,
+        details=example.operator.log,
     )
 
 
@@ -77,7 +77,7 @@ def test_from_creation_to_deletion(example: Example, kubectl: Kubectl) -> None:
     shown = eventually(
         lambda: [line.split() for line in kubectl("get", "ts").splitlines()],
         lambda lines: lines[1][1:3] == ["2", "2"],
-        told=log,
+        details=log,
     )
     assert shown[0] == ["NAME", "SCHEDULE", "DESIRED", "READY", "LAST", "SCHEDULE", "AGE"]
     status = (kubectl.get(KIND, "web") or {})["status"]
@@ -94,10 +94,10 @@ def test_from_creation_to_deletion(example: Example, kubectl: Kubectl) -> None:
     eventually(
         lambda: (kubectl.get(KIND, "web") or {})["status"],
         lambda status: (status["replicas"], status["readyReplicas"]) == (0, 0),
-        told=log,
+        details=log,
     )
     kubectl("delete", "ts", "web")
-    eventually(lambda: names(kubectl, "deployments"), lambda found: found == [], told=log)
+    eventually(lambda: names(kubectl, "deployments"), lambda found: found == [], details=log)
 
 
 def test_a_renamed_deployment_is_replaced(example: Example, kubectl: Kubectl) -> None:
@@ -108,7 +108,7 @@ def test_a_renamed_deployment_is_replaced(example: Example, kubectl: Kubectl) ->
     eventually(
         lambda: names(kubectl, "deployments"),
         lambda found: found == ["back"],
-        told=example.operator.log,
+        details=example.operator.log,
     )
     wait_ready(kubectl, "back", 2, example)
     refused = kubectl.run("patch", KIND, "web", "--type=merge", '-p={"spec": {"replicas": -1}}')
@@ -129,7 +129,7 @@ def wait_last_schedule(kubectl: Kubectl, tick: datetime, example: Example) -> No
     eventually(
         lambda: (kubectl.get(KIND, "web") or {})["status"]["lastScheduleTime"],
         lambda last: last == expected,
-        told=example.operator.log,
+        details=example.operator.log,
     )
 
 
@@ -145,12 +145,12 @@ def test_jobs_at_times(example: Example, kubectl: Kubectl) -> None:
         kubectl("wait", "--for=create", f"job/web-{tick:%Y%m%d%H%M%S}", "--timeout=90s")
         wait_last_schedule(kubectl, tick, example)
     kept = [f"web-{tick:%Y%m%d%H%M%S}" for tick in due[1:]]
-    eventually(lambda: names(kubectl, "jobs"), lambda found: found == kept, told=log)
+    eventually(lambda: names(kubectl, "jobs"), lambda found: found == kept, details=log)
     assert names(kubectl, "deployments") == []
     kubectl("wait", "--for=condition=Complete", f"job/{kept[-1]}", "--timeout=180s")
     assert kubectl("logs", f"job/{kept[-1]}") == f"Due at {due[-1]:%Y-%m-%dT%H:%M:%SZ}\n"
 
     kubectl.merge(KIND, "web", {"spec": {"cronSpec": None}})
     wait_ready(kubectl, "web", 1, example)
-    eventually(lambda: names(kubectl, "jobs"), lambda found: found == [], told=log)
-    eventually(lambda: len(kubectl.list("pods")), lambda count: count == 1, told=log)
+    eventually(lambda: names(kubectl, "jobs"), lambda found: found == [], details=log)
+    eventually(lambda: len(kubectl.list("pods")), lambda count: count == 1, details=log)

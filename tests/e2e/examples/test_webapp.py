@@ -71,7 +71,7 @@ class World:
         self.kubectl, self.operator = kubectl, example.operator
 
     def until(self, look: Callable[[], Any], expected: Any = True) -> None:
-        eventually(look, lambda seen: seen == expected, seconds=180, told=self.operator.log)
+        eventually(look, lambda seen: seen == expected, seconds=180, details=self.operator.log)
 
     def status(self, field: str, kind: str = KIND, name: str = "shop") -> Any:
         return (self.kubectl.get(kind, name) or {}).get("status", {}).get(field)
@@ -178,7 +178,7 @@ def test_changed_credentials_alter_the_user_and_keep_the_data(shop: World) -> No
     former = shop.logins()
     user, password = f"user-{secrets.token_hex(3)}", secrets.token_hex(8)
     with Visitor(shop.url).visiting() as visitor:
-        eventually(lambda: visitor.answers, told=shop.operator.log)
+        eventually(lambda: visitor.answers, details=shop.operator.log)
         shop.kubectl.apply(credentials(user, password))
         secret = shop.kubectl.get("secret", "shop-database")
         assert secret is not None
@@ -211,7 +211,7 @@ def test_new_images_are_rolled_out_without_a_failed_request(shop: World) -> None
     """The new version is the last good one as soon as all of its Pods serve."""
     former, new = shop.version, 3 - shop.version
     with Visitor(shop.url).visiting() as visitor:
-        eventually(lambda: visitor.answers, told=shop.operator.log)
+        eventually(lambda: visitor.answers, details=shop.operator.log)
         assert shop.page()[-1] == f"frontend {former}, backend {former}"
         shop.patch(image=IMAGES[new])
         shop.until_serving(new)
@@ -225,7 +225,7 @@ def test_a_failed_version_is_replaced_by_the_last_good_one(shop: World) -> None:
     good = IMAGES[shop.version]
     failed = good | {"backend": MISSING}
     with Visitor(shop.url).visiting() as visitor:
-        eventually(lambda: visitor.answers, told=shop.operator.log)
+        eventually(lambda: visitor.answers, details=shop.operator.log)
         shop.patch(image=failed, progressDeadlineSeconds=5)
         shop.until_condition("Degraded", "True", "RolledBack")
         shop.until(lambda: shop.status("currentVersion"), good)
@@ -272,7 +272,7 @@ def test_a_backup_is_restored(shop: World) -> None:
     shop.until_condition("Complete", "True", "Completed", kind="webappbackup", name="monday")
     assert "after the backup" in shop.page("after the backup")
     with Visitor(shop.url).visiting() as visitor:
-        eventually(lambda: visitor.answers, told=shop.operator.log)
+        eventually(lambda: visitor.answers, details=shop.operator.log)
         shop.kubectl.apply(job("WebAppRestore", "from-monday", backup="monday"))
         shop.until_condition(
             "Complete", "True", "Completed", kind="webapprestore", name="from-monday"

@@ -54,7 +54,7 @@ class World:
         self.kubectl, self._operator = kubectl, example.operator
 
     def until(self, look: Callable[[], Any], expected: Any = True) -> None:
-        eventually(look, lambda seen: seen == expected, seconds=180, told=self._operator.log)
+        eventually(look, lambda seen: seen == expected, seconds=180, details=self._operator.log)
 
     def jobs(self) -> dict[str, Json]:
         """Return the jobs of the configuration by their names."""

@@ -47,12 +47,14 @@ class Definition:
     def bound(self, kind: str = "rolebinding", role: str = "view", group: str = "web") -> Json:
         """Wait for a binding, and return it."""
         name = f"{self.name}-{group}-{role}"
-        return eventually(lambda: self._kubectl.get(kind, name), told=self._log) or {}
+        return eventually(lambda: self._kubectl.get(kind, name), details=self._log) or {}
 
     def unbound(self, kind: str = "rolebinding", role: str = "view", group: str = "web") -> None:
         """Wait until there is no such binding."""
         name = f"{self.name}-{group}-{role}"
-        eventually(lambda: self._kubectl.get(kind, name), lambda body: body is None, told=self._log)
+        eventually(
+            lambda: self._kubectl.get(kind, name), lambda body: body is None, details=self._log
+        )
 
     def may(self, user: str, verb: str, resource: str, namespace: str, answer: str) -> None:
         """Wait until the API server answers whether a user may do something: `yes` or `no`."""
@@ -60,7 +62,7 @@ class Definition:
         eventually(
             lambda: self._kubectl.run(*question).stdout,
             lambda said: said.strip() == answer,
-            told=self._log,
+            details=self._log,
         )
 
 
@@ -176,7 +178,7 @@ def test_a_changed_role_ref_recreates_the_binding(
     second = eventually(
         definition.bound,
         lambda body: body["roleRef"]["kind"] == "ClusterRole",
-        told=example.operator.log,
+        details=example.operator.log,
     )
     assert uid(second) != uid(first)
     definition.apply(web(roleBindings=[here | {"clusterRole": "edit"}]))
@@ -211,7 +213,7 @@ def test_an_empty_list_removes_all_and_nothing_of_others(
     eventually(
         lambda: kubectl.get("serviceaccount", "ci") or {},
         lambda body: body.get("imagePullSecrets") == [{"name": "registry"}],
-        told=example.operator.log,
+        details=example.operator.log,
     )
     for user in ("ci", "theirs"):
         full = f"system:serviceaccount:{name}:{user}"
@@ -223,7 +225,7 @@ def test_an_empty_list_removes_all_and_nothing_of_others(
     eventually(
         lambda: kubectl.get("serviceaccount", "ci"),
         lambda body: body is None,
-        told=example.operator.log,
+        details=example.operator.log,
     )
     assert [kubectl.get(kind, "theirs") for kind in ("rolebinding", "serviceaccount")] == theirs
 
