@@ -574,7 +574,7 @@ class Operator:
     def _is_mine(self, ref: ObjectRef) -> bool:
         """Return whether this replica may run a resource; anybody if it is deleted.
 
-        Every replica forgets what it knows about a deleted resource.
+        Every replica drops its state of a deleted resource.
         """
         uid = "" if self._sharding is None else self._primary.uid(ref)
         return self._sharding is None or not uid or self._sharding.is_active(uid)

@@ -1,7 +1,7 @@
 """Keep the command that repeats the last failed run of a resource, for `operator-runner why`.
 
-It uses the files of the private data dir and the kubeconfig of whoever enters it, because the token
-of a run ends with it. It is stored outside of the directories that runs can write.
+It uses the files of the private data dir and the kubeconfig of the user who enters it, because the
+token of a run ends with it. It is stored outside of the directories that runs can write.
 """
 
 from __future__ import annotations

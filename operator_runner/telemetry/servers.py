@@ -61,8 +61,9 @@ async def serve_metrics(
 async def serve_user_metrics(user: UserMetrics, host: str, port: int) -> Listener | None:
     """Answer POST /metrics of roles (osdk_metric): 200, or 400 with the reason.
 
-    Whoever reaches the address can make metrics, so it is to be on loopback. Where it cannot be
-    had (another operator on this machine) there is a warning and no server: most roles send none.
+    The address should be on loopback, since all clients that can connect can create metrics. If it
+    is in use (by another operator on this machine), a warning is logged and nothing is served:
+    most roles send no metrics.
     """
 
     async def answer(request: web.Request) -> web.Response:

@@ -56,7 +56,7 @@ from ansible.module_utils.basic import AnsibleModule
 module = AnsibleModule(
     {"word": {}, "places": {"type": "list"}, "processes": {"type": "list", "elements": "int"}}
 )
-# Nothing of this run, which knows the word backwards, is what is looked for.
+# The run has the word backwards, so nothing of itself is found.
 needle = b"-" + module.params["word"][::-1].encode()
 found, read = {}, 0
 
@@ -123,7 +123,7 @@ class Runs:
             self.start("holding", HOLDER, HOLDING, word=WORD, variable=f"variable-{WORD}")
         )
         await asyncio.to_thread(eventually, (self._site / "holds").exists)
-        # What the cold ones unpack lies below the home directory, if nothing says otherwise.
+        # What the cold ones unpack lies below the home directory, by default.
         places = [str(self._site / "work"), str(Path.home() / ".ansible" / "tmp")]
         others = [process.pid for process in psutil.Process().children(recursive=True)]
         arguments = {"word": WORD[::-1], "places": places, "processes": others}

@@ -69,7 +69,7 @@ async def test_finalizers_are_replaced_as_a_list(cluster: KubeCluster, widget: O
 async def test_writes_from_an_old_state_are_refused(
     cluster: KubeCluster, widget: ObjectRef, kubectl: Kubectl
 ) -> None:
-    """Whoever wrote in between is not overwritten."""
+    """A write in between is not overwritten."""
     body = await _read(cluster, widget)
     kubectl("annotate", "widget", widget.name, "a=b")
 

@@ -284,7 +284,7 @@ def test_drift_is_reverted(world: World) -> None:
 
 
 def test_the_management_state_is_obeyed(world: World) -> None:
-    """Unmanaged leaves all as it is, Removed deletes it, Managed brings it back."""
+    """Unmanaged leaves all as it is, Removed deletes it, Managed creates it again."""
     system = world.system
     world.manage("Unmanaged")
     world.wait_conditions(Available="Unknown", Progressing="Unknown", Degraded="Unknown")

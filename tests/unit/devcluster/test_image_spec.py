@@ -98,7 +98,7 @@ def test_every_field_is_read() -> None:
     ],
 )
 def test_an_error_names_file_and_field(text: str, message: str) -> None:
-    """Whoever wrote the file finds the place from the message alone."""
+    """The message alone leads to the place in the file."""
     with pytest.raises(ImageError, match=re.escape(message)) as caught:
         parse(text, "spec.yaml")
     assert str(caught.value).startswith("spec.yaml: ")
