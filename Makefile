@@ -205,6 +205,10 @@ soak: $(INSTALLED) ## Inject faults for half an hour; ARGS='--minutes 5 --seed 1
 bench-etcd: $(INSTALLED) ## Inject faults into the etcd example for ten minutes; ARGS='--minutes 60 --seed 1'
 	@$(BIN)/python -m bench.etcd $(ARGS)
 
+.PHONY: scale
+scale: $(INSTALLED) ## Fail replicas that share resources for half an hour; ARGS='--minutes 5 --seed 1'
+	@$(BIN)/python -m bench.scale $(ARGS)
+
 .PHONY: dashboard-picture
 dashboard-picture: $(INSTALLED) ## Draw docs/dashboard.svg with Prometheus; ARGS='--minutes 2'
 	@$(BIN)/python -m bench.dashboard $(ARGS)

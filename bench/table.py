@@ -29,3 +29,10 @@ def markdown_table(rows: Sequence[Row]) -> str:
     """Return the table for a document."""
     lines = [HEADINGS, tuple("---" for _ in HEADINGS), *(row.cells() for row in rows)]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def name_table(title: str, rows: Sequence[tuple[str, str]]) -> str:
+    """Return a Markdown table of names and values."""
+    return "\n".join(
+        [f"| {title} | |", "|---|---|", *(f"| {name} | {text} |" for name, text in rows)]
+    )

@@ -7,7 +7,6 @@ import secrets
 import signal
 import sys
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -19,6 +18,7 @@ from bench.etcd.chaos import KIND, NAME, Chaos, Plan, Result
 from bench.etcd.idle import IdlePass, Subject, idle_passes, nginx_operator
 from bench.etcd.picture import svg
 from bench.etcd.timeline import stays
+from bench.table import name_table
 from operator_runner.devcluster import Cluster
 from operator_runner.devcluster.errors import ClusterError
 from tests.support.examples import running
@@ -63,7 +63,7 @@ def main(*, minutes: float, seed: int | None, picture: Path | None, keep: bool) 
     for name, problems in (("lost", result.lost), ("failed read", result.failed_reads)):
         for problem in problems[:10]:
             console.print(f"{name}: {problem}", markup=False)
-    text = f"{_table('faults', result.rows())}\n\n{_idle_table(own, nginx)}"
+    text = f"{name_table('faults', result.rows())}\n\n{_idle_table(own, nginx)}"
     console.print(text, markup=False)
     if keep:
         head = f"Measured: {circumstances()}; {plan.minutes:g} minutes, seed {plan.seed}."
@@ -71,18 +71,11 @@ def main(*, minutes: float, seed: int | None, picture: Path | None, keep: bool) 
     sys.exit(bool(result.lost))
 
 
-def _table(title: str, rows: Sequence[tuple[str, str]]) -> str:
-    """Return a Markdown table of names and values."""
-    return "\n".join(
-        [f"| {title} | |", "|---|---|", *(f"| {name} | {text} |" for name, text in rows)]
-    )
-
-
 def _idle_table(own: IdlePass, nginx: IdlePass) -> str:
     """Return what a pass that changes nothing takes, beside that of the nginx operator."""
     ratio = [("ratio", f"{own.seconds / nginx.seconds:.2f}")]
-    ours = _table("etcd: a pass with nothing to do", [*own.rows(), *ratio])
-    return f"{ours}\n\n{_table('nginx operator', nginx.rows())}"
+    ours = name_table("etcd: a pass with nothing to do", [*own.rows(), *ratio])
+    return f"{ours}\n\n{name_table('nginx operator', nginx.rows())}"
 
 
 def _drawn(result: Result) -> str:

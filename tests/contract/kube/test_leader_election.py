@@ -19,10 +19,10 @@ from operator_runner.core.settings import LeaderElection
 from operator_runner.kube.api import Api
 from operator_runner.kube.leader_election import LeaderElector
 from operator_runner.kube.session import Connection, connect
-from tests.contract.kube.relay import Relay
 from tests.contract.kube.scripted import kubeconfig
 from tests.contract.kube.waiting import until
 from tests.support.kubectl import Kubectl
+from tests.support.relay import Relay
 
 ELECTION = LeaderElection(
     enabled=True,

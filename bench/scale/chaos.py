@@ -1,0 +1,238 @@
+"""Random faults of replicas while resources are edited, judged by the API server's audit log."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from itertools import pairwise
+
+from rich.console import Console
+
+from bench.environment import wait_until
+from bench.errors import BenchError
+from bench.scale.replicas import LEASE_SECONDS, Replica
+from tests.support.audit_log import AuditLog, Write
+from tests.support.kubectl import Json, Kubectl
+
+KIND = "echoes.test.example.com"
+TAKEOVER_SECONDS = LEASE_SECONDS + 5.0
+"""Limit of the time between a failure and the removal of the member."""
+_RESOURCES = tuple(f"echo-{number}" for number in range(15))
+_CONVERGENCE_SECONDS = 300.0
+_OUTAGES = (3.0, 8.0, 14.0, 20.0)
+"""Seconds of a freeze or cut: shorter and longer than the lease duration."""
+_MEAN_PAUSE = 15.0
+"""Mean seconds between two faults."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Duration and random seed."""
+
+    minutes: float
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A replica that could not renew its lease from a time on."""
+
+    fault: str
+    member: str
+    begin: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What the audit log and the logs of the replicas show afterwards."""
+
+    edits: int
+    unreconciled: tuple[str, ...]
+    """Resources whose last edit was not reconciled."""
+    writes: int
+    handovers: int
+    """Changes of the writer of a resource."""
+    overlaps: tuple[str, ...]
+    """Writes that began before another replica's write of the same resource had ended."""
+    takeovers: tuple[float, ...]
+    """Seconds from each failure to the removal of the member."""
+    done: Counter[str]
+
+    @property
+    def is_good(self) -> bool:
+        """Whether nothing was lost, and no resource had two writers."""
+        late = [seconds for seconds in self.takeovers if seconds > TAKEOVER_SECONDS]
+        return not (self.unreconciled or self.overlaps or late)
+
+    def rows(self) -> list[tuple[str, str]]:
+        """Return all numbers with their names."""
+        longest = f"{max(self.takeovers):.1f} s" if self.takeovers else "none"
+        return [
+            ("edits", str(self.edits)),
+            ("edits that were not reconciled", str(len(self.unreconciled))),
+            ("writes of the replicas", str(self.writes)),
+            ("resources that changed their replica", str(self.handovers)),
+            ("writes of two replicas at the same time", str(len(self.overlaps))),
+            ("members removed after a failure", str(len(self.takeovers))),
+            (f"longest time until then (lease duration {LEASE_SECONDS} s)", longest),
+            *((f"fault: {name}", str(count)) for name, count in sorted(self.done.items())),
+        ]
+
+
+@dataclass
+class Chaos:
+    """Replicas and their faults."""
+
+    replicas: Sequence[Replica]
+    kubectl: Kubectl
+    audit_log: AuditLog
+    plan: Plan
+    console: Console
+    done: Counter[str] = field(default_factory=Counter)
+    _edits: int = 0
+    _wanted: dict[str, str] = field(default_factory=dict)
+    _failures: list[Failure] = field(default_factory=list)
+    _outages: dict[str, float] = field(default_factory=dict)
+    """End of the freeze or cut of a replica, by its name."""
+
+    def __post_init__(self) -> None:
+        self._chance = random.Random(self.plan.seed)  # noqa: S311 (no secret)
+
+    def run(self) -> Result:
+        """Return the result. Raises BenchError if the replicas do not become ready."""
+        self._edit(*_RESOURCES)
+        wait_until(self._all_ready, "all replicas are ready", _CONVERGENCE_SECONDS, every=0.5)
+        self._inject_faults()
+        self._end_outages(force=True)
+        try:
+            wait_until(self._is_settled, "all edits reconciled", _CONVERGENCE_SECONDS, every=1)
+        except BenchError as error:
+            self.console.print(f"{error}", markup=False)
+        return self._result()
+
+    def _inject_faults(self) -> None:
+        actions: Mapping[str, Callable[[Replica], None]] = {
+            "kill": self._kill,
+            "terminate": lambda replica: replica.terminate(),
+            "freeze": self._freeze,
+            "cut the network": self._cut,
+        }
+        # Each fault occurs at least once.
+        due = self._chance.sample(sorted(actions), len(actions))
+        begin = time.monotonic()
+        next_fault = begin
+        while (passed := time.monotonic() - begin) < self.plan.minutes * 60 or due:
+            self._edit(self._chance.choice(_RESOURCES))
+            self._end_outages()
+            self._restart_ended()
+            healthy = [each for each in self.replicas if each.name not in self._outages]
+            if time.monotonic() >= next_fault and len(healthy) > len(self.replicas) / 2:
+                name = due.pop() if due else self._chance.choice(sorted(actions))
+                replica = self._chance.choice(healthy)
+                actions[name](replica)
+                self.done[name] += 1
+                self.console.print(f"{passed:.0f} s: {name} {replica.name}", markup=False)
+                next_fault = time.monotonic() + self._chance.expovariate(1 / _MEAN_PAUSE)
+            time.sleep(self._chance.uniform(0.2, 0.6))
+
+    def _kill(self, replica: Replica) -> None:
+        self._fails("kill", replica)
+        replica.kill()
+
+    def _freeze(self, replica: Replica) -> None:
+        self._fails("freeze", replica)
+        replica.freeze(runs=self._chance.random() < 1 / 2)
+        self._begin_outage(replica)
+
+    def _cut(self, replica: Replica) -> None:
+        self._fails("cut the network", replica)
+        replica.cut()
+        self._begin_outage(replica)
+
+    def _begin_outage(self, replica: Replica) -> None:
+        self._outages[replica.name] = time.monotonic() + self._chance.choice(_OUTAGES)
+
+    def _end_outages(self, *, force: bool = False) -> None:
+        for replica in self.replicas:
+            end = self._outages.get(replica.name)
+            if end is not None and (force or time.monotonic() >= end):
+                del self._outages[replica.name]
+                replica.thaw()
+
+    def _restart_ended(self) -> None:
+        for replica in self.replicas:
+            if replica.restart_if_ended():
+                self.done["process that ended"] += 1
+
+    def _fails(self, fault: str, replica: Replica) -> None:
+        if member := replica.member():
+            self._failures.append(Failure(fault, member, datetime.now(UTC)))
+
+    def _edit(self, *names: str) -> None:
+        for name in names:
+            self._edits += 1
+            self._wanted[name] = f"edit {self._edits}"
+        self.kubectl.apply(*(echo(name, self._wanted[name]) for name in names))
+
+    def _all_ready(self) -> bool:
+        return all(replica.is_ready() for replica in self.replicas)
+
+    def _unreconciled(self) -> list[str]:
+        found = {each["metadata"]["name"]: each for each in self.kubectl.list("configmaps")}
+        return [
+            name
+            for name, text in self._wanted.items()
+            if found.get(name, {}).get("data") != {"text": f"hello {text}"}
+        ]
+
+    def _is_settled(self) -> bool:
+        self._restart_ended()
+        return self._all_ready() and not self._unreconciled()
+
+    def _result(self) -> Result:
+        writes = [each for each in self.audit_log.writes() if each.name in self._wanted]
+        changes = list(handovers(writes))
+        return Result(
+            edits=self._edits,
+            unreconciled=tuple(self._unreconciled()),
+            writes=len(writes),
+            handovers=len(changes),
+            overlaps=tuple(f"{old} {new}" for old, new in changes if old.completed >= new.received),
+            takeovers=tuple(self._takeovers()),
+            done=self.done,
+        )
+
+    def _takeovers(self) -> list[float]:
+        removals = {
+            member: at for replica in self.replicas for member, at in replica.removals().items()
+        }
+        return [
+            (removals[each.member] - each.begin).total_seconds()
+            for each in self._failures
+            if each.member in removals
+        ]
+
+
+def handovers(writes: Sequence[Write]) -> Iterator[tuple[Write, Write]]:
+    """Yield the last write of a replica to a resource, and the first of the next replica.
+
+    `writes` are in the order in which they were received.
+    """
+    for name in {each.name for each in writes}:
+        for old, new in pairwise(each for each in writes if each.name == name):
+            if old.account != new.account:
+                yield old, new
+
+
+def echo(name: str, text: str) -> Json:
+    """Return a resource."""
+    return {
+        "apiVersion": "test.example.com/v1",
+        "kind": "Echo",
+        "metadata": {"name": name},
+        "spec": {"sayThis": text},
+    }
