@@ -128,7 +128,7 @@ class Replica:
         self._frozen = []
 
     def member(self) -> str:
-        """Return the identity of the present process as a member, empty if it is none yet."""
+        """Return the identity of the present process as a member, empty before it joins."""
         lines = self.operator.lines("Joined the shards", "Starting")
         return str(lines[-1].get("identity", "")) if lines else ""
 

@@ -116,7 +116,7 @@ class Sharding:
         await self._membership.join(lambda: self._slots.report)
 
     async def lost(self) -> None:
-        """Return when this replica is no member any more."""
+        """Return when this replica is no longer a member."""
         await self._membership.lost()
 
     async def run(self) -> NoReturn:

@@ -250,7 +250,7 @@ def _has_released(
 def _have_all_observed(
     current: Assignment, reports: Mapping[Member, Report], gone: Collection[Member]
 ) -> bool:
-    """Return whether nobody works by a former assignment any more."""
+    """Return whether every member has stopped working by a former assignment."""
     return all(
         member in gone or (report.uid == current.uid and not report.held)
         for member, report in reports.items()

@@ -74,7 +74,7 @@ class Membership:
         self._changed.set()
 
     async def lost(self) -> None:
-        """Return when this replica is no member any more: its writes are refused."""
+        """Return when this replica is no longer a member: its writes are refused."""
         await self._lost.wait()
 
     async def leave(self) -> None:

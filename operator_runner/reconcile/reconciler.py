@@ -289,7 +289,7 @@ class Reconciler:
     ) -> None:
         """Record the end of the run that an annotation of `body` requested, if one did.
 
-        A superseded run is no end: the next one follows at once.
+        A superseded run does not count: the next one follows at once.
         """
         request = pending_request(annotations_of(body))
         if not request or isinstance(result, Superseded):

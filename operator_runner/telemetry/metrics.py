@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal, TypeAlias
 
-from prometheus_client import CollectorRegistry, GCCollector, Metric, ProcessCollector
+from prometheus_client import CollectorRegistry, Gauge, GCCollector, Metric, ProcessCollector
 from prometheus_client.exposition import choose_encoder
 
 from operator_runner.core.model import GVK, Cause, ObjectRef, Trigger
@@ -139,23 +139,13 @@ class Metrics:
 
     def record_idempotence(self, ref: ObjectRef, is_idempotent: bool) -> None:
         """Record whether the role of a resource changes the same field in every run."""
-        not_idempotent = self._watched[ref.gvk].not_idempotent
-        if is_idempotent:
-            not_idempotent.discard(ref)
-        else:
-            not_idempotent.add(ref)
-        self._runs.not_idempotent.labels(*_of(ref.gvk)).set(len(not_idempotent))
+        found = self._watched[ref.gvk].not_idempotent
+        _record_state(self._runs.not_idempotent, found, ref, not is_idempotent)
 
     def record_suspension(self, ref: ObjectRef, is_suspended: bool) -> None:
         """Record whether a resource is suspended."""
-        suspended = self._watched[ref.gvk].suspended
-        if is_suspended == (ref in suspended):
-            return
-        if is_suspended:
-            suspended.add(ref)
-        else:
-            suspended.discard(ref)
-        self._runs.suspended.labels(*_of(ref.gvk)).set(len(suspended))
+        found = self._watched[ref.gvk].suspended
+        _record_state(self._runs.suspended, found, ref, is_suspended)
 
     def resource_gone(self, ref: ObjectRef) -> None:
         """End the series of a resource that was deleted."""
@@ -302,6 +292,15 @@ class _WithoutCreated:
 def _kind_and_group(gvk: GVK) -> str:
     """Return `Deployment.apps`, as kubectl accepts it; `Pod` for the core group."""
     return f"{gvk.kind}.{gvk.group}" if gvk.group else gvk.kind
+
+
+def _record_state(gauge: Gauge, found: set[ObjectRef], ref: ObjectRef, is_in: bool) -> None:
+    """Add a resource to those in a state, or remove it, and set the gauge of its kind."""
+    if is_in:
+        found.add(ref)
+    else:
+        found.discard(ref)
+    gauge.labels(*_of(ref.gvk)).set(len(found))
 
 
 def _of(gvk: GVK) -> tuple[str, str, str]:

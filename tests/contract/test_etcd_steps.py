@@ -100,7 +100,7 @@ def situation(
 
 
 def test_the_step_of_each_situation(tmp_path: Path) -> None:
-    """A majority counts as lost if its Pods are gone and nobody has answered for some time."""
+    """A majority counts as lost if its Pods are gone and none has answered for some time."""
     ready, two = [pod(0), pod(1), pod(2)], [member(0), member(1)]
     alone = [pod(0, ready=False)]
     voters = [*two, member(2)]
@@ -128,7 +128,7 @@ def test_the_step_of_each_situation(tmp_path: Path) -> None:
 
 
 def test_a_promoted_learner_is_a_voter_at_once(tmp_path: Path) -> None:
-    """If one of two dies before the next pass, it is known that there is no majority."""
+    """If one of two dies before the next pass, the lost majority is noticed."""
     listed = [member(0), member(1, learner=True)]
     promoted = situation(2, [pod(0), pod(1, ready=False)], listed, voters=1)
     assert evaluated(tmp_path, "etcd_report.voters", [promoted]) == [2]

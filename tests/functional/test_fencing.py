@@ -9,7 +9,6 @@ import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import psutil
 import pytest
 import yaml
 
@@ -17,6 +16,7 @@ from operator_runner.devcluster import Cluster
 from tests.support.audit_log import AuditLog, audited_cluster, make_replica
 from tests.support.kubectl import Json, Kubectl
 from tests.support.operator import Operator
+from tests.support.processes import pids_of
 from tests.support.waiting import eventually
 
 PROJECT = Path(__file__).parent / "project"
@@ -121,12 +121,6 @@ def wait_for_text(kubectl: Kubectl, operator: Operator, name: str, text: str) ->
     eventually(is_reconciled, seconds=SECONDS, details=operator.log)
 
 
-def pids_of(operator: Operator, *, with_runs: bool) -> list[int]:
-    """Return the pid of the operator, and those of its runs."""
-    children = psutil.Process(operator.pid).children(recursive=True) if with_runs else []
-    return [operator.pid, *(child.pid for child in children)]
-
-
 @pytest.mark.parametrize("with_runs", [False, True], ids=["operator", "operator and runs"])
 def test_a_frozen_leader_writes_nothing_after_a_takeover(
     replica: Callable[[str], Operator],
@@ -145,7 +139,7 @@ def test_a_frozen_leader_writes_nothing_after_a_takeover(
     kubectl.apply(echo("a", count="yes"))
     eventually(lambda: audit_log.writes("first", "counter"), seconds=SECONDS, details=first.log)
 
-    frozen = pids_of(first, with_runs=with_runs)
+    frozen = pids_of(first.pid, with_children=with_runs)
     for pid in frozen:
         os.kill(pid, signal.SIGSTOP)
     eventually(lambda: audit_log.writes("second", "counter"), seconds=SECONDS, details=second.log)

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
-import psutil
 import pytest
 import yaml
 
@@ -20,6 +19,7 @@ from operator_runner.kube.shard_leases import ASSIGNMENT
 from tests.support.audit_log import AuditLog, audited_cluster, make_replica
 from tests.support.kubectl import Json, Kubectl
 from tests.support.operator import Operator
+from tests.support.processes import pids_of
 from tests.support.waiting import eventually
 
 PROJECT = Path(__file__).parent / "project"
@@ -218,8 +218,7 @@ def test_the_resources_of_a_failed_replica_are_taken_over(
         seconds=SECONDS,
         details=first.log,
     )
-    children = psutil.Process(first.pid).children(recursive=True)
-    frozen = [first.pid, *(child.pid for child in children)]
+    frozen = pids_of(first.pid)
     for pid in frozen:
         os.kill(pid, signal.SIGSTOP)
     wait_balanced(third)

@@ -28,3 +28,9 @@ def is_running(process: psutil.Process) -> bool:
         return process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
+
+
+def pids_of(pid: int, *, with_children: bool = True) -> list[int]:
+    """Return the pid of a process, and those of all processes below it."""
+    children = psutil.Process(pid).children(recursive=True) if with_children else []
+    return [pid, *(child.pid for child in children)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -97,11 +97,8 @@ class _Search:
 
     cluster: ClusterView
     namespace: str | None
-    skipped: set[str]
+    skipped: set[str] = field(default_factory=set)
     """Kinds that could not be listed."""
-
-    def __init__(self, cluster: ClusterView, namespace: str | None) -> None:
-        self.cluster, self.namespace, self.skipped = cluster, namespace, set()
 
     async def run(self) -> dict[ObjectRef, Json]:
         """Return the metadata of all objects that can be listed. Raises ApiError."""

@@ -123,7 +123,7 @@ class Runs:
             self.start("holding", HOLDER, HOLDING, word=WORD, variable=f"variable-{WORD}")
         )
         await asyncio.to_thread(eventually, (self._site / "holds").exists)
-        # What the cold ones unpack lies below the home directory, by default.
+        # Cold runs unpack modules below the home directory by default.
         places = [str(self._site / "work"), str(Path.home() / ".ansible" / "tmp")]
         others = [process.pid for process in psutil.Process().children(recursive=True)]
         arguments = {"word": WORD[::-1], "places": places, "processes": others}

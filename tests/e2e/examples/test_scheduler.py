@@ -33,14 +33,14 @@ class World:
         eventually(
             lambda: self.deployment()["metadata"]["generation"],
             lambda generation: generation > before,
-            details=self.told,
+            details=self.details,
         )
         self.wait_rolled_out()
 
     def wait_rolled_out(self) -> None:
         """Wait until the conditions say so, and no former Pod is left."""
         self.wait_conditions(Available="True", Progressing="False", Degraded="False")
-        eventually(self.pods, lambda pods: len(pods) == 2, seconds=120, details=self.told)
+        eventually(self.pods, lambda pods: len(pods) == 2, seconds=120, details=self.details)
 
     def wait_conditions(self, **expected: str) -> Json:
         """Wait for these conditions; return the status."""
@@ -53,7 +53,7 @@ class World:
             lambda: (self.system.get(OPERATOR, "cluster") or {}).get("status", {}),
             fits,
             seconds=180,
-            details=self.told,
+            details=self.details,
         )
         return dict(status)
 
@@ -63,7 +63,7 @@ class World:
     def deployment(self) -> Json:
         """Return the Deployment, once it exists."""
         found = eventually(
-            lambda: self.system.get("deployment", "kube-scheduler"), details=self.told
+            lambda: self.system.get("deployment", "kube-scheduler"), details=self.details
         )
         assert found is not None
         return found
@@ -71,7 +71,7 @@ class World:
     def pods(self) -> set[str]:
         return {pod["metadata"]["uid"] for pod in self.system.list("pods", OPERAND)}
 
-    def told(self) -> str:
+    def details(self) -> str:
         """Return the states of the Pods and the log of the operator, for a failure."""
         described = self.system.run("describe", "deployments,pods", f"--selector={OPERAND}")
         return described.stdout[-5000:] + self.example.operator.log()[-20000:]
@@ -148,7 +148,7 @@ def place(kubectl: Kubectl, world: World, *pods: Json) -> Counter[str]:
         found = [each["spec"].get("nodeName", "") for each in kubectl.list("pods")]
         return sorted(found)
 
-    return Counter(eventually(look, all, seconds=120, details=world.told))
+    return Counter(eventually(look, all, seconds=120, details=world.details))
 
 
 def remove_pods(kubectl: Kubectl) -> None:
@@ -192,7 +192,7 @@ def assert_one_at_a_time(world: World) -> None:
     eventually(
         lambda: [each["metadata"]["name"] for each in world.system.list("configmaps", OPERAND)],
         lambda names: names == [used],
-        details=world.told,
+        details=world.details,
     )
 
 
@@ -256,7 +256,7 @@ def test_drift_is_reverted(world: World) -> None:
     eventually(
         lambda: world.deployment()["spec"],
         lambda spec: spec == deployment["spec"],
-        details=world.told,
+        details=world.details,
     )
     stranger = {"kind": "User", "name": "mallory", "apiGroup": "rbac.authorization.k8s.io"}
     binding = "kube-scheduler-operand"
@@ -264,7 +264,7 @@ def test_drift_is_reverted(world: World) -> None:
     eventually(
         lambda: (system.get("clusterrolebinding", binding) or {}).get("subjects"),
         lambda subjects: subjects and [each["name"] for each in subjects] == ["kube-scheduler"],
-        details=world.told,
+        details=world.details,
     )
     for kind, name in (
         ("configmap", config),
@@ -278,7 +278,7 @@ def test_drift_is_reverted(world: World) -> None:
         eventually(
             partial(uid, system, kind, name),
             lambda found, former=former: found not in {"", former},  # type: ignore[misc]
-            details=world.told,
+            details=world.details,
         )
     world.wait_rolled_out()
 
@@ -290,14 +290,16 @@ def test_the_management_state_is_obeyed(world: World) -> None:
     world.wait_conditions(Available="Unknown", Progressing="Unknown", Degraded="Unknown")
     seen = len(world.example.operator.lines("Reconciled"))
     system("scale", "deployment/kube-scheduler", "--replicas=1")
-    eventually(lambda: len(world.example.operator.lines("Reconciled")) > seen, details=world.told)
+    eventually(
+        lambda: len(world.example.operator.lines("Reconciled")) > seen, details=world.details
+    )
     assert world.deployment()["spec"]["replicas"] == 1
 
     world.manage("Removed")
     world.wait_conditions(Available="False", Progressing="False", Degraded="False")
     for kind in ("deployments", "configmaps", "serviceaccounts", "clusterrolebindings"):
         assert system.list(kind, OPERAND) == []
-    eventually(world.pods, lambda pods: pods == set(), seconds=120, details=world.told)
+    eventually(world.pods, lambda pods: pods == set(), seconds=120, details=world.details)
 
     world.manage("Managed")
     world.wait_rolled_out()
