@@ -289,7 +289,8 @@ async def test_a_slow_write_is_not_carried_out_after_the_lease(
     webhook.hold("slow")
     body = config_map("slow", namespace)
     async with client(run) as http, http.post(path, json=body) as response:
-        assert response.status == 504, await response.text()
+        # 504, or a closed connection where its time limit finds it writing just that.
+        assert response.status in {502, 504}, await response.text()
     assert webhook.admitted == ["slow"]
     webhook.release.set()
     # Reviewed after the first one, and stored after it if that were stored at all.

@@ -214,12 +214,16 @@ def test_edited_objects_are_restored_unless_paused(world: World) -> None:
     world.until(
         lambda: "data" in (kubectl.get("configmap", "prometheus-main-rulefiles-0") or {}), False
     )
-    status = (kubectl.get(KIND, "main") or {})["status"]
-    shown = {key: value for key, value in status.items() if key != "conditions"}
-    assert shown == {
+
+    def counts() -> dict[str, Any]:
+        status = (kubectl.get(KIND, "main") or {})["status"]
+        return {key: value for key, value in status.items() if key != "conditions"}
+
+    settled = {
         "paused": False, "replicas": 1, "updatedReplicas": 1, "availableReplicas": 1,
         "unavailableReplicas": 0,
     }  # fmt: skip
+    world.until(counts, settled)
 
 
 def test_an_invalid_rule_is_rejected_and_its_former_version_stays(world: World) -> None:
