@@ -16,7 +16,7 @@ import structlog
 from operator_runner.core.deduplication import Deduplicator
 from operator_runner.core.errors import ApiError, Conflict, Forbidden, NotFound
 from operator_runner.core.fencing import boot_time
-from operator_runner.core.model import ANNOTATION_DOMAIN, GVK, Json
+from operator_runner.core.model import ANNOTATION_DOMAIN, Json
 from operator_runner.core.settings import LeaderElection
 from operator_runner.core.sharding import (
     SLOTS,
@@ -29,9 +29,9 @@ from operator_runner.core.sharding import (
 )
 from operator_runner.kube.api import Api
 from operator_runner.kube.discovery import Discovery
+from operator_runner.kube.lease_keeper import LEASE
 from operator_runner.kube.watch import EventType, Extraction, MetadataEvent, watch_metadata
 
-LEASE = GVK("coordination.k8s.io", "v1", "Lease")
 LABEL = f"{ANNOTATION_DOMAIN}/shards-of"
 """Label of the Leases of one operator; its value is the name of the leader Lease."""
 REPORT = f"{ANNOTATION_DOMAIN}/shard-report"

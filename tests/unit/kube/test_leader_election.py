@@ -10,7 +10,8 @@ import pytest
 from operator_runner.core.errors import ConfigError
 from operator_runner.core.settings import LeaderElection
 from operator_runner.kube.api import Api
-from operator_runner.kube.leader_election import LeaderElector, ObservedLease, claimed_spec
+from operator_runner.kube.leader_election import LeaderElector, ObservedLease
+from operator_runner.kube.lease_keeper import claimed_spec
 
 HELD = {"holderIdentity": "other", "leaseDurationSeconds": 15, "leaseTransitions": 3}
 
