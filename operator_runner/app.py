@@ -16,6 +16,8 @@ import structlog
 
 from operator_runner import __version__
 from operator_runner.ansible.executor import AnsibleExecutor, Launcher, open_launcher
+from operator_runner.ansible.jobs.client import JobClient
+from operator_runner.ansible.jobs.launcher import JobLauncher
 from operator_runner.ansible.reserved_names import AnsibleVariableNames, ReservedNamesLoader
 from operator_runner.ansible.rundir import RunDirs
 from operator_runner.ansible.templating.effective_types import log_types
@@ -44,6 +46,8 @@ from operator_runner.controller.sources.triggers import Sinks, Triggers
 from operator_runner.controller.sources.watch_readiness import WatchReadiness
 from operator_runner.controller.sources.watches_file import WatchesFile
 from operator_runner.controller.workqueue import WorkQueue
+from operator_runner.conversion.authority import CertificateLifetimes
+from operator_runner.conversion.certificate_sources import SecretCertificates
 from operator_runner.conversion.service import ConversionService
 from operator_runner.core.async_tasks import end_tasks
 from operator_runner.core.errors import ApiError, ConfigError
@@ -59,7 +63,7 @@ from operator_runner.core.model import (
     Watch,
     uid_of,
 )
-from operator_runner.core.settings import Settings
+from operator_runner.core.settings import Address, JobSettings, Settings
 from operator_runner.core.sharding import slot_of
 from operator_runner.kube.api import Api
 from operator_runner.kube.cluster import KubeCluster
@@ -72,6 +76,7 @@ from operator_runner.kube.session import Connection, connect
 from operator_runner.kube.shard_leases import ShardLeases
 from operator_runner.kube.watch import MetadataEvent, watch_metadata
 from operator_runner.olm import OperatorConditionReporter
+from operator_runner.proxy.job_server import JobServer
 from operator_runner.proxy.server import Proxy
 from operator_runner.reconcile.expression_conditions import ExpressionConditions
 from operator_runner.reconcile.other_writers import OtherWriters
@@ -209,6 +214,7 @@ class Operator:
         self._watches = watches
         self._connection = connection
         self._stop = stop
+        self._stack = AsyncExitStack()
         self._leading = False
         self._metrics = metrics
         self._health = health
@@ -257,6 +263,8 @@ class Operator:
             record=settings.record_requests,
             fences=self._fences,
         )
+        self._job_server = self._make_job_server()
+        self._job_launcher = self._make_job_launcher()
         self._references = References(
             watches,
             referenced,
@@ -313,7 +321,9 @@ class Operator:
         dependencies = Dependencies(
             cluster=self._cluster,
             access=_OwnedAccess(self._proxy, self._dependents),
-            executor=AnsibleExecutor(launcher, rundirs, settings.ansible, settings.kubeconfig),
+            executor=AnsibleExecutor(
+                launcher, rundirs, settings.ansible, settings.kubeconfig, self._job_launcher
+            ),
             is_relevant=is_relevant,
             is_deselected=is_deselected,
             latest_version=self._primary.version,
@@ -338,6 +348,24 @@ class Operator:
             watch.gvk: Reconciler(watch, dependencies, settings.ansible, settings.reconcile_period)
             for watch in self._watches
         }
+
+    def _make_job_server(self) -> JobServer | None:
+        """Return the server for the Pods of Jobs, None if no watch has Jobs."""
+        if all(watch.job is None for watch in self._watches):
+            return None
+        settings = self._settings.jobs
+        host, namespace, secret = _names_for_jobs(settings, self._connection.namespace)
+        source = SecretCertificates(self._api, namespace, secret, CertificateLifetimes())
+        return JobServer(self._proxy, source, settings.port, host)
+
+    def _make_job_launcher(self) -> JobLauncher | None:
+        if self._job_server is None:
+            return None
+
+        def client(namespace: str) -> JobClient:
+            return JobClient(self._api, namespace or self._connection.namespace)
+
+        return JobLauncher(self._job_server, client, self._settings.ansible, self._fences)
 
     def _make_elector(self) -> LeaderElector | None:
         election = self._settings.leader_election
@@ -369,6 +397,7 @@ class Operator:
 
     async def serve(self, stack: AsyncExitStack) -> None:
         """Open the other ports; they are closed when `stack` is. Raises ConfigError."""
+        self._stack = stack
         self._health.ready("watches", self._why_not_ready)
         await _serve_metrics(self._settings, self._metrics, self._api, stack)
         if self._settings.once is None:
@@ -381,9 +410,11 @@ class Operator:
         """Lead, work until something ends that, and shut down in order; see `run` above."""
         log_types(self._watches)
         if self._settings.once is not None:
+            await self._serve_jobs()
             return await self._reconcile_once(*self._settings.once)
         if not await self._acquire_lease():
             return 0
+        await self._serve_jobs()
         self._leading = True
         working = [asyncio.create_task(part, name=name) for name, part in self._parts(load)]
         ended = await _until_one_ends(working, self._stop)
@@ -394,6 +425,12 @@ class Operator:
         if edited and not self._stop.is_set():
             return None
         return 0 if ended is None else 1
+
+    async def _serve_jobs(self) -> None:
+        """Open the port for Jobs. Only the leader does: others do not have the tokens of runs."""
+        if self._job_server is not None:
+            await self._job_server.start()
+            self._stack.push_async_callback(self._job_server.stop)
 
     async def _acquire_lease(self) -> bool:
         """Wait until this replica may work; return False if it is to end before."""
@@ -499,6 +536,8 @@ class Operator:
                 "Stopping: a component has ended", component=ended.get_name(), exc_info=error
             )
         self._queue.close()
+        if self._job_launcher is not None:
+            self._job_launcher.leave()
         keep = {"leadership", "dispatcher", "shards", "membership of shards"}
         await end_tasks([task for task in working if task.get_name() not in keep])
         if self._sharding is not None and not lost:
@@ -654,6 +693,15 @@ class Operator:
         # A replica that waits for its turn does its duty; were it not ready, a rolling
         # update would wait for it for ever, while the old leader still holds the lease.
         return self._watch_readiness.not_ready_reason() if self._leading else None
+
+
+def _names_for_jobs(settings: JobSettings, own_namespace: str) -> tuple[Address, str, str]:
+    """Return where Pods connect to, and namespace and name of the Secret with the certificates."""
+    if settings.service is None:
+        return Address(settings.host, 0), own_namespace, "operator-runner-jobs-certificate"
+    namespace, name, port = settings.service
+    namespace = namespace or own_namespace
+    return Address(f"{name}.{namespace}.svc", port), namespace, f"{name}-certificate"
 
 
 def _exit_status(key: ObjectRef, result: ReconcileResult) -> int:

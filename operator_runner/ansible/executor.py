@@ -86,11 +86,14 @@ class AnsibleExecutor:
         rundirs: RunDirs,
         ansible: AnsibleSettings,
         kubeconfig: Path | None = None,
+        jobs: Launcher | None = None,
     ) -> None:
         """Run plays with `launcher`, in the directories of `rundirs`.
 
-        `kubeconfig` is that of --kubeconfig, for those who repeat a run by hand.
+        `kubeconfig` is that of --kubeconfig, for those who repeat a run by hand. `jobs` starts the
+        runs of watches with `execution.job`.
         """
+        self._jobs = jobs
         self._kubeconfig = kubeconfig
         self._launcher = launcher
         self._rundirs = rundirs
@@ -153,10 +156,14 @@ class AnsibleExecutor:
     ) -> tuple[RunOutcome, bool]:
         """Return the outcome, and whether processes of the run are still running."""
         seconds = request.timeout.total_seconds() if request.timeout else None
+        launcher = self._launcher
+        if request.job is not None:
+            assert self._jobs is not None
+            launcher = self._jobs
         try:
             async with (
                 asyncio.timeout(seconds) as deadline,
-                self._launcher.start(request, rundir) as run,
+                launcher.start(request, rundir) as run,
             ):
                 await _consume(run, rundir, request.run_id, builder, on_event)
                 status = await run.wait()

@@ -12,8 +12,10 @@ from operator_runner.ansible.templating.effective_types import VARIABLE
 from operator_runner.core.model import Json, RunRequest
 from operator_runner.core.settings import AnsibleSettings
 
-_COLLECTIONS = Path(__file__).parent.parent / "collections"
-_LENIENT = "ANSIBLE_ALLOW_BROKEN_CONDITIONALS"
+COLLECTIONS = Path(__file__).parent.parent / "collections"
+"""The collection operator_sdk.util."""
+LENIENT = "ANSIBLE_ALLOW_BROKEN_CONDITIONALS"
+"""Variable for conditions of any type."""
 
 
 def run_spec(request: RunRequest, rundir: RunDir, ansible: AnsibleSettings) -> Json:
@@ -23,10 +25,10 @@ def run_spec(request: RunRequest, rundir: RunDir, ansible: AnsibleSettings) -> J
     roles_path = None
     if request.content.role is not None:
         role = request.content.role
-        play = _role_play(role.name, gather_facts=not ansible.skip_facts)
+        play = role_play(role.name, gather_facts=not ansible.skip_facts)
         playbook = rundir.write_playbook(play)
         # It replaces ANSIBLE_ROLES_PATH of the environment.
-        roles_path = os.pathsep.join(filter(None, (str(role.parent), _roles_path(ansible))))
+        roles_path = os.pathsep.join(filter(None, (str(role.parent), roles_path_of(ansible))))
     return {
         "private_data_dir": str(rundir.path),
         "ident": request.run_id,
@@ -58,15 +60,15 @@ def common_environment(ansible: AnsibleSettings) -> dict[str, str]:
         "PATH": os.pathsep.join(filter(None, (tools, os.environ.get("PATH")))),
         # Last in Ansible's search path, so that the user's own collections take precedence.
         "PYTHONPATH": os.pathsep.join(
-            filter(None, (os.environ.get("PYTHONPATH"), str(_COLLECTIONS)))
+            filter(None, (os.environ.get("PYTHONPATH"), str(COLLECTIONS)))
         ),
         # Results are cut when events are passed on, see `event_results`.
         event_results.VARIABLE: event_results.UNLIMITED,
         # Before ansible-core 2.19 conditions could have any type: `when: x | length`.
-        _LENIENT: os.environ.get(_LENIENT, "true"),
+        LENIENT: os.environ.get(LENIENT, "true"),
     }
-    if _roles_path(ansible):
-        variables["ANSIBLE_ROLES_PATH"] = _roles_path(ansible)
+    if roles_path_of(ansible):
+        variables["ANSIBLE_ROLES_PATH"] = roles_path_of(ansible)
     if ansible.collections_path:
         variables["ANSIBLE_COLLECTIONS_PATH"] = _absolute(ansible.collections_path)
     if ansible.metric_address:
@@ -74,7 +76,7 @@ def common_environment(ansible: AnsibleSettings) -> dict[str, str]:
     return variables
 
 
-def _roles_path(ansible: AnsibleSettings) -> str:
+def roles_path_of(ansible: AnsibleSettings) -> str:
     """Return the search path of roles: the flag takes precedence over the variable."""
     return _absolute(ansible.roles_path or os.environ.get("ANSIBLE_ROLES_PATH", ""))
 
@@ -85,5 +87,6 @@ def _absolute(paths: str) -> str:
     return os.pathsep.join(map(str, parts))
 
 
-def _role_play(role: str, *, gather_facts: bool) -> list[Json]:
+def role_play(role: str, *, gather_facts: bool) -> list[Json]:
+    """Return the plays that run a role."""
     return [{"hosts": "localhost", "gather_facts": gather_facts, "roles": [{"name": role}]}]

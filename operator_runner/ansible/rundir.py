@@ -78,9 +78,7 @@ class RunDir:
 
     def write_playbook(self, plays: list[Json]) -> str:
         """Write a playbook for one run; return its name relative to project/."""
-        playbook = self.path / "project" / "main.json"
-        nofollow_io.write(playbook, json.dumps(plays))
-        return playbook.name
+        return write_plays(self.path / "project", plays)
 
     def close(self, request: RunRequest, *, left_processes: bool) -> None:
         """Remove the credentials of a finished run and old artifacts, and link `latest` to it.
@@ -141,6 +139,13 @@ class RunDir:
                 nofollow_io.make_private(target / "host_vars")
                 temporary = {"ansible_remote_tmp": str(scratch)}
                 nofollow_io.write(target / "host_vars" / "localhost", json.dumps(temporary))
+
+
+def write_plays(project: Path, plays: list[Json]) -> str:
+    """Write a playbook to a directory; return its name. Raises OSError."""
+    playbook = project / "main.json"
+    nofollow_io.write(playbook, json.dumps(plays))
+    return playbook.name
 
 
 class RunDirs:

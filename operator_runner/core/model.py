@@ -315,6 +315,27 @@ class Conversion:
 
 
 @dataclass(frozen=True, slots=True)
+class JobTemplate:
+    """The Kubernetes Jobs that the runs of a watch are; see `execution.job` in docs/jobs.md.
+
+    `pod` is a Pod template (`metadata`, `spec`) that the others are added to. `ttl` is how long
+    finished Jobs are kept.
+    """
+
+    image: str
+    namespace: str = ""
+    """Namespace of the Jobs; empty: the operator's own."""
+    service_account_name: str = ""
+    resources: Mapping[str, Any] = field(default_factory=dict)
+    node_selector: Mapping[str, str] = field(default_factory=dict)
+    tolerations: tuple[Json, ...] = ()
+    volumes: tuple[Json, ...] = ()
+    volume_mounts: tuple[Json, ...] = ()
+    ttl: timedelta = timedelta(minutes=5)
+    pod: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Watch:
     """One entry of watches.yaml, complete and checked: paths exist, durations are parsed.
 
@@ -338,6 +359,7 @@ class Watch:
     `schedule` is when resources also run by the clock.
     `wake_on` are fields of other objects whose changes start a reconcile, `status` is what is
     written to the status beside the conditions of the runner.
+    `job` makes runs Kubernetes Jobs; where it is None, runs are processes of this machine.
     """
 
     gvk: GVK
@@ -372,6 +394,7 @@ class Watch:
     schedule: Schedule | None = None
     wake_on: tuple[WakeOn, ...] = ()
     status: DeclaredStatus | None = None
+    job: JobTemplate | None = None
 
     @property
     def contents(self) -> tuple[RunContent, ...]:
@@ -442,7 +465,9 @@ class RunRequest:
 
     `timeout` is None for no deadline. `verbosity` is the number of v in -vvv (0..7).
     `max_artifacts` counts runs whose artifacts are kept for this resource (0 keeps all).
-    `causes` are all that led to the run. `native_types` is that of the watch.
+    `causes` are all that led to the run. `native_types` and `job` are those of the watch.
+    `uid` is that of the resource, and `state_key` identifies its desired state and the kind of the
+    run: a Job that was started for the same state can be adopted.
     """
 
     run_id: str
@@ -455,6 +480,9 @@ class RunRequest:
     timeout: timedelta | None
     causes: tuple[Cause, ...] = ()
     native_types: bool | None = None
+    job: JobTemplate | None = None
+    uid: str = ""
+    state_key: str = ""
 
 
 @dataclass(frozen=True, slots=True)

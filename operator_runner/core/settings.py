@@ -147,6 +147,18 @@ class WebhookSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class JobSettings:
+    """The port for runs that are Kubernetes Jobs, and the address under which Pods reach it."""
+
+    port: int = 8444
+    """0: any free one."""
+    service: tuple[str, str, int] | None = None
+    """Namespace (empty: the operator's own), name and port of the Service before the operator."""
+    host: str = ""
+    """Name or address of an operator outside the cluster."""
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """Everything that is decided before the operator starts."""
 
@@ -185,6 +197,7 @@ class Settings:
     record_requests: Path | None = None
     """File for the permissions that the requests of roles need; None: not recorded."""
     webhook: WebhookSettings = WebhookSettings()
+    jobs: JobSettings = JobSettings()
     shards: ShardSettings | None = None
     """None: the leader alone works."""
     once: tuple[str, str] | None = None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 
@@ -83,6 +83,7 @@ class Proxy:
         """
         self._wanted = address
         self._grants = Grants()
+        self._granted: dict[str, Grant] = {}
         self._fences = fences or Fences()
         self._worker_thread = WorkerThread()
         tracker = ResponseTracker(observer, discovery, self._worker_thread)
@@ -158,13 +159,21 @@ class Proxy:
         fence = self._fences.of(ObjectRef.of(owner))
         grant = Grant(Owner.of(owner), watch, run_id, of_finalizer, fence, requests=requests)
         host = f"[{self._host}]" if ":" in self._host else self._host
-        with self._grants.issue(grant) as token:
-            yield kubeconfig(
-                f"https://{host}:{self._port}",
-                self._authority,
-                grant.owner.ref.namespace or "default",
-                token,
-            )
+        self._granted[run_id] = grant
+        try:
+            with self._grants.issue(grant) as token:
+                yield kubeconfig(
+                    f"https://{host}:{self._port}",
+                    self._authority,
+                    grant.owner.ref.namespace or "default",
+                    token,
+                )
+        finally:
+            del self._granted[run_id]
+
+    def granted(self, run_id: str) -> Grant:
+        """Return the grant of a run that is under way. Raises KeyError for any other."""
+        return self._granted[run_id]
 
     @property
     def _host(self) -> str:
@@ -172,10 +181,22 @@ class Proxy:
         return self._wanted.host or _LOOPBACK
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        return await self.respond(request, self._authenticate, self._connections)
+
+    async def respond(
+        self,
+        request: web.BaseRequest,
+        authenticate: Callable[[web.BaseRequest], Grant | None],
+        connections: Connections,
+    ) -> web.StreamResponse:
+        """Forward a request to the API server with the grant that `authenticate` returns.
+
+        That raises StatusError. `connections` are those of the server that got the request.
+        """
         try:
-            grant = self._authenticate(request)
+            grant = authenticate(request)
             async with self._request_slot(grant):
-                with self._connections.serving(request.protocol):
+                with connections.serving(request.protocol):
                     return await self._forwarder.forward(request, grant)
         except StatusError as failure:
             log = _log.warning if failure.own else _log.debug

@@ -13,6 +13,7 @@ _REASONS = {
     404: "NotFound",
     408: "Timeout",
     409: "Conflict",
+    410: "Gone",
     413: "RequestEntityTooLarge",
     415: "UnsupportedMediaType",
     429: "TooManyRequests",

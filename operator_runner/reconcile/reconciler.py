@@ -68,6 +68,7 @@ from operator_runner.reconcile.reserved_fields import (
     reported,
     reserved_fields,
 )
+from operator_runner.reconcile.run_state import state_key
 from operator_runner.reconcile.schedule import (
     NO_SCHEDULE,
     ScheduleState,
@@ -537,6 +538,15 @@ class Reconciler:
                 timeout=watch.timeout or ansible.timeout,
                 causes=pending.causes,
                 native_types=watch.native_types,
+                job=watch.job,
+                uid=uid_of(pending.body),
+                state_key=state_key(
+                    pending.body,
+                    watch,
+                    content,
+                    cleanup=pending.cleanup,
+                    schedule_time=str(pending.schedule.time),
+                ),
             )
             raw = ansible.raw_output or (overrides.verbosity or 0) > 0
             play_log = PlayLog(pending.ref, pending.run_id, ansible, raw=raw)

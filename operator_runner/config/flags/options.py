@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from operator_runner.config.flags.capacity import cores
+from operator_runner.config.flags.jobs import JOB_FLAGS
 from operator_runner.config.flags.types import bind_address, go_bool, go_duration, shards
 from operator_runner.config.flags.webhook import WEBHOOK_FLAGS
 from operator_runner.core.settings import DEFAULT_WORK_DIR
@@ -270,6 +271,7 @@ _OPTIONS: tuple[Callable[..., Any], ...] = (
         type=click.Path(path_type=Path, dir_okay=False),
     ),
     *(_option(_SERVE, name, text, **more) for name, text, more in WEBHOOK_FLAGS),
+    *(_option(_SERVE, name, text, **more) for name, text, more in JOB_FLAGS),
     _bool(_SERVE, "--enable-http2", "Accepted without effect.", default="false", hidden=True),
     _option(
         _LOGS,

@@ -21,6 +21,7 @@ from operator_runner.core.settings import (
     Address,
     AnsibleSettings,
     Concurrency,
+    JobSettings,
     LeaderElection,
     Settings,
     WebhookSettings,
@@ -68,6 +69,7 @@ def settings_from(
     """
     problems = [*_exclusions(options), *_leader_problems(options, environ)]
     problems += [*_ownership_problems(options, watches), *_once_problems(options)]
+    problems += _job_problems(options, watches)
     inventory = environ.get("ANSIBLE_INVENTORY") or None
     if inventory is not None and not Path(inventory).exists():
         problems.append(f"ANSIBLE_INVENTORY: {inventory} was not found; name a file or directory")
@@ -102,6 +104,9 @@ def settings_from(
         operator_condition=_operator_condition(environ) if options["shards"] is None else "",
         record_requests=options["record_requests"],
         webhook=_webhook(options),
+        jobs=JobSettings(
+            port=options["jobs_port"], service=options["jobs_service"], host=options["jobs_host"]
+        ),
         shards=options["shards"],
         reload=options["reload"],
     )
@@ -117,6 +122,7 @@ def _once(settings: Settings, resource: str) -> Settings:
         metrics=None,
         probes=None,
         proxy=replace(settings.proxy, port=0),
+        jobs=replace(settings.jobs, port=0),
         leader_election=replace(settings.leader_election, enabled=False),
         shards=None,
         operator_condition="",
@@ -131,6 +137,29 @@ def _once_problems(options: Options) -> list[str]:
     if not kind or not name or "/" in name:
         return [f"--once={resource}: invalid resource: write KIND/NAME, such as pages/home"]
     return ["--once and --reload exclude each other; omit one"] if options["reload"] else []
+
+
+def _job_problems(options: Options, watches: Sequence[Watch]) -> list[str]:
+    kinds = ", ".join(watch.gvk.kind for watch in watches if watch.job is not None)
+    if not kinds:
+        return []
+    problems = []
+    if bool(options["jobs_service"]) == bool(options["jobs_host"]):
+        problems.append(
+            f"{kinds}: `execution.job` needs --jobs-service, or --jobs-host for an operator outside"
+            " the cluster; set one of them"
+        )
+    if options["jobs_service"] and options["once"] is not None:
+        problems.append(
+            f"--once: {kinds} has `execution.job`, and Pods would connect to the operator behind"
+            " --jobs-service; set --jobs-host instead"
+        )
+    if options["shards"] is not None:
+        problems.append(
+            f"{kinds}: `execution.job` does not work with --shards, because Pods connect to the"
+            " leader; remove one of the two"
+        )
+    return problems
 
 
 def _operator_condition(environ: Environ) -> str:

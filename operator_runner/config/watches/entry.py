@@ -11,6 +11,7 @@ from pathlib import Path
 from operator_runner.config.watches import expressions
 from operator_runner.config.watches.conversions import ConversionReader
 from operator_runner.config.watches.document import YamlValue
+from operator_runner.config.watches.execution import read_execution
 from operator_runner.config.watches.fields import MapReader, maps
 from operator_runner.config.watches.keys import ENTRY_KEYS, NAME_PATTERN, STANDARD_FIELDS
 from operator_runner.config.watches.lookup import Lookup, has_tasks
@@ -79,6 +80,7 @@ class EntryReader:
             block_upgrade=_block_upgrade(fields),
             ownership=Ownership(fields.choice("ownership")),
             ownership_exceptions=_kinds(fields, "ownershipExceptions"),
+            job=read_execution(fields),
         )
         status, wake_on = read_status(fields, watch), read_wake_on(fields, watch)
         return replace(watch, status=status, wake_on=wake_on)

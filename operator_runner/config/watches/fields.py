@@ -160,6 +160,16 @@ class MapReader:
         """Return a map with anything in it, as decoded JSON."""
         return {key: child.plain() for key, child in self._map(name, Shape.ANYTHING).items()}
 
+    def objects(self, name: str) -> tuple[Json, ...]:
+        """Return a list of maps with anything in them, as decoded JSON."""
+        found: list[Json] = []
+        for item in self._items_of(name, Shape.OBJECTS):
+            if isinstance(item.value, Mapping):
+                found.append(item.plain())
+            else:
+                self._refuse(item, "a map of keys and values")
+        return tuple(found)
+
     def fields(self, name: str) -> MapReader | None:
         """Return the map under a key; None if absent, or no map."""
         item = self._shaped(name, Shape.MAP)

@@ -25,6 +25,8 @@ class Shape(enum.Enum):
     """Text as Go writes durations."""
     ANYTHING = enum.auto()
     """A map with anything in it."""
+    OBJECTS = enum.auto()
+    """A list of maps with anything in them."""
     LABELS = enum.auto()
     """A map of text to text."""
     TEXTS = enum.auto()
@@ -200,6 +202,24 @@ _STATUS = (
     ),
 )
 
+_JOB = (
+    Key("image", Shape.TEXT, "Ansible execution environment that runs the play.", required=True),
+    Key("namespace", Shape.TEXT, "Namespace of the Jobs; by default that of the operator."),
+    Key("serviceAccountName", Shape.TEXT, "ServiceAccount of the Pods; plays do not use it."),
+    Key("resources", Shape.ANYTHING, "Requests and limits of the container."),
+    Key("nodeSelector", Shape.LABELS, "Labels of nodes that can run the Pods."),
+    Key("tolerations", Shape.OBJECTS, "Tolerations of the Pods."),
+    Key("volumes", Shape.OBJECTS, "Volumes of the Pods."),
+    Key("volumeMounts", Shape.OBJECTS, "Mounts of volumes in the container."),
+    Key("ttl", Shape.DURATION, "How long finished Jobs are kept; 5m if absent."),
+    Key(
+        "template",
+        Shape.ANYTHING,
+        "Pod template, `metadata` and `spec`, that the rest is added to.",
+    ),
+)
+_EXECUTION = (Key("job", Shape.MAP, "Each run is a Kubernetes Job.", keys=_JOB),)
+
 ENTRY_KEYS = (
     *_GVK,
     _ROLE,
@@ -328,6 +348,7 @@ ENTRY_KEYS = (
         "Other versions of the kind; the conversion webhook serves them.",
         keys=_CONVERSION,
     ),
+    Key("execution", Shape.MAP, "Where runs happen; by default in the operator.", keys=_EXECUTION),
     Key(
         "ownership",
         Shape.CHOICE,

@@ -215,5 +215,6 @@ _SIMPLE: dict[Shape, Json] = {
     },
     Shape.EXPRESSION_LIST: {"type": ["array", "null"], "items": _TEXT},
     Shape.EXPRESSIONS: {"type": ["object", "null"], "additionalProperties": _TEXT},
+    Shape.OBJECTS: {"type": ["array", "null"], "items": {"type": "object"}},
     Shape.ANYTHING: {"type": ["object", "string", "null"], "pattern": _VARIABLE["pattern"]},
 }

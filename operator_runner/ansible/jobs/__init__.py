@@ -1,0 +1,1 @@
+"""Runs as Kubernetes Jobs; see docs/jobs.md."""

@@ -1,0 +1,85 @@
+"""Why the Job of a run will report no result. Pure: objects of the API are arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from operator_runner.core.model import Json
+
+_UNSTARTABLE = {"InvalidImageName", "ErrImageNeverPull"}
+"""Reasons of waiting containers that do not disappear by themselves."""
+
+
+def fault_of(job: Json | None, pods: Sequence[Json]) -> str | None:
+    """Return why a Job reports no result, None while it may. `job` is None if it is deleted."""
+    if job is None or job["metadata"].get("deletionTimestamp"):
+        return "; ".join(["the Job was deleted before the run had ended", *_pod_faults(pods)])
+    for condition in conditions(job):
+        if condition["status"] == "True" and condition["type"] in {"Failed", "Complete"}:
+            return "; ".join([_condition_text(condition), *_pod_faults(pods)])
+    for pod in pods:
+        for waiting in _waiting(pod):
+            if waiting.get("reason") in _UNSTARTABLE:
+                return f"the Pod cannot start: {_text(waiting)}"
+    return None
+
+
+def start_problem(pods: Iterable[Json]) -> str | None:
+    """Return why the Pod of a Job has not started yet, None if no reason is known."""
+    for pod in pods:
+        for waiting in _waiting(pod):
+            if waiting.get("reason") not in {None, "ContainerCreating", "PodInitializing"}:
+                return _text(waiting)
+        for condition in conditions(pod):
+            if condition["type"] == "PodScheduled" and condition["status"] == "False":
+                return _text(condition)
+    return None
+
+
+def is_finished(job: Json) -> bool:
+    """Return whether a Job has ended, by itself or because it is being deleted."""
+    ended = {"Failed", "Complete"}
+    return bool(job["metadata"].get("deletionTimestamp")) or any(
+        each["type"] in ended and each["status"] == "True" for each in conditions(job)
+    )
+
+
+def conditions(body: Mapping[str, Any]) -> list[Json]:
+    """Return the conditions of an object."""
+    return list((body.get("status") or {}).get("conditions") or ())
+
+
+def _condition_text(condition: Json) -> str:
+    if condition["type"] == "Complete":
+        return "the Job ended without the result of the run"
+    return f"the Job failed: {_text(condition)}"
+
+
+def _pod_faults(pods: Iterable[Json]) -> Iterator[str]:
+    """Yield what Kubernetes says about the end of Pods: evicted, node gone, out of memory."""
+    for pod in pods:
+        status = pod.get("status") or {}
+        if status.get("reason"):
+            yield f"Pod {pod['metadata']['name']}: {_text(status)}"
+        for condition in conditions(pod):
+            if condition["type"] == "DisruptionTarget" and condition["status"] == "True":
+                yield f"Pod {pod['metadata']['name']}: {_text(condition)}"
+        for container in status.get("containerStatuses") or ():
+            ended = (container.get("state") or {}).get("terminated") or {}
+            if ended.get("exitCode"):
+                reason = ended.get("reason") or "Error"
+                yield f"container {container['name']}: {reason}, exit code {ended['exitCode']}"
+
+
+def _waiting(pod: Json) -> Iterator[Json]:
+    status = pod.get("status") or {}
+    for container in (
+        *(status.get("initContainerStatuses") or ()),
+        *(status.get("containerStatuses") or ()),
+    ):
+        yield (container.get("state") or {}).get("waiting") or {}
+
+
+def _text(reason: Mapping[str, Any]) -> str:
+    return ": ".join(str(reason[key]) for key in ("reason", "message") if reason.get(key))

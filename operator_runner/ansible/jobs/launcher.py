@@ -1,0 +1,223 @@
+"""The launcher of Jobs: each run is a Kubernetes Job whose plays use the operator's proxy."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import secrets
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractContextManager, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import structlog
+
+from operator_runner.ansible.event_results import DEFAULT_LIMIT, with_bounded_result
+from operator_runner.ansible.jobs import faults, manifest, worker
+from operator_runner.ansible.jobs.channel import RunChannel
+from operator_runner.ansible.jobs.client import JobClient
+from operator_runner.ansible.jobs.transmission import Transmission, write_transmission
+from operator_runner.ansible.rundir import RunDir
+from operator_runner.core.async_tasks import end_tasks
+from operator_runner.core.errors import ApiError, RunError
+from operator_runner.core.fencing import Fence, Fences
+from operator_runner.core.model import JobTemplate, Json, RunRequest
+from operator_runner.core.settings import Address, AnsibleSettings
+
+_CHECK_SECONDS = 2.0
+"""Between two looks at the Job and its Pod."""
+_START_SECONDS = 600.0
+"""Time for the Pod to be scheduled and to connect."""
+_FLUSH_SECONDS = 5.0
+"""For output that is still on its way when the Job has ended."""
+_END_SECONDS = 60.0
+"""For a Pod to end; on a lost node it does not."""
+
+_log = structlog.get_logger(__name__)
+
+
+class JobServer(Protocol):
+    """The operator's server for the Pods of Jobs."""
+
+    @property
+    def address(self) -> Address:
+        """Return where Pods reach it."""
+
+    @property
+    def authorities(self) -> bytes:
+        """Return the PEM of the CAs that its certificate is verified with."""
+
+    def attach(self, run_id: str, token: str, channel: RunChannel) -> AbstractContextManager[None]:
+        """Let `token` give the access of a run inside the block, and use its channel."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobExecution:
+    """A Job under way; see `executor.LaunchedRun`."""
+
+    _channel: RunChannel
+
+    async def events(self) -> AsyncIterator[Json]:
+        """See `executor.LaunchedRun`."""
+        async for event in self._channel.events():
+            yield with_bounded_result(event, DEFAULT_LIMIT)
+
+    @property
+    def left_processes(self) -> bool:
+        """Return False: the processes of a Pod end with it."""
+        return False
+
+    async def wait(self) -> int:
+        """See `executor.LaunchedRun`."""
+        return self._channel.result()
+
+
+class JobLauncher:
+    """Starts runs as Kubernetes Jobs; the request has the template."""
+
+    def __init__(
+        self,
+        server: JobServer,
+        client: Callable[[str], JobClient],
+        ansible: AnsibleSettings,
+        fences: Fences,
+    ) -> None:
+        """`client` returns the client for a namespace, which is empty for the operator's own."""
+        self._server = server
+        self._client = client
+        self._ansible = ansible
+        self._fences = fences
+        self._is_leaving = False
+
+    def leave(self) -> None:
+        """From now on, do not delete the Jobs of cancelled runs: the next operator adopts them."""
+        self._is_leaving = True
+
+    @asynccontextmanager
+    async def start(self, request: RunRequest, rundir: RunDir) -> AsyncIterator[JobExecution]:
+        """Start a Job or adopt one; leaving the block ends it. Raises RunError."""
+        assert request.job is not None
+        fence = self._fences.of(request.ref)
+        transmission = await asyncio.to_thread(write_transmission, request, rundir, self._ansible)
+        client = self._client(request.job.namespace)
+        channel = RunChannel(transmission.file)
+        try:
+            job, token = await self._provide(client, request, transmission, fence)
+        except ApiError as error:
+            raise RunError(
+                f"cannot start a Job in namespace {client.namespace}: {error}"
+            ) from error
+        try:
+            with self._server.attach(request.run_id, token, channel):
+                watching = asyncio.create_task(_watch(client, job, channel), name="watch of a Job")
+                try:
+                    yield JobExecution(channel)
+                finally:
+                    await end_tasks([watching])
+        finally:
+            await self._end(client, job, channel, fence)
+
+    async def _provide(
+        self, client: JobClient, request: RunRequest, transmission: Transmission, fence: Fence
+    ) -> tuple[Json, str]:
+        """Return the Job of a run and its token. Raises ApiError and RunError."""
+        assert request.job is not None
+        state = _state(request, request.job, transmission.digest)
+        for job in await client.jobs_of(request.uid):
+            if faults.is_finished(job):
+                continue
+            name, annotations = job["metadata"]["name"], job["metadata"].get("annotations") or {}
+            token = await client.token(job)
+            if token is not None and annotations.get(manifest.STATE_ANNOTATION) == state:
+                _log.info("Adopted the Job of an earlier run", job=name)
+                return job, token
+            _log.info("Deleting an outdated Job", job=name)
+            await _delete(client, job, fence)
+        run = manifest.JobRun(request.ref, request.uid, request.run_id, state, request.timeout)
+        return await self._create(client, run, request.job, fence)
+
+    async def _create(
+        self, client: JobClient, run: manifest.JobRun, template: JobTemplate, fence: Fence
+    ) -> tuple[Json, str]:
+        token = secrets.token_urlsafe(32)
+        address = self._server.address
+        settings = {
+            "host": address.host,
+            "port": address.port,
+            "namespace": run.ref.namespace or "default",
+        }
+        job = await client.create_job(manifest.job(run, template), fence)
+        files = {
+            "token": token.encode(),
+            "ca.crt": self._server.authorities,
+            "settings.json": json.dumps(settings).encode(),
+            "worker.py": Path(worker.__file__).read_bytes(),  # noqa: ASYNC240 (a small local file)
+        }
+        try:
+            # The Pod waits for it. A Job without it is not adopted.
+            await client.create_secret(manifest.secret(job, files), fence)
+        except BaseException:
+            await _delete(client, job, fence)
+            raise
+        _log.info("Created a Job", job=job["metadata"]["name"], job_namespace=client.namespace)
+        return job, token
+
+    async def _end(self, client: JobClient, job: Json, channel: RunChannel, fence: Fence) -> None:
+        """Delete the Job of a cancelled run; one that has ended is kept for its `ttl`."""
+        if channel.is_complete or channel.fault:
+            try:
+                await client.delete_secret(job["metadata"]["name"], fence)
+            except ApiError as error:
+                _log.warning("Cannot delete the Secret of a Job", error=str(error))
+        elif not self._is_leaving:
+            await _delete(client, job, fence)
+
+
+async def _delete(client: JobClient, job: Json, fence: Fence) -> None:
+    """Delete a Job and wait for its Pod, within limits; problems are logged."""
+    name = job["metadata"]["name"]
+    try:
+        async with asyncio.timeout(_END_SECONDS):
+            await client.delete_job(job, fence)
+    except TimeoutError:
+        # Its token is not valid any more, so it cannot write to the cluster.
+        _log.warning("The Pod of a deleted Job has not ended", job=name, seconds=_END_SECONDS)
+    except ApiError as error:
+        _log.warning("Cannot delete a Job", job=name, error=str(error))
+
+
+async def _watch(client: JobClient, job: Json, channel: RunChannel) -> None:
+    """End the channel if the Job is lost: evicted, deleted, out of memory, never started."""
+    name, uid = job["metadata"]["name"], job["metadata"]["uid"]
+    loop = asyncio.get_running_loop()
+    begin, reported = loop.time(), ""
+    while True:
+        await asyncio.sleep(_CHECK_SECONDS)
+        try:
+            found = await client.job(name)
+            if found is not None and found["metadata"]["uid"] != uid:
+                found = None
+            has_ended = found is None or faults.is_finished(found)
+            pods = [] if channel.has_contact and not has_ended else await client.pods_of(name)
+        except ApiError as error:
+            _log.debug("Cannot read a Job", job=name, error=str(error))
+            continue
+        if fault := faults.fault_of(found, pods):
+            await asyncio.sleep(_FLUSH_SECONDS)
+            channel.fail(f"Job {name}: {fault}")
+            return
+        problem = None if channel.has_contact else faults.start_problem(pods)
+        if not channel.has_contact and loop.time() - begin > _START_SECONDS:
+            reason = problem or "no reason known; see its Pod"
+            channel.fail(f"Job {name}: the Pod did not start within {_START_SECONDS:g} s: {reason}")
+            return
+        if problem is not None and problem != reported:
+            _log.warning("The Pod of a Job has not started", job=name, reason=problem)
+            reported = problem
+
+
+def _state(request: RunRequest, template: JobTemplate, digest: str) -> str:
+    parts = [request.state_key, manifest.template_digest(template), digest]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()

@@ -1,0 +1,110 @@
+"""What a Job gets: the project and the variables of a run, as `ansible-runner transmit` sends them.
+
+The private data dir has the roles beside the playbook, so that no path of this machine is in it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from ansible_runner import interface
+
+from operator_runner.ansible import event_results, nofollow_io
+from operator_runner.ansible.extravars_file import serialize
+from operator_runner.ansible.run_spec import COLLECTIONS, LENIENT, role_play, roles_path_of
+from operator_runner.ansible.rundir import RunDir, write_plays
+from operator_runner.core.model import RunRequest
+from operator_runner.core.settings import AnsibleSettings
+
+_HOST = (
+    "localhost ansible_connection=local ansible_python_interpreter={{ansible_playbook_python}}\n"
+)
+_IGNORED = shutil.ignore_patterns(".git", ".venv", "__pycache__")
+
+
+@dataclass(frozen=True, slots=True)
+class Transmission:
+    """The file with the input of a run, and a digest of its project without the variables."""
+
+    file: Path
+    digest: str
+
+
+def write_transmission(
+    request: RunRequest, rundir: RunDir, ansible: AnsibleSettings
+) -> Transmission:
+    """Write the input of a run below its temporary directory. Raises OSError."""
+    folder = rundir.temp_dirs.path(request.run_id)
+    staged = folder / "transmitted"
+    shutil.rmtree(staged, ignore_errors=True)
+    project = staged / "project"
+    for part in (project, staged / "env", staged / "inventory"):
+        part.mkdir(mode=0o700, parents=True)
+    playbook = _copy_content(request, project, ansible)
+    _copy_inventory(ansible.inventory, staged / "inventory")
+    (staged / "env" / "cmdline").write_text(rundir.arguments(ansible))
+    digest = _digest(staged)
+    nofollow_io.write(staged / "env" / "extravars", serialize(request.extra_vars))
+    file = folder / "transmission"
+    with file.open("wb") as output:
+        interface.run(
+            streamer="transmit",
+            _output=output,
+            private_data_dir=str(staged),
+            playbook=playbook,
+            ident=request.run_id,
+            verbosity=request.verbosity,
+            envvars={
+                event_results.VARIABLE: event_results.UNLIMITED,
+                LENIENT: os.environ.get(LENIENT, "true"),
+            },
+        )
+    shutil.rmtree(staged)
+    return Transmission(file, digest)
+
+
+def _copy_content(request: RunRequest, project: Path, ansible: AnsibleSettings) -> str:
+    """Copy the playbook's directory, roles and own collection; return the name of the playbook."""
+    roles = [Path(each) for each in roles_path_of(ansible).split(os.pathsep) if each]
+    if request.content.role is not None:
+        roles.insert(0, request.content.role.parent)
+        plays = role_play(request.content.role.name, gather_facts=not ansible.skip_facts)
+        name = write_plays(project, plays)
+    else:
+        playbook = request.content.path
+        _copy(playbook.parent, project)
+        name = playbook.name
+    for folder in reversed(roles):
+        # The first in the search path takes precedence, so it is copied last.
+        if folder.is_dir():
+            _copy(folder, project / "roles")
+    _copy(COLLECTIONS, project / "collections")
+    return name
+
+
+def _copy_inventory(source: Path | None, target: Path) -> None:
+    if source is None:
+        (target / "hosts").write_text(_HOST)
+    elif source.is_dir():
+        _copy(source, target)
+    else:
+        shutil.copyfile(source, target / "hosts")
+
+
+def _copy(source: Path, target: Path) -> None:
+    shutil.copytree(source, target, symlinks=True, ignore=_IGNORED, dirs_exist_ok=True)
+
+
+def _digest(folder: Path) -> str:
+    digest = hashlib.sha256()
+    for path in sorted(folder.rglob("*")):
+        digest.update(f"{path.relative_to(folder)}\0".encode())
+        if path.is_symlink():
+            digest.update(os.fsencode(path.readlink()))
+        elif path.is_file():
+            digest.update(hashlib.sha256(path.read_bytes()).digest())
+    return digest.hexdigest()

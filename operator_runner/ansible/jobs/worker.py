@@ -1,0 +1,269 @@
+"""The program of a Job's container: run `ansible-runner worker` between the operator and the play.
+
+It is copied into the image by a Secret, so it uses the standard library of Python 3.9 only. Its
+arguments are the directory of the Secret (`token`, `ca.crt`, `settings.json`) and a directory for
+the private data dir. All connections to the operator go through a relay on loopback, which waits
+while the operator restarts. See docs/adr/0038-runs-as-jobs.md for the protocol.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import shutil
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NoReturn
+
+INPUT, OUTPUT = "/operator-runner.dev/run/input", "/operator-runner.dev/run/output"
+OFFSET_HEADER = "Operator-Runner-Offset"
+_CHUNK = 64 * 1024
+_RETRY_SECONDS = 0.5
+_REQUEST_SECONDS = 10.0
+"""A request for output ends after this time, so that a lost connection is noticed."""
+_READ_SECONDS = 60.0
+_EXIT_SECONDS = 5.0
+"""For ansible-runner to exit after its last output."""
+_GIVE_UP_SECONDS = 3600.0
+"""The run is ended if the operator could not be reached for so long."""
+
+
+class RunEnded(Exception):
+    """The operator has all it needs, or has cancelled the run."""
+
+
+class Operator:
+    """Requests to the operator with the run's token."""
+
+    def __init__(self, folder: Path, port: int) -> None:
+        self._token = (folder / "token").read_text()
+        self._context = ssl.create_default_context(cafile=str(folder / "ca.crt"))
+        self._port = port
+        self._contact = time.monotonic()
+
+    def fetch(self, target: Path) -> None:
+        """Write the input of the run to a file."""
+
+        def attempt() -> None:
+            with self._request("GET", INPUT) as answer, target.open("wb") as file:
+                shutil.copyfileobj(answer, file)
+
+        self._repeat(attempt)
+
+    def send(self, spool: Spool) -> None:
+        """Send the output as it is written, until the operator has all of it."""
+
+        def attempt() -> None:
+            with self._request("GET", OUTPUT) as answer:
+                offset = int(answer.headers[OFFSET_HEADER])
+            while not spool.is_complete(offset):
+                body, headers = spool.follow(offset), {OFFSET_HEADER: str(offset)}
+                with self._request("POST", OUTPUT, body, headers) as answer:
+                    offset = int(answer.headers[OFFSET_HEADER])
+
+        self._repeat(attempt)
+
+    def _repeat(self, attempt: Callable[[], None]) -> None:
+        """Call a function until the operator has answered all of its requests."""
+        while True:
+            try:
+                attempt()
+            except (OSError, http.client.HTTPException) as error:
+                self._wait(error)
+            else:
+                return
+
+    def _request(
+        self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None
+    ) -> http.client.HTTPResponse:
+        connection = http.client.HTTPSConnection(
+            "127.0.0.1", self._port, timeout=_READ_SECONDS, context=self._context
+        )
+        authorization = {"Authorization": f"Bearer {self._token}", "Connection": "close"}
+        connection.request(
+            method, path, body, {**authorization, **(headers or {})}, encode_chunked=False
+        )
+        answer = connection.getresponse()
+        if answer.status == http.client.GONE:
+            raise RunEnded
+        if answer.status != http.client.OK:
+            raise OSError(f"{method} {path}: {answer.status} {answer.read(300)!r}")
+        self._contact = time.monotonic()
+        return answer
+
+    def _wait(self, error: Exception) -> None:
+        if time.monotonic() - self._contact > _GIVE_UP_SECONDS:
+            sys.exit(f"no contact with the operator for {_GIVE_UP_SECONDS:g} s: {error}")
+        time.sleep(_RETRY_SECONDS)
+
+
+class Spool:
+    """The output of ansible-runner in a file, from which it can be sent again."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file = path.open("wb")
+        self._size = 0
+        self._ended = False
+        self._grown = threading.Condition()
+
+    def fill(self, source: Any) -> None:
+        """Copy a pipe until its end."""
+        while chunk := os.read(source.fileno(), _CHUNK):
+            self._file.write(chunk)
+            self._file.flush()
+            with self._grown:
+                self._size += len(chunk)
+                self._grown.notify_all()
+        with self._grown:
+            self._ended = True
+            self._grown.notify_all()
+
+    def is_complete(self, offset: int) -> bool:
+        """Return whether `offset` is the end of all output."""
+        with self._grown:
+            return self._ended and offset >= self._size
+
+    def follow(self, offset: int) -> Iterator[bytes]:
+        """Yield the bytes from `offset` on as they come, for a limited time."""
+        end = time.monotonic() + _REQUEST_SECONDS
+        with self._path.open("rb") as file:
+            file.seek(offset)
+            while (left := end - time.monotonic()) > 0 and not self.is_complete(file.tell()):
+                if chunk := file.read(_CHUNK):
+                    yield chunk
+                    continue
+                self._wait_for_more(file.tell(), left)
+
+    def _wait_for_more(self, position: int, seconds: float) -> None:
+        with self._grown:
+            self._grown.wait_for(lambda: self._ended or self._size > position, seconds)
+
+
+def relay(host: str, port: int) -> int:
+    """Listen on loopback and connect each client to the operator; return the port."""
+    listening = socket.create_server(("127.0.0.1", 0), backlog=128)
+
+    def accept() -> NoReturn:
+        while True:
+            client, _ = listening.accept()
+            _start_thread(_serve, client, host, port)
+
+    _start_thread(accept)
+    return int(listening.getsockname()[1])
+
+
+def _serve(client: socket.socket, host: str, port: int) -> None:
+    end = time.monotonic() + _GIVE_UP_SECONDS
+    while True:
+        try:
+            server = socket.create_connection((host, port), timeout=_READ_SECONDS)
+            break
+        except OSError:
+            # The operator restarts, or this is a replica that does not lead.
+            if time.monotonic() > end:
+                client.close()
+                return
+            time.sleep(_RETRY_SECONDS)
+    server.settimeout(None)
+    server.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    _start_thread(_pump, server, client)
+    _pump(client, server)
+
+
+def _pump(source: socket.socket, target: socket.socket) -> None:
+    try:
+        while chunk := source.recv(_CHUNK):
+            target.sendall(chunk)
+        target.shutdown(socket.SHUT_WR)
+    except OSError:
+        for each in (source, target):
+            each.close()
+
+
+def _start_thread(function: Any, *arguments: Any) -> threading.Thread:
+    thread = threading.Thread(target=function, args=arguments, daemon=True)
+    thread.start()
+    return thread
+
+
+def _write_kubeconfig(path: Path, folder: Path, port: int, namespace: str) -> None:
+    """Write a kubeconfig for the relay; JSON is YAML."""
+    cluster = {
+        "server": f"https://127.0.0.1:{port}",
+        "certificate-authority": str(folder / "ca.crt"),
+        "proxy-url": "",
+    }
+    name = "operator-runner"
+    content = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": name,
+        "clusters": [{"name": name, "cluster": cluster}],
+        "users": [{"name": name, "user": {"token": (folder / "token").read_text()}}],
+        "contexts": [
+            {"name": name, "context": {"cluster": name, "user": name, "namespace": namespace}}
+        ],
+    }
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+        json.dump(content, file)
+
+
+def _command(data: Path) -> list[str]:
+    program = shutil.which("ansible-runner")
+    start = [program] if program else [sys.executable, "-m", "ansible_runner"]
+    return [*start, "worker", "--private-data-dir", str(data)]
+
+
+def main() -> None:
+    """Run the play and exit with the status of ansible-runner."""
+    folder, data = Path(sys.argv[1]), Path(sys.argv[2])
+    settings = json.loads((folder / "settings.json").read_text())
+    port = relay(settings["host"], settings["port"])
+    scratch = Path(tempfile.mkdtemp(dir=data))
+    kubeconfig = scratch / "kubeconfig"
+    _write_kubeconfig(kubeconfig, folder, port, settings["namespace"])
+    operator = Operator(folder, port)
+    operator.fetch(scratch / "input")
+    private = scratch / "run"
+    private.mkdir(mode=0o700)
+    names = ("KUBECONFIG", "K8S_AUTH_KUBECONFIG")
+    environment = {**os.environ, **dict.fromkeys(names, str(kubeconfig))}
+    environment.setdefault("HOME", str(scratch))
+    with (scratch / "input").open("rb") as stdin:
+        worker = subprocess.Popen(
+            _command(private),
+            stdin=stdin,
+            stdout=subprocess.PIPE,
+            env=environment,
+            start_new_session=True,
+        )
+
+    def end(*_: object) -> NoReturn:
+        os.killpg(worker.pid, signal.SIGTERM)
+        os._exit(128 + signal.SIGTERM)
+
+    signal.signal(signal.SIGTERM, end)
+    spool = Spool(scratch / "output")
+    _start_thread(spool.fill, worker.stdout)
+    try:
+        operator.send(spool)
+    except RunEnded:
+        try:
+            worker.wait(_EXIT_SECONDS)
+        except subprocess.TimeoutExpired:
+            end()
+    sys.exit(worker.wait())
+
+
+if __name__ == "__main__":
+    main()

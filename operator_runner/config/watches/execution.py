@@ -1,0 +1,79 @@
+"""The `execution` key of an entry: runs as Kubernetes Jobs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+from operator_runner.config.watches.fields import MapReader
+from operator_runner.core.model import JobTemplate
+
+_LABEL = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?")
+_CONTAINER = "run"
+_OWN_FIELDS = ("image", "command", "args")
+"""Fields of the container that have other keys, or are the runner's."""
+
+
+def read_execution(fields: MapReader) -> JobTemplate | None:
+    """Return how runs become Jobs, None if they do not; problems are reported."""
+    execution = fields.fields("execution")
+    job = None if execution is None else execution.fields("job")
+    if job is None:
+        return None
+    image = job.text("image")
+    if not image:
+        job.problem("image", "image must not be empty; add `image:` with an execution environment")
+    namespace = job.text("namespace")
+    if namespace and not _LABEL.fullmatch(namespace):
+        job.problem("namespace", f"invalid namespace {namespace!r}; write it in lower case")
+    return JobTemplate(
+        image=image,
+        namespace=namespace,
+        service_account_name=job.text("serviceAccountName"),
+        resources=job.mapping("resources"),
+        node_selector=job.labels("nodeSelector"),
+        tolerations=job.objects("tolerations"),
+        volumes=_named(job, "volumes", "name"),
+        volume_mounts=_named(job, "volumeMounts", "name", "mountPath"),
+        ttl=_ttl(job),
+        pod=_template(job),
+    )
+
+
+def _ttl(job: MapReader) -> timedelta:
+    ttl = job.duration("ttl")
+    if ttl is not None and ttl < timedelta(0):
+        job.problem("ttl", "a ttl must not be negative; write 0s to delete finished Jobs at once")
+    return JobTemplate("").ttl if ttl is None else ttl
+
+
+def _named(job: MapReader, key: str, *required: str) -> tuple[dict[str, Any], ...]:
+    found = job.objects(key)
+    for each in found:
+        for name in required:
+            if not each.get(name):
+                job.problem(key, f"each of {key} must have {name}; add `{name}:`")
+    return found
+
+
+def _template(job: MapReader) -> dict[str, Any]:
+    template = job.mapping("template")
+    for name in template:
+        if name not in {"metadata", "spec"}:
+            job.problem("template", f"{name} is not a field of a Pod template; write it in `spec`")
+    for name in ("metadata", "spec"):
+        if not isinstance(template.get(name) or {}, Mapping):
+            job.problem("template", f"{name} must be a map of keys and values")
+            return {}
+    for container in (template.get("spec") or {}).get("containers") or ():
+        if not isinstance(container, Mapping):
+            job.problem("template", "each of containers must be a map of keys and values")
+            return {}
+        for name in _OWN_FIELDS:
+            if container.get("name") == _CONTAINER and name in container:
+                job.problem(
+                    "template", f"{name} of the container {_CONTAINER} cannot be set; remove it"
+                )
+    return template

@@ -1,0 +1,248 @@
+"""The server for runs that are Kubernetes Jobs: the proxy, and the input and output of the run.
+
+It listens on all interfaces, so it uses TLS only, and every request needs the token of a Job that
+is under way. See docs/adr/0038-runs-as-jobs.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import ssl
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+from weakref import WeakSet
+
+import structlog
+from aiohttp import hdrs, web
+
+from operator_runner.core.async_tasks import end_tasks
+from operator_runner.core.errors import ApiError, ConfigError
+from operator_runner.core.settings import Address
+from operator_runner.net.connections import Connections, abort
+from operator_runner.net.sockets import Listener
+from operator_runner.net.tls_keys import load_cert_chain
+from operator_runner.proxy.run_tokens import Grant
+from operator_runner.proxy.server import Proxy
+from operator_runner.proxy.status_errors import StatusError
+
+_INPUT, _OUTPUT = "/operator-runner.dev/run/input", "/operator-runner.dev/run/output"
+_OFFSET = "Operator-Runner-Offset"
+_ADOPTION_SECONDS = 60.0
+"""After the start requests with an unknown token wait: their Job is about to be adopted."""
+_REMEMBERED = 1000
+"""Ended runs whose Pods are told so."""
+_RENEWAL_SECONDS = 6 * 3600.0
+_MAX_LINE_BYTES = 64 * 1024
+_SHUTDOWN_SECONDS = 1.0
+
+_log = structlog.get_logger(__name__)
+
+
+class Channel(Protocol):
+    """The input and output of one run."""
+
+    input_file: Path
+    received: int
+
+    def open_writer(self, offset: int) -> Callable[[bytes], Awaitable[None]] | None:
+        """Return what takes the output from `offset` on, None if the next byte is another one."""
+
+
+class Certificates(Protocol):
+    """Certificates as PEM."""
+
+    @property
+    def authorities(self) -> bytes:
+        """The CAs that clients trust."""
+
+    @property
+    def certificate(self) -> bytes:
+        """The serving certificate."""
+
+    @property
+    def key(self) -> bytes:
+        """Its private key."""
+
+
+class CertificateSource(Protocol):
+    """Provides certificates that are the same after a restart, and for all replicas."""
+
+    async def current(self, names: Sequence[str], *, known: bool) -> Certificates:
+        """Return the certificates to use, renewed if due. Raises ApiError."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Attached:
+    grant: Grant
+    channel: Channel
+    connections: WeakSet[asyncio.BaseTransport] = field(default_factory=WeakSet)
+
+
+class JobServer:
+    """Serves the Pods of Jobs; see `ansible.jobs.launcher.JobServer`."""
+
+    def __init__(
+        self, proxy: Proxy, source: CertificateSource, port: int, address: Address
+    ) -> None:
+        """Serve nothing yet.
+
+        Port 0 selects a free one. `address` is where Pods reach the server; its port is 0 if that
+        is the port of the server.
+        """
+        self._proxy = proxy
+        self._source = source
+        self._port = port
+        self._address = address
+        self._connections = Connections()
+        self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self._context.minimum_version = ssl.TLSVersion.TLSv1_2
+        self._authorities = b""
+        self._attached: dict[bytes, _Attached] = {}
+        self._ended: deque[bytes] = deque(maxlen=_REMEMBERED)
+        self._new_run = asyncio.Condition()
+        self._adopting_until = 0.0
+        self._listener: Listener | None = None
+        self._renewal: asyncio.Task[None] | None = None
+
+    @property
+    def address(self) -> Address:
+        """Return where Pods reach the server."""
+        assert self._listener is not None
+        return Address(self._address.host, self._address.port or self._listener.port)
+
+    @property
+    def authorities(self) -> bytes:
+        """Return the CAs of the server as PEM."""
+        return self._authorities
+
+    async def start(self) -> None:
+        """Listen. Raises ConfigError if the port or the certificates cannot be used."""
+        try:
+            await self._load_certificates()
+        except ApiError as error:
+            raise ConfigError(f"certificates for Jobs: {error}") from error
+        server = web.Server(
+            self._handle,
+            handler_cancellation=True,
+            auto_decompress=False,
+            access_log=None,
+            max_line_size=_MAX_LINE_BYTES,
+            max_field_size=_MAX_LINE_BYTES,
+        )
+        runner = web.ServerRunner(server, shutdown_timeout=_SHUTDOWN_SECONDS)
+        await runner.setup()
+        self._listener = Listener(runner, self._context, connections=self._connections)
+        try:
+            self._listener.open("", self._port)
+        except OSError as error:
+            raise ConfigError(
+                f"--jobs-port={self._port}: {error.strerror or error}; choose a free port"
+            ) from error
+        self._adopting_until = asyncio.get_running_loop().time() + _ADOPTION_SECONDS
+        self._renewal = asyncio.create_task(self._renew(), name="certificates for Jobs")
+        _log.info("Serving Jobs", address=f"{self.address.host}:{self.address.port}")
+
+    async def stop(self) -> None:
+        """Close the server and its connections."""
+        if self._renewal is not None:
+            await end_tasks([self._renewal])
+        if self._listener is not None:
+            await self._listener.stop()
+
+    @contextmanager
+    def attach(self, run_id: str, token: str, channel: Channel) -> Iterator[None]:
+        """Let `token` give the access of a run inside the block, and use its channel."""
+        digest = _digest(token)
+        attached = self._attached[digest] = _Attached(self._proxy.granted(run_id), channel)
+        notification = asyncio.create_task(self._notify())
+        try:
+            yield
+        finally:
+            notification.cancel()
+            del self._attached[digest]
+            self._ended.append(digest)
+            for connection in list(attached.connections):
+                abort(connection)
+
+    async def _notify(self) -> None:
+        async with self._new_run:
+            self._new_run.notify_all()
+
+    async def _renew(self) -> None:
+        while True:
+            await asyncio.sleep(_RENEWAL_SECONDS)
+            try:
+                await self._load_certificates()
+            except ApiError as error:
+                _log.warning("Cannot renew the certificates for Jobs", error=str(error))
+
+    async def _load_certificates(self) -> None:
+        found = await self._source.current(_names(self._address.host), known=True)
+        load_cert_chain(self._context, found.certificate, found.key)
+        self._authorities = found.authorities
+
+    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        try:
+            attached = await self._authenticate(request)
+            if request.path not in {_INPUT, _OUTPUT}:
+                return await self._proxy.respond(
+                    request, lambda _: attached.grant, self._connections
+                )
+            with self._connections.serving(request.protocol):
+                return await _exchange(request, attached.channel)
+        except StatusError as failure:
+            return failure.response()
+
+    async def _authenticate(self, request: web.BaseRequest) -> _Attached:
+        """Return the run of a request. Raises StatusError."""
+        scheme, _, token = request.headers.get(hdrs.AUTHORIZATION, "").partition(" ")
+        digest = _digest(token.strip()) if scheme.lower() == "bearer" else b""
+        attached = self._attached.get(digest) or await self._adopted(digest)
+        if attached is None:
+            if digest in self._ended and request.path in {_INPUT, _OUTPUT}:
+                raise StatusError(410, "the run has ended")
+            raise StatusError(401, "invalid token: it is valid until the run of the Job ends")
+        if request.transport is not None:
+            attached.grant.connections.add(request.transport)
+            attached.connections.add(request.transport)
+        return attached
+
+    async def _adopted(self, digest: bytes) -> _Attached | None:
+        """Wait for the run of a token during the time after the start."""
+        left = self._adopting_until - asyncio.get_running_loop().time()
+        if not digest or digest in self._ended or left <= 0:
+            return None
+        try:
+            async with asyncio.timeout(left), self._new_run:
+                await self._new_run.wait_for(lambda: digest in self._attached)
+        except TimeoutError:
+            return None
+        return self._attached.get(digest)
+
+
+async def _exchange(request: web.BaseRequest, channel: Channel) -> web.StreamResponse:
+    """Send the input, report how much output has been received, or receive the next part of it."""
+    if request.path == _INPUT:
+        return web.FileResponse(channel.input_file)
+    if request.method == hdrs.METH_POST:
+        offset = request.headers.get(_OFFSET, "")
+        write = channel.open_writer(int(offset) if offset.isdigit() else -1)
+        if write is None:
+            raise StatusError(409, f"the next byte is that at {channel.received}")
+        async for chunk in request.content.iter_any():
+            await write(chunk)
+    return web.Response(headers={_OFFSET: str(channel.received)})
+
+
+def _names(host: str) -> list[str]:
+    """Return the names of the serving certificate; the Pod connects through a relay on loopback."""
+    return list(dict.fromkeys([host, "localhost", "127.0.0.1"]))
+
+
+def _digest(token: str) -> bytes:
+    return hashlib.sha256(token.encode(errors="surrogatepass")).digest()

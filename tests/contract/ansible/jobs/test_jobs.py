@@ -1,0 +1,169 @@
+"""Runs as Kubernetes Jobs keep the contract of launchers, and survive a restart of the operator."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+from operator_runner.ansible.jobs.faults import is_finished
+from tests.contract.ansible.jobs.conftest import SECONDS, JobRuns
+
+WAITING = """
+- name: Count
+  shell: echo run >> {{ out }}/count
+- name: Wait
+  wait_for: {path: '{{ out }}/go', timeout: 150, sleep: 1}
+"""
+
+
+async def test_a_job_gives_the_outcome_events_and_output_of_a_local_run(runs: JobRuns) -> None:
+    """The same role with the same variables; a failure has its task, message and line."""
+    tasks = """
+- {name: Text, debug: {msg: 'size {{ size }}'}}
+- {name: Change, command: echo hello}
+- {name: Again, operator_sdk.util.requeue_after: {time: 1m}}
+- {name: Refuse, fail: {msg: the reason}}
+"""
+    outcomes, kinds, outputs = [], [], []
+    for template in (runs.watch.job, None):
+        runs.events.clear()
+        outcomes.append(await runs(tasks, job=template, size=3))
+        kinds.append([event.kind for event in runs.events])
+        artifacts = runs.rundirs.of(runs.ref).artifacts(runs.run_id)
+        assert len((artifacts / "events.jsonl").read_text().splitlines()) == len(runs.events)
+        outputs.append((artifacts / "stdout").read_text())
+    as_job, local = outcomes
+    assert as_job.stats == local.stats
+    assert as_job.requeue_after == local.requeue_after is not None
+    (failure,), (expected,) = as_job.failures, local.failures
+    assert (failure.task, failure.message) == (expected.task, expected.message)
+    assert failure.path.endswith("roles/tried/tasks/main.yml:5")
+    assert kinds[0] == kinds[1]
+    assert "the reason" in outputs[0]
+
+
+async def test_a_role_that_cannot_be_loaded_fails_with_the_reason(runs: JobRuns) -> None:
+    """What Ansible reports before the first play reaches the outcome."""
+    outcome = await runs("- debug: [\n")
+    assert "YAML parsing failed" in outcome.failures[0].message
+    assert outcome.load_failed
+
+
+async def test_plays_use_the_api_through_the_proxy(runs: JobRuns) -> None:
+    """What a play creates is owned by the resource; its Pod has no other credentials."""
+    tasks = """
+- kubernetes.core.k8s:
+    definition: {apiVersion: v1, kind: ConfigMap, metadata: {name: made, namespace: '{{ ns }}'}}
+"""
+    outcome = await runs(tasks, ns=runs.ref.namespace)
+    assert outcome.successful, outcome.failures
+    path = f"/api/v1/namespaces/{runs.ref.namespace}/configmaps/made"
+    made = await runs.api.request("GET", path)
+    assert [each["name"] for each in made["metadata"]["ownerReferences"]] == ["owner"]
+    assert [(version != "", verb) for _, version, verb in runs.recorder.written]
+    pod = await runs.pod()
+    assert pod["spec"]["automountServiceAccountToken"] is False
+
+
+async def test_the_token_is_in_a_secret_that_is_deleted_at_the_end(runs: JobRuns) -> None:
+    """Neither Job nor Pod have the token or a variable; nothing of the resource is in the spec."""
+    running = asyncio.create_task(runs(WAITING, password="hidden-value"))
+    await runs.written("count")
+    job, pod = await runs.job(), await runs.pod()
+    token = await runs.client.token(job)
+    assert token
+    for body in (job, pod):
+        assert token not in json.dumps(body)
+        assert "hidden-value" not in json.dumps(body)
+    assert runs.owner["metadata"]["name"] not in json.dumps(pod["spec"]["containers"])
+    (runs.out / "go").touch()
+    assert (await running).successful
+    assert await runs.client.token(job) is None
+
+
+async def test_a_run_over_its_deadline_ends_with_its_job(runs: JobRuns) -> None:
+    """The failure names the timeout, and no Job is left."""
+    outcome = await runs(WAITING, seconds=20)
+    assert outcome.timed_out
+    assert outcome.failures[0].message.startswith("timeout")
+    assert await runs.client.jobs_of(runs.owner["metadata"]["uid"]) == []
+
+
+async def test_a_cancelled_run_ends_with_its_job(runs: JobRuns) -> None:
+    """Supersede, suspend and deletion cancel: the Job is deleted before the call returns."""
+    running = asyncio.create_task(runs(WAITING))
+    await runs.written("count")
+    running.cancel()
+    await asyncio.wait({running})
+    assert running.cancelled()
+    assert await runs.client.jobs_of(runs.owner["metadata"]["uid"]) == []
+
+
+async def test_a_container_out_of_memory_is_a_failure_that_says_so(runs: JobRuns) -> None:
+    """The reason of the container is in the message; the Job is kept for its ttl."""
+    running = asyncio.create_task(runs(WAITING))
+    await runs.written("count")
+    runs.kubelet.kill((await runs.pod())["metadata"]["name"])
+    outcome = await running
+    assert "OOMKilled" in outcome.failures[0].message
+    assert is_finished(await runs.job())
+
+
+async def test_an_evicted_pod_is_a_failure_that_says_so(runs: JobRuns) -> None:
+    """The message has the reason of the kubelet."""
+    running = asyncio.create_task(runs(WAITING))
+    await runs.written("count")
+    await runs.kubelet.evict((await runs.pod())["metadata"]["name"])
+    outcome = await running
+    assert "low on resource: memory" in outcome.failures[0].message
+
+
+async def test_a_job_that_a_user_deletes_is_a_failure_that_says_so(runs: JobRuns) -> None:
+    """The run does not wait for its deadline."""
+    running = asyncio.create_task(runs(WAITING))
+    await runs.written("count")
+    name = (await runs.job())["metadata"]["name"]
+    path = f"/apis/batch/v1/namespaces/{runs.ref.namespace}/jobs/{name}"
+    await runs.api.request("DELETE", path, body={"propagationPolicy": "Background"})
+    outcome = await running
+    assert "was deleted before the run had ended" in outcome.failures[0].message
+
+
+async def test_the_next_operator_adopts_a_running_job(runs: JobRuns) -> None:
+    """The play goes on while there is no operator, and its whole output reaches the next one."""
+    tasks = (
+        WAITING
+        + """
+- kubernetes.core.k8s_info: {kind: ConfigMap, namespace: '{{ ns }}', name: owner}
+"""
+    )
+    first = asyncio.create_task(runs(tasks, ns=runs.ref.namespace))
+    await runs.written("count")
+    runs.launcher.leave()
+    first.cancel()
+    await asyncio.wait({first})
+    await runs.stop()
+    name = (await runs.job())["metadata"]["name"]
+    (runs.out / "go").touch()
+    runs.events.clear()
+    await runs.start()
+    outcome = await runs(tasks, ns=runs.ref.namespace)
+    assert outcome.successful, outcome.failures
+    assert (await runs.job())["metadata"]["name"] == name
+    assert await runs.written("count") == "run\n"
+    tasks_seen = [e.data["task"] for e in runs.events if e.kind == "runner_on_ok"]
+    assert tasks_seen == ["Count", "Wait", "kubernetes.core.k8s_info"]
+
+
+async def test_a_job_for_an_outdated_role_is_not_adopted(runs: JobRuns) -> None:
+    """It is deleted, and the edited role runs as another Job."""
+    first = asyncio.create_task(runs(WAITING))
+    await runs.written("count")
+    runs.launcher.leave()
+    first.cancel()
+    await asyncio.wait({first})
+    name = (await runs.job())["metadata"]["name"]
+    async with asyncio.timeout(SECONDS):
+        outcome = await runs("- debug: {msg: edited}\n")
+    assert outcome.successful, outcome.failures
+    assert (await runs.job())["metadata"]["name"] != name
