@@ -11,7 +11,7 @@ import hashlib
 import ssl
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -34,8 +34,10 @@ _INPUT, _OUTPUT = "/operator-runner.dev/run/input", "/operator-runner.dev/run/ou
 _OFFSET = "Operator-Runner-Offset"
 _ADOPTION_SECONDS = 60.0
 """After the start requests with an unknown token wait: their Job is about to be adopted."""
+_MAX_WAITING = 100
+"""Requests that wait for an adoption; others with unknown tokens are refused at once."""
 _REMEMBERED = 1000
-"""Ended runs whose Pods are told so."""
+"""Ended runs whose Pods get 410."""
 _RENEWAL_SECONDS = 6 * 3600.0
 _MAX_LINE_BYTES = 64 * 1024
 _SHUTDOWN_SECONDS = 1.0
@@ -106,6 +108,7 @@ class JobServer:
         self._ended: deque[bytes] = deque(maxlen=_REMEMBERED)
         self._new_run = asyncio.Condition()
         self._adopting_until = 0.0
+        self._waiting = asyncio.Semaphore(_MAX_WAITING)
         self._listener: Listener | None = None
         self._renewal: asyncio.Task[None] | None = None
 
@@ -125,7 +128,9 @@ class JobServer:
         try:
             await self._load_certificates()
         except ApiError as error:
-            raise ConfigError(f"certificates for Jobs: {error}") from error
+            raise ConfigError(
+                f"certificates for Jobs: {error}; compare the permissions with `operator-runner rbac`"
+            ) from error
         server = web.Server(
             self._handle,
             handler_cancellation=True,
@@ -202,7 +207,7 @@ class JobServer:
         """Return the run of a request. Raises StatusError."""
         scheme, _, token = request.headers.get(hdrs.AUTHORIZATION, "").partition(" ")
         digest = _digest(token.strip()) if scheme.lower() == "bearer" else b""
-        attached = self._attached.get(digest) or await self._adopted(digest)
+        attached = self._attached.get(digest) or await self._adopted(digest, request)
         if attached is None:
             if digest in self._ended and request.path in {_INPUT, _OUTPUT}:
                 raise StatusError(410, "the run has ended")
@@ -212,16 +217,14 @@ class JobServer:
             attached.connections.add(request.transport)
         return attached
 
-    async def _adopted(self, digest: bytes) -> _Attached | None:
+    async def _adopted(self, digest: bytes, request: web.BaseRequest) -> _Attached | None:
         """Wait for the run of a token during the time after the start."""
         left = self._adopting_until - asyncio.get_running_loop().time()
-        if not digest or digest in self._ended or left <= 0:
+        if not digest or digest in self._ended or left <= 0 or self._waiting.locked():
             return None
-        try:
-            async with asyncio.timeout(left), self._new_run:
+        with suppress(TimeoutError), self._connections.serving(request.protocol):
+            async with asyncio.timeout(left), self._waiting, self._new_run:
                 await self._new_run.wait_for(lambda: digest in self._attached)
-        except TimeoutError:
-            return None
         return self._attached.get(digest)
 
 

@@ -10,7 +10,10 @@ from typing import Any
 from operator_runner.config.watches.fields import MapReader
 from operator_runner.core.model import JobTemplate
 
-_LABEL = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?")
+NAMESPACE_PATTERN = "[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?"
+NAMED_OBJECTS = {"volumes": ("name",), "volumeMounts": ("name", "mountPath")}
+"""Required fields of the objects in these lists."""
+TEMPLATE_FIELDS = ("metadata", "spec")
 _CONTAINER = "run"
 _OWN_FIELDS = ("image", "command", "args")
 """Fields of the container that have other keys, or are the runner's."""
@@ -24,9 +27,9 @@ def read_execution(fields: MapReader) -> JobTemplate | None:
         return None
     image = job.text("image")
     if not image:
-        job.problem("image", "image must not be empty; add `image:` with an execution environment")
+        job.problem("image", "image must not be empty; add `image:`")
     namespace = job.text("namespace")
-    if namespace and not _LABEL.fullmatch(namespace):
+    if namespace and not re.fullmatch(NAMESPACE_PATTERN, namespace):
         job.problem("namespace", f"invalid namespace {namespace!r}; write it in lower case")
     return JobTemplate(
         image=image,
@@ -35,8 +38,8 @@ def read_execution(fields: MapReader) -> JobTemplate | None:
         resources=job.mapping("resources"),
         node_selector=job.labels("nodeSelector"),
         tolerations=job.objects("tolerations"),
-        volumes=_named(job, "volumes", "name"),
-        volume_mounts=_named(job, "volumeMounts", "name", "mountPath"),
+        volumes=_named(job, "volumes"),
+        volume_mounts=_named(job, "volumeMounts"),
         ttl=_ttl(job),
         pod=_template(job),
     )
@@ -49,10 +52,10 @@ def _ttl(job: MapReader) -> timedelta:
     return JobTemplate("").ttl if ttl is None else ttl
 
 
-def _named(job: MapReader, key: str, *required: str) -> tuple[dict[str, Any], ...]:
+def _named(job: MapReader, key: str) -> tuple[dict[str, Any], ...]:
     found = job.objects(key)
     for each in found:
-        for name in required:
+        for name in NAMED_OBJECTS[key]:
             if not each.get(name):
                 job.problem(key, f"each of {key} must have {name}; add `{name}:`")
     return found
@@ -61,9 +64,9 @@ def _named(job: MapReader, key: str, *required: str) -> tuple[dict[str, Any], ..
 def _template(job: MapReader) -> dict[str, Any]:
     template = job.mapping("template")
     for name in template:
-        if name not in {"metadata", "spec"}:
+        if name not in TEMPLATE_FIELDS:
             job.problem("template", f"{name} is not a field of a Pod template; write it in `spec`")
-    for name in ("metadata", "spec"):
+    for name in TEMPLATE_FIELDS:
         if not isinstance(template.get(name) or {}, Mapping):
             job.problem("template", f"{name} must be a map of keys and values")
             return {}

@@ -10,6 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from operator_runner.config.watches.execution import (
+    NAMED_OBJECTS,
+    NAMESPACE_PATTERN,
+    TEMPLATE_FIELDS,
+)
 from operator_runner.config.watches.keys import (
     ENTRY_KEYS,
     NAME_PATTERN,
@@ -69,6 +74,7 @@ def _entry() -> Json:
     chosen = properties["wakeOn"]["items"]["properties"]["fields"]
     chosen |= {"type": "array", "minItems": 1, "items": _FILLED}
     _close_status(properties["status"]["properties"])
+    _close_job(properties["execution"]["properties"]["job"]["properties"])
     return entry | {"anyOf": [_has("role"), _has("playbook")]}
 
 
@@ -95,6 +101,20 @@ def _close_status(properties: Json) -> None:
         "additionalProperties": _FILLED,
     }
     properties["conditions"]["items"]["properties"]["type"] |= _pattern(CONDITION_TYPE_PATTERN)
+
+
+def _close_job(properties: Json) -> None:
+    properties["namespace"] |= {"pattern": rf"^(?:{NAMESPACE_PATTERN})?$|\$"}
+    properties["ttl"]["not"] = {"type": "string", "pattern": r"^-.*[1-9]"}
+    for name, required in NAMED_OBJECTS.items():
+        filled = {each: {"not": {"enum": [None, "", 0, False]}} for each in required}
+        properties[name]["items"] = {
+            "type": "object",
+            "required": list(required),
+            "properties": filled,
+        }
+    parts = {each: {"type": ["object", "null"]} for each in TEMPLATE_FIELDS}
+    properties["template"] |= {"properties": parts, "additionalProperties": False}
 
 
 def _chosen_if_deselected() -> Json:

@@ -11,7 +11,7 @@ import click
 from operator_runner.config.flags import RunCommand, run_options, settings_from
 from operator_runner.core.errors import ConfigError
 from operator_runner.core.model import Json, Watch
-from operator_runner.core.settings import WebhookSettings
+from operator_runner.core.settings import JobSettings, WebhookSettings
 from operator_runner.tools.rbac.access_rules import CLUSTER_WIDE, OWN_NAMESPACE
 from operator_runner.tools.rbac.operator_requirements import EnabledFeatures
 
@@ -59,8 +59,17 @@ def features_of(manager: Manager, watches: Sequence[Watch]) -> EnabledFeatures:
         reviews=settings.metrics is not None and settings.metrics_require_rbac,
         operator_condition=settings.operator_condition,
         inject_owner_ref=settings.inject_owner_ref,
+        job_secret=_job_secret(settings.jobs, own),
         **_webhook(settings.webhook, own),
     )
+
+
+def _job_secret(settings: JobSettings, own: str) -> tuple[str, str] | None:
+    """Return scope and name of the Secret of the port for Jobs, None without a Service."""
+    if settings.service is None:
+        return None
+    namespace, name, _ = settings.service
+    return _scope(namespace or own, own), f"{name}-certificate"
 
 
 def _webhook(settings: WebhookSettings, own: str) -> dict[str, Any]:

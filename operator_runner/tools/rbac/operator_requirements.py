@@ -2,7 +2,7 @@
 
 The requests are those of `controller/sources` (list and watch), of `conversion`, and in `kube` of
 `cluster` (the resource and its status), `events`, `leader_election`, `membership`, `shard_leases`,
-`reviews` and `operator_condition`.
+`reviews` and `operator_condition`, and of `ansible.jobs.client`.
 """
 
 from __future__ import annotations
@@ -20,6 +20,12 @@ from operator_runner.tools.rbac.access_rules import (
 from operator_runner.tools.rbac.kinds import KindTable, PluralName
 
 LEADER, METRICS, WEBHOOK = "leader-election-role", "metrics-auth-role", "webhook-role"
+JOBS = "jobs-role"
+_JOB_VERBS = (
+    ("batch", "jobs", ("create", "delete", "get", "list")),
+    ("", "pods", ("list",)),
+    ("", "secrets", ("create", "delete", "get")),
+)
 _LIST_WATCH = ("list", "watch")
 _CRDS = ("apiextensions.k8s.io", "customresourcedefinitions")
 
@@ -45,6 +51,8 @@ class EnabledFeatures:
     """Whether the conversion webhook registers itself in the CRDs."""
     webhook_secret: tuple[str, str] | None = None
     """Scope and name of the Secret with the certificates that all replicas use."""
+    job_secret: tuple[str, str] | None = None
+    """Scope and name of the Secret with the certificates of the port for Jobs."""
     inject_owner_ref: bool = True
 
     def where(self, plural: PluralName) -> tuple[str, ...]:
@@ -60,11 +68,29 @@ def requirements_of_runner(
         yield from _of_watch(watch, kinds, features)
     yield from _of_process(features)
     if features.webhook_secret and any(watch.conversions for watch in watches):
-        scope, name = features.webhook_secret
         reason = "the replicas share the certificates of the conversion webhook"
-        yield Requirement(AccessRule("", "secrets", "create", scope), reason, WEBHOOK)
-        for verb in ("get", "update"):
-            yield Requirement(AccessRule("", "secrets", verb, scope, name), reason, WEBHOOK)
+        yield from _of_certificates(*features.webhook_secret, reason, WEBHOOK)
+    if features.job_secret and any(watch.job for watch in watches):
+        reason = "the replicas share the certificates of the port for Jobs"
+        yield from _of_certificates(*features.job_secret, reason, JOBS)
+
+
+def _of_certificates(scope: str, name: str, reason: str, role: str) -> Iterator[Requirement]:
+    yield Requirement(AccessRule("", "secrets", "create", scope), reason, role)
+    for verb in ("get", "update"):
+        yield Requirement(AccessRule("", "secrets", verb, scope, name), reason, role)
+
+
+def _of_jobs(watch: Watch, own_namespace: str) -> Iterator[Requirement]:
+    """Yield the requirements of the Jobs of a watch; each run has a name of its own."""
+    if watch.job is None:
+        return
+    namespace = watch.job.namespace
+    scope = OWN_NAMESPACE if namespace in {"", own_namespace} else namespace
+    for group, resource, verbs in _JOB_VERBS:
+        for verb in verbs:
+            reason = f"runs of {watch.gvk.kind} are Jobs"
+            yield Requirement(AccessRule(group, resource, verb, scope), reason, JOBS)
 
 
 def _of_watch(watch: Watch, kinds: KindTable, features: EnabledFeatures) -> Iterator[Requirement]:
@@ -94,6 +120,7 @@ def _of_watch(watch: Watch, kinds: KindTable, features: EnabledFeatures) -> Iter
             reason = f"the runner registers the conversion webhook of {gvk.kind}"
             yield Requirement(rule, reason, WEBHOOK)
     yield from _of_related(watch, kinds, features)
+    yield from _of_jobs(watch, features.own_namespace)
 
 
 def _scopes_of_events(plural: PluralName, features: EnabledFeatures) -> tuple[str, ...]:

@@ -22,11 +22,12 @@ from operator_runner.config.flags import (
 )
 from operator_runner.config.flags.capacity import cores
 from operator_runner.core.errors import ConfigError
-from operator_runner.core.model import GVK, Ownership, RunContent, Watch
+from operator_runner.core.model import GVK, JobTemplate, Ownership, RunContent, Watch
 from operator_runner.core.settings import (
     Address,
     AnsibleSettings,
     Concurrency,
+    JobSettings,
     LeaderElection,
     Settings,
     ShardSettings,
@@ -522,3 +523,24 @@ def test_the_help_shows_every_flag_in_its_section() -> None:
     for param in run.params:
         assert isinstance(param, click.Option)
         assert (param.opts[0] in text.split()) is not param.hidden, param.name
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        ((), "Web: `execution.job` needs --jobs-service, or --jobs-host"),
+        (("--jobs-host=a", "--jobs-service=b"), "Web: `execution.job` needs --jobs-service"),
+        (
+            ("--jobs-host=a", "--leader-elect", "--leader-election-id=x", "--shards=auto"),
+            "Web: `execution.job` does not work with --shards",
+        ),
+        (("--jobs-service=b", "--once=webs/a"), "--once: Web has `execution.job`"),
+    ],
+)
+def test_jobs_need_an_address_of_the_operator(args: tuple[str, ...], message: str) -> None:
+    """Pods of Jobs have to reach the replica that has started them."""
+    watches = [replace(WATCHES[0], job=JobTemplate("ee"))]
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        settings_from(options(*args), {}, watches)
+    made = settings_from(options("--jobs-service=shop/web:8444"), {}, watches)
+    assert made.jobs == JobSettings(8444, ("shop", "web", 8444))

@@ -16,6 +16,7 @@ from operator_runner.core.model import (
     DeclaredStatus,
     Deselection,
     Finalizer,
+    JobTemplate,
     LabelSelector,
     LabelSelectorRequirement,
     ObjectTrigger,
@@ -498,3 +499,39 @@ def test_only_the_first_document_is_read(project: Path) -> None:
 
     assert [watch.gvk.kind for watch in loaded.watches] == ["Web"]
     assert "only the first YAML document is read" in loaded.warnings[0]
+
+
+def test_runs_are_jobs_if_a_watch_declares_it(project: Path) -> None:
+    """Off by default; an image is enough, and everything else of a Pod is possible."""
+    assert read_one(project, "").job is None
+    assert read_one(project, "execution: {}").job is None
+    assert read_one(project, "execution: {job: {image: ee}}").job == JobTemplate("ee")
+    watch = read_one(
+        project,
+        """
+execution:
+  job:
+    image: ee
+    namespace: jobs
+    serviceAccountName: puller
+    resources: {limits: {memory: 1Gi}}
+    nodeSelector: {disk: fast}
+    tolerations: [{key: gpu}]
+    volumes: [{name: data, emptyDir: {}}]
+    volumeMounts: [{name: data, mountPath: /data}]
+    ttl: 1h
+    template: {spec: {priorityClassName: low}}
+""",
+    )
+    assert watch.job == JobTemplate(
+        "ee",
+        "jobs",
+        "puller",
+        {"limits": {"memory": "1Gi"}},
+        {"disk": "fast"},
+        ({"key": "gpu"},),
+        ({"name": "data", "emptyDir": {}},),
+        ({"name": "data", "mountPath": "/data"},),
+        timedelta(hours=1),
+        {"spec": {"priorityClassName": "low"}},
+    )

@@ -14,6 +14,7 @@ from operator_runner.core.model import (
     Conversion,
     Deselection,
     Finalizer,
+    JobTemplate,
     ObjectTrigger,
     Ownership,
     Reference,
@@ -117,6 +118,21 @@ def test_what_conversions_ask_for() -> None:
         f"update secrets named hook-certificate {where}",
     ]
     assert requirements(webhook=True, webhook_secret=(OWN_NAMESPACE, "hook-certificate")) == []
+
+
+def test_what_jobs_ask_for() -> None:
+    """Jobs, their Pods and Secrets in their namespace, and the Secret with the certificates."""
+    watch = replace(WEB, job=JobTemplate("ee", "work"))
+    where, own = "in namespace work", "in the operator's namespace"
+    assert set(requirements(watch, job_secret=(OWN_NAMESPACE, "jobs-certificate"))) == {
+        f"create secrets {own}",
+        f"get secrets named jobs-certificate {own}",
+        f"update secrets named jobs-certificate {own}",
+        f"list pods {where}",
+        *(f"{verb} secrets {where}" for verb in ("create", "delete", "get")),
+        *(f"{verb} jobs.batch {where}" for verb in ("create", "delete", "get", "list")),
+    }
+    assert requirements(job_secret=(OWN_NAMESPACE, "jobs-certificate")) == []
 
 
 def test_namespaces_instead_of_the_cluster() -> None:
