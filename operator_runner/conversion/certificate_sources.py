@@ -1,4 +1,4 @@
-"""Sources of the webhook's own certificates: a Secret that all replicas share, or memory.
+"""Sources of own certificates of the webhook, and of the port for Jobs: a shared Secret, or memory.
 
 Each replica may create and renew the Secret; of two that do so at once, one gets a Conflict and
 uses the certificates of the other.
@@ -60,7 +60,7 @@ class SecretCertificates:
                 await self._write(secret, new)
             except Conflict:
                 continue  # another replica was faster; use its certificates
-            _log.info("Renewed webhook certificates", secret=self._name)
+            _log.info("Renewed serving certificates", secret=self._name)
             return new
         raise Conflict(
             f"Secret {self._name}: {_ATTEMPTS} conflicting writes in a row; "

@@ -129,7 +129,7 @@ class JobServer:
             await self._load_certificates()
         except ApiError as error:
             raise ConfigError(
-                f"certificates for Jobs: {error}; compare the permissions with `operator-runner rbac`"
+                f"certificates for Jobs: {error}; check the permissions with `operator-runner rbac`"
             ) from error
         server = web.Server(
             self._handle,

@@ -30,7 +30,7 @@ _CHECK_SECONDS = 2.0
 """Between two looks at the Job and its Pod."""
 _START_SECONDS = 600.0
 """Time for the Pod to be scheduled and to connect."""
-_FLUSH_SECONDS = 5.0
+_FLUSH_SECONDS = 2.0
 """For output that is still on its way when the Job has ended."""
 _END_SECONDS = 60.0
 """For a Pod to end; on a lost node it does not."""

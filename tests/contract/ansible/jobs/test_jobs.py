@@ -83,7 +83,7 @@ async def test_the_token_is_in_a_secret_that_is_deleted_at_the_end(runs: JobRuns
 
 async def test_a_run_over_its_deadline_ends_with_its_job(runs: JobRuns) -> None:
     """The failure names the timeout, and no Job is left."""
-    outcome = await runs(WAITING, seconds=20)
+    outcome = await runs(WAITING, seconds=8)
     assert outcome.timed_out
     assert outcome.failures[0].message.startswith("timeout")
     assert await runs.client.jobs_of(runs.owner["metadata"]["uid"]) == []
