@@ -12,13 +12,15 @@ from typing import Any
 
 from tests.support.examples import FOLDER
 from tests.support.kubectl import Json
+from tests.support.operator import REPOSITORY
 
+COLLECTIONS = REPOSITORY / "operator_runner" / "collections"
 ROLE = FOLDER / "etcd/roles/etcd"
 UID = "u"
 VARIABLES = {
     "ansible_operator_meta": {"name": "db", "namespace": "team"},
     "etcd_resource": "{{ item.resource }}",
-    "etcd_pods": f"{{{{ item.pods | etcd_pods('{UID}') }}}}",
+    "etcd_pods": "{{ item.pods | operator_sdk.util.owned_by(item.resource) | etcd_pods }}",
     "etcd_listed": "{{ {'rc': 0 if item.members else 1} }}",
     "etcd_members": "{{ item.members | etcd_members(etcd_pods) }}",
     "etcd_claims": {"resources": "{{ item.claims }}"},
@@ -46,7 +48,11 @@ def evaluated(tmp_path: Path, expression: str, situations: list[Json]) -> list[A
     program = Path(sys.executable).parent / "ansible-playbook"
     done = subprocess.run(
         [program, "--connection=local", f"--extra-vars=@{variables}", playbook],
-        env=os.environ | {"ANSIBLE_FILTER_PLUGINS": str(ROLE / "filter_plugins")},
+        env=os.environ
+        | {
+            "ANSIBLE_COLLECTIONS_PATH": str(COLLECTIONS),
+            "ANSIBLE_FILTER_PLUGINS": str(ROLE / "filter_plugins"),
+        },
         capture_output=True,
         text=True,
         check=False,

@@ -24,11 +24,9 @@ def filters() -> ModuleType:
     return module
 
 
-def pod(
-    name: str, *, uid: str = "u", ready: str = "True", image: str = IMAGE, **status: Any
-) -> dict[str, Any]:
+def pod(name: str, *, ready: str = "True", image: str = IMAGE, **status: Any) -> dict[str, Any]:
     return {
-        "metadata": {"name": name, "ownerReferences": [{"uid": uid}]},
+        "metadata": {"name": name},
         "spec": {"containers": [{"image": IMAGE}]},
         "status": {
             "phase": "Running",
@@ -43,11 +41,11 @@ def member(name: str, **fields: Any) -> dict[str, Any]:
     return {"ID": 255, "name": name, "peerURLs": [f"http://{name}.db.team.svc:2380"]} | fields
 
 
-def test_pods_of_others_are_left_out(filters: ModuleType) -> None:
-    """Labels alone make no member: the owner reference decides."""
-    found = filters.etcd_pods([pod("db-0001"), pod("db-0000", uid="other")], "u")
-    assert [each["name"] for each in found] == ["db-0001"]
-    assert (found[0]["number"], found[0]["version"]) == (1, "3.6.8")
+def test_pods_are_in_the_order_of_their_names(filters: ModuleType) -> None:
+    """The number is that of the name, the version that of the image."""
+    found = filters.etcd_pods([pod("db-0001"), pod("db-0000")])
+    assert [each["name"] for each in found] == ["db-0000", "db-0001"]
+    assert (found[1]["number"], found[1]["version"]) == (1, "3.6.8")
 
 
 @pytest.mark.parametrize(
@@ -66,7 +64,7 @@ def test_when_a_pod_is_alive_and_ready(
     filters: ModuleType, changed: dict[str, Any], alive: bool, ready: bool
 ) -> None:
     """A Pod is ready with the image of its spec only, and dead once it has ended."""
-    (found,) = filters.etcd_pods([pod("db-0000", **changed)], "u")
+    (found,) = filters.etcd_pods([pod("db-0000", **changed)])
     assert (found["alive"], found["ready"]) == (alive, ready)
 
 
@@ -78,14 +76,14 @@ def test_a_container_that_keeps_crashing_is_given_up(filters: ModuleType) -> Non
         container = {"name": "etcd", "image": IMAGE, "restartCount": restarts, "state": waiting}
         return pod("db-0000", ready="False", containerStatuses=[container])
 
-    found = [filters.etcd_pods([crashed(restarts)], "u")[0] for restarts in (4, 5)]
+    found = [filters.etcd_pods([crashed(restarts)])[0] for restarts in (4, 5)]
     assert [each["alive"] for each in found] == [True, False]
     assert found[0]["problem"] == "back-off"
 
 
 def test_members_have_the_fields_of_their_pods(filters: ModuleType) -> None:
     """The peer URL names the Pod: a member that has not started has no name, and maybe no Pod."""
-    pods = filters.etcd_pods([pod("db-0002")], "u")
+    pods = filters.etcd_pods([pod("db-0002")])
     listed = [
         member("db-0010", isLearner=True) | {"name": ""},
         member("db-0002"),

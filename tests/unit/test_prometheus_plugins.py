@@ -48,20 +48,6 @@ Checking 3.yaml
     }
 
 
-def test_label_selectors() -> None:
-    """A selector in the syntax of the API; an empty one has no requirement."""
-    selector = {
-        "matchLabels": {"team": "a"},
-        "matchExpressions": [
-            {"key": "tier", "operator": "NotIn", "values": ["x", "y"]},
-            {"key": "web", "operator": "Exists"},
-            {"key": "old", "operator": "DoesNotExist"},
-        ],
-    }
-    assert filters["label_selectors"](selector) == ["team=a", "tier notin (x,y)", "web", "!old"]
-    assert filters["label_selectors"]({}) == []
-
-
 @pytest.mark.parametrize(
     ("endpoint", "message"),
     [

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from tests.support.operator import REPOSITORY
 
 COLLECTIONS = REPOSITORY / "operator_runner" / "collections"
 HOME = COLLECTIONS / "ansible_collections" / "operator_sdk" / "util"
+FILTERS = ("label_selectors", "owned_by")
 MODULES = ("k8s_event", "k8s_status", "osdk_metric", "requeue_after")
 # Options of the last release of the collection that these modules take the place of.
 OPTIONS = {
@@ -30,9 +32,14 @@ OPTIONS = {
 @pytest.fixture(scope="module")
 def docs() -> dict[str, Any]:
     """Ask ansible-doc once for all modules."""
-    names = [f"operator_sdk.util.{module}" for module in MODULES]
+    return documentation("module", MODULES)
+
+
+def documentation(kind: str, plugins: Sequence[str]) -> dict[str, Any]:
+    """Return what ansible-doc shows, by the short names of the plugins."""
+    names = [f"operator_sdk.util.{plugin}" for plugin in plugins]
     shown = subprocess.run(
-        [str(Path(sys.executable).parent / "ansible-doc"), "--json", *names],
+        [str(Path(sys.executable).parent / "ansible-doc"), "--json", f"--type={kind}", *names],
         env=os.environ | {"ANSIBLE_COLLECTIONS_PATH": str(COLLECTIONS)},
         capture_output=True,
         check=True,
@@ -53,6 +60,14 @@ def test_every_module_is_documented(docs: dict[str, Any], module: str) -> None:
     assert shown["doc"]["attributes"]["check_mode"]["support"] == "full"
 
 
+def test_every_filter_is_documented() -> None:
+    """Each has its input, examples with its full name, and what it returns."""
+    for name, shown in documentation("filter", FILTERS).items():
+        assert "_input" in shown["doc"]["options"]
+        assert f"operator_sdk.util.{name}" in shown["examples"]
+        assert shown["return"]["_value"]["description"]
+
+
 def test_the_collection_is_one_that_galaxy_knows() -> None:
     """Name, version and required Ansible are in the files that Galaxy reads."""
     galaxy = yaml.safe_load((HOME / "galaxy.yml").read_text())
@@ -61,7 +76,7 @@ def test_the_collection_is_one_that_galaxy_knows() -> None:
     runtime = yaml.safe_load((HOME / "meta" / "runtime.yml").read_text())
     assert runtime["requires_ansible"]
     readme = (HOME / galaxy["readme"]).read_text()
-    assert all(f"## {module}" in readme for module in MODULES)
+    assert all(f"## {name}" in readme for name in MODULES + FILTERS)
 
 
 def test_nothing_is_taken_from_what_ansible_core_drops() -> None:

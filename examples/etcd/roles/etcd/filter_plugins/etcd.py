@@ -12,17 +12,12 @@ _CRASHES = 5
 """Restarts after which a container that keeps crashing is given up."""
 
 
-def etcd_pods(found: list[dict[str, Any]], uid: str) -> list[dict[str, Any]]:
-    """Return the Pods that the resource with this uid owns, each as a flat map, by name.
+def etcd_pods(owned: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the Pods of the cluster, each as a flat map, by name.
 
     `alive` is false for a Pod that has ended, is being deleted or keeps crashing. `ready` is true
     once the Pod is ready with the image of its spec.
     """
-    owned = [
-        pod
-        for pod in found
-        if uid in {owner["uid"] for owner in pod["metadata"].get("ownerReferences", [])}
-    ]
     return sorted(map(_flat, owned), key=lambda pod: str(pod["name"]))
 
 

@@ -17,18 +17,6 @@ _TLS_FILES = ("caFile", "certFile", "keyFile")
 _CURE = "the Prometheus allows files with arbitraryFSAccessThroughSMs: {deny: false}"
 
 
-def label_selectors(selector: Json) -> list[str]:
-    """Return the requirements of a label selector in the syntax of the API: `tier in (a,b)`."""
-    found = [f"{key}={value}" for key, value in (selector.get("matchLabels") or {}).items()]
-    for each in selector.get("matchExpressions") or []:
-        key, operator = each["key"], each["operator"]
-        if operator in {"Exists", "DoesNotExist"}:
-            found.append(key if operator == "Exists" else f"!{key}")
-        else:
-            found.append(f"{key} {operator.lower()} ({','.join(each.get('values') or ())})")
-    return found
-
-
 def object_name(body: Json) -> str:
     """Return kind, namespace and name: `ServiceMonitor shop/web`."""
     metadata = body["metadata"]
@@ -110,7 +98,6 @@ class FilterModule:
             "accepted": accepted,
             "gzip_base64": gzip_base64,
             "in_namespaces": in_namespaces,
-            "label_selectors": label_selectors,
             "object_name": object_name,
             "refusals": refusals,
             "rules_file": rules_file,
