@@ -8,21 +8,39 @@ import socket
 from operator_runner.devcluster.errors import NoFreePort, PortTaken
 
 # Below the range from which the kernel serves outgoing connections, so that none of them can
-# take a port between choosing and listening. A random start keeps simultaneous clusters apart.
+# take a port between choosing and listening.
 _RANGE = range(12_000, 32_000)
 
 
 def free(address: str, count: int) -> list[int]:
-    """Return `count` free ports on `address`."""
+    """Return `count` free ports on `address`; no other process gets them by this function.
+
+    Raises NoFreePort. Programs that listen with SO_REUSEADDR, as those in Go do, can use them.
+    """
     first = random.randrange(len(_RANGE))  # noqa: S311 - no secret
     found: list[int] = []
     for step in range(len(_RANGE)):
         port = _RANGE[(first + step) % len(_RANGE)]
-        if _is_free(address, port):
+        if _reserve(address, port):
             found.append(port)
         if len(found) == count:
             return found
     raise NoFreePort(f"{address} has no {count} free ports in {_RANGE.start}-{_RANGE.stop - 1}")
+
+
+def _reserve(address: str, port: int) -> bool:
+    """Bind the port without listening; return whether that was possible."""
+    reservation = socket.socket()
+    try:
+        reservation.bind((address, port))
+    except OSError:
+        reservation.close()
+        return False
+    # Only from now on, so that the program may bind it too and a second reservation may not.
+    reservation.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    # Until this process ends: nobody knows when the program listens.
+    reservation.detach()
+    return True
 
 
 def require(address: str, port: int) -> int:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.kubectl import Json, Kubectl
-from tests.support.operator import REPOSITORY, Operator, copy_project
+from tests.support.operator import REPOSITORY, Operator, copy_project, free_port
 from tests.support.waiting import eventually
 
 CRD = "nginxoperators.operator.example.com"
@@ -46,11 +46,6 @@ def replica(
         operator.kill()
 
 
-def free_ports() -> tuple[int, int]:
-    with socket.create_server(("", 0)) as one, socket.create_server(("", 0)) as two:
-        return one.getsockname()[1], two.getsockname()[1]
-
-
 def certificate_of(port: int, authorities: str, name: str) -> bytes:
     """Return the certificate of a server, for a client that trusts only these authorities."""
     context = ssl.create_default_context(cadata=authorities)
@@ -69,7 +64,7 @@ def test_the_waiting_replica_serves_as_the_leader_does(
     spec = {"type": "ExternalName", "externalName": "localhost"}
     service: Json = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "webhook"}}
     kubectl.apply({**service, "spec": spec})
-    first, second = free_ports()
+    first, second = free_port(), free_port()
     leader = replica(first, second)
     replica(second, second)
 

@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import urllib.error
@@ -17,6 +16,7 @@ from typing import Any
 from prometheus_client.parser import text_string_to_metric_families
 
 from operator_runner.core.model import Trigger
+from operator_runner.devcluster import ports
 from tests.support.waiting import eventually
 
 REPOSITORY = Path(__file__).parents[2]
@@ -157,9 +157,8 @@ def copy_project(target: Path) -> Path:
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """Return a port of 127.0.0.1 that no other test gets."""
+    return ports.free("127.0.0.1", 1)[0]
 
 
 def _fetch(url: str) -> tuple[int, str]:
