@@ -11,7 +11,17 @@ from jmespath import exceptions, functions
 
 from operator_runner.core.model import Json
 
-_FUNCTIONS = functions.Functions.FUNCTION_TABLE
+
+class _Functions(functions.Functions):
+    """The functions of JMESPath, and subtract(), for which JMESPath has no operator."""
+
+    @functions.signature({"types": ["number"]}, {"types": ["number"]})
+    def _func_subtract(self, minuend: float, subtrahend: float) -> float:
+        return minuend - subtrahend
+
+
+_FUNCTIONS = _Functions.FUNCTION_TABLE
+_OPTIONS = jmespath.Options(custom_functions=_Functions())
 _ENDS_EARLY = "the expression ends too early"
 
 
@@ -42,7 +52,7 @@ def check(expression: str) -> None:
 def evaluate(expression: str, value: Json) -> Any:
     """Return what the expression gives for a resource; raises ValueError if it cannot."""
     try:
-        return jmespath.compile(expression).search(value)
+        return jmespath.compile(expression).search(value, _OPTIONS)
     except exceptions.JMESPathError as error:
         raise ValueError(str(error)) from error
 

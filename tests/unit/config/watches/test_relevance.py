@@ -159,10 +159,11 @@ def test_a_bad_expression_is_found_before_it_is_used(expression: str, message: s
         ("merge(a, a, {c: `2`})", {"b": 1, "c": 2}),
         ("sort_by(list, &b)[0].b", 1),
         ("list[?b == `2`].b | [0]", 2),
+        ("subtract(a.b, list[0].b)", -1),
     ],
 )
 def test_valid_expressions_are_accepted(expression: str, expected: Any) -> None:
-    """Variadic functions, expression references and filters are valid."""
+    """Variadic functions, expression references, filters and subtract() are valid."""
     check(expression)
 
     assert evaluate(expression, {"a": {"b": 1}, "list": [{"b": 2}, {"b": 1}]}) == expected
