@@ -52,3 +52,16 @@ def _is_same(one: Any, other: Any) -> bool:
     if isinstance(one, list) and isinstance(other, list):
         return len(one) == len(other) and all(map(_is_same, one, other))
     return isinstance(one, bool) == isinstance(other, bool) and bool(one == other)
+
+
+def merged(current: Any, patch: Any) -> Any:
+    """Return a value with a merge patch applied; neither of the two is changed."""
+    if not isinstance(patch, Mapping):
+        return patch
+    result: Json = dict(current) if isinstance(current, Mapping) else {}
+    for name, value in patch.items():
+        if value is None:
+            result.pop(name, None)
+        else:
+            result[name] = merged(result.get(name), value)
+    return result

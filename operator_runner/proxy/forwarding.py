@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from typing import Any
 
 import aiohttp
@@ -14,12 +15,13 @@ from multidict import CIMultiDict
 
 from operator_runner.core.errors import Fenced
 from operator_runner.core.fencing import UNFENCED, Fence, Permit
-from operator_runner.kube.api import is_watch
+from operator_runner.kube.api import Api, is_watch
 from operator_runner.kube.decoding import DecodingError
 from operator_runner.kube.session import Connection, fenced_by
 from operator_runner.kube.worker_thread import WorkerThread
 from operator_runner.proxy import bodies, tunnel
 from operator_runner.proxy.admission import Admission, Decision, WriteRequest, is_write
+from operator_runner.proxy.dry_run.forwarding import DryRunForwarder
 from operator_runner.proxy.fencing import limited_path, may_act, permit, refused
 from operator_runner.proxy.headers import request_headers, response_headers, upgrade_of
 from operator_runner.proxy.recorder import PermissionRecorder
@@ -72,6 +74,7 @@ class Forwarder:
         self._worker_thread = worker_thread
         self._admission = admission
         self._recorder = recorder
+        self._dry_run = DryRunForwarder(Api(connection), admission)
 
     async def forward(self, request: web.BaseRequest, grant: Grant | None) -> web.StreamResponse:
         """Return the response, already sent. Raises StatusError if nothing has been sent yet.
@@ -88,6 +91,18 @@ class Forwarder:
         _log_read(request, info)
         fence = _fence(request, grant, info)
         permit(fence)  # before anything is read or sent for the request
+        if grant is not None and grant.dry_run is not None:
+            answer = await self._dry_run.answer(
+                request,
+                grant,
+                info,
+                partial(_whole, request),
+                upgraded=bool(upgrade_of(request.headers)) and not is_watch(request.query),
+            )
+            if answer is not None:
+                await answer.prepare(request)
+                await answer.write_eof()
+                return answer
         content = await _content(request)
         tracked = _tracked_request(request, grant, info, content)
         headers = _headers(request, readable=tracked is not None)
@@ -314,6 +329,11 @@ async def _read(request: web.BaseRequest) -> bytes:
     except (TimeoutError, web.RequestPayloadError) as error:
         raise _body_error(error) from error
     return bytes(body)
+
+
+async def _whole(request: web.BaseRequest) -> bytes:
+    """Return the body of a request, empty without one, decompressed or not as it is sent."""
+    return await _read(request) if request.body_exists else b""
 
 
 class _Stream:

@@ -16,6 +16,7 @@ from operator_runner.core.fencing import UNFENCED, Fence
 from operator_runner.core.kubeconfig import render_kubeconfig
 from operator_runner.core.model import Watch
 from operator_runner.net.connections import abort
+from operator_runner.proxy.dry_run.overlay import DryRun
 from operator_runner.proxy.field_changes import SeenObjects
 from operator_runner.proxy.ownership import Owner
 
@@ -45,6 +46,8 @@ class Grant:
     connections: WeakSet[BaseTransport] = field(default_factory=WeakSet, repr=False)
     requests: asyncio.Semaphore | None = field(default=None, repr=False, compare=False)
     """Limits the run's concurrent requests; None: shared with the requests of no run."""
+    dry_run: DryRun | None = field(default=None, repr=False, compare=False)
+    """Receives what the run would write; None: its writes are forwarded as they are."""
     decoding: asyncio.Lock = field(default_factory=asyncio.Lock, repr=False, compare=False)
     """Held while a large body of the run is decoded, so that other runs are not starved."""
 

@@ -29,6 +29,7 @@ from operator_runner.net.serving_certificate import server_context
 from operator_runner.net.sockets import Listener
 from operator_runner.proxy.admission import Admission
 from operator_runner.proxy.anonymous import grant_for_basic_auth
+from operator_runner.proxy.dry_run.overlay import DryRun
 from operator_runner.proxy.forwarding import Forwarder
 from operator_runner.proxy.metadata_client import MetadataClient
 from operator_runner.proxy.ownership import Owner
@@ -148,16 +149,31 @@ class Proxy:
 
     @contextmanager
     def grant(
-        self, owner: Json, watch: Watch, run_id: str, *, of_finalizer: bool = False
+        self,
+        owner: Json,
+        watch: Watch,
+        run_id: str,
+        *,
+        of_finalizer: bool = False,
+        dry_run: DryRun | None = None,
     ) -> Iterator[str]:
         """Yield the text of a kubeconfig for this run that is valid inside the block.
 
         Objects that the run creates with it are owned by `owner`; see `Grant` for
-        `of_finalizer`. The proxy must have been started.
+        `of_finalizer`. With `dry_run` the run writes nothing, and that receives what it would
+        write. The proxy must have been started.
         """
         requests = asyncio.Semaphore(self._share)
         fence = self._fences.of(ObjectRef.of(owner))
-        grant = Grant(Owner.of(owner), watch, run_id, of_finalizer, fence, requests=requests)
+        grant = Grant(
+            Owner.of(owner),
+            watch,
+            run_id,
+            of_finalizer,
+            fence,
+            requests=requests,
+            dry_run=dry_run,
+        )
         host = f"[{self._host}]" if ":" in self._host else self._host
         self._granted[run_id] = grant
         try:

@@ -1,0 +1,189 @@
+"""A dry run writes nothing, reads what it has written, and shows what would differ."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from operator_runner.core.model import Json
+from operator_runner.core.object_diff import ObjectDifference
+from operator_runner.devcluster import Cluster
+from operator_runner.proxy.dry_run.overlay import DryRun
+from operator_runner.proxy.server import Proxy
+from tests.contract.proxy.conftest import WATCH, Run, config_map, owners
+from tests.support.kubectl import Kubectl
+
+
+@pytest.fixture
+def dry_run() -> DryRun:
+    """Return a dry run that has written nothing."""
+    return DryRun()
+
+
+@pytest.fixture
+def dry(
+    proxy: Proxy, owner: Json, dry_run: DryRun, tmp_path: Path, control_plane_cluster: Cluster
+) -> Iterator[Run]:
+    """Give the programs of a run that must write nothing."""
+    with proxy.grant(owner, WATCH, "dry-1", dry_run=dry_run) as text:
+        kubeconfig = tmp_path / "kubeconfig"
+        kubeconfig.write_text(text)
+        yield Run(kubeconfig, control_plane_cluster.bin)
+
+
+def _texts(dry_run: DryRun) -> list[str]:
+    return [
+        f"{each.ref.gvk.kind} {each.ref.name} {each.change.value}" for each in dry_run.differences()
+    ]
+
+
+def _one(dry_run: DryRun) -> ObjectDifference:
+    (difference,) = dry_run.differences()
+    return difference
+
+
+def _deployment(image: str = "nginx:1") -> Json:
+    labels = {"app": "web"}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "web"},
+        "spec": {
+            "selector": {"matchLabels": labels},
+            "template": {
+                "metadata": {"labels": labels},
+                "spec": {"containers": [{"name": "web", "image": image}]},
+            },
+        },
+    }
+
+
+async def test_a_created_object_is_read_patched_and_deleted_without_being_stored(
+    dry: Run, dry_run: DryRun, kubectl: Kubectl
+) -> None:
+    """As in a run that writes, and the API server has completed and checked it."""
+    await dry.send("apply", _deployment())
+    made = await dry.get("deployment", "web")
+    assert made["spec"]["replicas"] == 1  # a default of the API server
+    assert owners(made) == ["owner"]
+    await dry.kubectl("label", "deployment", "web", "tier=front")
+    await dry.kubectl("set", "image", "deployment/web", "web=nginx:2")
+    await dry.kubectl("scale", "deployment/web", "--replicas=3")
+    await dry.send("apply", _deployment("nginx:4"), flags=("--server-side", "--force-conflicts"))
+    listed = json.loads(await dry.kubectl("get", "deployments", "-l", "tier=front", "-ojson"))
+    assert [each["metadata"]["name"] for each in listed["items"]] == ["web"]
+    after = _one(dry_run).after
+    assert after is not None
+    assert after["spec"]["replicas"] == 3
+    assert [each["image"] for each in after["spec"]["template"]["spec"]["containers"]] == [
+        "nginx:4"
+    ]
+    status, _, error = await dry.done(*dry.command("create", "-f-"), input_=json.dumps(made))
+    assert status == 1
+    assert "already exists" in error
+    assert kubectl.get("deployment", "web") is None
+
+    await dry.kubectl("delete", "deployment", "web", "--wait=false")
+    status, _, error = await dry.done(*dry.command("get", "deployment", "web"))
+    assert status == 1
+    assert "NotFound" in error
+    assert dry_run.differences() == []
+
+
+async def test_a_changed_object_stays_as_it_is_and_later_writes_build_on_the_change(
+    dry: Run, dry_run: DryRun, kubectl: Kubectl
+) -> None:
+    """Only fields that people write are compared; the status is not one of them."""
+    kubectl.apply({**_deployment(), "metadata": {"name": "web", "annotations": {"a": "b"}}})
+    before = kubectl.get("deployment", "web")
+    await dry.kubectl("set", "image", "deployment/web", "web=nginx:2")
+    await dry.kubectl("annotate", "deployment", "web", "note=a")
+    await dry.kubectl("patch", "deployment", "web", "--type=json", _JSON_PATCH)
+    found = await dry.get("deployment", "web")
+    assert found["spec"]["template"]["spec"]["containers"][0]["image"] == "nginx:2"
+    difference = _one(dry_run)
+    assert difference.change.value == "changed"
+    assert set(difference.paths) == {
+        "metadata.annotations.note",
+        "spec.replicas",
+        "spec.template.spec.containers[0].image",
+    }
+    after = kubectl.get("deployment", "web")
+    assert before is not None
+    assert after is not None
+    assert after["metadata"]["generation"] == before["metadata"]["generation"]
+
+
+_JSON_PATCH = '--patch=[{"op":"replace","path":"/spec/replicas","value":2}]'
+
+
+async def test_a_deletion_and_a_second_creation_are_shown_as_a_change(
+    dry: Run, dry_run: DryRun, kubectl: Kubectl
+) -> None:
+    """`kubectl delete` sends options, which would hide a `dryRun` in the query."""
+    kubectl.apply(config_map("settings", a="1"), config_map("other"))
+    await dry.kubectl("delete", "configmap", "settings", "other", "--wait=false")
+    assert _texts(dry_run) == ["ConfigMap settings deleted", "ConfigMap other deleted"]
+    await dry.send("create", config_map("settings", a="2"))
+    assert (await dry.get("configmap", "settings"))["data"] == {"a": "2"}
+    await dry.kubectl("patch", "configmap", "settings", '--patch={"data":{"b":"3"}}')
+    assert _texts(dry_run) == ["ConfigMap settings changed", "ConfigMap other deleted"]
+    await dry.kubectl("delete", "configmaps", "--all", "--wait=false")
+    stored = kubectl.get("configmap", "settings")
+    assert stored is not None
+    assert stored["data"] == {"a": "1"}
+
+
+async def test_values_of_secrets_are_masked(dry: Run, dry_run: DryRun, kubectl: Kubectl) -> None:
+    """A changed value is shown as changed."""
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "login"}}
+    kubectl.apply({**secret, "stringData": {"user": "anna", "password": "one"}})
+    await dry.send("apply", {**secret, "stringData": {"user": "anna", "password": "two"}})
+    difference = _one(dry_run)
+    assert difference.before is not None
+    assert difference.after is not None
+    assert difference.before["data"] == {"user": "***", "password": "*** (before)"}
+    assert difference.after["data"] == {"user": "***", "password": "*** (after)"}
+    assert "annotations" not in difference.after["metadata"]
+
+
+async def test_objects_in_a_new_namespace_are_shown(
+    dry: Run, dry_run: DryRun, kubectl: Kubectl, namespace: str
+) -> None:
+    """The API server cannot check them: the namespace does not exist."""
+    name = f"{namespace}-new"
+    made = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+    await dry.send("apply", made, config_map("settings", name, a="1"))
+    await dry.send("apply", config_map("settings", name, a="2"))
+    assert (await dry.get("configmap", "settings", "-n", name))["data"] == {"a": "2"}
+    assert _texts(dry_run) == [f"Namespace {name} created", "ConfigMap settings created"]
+    assert kubectl.get("namespace", name) is None
+
+
+async def test_requests_that_cannot_be_previewed_are_refused_and_named(
+    dry: Run, dry_run: DryRun, namespace: str
+) -> None:
+    """What they do is not an object of the API."""
+    pods = f"/api/v1/namespaces/{namespace}/pods"
+    for args in (
+        ("get", "--raw", f"{pods}/web:80/proxy/drop-database"),
+        ("create", "token", "default"),
+        ("create", "--raw", f"{pods}/web/eviction", "-f-"),
+    ):
+        status, _, error = await dry.done(*dry.command(*args), input_="{}")
+        assert status == 1
+        assert "cannot be previewed" in error
+    assert dry_run.refused == [
+        f"GET {pods}/web:80/proxy/drop-database",
+        f"POST /api/v1/namespaces/{namespace}/serviceaccounts/default/token",
+        f"POST {pods}/web/eviction",
+    ]
+
+
+async def test_reviews_are_answered(dry: Run, dry_run: DryRun) -> None:
+    """They are writes to the API that store nothing."""
+    assert (await dry.kubectl("auth", "can-i", "get", "pods")).strip() == "yes"
+    assert dry_run.differences() == []
