@@ -230,7 +230,7 @@ class Operator:
         memory = HostResources().free_memory
         metrics.machine.free_memory.set_function(memory)
         self._queue = WorkQueue(settings.concurrency, settings.backoff, memory)
-        rundirs = _rundirs(settings, watches)
+        rundirs = rundirs_of(settings, watches)
         self._elector = self._make_elector()
         self._sharding = self._make_sharding()
         # Without shards every resource is covered by the same Lease.
@@ -330,7 +330,7 @@ class Operator:
             on_task_end=self._metrics.task_finished,
             run_guard=self._operator_condition.guard,
             on_replaced=self._replaced,
-            variable_names=_variables(settings, names),
+            variable_names=variable_names_of(settings, names),
             writes=self._dependents.writes,
             on_idempotence=self._metrics.record_idempotence,
             other_writers=OtherWriters(lambda: datetime.now(UTC), settings.graceful_shutdown),
@@ -747,14 +747,15 @@ async def _serve_metrics(
             stack.push_async_callback(taker.stop)
 
 
-def _variables(settings: Settings, names: ReservedNamesLoader) -> AnsibleVariableNames:
+def variable_names_of(settings: Settings, names: ReservedNamesLoader) -> AnsibleVariableNames:
+    """Return the names of variables that Ansible and the roles use."""
     ansible = settings.ansible
     home = {"HOME": str(Path("~").expanduser())}
     lookup = Lookup.of(home, ansible.roles_path, ansible.collections_path)
     return AnsibleVariableNames(names, partial(declared_variables, lookup=lookup))
 
 
-def _rundirs(settings: Settings, watches: Sequence[Watch]) -> RunDirs:
+def rundirs_of(settings: Settings, watches: Sequence[Watch]) -> RunDirs:
     """Return the private data dirs; warn about files and processes that runs can access."""
     work_dir = resolve_work_dir(settings.work_dir)
     contents = [watch.content.path.resolve() for watch in watches]

@@ -18,6 +18,7 @@ _COMMANDS: Mapping[str, str] = {
     "catalog": "operator_runner.tools.bundle.command:catalog",
     "cluster": "operator_runner.devcluster.commands:cluster",
     "create": "operator_runner.tools.scaffold.commands:create",
+    "diff": "operator_runner.tools.diff.command:diff",
     "get": "operator_runner.tools.resources.get:get",
     "init": "operator_runner.tools.scaffold.commands:init",
     "migrate-storage": "operator_runner.tools.storage_migration.command:migrate_storage",

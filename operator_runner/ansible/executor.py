@@ -114,8 +114,9 @@ class AnsibleExecutor:
                 datetime.now(UTC), f"Unable to run reconciliation: {error}"
             )
         finally:
-            await asyncio.to_thread(history.write_record, rundir, request, started, outcome)
-            await asyncio.to_thread(self._keep_command, rundir, request, outcome)
+            if not request.dry_run:
+                await asyncio.to_thread(history.write_record, rundir, request, started, outcome)
+                await asyncio.to_thread(self._keep_command, rundir, request, outcome)
             await asyncio.to_thread(_close, rundir, request, left_processes)
         return outcome
 

@@ -6,7 +6,7 @@ import os
 import sys
 from pathlib import Path
 
-from operator_runner.ansible import event_results
+from operator_runner.ansible import dry_run_tasks, event_results
 from operator_runner.ansible.rundir import RunDir
 from operator_runner.ansible.templating.effective_types import VARIABLE
 from operator_runner.core.model import Json, RunRequest
@@ -40,6 +40,7 @@ def run_spec(request: RunRequest, rundir: RunDir, ansible: AnsibleSettings) -> J
         "envvars": {
             **common_environment(ansible),
             **_template_types(request.native_types),
+            **({dry_run_tasks.VARIABLE: "true"} if request.dry_run else {}),
             "TMPDIR": temp_dir,
             "ANSIBLE_LOCAL_TEMP": os.environ.get("ANSIBLE_LOCAL_TEMP", temp_dir),
             "K8S_AUTH_KUBECONFIG": str(rundir.kubeconfig),

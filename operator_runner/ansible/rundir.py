@@ -64,7 +64,9 @@ class RunDir:
             nofollow_io.make_private(self.path / part)
         env = self.path / "env"
         self.write_variables(request)
-        nofollow_io.write(env / "cmdline", self.arguments(ansible))
+        arguments = self.arguments(ansible)
+        # Also without the patch of tasks: a dry run must not act on the host.
+        nofollow_io.write(env / "cmdline", f"{arguments} --check" if request.dry_run else arguments)
         nofollow_io.write(self.kubeconfig, request.kubeconfig)
         self._write_inventory(ansible.inventory, self.temp_dirs.path(request.run_id))
 

@@ -467,7 +467,8 @@ class RunRequest:
     `max_artifacts` counts runs whose artifacts are kept for this resource (0 keeps all).
     `causes` are all that led to the run. `native_types` and `job` are those of the watch.
     `uid` is that of the resource, and `state_key` identifies its desired state and the kind of the
-    run: a Job that was started for the same state can be adopted.
+    run: a Job that was started for the same state can be adopted. `dry_run` runs the play in check
+    mode; tasks that act on the cluster run all the same.
     """
 
     run_id: str
@@ -483,6 +484,7 @@ class RunRequest:
     job: JobTemplate | None = None
     uid: str = ""
     state_key: str = ""
+    dry_run: bool = False
 
 
 @dataclass(frozen=True, slots=True)

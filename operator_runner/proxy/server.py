@@ -191,6 +191,17 @@ class Proxy:
         """Return the grant of a run that is under way. Raises KeyError for any other."""
         return self._granted[run_id]
 
+    @contextmanager
+    def dry_run(
+        self, owner: Json, watch: Watch, run_id: str, *, of_finalizer: bool
+    ) -> Iterator[tuple[str, DryRun]]:
+        """Yield the kubeconfig of a run that writes nothing, and what it would write."""
+        result = DryRun()
+        with self.grant(
+            owner, watch, run_id, of_finalizer=of_finalizer, dry_run=result
+        ) as kubeconfig_text:
+            yield kubeconfig_text, result
+
     @property
     def _host(self) -> str:
         # Without a host, other servers listen on all interfaces; this one has local clients only.

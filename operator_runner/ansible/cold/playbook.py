@@ -23,24 +23,31 @@ def main() -> None:
     from operator_runner.ansible.templating import compatibility
 
     compatibility.install()
-    _locate_template_errors()
+    _apply_patches()
     sys.argv[0] = program_name()
     from ansible.cli.playbook import main as run
 
     sys.exit(run())
 
 
-def _locate_template_errors() -> None:
-    """Patch the messages of errors in templates, unless the patch is disabled or does not fit."""
+def _apply_patches() -> None:
+    """Patch the messages of errors in templates, and in a dry run the choice of tasks.
+
+    A patch that is disabled or does not fit is left out.
+    """
+    from operator_runner.ansible import dry_run_tasks
     from operator_runner.ansible.patches.registry import PATCHES
     from operator_runner.ansible.patches.selection import select
 
-    name = "template-error-lines"
+    names = {"template-error-lines"}
+    if os.environ.get(dry_run_tasks.VARIABLE):
+        names.add("dry-run-tasks")
     disabled = os.environ.get("OPERATOR_RUNNER_DISABLE_PATCHES", "").replace(" ", "").split(",")
-    patches, mismatches = select(disabled, [each for each in PATCHES if each.name == name])
+    patches, mismatches = select(disabled, [each for each in PATCHES if each.name in names])
     for mismatch in mismatches:
         print(f"[WARNING]: {mismatch}", file=sys.stderr)  # noqa: T201 (as ansible-playbook warns)
-    patches.install(name)
+    for name in names:
+        patches.install(name)
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from ansible.cli.playbook import PlaybookCLI
 from ansible.config.manager import find_ini_config_file
 from ansible.utils.display import Display
 
+from operator_runner.ansible import dry_run_tasks
 from operator_runner.ansible.cold import playbook
 from operator_runner.ansible.forkserver.forks import (
     begin_process,
@@ -66,6 +67,8 @@ def become_play(
         Sandbox.from_json(run["sandbox"]).join(os.getppid())
         os.chdir(run["cwd"])
         use_environment(environment)
+        if dry_run_tasks.VARIABLE in environment:
+            patches.install("dry-run-tasks")
         if not _is_as_loaded(environment, preloaded) or _hides_what_is_loaded(command[-1]):
             os.execvpe(command[0], command, environment)  # noqa: S606 (does not use a shell)
         status = _play(command, patches)

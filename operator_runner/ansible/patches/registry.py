@@ -386,6 +386,14 @@ PATCHES: tuple[Patch, ...] = (
         is_essential=True,
     ),
     Patch(
+        name="dry-run-tasks",
+        install="operator_runner.ansible.dry_run_tasks:install",
+        replaces=_symbols("ansible.playbook.task:Task", post_validate="(self, templar)"),
+        reason="In a dry run, tasks that act on the cluster run although the play is in check mode,"
+        " and commands in containers do not (ADR 40); in cold runs too.",
+        gain="structural: the writes of a dry run reach the proxy",
+    ),
+    Patch(
         name="template-error-lines",
         install="operator_runner.ansible.templating.error_locations:install",
         replaces=(

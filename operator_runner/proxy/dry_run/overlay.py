@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Self
 
 from operator_runner.core.labels import match_labels
 from operator_runner.core.model import Json, LabelSelector, LabelSelectorRequirement
@@ -146,16 +146,3 @@ def _requirement(term: str) -> LabelSelectorRequirement:
     if term.startswith("!"):
         return LabelSelectorRequirement(term[1:].strip(), "DoesNotExist")
     return LabelSelectorRequirement(term, "Exists")
-
-
-def status_of(code: int, reason: str, message: str) -> dict[str, Any]:
-    """Return a Status object of the Kubernetes API."""
-    return {
-        "kind": "Status",
-        "apiVersion": "v1",
-        "metadata": {},
-        "status": "Success" if reason == "" else "Failure",
-        "message": message,
-        "reason": reason,
-        "code": code,
-    }

@@ -1,0 +1,141 @@
+"""Choose how each task of a dry run is run.
+
+A dry run is a play in check mode. Tasks that act on the cluster run all the same, because the
+proxy turns their writes into dry runs; so do tasks that write only files of the run.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from operator_runner.core.actions import (
+    COLLECTIONS,
+    COMMAND_MODULES,
+    FILE_MODULES,
+    acts_on_cluster,
+    builtin_name,
+)
+
+VARIABLE = "OPERATOR_RUNNER_DRY_RUN"
+"""Set to `true` in the environment of a dry run."""
+_CLUSTER_PROGRAMS = frozenset({"kubectl", "oc", "helm", "kustomize"})
+_CONTAINER_MODULES = frozenset({"k8s_exec", "k8s_cp"})
+_OTHER_CLUSTER = frozenset(
+    {"api_key", "ca_cert", "client_cert", "context", "host", "kubeconfig", "password", "username"}
+)
+"""Arguments of modules that select another connection than that of the run."""
+_OTHER_CLUSTER_FLAGS = ("--kubeconfig", "--context", "--server", "-s", "--token", "--kube-")
+_LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")
+_OTHER_CLUSTER_VARIABLES = ("KUBECONFIG", "K8S_AUTH_", "HELM_KUBE")
+
+
+def runs_in_container(action: str) -> bool:
+    """Return whether an action runs a command in a container, or copies files to or from it."""
+    prefix, _, name = action.rpartition(".")
+    return name in _CONTAINER_MODULES and (not prefix or f"{prefix}." in COLLECTIONS)
+
+
+def is_previewed(
+    action: str, args: Mapping[str, Any], environment: Mapping[str, str], temp_dir: str
+) -> bool:
+    """Return whether a task of a dry run is run as in any other run.
+
+    `args` and `environment` are those of the task, without templates. `temp_dir` is that of the
+    run, which is removed at its end.
+    """
+    if any(name.startswith(_OTHER_CLUSTER_VARIABLES) for name in environment):
+        return False
+    if acts_on_cluster(action):
+        return not any(args.get(name) for name in _OTHER_CLUSTER)
+    name = builtin_name(action)
+    if name in COMMAND_MODULES:
+        return _is_cluster_command(_command_text(args))
+    if name == "tempfile":
+        return not args.get("path") or _is_below(str(args["path"]), temp_dir)
+    return name in FILE_MODULES and _is_below(str(args.get("dest") or args.get("path")), temp_dir)
+
+
+def _command_text(args: Mapping[str, Any]) -> str:
+    argv = args.get("argv")
+    if isinstance(argv, list):
+        return shlex.join(map(str, argv))
+    return str(args.get("_raw_params") or args.get("cmd") or "")
+
+
+def _is_cluster_command(text: str) -> bool:
+    """Return whether all programs of a command are clients of the cluster of the run."""
+    if any(mark in text for mark in ("`", "$(", ">", "<")):
+        return False
+    lexer = shlex.shlex(text.replace("\n", ";"), posix=True, punctuation_chars=";&|")
+    lexer.whitespace_split = True
+    try:
+        words = list(lexer)
+    except ValueError:
+        return False
+    starts = True
+    for word in words:
+        if not word.strip(";&|"):
+            starts = True
+        elif starts:
+            if Path(word).name not in _CLUSTER_PROGRAMS:
+                return False
+            starts = False
+        elif word.startswith(_OTHER_CLUSTER_FLAGS):
+            return False
+    return bool(words)
+
+
+def _is_below(path: str, directory: str) -> bool:
+    return bool(directory) and Path(os.path.normpath(path)).is_relative_to(directory)
+
+
+# In the play ----------------------------------------------------------------------------
+
+
+def install() -> None:
+    """Apply the choice to the tasks of this process and its forks."""
+    # Imported here: the operator's own process has no part of Ansible.
+    from operator_runner.ansible.patches.replacing import wrap  # noqa: PLC0415
+
+    wrap("ansible.playbook.task:Task.post_validate", _post_validate)
+
+
+def _post_validate(original: Any, task: Any, templar: Any) -> None:
+    original(task, templar=templar)
+    if task.check_mode is not True:
+        return
+    action = str(task.resolved_action or task.action)
+    if runs_in_container(action):
+        # In check mode this is skipped, with the fields of a result of k8s_exec.
+        task.action, task.args = "ansible.builtin.command", {"argv": ["true"]}
+        return
+    arguments = {**_defaults(task), **task.args}
+    variables = task.environment if isinstance(task.environment, Mapping) else {}
+    temp_dir = os.environ.get("TMPDIR", "")
+    if _is_local(task, templar) and is_previewed(action, arguments, variables, temp_dir):
+        task.check_mode = False
+        if acts_on_cluster(action) and "wait" in task.args:
+            task.args["wait"] = False  # nothing that it waits for happens in a dry run
+
+
+def _defaults(task: Any) -> dict[str, Any]:
+    """Return the arguments that any module_defaults of a task give."""
+    groups = task.module_defaults if isinstance(task.module_defaults, list) else []
+    return {
+        name: value
+        for group in groups
+        if isinstance(group, Mapping)
+        for arguments in group.values()
+        if isinstance(arguments, Mapping)
+        for name, value in arguments.items()
+    }
+
+
+def _is_local(task: Any, templar: Any) -> bool:
+    """Return whether a task is run on this host, where the kubeconfig of the run is."""
+    host = task.delegate_to or templar.available_variables.get("inventory_hostname")
+    return host in _LOCAL_HOSTS

@@ -1,0 +1,318 @@
+"""Writes of a dry run: each is sent with `dryRun=All`, and its result is kept.
+
+A write to an object that the run has written before cannot be sent as it is, because the API server
+does not have the former result: the whole object is sent, as it would be.
+"""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from uuid import uuid4
+
+from aiohttp import hdrs, web
+
+from operator_runner.core.errors import ApiError, NotFound
+from operator_runner.core.model import Json
+from operator_runner.kube.api import JSON, Api
+from operator_runner.kube.decoding import encode_json
+from operator_runner.proxy.admission import Admission, WriteRequest
+from operator_runner.proxy.bodies import APPLY
+from operator_runner.proxy.dry_run.overlay import DryRun, Entry, ObjectKey, Selectors
+from operator_runner.proxy.dry_run.patches import patched
+from operator_runner.proxy.dry_run.requests import (
+    as_new,
+    delete_options,
+    is_stored,
+    with_dry_run,
+    with_identity,
+)
+from operator_runner.proxy.dry_run.responses import (
+    CREATED,
+    OK,
+    Answer,
+    item_kind,
+    name_of,
+    not_found,
+    object_of,
+    scale_of,
+    scaled,
+    selectors_of,
+    status_of,
+    uid_in,
+    with_version,
+)
+from operator_runner.proxy.dry_run.sending import send
+from operator_runner.proxy.ownership import PRIMARY_ANNOTATION, PRIMARY_TYPE_ANNOTATION
+from operator_runner.proxy.request_info import RequestInfo
+from operator_runner.proxy.run_tokens import Grant
+from operator_runner.proxy.status_errors import StatusError
+
+_SUFFIX_BYTES = 3
+_MAX_NAME = 253
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """A write of a dry run, with its body."""
+
+    request: web.BaseRequest
+    grant: Grant
+    dry_run: DryRun
+    info: RequestInfo
+    kind: str
+    body: bytes
+
+    @property
+    def key(self) -> ObjectKey:
+        """The object of the request."""
+        return ObjectKey.of(self.info)
+
+    @property
+    def method(self) -> str:
+        """Its HTTP method."""
+        return self.request.method
+
+    def admitted(self) -> WriteRequest:
+        """Return the write as the admission decides on it."""
+        return WriteRequest(
+            self.grant,
+            self.method,
+            self.info,
+            self.kind,
+            has_body=bool(self.body),
+            field_manager=self.request.query.get("fieldManager", ""),
+            dry_run=True,
+            selectors=tuple(selectors_of(self.request).items()),
+        )
+
+
+class DryRunWrites:
+    """Sends the writes of dry runs."""
+
+    def __init__(self, api: Api, admission: Admission) -> None:
+        """`admission` decides on writes as it does for other runs."""
+        self._api = api
+        self._admission = admission
+
+    async def answer(self, write: Write) -> Answer:
+        """Return the response to a write. Raises StatusError if it must not be sent."""
+        if not is_stored(write.info):
+            return await self._dry(write, write.body)
+        match write.method:
+            case "DELETE":
+                return await self._delete(write)
+            case "POST" if not write.info.name:
+                return await self._create(write)
+            case _:
+                return await self._update(write)
+
+    async def _create(self, write: Write) -> Answer:
+        name = name_of(write.kind, write.body)
+        key = ObjectKey.of(write.info, name)
+        entry = write.dry_run.get(key) if name else None
+        if entry is not None and entry.after is not None:
+            message = f'{write.info.resource} "{name}" already exists'
+            return Answer(409, status_of(409, "AlreadyExists", message))
+        body = await self._admit(write)
+        if write.dry_run.is_new_namespace(write.info.namespace):
+            return self._accept(write, key, object_of(write.kind, body), CREATED)
+        if entry is not None and entry.before is not None:
+            return await self._recreate(write, key, object_of(write.kind, body), CREATED)
+        done = await self._dry(write, body)
+        if done.is_success:
+            created = with_version(done.body)
+            key = ObjectKey.of(write.info, str(created["metadata"]["name"]))
+            write.dry_run.record(key, None, created)
+            return Answer(done.code, created, done.headers)
+        return done
+
+    async def _update(self, write: Write) -> Answer:
+        entry = write.dry_run.get(write.key)
+        if write.info.subresource:
+            return await self._update_subresource(write, entry)
+        if entry is not None:
+            return await self._update_written(write, entry)
+        before = await self._live(write.info)
+        done = await self._dry(write, await self._admit(write))
+        if done.is_success:
+            write.dry_run.record(write.key, before, with_version(done.body))
+        return done
+
+    async def _update_written(self, write: Write, entry: Entry) -> Answer:
+        """Write to an object that the run has written before."""
+        if entry.after is None:
+            if write.kind not in APPLY:
+                return not_found(write.info)
+            return await self._recreate(
+                write, write.key, object_of(write.kind, await self._admit(write)), CREATED
+            )
+        try:
+            wanted = _wanted(write, entry.after)
+        except ValueError as error:
+            return Answer(422, status_of(422, "Invalid", str(error)))
+        if write.dry_run.is_new_namespace(write.info.namespace):
+            return self._accept(write, write.key, wanted, OK)
+        if entry.before is None or uid_in(entry.before) != uid_in(entry.after):
+            return await self._recreate(write, write.key, wanted, OK)
+        return await self._replace(write, entry, wanted)
+
+    async def _replace(self, write: Write, entry: Entry, wanted: Json) -> Answer:
+        """Try to replace an object of the cluster by what the run has made of it."""
+        # Controllers may have written the object since; a conflict would last for ever.
+        live = await self._live(write.info)
+        if live is None:
+            return not_found(write.info)
+        version = live["metadata"]["resourceVersion"]
+        metadata = {**wanted["metadata"], "resourceVersion": version}
+        body = encode_json({**wanted, "metadata": metadata})
+        done = await self._dry(write, body, method="PUT", kind=JSON)
+        if done.is_success:
+            write.dry_run.record(write.key, entry.before, done.body)
+        return done
+
+    async def _update_subresource(self, write: Write, entry: Entry | None) -> Answer:
+        """Write status or scale; other subresources change nothing that is compared."""
+        if entry is None:
+            before = await self._live(write.info)
+            done = await self._dry(write, await self._admit(write))
+            if done.is_success and before is not None and write.info.subresource == "scale":
+                write.dry_run.record(write.key, before, scaled(before, done.body))
+            return done
+        if entry.after is None:
+            return not_found(write.info)
+        try:
+            if write.info.subresource == "scale":
+                scale = _patched_or_sent(write, scale_of(entry.after))
+                write.dry_run.record(write.key, entry.before, scaled(entry.after, scale))
+                return Answer(OK, scale)
+            changed = _patched_or_sent(write, entry.after)
+        except ValueError as error:
+            return Answer(422, status_of(422, "Invalid", str(error)))
+        after = {**entry.after, "status": changed.get("status") or {}}
+        write.dry_run.record(write.key, entry.before, after)
+        return Answer(OK, after)
+
+    async def _delete(self, write: Write) -> Answer:
+        if not write.info.name:
+            return await self._delete_collection(write)
+        entry = write.dry_run.get(write.key)
+        if entry is not None and entry.after is None:
+            return not_found(write.info)
+        before = await self._live(write.info) if entry is None else entry.before
+        if before is None and entry is not None:
+            write.dry_run.record(write.key, None, None)
+            return Answer(OK, status_of(OK, "", ""))
+        await self._admission.decide(write.admitted())
+        done = await self._dry(write, delete_options(write.kind, write.body), kind=JSON)
+        if done.is_success:
+            write.dry_run.record(write.key, before, None)
+        return done
+
+    async def _delete_collection(self, write: Write) -> Answer:
+        await self._admission.decide(write.admitted())
+        path = write.request.raw_path.partition("?")[0]
+        selectors = selectors_of(write.request)
+        listed = await self._api.request("GET", path, params=selectors, outer_levels=2)
+        done = await self._dry(write, delete_options(write.kind, write.body), kind=JSON)
+        if not done.is_success:
+            return done
+        chosen = Selectors(selectors.get("labelSelector", ""), selectors.get("fieldSelector", ""))
+        kinds = {"apiVersion": listed.get("apiVersion"), "kind": item_kind(listed)}
+        live = [{**kinds, **item} for item in listed.get("items") or ()]
+        uids = {uid_in(item) for item in live}
+        for item in write.dry_run.merge(write.info, live, chosen):
+            metadata = item["metadata"]
+            key = ObjectKey(
+                write.info.group,
+                write.info.resource,
+                str(metadata.get("namespace") or ""),
+                metadata["name"],
+            )
+            write.dry_run.record(key, item if uid_in(item) in uids else None, None)
+        return done
+
+    async def _recreate(self, write: Write, key: ObjectKey, body: Json, code: int) -> Answer:
+        """Try to create an object whose name is taken in the cluster, or that is not there yet.
+
+        Under another name, so that the API server completes and checks it.
+        """
+        entry = write.dry_run.get(key)
+        is_taken = entry is not None and entry.before is not None
+        suffix = f"-{secrets.token_hex(_SUFFIX_BYTES)}" if is_taken else ""
+        name = f"{key.name[: _MAX_NAME - len(suffix)]}{suffix}"
+        path = write.info.collection_path
+        sent = encode_json(as_new(body, name))
+        done = await self._dry(write, sent, method="POST", kind=JSON, path=path)
+        if not done.is_success:
+            return done
+        former = {"metadata": {"name": key.name}}
+        if entry is not None and entry.after is not None:
+            former = entry.after
+        created = with_version(with_identity(done.body, former))
+        write.dry_run.record(key, None, created)
+        return Answer(code, created, done.headers)
+
+    def _accept(self, write: Write, key: ObjectKey, body: Json, code: int) -> Answer:
+        """Take an object of a namespace that does not exist yet as it is sent."""
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        metadata = {"uid": str(uuid4()), "creationTimestamp": now, **(body.get("metadata") or {})}
+        metadata["namespace"] = write.info.namespace
+        accepted = with_version({**body, "metadata": metadata})
+        write.dry_run.record(key, None, accepted)
+        return Answer(code, accepted)
+
+    async def _admit(self, write: Write) -> bytes:
+        """Return the body with the owner. Raises StatusError if the write would be refused."""
+        decision = await self._admission.decide(write.admitted())
+        return write.body if decision.edit is None else decision.edit(write.body)
+
+    async def _live(self, info: RequestInfo) -> Json | None:
+        try:
+            return await self._api.request("GET", info.object_path, outer_levels=0)
+        except NotFound:
+            return None
+        except ApiError as error:
+            what = f"cannot read {info.object_path}, so its change cannot be shown: {error}"
+            raise StatusError(403, what) from error
+
+    async def _dry(
+        self, write: Write, body: bytes, *, method: str = "", kind: str = "", path: str = ""
+    ) -> Answer:
+        """Send a write as a dry run; by default, as the client has sent it."""
+        own_path, _, query = write.request.raw_path.partition("?")
+        target = f"{path or own_path}?{with_dry_run(query)}"
+        content_type = kind or write.request.headers.get(hdrs.CONTENT_TYPE, "")
+        agent = write.request.headers.get(hdrs.USER_AGENT, "")
+        return await send(
+            self._api.connection,
+            method or write.method,
+            target,
+            body,
+            content_type=content_type,
+            agent=agent,
+        )
+
+
+def _wanted(write: Write, current: Json) -> Json:
+    """Return the object that a write to `current` asks for, with its owners."""
+    wanted = _patched_or_sent(write, current)
+    metadata = dict(wanted.get("metadata") or {})
+    stored = current.get("metadata") or {}
+    if not metadata.get("ownerReferences") and stored.get("ownerReferences"):
+        metadata["ownerReferences"] = stored["ownerReferences"]
+    owner = {
+        key: value
+        for key, value in (stored.get("annotations") or {}).items()
+        if key in {PRIMARY_ANNOTATION, PRIMARY_TYPE_ANNOTATION}
+    }
+    if owner:
+        metadata["annotations"] = {**(metadata.get("annotations") or {}), **owner}
+    return with_identity({**wanted, "metadata": metadata}, current)
+
+
+def _patched_or_sent(write: Write, current: Json) -> Json:
+    if write.method == "PATCH":
+        return patched(current, write.kind, write.body)
+    return object_of(write.kind, write.body)

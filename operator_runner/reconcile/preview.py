@@ -1,0 +1,132 @@
+"""Preview a reconcile: run the play so that it writes nothing, and return what it would change."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Protocol
+
+from operator_runner.core.bounds import fault_of
+from operator_runner.core.errors import RunError
+from operator_runner.core.model import Json, ObjectRef, RunContent, RunRequest, Watch
+from operator_runner.core.object_diff import ObjectDifference
+from operator_runner.core.settings import AnsibleSettings
+from operator_runner.reconcile.conditions import failure_line
+from operator_runner.reconcile.ports import Executor, VariableNames
+from operator_runner.reconcile.reserved_fields import Use, dropped, reserved_fields
+from operator_runner.reconcile.unpreviewed_tasks import UnpreviewedTasks
+from operator_runner.reconcile.variables import extra_vars
+
+_MESSAGE_BYTES = 2000
+_ARTIFACTS = 5
+
+
+class DryRunResult(Protocol):
+    """What a dry run would have written."""
+
+    refused: list[str]
+    """Requests that cannot be previewed, as method and path."""
+
+    def differences(self) -> Sequence[ObjectDifference]:
+        """Return the objects that would differ."""
+
+
+class DryRunAccess(Protocol):
+    """Gives a dry run access to the API."""
+
+    def dry_run(
+        self, owner: Json, watch: Watch, run_id: str, *, of_finalizer: bool
+    ) -> AbstractContextManager[tuple[str, DryRunResult]]:
+        """Return the text of a kubeconfig that is valid inside the block, and its result.
+
+        Nothing that is written with it is stored; see `ports.Access` for the arguments.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """What a run of a resource would change.
+
+    `unpreviewed` are tasks and requests whose effects are unknown. `failure` is why the dry run
+    failed, so that the differences may be incomplete; empty if it succeeded.
+    """
+
+    ref: ObjectRef
+    differences: tuple[ObjectDifference, ...] = ()
+    unpreviewed: tuple[str, ...] = ()
+    failure: str = ""
+
+
+class Previewer:
+    """Previews runs."""
+
+    def __init__(
+        self,
+        access: DryRunAccess,
+        executor: Executor,
+        variable_names: VariableNames,
+        ansible: AnsibleSettings,
+    ) -> None:
+        """Run plays with `executor`, as the operator does."""
+        self._access = access
+        self._executor = executor
+        self._variable_names = variable_names
+        self._ansible = ansible
+
+    async def preview(self, body: Json, watch: Watch, *, limit: timedelta | None = None) -> Preview:
+        """Return what a run of a resource would change; of its clean-up if it is being deleted.
+
+        `limit` is the timeout of runs that have none.
+        """
+        ref = ObjectRef.of(body)
+        if fault := fault_of(body):
+            return Preview(ref, failure=fault)
+        cleanup = bool(body["metadata"].get("deletionTimestamp"))
+        content = _content(watch, cleanup=cleanup)
+        try:
+            excluded = await excluded_fields(body, watch, content, self._variable_names)
+        except RunError as error:
+            return Preview(ref, failure=str(error))
+        run_id = secrets.token_hex(8)
+        tasks = UnpreviewedTasks()
+        with self._access.dry_run(body, watch, run_id, of_finalizer=cleanup) as (text, result):
+            request = RunRequest(
+                run_id=run_id,
+                ref=ref,
+                content=content,
+                extra_vars=extra_vars(body, watch, cleanup=cleanup, excluded=excluded),
+                kubeconfig=text,
+                verbosity=self._ansible.verbosity_for(ref.gvk),
+                max_artifacts=_ARTIFACTS,
+                timeout=watch.timeout or self._ansible.timeout or limit,
+                native_types=watch.native_types,
+                dry_run=True,
+            )
+            outcome = await self._executor.run(request, tasks)
+        return Preview(
+            ref,
+            tuple(result.differences()),
+            (*tasks.tasks, *(f"request {each}" for each in result.refused)),
+            "" if outcome.successful else failure_line(outcome.failures, _MESSAGE_BYTES),
+        )
+
+
+async def excluded_fields(
+    body: Json, watch: Watch, content: RunContent, names: VariableNames
+) -> frozenset[str]:
+    """Return the fields with reserved names, which are not passed to a role. Raises RunError."""
+    found = reserved_fields(body, watch, await names.reserved())
+    if any(field.use is Use.KEYWORD for field in found):
+        found = dropped(found, await names.declared(content))
+    return frozenset(field.name for field in found)
+
+
+def _content(watch: Watch, *, cleanup: bool) -> RunContent:
+    """Return what to run; a finalizer without content runs the watch's own, with its vars."""
+    finalizer = watch.finalizer
+    if cleanup and finalizer is not None and finalizer.content is not None:
+        return finalizer.content
+    return watch.content

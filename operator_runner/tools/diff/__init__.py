@@ -1,0 +1,1 @@
+"""Command `operator-runner diff`: what the roles of a project would change."""

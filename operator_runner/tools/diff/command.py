@@ -1,0 +1,222 @@
+"""Command `operator-runner diff`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+import tempfile
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+from operator_runner.config.flags import (
+    RunCommand,
+    lookup_options,
+    run_options,
+    settings_from,
+)
+from operator_runner.config.watches import load
+from operator_runner.core.errors import ApiError, ConfigError
+from operator_runner.core.model import Watch
+from operator_runner.core.settings import Address, ExecutorName, Settings
+from operator_runner.telemetry import logs
+from operator_runner.tools.resources.options import (
+    DurationType,
+    Name,
+    NameType,
+    cluster_options,
+)
+
+if TYPE_CHECKING:
+    from operator_runner.reconcile.preview import Preview
+    from operator_runner.tools.diff.project import ProjectPreview, Resource
+
+_DIFFERENT, _ERROR = 1, 2
+"""Exit statuses, as those of `kubectl diff`."""
+_JSON = "json"
+
+
+@dataclass(frozen=True, slots=True)
+class _Order:
+    """What to preview, and how to print it."""
+
+    name: Name | None
+    namespace: str | None
+    timeout: timedelta
+    as_json: bool
+
+
+@click.command()
+@click.argument("name", metavar="[KIND/NAME]", required=False, type=NameType())
+@click.option("--all", "all_", is_flag=True, help="All resources that the watches select.")
+@click.option(
+    "--project",
+    default=".",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Directory with watches.yaml and roles.",
+    show_default=True,
+)
+@click.option(
+    "--deployed",
+    metavar="NAMESPACE/DEPLOYMENT",
+    default=None,
+    help="Use the project in the image of a running operator, by kubectl exec.",
+)
+@click.option(
+    "--executor",
+    type=click.Choice(["warm", "cold"]),
+    default=None,
+    help="How plays are run.  [default: warm with --all, else cold]",
+)
+@click.option(
+    "--timeout",
+    default="10m",
+    type=DurationType(),
+    help="Maximum duration of a run without a timeout of its own.",
+    show_default=True,
+)
+@click.option(
+    "-o", "--output", type=click.Choice([_JSON]), default=None, help="Format.  [default: a diff]"
+)
+@lookup_options
+@cluster_options
+def diff(
+    *,
+    name: Name | None,
+    project: Path,
+    deployed: str | None,
+    executor: ExecutorName | None,
+    timeout: timedelta,
+    output: str | None,
+    namespace: str | None,
+    kubeconfig: Path | None,
+    all_: bool,
+    **lookup: Any,
+) -> None:
+    """Show what the role of a resource would change in the cluster, and write nothing.
+
+    The role runs, and each of its writes becomes a dry run, whichever program makes it. Exit
+    status: 0 without differences, 1 with differences, 2 after an error.
+    """
+    if (name is None) == (not all_):
+        raise click.UsageError("name one resource as KIND/NAME, or all of them with --all")
+    if deployed is not None:
+        _run_deployed(deployed, kubeconfig)
+    logs.configure(None, "error")
+    kubeconfig = None if kubeconfig is None else kubeconfig.absolute()
+    os.chdir(project)
+    order = _Order(name, namespace, timeout, output == _JSON)
+    try:
+        with tempfile.TemporaryDirectory(prefix="operator-runner-diff-") as work_dir:
+            kind: ExecutorName = executor or ("warm" if all_ else "cold")
+            settings, watches = _settings(kubeconfig, Path(work_dir), kind, lookup)
+            status = asyncio.run(_diff(settings, watches, order))
+    except (ApiError, ConfigError, OSError) as error:
+        _fail(error)
+    except KeyboardInterrupt:
+        status = 128 + signal.SIGINT
+    sys.exit(status)
+
+
+def _fail(error: Exception) -> NoReturn:
+    problems = error.problems if isinstance(error, ConfigError) else (str(error),)
+    for problem in problems:
+        click.echo(f"Error: {problem}", err=True)
+    sys.exit(_ERROR)
+
+
+@click.command(cls=RunCommand)
+@run_options
+def _run_flags(**_options: Any) -> None:
+    """Take the flags of `run`, for their defaults."""
+
+
+def _settings(
+    kubeconfig: Path | None, work_dir: Path, executor: ExecutorName, lookup: dict[str, Any]
+) -> tuple[Settings, tuple[Watch, ...]]:
+    """Return the settings of a project beside its operator. Raises ConfigError."""
+    options = {**_run_flags.make_context("run", []).params, **lookup, "executor": executor}
+    loaded = load(
+        options["watches_file"],
+        os.environ,
+        roles_path=options["ansible_roles_path"],
+        collections_path=options["ansible_collections_path"],
+        mark_unsafe=options["mark_unsafe"],
+    )
+    settings = settings_from(options, os.environ, loaded.watches)
+    return replace(
+        settings,
+        kubeconfig=kubeconfig or settings.kubeconfig,
+        proxy=Address("127.0.0.1", 0),
+        work_dir=work_dir / "runs",
+    ), loaded.watches
+
+
+async def _diff(settings: Settings, watches: tuple[Watch, ...], order: _Order) -> int:
+    """Print the differences as they are found; return the exit status."""
+    # Imported here because it takes a second, and `--help` does not need it.
+    from operator_runner.tools.diff.output import (  # noqa: PLC0415
+        as_json,
+        painted,
+        preview_lines,
+        summary,
+    )
+    from operator_runner.tools.diff.project import open_project  # noqa: PLC0415
+
+    previews: list[Preview] = []
+    async with open_project(settings, watches) as project:
+        async for resource in _resources(project, order):
+            preview = await project.preview(resource, order.timeout)
+            previews.append(preview)
+            if not order.as_json:
+                for line in preview_lines(preview):
+                    click.echo(painted(line))
+            if preview.failure:
+                click.echo(f"Error: {preview.ref}: {preview.failure}", err=True)
+    if order.as_json:
+        click.echo(json.dumps([as_json(each) for each in previews], indent=4))
+    else:
+        click.echo(summary(previews), err=True)
+    if any(each.failure for each in previews):
+        return _ERROR
+    return _DIFFERENT if any(each.differences for each in previews) else 0
+
+
+async def _resources(project: ProjectPreview, order: _Order) -> AsyncIterator[Resource]:
+    if order.name is not None:
+        yield await project.find(order.name, order.namespace)
+        return
+    async for resource in project.all(order.namespace):
+        yield resource
+
+
+def _run_deployed(deployed: str, kubeconfig: Path | None) -> NoReturn:
+    """Run the same command in the operator's container, and exit with its status."""
+    namespace, _, name = deployed.partition("/")
+    if not namespace or not name:
+        raise click.UsageError(
+            f"--deployed={deployed}: write NAMESPACE/DEPLOYMENT of the running operator"
+        )
+    given = iter(sys.argv[2:])
+    passed: list[str] = []
+    for word in given:
+        option, equals, _ = word.partition("=")
+        if option in {"--deployed", "--kubeconfig", "--project"}:
+            if not equals:
+                next(given, None)
+        else:
+            passed.append(word)
+    command = ["kubectl", *([f"--kubeconfig={kubeconfig}"] if kubeconfig else [])]
+    command += ["exec", f"--namespace={namespace}", f"deployment/{name}", "--"]
+    try:
+        os.execvp(command[0], [*command, "operator-runner", "diff", *passed])  # noqa: S606
+    except OSError as error:
+        click.echo(f"Error: cannot run kubectl, which --deployed needs: {error}", err=True)
+        sys.exit(_ERROR)

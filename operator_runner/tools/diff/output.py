@@ -1,0 +1,94 @@
+"""Print previews as unified diffs of YAML, or as JSON."""
+
+from __future__ import annotations
+
+import difflib
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+import click
+
+from operator_runner.core.field_paths import ABSENT, changed_fields
+from operator_runner.core.model import Json
+from operator_runner.core.object_diff import Change, ObjectDifference
+from operator_runner.reconcile.preview import Preview
+from operator_runner.telemetry.printable import printable
+from operator_runner.tools import yaml_io
+
+_COLOURS = {"+": "green", "-": "red", "@": "cyan"}
+
+
+def preview_lines(preview: Preview) -> Iterator[str]:
+    """Yield the diff of each object of a preview, and what could not be previewed."""
+    for difference in preview.differences:
+        yield from _diff_lines(difference)
+    if preview.unpreviewed:
+        yield f"Not previewed for {preview.ref}:"
+        yield from (f"  {printable(each)}" for each in preview.unpreviewed)
+
+
+def painted(line: str) -> str:
+    """Return a line of a diff in its colour; click removes it where there is no terminal."""
+    colour = _COLOURS.get(line[:1])
+    return line if colour is None else click.style(line, fg=colour)
+
+
+def summary(previews: Sequence[Preview]) -> str:
+    """Return the counts: `2 of 3 resources differ: 1 object created, 2 changed`."""
+    differing = sum(bool(each.differences) for each in previews)
+    noun = "resource" if len(previews) == 1 else "resources"
+    if not differing:
+        return f"No differences, {len(previews)} {noun}"
+    counts = Counter(each.change for one in previews for each in one.differences)
+    parts = (f"{counts[change]} {change.value}" for change in Change if counts[change])
+    return f"{differing} of {len(previews)} {noun} with differences; objects: {', '.join(parts)}"
+
+
+def as_json(preview: Preview) -> Json:
+    """Return a preview as `--output=json` prints it."""
+    return {
+        "resource": _reference(preview.ref.gvk.api_version, preview.ref.gvk.kind, preview),
+        "objects": [_object(each) for each in preview.differences],
+        "notPreviewed": list(preview.unpreviewed),
+        "error": preview.failure or None,
+    }
+
+
+def _reference(api_version: str, kind: str, what: Preview | ObjectDifference) -> Json:
+    ref = what.ref
+    place = {"namespace": ref.namespace} if ref.namespace else {}
+    return {"apiVersion": api_version, "kind": kind, **place, "name": ref.name}
+
+
+def _object(difference: ObjectDifference) -> Json:
+    gvk = difference.ref.gvk
+    found = {
+        **_reference(gvk.api_version, gvk.kind, difference),
+        "change": difference.change.value,
+    }
+    if difference.change is not Change.CHANGED:
+        return {**found, "before": difference.before, "after": difference.after}
+    fields = [
+        {
+            "path": path,
+            **({} if old is ABSENT else {"before": old}),
+            **({} if new is ABSENT else {"after": new}),
+        }
+        for path, old, new in changed_fields(difference.before, difference.after)
+    ]
+    return {**found, "fields": fields}
+
+
+def _diff_lines(difference: ObjectDifference) -> Iterator[str]:
+    ref = difference.ref
+    name = f"{ref.gvk.api_version} {ref}"
+    before, after = (
+        [] if side is None else yaml_io.dump(side).splitlines()
+        for side in (difference.before, difference.after)
+    )
+    titles = (
+        name if difference.before is not None else "(does not exist)",
+        name if difference.after is not None else "(deleted)",
+    )
+    for line in difflib.unified_diff(before, after, *titles, lineterm=""):
+        yield printable(line)

@@ -1,0 +1,140 @@
+"""Preview the resources of a project against a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from operator_runner import __version__
+from operator_runner.ansible.executor import AnsibleExecutor, open_launcher
+from operator_runner.ansible.reserved_names import ReservedNamesLoader
+from operator_runner.app import rundirs_of, variable_names_of
+from operator_runner.config.watches.relevance import is_relevant
+from operator_runner.core.errors import ConfigError
+from operator_runner.core.model import Json, ObjectRef, Watch
+from operator_runner.core.settings import Settings
+from operator_runner.kube.api import Api
+from operator_runner.kube.cluster import KubeCluster
+from operator_runner.kube.discovery import Discovery
+from operator_runner.kube.paging import list_pages
+from operator_runner.kube.session import Connection, connect
+from operator_runner.proxy.server import Proxy
+from operator_runner.reconcile.preview import Preview, Previewer
+from operator_runner.tools.resources.options import Name
+
+
+class _NoObserver:
+    """Takes reports of the proxy; a dry run has none."""
+
+    def __getattr__(self, name: str) -> Any:
+        """Return a method that does nothing."""
+        return lambda *_args, **_kwargs: None
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """A resource to preview, and its watch."""
+
+    body: Json
+    watch: Watch
+
+
+class ProjectPreview:
+    """Finds the resources of a project and previews them. Every method raises ApiError."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        watches: Sequence[Watch],
+        connection: Connection,
+        previewer: Previewer,
+    ) -> None:
+        """Use these parts; `open_project` makes them."""
+        self._settings = settings
+        self._watches = watches
+        self._connection = connection
+        self._previewer = previewer
+        self._api = Api(connection)
+        self._discovery = Discovery(self._api)
+        self._cluster = KubeCluster(self._api, self._discovery)
+
+    async def find(self, name: Name, namespace: str | None) -> Resource:
+        """Return a resource by name. Raises ConfigError if there is none, or no watch of its kind.
+
+        `namespace` None is that of the kubeconfig.
+        """
+        kinds: list[str] = []
+        for watch in self._watches:
+            kinds.append(watch.gvk.kind)
+            resource = await self._discovery.resource(watch.gvk)
+            if not resource.is_called(name.kind):
+                continue
+            place = (namespace or self._connection.namespace) if resource.namespaced else ""
+            ref = ObjectRef(watch.gvk, place, name.name)
+            body = await self._cluster.get(ref)
+            if body is None:
+                raise ConfigError(f"{ref} does not exist; name a resource of this cluster")
+            if is_relevant(body, watch) or body["metadata"].get("deletionTimestamp"):
+                return Resource(body, watch)
+            raise ConfigError(f"{ref} does not match selector or when of its watch")
+        listed = ", ".join(dict.fromkeys(kinds))
+        raise ConfigError(
+            f"{name.kind} is not a kind of {self._settings.watches_file}, which has {listed}"
+        )
+
+    async def all(self, namespace: str | None) -> AsyncIterator[Resource]:
+        """Yield all resources that the watches select.
+
+        `namespace` None means WATCH_NAMESPACE, or all namespaces without it.
+        """
+        for watch in self._watches:
+            resource = await self._discovery.resource(watch.gvk)
+            chosen = (namespace,) if namespace else self._settings.namespaces or ("",)
+            for place in chosen if resource.namespaced else ("",):
+                async for page in list_pages(self._api, resource.path(place), outer_levels=2):
+                    for item in page.get("items") or ():
+                        gvk = watch.gvk
+                        body = {"apiVersion": gvk.api_version, "kind": gvk.kind, **item}
+                        if is_relevant(body, watch):
+                            yield Resource(body, watch)
+
+    async def preview(self, resource: Resource, limit: timedelta) -> Preview:
+        """Return what a run of the resource would change; `limit` is as in `Previewer`."""
+        return await self._previewer.preview(resource.body, resource.watch, limit=limit)
+
+
+@asynccontextmanager
+async def open_project(
+    settings: Settings, watches: Sequence[Watch]
+) -> AsyncIterator[ProjectPreview]:
+    """Connect to the cluster and load Ansible. Raises ApiError and ConfigError.
+
+    Work dir and proxy port of the settings must not be those of a running operator.
+    """
+    async with AsyncExitStack() as stack:
+        connection = await connect(settings.kubeconfig, user_agent=f"operator-runner/{__version__}")
+        stack.push_async_callback(connection.close)
+        names = ReservedNamesLoader(settings.ansible, [watch.content.path for watch in watches])
+        stack.push_async_callback(names.close)
+        names.start()
+        rundirs = rundirs_of(settings, watches)
+        launcher = await stack.enter_async_context(
+            open_launcher(settings.executor, settings.ansible)
+        )
+        proxy = Proxy(
+            connection,
+            settings.proxy,
+            _NoObserver(),
+            Discovery(Api(connection)),
+            rundirs.shared,
+            inject_owner_ref=settings.inject_owner_ref,
+        )
+        await proxy.start()
+        stack.push_async_callback(proxy.stop)
+        executor = AnsibleExecutor(launcher, rundirs, settings.ansible, settings.kubeconfig)
+        variables = variable_names_of(settings, names)
+        previewer = Previewer(proxy, executor, variables, settings.ansible)
+        yield ProjectPreview(settings, watches, connection, previewer)
