@@ -29,6 +29,8 @@ _OTHER_CLUSTER = frozenset(
 )
 """Arguments of modules that select another connection than that of the run."""
 _OTHER_CLUSTER_FLAGS = ("--kubeconfig", "--context", "--server", "-s", "--token", "--kube-")
+_WAITS = "k8s_scale"
+"""The module that waits unless it is asked not to."""
 _LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")
 _OTHER_CLUSTER_VARIABLES = ("KUBECONFIG", "K8S_AUTH_", "HELM_KUBE")
 
@@ -118,7 +120,7 @@ def _post_validate(original: Any, task: Any, templar: Any) -> None:
     temp_dir = os.environ.get("TMPDIR", "")
     if _is_local(task, templar) and is_previewed(action, arguments, variables, temp_dir):
         task.check_mode = False
-        if acts_on_cluster(action) and "wait" in task.args:
+        if acts_on_cluster(action) and ("wait" in task.args or action.endswith(_WAITS)):
             task.args["wait"] = False  # nothing that it waits for happens in a dry run
 
 

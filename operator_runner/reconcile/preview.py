@@ -17,7 +17,7 @@ from operator_runner.core.settings import AnsibleSettings
 from operator_runner.reconcile.conditions import failure_line
 from operator_runner.reconcile.ports import Executor, VariableNames
 from operator_runner.reconcile.reserved_fields import Use, dropped, reserved_fields
-from operator_runner.reconcile.unpreviewed_tasks import UnpreviewedTasks
+from operator_runner.reconcile.unpreviewed_tasks import VERBOSITY, UnpreviewedTasks
 from operator_runner.reconcile.variables import extra_vars
 
 _MESSAGE_BYTES = 2000
@@ -91,7 +91,7 @@ class Previewer:
         except RunError as error:
             return Preview(ref, failure=str(error))
         run_id = secrets.token_hex(8)
-        tasks = UnpreviewedTasks()
+        tasks = UnpreviewedTasks(run_id)
         with self._access.dry_run(body, watch, run_id, of_finalizer=cleanup) as (text, result):
             request = RunRequest(
                 run_id=run_id,
@@ -99,7 +99,7 @@ class Previewer:
                 content=content,
                 extra_vars=extra_vars(body, watch, cleanup=cleanup, excluded=excluded),
                 kubeconfig=text,
-                verbosity=self._ansible.verbosity_for(ref.gvk),
+                verbosity=max(self._ansible.verbosity_for(ref.gvk), VERBOSITY),
                 max_artifacts=_ARTIFACTS,
                 timeout=watch.timeout or self._ansible.timeout or limit,
                 native_types=watch.native_types,

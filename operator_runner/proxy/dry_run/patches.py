@@ -50,7 +50,8 @@ def patched(body: Json, kind: str, patch: bytes) -> Json:
         try:
             result = jsonpatch.apply_patch(body, decode_json(patch))
         except (jsonpatch.JsonPatchException, jsonpointer.JsonPointerException) as error:
-            raise ValueError(str(error)) from error
+            # The message of the library quotes the object, which may be a Secret.
+            raise ValueError("the JSON patch does not apply to the object") from error
         return dict(result)
     content = decode_yaml(patch) if kind in APPLY else decode_json(patch)
     if not isinstance(content, dict):

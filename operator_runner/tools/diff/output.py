@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import click
 
@@ -24,7 +25,8 @@ def preview_lines(preview: Preview) -> Iterator[str]:
         yield from _diff_lines(difference)
     if preview.unpreviewed:
         yield f"Not previewed for {preview.ref}:"
-        yield from (f"  {printable(each)}" for each in preview.unpreviewed)
+        here = f"{Path.cwd()}/"
+        yield from (f"  {printable(each.replace(here, ''))}" for each in preview.unpreviewed)
 
 
 def painted(line: str) -> str:
@@ -34,7 +36,7 @@ def painted(line: str) -> str:
 
 
 def summary(previews: Sequence[Preview]) -> str:
-    """Return the counts: `2 of 3 resources differ: 1 object created, 2 changed`."""
+    """Return the counts: `2 of 3 resources with differences; objects: 1 created, 2 changed`."""
     differing = sum(bool(each.differences) for each in previews)
     noun = "resource" if len(previews) == 1 else "resources"
     if not differing:

@@ -1,0 +1,109 @@
+"""`operator-runner diff` shows what a role would change, and writes nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from operator_runner.devcluster import Cluster
+from tests.support.kubectl import Kubectl
+from tests.support.nginx import KIND, nginx
+from tests.support.operator import REPOSITORY
+from tests.support.scaffold import OPERATOR_RUNNER
+
+PROJECT = Path(__file__).parent
+
+
+class Diff:
+    """The command, with the kubectl of a user."""
+
+    def __init__(self, kubeconfig: Path, cluster: Cluster, namespace: str) -> None:
+        self._flags = [f"--kubeconfig={kubeconfig}", f"--namespace={namespace}", "--executor=cold"]
+        path = f"{cluster.bin.parent / 'tools'}{os.pathsep}{os.environ['PATH']}"
+        self._environment = {**os.environ, "PATH": path, "ANSIBLE_GATHERING": "explicit"}
+
+    def __call__(self, *args: str) -> subprocess.CompletedProcess[str]:
+        """Run it to its end."""
+        return subprocess.run(
+            [OPERATOR_RUNNER, "diff", *args, *self._flags],
+            env=self._environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+
+@pytest.fixture
+def diff(control_plane: Path, control_plane_cluster: Cluster, kubectl: Kubectl) -> Diff:
+    """Return the command for the namespace of the test."""
+    return Diff(control_plane, control_plane_cluster, kubectl.namespace)
+
+
+def test_the_objects_of_an_nginx_operator_are_shown_and_not_created(
+    diff: Diff, kubectl: Kubectl
+) -> None:
+    """As a unified diff, with exit status 1."""
+    kubectl("apply", f"--filename={REPOSITORY / 'crds'}")
+    kubectl("wait", f"crd/{KIND}", "--for=condition=Established")
+    kubectl.apply(nginx(replicas=2))
+    done = diff("NginxOperator/web", f"--project={REPOSITORY}")
+    assert done.returncode == 1, done.stderr
+    lines = done.stdout.splitlines()
+    assert f"+++ apps/v1 Deployment {kubectl.namespace}/web" in lines
+    assert "+  replicas: 2" in lines
+    assert f"+++ v1 Service {kubectl.namespace}/web" in lines
+    assert "1 of 1 resource with differences; objects: 2 created" in done.stderr
+    assert kubectl.get("deployment", "web") is None
+    resource = kubectl.get(KIND, "web")
+    assert resource is not None
+    assert "status" not in resource
+
+
+def test_writes_of_all_clients_are_shown_and_other_tasks_are_named(
+    diff: Diff, kubectl: Kubectl, tmp_path: Path
+) -> None:
+    """kubectl, modules and files of the run; not commands on the host, in containers, and uri."""
+    touched = tmp_path / "touched"
+    labels = {"metadata": {"name": "mixed", "labels": {"role": "mixed"}}}
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "unneeded"}}
+    kubectl.apply(
+        {"apiVersion": "v1", "kind": "ConfigMap", **labels, "data": {"touched": str(touched)}},
+        {**secret, "stringData": {"password": "very-secret"}},
+    )
+    done = diff("--all", f"--project={PROJECT}", "--output=json")
+    assert done.returncode == 1, done.stderr
+    (preview,) = json.loads(done.stdout)
+    assert preview["error"] is None
+    objects: dict[str, Any] = {each["name"]: each for each in preview["objects"]}
+    assert {name: each["change"] for name, each in objects.items()} == {
+        "by-kubectl": "created",
+        "app": "created",
+        "by-file": "created",
+        "unneeded": "deleted",
+    }
+    assert objects["app"]["after"]["metadata"]["labels"] == {"read-back": "1"}
+    assert objects["app"]["after"]["spec"]["replicas"] == 3
+    assert "very-secret" not in done.stdout
+    assert objects["unneeded"]["before"]["data"] == {"password": "***"}
+    named = [each.partition(",")[0] for each in preview["notPreviewed"]]
+    assert named == [
+        "task Run a command on the host (ansible.builtin.command)",
+        "task Call an address (ansible.builtin.uri)",
+        "task Run a command in a container (kubernetes.core.k8s_exec)",
+        "task Write a file on the host (ansible.builtin.copy)",
+    ]
+    assert not touched.exists()
+    assert kubectl.get("secret", "unneeded") is not None
+    assert kubectl.get("configmap", "by-kubectl") is None
+
+    kubectl("label", "configmap", "mixed", "role-")
+    none = diff("--all", f"--project={PROJECT}")
+    assert (none.returncode, none.stdout) == (0, ""), none.stderr
+    missing = diff("ConfigMap/none", f"--project={PROJECT}")
+    assert missing.returncode == 2
+    assert "does not exist" in missing.stderr

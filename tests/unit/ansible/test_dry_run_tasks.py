@@ -1,0 +1,62 @@
+"""Which tasks of a dry run are run as in any other run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from operator_runner.ansible.dry_run_tasks import is_previewed, runs_in_container
+
+
+@pytest.mark.parametrize(
+    ("action", "args", "previewed"),
+    [
+        ("kubernetes.core.k8s", {"state": "absent"}, True),
+        ("k8s", {}, True),
+        ("kubernetes.core.helm", {"name": "a"}, True),
+        ("operator_sdk.util.k8s_status", {}, True),
+        ("kubernetes.core.k8s", {"kubeconfig": "/other"}, False),
+        ("kubernetes.core.k8s", {"host": "https://other.example.com"}, False),
+        ("kubernetes.core.k8s_drain", {}, False),
+        ("ansible.builtin.command", {"_raw_params": "kubectl apply -f a"}, True),
+        ("ansible.builtin.command", {"argv": ["/usr/bin/helm", "upgrade", "a", "b"]}, True),
+        ("shell", {"_raw_params": "kustomize build . | kubectl apply -f - && oc get x"}, True),
+        ("shell", {"_raw_params": "kubectl get x || rm -r /data"}, False),
+        ("shell", {"_raw_params": "kubectl get x > /data"}, False),
+        ("shell", {"_raw_params": "kubectl get $(rm -r /data)"}, False),
+        ("shell", {"_raw_params": "kubectl get x\nrm -r /data"}, False),
+        ("shell", {"_raw_params": "kubectl get 'x"}, False),
+        ("command", {"_raw_params": "kubectl --context=prod delete ns a"}, False),
+        ("command", {"_raw_params": "helm upgrade a b --kubeconfig /other"}, False),
+        ("command", {"_raw_params": "kubectl -shttps://other.example.com get x"}, False),
+        ("command", {"_raw_params": "psql --command 'drop table a'"}, False),
+        ("command", {}, False),
+        ("ansible.builtin.uri", {"url": "https://example.com"}, False),
+        ("ansible.builtin.script", {"_raw_params": "deploy.sh"}, False),
+        ("ansible.builtin.copy", {"dest": "/run/tmp/1/a"}, True),
+        ("ansible.builtin.template", {"dest": "/run/tmp/1/../../a"}, False),
+        ("ansible.builtin.file", {"path": "/etc/a"}, False),
+        ("ansible.builtin.tempfile", {}, True),
+        ("community.general.mail", {}, False),
+    ],
+)
+def test_tasks_that_act_on_the_cluster_alone_are_run(
+    action: str, args: dict[str, Any], previewed: bool
+) -> None:
+    """And those that write files of the run; all others are in check mode."""
+    assert is_previewed(action, args, {}, "/run/tmp/1") is previewed
+
+
+def test_a_task_with_another_kubeconfig_in_its_environment_is_not_run() -> None:
+    """Its writes would not pass the proxy."""
+    for name in ("KUBECONFIG", "K8S_AUTH_HOST", "HELM_KUBEAPISERVER"):
+        assert not is_previewed("kubernetes.core.k8s", {}, {name: "x"}, "")
+
+
+def test_commands_in_containers_are_recognized() -> None:
+    """By their module."""
+    assert runs_in_container("kubernetes.core.k8s_exec")
+    assert runs_in_container("k8s_cp")
+    assert not runs_in_container("kubernetes.core.k8s")
+    assert not runs_in_container("example.com.k8s_exec")
