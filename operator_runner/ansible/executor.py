@@ -87,14 +87,17 @@ class AnsibleExecutor:
         ansible: AnsibleSettings,
         kubeconfig: Path | None = None,
         jobs: Launcher | None = None,
+        *,
+        timeout: Callable[[float | None], asyncio.Timeout] = asyncio.timeout,
     ) -> None:
         """Run plays with `launcher`, in the directories of `rundirs`.
 
         `kubeconfig` is that of --kubeconfig, for those who repeat a run by hand. `jobs` starts the
-        runs of watches with `execution.job`.
+        runs of watches with `execution.job`. `timeout` opens the timeout of a run, in seconds.
         """
         self._jobs = jobs
         self._kubeconfig = kubeconfig
+        self._timeout = timeout
         self._launcher = launcher
         self._rundirs = rundirs
         self._ansible = ansible
@@ -163,7 +166,7 @@ class AnsibleExecutor:
             launcher = self._jobs
         try:
             async with (
-                asyncio.timeout(seconds) as deadline,
+                self._timeout(seconds) as deadline,
                 launcher.start(request, rundir) as run,
             ):
                 await _consume(run, rundir, request.run_id, builder, on_event)

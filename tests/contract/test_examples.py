@@ -40,13 +40,13 @@ def installed(name: str, kubectl: Kubectl) -> Iterator[Kubectl]:
         crd["spec"]["conversion"] = {"strategy": "None"}
     system = replace(kubectl, namespace=manifest["metadata"]["name"])
     system.apply(manifest, *crds)
-    names = [f"crd/{crd['metadata']['name']}" for crd in crds]
-    if names:
-        system("wait", *names, "--for=condition=Established", "--timeout=90s")
+    names = [crd["metadata"]["name"] for crd in crds]
+    system.wait_for_kinds(*names)
     yield system
+    # Nothing waits for the end: each example has its own kinds and namespace.
     if names:
-        system("delete", *names)
-    system("delete", "namespace", system.namespace)
+        system("delete", "crd", *names, "--wait=false")
+    system("delete", "namespace", system.namespace, "--wait=false")
 
 
 def test_validate_has_no_finding(name: str) -> None:

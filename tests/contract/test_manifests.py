@@ -32,8 +32,7 @@ def test_the_api_server_accepts_all_of_it(kubectl: Kubectl) -> None:
     metadata = {"name": kubectl.namespace}
     kubectl.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
     kubectl("apply", f"--kustomize={CONFIG / 'crd'}")
-    name = "crd/nginxoperators.operator.example.com"
-    kubectl("wait", name, "--for=condition=Established")
+    kubectl.wait_for_kinds("nginxoperators.operator.example.com")
     for folder in ("default", "samples"):
         kubectl(
             "apply", "--server-side", "--force-conflicts", "--dry-run=server", "--validate=strict",

@@ -10,7 +10,7 @@ import secrets
 import subprocess
 import sys
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -26,6 +26,7 @@ from operator_runner.ansible.rundir import RunDirs
 from operator_runner.config.watches import load
 from operator_runner.core.model import GVK, ObjectRef, RunContent, RunOutcome, RunRequest, Watch
 from operator_runner.core.settings import AnsibleSettings
+from operator_runner.devcluster import Cluster
 from operator_runner.reconcile.declared_status import evaluate
 from operator_runner.reconcile.variables import extra_vars
 from tests.support import nginx as support
@@ -181,14 +182,19 @@ class Nginx:
         condition: Json = found[0]
         return condition
 
-    def allow(self, user: str, rules: Iterable[Json]) -> dict[str, str]:
+    def allow(self, user: str, rules: Sequence[Json]) -> dict[str, str]:
         """Let a user do this much in the namespace; return the environment to be that user."""
         rbac = {"apiVersion": "rbac.authorization.k8s.io/v1", "metadata": {"name": user}}
         ref = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": user}
         self.kubectl.apply(
-            {**rbac, "kind": "Role", "rules": list(rules)},
+            {**rbac, "kind": "Role", "rules": rules},
             {**rbac, "kind": "RoleBinding", "roleRef": ref, "subjects": [{**ref, "kind": "User"}]},
         )
+        if rules:
+            (group,), (verb, *_) = rules[0]["apiGroups"], rules[0]["verbs"]
+            plural, _, subresource = rules[0]["resources"][0].partition("/")
+            resource = f"{plural}.{group}".rstrip(".")
+            self.kubectl.wait_for_permission(user, verb, resource, subresource)
         return {"K8S_AUTH_IMPERSONATE_USER": user}
 
 
@@ -235,11 +241,18 @@ def plays(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plays]:
         yield opened
 
 
-@pytest.fixture
-def nginx(control_plane: Path, kubectl: Kubectl, tmp_path: Path, plays: Plays) -> Nginx:
-    """Give a namespace where the resource is known."""
+@pytest.fixture(scope="module")
+def crds(control_plane_cluster: Cluster) -> None:
+    """Install the CRDs."""
+    kubectl = Kubectl(control_plane_cluster.bin / "kubectl", "default")
     kubectl("apply", f"--filename={REPOSITORY / 'crds'}")
-    kubectl("wait", f"crd/{KIND}", "--for=condition=Established")
+    kubectl.wait_for_kinds(KIND)
+
+
+@pytest.fixture
+def nginx(crds: None, control_plane: Path, kubectl: Kubectl, tmp_path: Path, plays: Plays) -> Nginx:
+    """Give a namespace where the resource is known."""
+    del crds
     return Nginx(kubectl, control_plane, tmp_path, plays)
 
 
@@ -556,6 +569,7 @@ def test_what_a_deleted_resource_of_the_name_leaves_is_waited_for(nginx: Nginx) 
     nginx.kubectl("delete", KIND, "web")
     body = nginx.resource(replicas=2)
     eventually(lambda: nginx.kubectl.get("service", "web"), lambda found: found is None)
+    eventually(lambda: nginx.live("deployment")["metadata"].get("deletionTimestamp"))
     outcome = nginx.reconcile()
     assert outcome.successful, outcome.failures
     assert outcome.requeue_after == timedelta(seconds=5)

@@ -62,7 +62,7 @@ def test_a_cluster_with_the_kind_is_refused(
     kubectl("delete", "namespace", test.namespace)
     kubectl("apply", f"--filename={REPOSITORY / 'crds'}")
     try:
-        kubectl("wait", "--for=condition=Established", f"crd/{KIND}")
+        kubectl.wait_for_kinds(KIND)
         strangers = Strangers(kubectl, KIND)
         strangers.create("operator.example.com/v1alpha2", "NginxOperator", "theirs")
         before = strangers.state()

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.support.waiting import eventually
+
 Json = dict[str, Any]
 
 
@@ -46,7 +48,7 @@ class Kubectl:
 
     def token(self, account: str) -> str:
         """Return a token of a service account, which a controller may not have created yet."""
-        self("wait", "--for=create", f"serviceaccount/{account}", "--timeout=90s")
+        self.wait_for_account(account)
         return self("create", "token", account).strip()
 
     def kubeconfig(self, account: str, folder: Path) -> Path:
@@ -64,6 +66,26 @@ class Kubectl:
         """Apply objects."""
         items = {"apiVersion": "v1", "kind": "List", "items": list(objects)}
         self("apply", "--filename=-", input_=json.dumps(items))
+
+    def wait_for_kinds(self, *crds: str) -> None:
+        """Wait until kubectl finds the kinds of these CRDs, given by name.
+
+        `kubectl wait` fails while a new CRD has no conditions, and discovery lists the kind some
+        time after the condition Established.
+        """
+        listed = ("api-resources", "--output=name")
+        eventually(lambda: {*crds} - {*self.run(*listed).stdout.split()}, lambda left: not left)
+
+    def wait_for_account(self, name: str = "default") -> None:
+        """Wait for a service account: a controller creates that of a new namespace."""
+        self("wait", "--for=create", f"serviceaccount/{name}", "--timeout=180s")
+
+    def wait_for_permission(
+        self, user: str, verb: str, resource: str, subresource: str = ""
+    ) -> None:
+        """Wait until the API server permits a user what was granted just now."""
+        asked = ("auth", "can-i", verb, resource, f"--subresource={subresource}", f"--as={user}")
+        eventually(lambda: self.run(*asked).stdout, lambda answer: answer.strip() == "yes")
 
     def merge(self, kind: str, name: str, patch: Json) -> None:
         """Merge a patch into an object; null removes a field."""

@@ -36,6 +36,8 @@ def grant_condition(kubectl: Kubectl, name: str) -> None:
     kubectl("create", "role", name, verbs, f"--resource={CONDITION}", f"--resource-name={name}")
     account = f"--serviceaccount={kubectl.namespace}:default"
     kubectl("create", "rolebinding", name, f"--role={name}", account)
+    user = f"system:serviceaccount:{kubectl.namespace}:default"
+    kubectl.wait_for_permission(user, "update", f"{CONDITION}/{name}")
 
 
 def condition_of(kubectl: Kubectl, name: str, type_: str = "Upgradeable") -> Json:

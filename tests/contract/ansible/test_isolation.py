@@ -68,13 +68,19 @@ def look(path, content):
         found.setdefault(kind.decode(), set()).add(str(path))
 
 
-for place in map(pathlib.Path, module.params["places"]):
-    for path in place.rglob("*"):
-        try:
-            look(path, path.read_bytes())
-            read += 1
-        except OSError:
-            pass
+# Others remove directories meanwhile: os.walk skips what is not there any more.
+files = (
+    pathlib.Path(folder, name)
+    for place in module.params["places"]
+    for folder, _, names in os.walk(place)
+    for name in names
+)
+for path in files:
+    try:
+        look(path, path.read_bytes())
+        read += 1
+    except OSError:
+        pass
 for pid in module.params["processes"]:
     process = pathlib.Path("/proc", str(pid))
     try:
@@ -477,7 +483,7 @@ def _processes_of_holder() -> list[int]:
     below = psutil.Process().children(recursive=True)
     shell = next(process for process in below if "searched" in _command(process))
     above = [process for process in shell.parents() if process in below]
-    run = above[-2] if len(above[-1].children()) > 1 else above[-1]
+    run = above[-2] if "forkserver.server" in _command(above[-1]) else above[-1]
     return [process.pid for process in {shell, *above, *run.children(recursive=True)}]
 
 

@@ -119,6 +119,7 @@ def _cases(namespace: str, folder: Path) -> dict[str, list[tuple[str, dict[str, 
 
 def test_modules_import_nothing_late(control_plane: Path, kubectl: Kubectl, tmp_path: Path) -> None:
     """Each module of the collections works on a real API server with preloaded imports."""
+    kubectl.wait_for_account()
     kubectl.apply(_NODE, _POD)
     cases = _cases(kubectl.namespace, tmp_path)
     program = [sys.executable, "-c", PROGRAM, str(control_plane), json.dumps(cases)]

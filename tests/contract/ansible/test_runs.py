@@ -24,6 +24,7 @@ from operator_runner.core.model import (
     RunRequest,
 )
 from operator_runner.core.settings import AnsibleSettings, ExecutorName
+from tests.support.deadlines import Deadline
 from tests.support.processes import new_nap, sleepers
 from tests.support.waiting import eventually
 
@@ -37,11 +38,12 @@ class Runs:
         self.role = scratch / "roles" / "tried"
         (self.role / "tasks").mkdir(parents=True)
         self.rundirs = RunDirs(scratch / "work")
-        self.executor = AnsibleExecutor(launcher, self.rundirs, settings)
+        self.deadline = Deadline()
+        self.executor = AnsibleExecutor(launcher, self.rundirs, settings, timeout=self.deadline)
         self.events: list[RunEvent] = []
 
     async def __call__(
-        self, tasks: str, *, seconds: float | None = None, keep: int = 20, **variables: Any
+        self, tasks: str, *, hours: float | None = None, keep: int = 20, **variables: Any
     ) -> RunOutcome:
         (self.role / "tasks" / "main.yml").write_text(tasks)
         request = RunRequest(
@@ -52,7 +54,7 @@ class Runs:
             kubeconfig="the token",
             verbosity=0,
             max_artifacts=keep,
-            timeout=None if seconds is None else timedelta(seconds=seconds),
+            timeout=None if hours is None else timedelta(hours=hours),
         )
         return await self.executor.run(request, self.events.append)
 
@@ -157,10 +159,20 @@ async def test_a_deadline_ends_the_whole_tree(runs: Runs) -> None:
 - name: Hang
   command: sleep {naps[1]}
 """
-    outcome = await runs(tasks, seconds=15)
+    running = asyncio.create_task(runs(tasks, hours=1))
+    await asyncio.to_thread(eventually, lambda: len(sleepers(*naps)) == 2)
+    await asyncio.to_thread(eventually, lambda: _has_started(runs, "Hang"))
+    runs.deadline.expire()
+    outcome = await running
     assert "timeout" in outcome.failures[0].message
     assert outcome.failures[0].task.endswith("Hang")
     assert not sleepers(*naps)
+
+
+def _has_started(runs: Runs, task: str) -> bool:
+    return any(
+        event.kind == "runner_on_start" and event.data["task"] == task for event in runs.events
+    )
 
 
 async def test_a_cancelled_run_is_gone(runs: Runs) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from ansible.module_utils.testing import patch_module_args
 
+from operator_runner.devcluster import Cluster
 from tests.support.kubectl import Json, Kubectl
 from tests.support.operator import REPOSITORY
 
@@ -48,17 +49,23 @@ def definition(kind: str, *, subresources: Json) -> Json:
     }
 
 
-@pytest.fixture
-def widget(kubectl: Kubectl) -> str:
-    """Make a resource without a status; return its name."""
+@pytest.fixture(scope="module")
+def kinds(control_plane_cluster: Cluster) -> None:
+    """Install the CRDs."""
+    kubectl = Kubectl(control_plane_cluster.bin / "kubectl", "default")
     kubectl.apply(
         definition("Widget", subresources={"status": {}}),
         definition("Plain", subresources={}),
     )
-    for kind in ("widgets", "plains"):
-        kubectl("wait", f"crd/{kind}.test.example.com", "--for=condition=Established")
-    for kind in ("Widget", "Plain"):
-        kubectl.apply({"apiVersion": API_VERSION, "kind": kind, "metadata": {"name": "one"}})
+    kubectl.wait_for_kinds("widgets.test.example.com", "plains.test.example.com")
+
+
+@pytest.fixture
+def widget(kubectl: Kubectl, kinds: None) -> str:
+    """Make a resource of each kind without a status; return their name."""
+    del kinds
+    one = {"apiVersion": API_VERSION, "metadata": {"name": "one"}}
+    kubectl.apply({**one, "kind": "Widget"}, {**one, "kind": "Plain"})
     return "one"
 
 
@@ -332,7 +339,7 @@ def test_kind_without_status_subresource(run: Run) -> None:
 def test_what_the_schema_refuses(run: Run, kubectl: Kubectl) -> None:
     """A status that the schema forbids is an error with the API server's message."""
     kubectl("apply", f"--filename={REPOSITORY / 'crds'}")
-    kubectl("wait", "crd/nginxoperators.operator.example.com", "--for=condition=Established")
+    kubectl.wait_for_kinds("nginxoperators.operator.example.com")
     nginx = {"apiVersion": "operator.example.com/v1alpha2", "kind": "NginxOperator"}
     kubectl.apply({**nginx, "metadata": {"name": "web"}})
     refused = run(

@@ -20,14 +20,18 @@ from operator_runner.conversion.converter import Converter
 from operator_runner.conversion.registrar import Registrar
 from operator_runner.conversion.registration import Url
 from operator_runner.conversion.server import serve_conversions
+from operator_runner.core.errors import Unavailable
 from operator_runner.core.model import GVK, Conversion, Json
 from operator_runner.kube.api import Api
 from operator_runner.kube.session import connect
 
 SHORT = CertificateLifetimes(
-    dt.timedelta(seconds=9), dt.timedelta(seconds=4.5), dt.timedelta(seconds=1.5)
+    dt.timedelta(seconds=18), dt.timedelta(seconds=9), dt.timedelta(seconds=3)
 )
-"""An authority is renewed after 6 s, a certificate after 3 s: both several times in a test."""
+"""An authority is renewed after 12 s, a certificate after 6 s.
+
+Each renewal has 3 s before the old certificate expires: a busy machine needs some of them.
+"""
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
@@ -39,7 +43,7 @@ async def api(control_plane: Path) -> AsyncIterator[Api]:
     await connection.close()
 
 
-async def until(check: Callable[[], Awaitable[bool]], seconds: float = 60) -> None:
+async def until(check: Callable[[], Awaitable[bool]], seconds: float = 180) -> None:
     """Wait until `check` returns True."""
     async with asyncio.timeout(seconds):
         while not await check():  # noqa: ASYNC110 the world sends no events
@@ -71,7 +75,21 @@ class Kind:
             "metadata": {"name": name},
             "spec": spec,
         }
-        return await self.api.request("POST", self.path(version), body=body)
+        return await self.request("POST", self.path(version), body)
+
+    async def get(self, version: str, name: str = "") -> Json:
+        """Return an object in this version, or the list of all."""
+        return await self.request("GET", self.path(version, name))
+
+    async def request(self, method: str, path: str, body: Json | None = None) -> Json:
+        """Send a request, again while the API server replaces the handlers of a changed CRD."""
+        while True:
+            try:
+                return await self.api.request(method, path, body=body)
+            except Unavailable as error:
+                if "apiserver is shutting down" not in str(error):
+                    raise
+                await asyncio.sleep(0.05)
 
     async def name(self, _: GVK) -> str:
         return f"webs.{self.group}"
@@ -141,33 +159,38 @@ Serve = Callable[..., Awaitable[Served]]
 
 @asynccontextmanager
 async def served(
-    kind: Kind,
-    lifetimes: CertificateLifetimes,
-    *,
-    size: str = "spec.replicas",
-    host: str = "127.0.0.1",
+    kind: Kind, lifetimes: CertificateLifetimes, *, size: str = "spec.replicas"
+) -> AsyncIterator[Served]:
+    """Serve conversions of a kind, which are registered when the block begins; see `serving`."""
+    async with serving(kind, lifetimes, size=size) as webhook:
+
+        async def is_registered() -> bool:
+            return webhook.registrar.missing() is None
+
+        await until(is_registered)
+        yield webhook
+
+
+@asynccontextmanager
+async def serving(
+    kind: Kind, lifetimes: CertificateLifetimes, *, size: str = "spec.replicas"
 ) -> AsyncIterator[Served]:
     """Serve conversions of a kind with certificates of these lives; `size` is an expression."""
     conversion = Conversion("v1", {("spec", "replicas"): "spec.size"}, {("spec", "size"): size})
     converters = {(kind.group, "Web"): Converter(kind.hub, [conversion], evaluate)}
-    serving = ServingCertificate()
-    server = await serve_conversions(converters, 0, serving.context, lambda *_: None)
+    certificate = ServingCertificate()
+    server = await serve_conversions(converters, 0, certificate.context, lambda *_: None)
     registrar = Registrar(
         kind.api,
         InMemoryCertificates(lifetimes),
-        serving,
+        certificate,
         {kind.hub: [conversion]},
         check_interval=lifetimes.check_interval,
         crd_name=kind.name,
     )
-    task = asyncio.create_task(registrar.run(Url(host, server.port)))
+    task = asyncio.create_task(registrar.run(Url("127.0.0.1", server.port)))
     try:
-
-        async def is_registered() -> bool:
-            return registrar.missing() is None
-
-        await until(is_registered)
-        yield Served(kind, serving, registrar)
+        yield Served(kind, certificate, registrar)
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)

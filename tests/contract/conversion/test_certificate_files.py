@@ -45,7 +45,7 @@ async def _ask(port: int, trusted: WebhookCertificates) -> int:
 
 
 async def _until_trusted(port: int, trusted: WebhookCertificates) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(180):
         while True:
             try:
                 assert await _ask(port, trusted) == 400

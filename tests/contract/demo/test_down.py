@@ -46,7 +46,7 @@ def test_a_crd_that_others_use_stays(
     # Other tests may have left resources of the kind.
     kubectl("delete", "crd", KIND, "--ignore-not-found")
     kubectl("apply", f"--filename={REPOSITORY / 'crds'}")
-    kubectl("wait", "--for=condition=Established", f"crd/{KIND}")
+    kubectl.wait_for_kinds(KIND)
     strangers = Strangers(kubectl, KIND)
     strangers.create("operator.example.com/v1alpha2", "NginxOperator", "theirs")
     before = strangers.state()

@@ -6,6 +6,7 @@ import pytest
 
 from operator_runner.core.errors import Conflict, Invalid, NotFound
 from operator_runner.core.model import GVK, Json, ObjectRef
+from operator_runner.devcluster import Cluster
 from operator_runner.kube.api import Api
 from operator_runner.kube.cluster import KubeCluster
 from operator_runner.kube.discovery import Discovery
@@ -22,11 +23,18 @@ def cluster(api: Api, discovery: Discovery) -> KubeCluster:
     return KubeCluster(api, discovery)
 
 
-@pytest.fixture
-def widget(kubectl: Kubectl) -> ObjectRef:
-    """Make a Widget; the kind Plain, whose CRD has no status subresource, is served too."""
+@pytest.fixture(scope="module")
+def kinds(control_plane_cluster: Cluster) -> None:
+    """Install the CRDs; that of Plain has no status subresource."""
+    kubectl = Kubectl(control_plane_cluster.bin / "kubectl", "default")
     kubectl.apply(crd(WIDGET), crd(PLAIN, status=False))
-    kubectl("wait", "crd", "--all", "--for=condition=Established")
+    kubectl.wait_for_kinds(*(f"{gvk.kind.lower()}s.{gvk.group}" for gvk in (WIDGET, PLAIN)))
+
+
+@pytest.fixture
+def widget(kubectl: Kubectl, kinds: None) -> ObjectRef:
+    """Make a Widget; the kind Plain is served too."""
+    del kinds
     _make(kubectl, WIDGET)
     return ObjectRef(WIDGET, kubectl.namespace, "one")
 

@@ -52,9 +52,7 @@ def installed(control_plane_cluster: Cluster) -> None:
     """Install the CRD of OLM."""
     manifest = str(crd("operatorconditions"))
     control_plane_cluster.exec(["kubectl", "apply", "--server-side", "--filename", manifest])
-    control_plane_cluster.exec(
-        ["kubectl", "wait", "--for=condition=Established", f"crd/{CONDITION}"]
-    )
+    Kubectl(control_plane_cluster.bin / "kubectl", "default").wait_for_kinds(CONDITION)
 
 
 @pytest.fixture
@@ -218,13 +216,16 @@ async def test_the_operator_waits_for_object_and_rights(
             async with upgrades.guard(db(), WATCH):
                 pass
             make(kubectl)
-            await status(kubectl, "True")
 
+            async def is_logged() -> bool:
+                return logs[-1].get("upgradeable") == "True"
+
+            await until(is_logged)
+    assert condition_of(kubectl, NAME)["status"] == "True"
     warnings = [line for line in logs if line["log_level"] == "warning"]
     assert warnings[0]["operatorcondition"] == f"{kubectl.namespace}/{NAME}"
     assert len({line.get("error", line["event"]) for line in warnings}) == len(warnings)
     assert any("an upgrade may interrupt" in line["event"] for line in warnings)
-    assert logs[-1]["upgradeable"] == "True"
 
 
 async def test_the_end_of_the_operator_takes_back_that_it_is_busy(

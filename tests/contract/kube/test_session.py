@@ -18,6 +18,7 @@ from operator_runner.kube.api import Api
 from operator_runner.kube.session import Connection, connect
 from tests.contract.kube.scripted import ScriptedServer, kubeconfig, status
 from tests.support.kubectl import Kubectl
+from tests.support.waiting import eventually
 
 _AT_ONCE = ClientTimeout(total=1e-9)
 
@@ -121,7 +122,8 @@ def _cluster(file: Path) -> dict[str, Any]:
 
 
 def _authority(kubectl: Kubectl) -> str:
-    found = kubectl.get("configmap", "kube-root-ca.crt")
+    # A controller creates it in each new namespace.
+    found = eventually(lambda: kubectl.get("configmap", "kube-root-ca.crt"))
     assert found is not None
     return str(found["data"]["ca.crt"])
 

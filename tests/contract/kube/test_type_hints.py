@@ -8,6 +8,7 @@ import pytest
 
 from operator_runner.ansible.templating.type_hints import FOR_NUMBERS, FOR_TEXTS, with_type_hint
 from operator_runner.core.model import Json
+from operator_runner.devcluster import Cluster
 from tests.support.kubectl import Kubectl
 
 SERVER_SIDE = ("apply", "--server-side", "--validate=false", "--filename=-")
@@ -83,11 +84,12 @@ NUMBER_FOR_TEXT = (
 )
 
 
-@pytest.fixture(autouse=True)
-def widgets(kubectl: Kubectl) -> None:
+@pytest.fixture(scope="module", autouse=True)
+def widgets(control_plane_cluster: Cluster) -> None:
     """Have a kind with a schema."""
+    kubectl = Kubectl(control_plane_cluster.bin / "kubectl", "default")
     kubectl("apply", "--filename=-", input_=json.dumps(WIDGETS))
-    kubectl("wait", "--for=condition=Established", "crd/widgets.types.example.com")
+    kubectl.wait_for_kinds("widgets.types.example.com")
 
 
 @pytest.mark.parametrize("command", [CREATE, SERVER_SIDE], ids=["create", "server-side"])

@@ -28,7 +28,7 @@ WIDGETS = ApiResource(GVK("example.com", "v1", "Widget"), "widgets", namespaced=
 async def _take(events: AsyncIterator[MetadataEvent], count: int) -> list[tuple[str, str]]:
     """Return type and name of the next events."""
     taken: list[tuple[str, str]] = []
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(180):
         while len(taken) < count:
             event = await anext(events)
             taken.append((event.type.value, event.body.get("metadata", {}).get("name", "")))
@@ -73,7 +73,7 @@ async def test_health_is_kept_of_a_whole_object(
     }
     kubectl.apply(claim)
     watch = watch_metadata(api, resource, kubectl.namespace, health=True)
-    async with asyncio.timeout(60), aclosing(watch) as events:  # type: ignore[type-var]
+    async with asyncio.timeout(180), aclosing(watch) as events:  # type: ignore[type-var]
         first = await anext(events)
         assert first.body.keys() == {"apiVersion", "kind", "metadata"}
         assert first.health == Health(Readiness.NOT_READY, behind=False)
@@ -96,7 +96,7 @@ async def test_an_object_nested_too_deep_harms_no_other(
     """Its managedFields are as deep as its spec; listed or watched, all others are seen."""
     gvk = GVK(f"{kubectl.namespace}.example.com", "v1", "Deep")
     kubectl("create", "--filename=-", input_=json.dumps(crd(gvk)))
-    kubectl("wait", "--for=condition=Established", f"crd/deeps.{gvk.group}", "--timeout=60s")
+    kubectl.wait_for_kinds(f"deeps.{gvk.group}")
 
     def create(name: str, levels: int) -> None:
         head = {"apiVersion": gvk.api_version, "kind": gvk.kind, "metadata": {"name": name}}

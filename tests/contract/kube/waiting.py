@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 
-async def until(look: Callable[[], Awaitable[bool]], seconds: float = 30) -> None:
+async def until(look: Callable[[], Awaitable[bool]], seconds: float = 180) -> None:
     """Return as soon as `look` is true; fail after `seconds`."""
     async with asyncio.timeout(seconds):
         while not await look():  # noqa: ASYNC110 the world outside sets no Event

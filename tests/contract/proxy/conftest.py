@@ -28,7 +28,7 @@ OWNER_GVK = GVK("", "v1", "ConfigMap")
 WATCH = Watch(
     OWNER_GVK, RunContent(role=Path("/roles/any")), blacklist=frozenset({GVK("", "v1", "Secret")})
 )
-SECONDS = 60.0
+SECONDS = 180.0
 """No answer may take longer, however busy the machine is."""
 
 Start = Callable[..., "Run"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import ssl
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -121,10 +122,9 @@ async def test_the_api_server_is_away(
     recorder: Recorder, owner: Json, tmp_path: Path, control_plane: Path
 ) -> None:
     """Without an API server, clients get a Status with the reason and Retry-After."""
-    gone = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
-    port = gone.sockets[0].getsockname()[1]
-    gone.close()
-    await gone.wait_closed()
+    gone = socket.socket()
+    gone.bind(("127.0.0.1", 0))  # nobody listens there, nor can anybody else
+    port = gone.getsockname()[1]
     (tmp_path / "away").write_text(source(f"https://127.0.0.1:{port}"))
     away = await connect(tmp_path / "away", user_agent="test")
     async with proxied(away, recorder) as proxy:
@@ -139,6 +139,7 @@ async def test_the_api_server_is_away(
             ):
                 status = await response.json()
     await away.close()
+    gone.close()
     assert (response.status, status["reason"]) == (503, "ServiceUnavailable")
     assert f"cannot reach the API server https://127.0.0.1:{port}" in status["message"]
     assert response.headers["Retry-After"] == "1"

@@ -273,7 +273,7 @@ async def webhook(tmp_path: Path, connection: Connection, namespace: str) -> Asy
         yield webhook
 
 
-@pytest.mark.parametrize("tenure", [(3.0, 2.0)], indirect=True)
+@pytest.mark.parametrize("tenure", [(6.0, 2.0)], indirect=True)
 async def test_a_slow_write_is_not_carried_out_after_the_lease(
     run: Run, connection: Connection, webhook: Webhook, path: str, namespace: str
 ) -> None:

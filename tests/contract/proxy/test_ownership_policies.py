@@ -44,6 +44,7 @@ def command(write: str, name: str) -> tuple[tuple[str, ...], str]:
 
 def apply_owned_by_account(kubectl: Kubectl, body: Json) -> None:
     """Apply an object that the ServiceAccount `default` owns."""
+    kubectl.wait_for_account()
     account = json.loads(kubectl("get", "serviceaccount", "default", "--output=json"))
     reference = {"apiVersion": "v1", "kind": "ServiceAccount", "name": "default"}
     body["metadata"]["ownerReferences"] = [{**reference, "uid": account["metadata"]["uid"]}]
@@ -102,7 +103,7 @@ async def test_what_is_controlled_by_an_owned_object_belongs_too(
     await run.kubectl("create", "deployment", "mine", "--image=nginx")
     kubectl("create", "deployment", "theirs", "--image=nginx")
     for name in ("mine", "theirs"):
-        await run.kubectl("wait", "--for=create", "pod", f"--selector=app={name}", "--timeout=60s")
+        await run.kubectl("wait", "--for=create", "pod", f"--selector=app={name}", "--timeout=180s")
     pods = {}
     for name in ("mine", "theirs"):
         listed = await run.kubectl("get", "pods", f"--selector=app={name}", "--output=name")

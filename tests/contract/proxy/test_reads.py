@@ -159,7 +159,7 @@ def dead_api(control_plane_cluster: Cluster) -> Iterator[None]:
             "spec": spec,
         }
     )
-    kubectl("wait", "--for=condition=Available=False", f"apiservice/{name}", "--timeout=60s")
+    kubectl("wait", "--for=condition=Available=False", f"apiservice/{name}", "--timeout=180s")
     yield
     kubectl("delete", "apiservice", name)
 

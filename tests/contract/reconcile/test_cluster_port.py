@@ -40,11 +40,12 @@ async def cluster(
         return
     local: Cluster = request.getfixturevalue("control_plane_cluster")
     kubeconfig: Path = request.getfixturevalue("control_plane")
-    local.exec(["kubectl", "apply", f"--filename={REPOSITORY / 'crds'}"])
-    local.exec(["kubectl", "wait", "--for=condition=Established", "crd", "--all"])
+    kubectl = Kubectl(local.bin / "kubectl", namespace)
+    kubectl("apply", f"--filename={REPOSITORY / 'crds'}")
+    kubectl.wait_for_kinds("nginxoperators.operator.example.com")
     wanted = copy.deepcopy(body)
     del wanted["metadata"]["resourceVersion"]
-    Kubectl(local.bin / "kubectl", namespace).apply(wanted)
+    kubectl.apply(wanted)
     connection = await connect(kubeconfig, user_agent="test")
     api = Api(connection)
     yield KubeCluster(api, Discovery(api))

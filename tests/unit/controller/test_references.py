@@ -9,12 +9,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from operator_runner.config.watches.reference_targets import referenced
 from operator_runner.controller.predicates.chosen_fields import ChosenFields
 from operator_runner.controller.predicates.failed_expression import (
     ExpressionPlace,
     FailedExpression,
 )
+from operator_runner.controller.sources import watch_pacing
 from operator_runner.controller.sources.references import References
 from operator_runner.controller.sources.shared_watches import (
     SharedWatches,
@@ -264,8 +267,10 @@ def test_what_a_resource_names() -> None:
     assert not any("ConfigMap" in text for text in found)
 
 
-async def test_chosen_fields_of_the_status_wake_too() -> None:
+async def test_chosen_fields_of_the_status_wake_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """A write of the status is a run only if a field of wakeOn has changed, and many are one."""
+    # All changes are within one pause, however long they take.
+    monkeypatch.setattr(watch_pacing, "_PAUSE_SECONDS", 3600)
     watch = replace(WATCH, wake_on=(WakeOn(ZONE, ("status.phase",)),))
     causes: list[str] = []
     stream = Stream()

@@ -39,7 +39,9 @@ async def test_only_a_valid_edit_that_matters_ends_the_wait(
         waiting = asyncio.create_task(WatchesFile(path, [watch("Foo")], load).wait_edited())
         async with asyncio.timeout(60):
             assert await loads.get() == "Foo # comment"
-            path.write_text("Bar")
+            # At once: the file is read at any moment.
+            (tmp_path / "edited").write_text("Bar")
+            (tmp_path / "edited").replace(path)
             assert [await loads.get() for _ in range(3)] == ["Bar"] * 3
             assert not waiting.done()
             role_exists = True

@@ -179,10 +179,10 @@ class Case:
             self.queue.close()
             self.executor.go.set()
             await working
-            await self.dispatcher.drain(5)
+            await self.dispatcher.drain(60)
 
     async def until(self, holds: Callable[[], bool]) -> None:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             while not holds():  # noqa: ASYNC110 (there is no event for a state of the world)
                 await asyncio.sleep(0)
 

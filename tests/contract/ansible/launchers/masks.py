@@ -25,6 +25,7 @@ _TIMES = {
     "ansible_memfree_mb",
     "ansible_memory_mb",
     "ansible_mounts",
+    "ansible_swapfree_mb",
     "ansible_uptime_seconds",
     "PYTEST_CURRENT_TEST",
     # Kubernetes

@@ -9,10 +9,11 @@ from pathlib import Path
 
 from operator_runner.ansible.executor import AnsibleExecutor, Launcher
 from operator_runner.ansible.rundir import RunDirs
-from operator_runner.core.model import GVK, Json, ObjectRef, RunContent, RunRequest
+from operator_runner.core.model import GVK, Json, ObjectRef, RunContent, RunEvent, RunRequest
 from operator_runner.core.settings import AnsibleSettings
 from tests.contract.ansible.launchers.masks import Masks
 from tests.contract.ansible.launchers.records import Record, read_record
+from tests.support.deadlines import Deadline
 
 REF = ObjectRef(GVK("example.com", "v1", "Foo"), "default", "tried")
 _RUN = "run"
@@ -45,7 +46,8 @@ class Project:
     verbosity: int = 0
     variables: Json = field(default_factory=dict)
     kubeconfig: str = "the token"
-    seconds: float | None = None
+    hangs: str = ""
+    """The task with whose start the timeout of the run expires, which is an hour."""
     native_types: bool | None = None
     masked: Mapping[str, str] = field(default_factory=dict)
     """Texts that only one run has, and their replacements."""
@@ -79,16 +81,19 @@ class Project:
             kubeconfig=self.kubeconfig,
             verbosity=self.verbosity,
             max_artifacts=20,
-            timeout=None if self.seconds is None else timedelta(seconds=self.seconds),
+            timeout=timedelta(hours=1) if self.hangs else None,
             native_types=self.native_types,
         )
-        outcome = await AnsibleExecutor(launcher, rundirs, settings).run(request, _ignore)
+        deadline = Deadline()
+
+        def on_event(event: RunEvent) -> None:
+            if event.kind == "runner_on_start" and event.data["task"] == self.hangs:
+                deadline.expire()
+
+        executor = AnsibleExecutor(launcher, rundirs, settings, timeout=deadline)
+        outcome = await executor.run(request, on_event)
         artifacts = rundirs.of(ref).artifacts(_RUN)
         return read_record(outcome, artifacts, site / "out", Masks(self.masked.items()))
-
-
-def _ignore(_event: object) -> None:
-    """Events are read from the artifacts."""
 
 
 def _write(path: Path, content: str | bytes) -> None:

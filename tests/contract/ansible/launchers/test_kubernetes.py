@@ -12,6 +12,7 @@ from tests.contract.ansible.launchers.launching import NAMES, Both
 from tests.contract.ansible.launchers.projects import Project
 from tests.contract.ansible.launchers.records import Record
 from tests.support import helm
+from tests.support.kubectl import Kubectl
 
 
 @pytest.fixture(scope="module")
@@ -20,6 +21,8 @@ def namespaces(control_plane_cluster: Cluster) -> dict[str, str]:
     made: dict[str, str] = {name: f"test-{secrets.token_hex(4)}" for name in NAMES}
     for namespace in made.values():
         control_plane_cluster.exec(["kubectl", "create", "namespace", namespace])
+        # Without it no Pod can be created.
+        Kubectl(control_plane_cluster.bin / "kubectl", namespace).wait_for_account()
     return made
 
 

@@ -20,7 +20,6 @@ from operator_runner.tools.bundle.validation import ERROR, scorecard, validate
 from tests.support.kubectl import Json, Kubectl
 from tests.support.operator import REPOSITORY
 from tests.support.scaffold import create_api, init, run
-from tests.support.waiting import eventually
 
 _CRD = "CustomResourceDefinition"
 VERSIONS = {"0.0.1": REPOSITORY / "releases" / "0.0.1", "0.0.2": REPOSITORY}
@@ -207,9 +206,7 @@ def test_the_api_server_knows_every_field(
     """Strict validation against OLM's own CRD finds no field that nobody reads."""
     crd = programs / "crds" / "0000_50_olm_00-clusterserviceversions.crd.yaml"
     kubectl("apply", "--server-side", f"--filename={crd}")
-    # Not `kubectl wait`: it gives up while the definition has no conditions at all.
-    served = ("get", "clusterserviceversions.operators.coreos.com")
-    eventually(lambda: kubectl.run(*served).returncode == 0)
+    kubectl.wait_for_kinds("clusterserviceversions.operators.coreos.com")
     strict = ("apply", "--server-side", "--dry-run=server", "--validate=strict", "--filename=-")
     for bundle in made.all:
         version = service_version(bundle)
@@ -242,7 +239,7 @@ def test_examples_can_be_applied(made: Made, kubectl: Kubectl, version: str) -> 
     stored = next(v["name"] for v in definition["spec"]["versions"] if v["storage"])
     definition["spec"].pop("conversion", None)
     kubectl.apply(definition)
-    kubectl("wait", f"crd/nginxoperators.{group}", "--for=condition=Established")
+    kubectl.wait_for_kinds(f"nginxoperators.{group}")
     tried = [e for e in examples(made.nginx[version]) if e["apiVersion"].endswith(f"/{stored}")]
     assert tried
     for example in tried:

@@ -15,6 +15,7 @@ from tests.support.kubectl import Kubectl
 from tests.support.molecule import Molecule, Strangers, assert_fails_with
 from tests.support.scaffold import create_api, init
 
+pytestmark = pytest.mark.xdist_group("molecule")
 RUNNING = {"OPERATOR_IMAGE": "none"}
 IMAGE = {"OPERATOR_IMAGE": "localhost/cache-operator:test"}
 
@@ -35,7 +36,7 @@ class Case:
     def install(self) -> None:
         """Install the CRD as `make install` does."""
         self.kubectl("apply", f"--kustomize={self.molecule.project}/config/crd")
-        self.kubectl("wait", "--for=condition=Established", f"crd/{self.crd}")
+        self.kubectl.wait_for_kinds(self.crd)
 
     def strangers(self) -> Strangers:
         """Create a resource in another namespace, with a dependent."""

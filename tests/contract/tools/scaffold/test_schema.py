@@ -44,10 +44,10 @@ def crds(project: Path, kubectl: Kubectl) -> Iterator[Path]:
     """Install the CRDs, give the project, and delete the CRDs."""
     for crd in (project / "config/crd/bases").iterdir():
         kubectl("apply", f"--filename={crd}")
-    names = [f"crd/{plural}.cache.schema.test" for plural in ("checkeds", "lenients")]
-    kubectl("wait", "--for=condition=Established", *names)
+    names = [f"{plural}.cache.schema.test" for plural in ("checkeds", "lenients")]
+    kubectl.wait_for_kinds(*names)
     yield project
-    kubectl("delete", *names)
+    kubectl("delete", "crd", *names)
 
 
 def apply(kubectl: Kubectl, kind: str, **body: Json) -> subprocess.CompletedProcess[str]:
