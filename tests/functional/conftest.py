@@ -27,9 +27,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def echo_crd(control_plane_cluster: Cluster) -> None:
     """Install the CRD of the project once."""
     control_plane_cluster.exec(["kubectl", "apply", f"--filename={PROJECT / 'crd.yaml'}"])
-    control_plane_cluster.exec(
-        ["kubectl", "wait", "--for=condition=Established", "crd/echoes.test.example.com"]
-    )
+    kubectl = Kubectl(control_plane_cluster.bin / "kubectl", "default")
+    kubectl.wait_for_kinds("echoes.test.example.com")
 
 
 @pytest.fixture

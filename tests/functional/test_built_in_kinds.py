@@ -140,7 +140,7 @@ def test_a_cluster_scoped_kind_without_spec_has_variables_and_conditions(
             "spec": spec,
         }
     )
-    kubectl("wait", "--for=condition=Established", "crd/bindings.rbac.test.example.com")
+    kubectl.wait_for_kinds("bindings.rbac.test.example.com")
     _watch(
         project,
         {

@@ -26,7 +26,7 @@ def kubectl(control_plane_cluster: Cluster) -> Kubectl:
     kubectl = Kubectl(control_plane_cluster.bin / "kubectl", NAMESPACE)
     kubectl("create", "namespace", NAMESPACE)
     kubectl("apply", f"--filename={REPOSITORY / 'crds'}")
-    kubectl("wait", f"crd/{CRD}", "--for=condition=Established")
+    kubectl.wait_for_kinds(CRD)
     return kubectl
 
 

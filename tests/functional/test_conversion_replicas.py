@@ -24,7 +24,7 @@ def replica(
 ) -> Iterator[Callable[[int, int], Operator]]:
     """Give a maker of replicas by webhook port; the second port is the Service's."""
     kubectl("apply", f"--filename={REPOSITORY / 'crds'}")
-    kubectl("wait", f"crd/{CRD}", "--for=condition=Established")
+    kubectl.wait_for_kinds(CRD)
     project = copy_project(tmp_path / "project")
     made: list[Operator] = []
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from operator_runner.devcluster import Cluster
 from tests.functional.test_operator import KIND, ROLE, echo, wait_for_runs
 from tests.functional.test_readiness import causes, wait_for_causes
 from tests.functional.test_requeue import conditions
@@ -270,7 +269,7 @@ STRICT = """
 
 
 @pytest.fixture
-def strict_kind(control_plane_cluster: Cluster, kubectl: Kubectl) -> Iterator[str]:
+def strict_kind(kubectl: Kubectl) -> Iterator[str]:
     """Install a CRD with a schema of the status; give the name of its resource."""
     texts = {name: {"type": "string"} for name in ("type", "status", "reason", "message")}
     condition = {
@@ -307,7 +306,7 @@ def strict_kind(control_plane_cluster: Cluster, kubectl: Kubectl) -> Iterator[st
         },
     }
     kubectl.apply(crd)
-    control_plane_cluster.exec(["kubectl", "wait", "--for=condition=Established", f"crd/{name}"])
+    kubectl.wait_for_kinds(name)
     yield name
     kubectl("delete", "crd", name)
 

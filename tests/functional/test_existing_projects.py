@@ -25,9 +25,9 @@ def operator(
     """Give an operator for kinds of one name in two groups, with the whole output in its log."""
     other = project / "other.yaml"
     other.write_text((project / "crd.yaml").read_text().replace(*GROUPS))
-    control_plane_cluster.exec(["kubectl", "apply", f"--filename={other}"])
-    crd = f"crd/echoes.{GROUPS[1]}"
-    control_plane_cluster.exec(["kubectl", "wait", "--for=condition=Established", crd])
+    kubectl = Kubectl(control_plane_cluster.bin / "kubectl", "default")
+    kubectl("apply", f"--filename={other}")
+    kubectl.wait_for_kinds(f"echoes.{GROUPS[1]}")
     (project / "watches.yaml").write_text(
         "".join(
             f"- {{group: {group}, version: v1, kind: Echo, role: echo, vars: {{greeting: hi}}}}\n"
@@ -40,7 +40,9 @@ def operator(
     made = Operator(project, control_plane, kubectl.namespace, scratch, environment)
     yield made
     made.kill()
-    control_plane_cluster.exec(["kubectl", "delete", "--ignore-not-found", crd])
+    control_plane_cluster.exec(
+        ["kubectl", "delete", "--ignore-not-found", f"crd/echoes.{GROUPS[1]}"]
+    )
 
 
 def test_the_log_reads_as_it_always_did(kubectl: Kubectl, operator: Operator) -> None:

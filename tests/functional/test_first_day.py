@@ -226,7 +226,7 @@ def day(
     day = Day(project, operator, kubectl, control_plane_cluster.kubeconfig, seconds)
     try:
         kubectl("apply", f"--kustomize={project / 'config/crd'}")
-        kubectl("wait", "--for=condition=Established", f"crd/{WIKIS}")
+        kubectl.wait_for_kinds(WIKIS)
         operator.start("--reload")
         kubectl.apply(WIKI)
         eventually(day.is_successful, details=operator.log)

@@ -28,7 +28,7 @@ def world(
     del entry["conversion"]
     (project / "watches.yaml").write_text(json.dumps([entry]))
     control_plane_cluster.exec(["kubectl", "apply", f"--filename={REPOSITORY / 'crds'}"])
-    control_plane_cluster.exec(["kubectl", "wait", "--for=condition=Established", f"crd/{KIND}"])
+    kubectl.wait_for_kinds(KIND)
     operator = Operator(project, control_plane, kubectl.namespace, tmp_path, {})
     yield World(kubectl, operator.start())
     operator.kill()

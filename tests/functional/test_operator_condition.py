@@ -26,9 +26,7 @@ def operator(
     control_plane_cluster.exec(
         ["kubectl", "apply", "--server-side", "--filename", str(crd("operatorconditions"))]
     )
-    control_plane_cluster.exec(
-        ["kubectl", "wait", "--for=condition=Established", f"crd/{CONDITION}"]
-    )
+    kubectl.wait_for_kinds(CONDITION)
     kubectl.apply(operator_condition(NAME))
     kubeconfig = tmp_path / "kubeconfig"
     kubeconfig.write_text(control_plane_cluster.kubeconfig.read_text())

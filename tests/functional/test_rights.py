@@ -98,7 +98,7 @@ def installed(
     system = Kubectl(control_plane_cluster.bin / "kubectl", SYSTEM)
     system("delete", "crd", KIND, "--ignore-not-found")
     system("apply", f"--filename={REPOSITORY / 'crds'}")
-    system("wait", f"crd/{KIND}", "--for=condition=Established")
+    system.wait_for_kinds(KIND)
     objects = rendered(system, scratch)
     system(
         "apply",

@@ -67,7 +67,7 @@ def test_the_scenario_passes_beside_strangers(
 ) -> None:
     """With an image and resources of the same kinds elsewhere: these stay as they are."""
     kubectl("apply", f"--kustomize={molecule.project}/config/crd")
-    kubectl("wait", "--for=condition=Established", *(f"crd/{crd}" for crd in CRDS))
+    kubectl.wait_for_kinds(*CRDS)
     strangers = Strangers(kubectl, CRDS[0])
     strangers.create(f"{GROUP}/v1alpha1", "Memcached", "theirs")
     objects, state = names(kubectl), strangers.state()

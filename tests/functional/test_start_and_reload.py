@@ -106,7 +106,7 @@ def test_a_kind_that_is_not_served_is_reported_with_the_nearest_one(
     """Misspelt, in a version that is not served, installed, deleted, installed again."""
     file = operator.project / "watches.yaml"
     kubectl.apply(crd("Wiki", "v1", "v1alpha1"))
-    kubectl("wait", "--for=condition=Established", f"crd/{wiki}")
+    kubectl.wait_for_kinds(wiki)
     file.write_text(watch("Wikki"))
     operator.start(wait=False)
     (waiting,) = eventually(
@@ -141,7 +141,7 @@ def test_an_edit_of_the_watches_file_takes_effect(
 ) -> None:
     """A valid edit restarts the operator in its process; an invalid one is reported."""
     kubectl.apply(crd("Wiki", "v1"))
-    kubectl("wait", "--for=condition=Established", f"crd/{wiki}")
+    kubectl.wait_for_kinds(wiki)
     file = operator.project / "watches.yaml"
     operator.start("--reload")
     pid = operator.pid

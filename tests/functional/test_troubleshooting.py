@@ -111,7 +111,7 @@ def test_the_log_names_the_current_leader(
 def test_a_missing_conversion_webhook_is_reported(operator: Operator, kubectl: Kubectl) -> None:
     """Requests that need a conversion fail with a message that the webhook is unavailable."""
     kubectl.apply(_twin())
-    kubectl("wait", "--for=condition=Established", "crd/twins.test.example.com")
+    kubectl.wait_for_kinds("twins.test.example.com")
     body = {"apiVersion": "test.example.com/v2", "kind": "Twin", "metadata": {"name": "a"}}
     kubectl.apply(body)
     told = "conversion webhook for test.example.com/v2, Kind=Twin failed: Post"

@@ -148,7 +148,7 @@ def site(control_plane_cluster: Cluster, kubectl: Kubectl, tmp_path: Path) -> Si
     (tmp_path / "kustomization.yaml").write_text("resources: [all.yaml]\n")
     for body in objects[:-1]:
         system("apply", "--filename=-", input_=yaml.safe_dump(body))
-    system("wait", f"crd/webs.{group}", "--for=condition=Established")
+    system.wait_for_kinds(f"webs.{group}")
     return Site(system, kubectl, control_plane_cluster.kubeconfig, tmp_path, group)
 
 

@@ -26,7 +26,7 @@ def operator(
     (version,) = crd["spec"]["versions"]
     crd["spec"]["versions"] = [version, version | {"name": "v2", "storage": False}]
     kubectl("apply", "--filename=-", input_=yaml.safe_dump(crd))
-    kubectl("wait", "--for=condition=Established", CRD)
+    kubectl.wait_for_kinds(f"echoes.{GROUP}")
     (project / "watches.yaml").write_text(
         "".join(
             f"- {{group: {GROUP}, version: {name}, kind: Echo, role: echo,"

@@ -137,10 +137,8 @@ def install_crds(kubectl: Kubectl, project: Path) -> None:
     """Install the CRDs of an example, if it has some, and wait until they are served."""
     if (project / "crds").exists():
         kubectl("apply", f"--filename={project / 'crds'}")
-        kubectl(
-            "wait", f"--filename={project / 'crds'}", "--for=condition=Established",
-            "--timeout=90s",
-        )  # fmt: skip
+        names = kubectl("get", f"--filename={project / 'crds'}", "--output=name").split()
+        kubectl.wait_for_kinds(*(name.rpartition("/")[2] for name in names))
 
 
 def remove_crds(kubectl: Kubectl, project: Path) -> None:

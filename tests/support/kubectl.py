@@ -68,13 +68,14 @@ class Kubectl:
         self("apply", "--filename=-", input_=json.dumps(items))
 
     def wait_for_kinds(self, *crds: str) -> None:
-        """Wait until kubectl finds the kinds of these CRDs, given by name.
+        """Wait until the API server serves the kinds of these CRDs, given by name.
 
         `kubectl wait` fails while a new CRD has no conditions, and discovery lists the kind some
         time after the condition Established.
         """
-        listed = ("api-resources", "--output=name")
-        eventually(lambda: {*crds} - {*self.run(*listed).stdout.split()}, lambda left: not left)
+        if crds:
+            asked = ("get", ",".join(crds), "--output=name")
+            eventually(lambda: self.run(*asked), lambda done: done.returncode == 0)
 
     def wait_for_account(self, name: str = "default") -> None:
         """Wait for a service account: a controller creates that of a new namespace."""
