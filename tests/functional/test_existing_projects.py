@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from operator_runner.devcluster import Cluster
 from tests.support.kubectl import Kubectl
 from tests.support.operator import Operator
 from tests.support.waiting import eventually
@@ -19,13 +18,10 @@ RULE = "-" * 79
 
 
 @pytest.fixture
-def operator(
-    control_plane_cluster: Cluster, control_plane: Path, kubectl: Kubectl, project: Path
-) -> Iterator[Operator]:
+def operator(control_plane: Path, kubectl: Kubectl, project: Path) -> Iterator[Operator]:
     """Give an operator for kinds of one name in two groups, with the whole output in its log."""
     other = project / "other.yaml"
     other.write_text((project / "crd.yaml").read_text().replace(*GROUPS))
-    kubectl = Kubectl(control_plane_cluster.bin / "kubectl", "default")
     kubectl("apply", f"--filename={other}")
     kubectl.wait_for_kinds(f"echoes.{GROUPS[1]}")
     (project / "watches.yaml").write_text(
@@ -40,9 +36,7 @@ def operator(
     made = Operator(project, control_plane, kubectl.namespace, scratch, environment)
     yield made
     made.kill()
-    control_plane_cluster.exec(
-        ["kubectl", "delete", "--ignore-not-found", f"crd/echoes.{GROUPS[1]}"]
-    )
+    kubectl("delete", "--ignore-not-found", f"crd/echoes.{GROUPS[1]}")
 
 
 def test_the_log_reads_as_it_always_did(kubectl: Kubectl, operator: Operator) -> None:
