@@ -29,10 +29,10 @@ COPY operator_runner operator_runner
 COPY controlplane controlplane
 # The commit, for the metric ansible_operator_build_info: the sources come without their history.
 ARG OPERATOR_RUNNER_COMMIT=""
-# Bytecode cannot be written at run time. The asyncio half of the Kubernetes client is not used.
+# Bytecode cannot be written at run time. APIs and models of the asyncio client are not used.
 RUN /opt/operator-runner/bin/pip install --no-cache-dir --no-compile --no-deps . \
  && rm -r /opt/operator-runner/lib/python3*/site-packages/operator_runner/devcluster \
- && /opt/operator-runner/bin/python -m compileall -q -j 0 -x /kubernetes/aio/ /opt/operator-runner/lib
+ && /opt/operator-runner/bin/python -m compileall -q -j 0 -x '/kubernetes/aio/client/(api|models)/[^_]' /opt/operator-runner/lib
 
 FROM python
 ENV HOME=/opt/ansible \

@@ -42,7 +42,7 @@ UNDEPLOY = $(BIN)/operator-runner undeploy --kustomize='$(KUBECTL) kustomize'
 UV_VERSION := 0.13.8
 COMPILED := $(VENV)/.compiled
 # Installed packages that stay without bytecode: the operator and its runs do not import them.
-NOT_COMPILED := /(ansible_collections/(?!kubernetes/core/)|ansible_test/|kubernetes/aio/)
+NOT_COMPILED := /(ansible_collections/(?!kubernetes/core/)|ansible_test/|kubernetes/aio/client/(api|models)/[^_])
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
@@ -339,6 +339,6 @@ $(INSTALLED): requirements.lock pyproject.toml
 	@$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 
-$(COMPILED): $(INSTALLED)
+$(COMPILED): $(INSTALLED) Makefile
 	@$(BIN)/python -m compileall -q -j 0 -x '$(NOT_COMPILED)' $(VENV)/lib
 	@touch $@

@@ -10,7 +10,18 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from bench import burst, churn, document, facts, latency, many_resources, memory, single, traffic
+from bench import (
+    burst,
+    churn,
+    document,
+    facts,
+    latency,
+    many_resources,
+    memory,
+    single,
+    start,
+    traffic,
+)
 from bench.breakdown import Breakdown, measure_breakdown
 from bench.environment import BenchEnvironment, open_environment
 from bench.errors import BenchError
@@ -42,6 +53,7 @@ GROUPS: Mapping[str, Callable[[BenchEnvironment, Effort], Iterator[Row]]] = {
     "empty": lambda environment, effort: single.empty_role(environment, effort.repetitions),
     "facts": lambda environment, effort: facts.facts(environment, effort.repetitions),
     "burst": lambda environment, effort: burst.burst(environment, effort.resources),
+    "start": lambda environment, effort: start.measure_start(environment, effort.repetitions),
     "memory": lambda environment, _: memory.measure_memory(environment),
     "many": lambda environment, effort: many_resources.many_resources(environment, effort.many),
     "churn": lambda environment, effort: churn.churn(environment, effort.pods),

@@ -72,10 +72,10 @@ class Site:
         (self._port,) = ports.free("127.0.0.1", 1)
         self._read, self._ended = 0, 0
 
-    def start(self) -> None:
-        """Start the operator and wait until it is ready."""
+    def start(self, *, wait: bool = True) -> None:
+        """Start the operator and wait until it is ready, unless `wait` is False."""
         executor, proxy = f"--executor={self.setup.executor}", f"--proxy-port={self._port}"
-        self.operator.start(executor, proxy, *self.setup.flags)
+        self.operator.start(executor, proxy, *self.setup.flags, wait=wait)
 
     def ended(self) -> int:
         """Return the number of successful runs since the first start."""

@@ -107,6 +107,11 @@ def seconds(value: float) -> str:
     return f"{value:.0f} s"
 
 
+def hundredths(value: float) -> str:
+    """Format a short duration in seconds."""
+    return f"{value:.2f} s"
+
+
 def percent(value: float) -> str:
     """Format a share as percentage."""
     return f"{value:.0%}"

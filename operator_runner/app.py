@@ -15,7 +15,13 @@ from typing import Any, TypeVar
 import structlog
 
 from operator_runner import __version__
-from operator_runner.ansible.executor import AnsibleExecutor, Launcher, open_launcher
+from operator_runner.ansible.background_launcher import open_in_background
+from operator_runner.ansible.executor import (
+    AnsibleExecutor,
+    Launcher,
+    check_patches,
+    open_launcher,
+)
 from operator_runner.ansible.jobs.client import JobClient
 from operator_runner.ansible.jobs.launcher import JobLauncher
 from operator_runner.ansible.reserved_names import AnsibleVariableNames, ReservedNamesLoader
@@ -138,13 +144,15 @@ async def _start(
     stack.push_async_callback(connection.close)
     announce_watches(settings, watches, connection.server)
     metrics = Metrics(__version__, commit())
-    names = ReservedNamesLoader(settings.ansible, [watch.content.path for watch in watches])
+    check_patches(settings.ansible)
+    contents = [watch.content.path for watch in watches]
+    names = ReservedNamesLoader(settings.ansible, contents)
     stack.push_async_callback(names.close)
     _log.info("Loading Ansible", executor=settings.executor)
     names.start()  # beside the fork server, which takes as long
-    launcher = await stack.enter_async_context(
-        open_launcher(settings.executor, settings.ansible, metrics.machine.fork_servers.inc)
-    )
+    started = metrics.machine.fork_servers.inc
+    opening = open_launcher(settings.executor, settings.ansible, started, contents)
+    launcher = await stack.enter_async_context(open_in_background(opening))
     operator = Operator(
         settings, watches, connection, launcher, metrics, health=health, stop=stop, names=names
     )

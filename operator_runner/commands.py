@@ -25,6 +25,7 @@ from operator_runner.config.flags import (
 from operator_runner.config.watches import Loaded, load, schema, summarize
 from operator_runner.config.watches.lookup import Lookup
 from operator_runner.core.errors import ConfigError
+from operator_runner.core.imports import without_garbage_collection
 from operator_runner.core.model import Watch
 from operator_runner.telemetry import logs, output
 
@@ -64,8 +65,9 @@ def print_schema() -> None:
 
 
 def _run(options: dict[str, Any]) -> int:
-    # Imported here because it takes a second, and `validate` and `--help` do not need it.
-    from operator_runner import app  # noqa: PLC0415
+    with without_garbage_collection():
+        # Imported here because it takes a second, and `validate` and `--help` do not need it.
+        from operator_runner import app  # noqa: PLC0415
 
     log = log_settings_from(options)
     logs.configure(

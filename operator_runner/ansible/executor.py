@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -45,25 +45,36 @@ class LaunchedRun(Protocol):
 class Launcher(Protocol):
     """Starts runs."""
 
+    async def ready(self) -> None:
+        """Return when runs can be started."""
+
     def start(
         self, request: RunRequest, rundir: RunDir
     ) -> AbstractAsyncContextManager[LaunchedRun]:
         """Start a run; leaving the block terminates its process tree."""
 
 
+def check_patches(ansible: AnsibleSettings) -> None:
+    """Raise ConfigError if settings disable a patch that is unknown, or that results depend on."""
+    if problems := unknown_names(ansible.disabled_patches, PATCHES):
+        raise ConfigError(*problems)
+
+
 @asynccontextmanager
 async def open_launcher(
-    kind: ExecutorName, ansible: AnsibleSettings, started: Callable[[], None] = lambda: None
+    kind: ExecutorName,
+    ansible: AnsibleSettings,
+    started: Callable[[], None] = lambda: None,
+    contents: Sequence[Path] = (),
 ) -> AsyncIterator[Launcher]:
     """Open a launcher; fall back to cold, with a warning, if warm cannot be started.
 
-    `started` is called for each process that is started to fork runs from. Raises ConfigError if
-    the settings disable a patch that is unknown, or that results depend on.
+    `started` is called for each process that is started to fork runs from; `contents` are the roles
+    and playbooks to be run. Raises ConfigError; see `check_patches`.
     """
-    if problems := unknown_names(ansible.disabled_patches, PATCHES):
-        raise ConfigError(*problems)
+    check_patches(ansible)
     if kind == "warm":
-        warm = WarmLauncher(ansible, started)
+        warm = WarmLauncher(ansible, started, contents)
         try:
             await warm.open()
         except (RunError, OSError) as error:
@@ -164,6 +175,7 @@ class AnsibleExecutor:
         if request.job is not None:
             assert self._jobs is not None
             launcher = self._jobs
+        await launcher.ready()  # not part of the timeout
         try:
             async with (
                 self._timeout(seconds) as deadline,

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from kubernetes.aio.config import incluster_config
+
+from operator_runner.kube.client_config import incluster_config
 
 _in_cluster: Any = incluster_config
 _USER_FILES = ("client-certificate", "client-key", "tokenFile")

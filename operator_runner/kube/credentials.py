@@ -17,12 +17,17 @@ from typing import Any
 
 import structlog
 from aiohttp.helpers import get_env_proxy_for_url
-from kubernetes.aio.client import Configuration
-from kubernetes.aio.config import ConfigException, exec_provider, incluster_config, kube_config
 from yaml import YAMLError
 from yarl import URL
 
 from operator_runner.core.errors import ConfigError
+from operator_runner.kube.client_config import (
+    ConfigException,
+    Configuration,
+    exec_provider,
+    incluster_config,
+    kube_config,
+)
 
 _RENEW_PERIOD_SECONDS = 60.0
 """Between two checks of a token file or a plugin's expiry, as in client-go."""

@@ -60,6 +60,9 @@ class ColdLauncher:
         """Start runs with these settings."""
         self._ansible = ansible
 
+    async def ready(self) -> None:
+        """See `executor.Launcher`."""
+
     @asynccontextmanager
     async def start(self, request: RunRequest, rundir: RunDir) -> AsyncIterator[ColdRun]:
         """Start a run; leaving the block terminates its processes."""

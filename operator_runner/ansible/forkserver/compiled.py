@@ -19,6 +19,7 @@ from typing import Any
 import yaml
 from jinja2 import TemplateError
 
+from operator_runner.ansible.forkserver.core_api import load_core_api_if_used
 from operator_runner.ansible.patches.replacing import wrap
 
 _MAX_TEMPLATES = 5_000
@@ -104,7 +105,9 @@ def _compile_file(path: Path) -> None:
         _compile(text, is_file=True)
         _compile_for_import(text, path)
     elif path.suffix in _YAML:
-        for document in yaml.load_all(path.read_text(), Loader=_Loader):
+        tasks = path.read_text()
+        load_core_api_if_used(tasks)
+        for document in yaml.load_all(tasks, Loader=_Loader):
             for text in _texts(document, set()):
                 _compile(text, is_file=False)
 

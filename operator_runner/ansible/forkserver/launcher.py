@@ -9,9 +9,10 @@ import os
 import signal
 import socket
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 import structlog
 
@@ -59,9 +60,15 @@ class WarmRun:
 class WarmLauncher:
     """Starts runs as forks of a process that has everything loaded."""
 
-    def __init__(self, ansible: AnsibleSettings, started: Callable[[], None]) -> None:
-        """Take the settings of all runs; `started` is called for each new server."""
+    def __init__(
+        self,
+        ansible: AnsibleSettings,
+        started: Callable[[], None],
+        contents: Sequence[Path] = (),
+    ) -> None:
+        """Take settings, roles and playbooks of all runs; `started` is called for each server."""
         self._ansible = ansible
+        self._contents = contents
         self._started = started
         self._server: ForkServer | None = None
         self._retired: list[ForkServer] = []
@@ -75,8 +82,11 @@ class WarmLauncher:
                 await self._server.stop()
                 self._server = None
             if self._server is None:
-                self._server = await start_server(self._ansible)
+                self._server = await start_server(self._ansible, self._contents)
                 self._started()
+
+    async def ready(self) -> None:
+        """See `executor.Launcher`; if a server must be replaced, `start` does it."""
 
     async def close(self) -> None:
         """End all servers and their runs."""

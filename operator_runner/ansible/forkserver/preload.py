@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
-import gc
 import importlib
 import os
 import pty
@@ -18,9 +17,11 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+from operator_runner.ansible.forkserver.core_api import import_core_api_lazily, load_core_api_for
 from operator_runner.ansible.forkserver.plugins import load_plugins
 from operator_runner.ansible.patches.replacing import replace
 from operator_runner.ansible.patches.selection import Mismatch, PatchSelection, select
+from operator_runner.core.imports import without_garbage_collection
 
 _HUGE_PAGE = 2 * 1024 * 1024
 _MADV_COLLAPSE = 25
@@ -70,15 +71,18 @@ _PATCHES = (
 
 
 def preload(
-    environment: dict[str, str], scratch: str, disabled: Collection[str] = ()
+    environment: dict[str, str],
+    scratch: str,
+    disabled: Collection[str] = (),
+    contents: Collection[Path] = (),
 ) -> tuple[PatchSelection, list[Mismatch]]:
     """Import everything as a run with this environment would; leave no threads.
 
     `scratch` is a directory for temporary files; it may be removed when this returns. Applies the
     patches of this process. Returns the patches of the run's processes, and the reasons why others
-    are left out. `disabled` names patches to leave out.
+    are left out. `disabled` names patches to leave out; `contents` are roles and playbooks.
     """
-    with _as_a_run(environment, scratch):
+    with without_garbage_collection(), _as_a_run(environment, scratch):
         for name in _LIBRARIES:
             importlib.import_module(name)
         load_plugins()
@@ -86,15 +90,15 @@ def preload(
         patches, mismatches = select(disabled)
         for name in _PATCHES:
             patches.install(name)
+        import_core_api_lazily()
         for name in (*_MODULES, *_LATE):
             _import_if_installed(name)
         for name in _modules_of_collections():
             # One that cannot be imported fails in the task that uses it.
             with contextlib.suppress(Exception):
                 importlib.import_module(name)
+        load_core_api_for(contents)
         _start_openssl()
-    gc.collect()
-    gc.freeze()
     _use_huge_pages()
     _trim_heap()  # last: huge pages allocate memory again
     assert threading.active_count() == 1, "a library started a thread; forks would lose it"

@@ -52,7 +52,8 @@ def main() -> None:
     adopt_orphans()
     with _scratch(orders["scratch"]) as scratch:
         environment = run_environment(orders["envvars"], scratch)
-        patches, mismatches = preload(environment, scratch, orders["disabled_patches"])
+        contents = [Path(path) for path in orders["contents"]]
+        patches, mismatches = preload(environment, scratch, orders["disabled_patches"], contents)
     open_streams()
     freshness = Freshness(preloaded_paths())
     server = Server(

@@ -12,7 +12,7 @@ import socket
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -79,8 +79,11 @@ class ForkServer:
             self._control.close()
 
 
-async def start_server(ansible: AnsibleSettings) -> ForkServer:
-    """Start a fork server and wait until everything is loaded. Raises RunError with its reason."""
+async def start_server(ansible: AnsibleSettings, contents: Sequence[Path] = ()) -> ForkServer:
+    """Start a fork server and wait until everything is loaded. Raises RunError with its reason.
+
+    `contents` are the roles and playbooks that it will run.
+    """
     environment = common_environment(ansible)
     # The server creates it and is signalled when we end: it is removed even if we are killed.
     scratch = Path(tempfile.gettempdir(), f"operator-runner-{secrets.token_hex(8)}")
@@ -90,6 +93,7 @@ async def start_server(ansible: AnsibleSettings) -> ForkServer:
         "started": time.monotonic(),
         "scratch": str(scratch),
         "disabled_patches": list(ansible.disabled_patches),
+        "contents": [str(path) for path in contents],
         "scope": await asyncio.to_thread(_scope) if ansible.isolate_runs else None,
     }
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)

@@ -95,6 +95,9 @@ class JobLauncher:
         """From now on, do not delete the Jobs of cancelled runs: the next operator adopts them."""
         self._is_leaving = True
 
+    async def ready(self) -> None:
+        """See `executor.Launcher`; the Pod loads Ansible itself."""
+
     @asynccontextmanager
     async def start(self, request: RunRequest, rundir: RunDir) -> AsyncIterator[JobExecution]:
         """Start a Job or adopt one; leaving the block ends it. Raises RunError."""

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 from operator_runner.ansible.run_spec import common_environment
 from operator_runner.core.settings import AnsibleSettings
@@ -15,17 +16,18 @@ from tests.support.kubectl import Kubectl
 COLLECTION = "ansible_collections.kubernetes.core.plugins.modules"
 UTIL = "ansible_collections.operator_sdk.util.plugins.modules"
 PROGRAM = """
-import json, os, pkgutil, sys, tempfile
+import json, os, pathlib, pkgutil, sys, tempfile
 from operator_runner.ansible.runner import run_environment
 from operator_runner.ansible.run_spec import common_environment
 from operator_runner.ansible.forkserver.preload import preload
 from operator_runner.core.settings import AnsibleSettings
 
-kubeconfig, cases = sys.argv[1], json.loads(sys.argv[2])
+kubeconfig, content, cases = *sys.argv[1:3], json.loads(sys.argv[3])
 os.environ["K8S_AUTH_KUBECONFIG"] = kubeconfig
 sys.argv[1:] = []
 with tempfile.TemporaryDirectory() as scratch:
-    preload(run_environment(common_environment(AnsibleSettings()), scratch), scratch)
+    environment = run_environment(common_environment(AnsibleSettings()), scratch)
+    preload(environment, scratch, contents=[pathlib.Path(content)] if content else [])
 import psutil
 from ansible.module_utils._internal._ansiballz import _loader
 
@@ -122,13 +124,36 @@ def test_modules_import_nothing_late(control_plane: Path, kubectl: Kubectl, tmp_
     kubectl.wait_for_account()
     kubectl.apply(_NODE, _POD)
     cases = _cases(kubectl.namespace, tmp_path)
-    program = [sys.executable, "-c", PROGRAM, str(control_plane), json.dumps(cases)]
-    environment = {**os.environ, **common_environment(AnsibleSettings())}
-    done = subprocess.run(program, capture_output=True, text=True, check=False, env=environment)
+    role = tmp_path / "roles" / "web"
+    (role / "tasks").mkdir(parents=True)
+    (role / "tasks" / "main.yml").write_text("- kubernetes.core.k8s_exec: {}\n")
+    result = _preload(control_plane, str(role), cases)
     kubectl.run("delete", "node", "late", "--wait=false")
-    assert "RESULT" in done.stdout, done.stderr
-    result = json.loads(done.stdout.partition("RESULT")[2])
     late = {name: new for name, (_, new) in result["found"].items() if new}
     assert late == {}, result["found"]
     for package, names in result["names"].items():
         assert {name for name, _ in cases[package]} >= set(names)
+
+
+def test_the_core_api_is_loaded_when_it_is_used(control_plane: Path, kubectl: Kubectl) -> None:
+    """Without a role that uses it, its models are loaded by the module that connects to a Pod."""
+    kubectl.apply(_POD)
+    arguments: dict[str, object] = {"namespace": kubectl.namespace, "pod": "web", "command": "true"}
+    cases = {COLLECTION: [("k8s_info", {"kind": "Pod"}), ("k8s_exec", arguments)]}
+    found = _preload(control_plane, "", cases)["found"]
+    assert found["k8s_info 0"][1] == []
+    assert "kubernetes.client.models.v1_pod" in found["k8s_exec 1"][1]
+
+
+def _preload(kubeconfig: Path, content: str, cases: Any) -> dict[str, Any]:
+    """Run modules in forks of a process with preloaded imports.
+
+    Returns `found`: the end of the output and the late imports, by module and number; and `names`:
+    the modules of each collection.
+    """
+    program = [sys.executable, "-c", PROGRAM, str(kubeconfig), content, json.dumps(cases)]
+    environment = {**os.environ, **common_environment(AnsibleSettings())}
+    done = subprocess.run(program, capture_output=True, text=True, check=False, env=environment)
+    assert "RESULT" in done.stdout, done.stderr
+    result: dict[str, Any] = json.loads(done.stdout.partition("RESULT")[2])
+    return result

@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -337,7 +337,7 @@ async def test_servers_that_die_at_once_are_not_tried_for_ever(
 ) -> None:
     """A run ends with a reason for the condition of its resource."""
 
-    async def killed(ansible: AnsibleSettings) -> ForkServer:
+    async def killed(ansible: AnsibleSettings, _contents: Sequence[Path]) -> ForkServer:
         server = await start_server(ansible)
         runs.servers()[0].kill()
         return server

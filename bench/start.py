@@ -1,0 +1,46 @@
+"""Measure the start of an operator: time until it is ready, and CPU time until it is idle."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+from bench import accounting
+from bench.api import EMPTY
+from bench.environment import BenchEnvironment, Setup, Site, wait_until
+from bench.figures import Cost, Goal, Row, hundredths
+
+_TIMEOUT_SECONDS = 60.0
+
+
+def measure_start(environment: BenchEnvironment, repetitions: int) -> Iterator[Row]:
+    """Measure starts without resources.
+
+    Wall time is from exec to the success of /readyz; CPU time is that of all processes until
+    Ansible is loaded and the processes of the first run are forked.
+    """
+    with environment.site(Setup("warm", EMPTY)) as site:
+        cost = Cost.median([_start(site) for _ in range(repetitions)])
+    yield _row("start: until the operator is ready", cost.wall, Goal(3, 1))
+    yield _row("start: CPU time", cost.cpu, Goal(4.5, 2))
+
+
+def _start(site: Site) -> Cost:
+    """Start the operator of a site again, and wait until it is idle."""
+    site.operator.kill()
+    begun = time.monotonic()
+    site.start(wait=False)
+    wait_until(lambda: site.operator.probe("readyz") == 200, "ready", _TIMEOUT_SECONDS)  # noqa: PLR2004
+    ready = time.monotonic() - begun
+    wait_until(lambda: _is_loaded(site), "Ansible is loaded", _TIMEOUT_SECONDS)
+    site.wait_for_quiet()
+    return Cost(ready, site.cpu_seconds())
+
+
+def _is_loaded(site: Site) -> bool:
+    """Return whether the fork server has forked the processes of the first run."""
+    return any(accounting.children(server) for server in site.fork_servers())
+
+
+def _row(work: str, ours: float, goal: Goal) -> Row:
+    return Row(work, hundredths(ours), "", ours, goal, hundredths)

@@ -1,0 +1,71 @@
+"""A launcher that is opened while the operator starts."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from operator_runner.ansible.background_launcher import open_in_background
+from operator_runner.ansible.cold.launcher import ColdLauncher
+from operator_runner.ansible.executor import Launcher
+from operator_runner.core.settings import AnsibleSettings
+
+
+class Opening:
+    """A launcher that opens when the test lets it."""
+
+    def __init__(self) -> None:
+        self.begun, self.may_open = asyncio.Event(), asyncio.Event()
+        self.steps = list[str]()
+
+    @asynccontextmanager
+    async def __call__(self) -> AsyncIterator[Launcher]:
+        self.steps.append("begun")
+        self.begun.set()
+        try:
+            await self.may_open.wait()
+            self.steps.append("open")
+            yield ColdLauncher(AnsibleSettings())
+        finally:
+            self.steps.append("closed")
+
+
+async def test_runs_wait_until_the_launcher_is_open() -> None:
+    """A run that is cancelled meanwhile does not cancel the opening for the next one."""
+    opening = Opening()
+    async with open_in_background(opening()) as launcher:
+        first, second = (asyncio.create_task(launcher.ready()) for _ in range(2))
+        await opening.begun.wait()
+        first.cancel()
+        await asyncio.gather(first, return_exceptions=True)
+        assert opening.steps == ["begun"]
+        assert not second.done()
+        opening.may_open.set()
+        await second
+        assert opening.steps == ["begun", "open"]
+    assert opening.steps == ["begun", "open", "closed"]
+
+
+async def test_a_launcher_that_is_not_open_yet_is_closed() -> None:
+    """An operator that ends at once leaves no fork server behind."""
+    opening = Opening()
+    async with open_in_background(opening()):
+        await opening.begun.wait()
+    assert opening.steps == ["begun", "closed"]
+
+
+async def test_a_failed_opening_fails_each_run() -> None:
+    """The error reaches whoever waits for a run."""
+
+    @asynccontextmanager
+    async def opening() -> AsyncIterator[Launcher]:
+        raise ValueError("no answer")
+        yield
+
+    async with open_in_background(opening()) as launcher:
+        for _ in range(2):
+            with pytest.raises(ValueError, match="no answer"):
+                await launcher.ready()
