@@ -11,8 +11,6 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from ansible_runner import interface
-
 from operator_runner.ansible import event_results, nofollow_io
 from operator_runner.ansible.extravars_file import serialize
 from operator_runner.ansible.run_spec import COLLECTIONS, LENIENT, role_play, roles_path_of
@@ -38,6 +36,9 @@ def write_transmission(
     request: RunRequest, rundir: RunDir, ansible: AnsibleSettings
 ) -> Transmission:
     """Write the input of a run below its temporary directory. Raises OSError."""
+    # Imported here because few operators run Jobs, and the start of the others need not pay for it.
+    from ansible_runner import interface  # noqa: PLC0415
+
     folder = rundir.temp_dirs.path(request.run_id)
     staged = folder / "transmitted"
     shutil.rmtree(staged, ignore_errors=True)
