@@ -86,6 +86,7 @@ from operator_runner.proxy.job_server import JobServer
 from operator_runner.proxy.server import Proxy
 from operator_runner.reconcile.expression_conditions import ExpressionConditions
 from operator_runner.reconcile.other_writers import OtherWriters
+from operator_runner.reconcile.preview import Previewer
 from operator_runner.reconcile.reconciler import (
     Dependencies,
     Gone,
@@ -326,25 +327,30 @@ class Operator:
         self, rundirs: RunDirs, launcher: Launcher, names: ReservedNamesLoader
     ) -> dict[GVK, Reconciler]:
         settings = self._settings
+        executor = AnsibleExecutor(
+            launcher, rundirs, settings.ansible, settings.kubeconfig, self._job_launcher
+        )
+        variable_names = variable_names_of(settings, names)
+        previewer = Previewer(self._proxy, executor, variable_names, settings.ansible)
         dependencies = Dependencies(
             cluster=self._cluster,
             access=_OwnedAccess(self._proxy, self._dependents),
-            executor=AnsibleExecutor(
-                launcher, rundirs, settings.ansible, settings.kubeconfig, self._job_launcher
-            ),
+            executor=executor,
             is_relevant=is_relevant,
             is_deselected=is_deselected,
             latest_version=self._primary.version,
             on_task_end=self._metrics.task_finished,
             run_guard=self._operator_condition.guard,
             on_replaced=self._replaced,
-            variable_names=variable_names_of(settings, names),
+            variable_names=variable_names,
             writes=self._dependents.writes,
             on_idempotence=self._metrics.record_idempotence,
             other_writers=OtherWriters(lambda: datetime.now(UTC), settings.graceful_shutdown),
             timetable=timetable,
             on_missed_tick=self._metrics.tick_missed,
             on_suspension=self._metrics.record_suspension,
+            preview=previewer.preview,
+            on_drift=self._metrics.record_drift,
             dependents=self._dependents.objects.of,
             expressions=self._expressions,
             fences=self._fences,
@@ -654,6 +660,7 @@ class Operator:
             self._metrics.record_result(ref, failed=False)
             self._metrics.record_idempotence(ref, True)
             self._metrics.record_suspension(ref, False)
+            self._metrics.record_drift(ref, False)
         self._dependents.forget(*refs)
 
     # ---------------------------------------------------------------------------------

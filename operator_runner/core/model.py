@@ -188,6 +188,17 @@ class Ownership(enum.Enum):
     IGNORE = "ignore"
 
 
+class Drift(enum.Enum):
+    """What happens to objects that differ from what an unchanged resource asks for.
+
+    ENFORCE: the role writes them. WARN: they are reported. IGNORE: nothing runs.
+    """
+
+    ENFORCE = "enforce"
+    WARN = "warn"
+    IGNORE = "ignore"
+
+
 @dataclass(frozen=True, slots=True)
 class Reference:
     """A kind whose objects resources refer to, by JMESPath expressions over a resource.
@@ -350,6 +361,7 @@ class Watch:
     it is true is under way, OLM does not upgrade the operator.
     `ownership` is what runs may write that belongs to others; it does not concern the kinds of
     `ownership_exceptions`.
+    `drift` is what happens to objects that others have changed.
     `versions` are those in which the kind is watched, in the order of the file, if there are
     several: each resource belongs to one of them.
     `native_types` is whether templates give the types of their expressions; where it is None,
@@ -388,6 +400,7 @@ class Watch:
     block_upgrade: str | None = None
     ownership: Ownership = Ownership.IGNORE
     ownership_exceptions: frozenset[GVK] = frozenset()
+    drift: Drift = Drift.ENFORCE
     versions: tuple[str, ...] = ()
     allow_vars: frozenset[str] = frozenset()
     top_level_fields: tuple[str, ...] = ()

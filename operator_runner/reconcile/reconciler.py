@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -18,6 +18,7 @@ from operator_runner.core.fencing import Fences
 from operator_runner.core.model import (
     GVK,
     Cause,
+    Drift,
     Json,
     ObjectRef,
     RunContent,
@@ -50,6 +51,7 @@ from operator_runner.reconcile.decide import (
     Suspend,
     decide,
 )
+from operator_runner.reconcile.drift import is_drift_run, policy_of
 from operator_runner.reconcile.expression_conditions import ExpressionConditions
 from operator_runner.reconcile.idempotence import IdempotenceCheck, TaskTimes, runs_needed
 from operator_runner.reconcile.metadata import (
@@ -60,6 +62,7 @@ from operator_runner.reconcile.metadata import (
 from operator_runner.reconcile.other_writers import OtherWriters
 from operator_runner.reconcile.play_log import PlayLog, task_time
 from operator_runner.reconcile.ports import Access, ClusterClient, Executor, VariableNames, Writes
+from operator_runner.reconcile.preview import Preview
 from operator_runner.reconcile.report import Reporter, RunContext
 from operator_runner.reconcile.reserved_fields import (
     ReservedField,
@@ -173,6 +176,10 @@ class Dependencies:
     """Return the objects that a resource owns, as last seen, for its declared status."""
     on_suspension: Callable[[ObjectRef, bool], None] = lambda *_: None
     """Called with whether a resource is suspended, at each reconcile."""
+    preview: Callable[[Json, Watch], Awaitable[Preview]] | None = None
+    """Return what a run of a resource would change."""
+    on_drift: Callable[[ObjectRef, bool], None] = lambda *_: None
+    """Called with whether objects of a resource differ from what it asks for."""
     expressions: ExpressionConditions = field(default_factory=ExpressionConditions)
     """The expressions of watches that fail, shared by all reconcilers."""
     fences: Fences = field(default_factory=Fences)
@@ -274,6 +281,8 @@ class Reconciler:
                     await self._reporter.error(context, fault)
                     await self._answer(ref, body, Failed(message=fault))
                     return Idle(fault)
+                case Run(cleanup=False) if policy := self._drift_policy(ref, body, causes):
+                    return await self._handle_drift(ref, body, causes, policy)
                 case AddMetadata() as missing:
                     body = await self._add_metadata(ref, body, missing)
                 case Run() | RunDeselection() as action:
@@ -284,6 +293,25 @@ class Reconciler:
                     await self._answer(ref, body, result, pending.run_id)
                     return result
         raise _ResourceDeleted
+
+    def _drift_policy(self, ref: ObjectRef, body: Json, causes: Sequence[Cause]) -> Drift | None:
+        """Return the policy if a run would only correct drift, and is not to; else None."""
+        policy = policy_of(body, self._watch)
+        if policy is Drift.ENFORCE or not is_drift_run(body, causes, self._succeeded.get(ref)):
+            return None
+        return policy
+
+    async def _handle_drift(
+        self, ref: ObjectRef, body: Json, causes: Sequence[Cause], policy: Drift
+    ) -> ReconcileResult:
+        """Report drift, with a run that writes nothing, or ignore it."""
+        if policy is Drift.IGNORE or self._deps.preview is None:
+            return Idle("Drift is ignored")
+        context = RunContext(ref, body, causes, datetime.now(UTC))
+        preview = await self._deps.preview(body, self._watch)
+        self._deps.on_drift(ref, bool(preview.differences))
+        await self._reporter.drift(context, preview)
+        return Succeeded(self._period or None, Trigger.PERIOD)
 
     async def _answer(
         self, ref: ObjectRef, body: Json, result: ReconcileResult, run_id: str = ""
@@ -349,6 +377,7 @@ class Reconciler:
         """Drop what is known of a resource that another replica runs from now on."""
         self._deps.other_writers.forget(self._uids.pop(ref, ""))
         self._deps.on_suspension(ref, False)
+        self._deps.on_drift(ref, False)
         self._succeeded.pop(ref, None)
         self._reported_fields.pop(ref, None)
         self._idempotence.forget(ref)
@@ -407,6 +436,8 @@ class Reconciler:
         if outcome.successful:
             self._schedule.succeeded(ref, schedule.ticks.due)
         result = await self._report_outcome(context, outcome, overrides.period)
+        if outcome.successful:
+            self._deps.on_drift(ref, False)
         if outcome.successful and not is_cleanup:
             await self._check_idempotence(context, pending, needed)
         return result

@@ -25,7 +25,7 @@ from operator_runner.core.model import (
     uid_of,
 )
 from operator_runner.kube.object_readiness import is_change
-from operator_runner.reconcile import conditions, kstatus_conditions, reserved_fields
+from operator_runner.reconcile import conditions, drift, kstatus_conditions, reserved_fields
 from operator_runner.reconcile.conditions import read_conditions
 from operator_runner.reconcile.declared_status import result_of, result_of_error
 from operator_runner.reconcile.declared_status_writer import DeclaredStatusWriter, StatusInputs
@@ -33,6 +33,7 @@ from operator_runner.reconcile.expression_conditions import ExpressionConditions
 from operator_runner.reconcile.idempotence import CURE, RepeatedChange
 from operator_runner.reconcile.other_writers import OtherWriter, OtherWriters
 from operator_runner.reconcile.ports import ClusterClient
+from operator_runner.reconcile.preview import Preview
 from operator_runner.reconcile.reserved_fields import ReservedField
 from operator_runner.reconcile.schedule import INVALID, NO_SCHEDULE, ScheduleState
 from operator_runner.reconcile.status import (
@@ -109,6 +110,7 @@ class Reporter:
 
         `dependents` returns the objects that a resource owns, `expressions` has those that fail.
         """
+        self._watch = watch
         self._manage_status = watch.manage_status
         self._kstatus = watch.kstatus
         self._cluster = cluster
@@ -128,6 +130,8 @@ class Reporter:
         self._expressions = expressions
         # Resources whose last run failed; without conditions, only this shows it.
         self._failing: set[ObjectRef] = set()
+        # What was last reported about drift.
+        self._drift: dict[ObjectRef, str] = {}
         # What was logged about resources that are suspended.
         self._suspended: dict[ObjectRef, str] = {}
 
@@ -135,6 +139,7 @@ class Reporter:
         """Drop the state of a deleted resource."""
         self._failing.discard(ref)
         self._suspended.pop(ref, None)
+        self._drift.pop(ref, None)
         self._expressions.forget(ref)
         if self._declared is not None:
             self._declared.forget(ref)
@@ -347,11 +352,39 @@ class Reporter:
             )
         return await self._write(
             run,
-            lambda old: conditions.finished(old, outcome, now),
+            lambda old: self._with_drift(conditions.finished(old, outcome, now), run, outcome),
             lambda new, generation: add_kstatus(new, generation, now),
             current,
             _RunEnd(now, result_of(outcome)),
         )
+
+    def _with_drift(self, new: Sequence[Json], run: RunContext, outcome: RunOutcome) -> list[Json]:
+        policy, now = drift.policy_of(run.body, self._watch), outcome.finished or datetime.now(UTC)
+        applied = outcome.successful and outcome.requeue_after is None
+        return drift.after_run(new, policy, generation_of(run.body), now, applied=applied)
+
+    async def drift(self, run: RunContext, preview: Preview) -> None:
+        """Report what a run that writes nothing has found; an Event only if that is new."""
+        text = drift.drift_text(preview.differences) if preview.differences else ""
+        if preview.failure:
+            _log.warning("Cannot preview the resource", error=preview.failure)
+        if preview.failure or text == self._drift.get(run.ref, ""):
+            is_new = False
+        else:
+            is_new = bool(text)
+            _log.info("Drift has changed", drift=text or "none")
+            self._drift[run.ref] = text
+        if self._manage_status:
+            now = datetime.now(UTC)
+            generation = generation_of(run.body)
+            await self._status.write(
+                run.ref,
+                uid_of(run.body),
+                lambda old: drift.after_preview(old, preview, generation, now),
+                run.body,
+            )
+        if is_new:
+            await self._cluster.emit(run.body, run.event(drift.DRIFTED, text, warning=True))
 
     async def _write(
         self,

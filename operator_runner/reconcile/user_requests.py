@@ -28,8 +28,16 @@ RESET_ANNOTATION = f"{ANNOTATION_DOMAIN}/reset-at"
 """With the value of the request: the backoff begins again."""
 HANDLED_ANNOTATION = f"{ANNOTATION_DOMAIN}/last-handled-request"
 """Written by the operator: the last request whose run has ended, and its result, as JSON."""
+DRIFT_ANNOTATION = f"{ANNOTATION_DOMAIN}/drift"
+"""`enforce`, `warn` or `ignore`: overrides `drift` of the watch for one resource."""
 ANNOTATIONS = frozenset(
-    {SUSPEND_ANNOTATION, REQUEST_ANNOTATION, RESET_ANNOTATION, HANDLED_ANNOTATION}
+    {
+        SUSPEND_ANNOTATION,
+        REQUEST_ANNOTATION,
+        RESET_ANNOTATION,
+        HANDLED_ANNOTATION,
+        DRIFT_ANNOTATION,
+    }
 )
 """Changes of these are not changes of the resource."""
 

@@ -238,6 +238,12 @@ class RunFamilies:
             _OBJECT,
             registry=registry,
         )
+        self.drifted = Gauge(
+            "operator_runner_drifted_resources",
+            "Resources with `drift: warn` whose objects differ from what they ask for",
+            _OBJECT,
+            registry=registry,
+        )
         self.oldest_failure_age = Gauge(
             "operator_runner_oldest_failure_age_seconds",
             "Seconds since the first of the failing resources began to fail; 0 if none fails",

@@ -49,6 +49,7 @@ class _Watched:
     """Resources whose last reconcile failed, and when each began to fail, the oldest first."""
     not_idempotent: set[ObjectRef] = field(default_factory=set)
     suspended: set[ObjectRef] = field(default_factory=set)
+    drifted: set[ObjectRef] = field(default_factory=set)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +116,7 @@ class Metrics:
             runs.not_idempotent,
             runs.oldest_failure_age,
             runs.suspended,
+            runs.drifted,
         )
         for state in states:
             state.labels(*_of(gvk)).set(0)
@@ -146,6 +148,10 @@ class Metrics:
         """Record whether a resource is suspended."""
         found = self._watched[ref.gvk].suspended
         _record_state(self._runs.suspended, found, ref, is_suspended)
+
+    def record_drift(self, ref: ObjectRef, is_drifted: bool) -> None:
+        """Record whether objects of a resource differ from what it asks for."""
+        _record_state(self._runs.drifted, self._watched[ref.gvk].drifted, ref, is_drifted)
 
     def resource_gone(self, ref: ObjectRef) -> None:
         """End the series of a resource that was deleted."""

@@ -22,6 +22,7 @@ from operator_runner.config.watches.status_keys import read_status, read_wake_on
 from operator_runner.core.model import (
     GVK,
     Deselection,
+    Drift,
     Finalizer,
     LabelSelector,
     ObjectTrigger,
@@ -80,6 +81,7 @@ class EntryReader:
             block_upgrade=_block_upgrade(fields),
             ownership=Ownership(fields.choice("ownership")),
             ownership_exceptions=_kinds(fields, "ownershipExceptions"),
+            drift=Drift(fields.choice("drift")),
             job=read_execution(fields),
         )
         status, wake_on = read_status(fields, watch), read_wake_on(fields, watch)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass, replace
 
-from operator_runner.core.model import NOT_DESIRED, Ownership
+from operator_runner.core.model import NOT_DESIRED, Drift, Ownership
 
 NAME_PATTERN = "[A-Za-z_][A-Za-z0-9_-]*"
 """Of a field whose variable can be used in a template, or of the variable."""
@@ -361,5 +361,12 @@ ENTRY_KEYS = (
         Shape.MAPS,
         "Kinds that ownership does not concern.",
         keys=(_GROUP, _VERSION, _KIND),
+    ),
+    Key(
+        "drift",
+        Shape.CHOICE,
+        "Objects that differ from what an unchanged resource asks for: written, reported or left.",
+        default=Drift.ENFORCE.value,
+        choices=tuple(policy.value for policy in Drift),
     ),
 )

@@ -15,6 +15,7 @@ from operator_runner.core.model import (
     DeclaredCondition,
     DeclaredStatus,
     Deselection,
+    Drift,
     Finalizer,
     JobTemplate,
     LabelSelector,
@@ -374,6 +375,14 @@ ownershipExceptions:
     )
     assert watch.ownership is Ownership.REFUSE
     assert watch.ownership_exceptions == {GVK("", "v1", "PersistentVolumeClaim")}
+
+
+def test_drift_is_enforced_unless_a_watch_says_otherwise(project: Path) -> None:
+    """As in existing projects; a word that does not exist is refused with its line."""
+    assert read_one(project, "").drift is Drift.ENFORCE
+    assert read_one(project, "drift: warn").drift is Drift.WARN
+    with pytest.raises(ConfigError, match=r"watches\.yaml:\d+.*drift.*enforce.*warn.*ignore"):
+        read_one(project, "drift: report")
 
 
 def test_an_unknown_policy_of_ownership_is_refused(project: Path) -> None:

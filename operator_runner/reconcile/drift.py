@@ -1,0 +1,102 @@
+"""Decide what happens to drift: objects that differ from what an unchanged resource asks for. Pure.
+
+The condition Drifted shows the policies `warn` and `ignore`, and its observedGeneration is the
+generation that was last reconciled; as with Flux, a changed resource is reconciled in any case.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+
+from operator_runner.core.field_paths import summarize
+from operator_runner.core.model import Cause, Drift, Json, Trigger, Watch
+from operator_runner.core.object_diff import ObjectDifference
+from operator_runner.core.truncation import truncated
+from operator_runner.reconcile.conditions import is_waiting, put_condition, read_conditions
+from operator_runner.reconcile.preview import Preview
+from operator_runner.reconcile.status import generation_of
+from operator_runner.reconcile.user_requests import DRIFT_ANNOTATION, annotations_of
+
+DRIFTED = "Drifted"
+_RECONCILED, _DIFFERS, _UNKNOWN = "Reconciled", "ObjectsDiffer", "PreviewFailed"
+_REASONS = frozenset({_RECONCILED, _DIFFERS, _UNKNOWN})
+_MESSAGES = {
+    Drift.WARN: "The last reconciliation wrote all objects; drift is reported",
+    Drift.IGNORE: "The last reconciliation wrote all objects; drift is ignored",
+}
+_UNCHANGED = frozenset({Trigger.START, Trigger.DEPENDENT, Trigger.PERIOD, Trigger.RETRY})
+"""Causes that are neither a change of what the resource asks for nor a request."""
+_SHOWN = 5
+_MESSAGE_BYTES = 900
+
+
+def policy_of(body: Json, watch: Watch) -> Drift:
+    """Return the policy of a resource: that of its annotation, if it is valid, else the watch's."""
+    try:
+        return Drift(annotations_of(body).get(DRIFT_ANNOTATION, watch.drift.value))
+    except ValueError:
+        return watch.drift
+
+
+def is_drift_run(body: Json, causes: Iterable[Cause], succeeded: int | None) -> bool:
+    """Return whether a run would only correct drift.
+
+    `succeeded` is the generation that this process has reconciled, None if there is none.
+    """
+    conditions = read_conditions(body)
+    if is_waiting(conditions) or any(cause.trigger not in _UNCHANGED for cause in causes):
+        return False
+    generations = {each.get("observedGeneration") for each in conditions if _is_ours(each)}
+    return generation_of(body) in {*generations, succeeded}
+
+
+def after_run(
+    conditions: Sequence[Json], policy: Drift, generation: int, now: datetime, *, applied: bool
+) -> list[Json]:
+    """Return the conditions after a run that wrote; `applied` is whether it has converged."""
+    if policy is Drift.ENFORCE or not applied:
+        return [each for each in conditions if not _is_ours(each)]
+    new = _condition("False", _RECONCILED, _MESSAGES[policy], generation)
+    return put_condition(list(conditions), new, now)
+
+
+def after_preview(
+    conditions: Sequence[Json], preview: Preview, generation: int, now: datetime
+) -> list[Json]:
+    """Return the conditions after a run that wrote nothing."""
+    if preview.failure:
+        text = truncated(f"The dry run failed: {preview.failure}", _MESSAGE_BYTES)
+        new = _condition("Unknown", _UNKNOWN, text, generation)
+    elif preview.differences:
+        new = _condition("True", _DIFFERS, drift_text(preview.differences), generation)
+    else:
+        new = _condition("False", _RECONCILED, "No object differs", generation)
+    return put_condition(list(conditions), new, now)
+
+
+def drift_text(differences: Sequence[ObjectDifference]) -> str:
+    """Return `Deployment default/web changed: spec.replicas; ...`: what a run would do."""
+    shown = [_text(each) for each in differences[:_SHOWN]]
+    more = len(differences) - _SHOWN
+    parts = [*shown, f"and {more} more"] if more > 0 else shown
+    return truncated(f"A run would write: {'; '.join(parts)}", _MESSAGE_BYTES)
+
+
+def is_drifted(conditions: Iterable[Json]) -> bool:
+    """Return whether the conditions show drift."""
+    return any(_is_ours(each) and each.get("status") == "True" for each in conditions)
+
+
+def _text(difference: ObjectDifference) -> str:
+    paths = summarize(difference.paths)
+    return f"{difference}: {paths}" if paths else str(difference)
+
+
+def _condition(status: str, reason: str, message: str, generation: int) -> Json:
+    observed = {"observedGeneration": generation} if generation else {}
+    return {"type": DRIFTED, "status": status, "reason": reason, "message": message, **observed}
+
+
+def _is_ours(condition: Json) -> bool:
+    return condition.get("type") == DRIFTED and condition.get("reason") in _REASONS

@@ -1,0 +1,100 @@
+"""Which runs only correct drift, and what is shown of it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from operator_runner.core.model import (
+    GVK,
+    Cause,
+    Drift,
+    Json,
+    ObjectRef,
+    RunContent,
+    Trigger,
+    Watch,
+)
+from operator_runner.core.object_diff import ObjectDifference
+from operator_runner.reconcile.drift import (
+    after_preview,
+    after_run,
+    drift_text,
+    is_drift_run,
+    policy_of,
+)
+from operator_runner.reconcile.preview import Preview
+
+NOW = datetime(2026, 1, 2, tzinfo=UTC)
+REF = ObjectRef(GVK("apps", "v1", "Deployment"), "default", "web")
+WATCH = Watch(GVK("a.example.com", "v1", "A"), RunContent(role=Path("/a")), drift=Drift.WARN)
+MARKED = after_run([], Drift.WARN, 3, NOW, applied=True)
+
+
+def _body(
+    generation: int = 3, conditions: Any = (), annotations: dict[str, str] | None = None
+) -> Json:
+    metadata = {"name": "a", "generation": generation, "annotations": annotations or {}}
+    return {"metadata": metadata, "status": {"conditions": list(conditions)}}
+
+
+@pytest.mark.parametrize(
+    ("value", "policy"),
+    [(None, Drift.WARN), ("ignore", Drift.IGNORE), ("enforce", Drift.ENFORCE), ("x", Drift.WARN)],
+)
+def test_the_annotation_overrides_the_watch(value: str | None, policy: Drift) -> None:
+    """An invalid one does not."""
+    annotations = {} if value is None else {"operator-runner.dev/drift": value}
+    assert policy_of(_body(annotations=annotations), WATCH) is policy
+
+
+@pytest.mark.parametrize(
+    ("generation", "triggers", "conditions", "succeeded", "expected"),
+    [
+        (3, [Trigger.DEPENDENT], MARKED, None, True),
+        (3, [Trigger.START, Trigger.PERIOD, Trigger.RETRY], MARKED, None, True),
+        (3, [Trigger.DEPENDENT], [], 3, True),
+        (3, [Trigger.DEPENDENT], [], None, False),
+        (4, [Trigger.START], MARKED, None, False),
+        (3, [Trigger.DEPENDENT, Trigger.SPEC], MARKED, 3, False),
+        (3, [Trigger.REFERENCE], MARKED, 3, False),
+        (3, [Trigger.REQUEUE], MARKED, 3, False),
+        (3, [Trigger.ANNOTATION], MARKED, 3, False),
+    ],
+)
+def test_a_run_that_nothing_asked_for_corrects_drift(
+    generation: int,
+    triggers: list[Trigger],
+    conditions: list[Json],
+    succeeded: int | None,
+    expected: bool,
+) -> None:
+    """Once its generation has been reconciled; the condition shows that after a restart too."""
+    causes = [Cause(trigger) for trigger in triggers]
+    assert is_drift_run(_body(generation, conditions), causes, succeeded) is expected
+
+
+def test_the_condition_shows_what_a_run_would_write() -> None:
+    """It keeps the generation; a run without the policy, or one that failed, removes it."""
+    difference = ObjectDifference(REF, {"spec": {"replicas": 4}}, {"spec": {"replicas": 2}})
+    (found,) = after_preview(MARKED, Preview(REF, (difference,)), 3, NOW)
+    assert (found["status"], found["observedGeneration"]) == ("True", 3)
+    assert found["message"] == ("A run would write: Deployment default/web changed: spec.replicas")
+    (equal,) = after_preview([found], Preview(REF), 3, NOW)
+    assert equal["status"] == "False"
+    (failed,) = after_preview([found], Preview(REF, failure="no"), 3, NOW)
+    assert (failed["status"], failed["message"]) == ("Unknown", "The dry run failed: no")
+    other = {"type": "Drifted", "reason": "OfTheRole", "status": "True"}
+    assert after_run([found, other], Drift.ENFORCE, 3, NOW, applied=True) == [other]
+    assert after_run([found], Drift.WARN, 3, NOW, applied=False) == []
+
+
+def test_many_objects_are_counted() -> None:
+    """The condition has the first ones."""
+    created = ObjectDifference(REF, None, {})
+    text = drift_text([created] * 7)
+    assert text.count("Deployment default/web created") == 5
+    assert text.endswith("; and 2 more")
