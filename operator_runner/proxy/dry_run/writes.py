@@ -205,7 +205,7 @@ class DryRunWrites:
             write.dry_run.record(write.key, None, None)
             return Answer(OK, status_of(OK, "", ""))
         await self._admission.decide(write.admitted())
-        done = await self._dry(write, delete_options(write.kind, write.body), kind=JSON)
+        done = await self._dry(write, write.body)
         if done.is_success:
             write.dry_run.record(write.key, before, None)
         return done
@@ -215,7 +215,7 @@ class DryRunWrites:
         path = write.request.raw_path.partition("?")[0]
         selectors = selectors_of(write.request)
         listed = await self._api.request("GET", path, params=selectors, outer_levels=2)
-        done = await self._dry(write, delete_options(write.kind, write.body), kind=JSON)
+        done = await self._dry(write, write.body)
         if not done.is_success:
             return done
         chosen = Selectors(selectors.get("labelSelector", ""), selectors.get("fieldSelector", ""))
@@ -281,6 +281,8 @@ class DryRunWrites:
         self, write: Write, body: bytes, *, method: str = "", kind: str = "", path: str = ""
     ) -> Answer:
         """Send a write as a dry run; by default, as the client has sent it."""
+        if (method or write.method) == "DELETE":
+            body, kind = delete_options(write.kind, write.body), JSON
         own_path, _, query = write.request.raw_path.partition("?")
         target = f"{path or own_path}?{with_dry_run(query)}"
         content_type = kind or write.request.headers.get(hdrs.CONTENT_TYPE, "")

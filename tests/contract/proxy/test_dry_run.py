@@ -183,6 +183,21 @@ async def test_requests_that_cannot_be_previewed_are_refused_and_named(
     ]
 
 
+async def test_events_are_neither_created_nor_deleted(
+    dry: Run, dry_run: DryRun, kubectl: Kubectl, namespace: str
+) -> None:
+    """They are not shown; a deletion of them has options too."""
+    about = {"kind": "ConfigMap", "name": "a", "namespace": namespace}
+    event = {"apiVersion": "v1", "kind": "Event", "metadata": {"name": "old"}}
+    kubectl.apply({**event, "involvedObject": about})
+    await dry.send("create", {**event, "metadata": {"name": "new"}, "involvedObject": about})
+    await dry.kubectl("delete", "event", "old", "--wait=false")
+    await dry.kubectl("delete", "events", "--all", "--wait=false")
+    assert kubectl.get("event", "old") is not None
+    assert kubectl.get("event", "new") is None
+    assert dry_run.differences() == []
+
+
 async def test_reviews_are_answered(dry: Run, dry_run: DryRun) -> None:
     """They are writes to the API that store nothing."""
     assert (await dry.kubectl("auth", "can-i", "get", "pods")).strip() == "yes"

@@ -32,6 +32,12 @@ def _pod(name: str, **labels: str) -> Json:
         ("GET", f"{_PODS}/web/proxy/a", False, "proxy"),
         ("POST", f"{_PODS}/web/eviction", False, "eviction"),
         ("POST", "/api/v1/namespaces/a/serviceaccounts/b/token", False, "token"),
+        (
+            "POST",
+            "/apis/project.openshift.io/v1/projectrequests",
+            False,
+            "a write to projectrequests",
+        ),
         ("POST", "/metrics", False, "a write outside of the API of resources"),
     ],
 )
