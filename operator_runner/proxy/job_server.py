@@ -48,8 +48,13 @@ _log = structlog.get_logger(__name__)
 class Channel(Protocol):
     """The input and output of one run."""
 
-    input_file: Path
-    received: int
+    @property
+    def input_file(self) -> Path:
+        """The stream of `ansible-runner transmit`."""
+
+    @property
+    def received(self) -> int:
+        """How many bytes of output have been received."""
 
     def open_writer(self, offset: int) -> Callable[[bytes], Awaitable[None]] | None:
         """Return what takes the output from `offset` on, None if the next byte is another one."""
@@ -108,7 +113,8 @@ class JobServer:
         self._ended: deque[bytes] = deque(maxlen=_REMEMBERED)
         self._new_run = asyncio.Condition()
         self._adopting_until = 0.0
-        self._waiting = asyncio.Semaphore(_MAX_WAITING)
+        self.waiting = 0
+        """Requests that wait for the adoption of their Job."""
         self._listener: Listener | None = None
         self._renewal: asyncio.Task[None] | None = None
 
@@ -220,11 +226,15 @@ class JobServer:
     async def _adopted(self, digest: bytes, request: web.BaseRequest) -> _Attached | None:
         """Wait for the run of a token during the time after the start."""
         left = self._adopting_until - asyncio.get_running_loop().time()
-        if not digest or digest in self._ended or left <= 0 or self._waiting.locked():
+        if not digest or digest in self._ended or left <= 0 or self.waiting >= _MAX_WAITING:
             return None
-        with suppress(TimeoutError), self._connections.serving(request.protocol):
-            async with asyncio.timeout(left), self._waiting, self._new_run:
-                await self._new_run.wait_for(lambda: digest in self._attached)
+        self.waiting += 1
+        try:
+            with suppress(TimeoutError), self._connections.serving(request.protocol):
+                async with asyncio.timeout(left), self._new_run:
+                    await self._new_run.wait_for(lambda: digest in self._attached)
+        finally:
+            self.waiting -= 1
         return self._attached.get(digest)
 
 

@@ -19,16 +19,23 @@ WAITING = """
 async def test_a_job_gives_the_outcome_events_and_output_of_a_local_run(runs: JobRuns) -> None:
     """The same role with the same variables; a failure has its task, message and line."""
     tasks = """
-- {name: Text, debug: {msg: 'size {{ size }}'}}
-- {name: Change, command: echo hello}
+- {name: Text, debug: {msg: 'size {{ size }} äöü'}}
+- {name: Loop, command: 'echo {{ item }}', loop: [a, b]}
+- {name: Hidden, command: echo secret, no_log: true}
+- {name: Skipped, debug: , when: false}
+- block: [{name: Rescued, fail: {msg: rescued}}]
+  rescue: [{name: Rescue, debug: {msg: saved}}]
+- {name: Ignored, command: 'false', ignore_errors: true}
+- {name: Included, include_tasks: more.yml}
 - {name: Again, operator_sdk.util.requeue_after: {time: 1m}}
 - {name: Refuse, fail: {msg: the reason}}
 """
-    outcomes, kinds, outputs = [], [], []
+    (runs.role / "tasks" / "more.yml").write_text("- {name: More, set_fact: {a: 1}}\n")
+    outcomes, seen, outputs = [], [], []
     for template in (runs.watch.job, None):
         runs.events.clear()
         outcomes.append(await runs(tasks, job=template, size=3))
-        kinds.append([event.kind for event in runs.events])
+        seen.append([(event.kind, event.data.get("task")) for event in runs.events])
         artifacts = runs.rundirs.of(runs.ref).artifacts(runs.run_id)
         assert len((artifacts / "events.jsonl").read_text().splitlines()) == len(runs.events)
         outputs.append((artifacts / "stdout").read_text())
@@ -37,9 +44,10 @@ async def test_a_job_gives_the_outcome_events_and_output_of_a_local_run(runs: Jo
     assert as_job.requeue_after == local.requeue_after is not None
     (failure,), (expected,) = as_job.failures, local.failures
     assert (failure.task, failure.message) == (expected.task, expected.message)
-    assert failure.path.endswith("roles/tried/tasks/main.yml:5")
-    assert kinds[0] == kinds[1]
+    assert failure.path.endswith("roles/tried/tasks/main.yml:11")
+    assert seen[0] == seen[1]
     assert "the reason" in outputs[0]
+    assert "secret" not in outputs[0]
 
 
 async def test_a_role_that_cannot_be_loaded_fails_with_the_reason(runs: JobRuns) -> None:

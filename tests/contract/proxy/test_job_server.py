@@ -1,0 +1,184 @@
+"""The port for Jobs: who may use it, and for how long."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from operator_runner.conversion.authority import CertificateLifetimes
+from operator_runner.conversion.certificate_sources import InMemoryCertificates
+from operator_runner.core.fencing import Fences
+from operator_runner.core.model import Json
+from operator_runner.core.settings import Address
+from operator_runner.kube.session import Connection
+from operator_runner.proxy import job_server
+from operator_runner.proxy.job_server import JobServer
+from operator_runner.proxy.server import Proxy
+from tests.contract.proxy.conftest import SECONDS, WATCH, Recorder, config_map, proxied
+from tests.fakes.tenure import Clock
+
+INPUT, OUTPUT = "/operator-runner.dev/run/input", "/operator-runner.dev/run/output"
+TOKEN = "the-token-of-a-job"
+
+
+class Output:
+    """Keeps the output of a run."""
+
+    def __init__(self, input_file: Path) -> None:
+        self.input_file = input_file
+        self.content = b""
+
+    @property
+    def received(self) -> int:
+        """The number of bytes."""
+        return len(self.content)
+
+    def open_writer(self, offset: int) -> Callable[[bytes], Awaitable[None]] | None:
+        """Return what takes the next bytes."""
+        return self._write if offset == self.received else None
+
+    async def _write(self, chunk: bytes) -> None:
+        self.content += chunk
+
+
+class Pod:
+    """A client of the port."""
+
+    def __init__(self, server: JobServer) -> None:
+        context = ssl.create_default_context(cadata=server.authorities.decode())
+        self.url = f"https://{server.address.host}:{server.address.port}"
+        self.session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=context))
+
+    async def send(
+        self, method: str, path: str, *, token: str | None = TOKEN, offset: int = 0, **body: Any
+    ) -> tuple[int, str]:
+        """Return the status and the body of an answer; status 0 if the connection is cut."""
+        headers = {"Operator-Runner-Offset": str(offset)}
+        if token is not None:
+            headers["Authorization"] = f"Bearer {token}"
+        timeout = aiohttp.ClientTimeout(SECONDS)
+        async with self.session.request(
+            method, self.url + path, headers=headers, timeout=timeout, **body
+        ) as answer:
+            return answer.status, await answer.text()
+
+
+async def serve(proxy: Proxy) -> AsyncIterator[JobServer]:
+    source = InMemoryCertificates(CertificateLifetimes())
+    server = JobServer(proxy, source, 0, Address("127.0.0.1", 0))
+    await server.start()
+    try:
+        yield server
+    finally:
+        await server.stop()
+
+
+@pytest.fixture
+async def server(proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[JobServer]:
+    """Serve the port; requests with unknown tokens are refused at once."""
+    monkeypatch.setattr(job_server, "_ADOPTION_SECONDS", 0.0)
+    async for server in serve(proxy):
+        yield server
+
+
+@pytest.fixture
+async def pod(server: JobServer) -> AsyncIterator[Pod]:
+    """Return a client of the port."""
+    client = Pod(server)
+    yield client
+    await client.session.close()
+
+
+async def test_a_token_is_valid_while_its_run_is_under_way(
+    server: JobServer, proxy: Proxy, owner: Json, pod: Pod, tmp_path: Path
+) -> None:
+    """It gives the API, the input and the output of its run; afterwards the Pod is told to end."""
+    (tmp_path / "input").write_text("the project")
+    output = Output(tmp_path / "input")
+    path = f"/api/v1/namespaces/{owner['metadata']['namespace']}/configmaps"
+    for each in (INPUT, OUTPUT, path):
+        assert (await pod.send("GET", each))[0] == 401
+    with proxy.grant(owner, WATCH, "run-1"), server.attach("run-1", TOKEN, output):
+        assert await pod.send("GET", INPUT) == (200, "the project")
+        assert (await pod.send("POST", OUTPUT, data=b"abc"))[0] == 200
+        assert (await pod.send("POST", OUTPUT, data=b"abc"))[0] == 409
+        assert (await pod.send("POST", OUTPUT, offset=3, data=b"def"))[0] == 200
+        assert output.content == b"abcdef"
+        status, text = await pod.send("POST", path, json=config_map("made"))
+        assert status == 201
+        assert '"name":"owner"' in text.replace(" ", "")
+        for other in (None, "", "other", TOKEN + "x"):
+            assert (await pod.send("GET", path, token=other))[0] == 401
+    for each in (INPUT, OUTPUT):
+        assert (await pod.send("GET", each))[0] == 410
+    assert (await pod.send("GET", path))[0] == 401
+
+
+async def test_tokens_of_local_runs_are_not_valid_for_jobs(
+    server: JobServer, proxy: Proxy, owner: Json, pod: Pod
+) -> None:
+    """They are for loopback alone, and those of Jobs for this port alone."""
+    del server
+    with proxy.grant(owner, WATCH, "run-1") as kubeconfig:
+        token = kubeconfig.partition("token: ")[2].split()[0]
+        assert (await pod.send("GET", "/api/v1/namespaces", token=token))[0] == 401
+
+
+async def test_the_port_has_tls_only(server: JobServer) -> None:
+    """A request by plain HTTP has no answer."""
+
+    def plain() -> bytes:
+        address = (server.address.host, server.address.port)
+        with socket.create_connection(address, timeout=SECONDS) as connection:
+            connection.sendall(b"GET /api HTTP/1.1\r\nHost: a\r\n\r\n")
+            try:
+                return connection.recv(100)
+            except ConnectionError:
+                return b""
+
+    assert b"HTTP" not in await asyncio.to_thread(plain)
+
+
+@pytest.fixture
+async def fenced(
+    connection: Connection, recorder: Recorder, fences: Fences
+) -> AsyncIterator[Proxy]:
+    """Serve a proxy whose writes are fenced."""
+    async with proxied(connection, recorder, fences=fences) as proxy:
+        yield proxy
+
+
+async def test_writes_of_jobs_are_fenced(
+    fenced: Proxy, owner: Json, clock: Clock, tmp_path: Path
+) -> None:
+    """A Job of a former leader cannot write through its operator."""
+    path = f"/api/v1/namespaces/{owner['metadata']['namespace']}/configmaps"
+    async for server in serve(fenced):
+        pod, output = Pod(server), Output(tmp_path)
+        with fenced.grant(owner, WATCH, "run-1"), server.attach("run-1", TOKEN, output):
+            assert (await pod.send("POST", path, json=config_map("first")))[0] == 201
+            clock.now += 11
+            assert (await pod.send("POST", path, json=config_map("second")))[0] == 403
+        await pod.session.close()
+
+
+async def test_a_request_after_the_start_waits_for_the_adoption_of_its_job(
+    proxy: Proxy, owner: Json, tmp_path: Path
+) -> None:
+    """The play of a Job does not notice that its operator has restarted."""
+    path = f"/api/v1/namespaces/{owner['metadata']['namespace']}/configmaps/owner"
+    async for server in serve(proxy):
+        pod = Pod(server)
+        early = asyncio.create_task(pod.send("GET", path))
+        while not server.waiting:  # noqa: ASYNC110 (the request is on its way)
+            await asyncio.sleep(0.05)
+        with proxy.grant(owner, WATCH, "run-1"), server.attach("run-1", TOKEN, Output(tmp_path)):
+            assert (await early)[0] == 200
+        await pod.session.close()
