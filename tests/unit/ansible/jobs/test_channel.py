@@ -1,4 +1,4 @@
-"""The output of a Pod: chunks at any place, connections that are lost, archives that lie."""
+"""The output of a Pod: chunks of any size, lost connections, invalid archives."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def test_a_job_has_one_attempt_and_a_deadline_after_that_of_the_run() -> None:
     )
 
 
-def test_a_template_is_kept_apart_from_what_the_run_needs() -> None:
+def test_settings_of_the_template_are_merged_with_those_of_the_run() -> None:
     """Other containers, volumes and settings of the container stay; its command is the runner's."""
     template = JobTemplate(
         "ee",
