@@ -99,7 +99,7 @@ async def pod(server: JobServer) -> AsyncIterator[Pod]:
 async def test_a_token_is_valid_while_its_run_is_under_way(
     server: JobServer, proxy: Proxy, owner: Json, pod: Pod, tmp_path: Path
 ) -> None:
-    """It gives the API, the input and the output of its run; afterwards the answer is 410, and the Pod ends."""
+    """It gives the API, the input and the output of its run; afterwards they answer 410."""
     (tmp_path / "input").write_text("the project")
     output = Output(tmp_path / "input")
     path = f"/api/v1/namespaces/{owner['metadata']['namespace']}/configmaps"
