@@ -21,7 +21,7 @@ async def test_a_job_gives_the_outcome_events_and_output_of_a_local_run(runs: Jo
     tasks = """
 - {name: Text, debug: {msg: 'size {{ size }} äöü'}}
 - {name: Loop, command: 'echo {{ item }}', loop: [a, b]}
-- {name: Hidden, command: echo secret, no_log: true}
+- {name: Hidden, command: 'echo {{ word }}', no_log: true}
 - {name: Skipped, debug: , when: false}
 - block: [{name: Rescued, fail: {msg: rescued}}]
   rescue: [{name: Rescue, debug: {msg: saved}}]
@@ -34,7 +34,7 @@ async def test_a_job_gives_the_outcome_events_and_output_of_a_local_run(runs: Jo
     outcomes, seen, outputs = [], [], []
     for template in (runs.watch.job, None):
         runs.events.clear()
-        outcomes.append(await runs(tasks, job=template, size=3))
+        outcomes.append(await runs(tasks, job=template, size=3, word="hidden-word"))
         seen.append([(event.kind, event.data.get("task")) for event in runs.events])
         artifacts = runs.rundirs.of(runs.ref).artifacts(runs.run_id)
         assert len((artifacts / "events.jsonl").read_text().splitlines()) == len(runs.events)
@@ -47,7 +47,7 @@ async def test_a_job_gives_the_outcome_events_and_output_of_a_local_run(runs: Jo
     assert failure.path.endswith("roles/tried/tasks/main.yml:11")
     assert seen[0] == seen[1]
     assert "the reason" in outputs[0]
-    assert "secret" not in outputs[0]
+    assert "hidden-word" not in outputs[0]
 
 
 async def test_a_role_that_cannot_be_loaded_fails_with_the_reason(runs: JobRuns) -> None:
