@@ -21,8 +21,9 @@ def measure_start(environment: BenchEnvironment, repetitions: int) -> Iterator[R
     """
     with environment.site(Setup("warm", EMPTY)) as site:
         cost = Cost.median([_start(site) for _ in range(repetitions)])
-    yield _row("start: until the operator is ready", cost.wall, Goal(3, 1))
-    yield _row("start: CPU time", cost.cpu, Goal(4.5, 2))
+    # Without limits: these are times of the machine, not ratios.
+    yield _row("start: until the operator is ready", cost.wall, Goal(None, 1))
+    yield _row("start: CPU time", cost.cpu, Goal(None, 2))
 
 
 def _start(site: Site) -> Cost:
