@@ -43,7 +43,7 @@ def operator(
 ) -> Iterator[Operator]:
     """Give an operator outside the cluster whose runs are Jobs; it is not started yet."""
     cluster.exec(["kubectl", "apply", f"--filename={CRD}"])
-    cluster.exec(["kubectl", "wait", "--for=condition=Established", f"crd/{KIND}"])
+    kubectl.wait_for_kinds(KIND)
     project = tmp_path / "project"
     tasks = project / "roles" / "echo" / "tasks" / "main.yml"
     tasks.parent.mkdir(parents=True)

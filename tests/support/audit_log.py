@@ -84,7 +84,7 @@ def audited_cluster(policy: Path, crd: Path, kind: str) -> Iterator[Cluster]:
         started = cluster_command(*up)
         assert started.returncode == 0, started.stderr
         cluster.exec(["kubectl", "apply", f"--filename={crd}"])
-        cluster.exec(["kubectl", "wait", f"crd/{kind}", "--for=condition=Established"])
+        Kubectl(cluster.bin / "kubectl", "default").wait_for_kinds(kind)
         yield cluster
     finally:
         cluster.down()

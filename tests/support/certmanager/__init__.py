@@ -35,7 +35,8 @@ def installed(kubectl: Kubectl, kubeconfig: Path, log: Path) -> Iterator[None]:
     programs = _programs()
     crds = str(programs / "crds")
     kubectl("apply", "--server-side", f"--filename={crds}")
-    kubectl("wait", "--for=condition=Established", f"--filename={crds}")
+    names = kubectl("get", f"--filename={crds}", "--output=name").split()
+    kubectl.wait_for_kinds(*(name.rpartition("/")[2] for name in names))
     environment = {"KUBECONFIG": str(kubeconfig), "PATH": os.environ["PATH"]}
     with (
         log.open("w") as output,

@@ -49,7 +49,7 @@ def test_the_objects_of_an_nginx_operator_are_shown_and_not_created(
 ) -> None:
     """As a unified diff, with exit status 1."""
     kubectl("apply", f"--filename={REPOSITORY / 'crds'}")
-    kubectl("wait", f"crd/{KIND}", "--for=condition=Established")
+    kubectl.wait_for_kinds(KIND)
     kubectl.apply(nginx(replicas=2))
     done = diff("NginxOperator/web", f"--project={REPOSITORY}")
     assert done.returncode == 1, done.stderr
