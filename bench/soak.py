@@ -106,14 +106,15 @@ class Soak:
     def _inject_faults(self) -> None:
         begin = description = time.monotonic()
         length = self.plan.minutes * 60
-        # Each fault occurs at least once; the last one of the list is the first.
+        # Each fault occurs at least once, however slow the machine; the last of the list is first.
         due = self._chance.sample(sorted(_FAULT_WEIGHTS), len(_FAULT_WEIGHTS))
         due.sort(key=_OPERATOR.__eq__)
-        while (passed := time.monotonic() - begin) < length:
+        while (passed := time.monotonic() - begin) < length or due:
             name = self._choose(due)
-            spared = name == _OPERATOR and passed > length * _LAST_KILL_SHARE
+            spared = name == _OPERATOR and name not in due and passed > length * _LAST_KILL_SHARE
             if not spared and self._actions[name]():
                 self.done[name] += 1
+                due = [fault for fault in due if fault != name]
             if time.monotonic() - description > _REPORT_SECONDS:
                 description = time.monotonic()
                 self._report(f"{passed / 60:.1f} min")
@@ -121,7 +122,7 @@ class Soak:
 
     def _choose(self, due: list[str]) -> str:
         if due and self._chance.random() < _FORCED_FAULT_SHARE:
-            return due.pop()
+            return due[-1]
         weights = {**_EDIT_WEIGHTS, **_FAULT_WEIGHTS}
         (name,) = self._chance.choices([*weights], [*weights.values()])
         return name

@@ -13,7 +13,7 @@ from bench.etcd.client import EtcdClient, NotAcknowledged
 _PAUSE_SECONDS = 0.02
 _GAP_SECONDS = 1.0
 """A longer time without an acknowledgement counts as unavailability."""
-_READ_SECONDS = 10.0
+_READ_SECONDS = 60.0
 """Time in which a read is tried again, as clients of etcd do with another member."""
 
 
@@ -44,7 +44,7 @@ class Writer:
 
     def lost(self) -> dict[str, str]:
         """Return the acknowledged writes that the cluster does not have. Raises NotAcknowledged."""
-        found = self._client.values(self._prefix)
+        found = self._stored()
         return {key: value for key, value in self.acknowledged.items() if found.get(key) != value}
 
     def silences(self) -> list[tuple[float, float]]:
@@ -53,6 +53,16 @@ class Writer:
         Times are seconds of the monotonic clock.
         """
         return [gap for gap in pairwise([*self._times]) if gap[1] - gap[0] > _GAP_SECONDS]
+
+    def _stored(self) -> dict[str, str]:
+        """Return all keys with their values; tried again as long as other reads are."""
+        deadline = time.monotonic() + _READ_SECONDS
+        while True:
+            try:
+                return self._client.values(self._prefix)
+            except NotAcknowledged:
+                if time.monotonic() > deadline:
+                    raise
 
     def _write(self) -> None:
         number = 0

@@ -116,14 +116,15 @@ def _web(image: str, text: str) -> list[dict[str, Any]]:
 
 def _serve(kubectl: Kubectl, image: str, text: str) -> list[str]:
     """Start the Pod; return its URL and the Service's once both answer."""
+    kubectl.wait_for_account()
     kubectl.apply(*_web(image, text))
-    kubectl("wait", "--for=condition=Ready", "pod/web", "--timeout=60s")
+    kubectl("wait", "--for=condition=Ready", "pod/web", "--timeout=180s")
     pod, service = kubectl.get("pod", "web"), kubectl.get("service", "web")
     assert pod is not None
     assert service is not None
     urls = [f"http://{pod['status']['podIP']}/", f"http://{service['spec']['clusterIP']}:8000/"]
     for url in urls:
-        eventually(partial(_fetch, url), partial(operator.eq, text), seconds=20)
+        eventually(partial(_fetch, url), partial(operator.eq, text))
     return urls
 
 
@@ -147,7 +148,7 @@ def test_pods_reach_services_and_the_api(kubectl: Kubectl, nginx_image: str) -> 
     assert kubectl(*wget, service) == "inside"
     connect = "busybox nc -w 3 $KUBERNETES_SERVICE_HOST $KUBERNETES_SERVICE_PORT </dev/null"
     kubectl("exec", "web", "--", "busybox", "sh", "-c", connect)
-    assert "start worker process" in kubectl("logs", "web")
+    eventually(lambda: "start worker process" in kubectl("logs", "web"))
 
 
 def test_pods_resolve_names_of_services_and_pods(kubectl: Kubectl, nginx_image: str) -> None:
@@ -228,8 +229,8 @@ def _stateful(image: str) -> dict[str, Any]:
 
 
 def _wait_for_pod(kubectl: Kubectl, name: str) -> None:
-    kubectl("wait", "--for=create", f"pod/{name}", "--timeout=90s")
-    kubectl("wait", "--for=condition=Ready", f"pod/{name}", "--timeout=90s")
+    for state in ("create", "condition=Ready"):
+        kubectl("wait", f"--for={state}", f"pod/{name}", "--timeout=180s")
 
 
 def _look_up(kubectl: Kubectl, name: str) -> subprocess.CompletedProcess[str]:
@@ -259,12 +260,13 @@ def test_two_clusters_do_not_disturb_each_other(
     second_urls = _serve(in_second, nginx_image, "second")
     _check_nodes(in_second, nginx_image, second_urls[1])
     assert not set(first_urls) & set(second_urls)
-    assert [_fetch(url) for url in first_urls + second_urls] == ["first"] * 2 + ["second"] * 2
+    urls = first_urls + second_urls
+    eventually(lambda: [_fetch(url) for url in urls], (["first"] * 2 + ["second"] * 2).__eq__)
     assert traces_of(second) != NOTHING
     before = pids_of(cluster)
     second.down()
     assert traces_of(second) == NOTHING
-    assert [_fetch(url) for url in first_urls + second_urls] == ["first"] * 2 + [None] * 2
+    eventually(lambda: [_fetch(url) for url in urls], ["first", "first", None, None].__eq__)
     assert pids_of(cluster) == before
 
 
@@ -282,7 +284,7 @@ def _check_nodes(kubectl: Kubectl, image: str, service: str) -> None:
         },
     }
     kubectl.apply(daemon_set)
-    kubectl("rollout", "status", "daemonset/peer", "--timeout=90s")
+    kubectl("rollout", "status", "daemonset/peer", "--timeout=180s")
     pods = kubectl.list("pod", "app=peer")
     assert {pod["spec"]["nodeName"] for pod in pods} == {"node-1", "node-2"}
     for pod, other in permutations(pods, 2):
@@ -307,9 +309,9 @@ def test_a_node_comes_up_whole_and_goes_whole(second: Cluster, cluster: Cluster)
     assert seen.cgroups
     assert not seen.firewall, "kube-proxy's rules belong into the node"
     os.kill(pids_of(second)["kubelet"], signal.SIGKILL)
-    eventually(lambda: "kubelet" not in pids_of(second), seconds=10)
+    eventually(lambda: "kubelet" not in pids_of(second))
     second.start_part("kubelet")
-    assert {part.name: part.problem for part in second.status()} == parts
+    eventually(lambda: {part.name: part.problem for part in second.status()}, parts.__eq__)
     second.down()
     assert traces_of(second) == NOTHING
     assert cluster.exec(["kubectl", "get", "--raw", "/readyz"]) == "ok"
@@ -319,7 +321,7 @@ def test_up_starts_afresh_when_the_node_was_killed(second: Cluster) -> None:
     """Leftovers of a dead node do not affect the next one."""
     node = json.loads(second.home.state.read_text())["nodes"][0]
     os.kill(node["init"]["pid"], signal.SIGKILL)
-    eventually(lambda: "kubelet" not in pids_of(second), seconds=20)
+    eventually(lambda: "kubelet" not in pids_of(second))
     second.up()
     assert {part.name for part in second.status()} == CONTROL_PLANE | NODE
     assert not [part for part in second.status() if part.problem]
@@ -336,13 +338,14 @@ def test_an_image_of_a_go_program_runs(cluster: Cluster, kubectl: Kubectl, tmp_p
     source.write_text(json.dumps(spec))
     pack(source, archive)
     image = cluster.load(archive)[0]
+    kubectl.wait_for_account()
     kubectl(
         *("run", "hello", f"--image={image}", "--image-pull-policy=Never", "--restart=Never"),
         *("--", "-g", "Welcome", "Pod"),
     )
     phase = "--for=jsonpath={.status.phase}=Succeeded"
-    kubectl("wait", phase, "pod/hello", "--timeout=90s")
-    assert kubectl("logs", "hello") == "Welcome, Pod!\n"
+    kubectl("wait", phase, "pod/hello", "--timeout=180s")
+    eventually(lambda: kubectl("logs", "hello"), "Welcome, Pod!\n".__eq__)
     spec["source"] = [{"module": _HELLO, "package": "cmd/none", "path": "/hello"}]
     source.write_text(json.dumps(spec))
     refused = cluster_command("pack", str(source), str(archive))

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from operator_runner.devcluster import Cluster
+from tests.support.kubectl import Kubectl
 from tests.support.nginx import KIND
 from tests.support.operator import REPOSITORY
 
@@ -27,7 +28,7 @@ def without_kind(cluster: Cluster) -> Iterator[Cluster]:
     cluster.exec(["kubectl", "delete", "--filename", crds])
     yield cluster
     cluster.exec(["kubectl", "apply", "--filename", crds])
-    cluster.exec(["kubectl", "wait", "--for=condition=Established", f"crd/{KIND}"])
+    Kubectl(cluster.bin / "kubectl", "default").wait_for_kinds(KIND)
 
 
 def test_the_molecule_scenario_passes(

@@ -31,7 +31,9 @@ def test_a_resource_makes_nginx_answer(world: World) -> None:
     degraded = world.condition("OperatorDegraded")
     assert (degraded["status"], degraded["reason"]) == ("False", "OperatorSucceeded")
     assert degraded["message"] == "operator successfully reconciling"
-    assert world.condition("Running")["ansibleResult"]["failures"] == 0
+    # Another run may be under way.
+    running = world.until(lambda: world.condition("Running"), lambda c: "ansibleResult" in c)
+    assert running["ansibleResult"]["failures"] == 0
     assert world.condition("Failure")["status"] == "False"
     resource = world.kubectl.get(KIND, "web")
     assert resource is not None
@@ -40,12 +42,12 @@ def test_a_resource_makes_nginx_answer(world: World) -> None:
         assert child is not None
         owners = [owner["uid"] for owner in child["metadata"]["ownerReferences"]]
         assert owners == [resource["metadata"]["uid"]]
-    notes = [
-        e["message"]
-        for e in world.kubectl.list("events")
-        if e["involvedObject"]["kind"] == "NginxOperator"
-    ]
-    assert any(note.startswith("Reconciled") for note in notes)
+
+    def notes() -> list[str]:
+        events = world.kubectl.list("events")
+        return [e["message"] for e in events if e["involvedObject"]["kind"] == "NginxOperator"]
+
+    world.until(lambda: any(note.startswith("Reconciled") for note in notes()))
 
 
 def test_one_edit_causes_one_reconcile(world: World) -> None:
@@ -248,7 +250,7 @@ def test_the_end_of_the_operator_touches_no_pod(world: World) -> None:
     world.wait_told_available()
     pods, versions = world.pods(), world.versions()
     assert world.operator.terminate() == 0
-    assert world.fetch() == 200
+    world.until(world.fetch, (200).__eq__)
     world.operator.start()
     world.until(lambda: world.operator.metric("reconciles_total"), lambda n: n >= 1)
     assert (world.pods(), world.versions()) == (pods, versions)

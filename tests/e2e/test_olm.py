@@ -150,7 +150,7 @@ def olm(cluster: Cluster) -> Iterator[Cluster]:
         cluster.stop_part(part)
     cluster.exec(["kubectl", "delete", CRD, "--wait=true", "--ignore-not-found"])
     cluster.exec(["kubectl", "apply", "--filename", str(REPOSITORY / "crds")])
-    cluster.exec(["kubectl", "wait", "--for=condition=Established", CRD])
+    Kubectl(cluster.bin / "kubectl", "default").wait_for_kinds(KIND)
 
 
 @pytest.fixture(scope="module")

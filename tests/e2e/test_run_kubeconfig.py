@@ -15,7 +15,7 @@ from operator_runner.kube.session import connect
 from tests.contract.proxy.conftest import WATCH, Recorder, Run, config_map, proxied
 from tests.support.kubectl import Json, Kubectl
 
-SECONDS = 60.0
+SECONDS = 180.0
 # The image has busybox, but not the name `tar`, which kubectl cp needs.
 SHELL = """
 busybox mkdir /tmp/bin && busybox ln -s "$(busybox which busybox)" /tmp/bin/tar
@@ -43,6 +43,7 @@ def pod(kubectl: Kubectl, nginx_image: str) -> str:
             "terminationGracePeriodSeconds": 0,
         },
     }
+    kubectl.wait_for_account()
     kubectl.apply(body)
     kubectl("wait", "--for=condition=Ready", "pod/p", f"--timeout={SECONDS:g}s")
     return "p"

@@ -45,6 +45,6 @@ def test_the_image_of_nginx_cannot_be_pulled(
             lambda: world.condition("Available"), lambda c: c.get("status") == "True"
         )
         assert available["reason"] == "PodsServe"
-        assert world.fetch() == 200
+        world.until(world.fetch, (200).__eq__)
     finally:
         good.kill()

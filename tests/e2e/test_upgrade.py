@@ -108,14 +108,14 @@ def test_versions_change_without_a_failed_request(
         world.operator = newer.start()
         wait_for_operand(world, REPOSITORY)
         assert in_version(kubectl, "v1alpha2")["spec"] == {"replicas": 2, "ports": PORTS}
+        world.until(lambda: visitor.answers > 100)
     assert visitor.failures == [], kubectl("get", "events", "--sort-by=.lastTimestamp")
-    assert visitor.answers > 100
 
 
 def define(kubectl: Kubectl, project: Path) -> None:
     """Bring a version's definition, as its user does."""
     kubectl("apply", f"--filename={project / 'crds'}")
-    kubectl("wait", "--for=condition=Established", CRD)
+    kubectl.wait_for_kinds(KIND)
 
 
 def in_version(kubectl: Kubectl, version: str) -> Json:

@@ -80,7 +80,7 @@ def test_config_maps_are_reconciled_by_their_data(
     kubectl.merge("configmap", "a", {"data": {"word": "two"}})
     wait_for_text(kubectl, operator, "two", "seen-a")
     assert _causes(operator) == ["spec: created", "spec: data.word"]
-    assert "Successful" in _events(kubectl, "a")
+    eventually(lambda: "Successful" in _events(kubectl, "a"), details=operator.log)
 
     kubectl("delete", "configmap", "a")
     elsewhere = Kubectl(control_plane_cluster.bin / "kubectl", "default")

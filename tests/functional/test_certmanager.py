@@ -76,6 +76,7 @@ def site(
     def make(port: int) -> Site:
         # One that names a URL cannot become one that names a Service.
         system("delete", CRD, "--ignore-not-found")
+        system.wait_not_terminating()
         for body in _manifests(system, tmp_path, port):
             system("apply", "--filename=-", input_=json.dumps(body))
         # A Service that leads to this machine, where there is no node to run a Pod on.

@@ -36,6 +36,8 @@ def replica(
             "--leader-elect",
             "--leader-election-id=nginx",
             f"--leader-election-namespace={kubectl.namespace}",
+            "--leader-elect-lease-duration=8s",
+            "--leader-elect-renew-deadline=6s",
             f"--webhook-port={port}",
             f"--webhook-service={kubectl.namespace}/webhook:{service}",
         )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import secrets
 import signal
 from collections.abc import Callable, Iterator
@@ -16,7 +15,7 @@ from operator_runner.devcluster import Cluster
 from tests.support.audit_log import AuditLog, audited_cluster, make_replica
 from tests.support.kubectl import Json, Kubectl
 from tests.support.operator import Operator
-from tests.support.processes import pids_of
+from tests.support.processes import pids_of, send
 from tests.support.waiting import eventually
 
 PROJECT = Path(__file__).parent / "project"
@@ -140,11 +139,9 @@ def test_a_frozen_leader_writes_nothing_after_a_takeover(
     eventually(lambda: audit_log.writes("first", "counter"), seconds=SECONDS, details=first.log)
 
     frozen = pids_of(first.pid, with_children=with_runs)
-    for pid in frozen:
-        os.kill(pid, signal.SIGSTOP)
+    send(signal.SIGSTOP, frozen)
     eventually(lambda: audit_log.writes("second", "counter"), seconds=SECONDS, details=second.log)
-    for pid in frozen:
-        os.kill(pid, signal.SIGCONT)
+    send(signal.SIGCONT, frozen)
     status = first.wait(SECONDS)
     counting.touch()
     wait_for_text(kubectl, second, "a", "hello nothing")

@@ -282,6 +282,7 @@ def test_the_role_makes_the_application(day: Day) -> None:
     wiki = day.kubectl.get(WIKIS, "handbook") or {}
     assert wiki["status"]["url"] == f"http://handbook.{day.kubectl.namespace}"
     assert day.operator.metric("wiki_replicas") == 1
+    eventually(day.is_successful, details=day.log)
     columns, values = day.kubectl("get", "wiki", "handbook").splitlines()
     assert columns.split() == ["NAME", "SIZE", "SITETITLE", "STORAGE", "READY", "FAILED", "AGE"]
     assert values.split()[:5] == ["handbook", "1", "Handbook", "1Gi", "True"]

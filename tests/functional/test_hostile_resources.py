@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import Any
 
 from tests.functional.test_operator import KIND, echo, wait_for_text
@@ -61,8 +62,10 @@ def test_resources_that_are_too_deep_are_refused_and_all_others_go_on(
         message = wait_for(kubectl, operator, name, "Failure")["message"]
         assert "nested more than 100 levels deep at spec.a.a" in message
         assert "make it flatter" in message
-        events = kubectl("get", "events", f"--field-selector=involvedObject.name={name}")
-        assert "make it flatter" in events
+        about = f"--field-selector=involvedObject.name={name}"
+        eventually(
+            partial(kubectl, "get", "events", about), lambda found: "make it flatter" in found
+        )
     wait_for(kubectl, operator, "deep-90", "Successful")
 
     kubectl("patch", KIND, "deep-400", "--type=json", '--patch=[{"op":"remove","path":"/spec/a"}]')

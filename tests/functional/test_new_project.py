@@ -74,7 +74,7 @@ def test_the_readme_of_a_new_project(shell: Session, project: Path, kubectl: Kub
     start, use = (block.text for block in blocks(section(page, "Development")))
     install, run = start.splitlines()
     shell.run(install)
-    shell.run("kubectl wait --for=condition=Established crd/sites.cache.readme.test")
+    kubectl.wait_for_kinds("sites.cache.readme.test")
     try:
         log = shell.go_on(run)
         shell.run(use)

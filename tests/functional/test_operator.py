@@ -18,6 +18,17 @@ APPLIED = {
     "server_side_apply": {"field_manager": "cleanup", "force_conflicts": True},
 }
 ROLE = "roles/echo/tasks/main.yml"
+WAIT = """
+- name: Wait until the test goes on
+  kubernetes.core.k8s_info:
+    kind: ConfigMap
+    name: go
+    namespace: "{{ ansible_operator_meta.namespace }}"
+  register: go
+  until: go.resources != []
+  retries: 3000
+  delay: 0.2
+"""
 
 
 def echo(name: str = "a", labels: dict[str, str] | None = None, **spec: Any) -> Json:
@@ -177,7 +188,8 @@ def test_a_change_by_hand_is_undone_and_named(kubectl: Kubectl, operator: Operat
     kubectl.merge("configmap", "a", {"data": {"text": "changed"}})
     wait_for_text(kubectl, operator, "hello nothing")
     wait_for_runs(operator, 2)
-    assert f"ConfigMap {kubectl.namespace}/a changed" in operator.lines("Reconciled")[-1]["cause"]
+    cause = f"ConfigMap {kubectl.namespace}/a changed"
+    eventually(lambda: any(cause in line["cause"] for line in operator.lines("Reconciled")))
     kubectl("delete", "configmap", "a")
     wait_for_text(kubectl, operator, "hello nothing")
     wait_for_runs(operator, 3)
@@ -189,12 +201,13 @@ def test_edits_during_a_run_make_one_later_run(
 ) -> None:
     """However many edits come while the role runs, it runs once more, with the newest."""
     role = project / ROLE
-    role.write_text(role.read_text() + "- ansible.builtin.pause: {seconds: 4}\n")
+    role.write_text(role.read_text() + WAIT)
     operator.start()
     kubectl.apply(echo(sayThis="0"))
     wait_for_text(kubectl, operator, "hello 0")
     for number in range(1, 4):
         kubectl.merge(KIND, "a", {"spec": {"sayThis": str(number)}})
+    kubectl("create", "configmap", "go")
     wait_for_text(kubectl, operator, "hello 3")
     wait_for_runs(operator, 2)
     assert operator.metric("reconciles_total") == 2
@@ -226,8 +239,8 @@ def test_one_of_two_replicas_leads(
         "--leader-elect",
         "--leader-election-id=pair",
         f"--leader-election-namespace={kubectl.namespace}",
-        "--leader-elect-lease-duration=4s",
-        "--leader-elect-renew-deadline=3s",
+        "--leader-elect-lease-duration=8s",
+        "--leader-elect-renew-deadline=6s",
     )
     first = make_operator("first").start(*flags)
     eventually(
@@ -250,15 +263,13 @@ def test_not_ready_until_the_kind_is_watched(operator: Operator, kubectl: Kubect
         (operator.project / file).write_text(text.replace("test.example.com", "late.example.com"))
     operator.start(wait=False)
     eventually(lambda: operator.lines("Waiting for a watched kind"), details=operator.log)
-    assert operator.probe("healthz") == 200
+    eventually(lambda: operator.probe("healthz"), (200).__eq__)
     assert operator.probe("readyz") == 500
     kubectl("apply", f"--filename={operator.project / 'crd.yaml'}")
     eventually(lambda: operator.probe("readyz"), lambda code: code == 200, details=operator.log)
     resource = echo() | {"apiVersion": "late.example.com/v1"}
-    eventually(
-        lambda: kubectl.run("apply", "--filename=-", input_=json.dumps(resource)).returncode,
-        lambda code: code == 0,
-    )
+    kubectl.wait_for_kinds("echoes.late.example.com")
+    kubectl.apply(resource)
     wait_for_text(kubectl, operator, "hello nothing")
     # A CRD that goes is waited for as one that has not come yet.
     kubectl("delete", f"--filename={operator.project / 'crd.yaml'}")
@@ -266,6 +277,7 @@ def test_not_ready_until_the_kind_is_watched(operator: Operator, kubectl: Kubect
     assert operator.probe("healthz") == 200
     kubectl("apply", f"--filename={operator.project / 'crd.yaml'}")
     eventually(lambda: operator.probe("readyz"), lambda code: code == 200, details=operator.log)
+    kubectl.wait_for_kinds("echoes.late.example.com")
     kubectl.apply(resource)
     wait_for_text(kubectl, operator, "hello nothing")
     # Another kind of this name would be ambiguous for other tests.

@@ -83,6 +83,9 @@ def test_two_operators_notice_each_other(
             assert "--leader-elect" in line["cure"]
     where = f"--namespace={kubectl.namespace}", f"--kubeconfig={control_plane_cluster.kubeconfig}"
     command = [str(OPERATOR_RUNNER), "why", "Echo/a", *where]
-    said = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert "AnotherOperator" in said.stdout, said
-    assert "WATCH_NAMESPACE" in said.stdout
+    # The Event is written after the line of the log.
+    said = eventually(
+        lambda: subprocess.run(command, capture_output=True, text=True, check=False).stdout,
+        lambda said: "AnotherOperator" in said,
+    )
+    assert "WATCH_NAMESPACE" in said

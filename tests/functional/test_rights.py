@@ -99,6 +99,7 @@ def installed(
     system("delete", "crd", KIND, "--ignore-not-found")
     system("apply", f"--filename={REPOSITORY / 'crds'}")
     system.wait_for_kinds(KIND)
+    system.wait_not_terminating()
     objects = rendered(system, scratch)
     system(
         "apply",
@@ -158,7 +159,7 @@ def test_the_recorded_permissions_suffice_for_the_whole_life(installed: Installe
     assert installed.count("200") > 0
     assert installed.count("403") == before
     assert "forbidden" not in installed.operator.log()[told:].lower()
-    assert read(installed.recorded) == read(RECORDED)
+    world.until(lambda: read(installed.recorded), read(RECORDED).__eq__)
 
 
 @pytest.mark.parametrize(

@@ -140,6 +140,7 @@ def test_ticks_run_once_and_are_shown(kubectl: Kubectl, operator: Operator, proj
     becomes("suspended", _TICK, _NEXT)
     assert (_ticks(kubectl, "suspended"), _ticks(kubectl, "late")) == ([_TICK], [])
 
+    _wait_for_condition(kubectl, operator, "bad")
     error = _condition(kubectl, "bad", "Scheduled")
     assert (error["status"], error["reason"]) == ("False", "InvalidSchedule")
     assert "position 2: invalid hour '99'" in error["message"]
@@ -170,8 +171,8 @@ def test_a_tick_survives_the_death_of_the_leader(
         "--leader-elect",
         "--leader-election-id=ticks",
         f"--leader-election-namespace={kubectl.namespace}",
-        "--leader-elect-lease-duration=4s",
-        "--leader-elect-renew-deadline=3s",
+        "--leader-elect-lease-duration=8s",
+        "--leader-elect-renew-deadline=6s",
     )
     first, second = make_operator("first"), make_operator("second")
     first.start(*elect)

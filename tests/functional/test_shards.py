@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import secrets
 import signal
 from collections.abc import Iterator
@@ -19,7 +18,7 @@ from operator_runner.kube.shard_leases import ASSIGNMENT
 from tests.support.audit_log import AuditLog, audited_cluster, make_replica
 from tests.support.kubectl import Json, Kubectl
 from tests.support.operator import Operator
-from tests.support.processes import pids_of
+from tests.support.processes import pids_of, send
 from tests.support.waiting import eventually
 
 PROJECT = Path(__file__).parent / "project"
@@ -219,13 +218,11 @@ def test_the_resources_of_a_failed_replica_are_taken_over(
         details=first.log,
     )
     frozen = pids_of(first.pid)
-    for pid in frozen:
-        os.kill(pid, signal.SIGSTOP)
+    send(signal.SIGSTOP, frozen)
     wait_balanced(third)
     gate.touch()
     wait_for_text(kubectl, third, names[4:], "hello nothing")
-    for pid in frozen:
-        os.kill(pid, signal.SIGCONT)
+    send(signal.SIGCONT, frozen)
     assert first.wait(SECONDS) == 1
     edit(kubectl, names, "last")
     wait_for_text(kubectl, third, names, "hello last")

@@ -75,7 +75,7 @@ def test_sighup_ends_the_operator_as_sigterm_does(kubectl: Kubectl, operator: Op
     children = psutil.Process(operator.pid).children(recursive=True)
     assert operator.terminate(number=signal.SIGHUP) == 0
     assert text_of(kubectl) == "hello nothing"
-    assert not [child for child in children if is_running(child)]
+    eventually(lambda: not any(map(is_running, children)))
 
 
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM])
@@ -86,4 +86,4 @@ def test_a_signal_during_the_start_ends_the_operator(
     operator.start(wait=False)
     servers = eventually(lambda: psutil.Process(operator.pid).children(), details=operator.log)
     assert operator.terminate(number=number) == 0
-    assert not [server for server in servers if is_running(server)]
+    eventually(lambda: not any(map(is_running, servers)))

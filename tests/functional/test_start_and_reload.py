@@ -130,7 +130,7 @@ def test_a_kind_that_is_not_served_is_reported_with_the_nearest_one(
     kubectl.apply(crd("Wiki", "v1", "v1alpha1", "v2"))
     eventually(
         lambda: operator.lines("Watched kind is served"),
-        lambda lines: len(lines) == 2,
+        lambda lines: len(lines) >= 2,
         details=operator.log,
     )
     assert "Traceback" not in operator.log()
@@ -157,7 +157,7 @@ def test_an_edit_of_the_watches_file_takes_effect(
     eventually(lambda: operator.lines("Watches file was edited: restarting"), details=operator.log)
     eventually(
         lambda: operator.lines("All kinds are watched"),
-        lambda lines: len(lines) == 2,
+        lambda lines: len(lines) >= 2,
         details=operator.log,
         seconds=300,
     )

@@ -130,7 +130,7 @@ def test_a_current_run_ends_by_itself_or_is_cancelled(
     assert "a run is under way" in warned.stderr
     assert not runs(operator)
 
-    cli("suspend", NAME, "--cancel", "--timeout=60s")
+    cli("suspend", NAME, "--cancel", "--timeout=180s")
     running = conditions(kubectl)["Running"]
     assert (running["status"], running["reason"]) == ("False", "SuspendedByAnnotation")
     assert text_of(kubectl) is None

@@ -38,9 +38,10 @@ class Site:
         return f"webs.{self.group}"
 
     def command(self, *args: str) -> list[str]:
+        """Return the command; the garbage collector discovers new kinds twice a minute."""
         kubectl = f"--kustomize={self.system.program} kustomize"
         config = f"--kubeconfig={self.kubeconfig}"
-        return [str(RUNNER), "undeploy", str(self.folder), kubectl, config, "--timeout=60", *args]
+        return [str(RUNNER), "undeploy", str(self.folder), kubectl, config, "--timeout=240", *args]
 
     def undeploy(self, *args: str) -> subprocess.CompletedProcess[str]:
         """Run without a terminal."""
@@ -67,6 +68,7 @@ class Site:
         uid: str = made["metadata"]["uid"]
         owner = {"apiVersion": f"{self.group}/v1", "kind": "Web", "name": name, "uid": uid}
         meta = {"name": name, "ownerReferences": [owner]}
+        self.users.wait_for_account()
         container = {"name": "c", "image": "none"}
         size = {"requests": {"storage": "1Gi"}}
         self.users.apply(
@@ -198,8 +200,7 @@ def test_without_a_terminal_nothing_is_asked_and_nothing_goes(site: Site) -> Non
     assert site.has("deployment", "manager")
     assert site.users.get(site.crd, "lost") is not None
 
-    # The garbage collector discovers kinds twice a minute, and this one is new.
-    done = site.undeploy("--with-crds", "--yes", "--timeout=240")
+    done = site.undeploy("--with-crds", "--yes")
     assert done.returncode == 0, done.stderr
     assert not site.has("crd", site.crd)
     assert not site.has("deployment", "manager")
@@ -214,7 +215,7 @@ def test_at_a_terminal_the_user_decides(site: Site, answer: str, goes: bool) -> 
         site.command("--with-crds"), stdin=slave, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     ) as process:
         os.write(master, f"{answer}\n".encode())
-        out, _ = process.communicate(timeout=120)
+        out, _ = process.communicate(timeout=300)
     os.close(slave)
     os.close(master)
     assert b"Delete all of this on https://" in out, out.decode()
@@ -280,6 +281,7 @@ def test_make_deploys_and_undeploys_the_nginx_operator(control_plane_cluster: Cl
         return done.stdout
 
     system("delete", f"crd/{KIND}", "--ignore-not-found")
+    system.wait_not_terminating()
     make("install")
     make("deploy", "IMG=registry.local:5000/team/nginx:v1")
     deployment = system.get("deployment", "nginx-operator-controller-manager")

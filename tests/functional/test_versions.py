@@ -63,4 +63,5 @@ def test_the_version_that_was_written_last_has_the_resource(
         )
         assert seen[1] is not None
         assert (seen[0], seen[1]["data"]["text"]) == (runs, f"{version} says {word}")
-    assert operator.metric("reconciles_total") == len(edits)
+    # Counted after the line of its log.
+    eventually(lambda: operator.metric("reconciles_total") == len(edits))

@@ -23,7 +23,7 @@ _FENCE = re.compile(
 _HEREDOC = re.compile(r"<<-?\s*(['\"]?)(\w+)\1")
 _LOOKS = re.compile(
     r"(\w+=\S+ )*"
-    r"(kubectl( -n \S+)? (get|describe|logs|top|api-resources)|curl"
+    r"(kubectl( -n \S+)? (get|describe|logs|top|api-resources|wait)|curl"
     r"|cat(?! >)|grep|operator-runner (why|cluster status))\b"
 )
 _PROMPT = "$ "

@@ -54,6 +54,15 @@ class Example:
     arguments: tuple[str, ...] = ()
     """The arguments that the operator was started with."""
 
+    def restart(self) -> None:
+        """Start the operator after it was killed."""
+        self.operator.start(*self.restart_arguments)
+
+    @property
+    def restart_arguments(self) -> list[str]:
+        """The arguments of an operator that does not wait for the Lease of the killed one."""
+        return [argument for argument in self.arguments if "--leader-elect" not in argument]
+
     def assert_permitted(self, since: int = 0) -> None:
         """Assert that the log, from this character on, has no request that was refused."""
         assert not _REFUSED.findall(self.operator.log()[since:])

@@ -71,15 +71,22 @@ class Kubectl:
         """Wait until the API server serves the kinds of these CRDs, given by name.
 
         `kubectl wait` fails while a new CRD has no conditions, and discovery lists the kind some
-        time after the condition Established.
+        time after the condition Established. No resource is read: a webhook may have to convert it.
         """
         if crds:
-            asked = ("get", ",".join(crds), "--output=name")
+            asked = ("get", *(f"{crd}/none" for crd in crds), "--ignore-not-found")
             eventually(lambda: self.run(*asked), lambda done: done.returncode == 0)
 
     def wait_for_account(self, name: str = "default") -> None:
         """Wait for a service account: a controller creates that of a new namespace."""
         self("wait", "--for=create", f"serviceaccount/{name}", "--timeout=180s")
+
+    def wait_not_terminating(self) -> None:
+        """Wait while the namespace is being deleted; another test may have had one of its name."""
+        eventually(
+            lambda: self.get("namespace", self.namespace),
+            lambda found: found is None or "deletionTimestamp" not in found["metadata"],
+        )
 
     def wait_for_permission(
         self, user: str, verb: str, resource: str, subresource: str = ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,7 +35,9 @@ def traces(folder: Path, token: str) -> Traces:
             seen = (process / "mountinfo").read_text().splitlines()
             own = {line for line in seen if str(folder) in line}
             mounts |= own
-            command = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+            command = (
+                (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            )
             environment = (process / "environ").read_bytes().decode(errors="replace")
             if own or str(folder) in command or f"={folder}\0" in environment:
                 processes.add(f"{process.name} {command}")
@@ -43,9 +46,19 @@ def traces(folder: Path, token: str) -> Traces:
         links=_lines("ip", "-oneline", "link", naming=token),
         routes=_lines("ip", "route", "show", "table", "all", naming=token),
         mounts=frozenset(mounts),
-        cgroups=frozenset(str(path) for path in _CGROUPS.rglob(f"*{token}*") if path.is_dir()),
+        cgroups=frozenset(_cgroups(token)),
         firewall=_lines("iptables-save", naming="KUBE-"),
     )
+
+
+def _cgroups(token: str) -> list[str]:
+    """Return the cgroups with a token in their names, while others come and go."""
+    return [
+        f"{parent}/{name}"
+        for parent, names, _ in os.walk(_CGROUPS)
+        for name in names
+        if token in name
+    ]
 
 
 def _lines(*command: str, naming: str) -> frozenset[str]:

@@ -72,7 +72,7 @@ class World:
         self.until(lambda: self.kubectl.get(KIND, name), is_done)
 
     def until(self, look: Any, check: Any = bool) -> Any:
-        return eventually(look, check, seconds=120, details=self.operator.log)
+        return eventually(look, check, details=self.operator.log)
 
     def wait_available(self, replicas: int, name: str = "web") -> None:
         """Wait until exactly this many Pods of the newest template serve."""

@@ -93,11 +93,11 @@ class Operator:
         """`host:port` of the probes."""
         return f"127.0.0.1:{self._probe_port}"
 
-    def terminate(self, seconds: float = 60, number: signal.Signals = signal.SIGTERM) -> int:
+    def terminate(self, seconds: float = 180, number: signal.Signals = signal.SIGTERM) -> int:
         """End it as Kubernetes does, or by another signal; return the exit status."""
         return self._end(number, seconds)
 
-    def wait(self, seconds: float = 60) -> int:
+    def wait(self, seconds: float = 180) -> int:
         """Wait until it ends by itself; return the exit status."""
         assert self._process is not None
         status = self._process.wait(timeout=seconds)
@@ -106,7 +106,7 @@ class Operator:
 
     def kill(self) -> None:
         """End it without warning."""
-        self._end(signal.SIGKILL, 10)
+        self._end(signal.SIGKILL, 60)
 
     def _end(self, number: signal.Signals, seconds: float) -> int:
         if self._process is None:
@@ -129,8 +129,9 @@ class Operator:
         )
 
     def log(self) -> str:
-        """Return the whole log."""
-        return self.log_file.read_text() if self.log_file.exists() else ""
+        """Return the log up to its last complete line: more may be written at the same time."""
+        text = self.log_file.read_bytes() if self.log_file.exists() else b""
+        return text[: text.rfind(b"\n") + 1].decode()
 
     def lines(self, *messages: str) -> list[dict[str, Any]]:
         """Return the log lines with one of these messages, in order."""
@@ -163,7 +164,7 @@ def free_port() -> int:
 
 def _fetch(url: str) -> tuple[int, str]:
     try:
-        with urllib.request.urlopen(url, timeout=5) as answer:
+        with urllib.request.urlopen(url, timeout=30) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import secrets
+import signal
+from collections.abc import Iterable
+from contextlib import suppress
 
 import psutil
 
@@ -34,3 +38,10 @@ def pids_of(pid: int, *, with_children: bool = True) -> list[int]:
     """Return the pid of a process, and those of all processes below it."""
     children = psutil.Process(pid).children(recursive=True) if with_children else []
     return [pid, *(child.pid for child in children)]
+
+
+def send(number: signal.Signals, pids: Iterable[int]) -> None:
+    """Send a signal to processes, of which some may have ended."""
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)

@@ -10,6 +10,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from http import HTTPStatus
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
@@ -121,7 +122,7 @@ class Client:
             if error.code == HTTPStatus.SERVICE_UNAVAILABLE:
                 return None
             raise AssertionError(f"{parameters}: {error.read().decode()}") from error
-        except urllib.error.URLError:
+        except (OSError, HTTPException):
             return None
 
 
@@ -164,7 +165,7 @@ class Prometheus(Client):
         """End it."""
         if self._process is not None:
             self._process.terminate()
-            self._process.wait(timeout=30)
+            self._process.wait(timeout=180)
             self._process = None
 
     def log(self) -> str:

@@ -103,7 +103,7 @@ class Session:
         """Terminate background commands as Kubernetes does; return the exit statuses."""
         ends = [f"kill -TERM -- -{pid}; wait {pid}" for pid, _ in self._background]
         self._background.clear()
-        return [self.attempt(end, seconds=90)[0] for end in ends]
+        return [self.attempt(end)[0] for end in ends]
 
     def end(self) -> None:
         """End the shell and its background commands."""

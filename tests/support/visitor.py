@@ -8,6 +8,8 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from tests.support.waiting import eventually
+
 
 class Visitor:
     """Fetches over and over, each time with a new connection, and keeps what went wrong."""
@@ -20,7 +22,9 @@ class Visitor:
 
     @contextmanager
     def visiting(self) -> Iterator[Visitor]:
-        """Fetch for as long as the context lasts."""
+        """Fetch for as long as the context lasts, from the first answer on."""
+        # kube-proxy knows the Pods of a new Service a moment after they are ready.
+        eventually(self._fetch, lambda error: error is None)
         self._thread.start()
         try:
             yield self
@@ -30,9 +34,16 @@ class Visitor:
 
     def _visit(self) -> None:
         while not self._ended.wait(0.02):
-            try:
-                with urllib.request.urlopen(self._url, timeout=10) as answer:
-                    answer.read()
+            if (error := self._fetch()) is None:
                 self.answers += 1
-            except OSError as error:
+            else:
                 self.failures.append(f"{time.strftime('%X')} {error!r}")
+
+    def _fetch(self) -> OSError | None:
+        """Fetch once; return what went wrong."""
+        try:
+            with urllib.request.urlopen(self._url, timeout=30) as answer:
+                answer.read()
+        except OSError as error:
+            return error
+        return None

@@ -241,7 +241,7 @@ def test_the_configuration(world: World) -> None:
 def test_thousands_of_monitors_are_one_write_of_the_configuration(world: World) -> None:
     """And not a run for each: all events during a run lead to one more run."""
     world.kubectl.apply(prometheus(serviceMonitorSelector=TEAM, paused=True))
-    world.until(lambda: len(world.runs()), 1)
+    world.until(lambda: len(world.runs()) >= 1)
     monitors = [service_monitor(f"web-{number}") for number in range(MANY)]
     # As many at once as kubectl sends without a pause.
     parts = [monitors[start : start + 250] for start in range(0, MANY, 250)]
@@ -257,7 +257,8 @@ def test_thousands_of_monitors_are_one_write_of_the_configuration(world: World) 
     causes = world.runs()
     assert len(causes) < MANY / 50
     assert any("created; trigger: " in cause for cause in causes)
-    assert world.writes() == 1
+    # The log is written beside the run.
+    world.until(world.writes, 1)
 
 
 def test_monitors_and_rules_harm_no_others(world: World) -> None:

@@ -206,8 +206,9 @@ def test_an_empty_list_removes_all_and_nothing_of_others(
     )
     definition.bound("clusterrolebinding")
     definition.bound(role="edit")
-    ours = kubectl.get("serviceaccount", "ci")
-    assert ours is not None
+    ours = (
+        eventually(lambda: kubectl.get("serviceaccount", "ci"), details=example.operator.log) or {}
+    )
     assert ours["imagePullSecrets"] == [{"name": "registry"}]
     kubectl.merge("serviceaccount", "ci", {"imagePullSecrets": None})
     eventually(
