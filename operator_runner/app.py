@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import secrets
 import signal
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterator, Sequence
 from contextlib import AsyncExitStack, contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -36,6 +38,7 @@ from operator_runner.config.watches.relevance import is_deselected, is_relevant
 from operator_runner.config.watches.schedules import timetable
 from operator_runner.controller.dispatcher import Dispatcher
 from operator_runner.controller.loop_throttle import LoopThrottle
+from operator_runner.controller.operator_view import RunningOperator
 from operator_runner.controller.predicates.chosen_fields import ChosenFields
 from operator_runner.controller.sharding import Sharding, SlotEvents
 from operator_runner.controller.sources.annotated_periods import AnnotatedPeriods
@@ -57,12 +60,13 @@ from operator_runner.conversion.certificate_sources import SecretCertificates
 from operator_runner.conversion.service import ConversionService
 from operator_runner.core.async_tasks import end_tasks
 from operator_runner.core.errors import ApiError, ConfigError
-from operator_runner.core.fencing import Fences, Tenure
+from operator_runner.core.fencing import Fence, Fences, Tenure
 from operator_runner.core.host_resources import HostResources
 from operator_runner.core.model import (
     GVK,
     Cause,
     EventSpec,
+    FieldChange,
     Json,
     ObjectRef,
     Trigger,
@@ -78,6 +82,7 @@ from operator_runner.kube.discovery import ApiResource, Discovery
 from operator_runner.kube.leader_election import LeaderElector
 from operator_runner.kube.membership import Membership
 from operator_runner.kube.reviews import protection_of
+from operator_runner.kube.run_archive import RunArchive
 from operator_runner.kube.session import Connection, connect
 from operator_runner.kube.shard_leases import ShardLeases
 from operator_runner.kube.watch import MetadataEvent, watch_metadata
@@ -99,6 +104,10 @@ from operator_runner.telemetry.announcements import announce_servers, announce_w
 from operator_runner.telemetry.commit import commit
 from operator_runner.telemetry.metrics import Metrics
 from operator_runner.telemetry.probes import HealthChecks
+from operator_runner.telemetry.runs.access import LocalAccess, published, url_of
+from operator_runner.telemetry.runs.api import RunsApi
+from operator_runner.telemetry.runs.log_tap import RUN_LOG
+from operator_runner.telemetry.runs.store import RunStore
 from operator_runner.telemetry.servers import serve_metrics, serve_probes, serve_user_metrics
 
 _log = structlog.get_logger(__name__)
@@ -200,6 +209,23 @@ class _OwnedAccess:
             yield kubeconfig
 
 
+class _RecordedWrites:
+    """Passes what runs own and write to the dependents, and changed fields to the records too."""
+
+    def __init__(self, dependents: Dependents, runs: RunStore) -> None:
+        """Combine both."""
+        self.on_dependent = dependents.on_dependent
+        self.on_write = dependents.on_write
+        self.on_own_write = dependents.on_own_write
+        self._dependents = dependents
+        self._runs = runs
+
+    def changed(self, owner: ObjectRef, changes: Sequence[FieldChange]) -> None:
+        """See `proxy.response_tracker.Observer`."""
+        self._dependents.changed(owner, changes)
+        self._runs.on_changes(owner, changes)
+
+
 class Operator:
     """All parts of a running operator."""
 
@@ -226,6 +252,8 @@ class Operator:
         self._stack = AsyncExitStack()
         self._leading = False
         self._metrics = metrics
+        self._runs = RunStore()
+        RUN_LOG.open(self._runs.on_log)
         self._health = health
         self._watch_readiness = WatchReadiness(
             (str(watch.gvk) for watch in watches),
@@ -239,7 +267,7 @@ class Operator:
         memory = HostResources().free_memory
         metrics.machine.free_memory.set_function(memory)
         self._queue = WorkQueue(settings.concurrency, settings.backoff, memory)
-        rundirs = rundirs_of(settings, watches)
+        rundirs = self._rundirs = rundirs_of(settings, watches)
         self._elector = self._make_elector()
         self._sharding = self._make_sharding()
         # Without shards every resource is covered by the same Lease.
@@ -264,13 +292,14 @@ class Operator:
         self._proxy = Proxy(
             connection,
             settings.proxy,
-            self._dependents,
+            _RecordedWrites(self._dependents, self._runs),
             self._discovery,
             rundirs.shared,
             inject_owner_ref=settings.inject_owner_ref,
             anonymous=watches if settings.proxy_allow_anonymous else None,
             record=settings.record_requests,
             fences=self._fences,
+            on_request=self._runs.on_request,
         )
         self._job_server = self._make_job_server()
         self._job_launcher = self._make_job_launcher()
@@ -309,7 +338,11 @@ class Operator:
         )
         writes = self._dependents.writes
         self._loop_throttle = LoopThrottle(writes.is_recent_echo, writes.has_written)
-        self._reconcilers = self._make_reconcilers(rundirs, launcher, names)
+        self._executor = AnsibleExecutor(
+            launcher, rundirs, settings.ansible, settings.kubeconfig, self._job_launcher
+        )
+        self._archive = self._make_archive()
+        self._reconcilers = self._make_reconcilers(names)
         self._dispatcher = Dispatcher(
             self._queue,
             self._reconcilers,
@@ -323,19 +356,14 @@ class Operator:
             settings.webhook, watches, self._api, self._discovery, metrics
         )
 
-    def _make_reconcilers(
-        self, rundirs: RunDirs, launcher: Launcher, names: ReservedNamesLoader
-    ) -> dict[GVK, Reconciler]:
+    def _make_reconcilers(self, names: ReservedNamesLoader) -> dict[GVK, Reconciler]:
         settings = self._settings
-        executor = AnsibleExecutor(
-            launcher, rundirs, settings.ansible, settings.kubeconfig, self._job_launcher
-        )
         variable_names = variable_names_of(settings, names)
-        previewer = Previewer(self._proxy, executor, variable_names, settings.ansible)
+        previewer = Previewer(self._proxy, self._executor, variable_names, settings.ansible)
         dependencies = Dependencies(
             cluster=self._cluster,
             access=_OwnedAccess(self._proxy, self._dependents),
-            executor=executor,
+            executor=self._executor,
             is_relevant=is_relevant,
             is_deselected=is_deselected,
             latest_version=self._primary.version,
@@ -355,6 +383,7 @@ class Operator:
             expressions=self._expressions,
             fences=self._fences,
             claim=(lambda _: True) if self._sharding is None else self._sharding.claim,
+            records=self._runs,
         )
         for watch in self._watches:
             self._metrics.watching(watch.gvk, settings.concurrency.limit(watch.gvk))
@@ -380,6 +409,22 @@ class Operator:
             return JobClient(self._api, namespace or self._connection.namespace)
 
         return JobLauncher(self._job_server, client, self._settings.ansible, self._fences)
+
+    def _make_archive(self) -> RunArchive | None:
+        """Return where runs are kept for a new Pod: beside the Lease, if there is one."""
+        election = self._settings.leader_election
+        if not (self._settings.keep_runs and election.enabled) or self._settings.once is not None:
+            return None
+        namespace = election.namespace or self._connection.namespace
+        # With shards, no other replica writes the keys of the same resources.
+        sole = self._elector if self._sharding is None else None
+        tenure = None if sole is None else sole.tenure
+        archive = RunArchive(
+            self._api, namespace, election.lease_name, self._runs, lambda: Fence(tenure)
+        )
+        self._runs.on_finished(archive.finished)
+        self._runs.on_deleted(archive.deleted)
+        return archive
 
     def _make_elector(self) -> LeaderElector | None:
         election = self._settings.leader_election
@@ -413,7 +458,19 @@ class Operator:
         """Open the other ports; they are closed when `stack` is. Raises ConfigError."""
         self._stack = stack
         self._health.ready("watches", self._why_not_ready)
-        await _serve_metrics(self._settings, self._metrics, self._api, stack)
+        view = RunningOperator(
+            self._watches,
+            self._settings.namespaces,
+            lambda: self._leading,
+            self._queue,
+            self._schedules,
+            self._dependents,
+            self._executor.output,
+        )
+        api = RunsApi(self._runs, view)
+        await _serve_metrics(
+            self._settings, self._metrics, self._api, stack, runs=api, work_dir=self._rundirs.base
+        )
         if self._settings.once is None:
             announce_servers(self._settings)
             await self._conversions.serve(stack, self._health)
@@ -518,6 +575,8 @@ class Operator:
         yield "failed expressions", self._failed_expressions.run()
         yield "schedules", self._schedules.run()
         yield "OperatorCondition", self._operator_condition.run()
+        if self._archive is not None:
+            yield "archive of runs", self._archive.run()
         if self._sharding is not None:
             yield "shards", self._sharding.run()
             yield "coordination of shards", self._sharding.coordinate()
@@ -564,6 +623,8 @@ class Operator:
         await end_tasks(working)
         if not lost:
             await self._operator_condition.report_idle()
+            if self._archive is not None:
+                await self._archive.stop()
         if self._elector is not None:
             # Unsent writes of cancelled runs must not arrive beside those of a successor.
             self._connection.abort()
@@ -742,20 +803,38 @@ async def _serve_probes(settings: Settings, health: HealthChecks, stack: AsyncEx
 
 
 async def _serve_metrics(
-    settings: Settings, metrics: Metrics, api: Api, stack: AsyncExitStack
+    settings: Settings,
+    metrics: Metrics,
+    api: Api,
+    stack: AsyncExitStack,
+    *,
+    runs: RunsApi,
+    work_dir: Path,
 ) -> None:
     """Open the ports of metrics and of role metrics; they are closed when `stack` is.
 
-    Raises ConfigError for an address that cannot be bound.
+    Address and key of the API are in `work_dir` until then. Raises ConfigError for an address that
+    cannot be bound.
     """
     if (at := settings.metrics) is not None:
+        key = secrets.token_urlsafe(32)
         protection = protection_of(
             api, secure=settings.metrics_secure, require_rbac=settings.metrics_require_rbac
         )
         server = await serve_metrics(
-            metrics, at.host, at.port, "--metrics-bind-address", protection
+            metrics,
+            at.host,
+            at.port,
+            "--metrics-bind-address",
+            replace(protection, api_key=key),
+            runs=runs,
         )
         stack.push_async_callback(server.stop)
+        url = url_of(at.host, server.port, secure=settings.metrics_secure)
+        try:
+            stack.enter_context(published(work_dir, LocalAccess(url, key, api.connection.server)))
+        except OSError as error:
+            _log.warning("Cannot write the key of the API", error=str(error))
     if (at := settings.user_metrics) is not None:
         taker = await serve_user_metrics(metrics.user, at.host, at.port)
         if taker is not None:

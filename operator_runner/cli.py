@@ -28,6 +28,7 @@ _COMMANDS: Mapping[str, str] = {
     "resume": "operator_runner.tools.resources.suspend:resume",
     "retry": "operator_runner.tools.resources.reconcile:retry",
     "run": "operator_runner.commands:run",
+    "runs": "operator_runner.tools.runs.group:runs",
     "schema": "operator_runner.commands:print_schema",
     "suspend": "operator_runner.tools.resources.suspend:suspend",
     "tree": "operator_runner.tools.resources.tree:tree",
@@ -81,8 +82,22 @@ def _missing(name: str) -> click.Command:
     return command
 
 
+class _Main(click.Group):
+    """The group of all commands."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Take `run show` and `run logs` as `runs show` and `runs logs`: `run` has no arguments."""
+        if args[0] == "run" and args[1:2] in (["show"], ["logs"]):
+            args = ["runs", *args[1:]]
+        return super().resolve_command(ctx, args)
+
+
 @click.group(
-    commands=LazyCommands(_COMMANDS), context_settings={"help_option_names": ["-h", "--help"]}
+    cls=_Main,
+    commands=LazyCommands(_COMMANDS),
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.version_option(__version__)
 def main() -> None:

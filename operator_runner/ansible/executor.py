@@ -162,6 +162,13 @@ class AnsibleExecutor:
         """Remove the private data dir and the artifacts of a deleted resource."""
         await asyncio.to_thread(self._rundirs.remove, ref)
 
+    async def output(self, ref: ObjectRef, run_id: str) -> str:
+        """Return the output of a run from its artifacts, empty if they are not kept."""
+        try:
+            return await asyncio.to_thread(self._rundirs.of(ref).output, run_id)
+        except OSError:
+            return ""
+
     async def _run(
         self,
         request: RunRequest,

@@ -58,6 +58,11 @@ class _Lane:
         """Return the oldest key of the next namespace."""
         return next(iter(next(iter(self.namespaces.values()))))
 
+    def order(self) -> list[ObjectRef]:
+        """Return the keys in the order in which they are served."""
+        rounds = itertools.zip_longest(*self.namespaces.values())
+        return [key for each in rounds for key in each if key is not None]
+
     def add(self, key: ObjectRef, number: int) -> None:
         """Append a key; a new namespace is served after those that wait already."""
         self.keys[key] = number
@@ -136,6 +141,14 @@ class FairScheduler:
     def depth(self, gvk: GVK) -> int:
         """Return the number of queued keys of a kind."""
         return sum(len(lane.keys) for lane in self._lanes.values() if lane.gvk == gvk)
+
+    def order(self) -> list[ObjectRef]:
+        """Return the queued keys in about the order in which they will run.
+
+        Keys that are added later, and runs that end, may change it.
+        """
+        lanes = sorted((lane for lane in self._lanes.values() if lane.keys), key=self._rank)
+        return [key for lane in lanes for key in lane.order()]
 
     def _rank(self, lane: _Lane) -> tuple[int, int, int, int]:
         """Return the sort key of a lane; the lowest is served next."""

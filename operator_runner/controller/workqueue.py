@@ -18,6 +18,7 @@ import structlog
 from operator_runner.controller.fair_queue import FairScheduler
 from operator_runner.core.model import GVK, Cause, ObjectRef, Trigger
 from operator_runner.core.settings import BackoffSettings, Concurrency
+from operator_runner.telemetry.runs.queue_view import QueueEntry
 
 _log = structlog.get_logger(__name__)
 
@@ -158,6 +159,25 @@ class Backlog:
         """Return the number of queued keys of a kind."""
         return self._scheduler.depth(gvk)
 
+    def snapshot(self, now: float) -> list[QueueEntry]:
+        """Return all keys: those that run, then the queued ones in order, then the delayed ones."""
+        positions = {key: number for number, key in enumerate(self._scheduler.order(), 1)}
+        found = []
+        for key, entry in self._entries.items():
+            causes = tuple(entry.deferred | entry.causes)
+            state, seconds = "Running", None
+            if not entry.processing and entry.causes:
+                state, seconds = "Queued", max(0.0, now - entry.ready_since)
+            elif not entry.processing:
+                if entry.scheduled is None:
+                    continue
+                due, cause = entry.scheduled
+                state, seconds, causes = "Delayed", max(0.0, due - now), (cause,)
+            position = positions.get(key)
+            found.append(QueueEntry(key, state, causes, seconds, entry.failures, position))
+        order = {"Running": 0, "Queued": 1, "Delayed": 2}
+        return sorted(found, key=lambda e: (order[e.state], e.position or 0, e.seconds or 0.0))
+
     def _start(self, key: ObjectRef, now: float) -> Item:
         entry = self._entries[key]
         causes = tuple(entry.deferred | entry.causes)
@@ -254,6 +274,10 @@ class WorkQueue:
     def depth(self, gvk: GVK) -> int:
         """Return the number of queued keys of a kind."""
         return self._backlog.depth(gvk)
+
+    def snapshot(self) -> list[QueueEntry]:
+        """Return all keys; see `Backlog.snapshot`."""
+        return self._backlog.snapshot(_now())
 
     def close(self) -> None:
         """Shut the queue down: every waiting and later `get` returns None."""

@@ -558,7 +558,8 @@ class FieldChange:
     """A field of an object that a run has changed.
 
     `before` and `after` are digests of its values, empty where the object does not have the field.
-    `at` is the time of the API server's response, in seconds since the epoch.
+    `at` is the time of the API server's response, in seconds since the epoch. `old` and `new` are
+    the values as short texts, empty where there is none, None if they may be secret.
     """
 
     ref: ObjectRef
@@ -566,6 +567,22 @@ class FieldChange:
     before: bytes
     after: bytes
     at: float
+    old: str | None = field(default=None, repr=False, compare=False)
+    new: str | None = field(default=None, repr=False, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class RunApiRequest:
+    """A request of a run to the API server, without query and body.
+
+    `at` is its start in seconds since the epoch, `seconds` the time until the response began.
+    """
+
+    method: str
+    path: str
+    status: int
+    at: float
+    seconds: float
 
 
 @dataclass(frozen=True, slots=True)

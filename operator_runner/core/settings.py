@@ -196,6 +196,8 @@ class Settings:
     """OPERATOR_CONDITION_NAME, the OperatorCondition of OLM; empty: none."""
     record_requests: Path | None = None
     """File for the permissions that the requests of roles need; None: not recorded."""
+    keep_runs: bool = False
+    """Whether ConfigMaps keep the last runs for a new Pod; only with leader election."""
     webhook: WebhookSettings = WebhookSettings()
     jobs: JobSettings = JobSettings()
     shards: ShardSettings | None = None

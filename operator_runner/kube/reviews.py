@@ -18,11 +18,18 @@ class KubeReviews:
     def __init__(self, api: Api) -> None:
         """Send reviews with the operator's own permissions."""
         self._api = api
+        self._own_name = ""
 
-    async def user_of(self, token: str) -> User | None:
-        """Return the user of a token, None if it is invalid; raises ApiError."""
-        status = await self._review("authentication.k8s.io", "TokenReview", {"token": token})
+    async def user_of(self, token: str, audience: str = "") -> User | None:
+        """Return the user of a token, None if it is invalid; raises ApiError.
+
+        With `audience`, a token is valid for that audience only, else for the API server's own.
+        """
+        spec: Json = {"token": token, **({"audiences": [audience]} if audience else {})}
+        status = await self._review("authentication.k8s.io", "TokenReview", spec)
         if not status.get("authenticated"):
+            return None
+        if audience and audience not in (status.get("audiences") or ()):
             return None
         user = status["user"]
         return User(
@@ -31,6 +38,13 @@ class KubeReviews:
             tuple(user.get("groups") or ()),
             {key: tuple(values) for key, values in (user.get("extra") or {}).items()},
         )
+
+    async def own_name(self) -> str:
+        """Return the name of the operator's own user; raises ApiError."""
+        if not self._own_name:
+            status = await self._review("authentication.k8s.io", "SelfSubjectReview", None)
+            self._own_name = str((status.get("userInfo") or {}).get("username") or "")
+        return self._own_name
 
     async def may(self, user: User, verb: str, path: str) -> bool:
         """Return whether `user` may `verb` a non-resource URL; raises ApiError."""
@@ -44,11 +58,12 @@ class KubeReviews:
         status = await self._review("authorization.k8s.io", "SubjectAccessReview", spec)
         return bool(status.get("allowed"))
 
-    async def _review(self, group: str, kind: str, spec: Json) -> Json:
+    async def _review(self, group: str, kind: str, spec: Json | None) -> Json:
+        body: Json = {"apiVersion": f"{group}/v1", "kind": kind}
         answer = await self._api.request(
             "POST",
             f"/apis/{group}/v1/{kind.lower()}s",
-            body={"apiVersion": f"{group}/v1", "kind": kind, "spec": spec},
+            body=body if spec is None else {**body, "spec": spec},
             timeout=_TIMEOUT_SECONDS,
         )
         return answer.get("status") or {}

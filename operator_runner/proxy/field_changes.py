@@ -1,7 +1,8 @@
 """Compare what a run writes with what it has read before. Pure.
 
 Contents of objects, which may be Secrets, are kept during the run only, and only those of the last
-few objects; what remains are paths and digests. See docs/adr/0030-idempotence.md.
+few objects; what remains are paths, digests, and short texts of values that are not secret. See
+docs/adr/0030-idempotence.md and docs/adr/0039-operator-api.md.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from typing import Any
 
 from operator_runner.core.field_paths import ABSENT, changed_fields
 from operator_runner.core.model import FieldChange, Json, ObjectRef
+from operator_runner.core.truncation import truncated
+from operator_runner.telemetry.redaction import redact
 
 MAX_CHANGES = 32
 """Maximum fields of one write, and of one run, that are recorded."""
@@ -28,6 +31,9 @@ _KEY = secrets.token_bytes(16)
 _METADATA = ("labels", "annotations", "ownerReferences", "finalizers")
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 """Annotation that has all fields of a client-side apply once more."""
+_MAX_VALUE_BYTES = 300
+"""Of a value that is displayed."""
+_SECRET_KINDS = frozenset({"Secret", "SealedSecret", "TokenRequest"})
 _REPORTS = frozenset({"Event", "Lease"})
 """Kinds that are written again and again on purpose."""
 
@@ -56,7 +62,15 @@ class SeenObjects:
 def field_changes(ref: ObjectRef, before: Json, after: Json, at: float) -> list[FieldChange]:
     """Return the fields of an object that differ, without its status and the server's metadata."""
     return [
-        FieldChange(ref, path[:_MAX_PATH_CHARACTERS], _digest(old), _digest(new), at)
+        FieldChange(
+            ref,
+            path[:_MAX_PATH_CHARACTERS],
+            _digest(old),
+            _digest(new),
+            at,
+            displayed(ref.gvk.kind, path, old),
+            displayed(ref.gvk.kind, path, new),
+        )
         for path, old, new in islice(_changed(before, after), MAX_CHANGES)
     ]
 
@@ -87,3 +101,19 @@ def _digest(value: Any) -> bytes:
         return b""
     text = json.dumps(value, sort_keys=True).encode()
     return hashlib.blake2b(text, digest_size=8, key=_KEY).digest()
+
+
+def displayed(kind: str, path: str, value: Any) -> str | None:
+    """Return a value as short JSON, empty for ABSENT; None if it may be secret.
+
+    Secret are the content of Secrets, environment variables, and fields that are named so.
+    """
+    if value is ABSENT:
+        return ""
+    if kind in _SECRET_KINDS or ".env[" in path:
+        return None
+    name = path.rpartition(".")[2].partition("[")[0]
+    text = json.dumps(value, sort_keys=True)
+    if '"env"' in text or redact({name: value}) != {name: value}:
+        return None
+    return truncated(text, _MAX_VALUE_BYTES)

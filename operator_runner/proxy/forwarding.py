@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import time
 from collections.abc import AsyncIterator, Callable
 from functools import partial
 from typing import Any
@@ -15,6 +16,7 @@ from multidict import CIMultiDict
 
 from operator_runner.core.errors import Fenced
 from operator_runner.core.fencing import UNFENCED, Fence, Permit
+from operator_runner.core.model import RunApiRequest
 from operator_runner.kube.api import Api, is_watch
 from operator_runner.kube.decoding import DecodingError
 from operator_runner.kube.session import Connection, fenced_by
@@ -56,6 +58,10 @@ _MAX_ATTEMPTS = 3
 _SELECTORS = ("labelSelector", "fieldSelector")
 
 
+RequestCallback = Callable[[str, RunApiRequest], None]
+"""Takes the id of a run, and a request of it."""
+
+
 class Forwarder:
     """Forwards requests with the operator's credentials; streams have no timeout."""
 
@@ -67,8 +73,13 @@ class Forwarder:
         admission: Admission,
         *,
         recorder: PermissionRecorder | None = None,
+        on_request: RequestCallback | None = None,
     ) -> None:
-        """`admission` decides on writes; `recorder` records the permissions that requests need."""
+        """`admission` decides on writes; `recorder` records the permissions that requests need.
+
+        `on_request` is called for each request of a run after its response has begun.
+        """
+        self._on_request = on_request
         self._connection = connection
         self._tracker = tracker
         self._worker_thread = worker_thread
@@ -117,8 +128,10 @@ class Forwarder:
                 headers[hdrs.CONTENT_LENGTH] = str(len(body))
             permitted = permit(fence)
             path = limited_path(_path(request, decision), info, permitted)
+            began = time.time()
             sent = self._send(request, path, headers, body, permitted=permitted)
             async with await sent as upstream:
+                self._report_request(request, grant, upstream.status, began)
                 failed = upstream.status in _PRECONDITION_FAILED and attempt < _MAX_ATTEMPTS
                 if failed and write and await self._admission.is_outdated(write, decision):
                     continue
@@ -130,6 +143,15 @@ class Forwarder:
                     return await tunnel.join(request, upstream, fence)
                 return await self._respond(request, upstream, tracked)
         raise AssertionError("the last attempt returns")
+
+    def _report_request(
+        self, request: web.BaseRequest, grant: Grant | None, status: int, began: float
+    ) -> None:
+        """Report a request of a run; `began` is in seconds since the epoch."""
+        if self._on_request is not None and grant is not None and grant.run_id:
+            seconds = time.time() - began
+            answered = RunApiRequest(request.method, request.path, status, began, seconds)
+            self._on_request(grant.run_id, answered)
 
     async def _edited(
         self, write: WriteRequest, body: bytes, edit: Callable[[bytes], bytes]

@@ -30,7 +30,7 @@ from operator_runner.net.sockets import Listener
 from operator_runner.proxy.admission import Admission
 from operator_runner.proxy.anonymous import grant_for_basic_auth
 from operator_runner.proxy.dry_run.overlay import DryRun
-from operator_runner.proxy.forwarding import Forwarder
+from operator_runner.proxy.forwarding import Forwarder, RequestCallback
 from operator_runner.proxy.metadata_client import MetadataClient
 from operator_runner.proxy.ownership import Owner
 from operator_runner.proxy.permission_log import PermissionLog
@@ -72,6 +72,7 @@ class Proxy:
         anonymous: Sequence[Watch] | None = None,
         record: Path | None = None,
         fences: Fences | None = None,
+        on_request: RequestCallback | None = None,
     ) -> None:
         """Serve nothing yet; port 0 selects a free one.
 
@@ -80,7 +81,8 @@ class Proxy:
         so that clients can reuse their caches.
         `anonymous` allows plain HTTP without a token, on behalf of resources of these watches;
         None disables it. `record` is the file of `--record-requests`. Raises ConfigError if that
-        cannot be used. `fences` permit the writes of runs.
+        cannot be used. `fences` permit the writes of runs. `on_request` is called for each request
+        of a run.
         """
         self._wanted = address
         self._grants = Grants()
@@ -92,7 +94,12 @@ class Proxy:
         metadata_client = MetadataClient(Api(connection))
         admission = Admission(metadata_client, discovery, inject=inject_owner_ref)
         self._forwarder = Forwarder(
-            connection, tracker, self._worker_thread, admission, recorder=recorder
+            connection,
+            tracker,
+            self._worker_thread,
+            admission,
+            recorder=recorder,
+            on_request=on_request,
         )
         self._anonymous = anonymous
         self._connections = Connections()

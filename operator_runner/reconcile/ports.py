@@ -87,6 +87,38 @@ class Executor(Protocol):
         """Remove all files of a deleted resource."""
 
 
+class RunRecords(Protocol):
+    """Keeps records of runs for the operator's API; no method raises or blocks."""
+
+    def started(self, ref: ObjectRef, uid: str, run_id: str, causes: Sequence[Cause]) -> None:
+        """Record the start of a run."""
+
+    def on_event(self, run_id: str, event: RunEvent) -> None:
+        """Record an event of a run, in order."""
+
+    def ended(self, run_id: str, outcome: RunOutcome | None, keep: int) -> None:
+        """Record the end of a run, None for a cancelled one; keep `keep` runs of the resource."""
+
+    def forget(self, ref: ObjectRef) -> None:
+        """Drop the runs of a deleted resource."""
+
+
+class NoRunRecords:
+    """Keeps nothing."""
+
+    def started(self, ref: ObjectRef, uid: str, run_id: str, causes: Sequence[Cause]) -> None:
+        """See `RunRecords`."""
+
+    def on_event(self, run_id: str, event: RunEvent) -> None:
+        """See `RunRecords`."""
+
+    def ended(self, run_id: str, outcome: RunOutcome | None, keep: int) -> None:
+        """See `RunRecords`."""
+
+    def forget(self, ref: ObjectRef) -> None:
+        """See `RunRecords`."""
+
+
 class VariableNames(Protocol):
     """Names of variables that Ansible or a role uses."""
 

@@ -61,7 +61,15 @@ from operator_runner.reconcile.metadata import (
 )
 from operator_runner.reconcile.other_writers import OtherWriters
 from operator_runner.reconcile.play_log import PlayLog, task_time
-from operator_runner.reconcile.ports import Access, ClusterClient, Executor, VariableNames, Writes
+from operator_runner.reconcile.ports import (
+    Access,
+    ClusterClient,
+    Executor,
+    NoRunRecords,
+    RunRecords,
+    VariableNames,
+    Writes,
+)
 from operator_runner.reconcile.preview import Preview
 from operator_runner.reconcile.report import Reporter, RunContext
 from operator_runner.reconcile.reserved_fields import (
@@ -186,6 +194,7 @@ class Dependencies:
     """Permit the writes of runs; the cluster and the access have the same ones."""
     claim: Callable[[str], bool] = lambda _: True
     """Return whether the current task may reconcile the resource with this uid."""
+    records: RunRecords = field(default_factory=NoRunRecords)
 
 
 @dataclass(frozen=True, slots=True)
@@ -371,6 +380,7 @@ class Reconciler:
     async def _forget(self, ref: ObjectRef) -> None:
         """Remove the state and the files of a deleted resource."""
         self.release(ref)
+        self._deps.records.forget(ref)
         await self._deps.executor.forget(ref)
 
     def release(self, ref: ObjectRef) -> None:
@@ -581,17 +591,24 @@ class Reconciler:
             )
             raw = ansible.raw_output or (overrides.verbosity or 0) > 0
             play_log = PlayLog(pending.ref, pending.run_id, ansible, raw=raw)
+            records = self._deps.records
 
             def on_event(event: RunEvent) -> None:
                 play_log(event)
+                records.on_event(pending.run_id, event)
                 pending.tasks(event)
                 if (timing := task_time(event)) is not None:
                     self._deps.on_task_end(watch.gvk, *timing)
 
-            async with self._deps.run_guard(pending.body, watch):
-                outcome = await self._deps.executor.run(request, on_event)
-            play_log.end(outcome)
-            return outcome
+            outcome: RunOutcome | None = None
+            records.started(pending.ref, uid_of(pending.body), pending.run_id, pending.causes)
+            try:
+                async with self._deps.run_guard(pending.body, watch):
+                    outcome = await self._deps.executor.run(request, on_event)
+                play_log.end(outcome)
+                return outcome
+            finally:
+                records.ended(pending.run_id, outcome, request.max_artifacts)
 
     async def _cleaned_up(
         self, run: RunContext, pending: _PendingRun, outcome: RunOutcome

@@ -1,13 +1,17 @@
-"""Authorize readers of metrics by the API server, for --metrics-require-rbac.
+"""Authorize readers of metrics and of the API; by the API server with --metrics-require-rbac.
 
 A scraper sends its bearer token; a TokenReview returns its user, a SubjectAccessReview whether
 that user may `get` the path. The answers are those of controller-runtime's filter, except that
 an invalid token is 401 and not 500. Decisions are kept for a short while.
+
+The API, below /api/, is never open: its readers need such a permission, or the key that the
+operator writes to its work dir. See docs/adr/0039-operator-api.md.
 """
 
 from __future__ import annotations
 
 import hashlib
+import hmac
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
@@ -19,6 +23,12 @@ from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler, Middleware
 
 from operator_runner.core.errors import ApiError
+from operator_runner.telemetry.runs.access import (
+    AUDIENCE,
+    PERMISSION_PREFIX,
+    PREFIX,
+    TOKEN_HEADER,
+)
 
 _log = structlog.get_logger(__name__)
 
@@ -40,10 +50,13 @@ class User:
 
 
 class Reviews(Protocol):
-    """Reviews by the API server; both methods raise ApiError if a review fails."""
+    """Reviews by the API server; each method raises ApiError if a review fails."""
 
-    async def user_of(self, token: str) -> User | None:
-        """Return the user of a token, None if it is invalid."""
+    async def user_of(self, token: str, audience: str = "") -> User | None:
+        """Return the user of a token, None if it is invalid or not for this audience."""
+
+    async def own_name(self) -> str:
+        """Return the name of the operator's own user."""
 
     async def may(self, user: User, verb: str, path: str) -> bool:
         """Return whether `user` may do `verb` on a non-resource path."""
@@ -58,21 +71,42 @@ class _Decision:
 
 
 _UNAUTHORIZED = _Decision(401, "Unauthorized")
+_NO_REVIEWS = _Decision(
+    401,
+    "Unauthorized: remote access to the API needs --metrics-secure and --metrics-require-rbac; "
+    "on the operator's own machine it takes the key of api.json in the work dir",
+)
 
 
-def require_permission(reviews: Reviews, clock: Callable[[], float] = time.monotonic) -> Middleware:
-    """Return a middleware that rejects unauthorized requests; `clock` gives seconds."""
+def require_permission(
+    reviews: Reviews | None,
+    clock: Callable[[], float] = time.monotonic,
+    *,
+    api_key: str = "",
+) -> Middleware:
+    """Return a middleware that rejects unauthorized requests; `clock` gives seconds.
+
+    Without `reviews` metrics are open. The API takes `api_key` as a bearer token, unless empty.
+    """
     cache = _DecisionCache(clock)
 
     @web.middleware
     async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
         token = _bearer(request.headers.get(hdrs.AUTHORIZATION, ""))
-        decision = _UNAUTHORIZED
-        if token:
-            verb, path = request.method.lower(), request.path
-            key = hashlib.sha256(f"{verb} {path} {token}".encode()).digest()
+        is_api, audience = request.path.startswith(PREFIX), ""
+        if is_api and api_key and hmac.compare_digest(token.encode(), api_key.encode()):
+            return await handler(request)
+        if is_api and not token:
+            token, audience = request.headers.get(TOKEN_HEADER, ""), AUDIENCE
+        if reviews is None and not is_api:
+            return await handler(request)
+        decision = _UNAUTHORIZED if reviews is not None else _NO_REVIEWS
+        if token and reviews is not None:
+            verb = request.method.lower()
+            path = f"{PERMISSION_PREFIX if is_api else ''}{request.path}"
+            key = hashlib.sha256(f"{verb} {path} {audience} {token}".encode()).digest()
             known = cache.get(key)
-            decision = known or await _decide(reviews, token, verb, path)
+            decision = known or await _decide(reviews, token, audience, verb, path)
             if known is None:
                 cache.put(key, decision)
         if decision.status == web.HTTPOk.status_code:
@@ -83,16 +117,18 @@ def require_permission(reviews: Reviews, clock: Callable[[], float] = time.monot
     return check
 
 
-async def _decide(reviews: Reviews, token: str, verb: str, path: str) -> _Decision:
+async def _decide(reviews: Reviews, token: str, audience: str, verb: str, path: str) -> _Decision:
     try:
-        user = await reviews.user_of(token)
+        user = await reviews.user_of(token, audience)
     except ApiError as error:
         _log.error("Cannot review the token of a scraper", error=str(error), cure=_CURE)
         return _Decision(500, "Authentication failed")
     if user is None:
         return _UNAUTHORIZED
     try:
-        allowed = await reviews.may(user, verb, path)
+        # Those who may create such tokens of the operator's account have all of its permissions.
+        is_own = bool(audience) and user.name == await reviews.own_name()
+        allowed = is_own or await reviews.may(user, verb, path)
     except ApiError as error:
         _log.error("Cannot review the access of a scraper", error=str(error), cure=_CURE)
         return _Decision(500, f"Authorization for user {user.name} failed")

@@ -22,6 +22,7 @@ from operator_runner.core.errors import ConfigError, OperatorRunnerError
 from operator_runner.telemetry import output
 from operator_runner.telemetry.console import console_renderer
 from operator_runner.telemetry.redaction import redact
+from operator_runner.telemetry.runs.log_tap import RUN_LOG
 
 Encoder: TypeAlias = Literal["console", "json"]
 
@@ -76,6 +77,7 @@ def configure(
             structlog.stdlib.ProcessorFormatter.remove_processors_meta,
             _Exceptions(trace_from, json_lines),
             _redact_all,
+            RUN_LOG,
             *tail,
         ]
     )

@@ -1,4 +1,4 @@
-"""The HTTP servers for metrics and probes, in the operator's own event loop (see probes.py)."""
+"""HTTP servers for metrics, the API and probes, in the operator's event loop (see probes.py)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import socket
 import ssl
 from collections.abc import Awaitable, Callable, Collection
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import structlog
@@ -20,6 +20,7 @@ from operator_runner.net.sockets import Listener
 from operator_runner.telemetry.authorization import Reviews, require_permission
 from operator_runner.telemetry.metrics import Metrics
 from operator_runner.telemetry.probes import HealthChecks, HealthReport
+from operator_runner.telemetry.runs.api import RunsApi
 from operator_runner.telemetry.usermetrics import UserMetricError, UserMetrics
 
 _log = structlog.get_logger(__name__)
@@ -40,21 +41,34 @@ class Protection:
 
     context: ssl.SSLContext | None = None
     reviews: Reviews | None = None
+    api_key: str = field(default="", repr=False)
+    """Permits reading the API; empty: only reviews do."""
 
 
 async def serve_metrics(
-    metrics: Metrics, host: str, port: int, flag: str, protection: Protection | None = None
+    metrics: Metrics,
+    host: str,
+    port: int,
+    flag: str,
+    protection: Protection | None = None,
+    *,
+    runs: RunsApi | None = None,
 ) -> Listener:
-    """Answer GET /metrics. `flag` names the setting in errors; raises ConfigError as `serve`."""
+    """Answer GET /metrics, and with `runs` the API beside it.
+
+    `flag` names the setting in errors; raises ConfigError as `serve`.
+    """
 
     async def answer(request: web.Request) -> web.Response:
         body, content_type = metrics.render(request.headers.get("Accept", ""))
         return web.Response(body=body, headers={"Content-Type": content_type})
 
     protection = protection or Protection()
-    reviews = protection.reviews
-    app = web.Application(middlewares=[] if reviews is None else [require_permission(reviews)])
+    check = require_permission(protection.reviews, api_key=protection.api_key)
+    app = web.Application(middlewares=[check])
     app.router.add_get("/metrics", answer)
+    if runs is not None:
+        runs.add_routes(app)
     return await serve(app, host, port, flag, protection.context)
 
 

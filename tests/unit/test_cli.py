@@ -70,6 +70,13 @@ def test_validate_shows_what_each_kind_resolves_to(project: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("words", [("run", "show"), ("run", "logs"), ("runs", "show")])
+def test_run_show_is_runs_show(words: tuple[str, str]) -> None:
+    """`run` alone starts the operator and has no arguments, so that nothing else is meant."""
+    result = call(*words, "--help")
+    assert (result.exit_code, f"runs {words[1]}" in result.stdout) == (0, True)
+
+
 def test_validate_reports_everything_as_run_does(project: Path) -> None:
     """Both give the same lines, every problem at once, and the same exit status."""
     (project / "bad.yaml").write_text(BAD)

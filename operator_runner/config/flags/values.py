@@ -103,6 +103,7 @@ def settings_from(
         # It has one value, and replicas with shards run different resources.
         operator_condition=_operator_condition(environ) if options["shards"] is None else "",
         record_requests=options["record_requests"],
+        keep_runs=options["keep_runs"],
         webhook=_webhook(options),
         jobs=JobSettings(
             port=options["jobs_port"], service=options["jobs_service"], host=options["jobs_host"]

@@ -148,6 +148,14 @@ class Dependents:
         known = self._objects.get(dependent)
         return frozenset() if known is None else frozenset(known.owners)
 
+    def by_owner(self) -> dict[ObjectRef, list[ObjectRef]]:
+        """Return the objects of each resource, as far as they are known."""
+        found: defaultdict[ObjectRef, list[ObjectRef]] = defaultdict(list)
+        for ref, known in self._objects.items():
+            for owner in known.owners:
+                found[owner].append(ref)
+        return found
+
     def on_write(
         self, owner: ObjectRef, dependent: ObjectRef, resource_version: str, verb: str
     ) -> None:

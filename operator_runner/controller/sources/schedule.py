@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from operator_runner.core.cron import format_time
 from operator_runner.core.model import Cause, Json, ObjectRef, Trigger, Watch, uid_of
 from operator_runner.core.timetable import TickRecord, Timetable
+from operator_runner.telemetry.runs.queue_view import ScheduleEntry
 
 _MAX_SLEEP_SECONDS = 30.0
 
@@ -74,6 +75,19 @@ class Schedules:
                 self._enqueue(ref, Cause(Trigger.SCHEDULE, "schedule changed"))
         self._check(ref, new, self._clock())
         self._changed.set()
+
+    def entries(self) -> list[ScheduleEntry]:
+        """Return the next tick of each resource with a schedule."""
+        now = self._clock()
+        found = []
+        for ref, entry in self._entries.items():
+            error = entry.timetable if isinstance(entry.timetable, str) else ""
+            next_ = None
+            if isinstance(entry.timetable, Timetable):
+                next_ = entry.timetable.ticks(entry.record, now).next
+            if entry.timetable is not None:
+                found.append(ScheduleEntry(ref, next_, entry.record.last, error))
+        return found
 
     async def run(self) -> None:
         """Enqueue resources at their ticks until cancelled."""

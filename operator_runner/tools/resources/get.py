@@ -12,6 +12,7 @@ import click
 
 from operator_runner.core.errors import ConfigError
 from operator_runner.core.model import ObjectRef
+from operator_runner.telemetry.printable import printable
 from operator_runner.tools.resources.options import (
     KindOrNameType,
     cluster_options,
@@ -69,12 +70,22 @@ async def _get(
     watch: bool,
 ) -> None:
     # The API client is slow to import, and --help does not need it.
+    from operator_runner.tools.operator_api.next_runs import read_queues  # noqa: PLC0415
     from operator_runner.tools.resources.cluster import open_cluster  # noqa: PLC0415
     from operator_runner.tools.resources.listing import select, summaries  # noqa: PLC0415
+    from operator_runner.tools.resources.summary import with_next_run  # noqa: PLC0415
 
     async with open_cluster(kubeconfig, namespace) as cluster:
         selection = await select(cluster, wanted, None if all_ else cluster.namespace)
-        found = await summaries(cluster, selection)
+        found, queues = await asyncio.gather(
+            summaries(cluster, selection), read_queues(cluster.api, cluster.namespace)
+        )
+        found = [with_next_run(each, queues.next_run(each.ref)) for each in found]
+        if found and queues.silence and output in {Format.TABLE, Format.WIDE}:
+            click.echo(
+                f"Note: NEXT RUN lacks periods, retries and the queue: {printable(queues.silence)}",
+                err=True,
+            )
         if selection.forbidden:
             click.echo(
                 f"Warning: {selection.forbidden} kinds are not shown: no permission to list them; "
@@ -151,6 +162,8 @@ def _ago(time: datetime | None, now: datetime) -> str:
 
 
 def _until(summary: Summary, now: datetime) -> str:
+    if summary.queue_position is not None:
+        return f"queued ({summary.queue_position})"
     if summary.next_run is not None:
         return f"in {age(summary.next_run - now)}"
     return "retry" if summary.retries else "-"

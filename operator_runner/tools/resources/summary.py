@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from operator_runner.core.durations import parse_duration
 from operator_runner.core.model import Json, ObjectRef
@@ -18,6 +18,9 @@ from operator_runner.core.timetable import NEXT_FIELD
 from operator_runner.kube.events import CAUSE_ANNOTATION, RUN_ANNOTATION
 from operator_runner.reconcile.conditions import read_conditions
 from operator_runner.reconcile.user_requests import Suspension, annotations_of, suspension
+
+if TYPE_CHECKING:
+    from operator_runner.tools.operator_api.next_runs import NextRun
 
 _READY = ("Ready", "Available", "Successful")
 """The first of these conditions that exists is shown as READY."""
@@ -43,7 +46,8 @@ class Summary:
 
     `ready` is True, False or Unknown. `last_run` is the end of the last run that changed something
     or failed. `cause` led to it. `message` is that of a failure. `failing_since` is when the
-    failures began. `next_run` is a time; `retries` is whether a failed run is retried.
+    failures began. `next_run` is a time; `retries` is whether a failed run is retried. Only the
+    operator has `queue_position`, and `next_cause` of the next run.
     """
 
     ref: ObjectRef
@@ -56,6 +60,8 @@ class Summary:
     failing_since: datetime | None = None
     next_run: datetime | None = None
     retries: bool = False
+    queue_position: int | None = None
+    next_cause: str = ""
 
     @property
     def why(self) -> str:
@@ -79,6 +85,8 @@ class Summary:
             "message": self.message,
             "failingSince": _text(self.failing_since),
             "nextRun": _text(self.next_run),
+            "nextCause": self.next_cause,
+            "queuePosition": self.queue_position,
         }
         return {name: value for name, value in fields.items() if value}
 
@@ -106,6 +114,19 @@ def summarize(ref: ObjectRef, body: Json, events: Iterable[Json] = ()) -> Summar
         failing_since=_time(failure.get("lastTransitionTime")),
         next_run=_next_run(body, state, conditions, last_run),
         retries=state is State.FAILED,
+    )
+
+
+def with_next_run(summary: Summary, next_run: NextRun | None) -> Summary:
+    """Return a summary with what the queue of an operator has; an earlier tick stays."""
+    if next_run is None or summary.state in {State.SUSPENDED, State.UNHANDLED}:
+        return summary
+    times = [each for each in (summary.next_run, next_run.due) if each is not None]
+    return replace(
+        summary,
+        next_run=min(times, default=None),
+        queue_position=next_run.position,
+        next_cause=next_run.cause,
     )
 
 

@@ -11,28 +11,39 @@ from aiohttp.test_utils import make_mocked_request
 
 from operator_runner.core.errors import Forbidden
 from operator_runner.telemetry.authorization import User, require_permission
+from operator_runner.telemetry.runs.access import AUDIENCE, TOKEN_HEADER
 
 
 @dataclass
 class Answers:
     """Responses of the API server: the users of tokens, and their permissions."""
 
-    users: dict[str, str] = field(default_factory=lambda: {"good": "alice", "poor": "bob"})
+    users: dict[str, str] = field(
+        default_factory=lambda: {"good": "alice", "poor": "bob", "own": "operator"}
+    )
     allowed: set[str] = field(default_factory=lambda: {"alice"})
     broken: set[str] = field(default_factory=set)
     asked: int = 0
 
-    async def user_of(self, token: str) -> User | None:
+    async def user_of(self, token: str, audience: str = "") -> User | None:
         self.asked += 1
+        if audience:
+            token = token.removesuffix(f" for {audience}")
         if "users" in self.broken:
             raise Forbidden("tokenreviews is forbidden", 403)
         name = self.users.get(token)
         return None if name is None else User(name)
 
+    async def own_name(self) -> str:
+        return "operator"
+
     async def may(self, user: User, verb: str, path: str) -> bool:
         if "rights" in self.broken:
             raise Forbidden("subjectaccessreviews is forbidden", 403)
-        return user.name in self.allowed and (verb, path) == ("get", "/metrics")
+        return user.name in self.allowed and (verb, path) in {
+            ("get", "/metrics"),
+            ("get", "/operator-runner/api/v1/runs"),
+        }
 
 
 class Scraper:
@@ -125,3 +136,30 @@ async def test_invented_tokens_do_not_pile_up() -> None:
     assert answers.asked == asked
     await scraper.ask("Bearer good")
     assert answers.asked == asked + 1
+
+
+async def ask_api(headers: dict[str, str], answers: Answers | None) -> int:
+    """Return the status of a request to the API, whose key is `key`."""
+
+    async def runs(_: web.Request) -> web.Response:
+        return web.Response()
+
+    check = require_permission(answers, api_key="key")
+    answer = await check(make_mocked_request("GET", "/api/v1/runs", headers), runs)
+    return answer.status
+
+
+@pytest.mark.parametrize("answers", [None, Answers()])
+async def test_the_api_takes_its_key_and_is_never_open(answers: Answers | None) -> None:
+    """Whatever protects the metrics: runs have more in them."""
+    assert await ask_api({}, answers) == 401
+    assert await ask_api({"Authorization": "Bearer other"}, answers) == 401
+    assert await ask_api({"Authorization": "Bearer key"}, answers) == 200
+
+
+async def test_a_token_for_the_api_alone_needs_permission_for_it() -> None:
+    """The API server's proxy drops Authorization, so that it comes in a header of its own."""
+    for user, status in (("good", 200), ("own", 200), ("poor", 403), ("unknown", 401)):
+        headers = {TOKEN_HEADER: f"{user} for {AUDIENCE}"}
+        assert await ask_api(headers, Answers()) == status
+        assert await ask_api(headers, None) == 401

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -10,7 +11,13 @@ import pytest
 from operator_runner.core.model import GVK, Json, ObjectRef
 from operator_runner.kube.events import CAUSE_ANNOTATION, RUN_ANNOTATION
 from operator_runner.reconcile.user_requests import SUSPEND_ANNOTATION
-from operator_runner.tools.resources.summary import State, by_resource, summarize
+from operator_runner.tools.operator_api.next_runs import NextRun, Queues
+from operator_runner.tools.resources.summary import (
+    State,
+    by_resource,
+    summarize,
+    with_next_run,
+)
 
 REF = ObjectRef(GVK("example.com", "v1", "Foo"), "default", "a")
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -106,3 +113,25 @@ def test_the_last_event_has_cause_and_run() -> None:
     )
     found = summarize(REF, body(IDLE, DONE), events["u", "a"])
     assert (found.cause, found.run_id, found.last_run) == ("spec: spec.size", "last", NOON)
+
+
+def test_the_queue_of_the_operator_has_the_next_run() -> None:
+    """A period or a retry; the tick of a schedule stays if it is earlier."""
+    plain = summarize(REF, body(IDLE, DONE))
+    later, soon = NOON + timedelta(hours=10), NOON + timedelta(minutes=1)
+    found = with_next_run(plain, NextRun(later, None, "period: 36000 s"))
+    assert (found.next_run, found.next_cause) == (later, "period: 36000 s")
+    ticking = replace(plain, next_run=soon)
+    assert with_next_run(ticking, NextRun(later)).next_run == soon
+    assert with_next_run(plain, NextRun(None, 3)).queue_position == 3
+    assert with_next_run(plain, None) == plain
+
+
+def test_queues_are_searched_by_group_kind_namespace_and_name() -> None:
+    """An operator may watch another version than the CLI reads."""
+    resource = {"apiVersion": "example.com/v2", "kind": "Foo", "namespace": "default", "name": "a"}
+    due = "2026-01-01T12:00:00.000Z"
+    item: Json = {"resource": resource, "due": due, "causes": [{"trigger": "retry"}]}
+    assert Queues((item,)).next_run(REF) == NextRun(NOON, None, "retry")
+    other = {**item, "resource": {**resource, "name": "b"}}
+    assert Queues((other, {"due": 1})).next_run(REF) is None

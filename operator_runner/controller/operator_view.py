@@ -1,0 +1,56 @@
+"""What the API shows of a running operator beside its runs."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+from operator_runner import __version__
+from operator_runner.controller.sources.dependents import Dependents
+from operator_runner.controller.sources.schedule import Schedules
+from operator_runner.controller.workqueue import WorkQueue
+from operator_runner.core.model import Json, ObjectRef, Watch
+from operator_runner.telemetry.runs.queue_view import QueueEntry, ScheduleEntry
+
+
+@dataclass(frozen=True, slots=True)
+class RunningOperator:
+    """Implements `telemetry.runs.queue_view.OperatorView`."""
+
+    watches: Sequence[Watch]
+    namespaces: Sequence[str]
+    is_leading: Callable[[], bool]
+    work_queue: WorkQueue
+    ticks: Schedules
+    owned: Dependents
+    read_output: Callable[[ObjectRef, str], Awaitable[str]]
+
+    def identity(self) -> Json:
+        """Return name, version, kinds and leadership of this replica."""
+        return {
+            "name": "operator-runner",
+            "version": __version__,
+            "host": socket.gethostname(),
+            "leading": self.is_leading(),
+            "namespaces": list(self.namespaces),
+            "kinds": [
+                {"apiVersion": each.gvk.api_version, "kind": each.gvk.kind} for each in self.watches
+            ],
+        }
+
+    def queue(self) -> Sequence[QueueEntry]:
+        """Return the resources that run, wait or are due later."""
+        return self.work_queue.snapshot()
+
+    def schedules(self) -> Sequence[ScheduleEntry]:
+        """Return the resources with a schedule."""
+        return self.ticks.entries()
+
+    def dependents(self) -> Sequence[tuple[ObjectRef, Sequence[ObjectRef]]]:
+        """Return each resource with the objects that its runs have created or read."""
+        return sorted(self.owned.by_owner().items(), key=lambda each: str(each[0]))
+
+    async def output(self, ref: ObjectRef, run_id: str) -> str:
+        """Return the output of a finished run from its artifacts, empty if they are not kept."""
+        return await self.read_output(ref, run_id)

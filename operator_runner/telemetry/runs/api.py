@@ -1,0 +1,179 @@
+"""The read-only HTTP API: runs, queue, schedules and dependents. See docs/adr/0039."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+
+from aiohttp import web
+
+from operator_runner.core.model import Json
+from operator_runner.telemetry.printable import printable
+from operator_runner.telemetry.runs.access import ROOT
+from operator_runner.telemetry.runs.queue_view import OperatorView, QueueEntry, ScheduleEntry
+from operator_runner.telemetry.runs.record import object_json
+from operator_runner.telemetry.runs.store import RunStore
+
+_DEFAULT_LIMIT, _MAX_LIMIT = 50, 500
+_FOLLOW_SECONDS = 5.0
+"""Longest pause in the output of a followed run, after which the connection is checked."""
+_MAX_OUTPUT_CHARACTERS = 1024 * 1024
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+
+
+class RunsApi:
+    """Answers GET requests below /api/v1."""
+
+    def __init__(
+        self,
+        store: RunStore,
+        view: OperatorView,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        """Read from `store` and `view`; `clock` is the wall clock."""
+        self._store = store
+        self._view = view
+        self._clock = clock
+
+    def add_routes(self, app: web.Application) -> None:
+        """Add all paths to an application."""
+        app.router.add_get(ROOT, self._root)
+        app.router.add_get(f"{ROOT}/runs", self._runs)
+        app.router.add_get(f"{ROOT}/runs/{{id}}", self._run)
+        app.router.add_get(f"{ROOT}/runs/{{id}}/output", self._output)
+        app.router.add_get(f"{ROOT}/queue", self._queue)
+        app.router.add_get(f"{ROOT}/schedules", self._schedules)
+        app.router.add_get(f"{ROOT}/dependents", self._dependents)
+
+    async def _root(self, _request: web.Request) -> web.Response:
+        return _json(self._view.identity())
+
+    async def _runs(self, request: web.Request) -> web.Response:
+        try:
+            limit = int(request.query.get("limit", _DEFAULT_LIMIT))
+        except ValueError:
+            return _error(400, "invalid limit: write a number")
+        query = dict(request.query)
+        found = self._store.summaries(
+            lambda run: _matches(run["resource"], query), max(1, min(limit, _MAX_LIMIT))
+        )
+        return _json({"items": found})
+
+    async def _run(self, request: web.Request) -> web.Response:
+        run_id = request.match_info["id"]
+        document = self._store.document(run_id)
+        return _not_found(run_id) if document is None else _json(document)
+
+    async def _output(self, request: web.Request) -> web.StreamResponse:
+        run_id = request.match_info["id"]
+        ref = self._store.resource_of(run_id)
+        if ref is None:
+            return _not_found(run_id)
+        if self._store.running(run_id) is None:
+            text = await self._view.output(ref, run_id)
+            return web.Response(text=_plain(text[-_MAX_OUTPUT_CHARACTERS:]), headers=_HEADERS)
+        return await self._follow(request, run_id)
+
+    async def _follow(self, request: web.Request, run_id: str) -> web.StreamResponse:
+        """Send the output of a run in progress; with `follow=true` until it ends."""
+        response = web.StreamResponse(headers={**_HEADERS, "Content-Type": "text/plain"})
+        await response.prepare(request)
+        recorder, sent = self._store.running(run_id), 0
+        while recorder is not None:
+            is_running = recorder.is_running
+            for text in recorder.output[sent:]:
+                await response.write((_plain(text) + "\n").encode())
+            sent = len(recorder.output)
+            if not is_running or request.query.get("follow") != "true":
+                break
+            await self._store.wait_changed(_FOLLOW_SECONDS)
+        await response.write_eof()
+        return response
+
+    async def _queue(self, request: web.Request) -> web.Response:
+        now = self._clock()
+        items = [_queue_json(each, now) for each in self._view.queue()]
+        return _json({"items": _chosen(items, request.query)})
+
+    async def _schedules(self, request: web.Request) -> web.Response:
+        items = [_schedule_json(each) for each in self._view.schedules()]
+        return _json({"items": _chosen(items, request.query)})
+
+    async def _dependents(self, request: web.Request) -> web.Response:
+        items = [
+            {"resource": object_json(ref), "objects": [object_json(each) for each in objects]}
+            for ref, objects in self._view.dependents()
+        ]
+        return _json({"items": _chosen(items, request.query)})
+
+
+def _chosen(items: list[Json], query: Mapping[str, str]) -> list[Json]:
+    return [each for each in items if _matches(each["resource"], query)]
+
+
+def _matches(resource: Json, query: Mapping[str, str]) -> bool:
+    """Return whether a resource has the group, kind, namespace and name of a query."""
+    group = str(resource["apiVersion"]).rpartition("/")[0]
+    found = {**resource, "group": group, "namespace": resource.get("namespace", "")}
+    return all(
+        query[key] == found[key] for key in ("group", "kind", "namespace", "name") if key in query
+    )
+
+
+def _queue_json(entry: QueueEntry, now: datetime) -> Json:
+    due = None
+    if entry.state == "Delayed" and entry.seconds is not None:
+        due = _iso(now + timedelta(seconds=entry.seconds))
+    since = None
+    if entry.state == "Queued" and entry.seconds is not None:
+        since = _iso(now - timedelta(seconds=entry.seconds))
+    fields = {
+        "resource": object_json(entry.ref),
+        "state": entry.state,
+        "position": entry.position,
+        "since": since,
+        "due": due,
+        "failures": entry.failures or None,
+        "causes": [{"trigger": each.trigger.value, "detail": each.detail} for each in entry.causes],
+    }
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _schedule_json(entry: ScheduleEntry) -> Json:
+    fields = {
+        "resource": object_json(entry.ref),
+        "next": None if entry.next is None else _iso(entry.next),
+        "last": None if entry.last is None else _iso(entry.last),
+        "error": entry.error or None,
+    }
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _iso(time: datetime) -> str:
+    return time.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _plain(text: str) -> str:
+    return printable(_COLOUR.sub("", text).replace("\r\n", "\n"))
+
+
+def _json(document: Json) -> web.Response:
+    return web.Response(
+        text=json.dumps(document), content_type="application/json", headers=_HEADERS
+    )
+
+
+def _error(status: int, message: str) -> web.Response:
+    return web.Response(
+        status=status,
+        text=json.dumps({"message": message}),
+        content_type="application/json",
+        headers=_HEADERS,
+    )
+
+
+def _not_found(run_id: str) -> web.Response:
+    return _error(404, f"run {printable(run_id)} is not kept by this operator")

@@ -1,0 +1,257 @@
+"""Build the record of one run from its events. Pure: times are arguments.
+
+A record is the JSON document that the API serves. Texts and lists in it are limited. It never has
+results of tasks with `no_log`, content of Secrets, or values that such a task may have written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from operator_runner.core.model import (
+    Cause,
+    FieldChange,
+    Json,
+    ObjectRef,
+    RunApiRequest,
+    RunEvent,
+    RunOutcome,
+)
+from operator_runner.core.truncation import truncated
+from operator_runner.telemetry.redaction import redact
+
+MAX_TASKS, MAX_CHANGES, MAX_REQUESTS, MAX_LOG_LINES = 200, 64, 200, 200
+"""Entries of a record; what is beyond is counted in `dropped`."""
+MAX_OUTPUT_BYTES = 256 * 1024
+"""Of the output that is kept in memory while the run is in progress."""
+_TEXT_BYTES = 500
+_MESSAGE_BYTES = 2048
+_RESULTS = {
+    "runner_on_ok": "ok",
+    "runner_on_failed": "failed",
+    "runner_on_unreachable": "unreachable",
+    "runner_on_skipped": "skipped",
+}
+_HIDDEN_ARGS = "the output has been hidden due to the fact that 'no_log: true'"
+"""Begin of the arguments of a task with no_log in ansible-runner's events."""
+_DETAILS = ("tasks", "changes", "requests", "log", "dropped")
+"""Fields of a record that its summary lacks."""
+
+
+@dataclass(slots=True)
+class RunRecorder:
+    """Collects what is known of a run; `document` returns it at any time."""
+
+    run_id: str
+    ref: ObjectRef
+    uid: str
+    causes: Sequence[Cause]
+    started: datetime
+    _tasks: list[Json] = field(default_factory=list)
+    _changes: list[tuple[FieldChange, Json]] = field(default_factory=list)
+    _requests: list[Json] = field(default_factory=list)
+    _log: list[str] = field(default_factory=list)
+    _dropped: dict[str, int] = field(default_factory=dict)
+    _output: list[str] = field(default_factory=list)
+    _output_bytes: int = 0
+    _hidden_since: float | None = None
+    _last_end: float = 0.0
+    _end: Json = field(default_factory=dict)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the run is in progress."""
+        return not self._end
+
+    @property
+    def output(self) -> Sequence[str]:
+        """The output so far, one text for each event; censored, and limited in length."""
+        return self._output
+
+    def on_event(self, event: RunEvent) -> None:
+        """Add an event of the run, in order."""
+        data = event.data
+        start, end = _seconds(data.get("start")), _seconds(data.get("end"))
+        if _is_hidden(data) and self._hidden_since is None:
+            # A background process of this task may write until the end of the run.
+            self._hidden_since = self._last_end if start is None else start
+        if event.stdout and self._output_bytes < MAX_OUTPUT_BYTES:
+            text = truncated(event.stdout, MAX_OUTPUT_BYTES)
+            self._output.append(text)
+            self._output_bytes += len(text)
+        if (result := _RESULTS.get(event.kind)) is None:
+            return
+        if end is not None:
+            self._last_end = max(self._last_end, end)
+        self._append("tasks", self._tasks, MAX_TASKS, _task(data, result, start, end))
+
+    def on_change(self, change: FieldChange) -> None:
+        """Add a field that the run has changed."""
+        about = {"object": object_json(change.ref), "at": _time(change.at), "path": change.path}
+        if len(self._changes) < MAX_CHANGES:
+            self._changes.append((change, about))
+        else:
+            self._dropped["changes"] = self._dropped.get("changes", 0) + 1
+
+    def on_request(self, request: RunApiRequest) -> None:
+        """Add a request to the API server."""
+        entry = {
+            "method": request.method,
+            "path": truncated(request.path, _TEXT_BYTES),
+            "status": request.status,
+            "at": _time(request.at),
+            "seconds": round(request.seconds, 3),
+        }
+        self._append("requests", self._requests, MAX_REQUESTS, entry)
+
+    def on_log(self, line: str) -> None:
+        """Add a line of the operator's log, without secrets."""
+        self._append("log", self._log, MAX_LOG_LINES, truncated(line, _TEXT_BYTES))
+
+    def end(self, outcome: RunOutcome | None, now: datetime) -> None:
+        """Record the end of the run; `outcome` is None for a cancelled one."""
+        name = "cancelled"
+        failure = outcome.failures[0] if outcome is not None and outcome.failures else None
+        if outcome is not None:
+            name = "succeeded" if outcome.successful else "failed"
+        stats = outcome.stats if outcome is not None else None
+        if stats is None:
+            # Events of the last task may be missing, so nothing shows that it hides nothing.
+            self._hide_since(self._last_end)
+        self._end = {
+            "outcome": name,
+            "finished": _iso(now),
+            "seconds": round((now - self.started).total_seconds(), 3),
+            "message": truncated(failure.message, _MESSAGE_BYTES) if failure else "",
+            "failedTask": {"name": failure.task, "path": failure.path} if failure else None,
+            "changed": stats.changes if stats is not None else None,
+        }
+
+    def summary(self) -> Json:
+        """Return the document without tasks, changes, requests and log."""
+        return summary_of(self.document())
+
+    def document(self) -> Json:
+        """Return the record as JSON, without empty fields."""
+        fields = {
+            "id": self.run_id,
+            "resource": {**object_json(self.ref), "uid": self.uid},
+            "outcome": "running",
+            "started": _iso(self.started),
+            **self._end,
+            "causes": [
+                {"trigger": cause.trigger.value, "detail": truncated(cause.detail, _TEXT_BYTES)}
+                for cause in self.causes
+            ],
+            "tasks": self._tasks,
+            "changes": [self._change(*each) for each in self._changes],
+            "requests": self._requests,
+            "log": self._log,
+            "dropped": self._dropped,
+        }
+        return {name: value for name, value in fields.items() if value not in (None, "", [], {})}
+
+    def _append(self, name: str, entries: list[Any], limit: int, entry: object) -> None:
+        if len(entries) < limit:
+            entries.append(entry)
+        else:
+            self._dropped[name] = self._dropped.get(name, 0) + 1
+
+    def _hide_since(self, seconds: float) -> None:
+        known = self._hidden_since
+        self._hidden_since = seconds if known is None else min(known, seconds)
+
+    def _change(self, change: FieldChange, about: Json) -> Json:
+        """Return a change with its values, unless they may be secret."""
+        task = next((each["name"] for each in self._tasks if _covers(each, about["at"])), "")
+        found = {**about, "task": task} if task else dict(about)
+        # In a run that is in progress, events of tasks come later than their writes.
+        is_hidden = self._hidden_since is not None and change.at >= self._hidden_since
+        if self.is_running or is_hidden or change.old is None or change.new is None:
+            return {**found, "hidden": True}
+        return {**found, "before": change.old, "after": change.new}
+
+
+def object_json(ref: ObjectRef) -> Json:
+    """Return what identifies an object, without an empty namespace."""
+    found = {
+        "apiVersion": ref.gvk.api_version,
+        "kind": ref.gvk.kind,
+        "namespace": ref.namespace,
+        "name": ref.name,
+    }
+    return {name: value for name, value in found.items() if value}
+
+
+def summary_of(document: Json) -> Json:
+    """Return a record without the fields that only its details have."""
+    return {name: value for name, value in document.items() if name not in _DETAILS}
+
+
+def compact(document: Json) -> Json:
+    """Return the part of a record that is kept in the cluster: no values, requests or log."""
+    kept = {name: value for name, value in document.items() if name not in {"requests", "log"}}
+    changes = [_without_values(each) for each in document.get("changes") or ()]
+    return {**kept, "changes": changes} if changes else kept
+
+
+def _without_values(change: Json) -> Json:
+    return {name: value for name, value in change.items() if name not in {"before", "after"}}
+
+
+def _task(data: Json, result: str, start: float | None, end: float | None) -> Json:
+    outcome = data.get("res") or {}
+    if result == "ok" and isinstance(outcome, dict) and outcome.get("changed"):
+        result = "changed"
+    if result == "failed" and data.get("ignore_errors"):
+        result = "ignored"
+    fields = {
+        "name": truncated(str(data.get("task") or ""), _TEXT_BYTES),
+        "action": str(data.get("task_action") or ""),
+        "path": str(data.get("task_path") or ""),
+        "started": None if start is None else _time(start),
+        "seconds": round(float(data.get("duration") or 0.0), 3),
+        "result": result,
+        "ended": None if end is None else _time(end),
+        "noLog": _is_hidden(data) or None,
+    }
+    redacted: Json = redact(fields)
+    return {name: value for name, value in redacted.items() if value is not None}
+
+
+def _is_hidden(data: Json) -> bool:
+    result = data.get("res")
+    is_censored = isinstance(result, dict) and ("censored" in result or _has_hidden(result))
+    return is_censored or str(data.get("task_args") or "").startswith(_HIDDEN_ARGS)
+
+
+def _has_hidden(result: Json) -> bool:
+    items = result.get("results")
+    return isinstance(items, list) and any(
+        isinstance(each, dict) and "censored" in each for each in items
+    )
+
+
+def _covers(task: Json, at: str) -> bool:
+    return str(task.get("started") or "~") <= at <= str(task.get("ended") or "")
+
+
+def _seconds(text: Any) -> float | None:
+    if not isinstance(text, str):
+        return None
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
+
+
+def _time(seconds: float) -> str:
+    return _iso(datetime.fromtimestamp(0, UTC) + timedelta(seconds=seconds))
+
+
+def _iso(time: datetime) -> str:
+    return time.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,145 @@
+"""Find the operators whose API this user can read."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import aiohttp
+
+from operator_runner.core.errors import ApiError, Forbidden
+from operator_runner.core.model import Json
+from operator_runner.core.settings import DEFAULT_WORK_DIR
+from operator_runner.kube.api import Api
+from operator_runner.kube.paging import list_pages
+from operator_runner.telemetry.runs import access
+from operator_runner.telemetry.runs.access import AUDIENCE, TOKEN_HEADER
+from operator_runner.tools.operator_api.client import OperatorClient, base_of
+from operator_runner.tools.operator_api.pods import LABEL, PodAddress, address_of
+
+_TOKEN_SECONDS = 600
+"""The shortest life that the API server gives a token."""
+
+
+@dataclass(slots=True)
+class Operators:
+    """The operators that answer, and why others do not."""
+
+    clients: list[OperatorClient] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)
+
+    @property
+    def silence(self) -> str:
+        """Why no operator answers, in a sentence."""
+        reasons = "; ".join(dict.fromkeys(self.faults))
+        return reasons or (
+            f"found neither a Pod with the label {LABEL} nor an operator of yours on this machine"
+        )
+
+    async def collect(self, path: str, params: dict[str, str] | None = None) -> list[Json]:
+        """Return the items of a list of all operators. One that fails is added to `faults`."""
+        found = await asyncio.gather(*(self._items(each, path, params) for each in self.clients))
+        return [item for items in found for item in items]
+
+    async def _items(
+        self, client: OperatorClient, path: str, params: dict[str, str] | None
+    ) -> list[Json]:
+        try:
+            items = (await client.get(path, params)).get("items")
+        except ApiError as error:
+            self.drop(client, error)
+            return []
+        return [each for each in items or () if isinstance(each, dict)]
+
+    def drop(self, client: OperatorClient, error: ApiError) -> None:
+        """Remove an operator that does not answer."""
+        self.faults.append(str(error))
+        if client in self.clients:
+            self.clients.remove(client)
+
+
+@asynccontextmanager
+async def find_operators(
+    api: Api, namespace: str, work_dir: Path | None = None
+) -> AsyncIterator[Operators]:
+    """Find the operators of a cluster: that of `work_dir`, or on this machine and in Pods.
+
+    Pods are searched in the whole cluster, and in `namespace` if only that is permitted.
+    """
+    async with aiohttp.ClientSession() as local:
+        found = Operators()
+        own = access.read(work_dir or DEFAULT_WORK_DIR)
+        if own is not None and (work_dir or own.cluster == api.connection.server):
+            headers = {"Authorization": f"Bearer {own.key}"}
+            found.clients.append(
+                OperatorClient(
+                    f"operator at {own.url}", local, base_of(own.url), headers, verify=False
+                )
+            )
+        elif work_dir is not None:
+            found.faults.append(f"--work-dir {work_dir}: no operator of yours runs with it")
+        if work_dir is None:
+            await _add_pods(api, namespace, found)
+        await _drop_silent(found)
+        yield found
+
+
+async def _drop_silent(found: Operators) -> None:
+    """Keep the operators that answer."""
+
+    async def check(client: OperatorClient) -> None:
+        try:
+            await client.get("")
+        except ApiError as error:
+            found.drop(client, error)
+
+    await asyncio.gather(*map(check, list(found.clients)))
+
+
+async def _add_pods(api: Api, namespace: str, found: Operators) -> None:
+    try:
+        pods = await _pods(api, namespace)
+    except ApiError as error:
+        found.faults.append(f"cannot list Pods: {error}")
+        return
+    addresses = [address for pod in pods if (address := address_of(pod)) is not None]
+    found.faults += [f"{each}: {each.fault}" for each in addresses if each.fault]
+    await asyncio.gather(*(_add_pod(api, each, found) for each in addresses if not each.fault))
+
+
+async def _pods(api: Api, namespace: str) -> Sequence[Json]:
+    params = {"labelSelector": LABEL}
+    paths = ("/api/v1/pods", f"/api/v1/namespaces/{namespace}/pods")
+    try:
+        return [
+            each
+            async for page in list_pages(api, paths[0], params=params)
+            for each in page["items"]
+        ]
+    except Forbidden:
+        return [
+            each
+            async for page in list_pages(api, paths[1], params=params)
+            for each in page["items"]
+        ]
+
+
+async def _add_pod(api: Api, address: PodAddress, found: Operators) -> None:
+    """Add the operator of a Pod, with a token of its ServiceAccount for this API alone."""
+    path = f"/api/v1/namespaces/{address.namespace}/serviceaccounts/{address.service_account}/token"
+    body = {
+        "apiVersion": "authentication.k8s.io/v1",
+        "kind": "TokenRequest",
+        "spec": {"audiences": [AUDIENCE], "expirationSeconds": _TOKEN_SECONDS},
+    }
+    try:
+        answer = await api.request("POST", path, body=body)
+    except ApiError as error:
+        found.faults.append(f"{address}: cannot create a token for its API: {error}")
+        return
+    headers = {TOKEN_HEADER: str((answer.get("status") or {}).get("token"))}
+    url = api.connection.url(address.proxy_path)
+    found.clients.append(OperatorClient(str(address), api.connection.http, base_of(url), headers))

@@ -1,0 +1,1 @@
+"""Command `operator-runner runs`: the runs of operators, from their API."""

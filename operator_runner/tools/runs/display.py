@@ -1,0 +1,180 @@
+"""Text of runs for a terminal. Pure: the time is an argument."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import Any
+
+from operator_runner.core.model import GVK, Json
+from operator_runner.telemetry.printable import printable
+from operator_runner.tools.resources.cluster import kind_name
+from operator_runner.tools.run_history.ages import age
+
+HEADER = ("RUN", "RESOURCE", "RESULT", "AGE", "DURATION", "CAUSE")
+WIDE_HEADER = (*HEADER, "STARTED", "FAILED TASK", "MESSAGE")
+TASK_HEADER = ("STARTED", "DURATION", "RESULT", "TASK", "FILE")
+REQUEST_HEADER = ("AT", "DURATION", "STATUS", "REQUEST")
+_CAUSE_CHARACTERS = 70
+_INDENT = "  "
+
+
+def row(run: Json, now: datetime, *, is_wide: bool = False) -> tuple[str, ...]:
+    """Return the columns of a run."""
+    found = (
+        str(run.get("id") or "-"),
+        resource_name(run),
+        result(run),
+        since(run.get("finished") or run.get("started"), now),
+        duration(run.get("seconds")),
+        cut(causes(run)) or "-",
+    )
+    if not is_wide:
+        return found
+    task = run.get("failedTask") or {}
+    return (
+        *found,
+        str(run.get("started") or "-"),
+        place(task) or "-",
+        " ".join(str(run.get("message") or "-").split()),
+    )
+
+
+def resource_name(run: Json) -> str:
+    """Return `page/home`."""
+    resource = run.get("resource") or {}
+    return f"{str(resource.get('kind')).lower()}/{resource.get('name')}"
+
+
+def result(run: Json) -> str:
+    """Return the outcome as a State of `get`."""
+    return str(run.get("outcome") or "-").capitalize()
+
+
+def causes(run: Json) -> str:
+    """Return the causes as in log lines: `spec: spec.size; retry: attempt 2`."""
+    found = (
+        f"{each.get('trigger')}: {each['detail']}"
+        if each.get("detail")
+        else str(each.get("trigger"))
+        for each in run.get("causes") or ()
+    )
+    return "; ".join(dict.fromkeys(found))
+
+
+def summary_lines(run: Json) -> Iterator[str]:
+    """Yield the first lines about a run."""
+    resource = run.get("resource") or {}
+    gvk = GVK.of(str(resource.get("apiVersion")), str(resource.get("kind")))
+    where = resource.get("namespace")
+    ended = f" after {duration(run.get('seconds'))}" if "seconds" in run else ""
+    changed = f", {run['changed']} changed" if run.get("changed") else ""
+    task = run.get("failedTask") or {}
+    fields = {
+        "Run": run.get("id"),
+        "Resource": f"{kind_name(gvk)}/{resource.get('name')}",
+        "Namespace": where,
+        "Result": f"{run.get('outcome')}{ended}{changed}",
+        "Started": run.get("started"),
+        "Causes": causes(run),
+        "Failed task": place(task),
+        "Message": run.get("message"),
+    }
+    for name, value in fields.items():
+        if value:
+            text = printable(str(value)).strip().replace("\n", "\n" + " " * 13)
+            yield f"{name + ':':<13}{text}"
+
+
+def task_row(task: Json, started: datetime | None) -> tuple[str, ...]:
+    """Return the columns of a task; its start is relative to that of the run."""
+    begun = time_of(task.get("started"))
+    offset = "-"
+    if begun is not None and started is not None:
+        offset = f"+{max(0.0, (begun - started).total_seconds()):.1f} s"
+    return (
+        offset,
+        duration(task.get("seconds")),
+        str(task.get("result") or "-"),
+        str(task.get("name") or task.get("action") or "-"),
+        short_path(str(task.get("path") or "-")),
+    )
+
+
+def change_lines(changes: Sequence[Json]) -> Iterator[str]:
+    """Yield the changed fields as a diff, by object and task."""
+    heading = ""
+    for change in changes:
+        about = change.get("object") or {}
+        name = f"{str(about.get('kind')).lower()}/{about.get('name')}"
+        task = f" (task '{change['task']}')" if change.get("task") else ""
+        if (new := f"{name}{task}") != heading:
+            heading = new
+            yield _line(new)
+        yield from (f"{_INDENT}{line}" for line in diff_lines(change))
+
+
+def diff_lines(change: Json) -> Iterator[str]:
+    """Yield the lines of one changed field; values that may be secret are not known."""
+    path = change.get("path")
+    if change.get("hidden") or not ({"before", "after"} & change.keys()):
+        yield _line(f"~ {path}: (not shown)")
+        return
+    if change.get("before"):
+        yield _line(f"- {path}: {change['before']}")
+    if change.get("after"):
+        yield _line(f"+ {path}: {change['after']}")
+
+
+def request_row(request: Json) -> tuple[str, ...]:
+    """Return the columns of a request to the API server."""
+    return (
+        str(request.get("at") or "-"),
+        duration(request.get("seconds")),
+        str(request.get("status") or "-"),
+        f"{request.get('method')} {request.get('path')}",
+    )
+
+
+def place(task: Json) -> str:
+    """Return `task 'Refuse' at roles/page/tasks/main.yml:14`, empty if unknown."""
+    if not task.get("name"):
+        return ""
+    path = short_path(str(task.get("path") or ""))
+    return f"task '{task['name']}'" + (f" at {path}" if path else "")
+
+
+def short_path(path: str) -> str:
+    """Return a path from its last `roles` or `playbooks` on."""
+    parts = path.split("/")
+    starts = [n for n, part in enumerate(parts) if part in {"roles", "playbooks"}]
+    return "/".join(parts[starts[-1] :]) if starts else path
+
+
+def duration(seconds: Any) -> str:
+    """Return `1.2 s`, `-` if unknown."""
+    return f"{seconds:.1f} s" if isinstance(seconds, int | float) else "-"
+
+
+def since(time: Any, now: datetime) -> str:
+    """Return the age of a time, `-` if unknown."""
+    found = time_of(time)
+    return "-" if found is None else age(now - found)
+
+
+def cut(text: str) -> str:
+    """Shorten a text for a column."""
+    line = " ".join(text.split())
+    return line if len(line) <= _CAUSE_CHARACTERS else f"{line[: _CAUSE_CHARACTERS - 3]}..."
+
+
+def time_of(text: Any) -> datetime | None:
+    """Read a time of the API, None if it is missing or invalid."""
+    try:
+        return datetime.fromisoformat(text)
+    except (TypeError, ValueError):
+        return None
+
+
+def _line(text: str) -> str:
+    return printable(text).replace("\n", "\\n")

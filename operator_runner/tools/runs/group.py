@@ -1,0 +1,139 @@
+"""Command `operator-runner runs` and its subcommands."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+from click.shell_completion import CompletionItem
+
+from operator_runner.tools.resources.options import (
+    KindOrNameType,
+    Name,
+    cluster_options,
+    complete,
+    output_option,
+)
+from operator_runner.tools.resources.output import Format
+
+_WANTED = click.Argument(["wanted"])
+
+
+class _ListsByDefault(click.Group):
+    """A group whose command is `list` unless its first argument is a subcommand."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Insert `list`; --help stays that of the group."""
+        if not args or args[0] not in {*self.commands, "--help", "-h"}:
+            args = ["list", *args]
+        return super().parse_args(ctx, args)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Return subcommands, and what `list` takes."""
+        return [
+            *super().shell_complete(ctx, incomplete),
+            *KindOrNameType().shell_complete(ctx, _WANTED, incomplete),
+        ]
+
+
+_work_dir_option = click.option(
+    "--work-dir",
+    default=None,
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    help="Ask the operator with this work dir.  [default: operators of the cluster]",
+)
+
+
+@click.group(cls=_ListsByDefault)
+def runs() -> None:
+    """List runs of operators, and show one: `runs [KIND/NAME]`, `runs show ID`, `runs logs ID`.
+
+    `runs` alone has the options of `runs list`.
+    """
+
+
+@runs.command("list")
+@click.argument("wanted", metavar="[KIND | KIND/NAME]", required=False, type=KindOrNameType())
+@cluster_options
+@click.option("-A", "--all-namespaces", is_flag=True, help="Runs of all namespaces.")
+@output_option
+@click.option("-w", "--watch", is_flag=True, help="Then print each change, until interrupted.")
+@click.option(
+    "--limit", default=20, show_default=True, type=click.IntRange(1, 500), help="Maximum runs."
+)
+@_work_dir_option
+def list_runs(
+    wanted: str | None,
+    *,
+    namespace: str | None,
+    kubeconfig: Path | None,
+    output: Format,
+    limit: int,
+    work_dir: Path | None,
+    all_namespaces: bool,
+    watch: bool,
+) -> None:
+    """List the last runs, newest first: of all resources, of a kind or of one resource.
+
+    Without an operator that answers, the runs are those of Events, and the exit status is 3.
+    """
+    if watch and output in {Format.JSON, Format.YAML}:
+        raise click.UsageError(f"--watch prints rows; omit --output={output.value}")
+    if all_namespaces and wanted and "/" in wanted:
+        raise click.UsageError("a resource cannot be named across all namespaces; use --namespace")
+    # The API client is slow to import, and --help does not need it.
+    from operator_runner.tools.runs.listing import Listing  # noqa: PLC0415
+
+    listing = Listing(wanted, namespace, all_namespaces, limit, output)
+    raise SystemExit(complete(listing.run(kubeconfig, work_dir, watch=watch)))
+
+
+@runs.command("show")
+@click.argument("run_id", metavar="ID")
+@cluster_options
+@output_option
+@click.option(
+    "--html",
+    default=None,
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write a report to this file instead: one static page.",
+)
+@_work_dir_option
+def show(
+    run_id: str,
+    *,
+    namespace: str | None,
+    kubeconfig: Path | None,
+    output: Format,
+    html: Path | None,
+    work_dir: Path | None,
+) -> None:
+    """Show one run: tasks, changed fields, output and log.
+
+    The exit status is 3 if no operator answers.
+    """
+    from operator_runner.tools.runs.showing import show_run  # noqa: PLC0415 (slow import)
+
+    work = show_run(run_id, kubeconfig, namespace, work_dir, output=output, html=html)
+    raise SystemExit(complete(work))
+
+
+@runs.command("logs")
+@click.argument("what", metavar="ID | KIND/NAME")
+@cluster_options
+@click.option("-f", "--follow", is_flag=True, help="Continue until the run ends.")
+@_work_dir_option
+def logs(
+    what: str,
+    namespace: str | None,
+    kubeconfig: Path | None,
+    work_dir: Path | None,
+    *,
+    follow: bool,
+) -> None:
+    """Print the output of a run, or of the last run of a resource."""
+    from operator_runner.tools.runs.showing import print_output  # noqa: PLC0415 (slow import)
+
+    name = Name.parse(what) if "/" in what else None
+    work = print_output(name or what, kubeconfig, namespace, work_dir, follow=follow)
+    raise SystemExit(complete(work))

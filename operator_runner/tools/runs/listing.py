@@ -1,0 +1,162 @@
+"""Read and print lists of runs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import click
+
+from operator_runner.core.errors import ApiError
+from operator_runner.core.model import GVK, Json, ObjectRef
+from operator_runner.kube.events import RUN_ANNOTATION
+from operator_runner.telemetry.printable import printable
+from operator_runner.telemetry.runs.record import object_json
+from operator_runner.tools.operator_api.finding import Operators, find_operators
+from operator_runner.tools.resources.cluster import ClusterView, open_cluster
+from operator_runner.tools.resources.listing import run_events
+from operator_runner.tools.resources.options import EXIT_UNANSWERED, Name
+from operator_runner.tools.resources.output import Format, print_data, print_row, print_table
+from operator_runner.tools.run_history.sources import line_of
+from operator_runner.tools.runs.display import HEADER, WIDE_HEADER, row
+
+_POLL_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The runs that a user wants to see, and how."""
+
+    wanted: str | None
+    namespace: str | None
+    everywhere: bool
+    limit: int
+    output: Format
+
+    async def run(self, kubeconfig: Path | None, work_dir: Path | None, *, watch: bool) -> int:
+        """Print the runs; return the exit status. Raises ApiError and ConfigError."""
+        async with (
+            open_cluster(kubeconfig, self.namespace) as cluster,
+            find_operators(cluster.api, cluster.namespace, work_dir) as operators,
+        ):
+            query = self._query(cluster)
+            if not operators.clients:
+                warn_silence(operators)
+                self._print(await from_events(cluster, query), everywhere=self.everywhere)
+                return EXIT_UNANSWERED
+            found = await self._read(operators, query)
+            widths = self._print(found, everywhere=self.everywhere)
+            for fault in operators.faults if not operators.clients else ():
+                click.echo(f"Warning: {printable(fault)}", err=True)
+            if watch:
+                await self._watch(operators, query, found, widths)
+            return 0
+
+    def _query(self, cluster: ClusterView) -> dict[str, str]:
+        """Return the query of the API. Raises ConfigError for an unknown kind."""
+        query = {} if self.everywhere else {"namespace": cluster.namespace}
+        if self.wanted:
+            name = Name.parse(self.wanted) if "/" in self.wanted else None
+            resource = cluster.resource(name.kind if name else self.wanted)
+            query |= {"group": resource.gvk.group, "kind": resource.gvk.kind}
+            if not resource.namespaced:
+                query.pop("namespace", None)
+            if name:
+                query["name"] = name.name
+        return query
+
+    async def _read(self, operators: Operators, query: dict[str, str]) -> list[Json]:
+        found = await operators.collect("/runs", {**query, "limit": str(self.limit)})
+        return newest(found)[: self.limit]
+
+    def _print(self, found: Sequence[Json], *, everywhere: bool) -> list[int]:
+        if self.output in {Format.JSON, Format.YAML}:
+            print_data({"items": list(found)}, self.output)
+            return []
+        header = WIDE_HEADER if self.output is Format.WIDE else HEADER
+        if not found:
+            click.echo("No runs found.", err=True)
+        rows = [self._row(each, everywhere=everywhere) for each in found]
+        return print_table(("NAMESPACE", *header) if everywhere else header, rows) if rows else []
+
+    def _row(self, run: Json, *, everywhere: bool) -> tuple[str, ...]:
+        cells = row(run, datetime.now(UTC), is_wide=self.output is Format.WIDE)
+        return (str(run["resource"].get("namespace") or "-"), *cells) if everywhere else cells
+
+    async def _watch(
+        self, operators: Operators, query: dict[str, str], found: list[Json], widths: list[int]
+    ) -> None:
+        """Print each run that begins or ends, without end. Raises ApiError if none answers."""
+        shown = {each["id"]: each["outcome"] for each in found}
+        while operators.clients:
+            await asyncio.sleep(_POLL_SECONDS)
+            for each in reversed(await self._read(operators, query)):
+                if shown.get(each["id"]) == each["outcome"]:
+                    continue
+                shown[each["id"]] = each["outcome"]
+                if widths:
+                    print_row(self._row(each, everywhere=self.everywhere), widths)
+                else:
+                    widths = self._print([each], everywhere=self.everywhere)
+        raise ApiError(operators.silence)
+
+
+def newest(found: Sequence[Json]) -> list[Json]:
+    """Return runs in the order of their starts, the last one first."""
+    return sorted(found, key=lambda each: str(each.get("started") or ""), reverse=True)
+
+
+def warn_silence(operators: Operators) -> None:
+    """Print that no operator answers, and why."""
+    click.echo(
+        f"Warning: no operator answers: {printable(operators.silence)}. "
+        "Showing what Events in the cluster have: runs that failed or changed something.",
+        err=True,
+    )
+
+
+async def from_events(cluster: ClusterView, query: dict[str, str]) -> list[Json]:
+    """Return runs as the API does, as far as Events have them, newest first."""
+    found = [
+        run
+        for event in await run_events(cluster.api, query.get("namespace"))
+        if (run := run_of(event)) is not None and _is_wanted(run, query)
+    ]
+    return newest(found)
+
+
+def run_of(event: Json) -> Json | None:
+    """Return the run that an Event is about, None if it is about none."""
+    if RUN_ANNOTATION not in (event["metadata"].get("annotations") or {}):
+        return None
+    line, regarding = line_of(event), event.get("regarding") or {}
+    ref = ObjectRef(
+        GVK.of(str(regarding.get("apiVersion")), str(regarding.get("kind"))),
+        str(regarding.get("namespace") or ""),
+        str(regarding.get("name")),
+    )
+    ended = line.ended.astimezone(UTC).isoformat(timespec="milliseconds")
+    run: Json = {
+        "id": line.run_id,
+        "resource": object_json(ref),
+        "outcome": line.outcome,
+        "started": ended,
+        "finished": ended,
+        "causes": [{"trigger": line.why}] if line.why else [],
+        "message": line.note,
+    }
+    return run if line.seconds is None else {**run, "seconds": line.seconds}
+
+
+def _is_wanted(run: Json, query: dict[str, str]) -> bool:
+    resource = run["resource"]
+    found = {
+        "group": str(resource["apiVersion"]).rpartition("/")[0],
+        "kind": resource["kind"],
+        "namespace": resource.get("namespace", ""),
+        "name": resource["name"],
+    }
+    return all(found[key] == value for key, value in query.items())

@@ -1,0 +1,147 @@
+"""Read and print one run."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import click
+
+from operator_runner.core.errors import NotFound
+from operator_runner.core.model import Json
+from operator_runner.telemetry.printable import printable
+from operator_runner.tools.operator_api.client import OperatorClient
+from operator_runner.tools.operator_api.finding import Operators, find_operators
+from operator_runner.tools.resources.cluster import ClusterView, open_cluster
+from operator_runner.tools.resources.options import EXIT_UNANSWERED, Name
+from operator_runner.tools.resources.output import Format, print_data, print_table
+from operator_runner.tools.runs.display import (
+    REQUEST_HEADER,
+    TASK_HEADER,
+    change_lines,
+    request_row,
+    summary_lines,
+    task_row,
+    time_of,
+)
+from operator_runner.tools.runs.listing import from_events, newest, warn_silence
+
+
+async def show_run(
+    run_id: str,
+    kubeconfig: Path | None,
+    namespace: str | None,
+    work_dir: Path | None,
+    *,
+    output: Format,
+    html: Path | None,
+) -> int:
+    """Print a run or write its report; return the exit status. Raises ApiError."""
+    async with _opened(kubeconfig, namespace, work_dir) as (cluster, operators):
+        if not operators.clients:
+            warn_silence(operators)
+            for run in await from_events(cluster, {}):
+                if run["id"] == run_id:
+                    _print(run, "", output)
+            return EXIT_UNANSWERED
+        run, client = await _find(operators, run_id)
+        text = await _output(client, run_id)
+    if html is not None:
+        from operator_runner.tools.runs.report import report  # noqa: PLC0415 (slow import)
+
+        await asyncio.to_thread(html.write_text, report(run, text), encoding="utf-8")
+        click.echo(f"Wrote {html}")
+        return 0
+    _print(run, text, output)
+    return 0
+
+
+async def print_output(
+    what: str | Name,
+    kubeconfig: Path | None,
+    namespace: str | None,
+    work_dir: Path | None,
+    *,
+    follow: bool,
+) -> int:
+    """Print the output of a run; return the exit status. Raises ApiError."""
+    async with _opened(kubeconfig, namespace, work_dir) as (cluster, operators):
+        if not operators.clients:
+            click.echo(f"Error: no operator answers: {printable(operators.silence)}", err=True)
+            return EXIT_UNANSWERED
+        run_id = what if isinstance(what, str) else await _last_run(cluster, operators, what)
+        _, client = await _find(operators, run_id)
+        params = {"follow": "true"} if follow else {}
+        async for text in client.text(f"/runs/{run_id}/output", params):
+            click.echo(printable(text), nl=False)
+    return 0
+
+
+@asynccontextmanager
+async def _opened(
+    kubeconfig: Path | None, namespace: str | None, work_dir: Path | None
+) -> AsyncIterator[tuple[ClusterView, Operators]]:
+    async with (
+        open_cluster(kubeconfig, namespace) as cluster,
+        find_operators(cluster.api, cluster.namespace, work_dir) as operators,
+    ):
+        yield cluster, operators
+
+
+async def _last_run(cluster: ClusterView, operators: Operators, name: Name) -> str:
+    ref = cluster.find(name).ref
+    query = {"group": ref.gvk.group, "kind": ref.gvk.kind, "name": ref.name, "limit": "1"}
+    if ref.namespace:
+        query["namespace"] = ref.namespace
+    found = newest(await operators.collect("/runs", query))
+    if not found:
+        raise NotFound(f"no operator that answers has a run of {name.kind}/{name.name}")
+    return str(found[0]["id"])
+
+
+async def _find(operators: Operators, run_id: str) -> tuple[Json, OperatorClient]:
+    """Return a run and its operator. Raises NotFound."""
+    if not run_id.isalnum():
+        raise NotFound(f"invalid run {run_id!r}: write the ID of a run, such as 4f0c19d2a8b3e671")
+    for client in operators.clients:
+        try:
+            return await client.get(f"/runs/{run_id}"), client
+        except NotFound:
+            continue
+    raise NotFound(
+        f"run {run_id} is not kept by an operator that answers; to list those that are: "
+        "operator-runner runs --all-namespaces"
+    )
+
+
+async def _output(client: OperatorClient, run_id: str) -> str:
+    parts = [text async for text in client.text(f"/runs/{run_id}/output", {})]
+    return "".join(parts)
+
+
+def _print(run: Json, output_text: str, output: Format) -> None:
+    if output in {Format.JSON, Format.YAML}:
+        print_data({**run, "output": output_text}, output)
+        return
+    for line in summary_lines(run):
+        click.echo(line)
+    started = time_of(run.get("started"))
+    if tasks := run.get("tasks"):
+        click.echo("\nTasks:")
+        print_table(TASK_HEADER, [task_row(each, started) for each in tasks])
+    if changes := run.get("changes"):
+        click.echo("\nChanged fields:")
+        for line in change_lines(changes):
+            colour = {"-": "red", "+": "green"}.get(line.strip()[:1])
+            click.echo(click.style(line, fg=colour) if colour else line)
+    if (requests := run.get("requests")) and output is Format.WIDE:
+        click.echo("\nRequests:")
+        print_table(REQUEST_HEADER, [request_row(each) for each in requests])
+    if output_text.strip():
+        click.echo(f"\nOutput:\n{printable(output_text).rstrip()}")
+    if log := run.get("log"):
+        click.echo("\nLog:")
+        for line in log:
+            click.echo(printable(line))

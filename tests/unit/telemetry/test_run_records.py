@@ -1,0 +1,146 @@
+"""Records of runs: what they have, what they hide, and how many are kept."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from operator_runner.core.model import (
+    GVK,
+    Cause,
+    FieldChange,
+    ObjectRef,
+    RunEvent,
+    RunOutcome,
+    Stats,
+    TaskFailure,
+    Trigger,
+)
+from operator_runner.telemetry.runs.record import MAX_TASKS, RunRecorder, compact
+from operator_runner.telemetry.runs.store import RunStore
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+REF = ObjectRef(GVK("example.com", "v1", "Page"), "default", "home")
+CONFIG = ObjectRef(GVK("", "v1", "ConfigMap"), "default", "home")
+DONE = RunOutcome(Stats(ok=1))
+CENSORED = "the output has been hidden due to the fact that 'no_log: true' was specified"
+
+
+def at(seconds: float) -> str:
+    return (NOON + timedelta(seconds=seconds)).isoformat()
+
+
+def task(name: str, start: float, end: float, **result: Any) -> RunEvent:
+    data = {"task": name, "start": at(start), "end": at(end), "duration": end - start}
+    return RunEvent("runner_on_ok", {**data, "res": result})
+
+
+def change(seconds: float, path: str = "data.text") -> FieldChange:
+    moment = NOON.timestamp() + seconds
+    return FieldChange(CONFIG, path, b"1", b"2", moment, '"a"', '"b"')
+
+
+def recorder() -> RunRecorder:
+    return RunRecorder("1", REF, "uid", (Cause(Trigger.SPEC, "spec.text"),), NOON)
+
+
+def changes_of(run: RunRecorder) -> list[tuple[Any, Any]]:
+    found = run.document()["changes"]
+    return [(each.get("after"), each.get("task")) for each in found]
+
+
+def test_a_change_has_its_values_and_its_task_after_the_run() -> None:
+    """Until then, events may be missing that show whether the task hides its results."""
+    run = recorder()
+    run.on_change(change(1.5))
+    assert run.document()["changes"][0]["hidden"] is True
+    run.on_event(task("Write", 1, 2, changed=True))
+    run.end(DONE, NOON + timedelta(seconds=3))
+    assert changes_of(run) == [('"b"', "Write")]
+
+
+def test_values_are_hidden_from_the_first_task_with_no_log_on() -> None:
+    """A background process of that task may write until the run ends."""
+    run = recorder()
+    run.on_event(task("Open", 0, 1))
+    run.on_event(task("Hidden", 1, 2, censored=CENSORED))
+    run.on_event(task("Later", 2, 3))
+    for seconds in (0.5, 1.5, 2.5):
+        run.on_change(change(seconds))
+    run.end(DONE, NOON + timedelta(seconds=3))
+    assert changes_of(run) == [('"b"', "Open"), (None, "Hidden"), (None, "Later")]
+
+
+def test_a_started_task_with_no_log_hides_values_though_it_never_ends() -> None:
+    """A run that is ended at its deadline has no event of the task's end."""
+    run = recorder()
+    run.on_event(task("Open", 0, 1))
+    run.on_event(RunEvent("playbook_on_task_start", {"task": "Hidden", "task_args": CENSORED}))
+    run.on_change(change(0.5))
+    run.on_change(change(1.5))
+    failure = TaskFailure("Hidden", "timeout")
+    run.end(RunOutcome(None, (failure,)), NOON + timedelta(seconds=3))
+    assert [after for after, _ in changes_of(run)] == ['"b"', None]
+
+
+def test_tasks_beyond_the_limit_are_counted() -> None:
+    """A loop over thousands of tasks must not fill the memory."""
+    run = recorder()
+    for number in range(MAX_TASKS + 3):
+        run.on_event(task(f"t{number}", number, number + 1))
+    found = run.document()
+    assert (len(found["tasks"]), found["dropped"]) == (MAX_TASKS, {"tasks": 3})
+
+
+def test_what_is_kept_in_the_cluster_has_no_values() -> None:
+    """Paths of fields, tasks and times; neither values nor requests nor log."""
+    run = recorder()
+    run.on_event(task("Write", 0, 1))
+    run.on_change(change(0.5))
+    run.on_log("info: Reconciling")
+    run.end(DONE, NOON + timedelta(seconds=1))
+    kept = compact(run.document())
+    assert "log" not in kept
+    assert kept["changes"][0]["path"] == "data.text"
+    assert {"before", "after"}.isdisjoint(kept["changes"][0])
+
+
+def finished(store: RunStore, run_id: str, ref: ObjectRef = REF, keep: int = 20) -> None:
+    store.started(ref, "uid", run_id, ())
+    store.ended(run_id, DONE, keep)
+
+
+def ids(store: RunStore) -> list[str]:
+    return sorted(each["id"] for each in store.summaries(lambda _: True, 100))
+
+
+async def test_the_last_runs_of_each_resource_are_kept() -> None:
+    """As many as artifacts; those of a deleted resource are dropped."""
+    store, other = RunStore(), ObjectRef(REF.gvk, "default", "other")
+    for run_id in ("1", "2", "3"):
+        finished(store, run_id, keep=2)
+    finished(store, "4", other)
+    assert ids(store) == ["2", "3", "4"]
+    store.forget(REF)
+    assert ids(store) == ["4"]
+    assert store.document("2") is None
+
+
+async def test_the_oldest_runs_are_dropped_beyond_the_size() -> None:
+    """The memory of the operator is limited, whatever the number of resources."""
+    store = RunStore(max_bytes=400)
+    for number in range(10):
+        finished(store, str(number), ObjectRef(REF.gvk, "default", str(number)))
+    kept = ids(store)
+    assert 0 < len(kept) < 10
+    assert kept[-1] == "9"
+
+
+async def test_restored_runs_are_before_those_of_this_process() -> None:
+    """The last runs of a resource are found in order, whoever recorded them."""
+    old, new = RunStore(lambda: NOON), RunStore(lambda: NOON + timedelta(hours=1))
+    finished(old, "1")
+    finished(new, "2")
+    new.restore(REF, old.last(REF, "uid", 3))
+    assert [each["id"] for each in new.last(REF, "uid", 3)] == ["1", "2"]
+    assert new.last(REF, "another uid", 3) == []
