@@ -32,6 +32,15 @@ def test_each_example_is_complete(name: str) -> None:
     assert tests
 
 
+@pytest.mark.parametrize("name", examples.NAMES)
+def test_columns_of_kinds_include_the_age(name: str) -> None:
+    """`kubectl get` shows NAME and AGE only for kinds without columns of their own."""
+    for file in (examples.FOLDER / name).glob("crds/*.yaml"):
+        for version in yaml.safe_load(file.read_text())["spec"]["versions"]:
+            columns = [each["name"] for each in version.get("additionalPrinterColumns", [])]
+            assert not columns or "Age" in columns, file.name
+
+
 def test_the_page_links_every_example() -> None:
     """docs/examples.md has a row for each example, and no other one."""
     rows = [line for line in PAGE.splitlines() if line.startswith("| ")]
