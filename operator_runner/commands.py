@@ -67,7 +67,7 @@ def print_schema() -> None:
 def _run(options: dict[str, Any]) -> int:
     with without_garbage_collection():
         # Imported here because it takes a second, and `validate` and `--help` do not need it.
-        from operator_runner import app  # noqa: PLC0415
+        from operator_runner.app import operator  # noqa: PLC0415
 
     log = log_settings_from(options)
     logs.configure(
@@ -82,7 +82,7 @@ def _run(options: dict[str, Any]) -> int:
         _log.warning("Configuration", warning=warning)
     with output.in_background():
         try:
-            status = asyncio.run(app.run(settings, loaded.watches, partial(_reload, options)))
+            status = asyncio.run(operator.run(settings, loaded.watches, partial(_reload, options)))
         except ConfigError:
             raise
         except Exception:  # noqa: BLE001 (the last line of the process)

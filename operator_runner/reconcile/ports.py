@@ -1,4 +1,4 @@
-"""Protocols of what a reconcile calls: `app.py` passes the implementations, tests pass fakes."""
+"""Protocols of what a reconcile calls: `app/` passes the implementations, tests pass fakes."""
 
 from __future__ import annotations
 

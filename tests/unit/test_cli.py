@@ -158,7 +158,7 @@ sys.modules["rich"] = None  # importing it is an ImportError, as where it is not
 import operator_runner.cli
 
 operator_runner.cli.main.commands["run"]
-import operator_runner.app
+import operator_runner.app.operator
 
 print(*sys.modules)
 """
@@ -179,7 +179,7 @@ def test_the_operator_imports_neither_ansible_nor_the_clients_of_kubernetes() ->
 
 def _imported_by_run() -> list[str]:
     loaded = subprocess.check_output([sys.executable, "-c", _RUN], text=True).split()
-    assert "operator_runner.app" in loaded
+    assert "operator_runner.app.operator" in loaded
     return loaded
 
 

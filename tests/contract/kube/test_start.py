@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from aiohttp import ClientSession
 
-from operator_runner import app
 from operator_runner.ansible.executor import Launcher
+from operator_runner.app import operator
 from operator_runner.core.settings import (
     Address,
     AnsibleSettings,
@@ -44,9 +44,9 @@ async def test_the_operator_is_ready_while_ansible_is_loaded(
         await asyncio.Event().wait()
         yield pytest.fail("was loaded")
 
-    monkeypatch.setattr(app, "open_launcher", open_launcher)
+    monkeypatch.setattr(operator, "open_launcher", open_launcher)
     port = free_port()
-    starting = asyncio.create_task(app.run(_settings(scripted, tmp_path, port), [], list))
+    starting = asyncio.create_task(operator.run(_settings(scripted, tmp_path, port), [], list))
     async with asyncio.timeout(60), ClientSession(f"http://127.0.0.1:{port}") as session:
         await loading.wait()
         assert (await session.get("/healthz")).status == 200

@@ -1,18 +1,15 @@
-"""The composition root: builds the real parts, runs them, and ends them in order."""
+"""The operator: builds the real parts, runs them, and ends them in order."""
 
 from __future__ import annotations
 
 import asyncio
 import functools
-import secrets
 import signal
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterator, Sequence
-from contextlib import AsyncExitStack, contextmanager
-from dataclasses import replace
+from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import structlog
 
@@ -26,13 +23,16 @@ from operator_runner.ansible.executor import (
 )
 from operator_runner.ansible.jobs.client import JobClient
 from operator_runner.ansible.jobs.launcher import JobLauncher
-from operator_runner.ansible.reserved_names import AnsibleVariableNames, ReservedNamesLoader
-from operator_runner.ansible.rundir import RunDirs
+from operator_runner.ansible.reserved_names import ReservedNamesLoader
 from operator_runner.ansible.templating.effective_types import log_types
-from operator_runner.ansible.work_dir import resolve_work_dir
+from operator_runner.app.once import exit_status, find_resource
+from operator_runner.app.ports import open_metrics, open_probes
+from operator_runner.app.run_access import OwnedAccess, RecordedWrites
+from operator_runner.app.run_inputs import rundirs_of, variable_names_of
+from operator_runner.app.shard_gate import ShardGate
+from operator_runner.app.signals import take_signals, until_one_ends
+from operator_runner.app.streams import ObjectStreams
 from operator_runner.config.watches import trigger_targets
-from operator_runner.config.watches.declared_variables import declared_variables
-from operator_runner.config.watches.lookup import Lookup
 from operator_runner.config.watches.reference_targets import referenced
 from operator_runner.config.watches.relevance import is_deselected, is_relevant
 from operator_runner.config.watches.schedules import timetable
@@ -50,7 +50,7 @@ from operator_runner.controller.sources.project import ProjectWatcher
 from operator_runner.controller.sources.readiness_log import log_readiness
 from operator_runner.controller.sources.references import References
 from operator_runner.controller.sources.schedule import Schedules
-from operator_runner.controller.sources.shared_watches import SharedWatches, WatchRequest
+from operator_runner.controller.sources.shared_watches import SharedWatches
 from operator_runner.controller.sources.triggers import Sinks, Triggers
 from operator_runner.controller.sources.watch_readiness import WatchReadiness
 from operator_runner.controller.sources.watches_file import WatchesFile
@@ -59,33 +59,28 @@ from operator_runner.conversion.authority import CertificateLifetimes
 from operator_runner.conversion.certificate_sources import SecretCertificates
 from operator_runner.conversion.service import ConversionService
 from operator_runner.core.async_tasks import end_tasks
-from operator_runner.core.errors import ApiError, ConfigError
-from operator_runner.core.fencing import Fence, Fences, Tenure
+from operator_runner.core.fencing import Fence, Fences
 from operator_runner.core.host_resources import HostResources
 from operator_runner.core.model import (
     GVK,
     Cause,
     EventSpec,
-    FieldChange,
     Json,
     ObjectRef,
     Trigger,
     Watch,
-    uid_of,
 )
 from operator_runner.core.settings import Address, JobSettings, Settings
 from operator_runner.core.sharding import slot_of
 from operator_runner.kube.api import Api
 from operator_runner.kube.cluster import KubeCluster
-from operator_runner.kube.credential_files import credential_files
 from operator_runner.kube.discovery import ApiResource, Discovery
 from operator_runner.kube.leader_election import LeaderElector
 from operator_runner.kube.membership import Membership
-from operator_runner.kube.reviews import protection_of
 from operator_runner.kube.run_archive import RunArchive
 from operator_runner.kube.session import Connection, connect
 from operator_runner.kube.shard_leases import ShardLeases
-from operator_runner.kube.watch import MetadataEvent, watch_metadata
+from operator_runner.kube.watch import MetadataEvent
 from operator_runner.olm import OperatorConditionReporter
 from operator_runner.proxy.job_server import JobServer
 from operator_runner.proxy.server import Proxy
@@ -94,21 +89,15 @@ from operator_runner.reconcile.other_writers import OtherWriters
 from operator_runner.reconcile.preview import Previewer
 from operator_runner.reconcile.reconciler import (
     Dependencies,
-    Gone,
-    Idle,
     Reconciler,
-    ReconcileResult,
-    Succeeded,
 )
 from operator_runner.telemetry.announcements import announce_servers, announce_watches
 from operator_runner.telemetry.commit import commit
 from operator_runner.telemetry.metrics import Metrics
 from operator_runner.telemetry.probes import HealthChecks
-from operator_runner.telemetry.runs.access import LocalAccess, published, url_of
 from operator_runner.telemetry.runs.api import RunsApi
 from operator_runner.telemetry.runs.log_tap import RUN_LOG
 from operator_runner.telemetry.runs.store import RunStore
-from operator_runner.telemetry.servers import serve_metrics, serve_probes, serve_user_metrics
 
 _log = structlog.get_logger(__name__)
 _TRIGGERS = {
@@ -133,10 +122,10 @@ async def run(
     Raises ConfigError for credentials, ports and directories that cannot be used.
     """
     stop = asyncio.Event()
-    _take_signals(stop)
+    take_signals(stop)
     async with AsyncExitStack() as stack:
         starting = asyncio.create_task(_start(settings, watches, stack, stop))
-        if await _until_one_ends([starting], stop) is None:
+        if await until_one_ends([starting], stop) is None:
             await end_tasks([starting])
             return 0
         return await starting.result().run(load)
@@ -149,7 +138,7 @@ async def _start(
     health = HealthChecks()
     health.ready("watches", lambda: "starting")
     # First of all: on a busy node the rest takes longer than the kubelet waits for an answer.
-    await _serve_probes(settings, health, stack)
+    await open_probes(settings, health, stack)
     connection = await connect(settings.kubeconfig, user_agent=f"operator-runner/{__version__}")
     stack.push_async_callback(connection.close)
     announce_watches(settings, watches, connection.server)
@@ -168,62 +157,6 @@ async def _start(
     )
     await operator.serve(stack)
     return operator
-
-
-def _take_signals(stop: asyncio.Event) -> None:
-    """Have signals that end a process set `stop` instead; nohup keeps SIGHUP ignored."""
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
-            loop.add_signal_handler(number, stop.set)
-
-
-_Result = TypeVar("_Result")
-
-
-async def _until_one_ends(
-    tasks: Sequence[asyncio.Task[_Result]], stop: asyncio.Event
-) -> asyncio.Task[_Result] | None:
-    """Wait for the first task to end, or for `stop`: then return None."""
-    stopping = asyncio.create_task(stop.wait())
-    done, _ = await asyncio.wait([*tasks, stopping], return_when=asyncio.FIRST_COMPLETED)
-    stopping.cancel()
-    return next((task for task in tasks if task in done), None)
-
-
-class _OwnedAccess:
-    """Access through the proxy, with events of owned objects held back during the run."""
-
-    def __init__(self, proxy: Proxy, dependents: Dependents) -> None:
-        """Combine proxy and sources."""
-        self._proxy = proxy
-        self._dependents = dependents
-
-    @contextmanager
-    def grant(self, owner: Json, watch: Watch, run_id: str, *, of_finalizer: bool) -> Iterator[str]:
-        """See `reconcile.ports.Access`."""
-        with (
-            self._dependents.hold_events(ObjectRef.of(owner)),
-            self._proxy.grant(owner, watch, run_id, of_finalizer=of_finalizer) as kubeconfig,
-        ):
-            yield kubeconfig
-
-
-class _RecordedWrites:
-    """Passes what runs own and write to the dependents, and changed fields to the records too."""
-
-    def __init__(self, dependents: Dependents, runs: RunStore) -> None:
-        """Combine both."""
-        self.on_dependent = dependents.on_dependent
-        self.on_write = dependents.on_write
-        self.on_own_write = dependents.on_own_write
-        self._dependents = dependents
-        self._runs = runs
-
-    def changed(self, owner: ObjectRef, changes: Sequence[FieldChange]) -> None:
-        """See `proxy.response_tracker.Observer`."""
-        self._dependents.changed(owner, changes)
-        self._runs.on_changes(owner, changes)
 
 
 class Operator:
@@ -263,6 +196,7 @@ class Operator:
         connection.on_response(self._metrics.api_requests.count)
         self._api = Api(connection)
         self._discovery = Discovery(self._api)
+        self._streams = ObjectStreams(self._api, self._discovery, settings.namespaces)
         self._kinds = Kinds(self._discovery, watches, settings.namespaces, self._watch_readiness)
         memory = HostResources().free_memory
         metrics.machine.free_memory.set_function(memory)
@@ -272,7 +206,10 @@ class Operator:
         self._sharding = self._make_sharding()
         # Without shards every resource is covered by the same Lease.
         tenure = None if self._elector is None else self._elector.tenure
-        self._fences = Fences(self._tenure_of)
+        self._gate = ShardGate(
+            self._sharding, self._elector, {watch.gvk for watch in watches}, self._uid
+        )
+        self._fences = Fences(self._gate.tenure_of)
         self._with_conditions = {watch.gvk for watch in watches if watch.manage_status}
         self._expressions = ExpressionConditions(
             self._concerned, self._expression_changed, metrics.expression_failed
@@ -282,7 +219,7 @@ class Operator:
         self._failed_expressions = failures
         fields = ChosenFields(watches, failures.report, failures.recovered)
         self._dependents = Dependents(
-            self._stream_health,
+            self._stream_dependents,
             self._enqueue,
             settings.namespaces,
             watches,
@@ -292,7 +229,7 @@ class Operator:
         self._proxy = Proxy(
             connection,
             settings.proxy,
-            _RecordedWrites(self._dependents, self._runs),
+            RecordedWrites(self._dependents, self._runs),
             self._discovery,
             rundirs.shared,
             inject_owner_ref=settings.inject_owner_ref,
@@ -333,11 +270,12 @@ class Operator:
         )
         self._shared_watches = SharedWatches(
             [*self._references.subscriptions(), *self._triggers.subscriptions()],
-            self._stream,
+            self._streams.requested,
             settings.namespaces,
         )
-        writes = self._dependents.writes
-        self._loop_throttle = LoopThrottle(writes.is_recent_echo, writes.has_written)
+        self._loop_throttle = LoopThrottle(
+            self._dependents.writes.is_recent_echo, self._dependents.writes.has_written
+        )
         self._executor = AnsibleExecutor(
             launcher, rundirs, settings.ansible, settings.kubeconfig, self._job_launcher
         )
@@ -350,7 +288,7 @@ class Operator:
             self._loop_throttle,
             self._gone,
             reload=settings.reload,
-            claim=self._claim,
+            claim=self._gate.claim,
         )
         self._conversions = ConversionService(
             settings.webhook, watches, self._api, self._discovery, metrics
@@ -362,7 +300,7 @@ class Operator:
         previewer = Previewer(self._proxy, self._executor, variable_names, settings.ansible)
         dependencies = Dependencies(
             cluster=self._cluster,
-            access=_OwnedAccess(self._proxy, self._dependents),
+            access=OwnedAccess(self._proxy, self._dependents),
             executor=self._executor,
             is_relevant=is_relevant,
             is_deselected=is_deselected,
@@ -468,7 +406,7 @@ class Operator:
             self._executor.output,
         )
         api = RunsApi(self._runs, view)
-        await _serve_metrics(
+        await open_metrics(
             self._settings, self._metrics, self._api, stack, runs=api, work_dir=self._rundirs.base
         )
         if self._settings.once is None:
@@ -488,7 +426,7 @@ class Operator:
         await self._serve_jobs()
         self._leading = True
         working = [asyncio.create_task(part, name=name) for name, part in self._parts(load)]
-        ended = await _until_one_ends(working, self._stop)
+        ended = await until_one_ends(working, self._stop)
         edited = ended is not None and ended.get_name() == _WATCHES_FILE and not ended.exception()
         if edited:
             ended = None
@@ -516,7 +454,7 @@ class Operator:
             acquire, release = self._elector.acquire, self._elector.release
             _log.info("Waiting for leadership", lease=lease)
         acquiring = asyncio.create_task(acquire(), name="leader election")
-        if await _until_one_ends([acquiring], self._stop) is None:
+        if await until_one_ends([acquiring], self._stop) is None:
             await end_tasks([acquiring])
             # A cancelled request may have won the Lease all the same.
             await release()
@@ -529,36 +467,21 @@ class Operator:
 
         Raises ConfigError for a kind that no watch has.
         """
-        key = await self._named(kind, name)
+        namespaces = self._settings.namespaces
+        key = await find_resource(
+            kind,
+            name,
+            namespace=namespaces[0] if len(namespaces) == 1 else self._connection.namespace,
+            watches=self._watches,
+            discovery=self._discovery,
+            cluster=self._cluster,
+        )
         cause = Cause(Trigger.START, "--once")
         working = asyncio.create_task(self._dispatcher.reconcile_once(key, cause))
-        interrupted = await _until_one_ends([working], self._stop) is None
+        interrupted = await until_one_ends([working], self._stop) is None
         await end_tasks([working] if interrupted else [])
         await self._dependents.stop()
-        return 128 + signal.SIGINT if interrupted else _exit_status(key, working.result())
-
-    async def _named(self, kind: str, name: str) -> ObjectRef:
-        """Return the resource with this kind and name, in the version of its watch."""
-        namespaces = self._settings.namespaces
-        namespace = namespaces[0] if len(namespaces) == 1 else self._connection.namespace
-        found: list[ObjectRef] = []
-        for watch in self._watches:
-            try:
-                resource = await self._discovery.resource(watch.gvk)
-            except ApiError as error:
-                raise ConfigError(f"--once: {error}") from error
-            if resource.is_called(kind):
-                key = ObjectRef(watch.gvk, namespace if resource.namespaced else "", name)
-                found.append(key)
-                body = await self._cluster.get(key)
-                if body is not None and is_relevant(body, watch):
-                    return key
-        if not found:
-            kinds = ", ".join(dict.fromkeys(watch.gvk.kind for watch in self._watches))
-            raise ConfigError(
-                f"--once: {kind} is not a kind of the watches file, which has {kinds}"
-            )
-        return found[0]
+        return 128 + signal.SIGINT if interrupted else exit_status(key, working.result())
 
     def _parts(
         self, load: Callable[[], Sequence[Watch]]
@@ -635,72 +558,28 @@ class Operator:
         await self._shared_watches.wait_listed()
 
         def watch(kinds: Sequence[ApiResource]) -> Coroutine[Any, Any, None]:
-            signals = functools.partial(_take_signals, self._stop)
+            signals = functools.partial(take_signals, self._stop)
             return self._primary.run(self._connection, kinds, self._settings.namespaces, signals)
 
         await watch_kinds_forever(watch, self._kinds)
 
-    async def _stream(
-        self, request: WatchRequest, namespace: str | None
-    ) -> AsyncIterator[MetadataEvent]:
-        resource = await self._discovery.resource(request.gvk)
-        if not resource.namespaced and namespace not in {None, *self._settings.namespaces[:1]}:
-            # The watch of the first namespace has all objects of a cluster-scoped kind.
-            return
-        async for event in watch_metadata(
-            self._api,
-            resource,
-            namespace,
-            request.label_selector,
-            extraction=request.extraction,
-        ):
-            yield event
-
-    async def _stream_health(self, gvk: GVK, namespace: str | None) -> AsyncIterator[MetadataEvent]:
-        """Watch a kind; only its metadata if it has no status, as Secrets and ConfigMaps."""
-        resource = await self._discovery.resource(gvk)
-        has_status = "status" in resource.subresources
-        extraction = self._dependents.extraction(gvk, has_status=has_status)
-        async for event in watch_metadata(
-            self._api, resource, namespace, health=has_status, extraction=extraction
-        ):
-            yield event
+    def _stream_dependents(self, gvk: GVK, namespace: str | None) -> AsyncIterator[MetadataEvent]:
+        return self._streams.dependents(gvk, namespace, self._dependents.extraction)
 
     def _enqueue(self, ref: ObjectRef, cause: Cause) -> None:
-        if self._is_mine(ref):
+        if self._gate.is_mine(ref):
             self._queue.add(ref, cause)
             self._metrics.queue_added(ref.gvk)
 
     def _enqueue_after(self, ref: ObjectRef, cause: Cause, seconds: float) -> None:
-        if self._is_mine(ref):
+        if self._gate.is_mine(ref):
             self._queue.add_after(ref, cause, seconds)
 
     # Shards --------------------------------------------------------------------------
 
-    def _tenure_of(self, ref: ObjectRef) -> Tenure | None:
-        """Return the tenure that covers a resource, or the trigger object of an Event."""
-        if self._sharding is None:
-            return None if self._elector is None else self._elector.tenure
-        if ref.gvk in self._reconcilers:
-            return self._sharding.tenure_of(self._primary.uid(ref))
-        return self._sharding.tenure
-
-    def _is_mine(self, ref: ObjectRef) -> bool:
-        """Return whether this replica may run a resource; anybody if it is deleted.
-
-        Every replica drops its state of a deleted resource.
-        """
-        uid = "" if self._sharding is None else self._primary.uid(ref)
-        return self._sharding is None or not uid or self._sharding.is_active(uid)
-
-    def _claim(self, ref: ObjectRef) -> bool:
-        """Return whether the current task may reconcile a resource; anybody if it is deleted."""
-        uid = "" if self._sharding is None else self._primary.uid(ref)
-        return self._sharding is None or not uid or self._sharding.claim(uid)
-
     async def _emit(self, body: Json, event: EventSpec) -> None:
         """Emit an Event; one replica does if all of them have noticed what it is about."""
-        if self._sharding is None or self._sharding.is_active(uid_of(body)):
+        if self._gate.reports(body):
             await self._cluster.emit(body, event)
 
     def _on_gained(self, slots: frozenset[int]) -> None:
@@ -778,91 +657,3 @@ def _names_for_jobs(settings: JobSettings, own_namespace: str) -> tuple[Address,
     namespace, name, port = settings.service
     namespace = namespace or own_namespace
     return Address(f"{name}.{namespace}.svc", port), namespace, f"{name}-certificate"
-
-
-def _exit_status(key: ObjectRef, result: ReconcileResult) -> int:
-    """Return the exit status of `--once`; log why nothing was run."""
-    match result:
-        case Succeeded() | Idle(reason=""):
-            return 0
-        case Idle(reason=reason):
-            _log.error("Nothing was run", resource=str(key), reason=reason)
-        case Gone():
-            _log.error("Nothing was run", resource=str(key), reason="Resource does not exist")
-    return 1
-
-
-async def _serve_probes(settings: Settings, health: HealthChecks, stack: AsyncExitStack) -> None:
-    """Open the port of the probes; it is closed when `stack` is.
-
-    Raises ConfigError for an address that cannot be bound.
-    """
-    if (at := settings.probes) is not None:
-        probes = await serve_probes(health, at.host, at.port, "--health-probe-bind-address")
-        stack.push_async_callback(probes.stop)
-
-
-async def _serve_metrics(
-    settings: Settings,
-    metrics: Metrics,
-    api: Api,
-    stack: AsyncExitStack,
-    *,
-    runs: RunsApi,
-    work_dir: Path,
-) -> None:
-    """Open the ports of metrics and of role metrics; they are closed when `stack` is.
-
-    Address and key of the API are in `work_dir` until then. Raises ConfigError for an address that
-    cannot be bound.
-    """
-    if (at := settings.metrics) is not None:
-        key = secrets.token_urlsafe(32)
-        protection = protection_of(
-            api, secure=settings.metrics_secure, require_rbac=settings.metrics_require_rbac
-        )
-        server = await serve_metrics(
-            metrics,
-            at.host,
-            at.port,
-            "--metrics-bind-address",
-            replace(protection, api_key=key),
-            runs=runs,
-        )
-        stack.push_async_callback(server.stop)
-        url = url_of(at.host, server.port, secure=settings.metrics_secure)
-        try:
-            stack.enter_context(published(work_dir, LocalAccess(url, key, api.connection.server)))
-        except OSError as error:
-            _log.warning("Cannot write the key of the API", error=str(error))
-    if (at := settings.user_metrics) is not None:
-        taker = await serve_user_metrics(metrics.user, at.host, at.port)
-        if taker is not None:
-            stack.push_async_callback(taker.stop)
-
-
-def variable_names_of(settings: Settings, names: ReservedNamesLoader) -> AnsibleVariableNames:
-    """Return the names of variables that Ansible and the roles use."""
-    ansible = settings.ansible
-    home = {"HOME": str(Path("~").expanduser())}
-    lookup = Lookup.of(home, ansible.roles_path, ansible.collections_path)
-    return AnsibleVariableNames(names, partial(declared_variables, lookup=lookup))
-
-
-def rundirs_of(settings: Settings, watches: Sequence[Watch]) -> RunDirs:
-    """Return the private data dirs; warn about files and processes that runs can access."""
-    work_dir = resolve_work_dir(settings.work_dir)
-    contents = [watch.content.path.resolve() for watch in watches]
-    hidden = next((path for path in contents if path.is_relative_to(work_dir.resolve())), None)
-    isolate = settings.ansible.isolate_runs
-    credentials: Sequence[Path] = ()
-    if settings.hide_credentials:
-        credentials = credential_files(settings.kubeconfig, settings.webhook.cert_dir)
-    rundirs = RunDirs(work_dir, isolate=isolate and hidden is None, credentials=credentials)
-    fault = rundirs.fault
-    if isolate and hidden is not None:
-        fault = f"{hidden} is inside --work-dir, which is hidden from runs; set another --work-dir"
-    if fault is not None:
-        extent = "partial" if rundirs.isolation.processes else "unavailable"
-        _log.warning(f"Run isolation is {extent}", reason=fault)
-    return rundirs

@@ -1,0 +1,70 @@
+"""Open the ports of probes, metrics and the operator API."""
+
+from __future__ import annotations
+
+import secrets
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from pathlib import Path
+
+import structlog
+
+from operator_runner.core.settings import Settings
+from operator_runner.kube.api import Api
+from operator_runner.kube.reviews import protection_of
+from operator_runner.telemetry.metrics import Metrics
+from operator_runner.telemetry.probes import HealthChecks
+from operator_runner.telemetry.runs.access import LocalAccess, published, url_of
+from operator_runner.telemetry.runs.api import RunsApi
+from operator_runner.telemetry.servers import serve_metrics, serve_probes, serve_user_metrics
+
+_log = structlog.get_logger(__name__)
+
+
+async def open_probes(settings: Settings, health: HealthChecks, stack: AsyncExitStack) -> None:
+    """Open the port of the probes; it is closed when `stack` is.
+
+    Raises ConfigError for an address that cannot be bound.
+    """
+    if (at := settings.probes) is not None:
+        probes = await serve_probes(health, at.host, at.port, "--health-probe-bind-address")
+        stack.push_async_callback(probes.stop)
+
+
+async def open_metrics(
+    settings: Settings,
+    metrics: Metrics,
+    api: Api,
+    stack: AsyncExitStack,
+    *,
+    runs: RunsApi,
+    work_dir: Path,
+) -> None:
+    """Open the ports of metrics and of role metrics; they are closed when `stack` is.
+
+    Address and key of the API are in `work_dir` until then. Raises ConfigError for an address that
+    cannot be bound.
+    """
+    if (at := settings.metrics) is not None:
+        key = secrets.token_urlsafe(32)
+        protection = protection_of(
+            api, secure=settings.metrics_secure, require_rbac=settings.metrics_require_rbac
+        )
+        server = await serve_metrics(
+            metrics,
+            at.host,
+            at.port,
+            "--metrics-bind-address",
+            replace(protection, api_key=key),
+            runs=runs,
+        )
+        stack.push_async_callback(server.stop)
+        url = url_of(at.host, server.port, secure=settings.metrics_secure)
+        try:
+            stack.enter_context(published(work_dir, LocalAccess(url, key, api.connection.server)))
+        except OSError as error:
+            _log.warning("Cannot write the key of the API", error=str(error))
+    if (at := settings.user_metrics) is not None:
+        taker = await serve_user_metrics(metrics.user, at.host, at.port)
+        if taker is not None:
+            stack.push_async_callback(taker.stop)

@@ -1,0 +1,46 @@
+"""What a run gets and what its writes lead to: the proxy, combined with other parts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from operator_runner.controller.sources.dependents import Dependents
+from operator_runner.core.model import FieldChange, Json, ObjectRef, Watch
+from operator_runner.proxy.server import Proxy
+from operator_runner.telemetry.runs.store import RunStore
+
+
+class OwnedAccess:
+    """Access through the proxy, with events of owned objects held back during the run."""
+
+    def __init__(self, proxy: Proxy, dependents: Dependents) -> None:
+        """Combine proxy and sources."""
+        self._proxy = proxy
+        self._dependents = dependents
+
+    @contextmanager
+    def grant(self, owner: Json, watch: Watch, run_id: str, *, of_finalizer: bool) -> Iterator[str]:
+        """See `reconcile.ports.Access`."""
+        with (
+            self._dependents.hold_events(ObjectRef.of(owner)),
+            self._proxy.grant(owner, watch, run_id, of_finalizer=of_finalizer) as kubeconfig,
+        ):
+            yield kubeconfig
+
+
+class RecordedWrites:
+    """Passes what runs own and write to the dependents, and changed fields to the records too."""
+
+    def __init__(self, dependents: Dependents, runs: RunStore) -> None:
+        """Combine both."""
+        self.on_dependent = dependents.on_dependent
+        self.on_write = dependents.on_write
+        self.on_own_write = dependents.on_own_write
+        self._dependents = dependents
+        self._runs = runs
+
+    def changed(self, owner: ObjectRef, changes: Sequence[FieldChange]) -> None:
+        """See `proxy.response_tracker.Observer`."""
+        self._dependents.changed(owner, changes)
+        self._runs.on_changes(owner, changes)

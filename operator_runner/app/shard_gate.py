@@ -1,0 +1,52 @@
+"""Which resources this replica may run, with shards, with leader election or without either."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container
+
+from operator_runner.controller.sharding import Sharding
+from operator_runner.core.fencing import Tenure
+from operator_runner.core.model import GVK, Json, ObjectRef, uid_of
+from operator_runner.kube.leader_election import LeaderElector
+
+
+class ShardGate:
+    """Decides by the uid of a resource; without shards this replica may run all of them."""
+
+    def __init__(
+        self,
+        sharding: Sharding | None,
+        elector: LeaderElector | None,
+        kinds: Container[GVK],
+        uid: Callable[[ObjectRef], str],
+    ) -> None:
+        """`kinds` are those of primary resources; `uid` returns that of a known one, else ""."""
+        self._sharding = sharding
+        self._elector = elector
+        self._kinds = kinds
+        self._uid = uid
+
+    def tenure_of(self, ref: ObjectRef) -> Tenure | None:
+        """Return the tenure that covers a resource, or the trigger object of an Event."""
+        if self._sharding is None:
+            return None if self._elector is None else self._elector.tenure
+        if ref.gvk in self._kinds:
+            return self._sharding.tenure_of(self._uid(ref))
+        return self._sharding.tenure
+
+    def is_mine(self, ref: ObjectRef) -> bool:
+        """Return whether this replica may run a resource; anybody if it is deleted.
+
+        Every replica drops its state of a deleted resource.
+        """
+        uid = "" if self._sharding is None else self._uid(ref)
+        return self._sharding is None or not uid or self._sharding.is_active(uid)
+
+    def claim(self, ref: ObjectRef) -> bool:
+        """Return whether the current task may reconcile a resource; anybody if it is deleted."""
+        uid = "" if self._sharding is None else self._uid(ref)
+        return self._sharding is None or not uid or self._sharding.claim(uid)
+
+    def reports(self, body: Json) -> bool:
+        """Return whether this replica emits an Event that all of them have a reason for."""
+        return self._sharding is None or self._sharding.is_active(uid_of(body))

@@ -1,0 +1,28 @@
+"""Signals that end the operator, and waiting for its tasks until one does."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Sequence
+from typing import TypeVar
+
+_Result = TypeVar("_Result")
+
+
+def take_signals(stop: asyncio.Event) -> None:
+    """Have signals that end a process set `stop` instead; nohup keeps SIGHUP ignored."""
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
+            loop.add_signal_handler(number, stop.set)
+
+
+async def until_one_ends(
+    tasks: Sequence[asyncio.Task[_Result]], stop: asyncio.Event
+) -> asyncio.Task[_Result] | None:
+    """Wait for the first task to end, or for `stop`: then return None."""
+    stopping = asyncio.create_task(stop.wait())
+    done, _ = await asyncio.wait([*tasks, stopping], return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    return next((task for task in tasks if task in done), None)
