@@ -15,11 +15,14 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from operator_runner.core.durations import parse_duration
-from operator_runner.core.model import Json
+from operator_runner.core.model import Drift, Json
+from operator_runner.reconcile.user_requests import DRIFT_ANNOTATION
 
 _PREFIX = "ansible.sdk.operatorframework.io/"
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)
 _MAX_VERBOSITY = 7
+_POLICIES = tuple(each.value for each in Drift)
+_SHOWN = 40
 _MIN_PERIOD = timedelta(seconds=1)
 """Minimum period; shorter ones of flags, watches and annotations are raised to it."""
 
@@ -41,7 +44,8 @@ class Overrides:
 def read_overrides(body: Json) -> Overrides:
     """Return the overrides of a resource; invalid numbers are ignored.
 
-    An invalid period is an error, as in ansible-operator.
+    An invalid period is an error, as in ansible-operator. So is an invalid policy of drift: whoever
+    has set it does not want what happens without it.
     """
     annotations = body["metadata"].get("annotations") or {}
     period, error = None, ""
@@ -50,6 +54,11 @@ def read_overrides(body: Json) -> Overrides:
             period = max(parse_duration(text), timedelta(0))
         except ValueError as problem:
             error = f"Unable to parse reconcile period annotation: {problem}"
+    if (policy := annotations.get(DRIFT_ANNOTATION)) is not None and policy not in _POLICIES:
+        error = error or (
+            f"annotation {DRIFT_ANNOTATION}: {policy[:_SHOWN]!r} is not one of"
+            f" {', '.join(_POLICIES)}"
+        )
     artifacts = _integer(annotations.get(f"{_PREFIX}max-runner-artifacts"))
     verbosity = _integer(annotations.get(f"{_PREFIX}verbosity"))
     return Overrides(

@@ -32,11 +32,14 @@ _MESSAGE_BYTES = 900
 
 
 def policy_of(body: Json, watch: Watch) -> Drift:
-    """Return the policy of a resource: that of its annotation, if it is valid, else the watch's."""
+    """Return the policy of a resource: that of its annotation, if it has one, else the watch's.
+
+    With an invalid one it is to be run, which fails with the reason, see `read_overrides`.
+    """
     try:
         return Drift(annotations_of(body).get(DRIFT_ANNOTATION, watch.drift.value))
     except ValueError:
-        return watch.drift
+        return Drift.ENFORCE
 
 
 def is_drift_run(body: Json, causes: Iterable[Cause], succeeded: int | None) -> bool:

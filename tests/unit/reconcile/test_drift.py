@@ -43,10 +43,15 @@ def _body(
 
 @pytest.mark.parametrize(
     ("value", "policy"),
-    [(None, Drift.WARN), ("ignore", Drift.IGNORE), ("enforce", Drift.ENFORCE), ("x", Drift.WARN)],
+    [
+        (None, Drift.WARN),
+        ("ignore", Drift.IGNORE),
+        ("enforce", Drift.ENFORCE),
+        ("x", Drift.ENFORCE),
+    ],
 )
 def test_the_annotation_overrides_the_watch(value: str | None, policy: Drift) -> None:
-    """An invalid one does not."""
+    """With an invalid one the resource is run, which reports the error and writes nothing."""
     annotations = {} if value is None else {"operator-runner.dev/drift": value}
     assert policy_of(_body(annotations=annotations), WATCH) is policy
 

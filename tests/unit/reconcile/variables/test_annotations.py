@@ -64,3 +64,11 @@ def test_bad_numbers_are_ignored(text: str) -> None:
 def test_verbosity_stays_within_what_ansible_takes(text: str, verbosity: int) -> None:
     """Ansible supports up to seven v."""
     assert read_overrides(annotated(verbosity=text)).verbosity == verbosity
+
+
+def test_an_invalid_policy_of_drift_is_an_error() -> None:
+    """Without it the role would write what the user wants to keep."""
+    annotations = {"operator-runner.dev/drift": "ignored"}
+    overrides = read_overrides({"metadata": {"annotations": annotations}})
+    expected = "annotation operator-runner.dev/drift: 'ignored' is not one of enforce, warn, ignore"
+    assert overrides.error == expected
