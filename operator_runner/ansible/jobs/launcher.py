@@ -136,7 +136,7 @@ class JobLauncher:
             if token is not None and annotations.get(manifest.STATE_ANNOTATION) == state:
                 _log.info("Adopted the Job of an earlier run", job=name)
                 return job, token
-            _log.info("Deleting an outdated Job", job=name)
+            _log.info("Deleting outdated Job", job=name)
             await _delete(client, job, fence)
         run = manifest.JobRun(request.ref, request.uid, request.run_id, state, request.timeout)
         return await self._create(client, run, request.job, fence)
@@ -164,7 +164,7 @@ class JobLauncher:
         except BaseException:
             await _delete(client, job, fence)
             raise
-        _log.info("Created a Job", job=job["metadata"]["name"], job_namespace=client.namespace)
+        _log.info("Created Job", job=job["metadata"]["name"], job_namespace=client.namespace)
         return job, token
 
     async def _end(self, client: JobClient, job: Json, channel: RunChannel, fence: Fence) -> None:
@@ -173,7 +173,7 @@ class JobLauncher:
             try:
                 await client.delete_secret(job["metadata"]["name"], fence)
             except ApiError as error:
-                _log.warning("Cannot delete the Secret of a Job", error=str(error))
+                _log.warning("Cannot delete the Secret of the Job", error=str(error))
         elif not self._is_leaving:
             await _delete(client, job, fence)
 
@@ -186,9 +186,9 @@ async def _delete(client: JobClient, job: Json, fence: Fence) -> None:
             await client.delete_job(job, fence)
     except TimeoutError:
         # Its token is not valid any more, so it cannot write to the cluster.
-        _log.warning("The Pod of a deleted Job has not ended", job=name, seconds=_END_SECONDS)
+        _log.warning("Pod of a deleted Job has not ended", job=name, seconds=_END_SECONDS)
     except ApiError as error:
-        _log.warning("Cannot delete a Job", job=name, error=str(error))
+        _log.warning("Cannot delete Job", job=name, error=str(error))
 
 
 async def _watch(client: JobClient, job: Json, channel: RunChannel) -> None:
@@ -205,7 +205,7 @@ async def _watch(client: JobClient, job: Json, channel: RunChannel) -> None:
             has_ended = found is None or faults.is_finished(found)
             pods = [] if channel.has_contact and not has_ended else await client.pods_of(name)
         except ApiError as error:
-            _log.debug("Cannot read a Job", job=name, error=str(error))
+            _log.debug("Cannot read Job", job=name, error=str(error))
             continue
         if fault := faults.fault_of(found, pods):
             await asyncio.sleep(_FLUSH_SECONDS)
@@ -217,7 +217,7 @@ async def _watch(client: JobClient, job: Json, channel: RunChannel) -> None:
             channel.fail(f"Job {name}: the Pod did not start within {_START_SECONDS:g} s: {reason}")
             return
         if problem is not None and problem != reported:
-            _log.warning("The Pod of a Job has not started", job=name, reason=problem)
+            _log.warning("Pod has not started", job=name, reason=problem)
             reported = problem
 
 
