@@ -151,7 +151,9 @@ def test_the_safe_ones_are_executed_as_they_stand(shell: Session) -> None:
         shell.run(f"( {command} )")
 
 
-def test_a_deployment_for_prometheus_where_there_is_none(shell: Session, kubectl: Kubectl) -> None:
+def test_deploy_without_prometheus_installs_everything_else(
+    shell: Session, kubectl: Kubectl
+) -> None:
     """The kinds that are not known are named, with the cure; all the rest is installed."""
     switched_on = "sed -i 's/^# components: /components: /' config/default/kustomization.yaml"
     shell.run(switched_on)

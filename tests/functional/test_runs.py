@@ -149,7 +149,7 @@ def test_a_run_has_causes_tasks_changed_fields_output_and_log(running: RunningOp
     assert (missing.returncode, "is not kept" in missing.stderr) == (1, True)
 
 
-def test_what_no_log_hides_is_nowhere_in_a_run(running: RunningOperator) -> None:
+def test_a_run_contains_nothing_that_no_log_hides(running: RunningOperator) -> None:
     """Neither output, nor log, nor the values of fields that such a task wrote."""
     running.kubectl.apply(echo("hidden", sayThis="1", withSecret=True))
     running.last_run("hidden", "succeeded")
@@ -176,7 +176,7 @@ class _Page(html.parser.HTMLParser):
         self.links += [str(value) for name, value in attrs if name in {"src", "href"}]
 
 
-def test_the_report_of_a_failed_run_is_one_page_without_its_markup(
+def test_the_report_of_a_failed_run_is_one_page_that_escapes_markup(
     running: RunningOperator, tmp_path: Path
 ) -> None:
     """It has the tasks and the failure, escaped, and refers to no other resource."""

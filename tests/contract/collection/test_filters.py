@@ -88,12 +88,14 @@ def play(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_what_a_filter_returns(play: dict[str, Any], case: str) -> None:
+def test_filters_return_requirements_and_owned_objects(play: dict[str, Any], case: str) -> None:
     """Requirements as k8s_info takes them, and objects in their order."""
     assert play[case] == CASES[case][1]
 
 
 @pytest.mark.parametrize("case", ERRORS)
-def test_an_error_says_what_is_expected(play: dict[str, Any], case: str) -> None:
+def test_invalid_input_is_an_error_that_names_what_is_expected(
+    play: dict[str, Any], case: str
+) -> None:
     """A selector that is not understood must not select everything."""
     assert ERRORS[case][1] in play[case]

@@ -66,7 +66,7 @@ def test_other_attributes_are_those_of_the_whole_package() -> None:
         _ = package.missing
 
 
-def test_a_package_that_is_imported_stays() -> None:
+def test_an_imported_package_stays_the_same() -> None:
     """Its users see the same module as before."""
     whole = __import__(NAME)
     assert _package() is whole

@@ -109,7 +109,7 @@ def test_lists_show_objects_as_the_run_has_left_them() -> None:
         ("app==y", False),
     ],
 )
-def test_label_selectors(selector: str, matches: bool) -> None:
+def test_label_selectors_match_as_in_kubectl(selector: str, matches: bool) -> None:
     """As kubectl takes them."""
     assert Selectors(selector).match(_pod("a", app="x", tier="back")) is matches
 
@@ -128,7 +128,7 @@ def test_a_strategic_merge_patch_merges_lists_by_their_keys() -> None:
     assert found == {"spec": {"containers": [{"name": "a", "image": "2"}], "args": ["y"]}}
 
 
-def test_other_patches() -> None:
+def test_merge_patches_and_json_patches_are_applied() -> None:
     """A merge patch removes fields that are null; an operation that does not apply is an error."""
     body = {"data": {"a": "1", "b": "2"}}
     merged = patched(body, "application/merge-patch+json", b'{"data": {"a": null, "c": "3"}}')

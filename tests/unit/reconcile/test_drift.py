@@ -70,7 +70,7 @@ def test_the_annotation_overrides_the_watch(value: str | None, policy: Drift) ->
         (3, [Trigger.ANNOTATION], MARKED, 3, False),
     ],
 )
-def test_a_run_that_nothing_asked_for_corrects_drift(
+def test_a_run_without_an_edit_or_a_request_corrects_drift(
     generation: int,
     triggers: list[Trigger],
     conditions: list[Json],
@@ -97,7 +97,7 @@ def test_the_condition_shows_what_a_run_would_write() -> None:
     assert after_run([found], Drift.WARN, 3, NOW, applied=False) == []
 
 
-def test_many_objects_are_counted() -> None:
+def test_objects_beyond_the_first_five_are_counted() -> None:
     """The condition has the first ones."""
     created = ObjectDifference(REF, None, {})
     text = drift_text([created] * 7)

@@ -92,7 +92,7 @@ def test_tasks_beyond_the_limit_are_counted() -> None:
     assert (len(found["tasks"]), found["dropped"]) == (MAX_TASKS, {"tasks": 3})
 
 
-def test_what_is_kept_in_the_cluster_has_no_values() -> None:
+def test_records_kept_in_the_cluster_have_no_values() -> None:
     """Paths of fields, tasks and times; neither values nor requests nor log."""
     run = recorder()
     run.on_event(task("Write", 0, 1))

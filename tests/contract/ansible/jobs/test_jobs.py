@@ -107,7 +107,7 @@ async def test_a_cancelled_run_ends_with_its_job(runs: JobRuns) -> None:
     assert await runs.client.jobs_of(runs.owner["metadata"]["uid"]) == []
 
 
-async def test_a_container_out_of_memory_is_a_failure_that_says_so(runs: JobRuns) -> None:
+async def test_a_container_out_of_memory_fails_the_run_with_its_reason(runs: JobRuns) -> None:
     """The reason of the container is in the message; the Job is kept for its ttl."""
     running = asyncio.create_task(runs(WAITING))
     await runs.written("count")
@@ -117,7 +117,7 @@ async def test_a_container_out_of_memory_is_a_failure_that_says_so(runs: JobRuns
     assert is_finished(await runs.job())
 
 
-async def test_an_evicted_pod_is_a_failure_that_says_so(runs: JobRuns) -> None:
+async def test_an_evicted_pod_fails_the_run_with_its_reason(runs: JobRuns) -> None:
     """The message has the reason of the kubelet."""
     running = asyncio.create_task(runs(WAITING))
     await runs.written("count")
@@ -126,7 +126,7 @@ async def test_an_evicted_pod_is_a_failure_that_says_so(runs: JobRuns) -> None:
     assert "low on resource: memory" in outcome.failures[0].message
 
 
-async def test_a_job_that_a_user_deletes_is_a_failure_that_says_so(runs: JobRuns) -> None:
+async def test_a_deleted_job_fails_the_run_with_its_reason(runs: JobRuns) -> None:
     """The run does not wait for its deadline."""
     running = asyncio.create_task(runs(WAITING))
     await runs.written("count")

@@ -57,7 +57,7 @@ async def test_events_and_exit_status_do_not_depend_on_the_chunks(size: int) -> 
     assert channel.result() == 2
 
 
-async def test_a_new_connection_takes_over_at_the_next_byte_alone() -> None:
+async def test_a_new_connection_continues_only_at_the_next_byte() -> None:
     """The former one may be lost without notice; what still comes from it is refused."""
     channel = RunChannel(Path("input"))
     first = channel.open_writer(0)

@@ -120,7 +120,7 @@ def test_what_conversions_ask_for() -> None:
     assert requirements(webhook=True, webhook_secret=(OWN_NAMESPACE, "hook-certificate")) == []
 
 
-def test_what_jobs_ask_for() -> None:
+def test_jobs_require_jobs_pods_and_secrets_in_their_namespace() -> None:
     """Jobs, their Pods and Secrets in their namespace, and the Secret with the certificates."""
     watch = replace(WEB, job=JobTemplate("ee", "work"))
     where, own = "in namespace work", "in the operator's namespace"
