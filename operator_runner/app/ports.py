@@ -63,7 +63,7 @@ async def open_metrics(
         try:
             stack.enter_context(published(work_dir, LocalAccess(url, key, api.connection.server)))
         except OSError as error:
-            _log.warning("Cannot write the key of the API", error=str(error))
+            _log.warning("Cannot write the access file of the HTTP API", error=str(error))
     if (at := settings.user_metrics) is not None:
         taker = await serve_user_metrics(metrics.user, at.host, at.port)
         if taker is not None:

@@ -23,7 +23,7 @@ _MASK, _MASK_BEFORE, _MASK_AFTER = "***", "*** (before)", "*** (after)"
 _SECRET_FIELDS = ("data", "stringData")
 
 
-class Change(enum.Enum):
+class ChangeType(enum.Enum):
     """What happens to an object; the value is the word in outputs."""
 
     CREATED = "created"
@@ -43,11 +43,11 @@ class ObjectDifference:
     after: Json | None
 
     @property
-    def change(self) -> Change:
+    def change(self) -> ChangeType:
         """What happens to the object."""
         if self.before is None:
-            return Change.CREATED
-        return Change.DELETED if self.after is None else Change.CHANGED
+            return ChangeType.CREATED
+        return ChangeType.DELETED if self.after is None else ChangeType.CHANGED
 
     @property
     def paths(self) -> tuple[str, ...]:

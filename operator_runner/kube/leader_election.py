@@ -21,7 +21,7 @@ from operator_runner.kube.api import Api
 from operator_runner.kube.lease_keeper import (
     LEASE,
     RELEASE_TIMEOUT_SECONDS,
-    Attempt,
+    LeaseAttempt,
     LeaseKeeper,
     claimed_spec,
     timestamp,
@@ -90,7 +90,7 @@ class LeaderElector:
         Errors are logged and retried without limit: missing permissions can be granted.
         """
         waiting_for = ""
-        while await self._lease.acquire() is not Attempt.HELD:
+        while await self._lease.acquire() is not LeaseAttempt.HELD:
             holder = self._observed.spec.get("holderIdentity") or ""
             if holder != waiting_for:
                 _log.info(

@@ -1,7 +1,7 @@
-"""Keeps a Lease: renews it in the background, and knows how long its holder may write.
+"""Keep a Lease: renew it in the background, and limit the time in which its holder may write.
 
-The Lease may be that of the leader (leader_election.py) or of a member of the shards
-(membership.py); what is written into it is theirs.
+Used for the Lease of the leader (leader_election.py) and of a member of the shards (membership.py),
+which decide what is written into it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _RETRIES_PER_DEADLINE = 5
 _log = structlog.get_logger(__name__)
 
 
-class Attempt(Enum):
+class LeaseAttempt(Enum):
     """The outcome of one attempt to hold a Lease."""
 
     HELD = auto()
@@ -72,14 +72,14 @@ class LeaseKeeper:
         self._renewing: asyncio.Task[None] | None = None
         self._failures = Deduplicator()
 
-    async def acquire(self) -> Attempt:
+    async def acquire(self) -> LeaseAttempt:
         """Try once to hold the Lease; if it is held, renew it in the background from now on.
 
         Errors are logged: missing permissions can be granted.
         """
         self._lost.clear()
         attempt = await self._try(self._deadline)
-        if attempt is Attempt.HELD:
+        if attempt is LeaseAttempt.HELD:
             self._renewing = asyncio.create_task(self._renew(), name=f"renew lease {self.name}")
         return attempt
 
@@ -105,7 +105,7 @@ class LeaseKeeper:
 
     async def _renew(self) -> None:
         """Renew until the renew deadline is exceeded or the Lease is another's."""
-        why = "it was not renewed within the renew deadline"
+        reason = "it was not renewed within the renew deadline"
         try:
             while (left := self._left()) > 0:
                 with suppress(TimeoutError):
@@ -114,10 +114,10 @@ class LeaseKeeper:
                 left = self._left()
                 # A request that hangs gets at most half of it, so that another attempt is possible.
                 timeout = max(left / 2, min(left, self.retry_period))
-                if await self._try(timeout) is Attempt.HELD_BY_OTHER:
-                    why = "another replica holds it, or it was deleted"
+                if await self._try(timeout) is LeaseAttempt.HELD_BY_OTHER:
+                    reason = "another replica holds it, or it was deleted"
                     break
-            _log.error("Lost the lease", lease=self.name, why=why)
+            _log.error("Lost the lease", lease=self.name, reason=reason)
         finally:
             self.tenure.end()
             self._lost.set()
@@ -125,7 +125,7 @@ class LeaseKeeper:
     def _left(self) -> float:
         return self._deadline - self.tenure.age
 
-    async def _try(self, timeout: float) -> Attempt:  # noqa: ASYNC109 an outcome, not an error
+    async def _try(self, timeout: float) -> LeaseAttempt:  # noqa: ASYNC109 an outcome, not an error
         # From before the request: other replicas count from when they observe its result.
         started = self.tenure.now()
         self._wake.clear()
@@ -133,15 +133,15 @@ class LeaseKeeper:
             async with asyncio.timeout(timeout):
                 lease = await self._write(timeout)
         except Conflict:
-            return Attempt.FAILED  # somebody was faster; the next attempt reads what is there
+            return LeaseAttempt.FAILED  # somebody was faster; the next attempt reads what is there
         except (ApiError, TimeoutError) as error:
             self._log_failure(error)
-            return Attempt.FAILED
+            return LeaseAttempt.FAILED
         self._failures.reset()
         if lease is None:
-            return Attempt.HELD_BY_OTHER
+            return LeaseAttempt.HELD_BY_OTHER
         self._extend(epoch_of(lease), started)
-        return Attempt.HELD
+        return LeaseAttempt.HELD
 
     def _extend(self, epoch: Epoch, sent: float) -> None:
         if self.tenure.epoch not in {None, epoch}:

@@ -19,7 +19,7 @@ from operator_runner.kube.api import Api
 from operator_runner.kube.lease_keeper import (
     LEASE,
     RELEASE_TIMEOUT_SECONDS,
-    Attempt,
+    LeaseAttempt,
     LeaseKeeper,
     claimed_spec,
 )
@@ -56,7 +56,7 @@ class Membership:
         Errors are logged and retried without limit: missing permissions can be granted.
         """
         self._report = report
-        while await self._lease.acquire() is not Attempt.HELD:  # noqa: ASYNC110 requests, retried
+        while await self._lease.acquire() is not LeaseAttempt.HELD:  # noqa: ASYNC110 requests, retried
             await asyncio.sleep(self._lease.retry_period)
         _log.info("Joined the shards", lease=self.name, identity=self._member)
 

@@ -85,13 +85,13 @@ class RunArchive:
                 continue
             except Forbidden as error:
                 _log.warning(
-                    "Cannot keep runs for a new Pod",
+                    "Cannot read runs from ConfigMaps: permissions are missing",
                     error=str(error),
                     grant=f"create on configmaps; get and patch of {self._names}",
                 )
                 return False
             except ApiError as error:
-                _log.warning("Cannot read the runs of earlier Pods", error=str(error))
+                _log.warning("Cannot read runs from ConfigMaps", error=str(error))
                 continue
             self._restore(bucket, found.get("binaryData") or {})
         return True
@@ -111,7 +111,9 @@ class RunArchive:
             async with asyncio.timeout(_STOP_SECONDS):
                 await self.flush()
         except TimeoutError:
-            _log.warning("Cannot keep runs for a new Pod", error=f"no answer in {_STOP_SECONDS} s")
+            _log.warning(
+                "Cannot write runs to ConfigMaps", error=f"no response within {_STOP_SECONDS:g} s"
+            )
 
     async def flush(self) -> None:
         """Write what has changed; API errors are logged."""
@@ -126,7 +128,7 @@ class RunArchive:
             try:
                 await self._write(bucket, {**values, **self._evicted(bucket, values)})
             except ApiError as error:
-                _log.warning("Cannot keep runs for a new Pod", error=str(error))
+                _log.warning("Cannot write runs to ConfigMaps", error=str(error))
 
     @property
     def _names(self) -> str:

@@ -76,7 +76,7 @@ class Certificates(Protocol):
         """Its private key."""
 
 
-class CertificateSource(Protocol):
+class JobCertificates(Protocol):
     """Provides certificates that are the same after a restart, and for all replicas."""
 
     async def current(self, names: Sequence[str], *, known: bool) -> Certificates:
@@ -91,11 +91,9 @@ class _Attached:
 
 
 class JobServer:
-    """Serves the Pods of Jobs; see `ansible.jobs.launcher.JobServer`."""
+    """Serves the Pods of Jobs; see `ansible.jobs.launcher.PodEndpoint`."""
 
-    def __init__(
-        self, proxy: Proxy, source: CertificateSource, port: int, address: Address
-    ) -> None:
+    def __init__(self, proxy: Proxy, source: JobCertificates, port: int, address: Address) -> None:
         """Serve nothing yet.
 
         Port 0 selects a free one. `address` is where Pods reach the server; its port is 0 if that
@@ -156,7 +154,7 @@ class JobServer:
             ) from error
         self._adopting_until = asyncio.get_running_loop().time() + _ADOPTION_SECONDS
         self._renewal = asyncio.create_task(self._renew(), name="certificates for Jobs")
-        _log.info("Serving Jobs", address=f"{self.address.host}:{self.address.port}")
+        _log.info("Serving port for Jobs", address=f"{self.address.host}:{self.address.port}")
 
     async def stop(self) -> None:
         """Close the server and its connections."""
@@ -246,7 +244,7 @@ async def _exchange(request: web.BaseRequest, channel: Channel) -> web.StreamRes
         offset = request.headers.get(_OFFSET, "")
         write = channel.open_writer(int(offset) if offset.isdigit() else -1)
         if write is None:
-            raise StatusError(409, f"the next byte is that at {channel.received}")
+            raise StatusError(409, f"unexpected offset: the next byte is number {channel.received}")
         async for chunk in request.content.iter_any():
             await write(chunk)
     return web.Response(headers={_OFFSET: str(channel.received)})

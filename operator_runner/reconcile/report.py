@@ -372,7 +372,7 @@ class Reporter:
             is_new = False
         else:
             is_new = bool(text)
-            _log.info("Drift has changed", drift=text or "none")
+            _log.info("Drift changed", drift=text or "none")
             self._drift[run.ref] = text
         if self._manage_status:
             now = datetime.now(UTC)

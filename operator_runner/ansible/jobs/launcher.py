@@ -38,7 +38,7 @@ _END_SECONDS = 60.0
 _log = structlog.get_logger(__name__)
 
 
-class JobServer(Protocol):
+class PodEndpoint(Protocol):
     """The operator's server for the Pods of Jobs."""
 
     @property
@@ -79,7 +79,7 @@ class JobLauncher:
 
     def __init__(
         self,
-        server: JobServer,
+        server: PodEndpoint,
         client: Callable[[str], JobClient],
         ansible: AnsibleSettings,
         fences: Fences,

@@ -41,7 +41,7 @@ class RunEnded(Exception):
     """The operator has all it needs, or has cancelled the run."""
 
 
-class Operator:
+class OperatorConnection:
     """Requests to the operator with the run's token."""
 
     def __init__(self, folder: Path, port: int) -> None:
@@ -232,7 +232,7 @@ def main() -> None:
     scratch = Path(tempfile.mkdtemp(dir=data))
     kubeconfig = scratch / "kubeconfig"
     _write_kubeconfig(kubeconfig, folder, port, settings["namespace"])
-    operator = Operator(folder, port)
+    operator = OperatorConnection(folder, port)
     operator.fetch(scratch / "input")
     private = scratch / "run"
     private.mkdir(mode=0o700)

@@ -14,7 +14,7 @@ from operator_runner.proxy.admission import Admission
 from operator_runner.proxy.bodies import media_type
 from operator_runner.proxy.dry_run.overlay import DryRun, ObjectKey, Selectors
 from operator_runner.proxy.dry_run.requests import is_read, refusal
-from operator_runner.proxy.dry_run.responses import OK, Answer, not_found, scale_of
+from operator_runner.proxy.dry_run.responses import OK, ApiResponse, not_found, scale_of
 from operator_runner.proxy.dry_run.sending import send
 from operator_runner.proxy.dry_run.writes import DryRunWrites, Write
 from operator_runner.proxy.request_info import RequestInfo
@@ -63,7 +63,7 @@ class DryRunForwarder:
 
     async def _read(
         self, request: web.BaseRequest, dry_run: DryRun, info: RequestInfo
-    ) -> Answer | None:
+    ) -> ApiResponse | None:
         if not info.name:
             is_list = not (info.watch or is_watch(request.query))
             if not is_list or not dry_run.touches(info):
@@ -75,10 +75,12 @@ class DryRunForwarder:
         if entry.after is None:
             return not_found(info)
         if info.subresource == "scale":
-            return Answer(OK, scale_of(entry.after))
-        return Answer(OK, entry.after)
+            return ApiResponse(OK, scale_of(entry.after))
+        return ApiResponse(OK, entry.after)
 
-    async def _list(self, request: web.BaseRequest, dry_run: DryRun, info: RequestInfo) -> Answer:
+    async def _list(
+        self, request: web.BaseRequest, dry_run: DryRun, info: RequestInfo
+    ) -> ApiResponse:
         path, _, query = request.raw_path.partition("?")
         found = await send(self._api.connection, "GET", f"{path}?{query}")
         if not found.is_success:
@@ -87,4 +89,4 @@ class DryRunForwarder:
             request.query.get("labelSelector", ""), request.query.get("fieldSelector", "")
         )
         items = dry_run.merge(info, found.body.get("items") or [], selectors)
-        return Answer(OK, {**found.body, "items": items})
+        return ApiResponse(OK, {**found.body, "items": items})

@@ -34,7 +34,7 @@ class ObjectKey:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class OverlayEntry:
     """An object that the run has written: as it is in the cluster, and as it would be.
 
     None where it does not exist.
@@ -48,17 +48,17 @@ class Entry:
 class DryRun:
     """What a dry run has written and could not do. `refused` are the requests that were refused."""
 
-    entries: dict[ObjectKey, Entry] = field(default_factory=dict)
+    entries: dict[ObjectKey, OverlayEntry] = field(default_factory=dict)
     refused: list[str] = field(default_factory=list)
 
-    def get(self, key: ObjectKey) -> Entry | None:
+    def get(self, key: ObjectKey) -> OverlayEntry | None:
         """Return the entry of an object, None if the run has not written it."""
         return self.entries.get(key)
 
     def record(self, key: ObjectKey, before: Json | None, after: Json | None) -> None:
         """Record the result of a write; the state before the first one is kept."""
         known = self.entries.get(key)
-        self.entries[key] = Entry(before if known is None else known.before, after)
+        self.entries[key] = OverlayEntry(before if known is None else known.before, after)
 
     def refuse(self, request: str) -> None:
         """Record a request that cannot be previewed, once."""
@@ -102,7 +102,7 @@ class DryRun:
         found = (object_difference(entry.before, entry.after) for entry in self.entries.values())
         return [each for each in found if each is not None]
 
-    def _of(self, info: RequestInfo) -> Iterator[tuple[ObjectKey, Entry]]:
+    def _of(self, info: RequestInfo) -> Iterator[tuple[ObjectKey, OverlayEntry]]:
         for key, entry in self.entries.items():
             same = (key.group, key.resource) == (info.group, info.resource)
             if same and info.namespace in {"", key.namespace}:

@@ -20,7 +20,7 @@ _SUCCESS = range(200, 300)
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ApiResponse:
     """A response: an object of the API, with its status code and headers."""
 
     code: int
@@ -68,10 +68,10 @@ def with_version(body: Json) -> Json:
     return {**body, "metadata": {"resourceVersion": "1", **metadata}}
 
 
-def not_found(info: RequestInfo) -> Answer:
+def not_found(info: RequestInfo) -> ApiResponse:
     """Return the response about an object that does not exist."""
     group = f"{info.resource}.{info.group}" if info.group else info.resource
-    return Answer(404, status_of(404, "NotFound", f'{group} "{info.name}" not found'))
+    return ApiResponse(404, status_of(404, "NotFound", f'{group} "{info.name}" not found'))
 
 
 def scale_of(body: Json) -> Json:

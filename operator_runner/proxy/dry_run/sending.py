@@ -8,7 +8,7 @@ from aiohttp import hdrs
 from operator_runner.kube.api import JSON
 from operator_runner.kube.decoding import decode_json
 from operator_runner.kube.session import Connection
-from operator_runner.proxy.dry_run.responses import Answer
+from operator_runner.proxy.dry_run.responses import ApiResponse
 from operator_runner.proxy.status_errors import StatusError
 
 
@@ -20,7 +20,7 @@ async def send(
     *,
     content_type: str = "",
     agent: str = "",
-) -> Answer:
+) -> ApiResponse:
     """Send a request with a JSON response. Raises StatusError without one."""
     headers = {hdrs.ACCEPT: JSON}
     if content_type:
@@ -32,7 +32,7 @@ async def send(
             method, connection.url(path), data=body or None, headers=headers
         ) as response:
             content = await response.read()
-            return Answer(response.status, decode_json(content), response.headers)
+            return ApiResponse(response.status, decode_json(content), response.headers)
     except (aiohttp.ClientError, OSError) as error:
         reason = f"no response from the API server {connection.server}: {error}"
         raise StatusError(502, reason) from error

@@ -19,7 +19,7 @@ from operator_runner.kube.api import JSON, Api
 from operator_runner.kube.decoding import encode_json
 from operator_runner.proxy.admission import Admission, WriteRequest
 from operator_runner.proxy.bodies import APPLY
-from operator_runner.proxy.dry_run.overlay import DryRun, Entry, ObjectKey, Selectors
+from operator_runner.proxy.dry_run.overlay import DryRun, ObjectKey, OverlayEntry, Selectors
 from operator_runner.proxy.dry_run.patches import patched
 from operator_runner.proxy.dry_run.requests import (
     as_new,
@@ -31,7 +31,7 @@ from operator_runner.proxy.dry_run.requests import (
 from operator_runner.proxy.dry_run.responses import (
     CREATED,
     OK,
-    Answer,
+    ApiResponse,
     item_kind,
     name_of,
     not_found,
@@ -96,7 +96,7 @@ class DryRunWrites:
         self._api = api
         self._admission = admission
 
-    async def answer(self, write: Write) -> Answer:
+    async def answer(self, write: Write) -> ApiResponse:
         """Return the response to a write. Raises StatusError if it must not be sent."""
         if not is_stored(write.info):
             return await self._dry(write, write.body)
@@ -108,13 +108,13 @@ class DryRunWrites:
             case _:
                 return await self._update(write)
 
-    async def _create(self, write: Write) -> Answer:
+    async def _create(self, write: Write) -> ApiResponse:
         name = name_of(write.kind, write.body)
         key = ObjectKey.of(write.info, name)
         entry = write.dry_run.get(key) if name else None
         if entry is not None and entry.after is not None:
             message = f'{write.info.resource} "{name}" already exists'
-            return Answer(409, status_of(409, "AlreadyExists", message))
+            return ApiResponse(409, status_of(409, "AlreadyExists", message))
         body = await self._admit(write)
         if write.dry_run.is_new_namespace(write.info.namespace):
             return self._accept(write, key, object_of(write.kind, body), CREATED)
@@ -125,10 +125,10 @@ class DryRunWrites:
             created = with_version(done.body)
             key = ObjectKey.of(write.info, str(created["metadata"]["name"]))
             write.dry_run.record(key, None, created)
-            return Answer(done.code, created, done.headers)
+            return ApiResponse(done.code, created, done.headers)
         return done
 
-    async def _update(self, write: Write) -> Answer:
+    async def _update(self, write: Write) -> ApiResponse:
         entry = write.dry_run.get(write.key)
         if write.info.subresource:
             return await self._update_subresource(write, entry)
@@ -140,7 +140,7 @@ class DryRunWrites:
             write.dry_run.record(write.key, before, with_version(done.body))
         return done
 
-    async def _update_written(self, write: Write, entry: Entry) -> Answer:
+    async def _update_written(self, write: Write, entry: OverlayEntry) -> ApiResponse:
         """Write to an object that the run has written before."""
         if entry.after is None:
             if write.kind not in APPLY:
@@ -151,14 +151,14 @@ class DryRunWrites:
         try:
             wanted = _wanted(write, entry.after)
         except ValueError as error:
-            return Answer(422, status_of(422, "Invalid", str(error)))
+            return ApiResponse(422, status_of(422, "Invalid", str(error)))
         if write.dry_run.is_new_namespace(write.info.namespace):
             return self._accept(write, write.key, wanted, OK)
         if entry.before is None or uid_in(entry.before) != uid_in(entry.after):
             return await self._recreate(write, write.key, wanted, OK)
         return await self._replace(write, entry, wanted)
 
-    async def _replace(self, write: Write, entry: Entry, wanted: Json) -> Answer:
+    async def _replace(self, write: Write, entry: OverlayEntry, wanted: Json) -> ApiResponse:
         """Try to replace an object of the cluster by what the run has made of it."""
         # Controllers may have written the object since; a conflict would last for ever.
         live = await self._live(write.info)
@@ -172,7 +172,7 @@ class DryRunWrites:
             write.dry_run.record(write.key, entry.before, done.body)
         return done
 
-    async def _update_subresource(self, write: Write, entry: Entry | None) -> Answer:
+    async def _update_subresource(self, write: Write, entry: OverlayEntry | None) -> ApiResponse:
         """Write status or scale; other subresources change nothing that is compared."""
         if entry is None:
             before = await self._live(write.info)
@@ -186,15 +186,15 @@ class DryRunWrites:
             if write.info.subresource == "scale":
                 scale = _patched_or_sent(write, scale_of(entry.after))
                 write.dry_run.record(write.key, entry.before, scaled(entry.after, scale))
-                return Answer(OK, scale)
+                return ApiResponse(OK, scale)
             changed = _patched_or_sent(write, entry.after)
         except ValueError as error:
-            return Answer(422, status_of(422, "Invalid", str(error)))
+            return ApiResponse(422, status_of(422, "Invalid", str(error)))
         after = {**entry.after, "status": changed.get("status") or {}}
         write.dry_run.record(write.key, entry.before, after)
-        return Answer(OK, after)
+        return ApiResponse(OK, after)
 
-    async def _delete(self, write: Write) -> Answer:
+    async def _delete(self, write: Write) -> ApiResponse:
         if not write.info.name:
             return await self._delete_collection(write)
         entry = write.dry_run.get(write.key)
@@ -203,14 +203,14 @@ class DryRunWrites:
         before = await self._live(write.info) if entry is None else entry.before
         if before is None and entry is not None:
             write.dry_run.record(write.key, None, None)
-            return Answer(OK, status_of(OK, "", ""))
+            return ApiResponse(OK, status_of(OK, "", ""))
         await self._admission.decide(write.admitted())
         done = await self._dry(write, write.body)
         if done.is_success:
             write.dry_run.record(write.key, before, None)
         return done
 
-    async def _delete_collection(self, write: Write) -> Answer:
+    async def _delete_collection(self, write: Write) -> ApiResponse:
         await self._admission.decide(write.admitted())
         path = write.request.raw_path.partition("?")[0]
         selectors = selectors_of(write.request)
@@ -233,7 +233,7 @@ class DryRunWrites:
             write.dry_run.record(key, item if uid_in(item) in uids else None, None)
         return done
 
-    async def _recreate(self, write: Write, key: ObjectKey, body: Json, code: int) -> Answer:
+    async def _recreate(self, write: Write, key: ObjectKey, body: Json, code: int) -> ApiResponse:
         """Try to create an object whose name is taken in the cluster, or that is not there yet.
 
         Under another name, so that the API server completes and checks it.
@@ -252,16 +252,16 @@ class DryRunWrites:
             former = entry.after
         created = with_version(with_identity(done.body, former))
         write.dry_run.record(key, None, created)
-        return Answer(code, created, done.headers)
+        return ApiResponse(code, created, done.headers)
 
-    def _accept(self, write: Write, key: ObjectKey, body: Json, code: int) -> Answer:
+    def _accept(self, write: Write, key: ObjectKey, body: Json, code: int) -> ApiResponse:
         """Take an object of a namespace that does not exist yet as it is sent."""
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         metadata = {"uid": str(uuid4()), "creationTimestamp": now, **(body.get("metadata") or {})}
         metadata["namespace"] = write.info.namespace
         accepted = with_version({**body, "metadata": metadata})
         write.dry_run.record(key, None, accepted)
-        return Answer(code, accepted)
+        return ApiResponse(code, accepted)
 
     async def _admit(self, write: Write) -> bytes:
         """Return the body with the owner. Raises StatusError if the write would be refused."""
@@ -279,7 +279,7 @@ class DryRunWrites:
 
     async def _dry(
         self, write: Write, body: bytes, *, method: str = "", kind: str = "", path: str = ""
-    ) -> Answer:
+    ) -> ApiResponse:
         """Send a write as a dry run; by default, as the client has sent it."""
         if (method or write.method) == "DELETE":
             body, kind = delete_options(write.kind, write.body), JSON

@@ -36,7 +36,7 @@ from operator_runner.tools.resources.options import (
 
 if TYPE_CHECKING:
     from operator_runner.reconcile.preview import Preview
-    from operator_runner.tools.diff.project import ProjectPreview, Resource
+    from operator_runner.tools.diff.project import ProjectPreview, WatchedResource
 
 _DIFFERENT, _ERROR = 1, 2
 """Exit statuses, as those of `kubectl diff`."""
@@ -44,7 +44,7 @@ _JSON = "json"
 
 
 @dataclass(frozen=True, slots=True)
-class _Order:
+class _DiffOptions:
     """What to preview, and how to print it."""
 
     name: Name | None
@@ -112,12 +112,12 @@ def diff(
     logs.configure(None, "error")
     kubeconfig = None if kubeconfig is None else kubeconfig.absolute()
     os.chdir(project)
-    order = _Order(name, namespace, timeout, output == _JSON)
+    options = _DiffOptions(name, namespace, timeout, output == _JSON)
     try:
         with tempfile.TemporaryDirectory(prefix="operator-runner-diff-") as work_dir:
             kind: ExecutorName = executor or ("warm" if all_ else "cold")
             settings, watches = _settings(kubeconfig, Path(work_dir), kind, lookup)
-            status = asyncio.run(_diff(settings, watches, order))
+            status = asyncio.run(_diff(settings, watches, options))
     except (ApiError, ConfigError, OSError) as error:
         _fail(error)
     except KeyboardInterrupt:
@@ -159,7 +159,7 @@ def _settings(
     ), loaded.watches
 
 
-async def _diff(settings: Settings, watches: tuple[Watch, ...], order: _Order) -> int:
+async def _diff(settings: Settings, watches: tuple[Watch, ...], options: _DiffOptions) -> int:
     """Print the differences as they are found; return the exit status."""
     # Imported here because it takes a second, and `--help` does not need it.
     from operator_runner.tools.diff.output import (  # noqa: PLC0415
@@ -172,15 +172,15 @@ async def _diff(settings: Settings, watches: tuple[Watch, ...], order: _Order) -
 
     previews: list[Preview] = []
     async with open_project(settings, watches) as project:
-        async for resource in _resources(project, order):
-            preview = await project.preview(resource, order.timeout)
+        async for resource in _resources(project, options):
+            preview = await project.preview(resource, options.timeout)
             previews.append(preview)
-            if not order.as_json:
+            if not options.as_json:
                 for line in preview_lines(preview):
                     click.echo(painted(line))
             if preview.failure:
                 click.echo(f"Error: {preview.ref}: {preview.failure}", err=True)
-    if order.as_json:
+    if options.as_json:
         click.echo(json.dumps([as_json(each) for each in previews], indent=4))
     else:
         click.echo(summary(previews), err=True)
@@ -189,11 +189,13 @@ async def _diff(settings: Settings, watches: tuple[Watch, ...], order: _Order) -
     return _DIFFERENT if any(each.differences for each in previews) else 0
 
 
-async def _resources(project: ProjectPreview, order: _Order) -> AsyncIterator[Resource]:
-    if order.name is not None:
-        yield await project.find(order.name, order.namespace)
+async def _resources(
+    project: ProjectPreview, options: _DiffOptions
+) -> AsyncIterator[WatchedResource]:
+    if options.name is not None:
+        yield await project.find(options.name, options.namespace)
         return
-    async for resource in project.all(order.namespace):
+    async for resource in project.all(options.namespace):
         yield resource
 
 

@@ -11,7 +11,7 @@ import click
 
 from operator_runner.core.field_paths import ABSENT, changed_fields
 from operator_runner.core.model import Json
-from operator_runner.core.object_diff import Change, ObjectDifference
+from operator_runner.core.object_diff import ChangeType, ObjectDifference
 from operator_runner.reconcile.preview import Preview
 from operator_runner.telemetry.printable import printable
 from operator_runner.tools import yaml_io
@@ -42,7 +42,7 @@ def summary(previews: Sequence[Preview]) -> str:
     if not differing:
         return f"No differences, {len(previews)} {noun}"
     counts = Counter(each.change for one in previews for each in one.differences)
-    parts = (f"{counts[change]} {change.value}" for change in Change if counts[change])
+    parts = (f"{counts[change]} {change.value}" for change in ChangeType if counts[change])
     return f"{differing} of {len(previews)} {noun} with differences; objects: {', '.join(parts)}"
 
 
@@ -68,7 +68,7 @@ def _object(difference: ObjectDifference) -> Json:
         **_reference(gvk.api_version, gvk.kind, difference),
         "change": difference.change.value,
     }
-    if difference.change is not Change.CHANGED:
+    if difference.change is not ChangeType.CHANGED:
         return {**found, "before": difference.before, "after": difference.after}
     fields = [
         {

@@ -35,7 +35,7 @@ class _NoObserver:
 
 
 @dataclass(frozen=True, slots=True)
-class Resource:
+class WatchedResource:
     """A resource to preview, and its watch."""
 
     body: Json
@@ -61,7 +61,7 @@ class ProjectPreview:
         self._discovery = Discovery(self._api)
         self._cluster = KubeCluster(self._api, self._discovery)
 
-    async def find(self, name: Name, namespace: str | None) -> Resource:
+    async def find(self, name: Name, namespace: str | None) -> WatchedResource:
         """Return a resource by name. Raises ConfigError if there is none, or no watch of its kind.
 
         `namespace` None is that of the kubeconfig.
@@ -78,14 +78,14 @@ class ProjectPreview:
             if body is None:
                 raise ConfigError(f"{ref} does not exist; name a resource of this cluster")
             if is_relevant(body, watch) or body["metadata"].get("deletionTimestamp"):
-                return Resource(body, watch)
+                return WatchedResource(body, watch)
             raise ConfigError(f"{ref} does not match selector or when of its watch")
         listed = ", ".join(dict.fromkeys(kinds))
         raise ConfigError(
             f"{name.kind} is not a kind of {self._settings.watches_file}, which has {listed}"
         )
 
-    async def all(self, namespace: str | None) -> AsyncIterator[Resource]:
+    async def all(self, namespace: str | None) -> AsyncIterator[WatchedResource]:
         """Yield all resources that the watches select.
 
         `namespace` None means WATCH_NAMESPACE, or all namespaces without it.
@@ -99,9 +99,9 @@ class ProjectPreview:
                         gvk = watch.gvk
                         body = {"apiVersion": gvk.api_version, "kind": gvk.kind, **item}
                         if is_relevant(body, watch):
-                            yield Resource(body, watch)
+                            yield WatchedResource(body, watch)
 
-    async def preview(self, resource: Resource, limit: timedelta) -> Preview:
+    async def preview(self, resource: WatchedResource, limit: timedelta) -> Preview:
         """Return what a run of the resource would change; `limit` is as in `Previewer`."""
         return await self._previewer.preview(resource.body, resource.watch, limit=limit)
 

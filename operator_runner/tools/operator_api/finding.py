@@ -32,11 +32,11 @@ class Operators:
     faults: list[str] = field(default_factory=list)
 
     @property
-    def silence(self) -> str:
+    def reason(self) -> str:
         """Why no operator answers, in a sentence."""
-        reasons = "; ".join(dict.fromkeys(self.faults))
-        return reasons or (
-            f"found neither a Pod with the label {LABEL} nor an operator of yours on this machine"
+        faults = "; ".join(dict.fromkeys(self.faults))
+        return faults or (
+            f"found no Pod with the label {LABEL}, and no operator of this user on this machine"
         )
 
     async def collect(self, path: str, params: dict[str, str] | None = None) -> list[Json]:
@@ -80,14 +80,16 @@ async def find_operators(
                 )
             )
         elif work_dir is not None:
-            found.faults.append(f"--work-dir {work_dir}: no operator of yours runs with it")
+            found.faults.append(
+                f"--work-dir={work_dir}: no operator of this user runs with this work dir"
+            )
         if work_dir is None:
             await _add_pods(api, namespace, found)
-        await _drop_silent(found)
+        await _drop_unavailable(found)
         yield found
 
 
-async def _drop_silent(found: Operators) -> None:
+async def _drop_unavailable(found: Operators) -> None:
     """Keep the operators that answer."""
 
     async def check(client: OperatorClient) -> None:

@@ -23,10 +23,10 @@ class NextRun:
 
 @dataclass(frozen=True, slots=True)
 class Queues:
-    """The queues of the operators that answer; `silence` is why none does, else empty."""
+    """The queues of the operators that answer; `reason` is why none does, else empty."""
 
     items: tuple[Json, ...] = ()
-    silence: str = ""
+    reason: str = ""
 
     def next_run(self, ref: ObjectRef) -> NextRun | None:
         """Return when a resource runs next, None if no operator has queued it."""
@@ -37,7 +37,7 @@ async def read_queues(api: Api, namespace: str) -> Queues:
     """Return the queues of all operators of the cluster that answer. Does not raise ApiError."""
     async with find_operators(api, namespace) as operators:
         items = await operators.collect("/queue")
-        return Queues(tuple(items), "" if operators.clients else operators.silence)
+        return Queues(tuple(items), "" if operators.clients else operators.reason)
 
 
 def _is_about(item: Json, ref: ObjectRef) -> bool:

@@ -81,9 +81,9 @@ async def _get(
             summaries(cluster, selection), read_queues(cluster.api, cluster.namespace)
         )
         found = [with_next_run(each, queues.next_run(each.ref)) for each in found]
-        if found and queues.silence and output in {Format.TABLE, Format.WIDE}:
+        if found and queues.reason and output in {Format.TABLE, Format.WIDE}:
             click.echo(
-                f"Note: NEXT RUN lacks periods, retries and the queue: {printable(queues.silence)}",
+                f"Note: NEXT RUN lacks periods, retries and the queue: {printable(queues.reason)}",
                 err=True,
             )
         if selection.forbidden:

@@ -44,7 +44,7 @@ class Listing:
         ):
             query = self._query(cluster)
             if not operators.clients:
-                warn_silence(operators)
+                warn_unavailable(operators)
                 self._print(await from_events(cluster, query), everywhere=self.everywhere)
                 return EXIT_UNANSWERED
             found = await self._read(operators, query)
@@ -101,7 +101,7 @@ class Listing:
                     print_row(self._row(each, everywhere=self.everywhere), widths)
                 else:
                     widths = self._print([each], everywhere=self.everywhere)
-        raise ApiError(operators.silence)
+        raise ApiError(operators.reason)
 
 
 def newest(found: Sequence[Json]) -> list[Json]:
@@ -109,10 +109,10 @@ def newest(found: Sequence[Json]) -> list[Json]:
     return sorted(found, key=lambda each: str(each.get("started") or ""), reverse=True)
 
 
-def warn_silence(operators: Operators) -> None:
+def warn_unavailable(operators: Operators) -> None:
     """Print that no operator answers, and why."""
     click.echo(
-        f"Warning: no operator answers: {printable(operators.silence)}. "
+        f"Warning: no operator answers: {printable(operators.reason)}. "
         "Showing what Events in the cluster have: runs that failed or changed something.",
         err=True,
     )

@@ -26,7 +26,7 @@ from operator_runner.tools.runs.display import (
     task_row,
     time_of,
 )
-from operator_runner.tools.runs.listing import from_events, newest, warn_silence
+from operator_runner.tools.runs.listing import from_events, newest, warn_unavailable
 
 
 async def show_run(
@@ -41,7 +41,7 @@ async def show_run(
     """Print a run or write its report; return the exit status. Raises ApiError."""
     async with _opened(kubeconfig, namespace, work_dir) as (cluster, operators):
         if not operators.clients:
-            warn_silence(operators)
+            warn_unavailable(operators)
             for run in await from_events(cluster, {}):
                 if run["id"] == run_id:
                     _print(run, "", output)
@@ -69,7 +69,7 @@ async def print_output(
     """Print the output of a run; return the exit status. Raises ApiError."""
     async with _opened(kubeconfig, namespace, work_dir) as (cluster, operators):
         if not operators.clients:
-            click.echo(f"Error: no operator answers: {printable(operators.silence)}", err=True)
+            click.echo(f"Error: no operator answers: {printable(operators.reason)}", err=True)
             return EXIT_UNANSWERED
         run_id = what if isinstance(what, str) else await _last_run(cluster, operators, what)
         _, client = await _find(operators, run_id)

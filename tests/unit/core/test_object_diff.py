@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from operator_runner.core.model import Json
-from operator_runner.core.object_diff import Change, object_difference
+from operator_runner.core.object_diff import ChangeType, object_difference
 
 
 def _body(kind: str = "ConfigMap", **fields: object) -> Json:
@@ -32,9 +32,9 @@ def test_a_difference_has_the_paths_of_the_changed_fields() -> None:
     assert str(changed) == "ConfigMap b/a changed"
     created, deleted = object_difference(None, _body()), object_difference(_body(), None)
     assert created is not None
-    assert (created.change, created.paths) == (Change.CREATED, ())
+    assert (created.change, created.paths) == (ChangeType.CREATED, ())
     assert deleted is not None
-    assert deleted.change is Change.DELETED
+    assert deleted.change is ChangeType.DELETED
 
 
 def test_values_of_secrets_are_masked() -> None:

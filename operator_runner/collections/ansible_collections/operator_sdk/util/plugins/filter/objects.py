@@ -13,7 +13,7 @@ _FIELDS = ("matchLabels", "matchExpressions")
 def label_selectors(selector: Mapping[str, Any]) -> list[str]:
     """Return the requirements of a LabelSelector as `label_selectors` of k8s_info takes them.
 
-    Raises AnsibleFilterError for what is no LabelSelector.
+    Raises AnsibleFilterError for an invalid LabelSelector.
     """
     if not isinstance(selector, Mapping):
         raise AnsibleFilterError(
@@ -23,8 +23,8 @@ def label_selectors(selector: Mapping[str, Any]) -> list[str]:
     if unknown := [str(key) for key in selector if key not in _FIELDS]:
         raise AnsibleFilterError(
             f"label_selectors: {', '.join(unknown)}: a LabelSelector has {' and '.join(_FIELDS)}."
-            " Variables of a resource are in snake case, labels too: set snakeCaseParameters: false"
-            " in watches.yaml, or use the selector of the whole resource (_GROUP_KIND.spec)"
+            " Variables of a resource are in snake case, including labels: set snakeCaseParameters:"
+            " false in watches.yaml, or use the selector of the whole resource (_GROUP_KIND.spec)"
         )
     labels = [f"{key}={value}" for key, value in (selector.get("matchLabels") or {}).items()]
     return [*labels, *map(_requirement, selector.get("matchExpressions") or [])]
