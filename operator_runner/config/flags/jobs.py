@@ -1,4 +1,4 @@
-"""The flags of runs as Kubernetes Jobs: name, help and what click needs besides."""
+"""The flags of runs as Kubernetes Jobs: name, help and further arguments of click."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ JOB_FLAGS: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ),
     (
         "--jobs-service",
-        "Service in front of that port, which the Pods of Jobs connect to.",
+        "Service through which the Pods of Jobs connect to that port.",
         {"default": None, "type": service, "metavar": "[NAMESPACE/]NAME[:PORT]"},
     ),
     (

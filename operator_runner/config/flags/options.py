@@ -273,7 +273,7 @@ _OPTIONS: tuple[Callable[..., Any], ...] = (
     _bool(
         _SERVE,
         "--keep-runs",
-        "Keep the last runs of each resource in ConfigMaps beside the Lease.",
+        "Keep the last runs of each resource in ConfigMaps; needs --leader-elect.",
         default="false",
     ),
     *(_option(_SERVE, name, text, **more) for name, text, more in WEBHOOK_FLAGS),

@@ -55,7 +55,7 @@ class _DiffOptions:
 
 @click.command()
 @click.argument("name", metavar="[KIND/NAME]", required=False, type=NameType())
-@click.option("--all", "all_", is_flag=True, help="All resources that the watches select.")
+@click.option("--all", "all_", is_flag=True, help="Preview all resources that the watches select.")
 @click.option(
     "--project",
     default=".",
@@ -73,7 +73,7 @@ class _DiffOptions:
     "--executor",
     type=click.Choice(["warm", "cold"]),
     default=None,
-    help="How plays are run.  [default: warm with --all, else cold]",
+    help="Way of running plays.  [default: warm with --all, else cold]",
 )
 @click.option(
     "--timeout",
@@ -102,11 +102,11 @@ def diff(
 ) -> None:
     """Show what the role of a resource would change in the cluster, and write nothing.
 
-    The role runs, and each of its writes becomes a dry run, whichever program makes it. Exit
+    The role runs, and each of its writes becomes a dry run, also those of kubectl and helm. Exit
     status: 0 without differences, 1 with differences, 2 after an error.
     """
     if (name is None) == (not all_):
-        raise click.UsageError("name one resource as KIND/NAME, or all of them with --all")
+        raise click.UsageError("name one resource as KIND/NAME, or add --all")
     if deployed is not None:
         _run_deployed(deployed, kubeconfig)
     logs.configure(None, "error")

@@ -40,15 +40,15 @@ _work_dir_option = click.option(
     "--work-dir",
     default=None,
     type=click.Path(path_type=Path, exists=True, file_okay=False),
-    help="Ask the operator with this work dir.  [default: operators of the cluster]",
+    help="Read from the operator with this work dir.  [default: operators of the cluster]",
 )
 
 
 @click.group(cls=_ListsByDefault)
 def runs() -> None:
-    """List runs of operators, and show one: `runs [KIND/NAME]`, `runs show ID`, `runs logs ID`.
+    """List runs of operators, and show one of them.
 
-    `runs` alone has the options of `runs list`.
+    `operator-runner runs [KIND/NAME]` is the same as `operator-runner runs list [KIND/NAME]`.
     """
 
 
@@ -75,7 +75,7 @@ def list_runs(
 ) -> None:
     """List the last runs, newest first: of all resources, of a kind or of one resource.
 
-    Without an operator that answers, the runs are those of Events, and the exit status is 3.
+    If no operator answers, the runs of Events are listed, and the exit status is 3.
     """
     if watch and output in {Format.JSON, Format.YAML}:
         raise click.UsageError(f"--watch prints rows; omit --output={output.value}")
