@@ -1,4 +1,4 @@
-"""What the API shows of a running operator beside its runs."""
+"""State of the running operator for the HTTP API: identity, queue, schedules, dependents."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Imports that cost less: packages without their parts, and many modules at once."""
+"""Cheaper imports: packages without their submodules, and without garbage collection."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Keep the last runs of each resource in ConfigMaps, so that a new Pod of the operator has them.
 
-A resource has one key, named by its uid, in one of several ConfigMaps. Each write is a merge patch
-of some keys, so that replicas of a sharded operator do not conflict. Resources that are steady cost
-no write until the operator ends. See docs/adr/0039-operator-api.md.
+Each resource has a key, its uid, in one of several ConfigMaps. Each write is a merge patch of some
+keys, so that replicas of a sharded operator do not conflict. A steady resource costs no write until
+the operator ends. See docs/adr/0039-operator-api.md.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ BUCKETS = 8
 RUNS = 3
 """Runs of each resource that are kept."""
 _MAX_VALUE_BYTES = 8 * 1024
-"""Of one resource; older runs are dropped first."""
+"""Limit for one resource; older runs are dropped first."""
 _MAX_BUCKET_BYTES = 600 * 1024
-"""Of all values of a ConfigMap, which the API server limits to 1 MiB."""
+"""Limit for all values of a ConfigMap, which the API server limits to 1 MiB."""
 _MAX_DOCUMENT_BYTES = 1024 * 1024
-"""Of a value after it is decompressed: users with write access could have replaced it."""
+"""Limit for a decompressed value: users with write access could have replaced it."""
 _STOP_SECONDS = 5.0
 _PAUSE_SECONDS = 10.0
 """Between two writes, so that many runs are one write."""
@@ -60,7 +60,7 @@ class RunArchive:
         self._is_permitted = False
 
     def finished(self, ref: ObjectRef, uid: str, has_news: bool) -> None:
-        """Note that a resource has a new run; one without news is written with the next writes."""
+        """Note that a resource has a new run; without changes it is written with later ones."""
         if uid:
             self._changed[uid] = ref
             if has_news:

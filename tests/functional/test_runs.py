@@ -164,7 +164,7 @@ def test_a_run_contains_nothing_that_no_log_hides(running: RunningOperator) -> N
 
 
 class _Page(html.parser.HTMLParser):
-    """Collects the tags of a page and where they refer to."""
+    """Collects the tags and the links of a page."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -217,7 +217,7 @@ def test_logs_follow_a_run_until_it_ends(running: RunningOperator, tmp_path: Pat
 def test_runs_are_read_through_the_proxy_of_the_operators_pod(
     running: RunningOperator, tmp_path: Path
 ) -> None:
-    """An administrator's rights suffice; whoever may not create a token gets what Events have."""
+    """Users without permission to create a token get the runs of Events."""
     kubectl = running.kubectl
     kubectl.apply(echo("remote", sayThis="1"))
     run_id = running.last_run("remote", "succeeded")["id"]
@@ -281,12 +281,12 @@ def test_runs_are_read_through_the_proxy_of_the_operators_pod(
 def test_the_api_is_closed_without_key_and_token(
     running: RunningOperator, headers: dict[str, str]
 ) -> None:
-    """Nobody reads a run who only reaches the port."""
+    """Access to the port does not suffice."""
     assert status_of(running, "/api/v1/runs", headers) == 401
 
 
 def test_the_api_has_queue_schedules_and_dependents(running: RunningOperator) -> None:
-    """The key in the work dir permits to read them; a resource that succeeded is due later."""
+    """They are read with the key in the work dir; a resource that succeeded is due later."""
     running.kubectl.apply(echo("queued", sayThis="1"))
     running.last_run("queued", "succeeded")
     [entry] = eventually(

@@ -1,4 +1,4 @@
-"""A small kubelet: carries out the Pods of a namespace as processes of this machine.
+"""A small kubelet: runs the Pods of a namespace as processes of this machine.
 
 It is for control planes without nodes. Images are not used; the paths of mounted Secrets and empty
 directories are replaced in the command of the container.
@@ -39,7 +39,7 @@ class Kubelet:
     _tasks: dict[str, asyncio.Task[None]] = field(default_factory=dict)
 
     async def run(self) -> None:
-        """Carry out Pods until cancelled; then end all processes."""
+        """Run Pods until cancelled; then end all processes."""
         await self._register()
         try:
             while True:
@@ -78,9 +78,9 @@ class Kubelet:
             if pod["metadata"].get("deletionTimestamp"):
                 await self._end(name)
             elif name not in self._tasks:
-                self._tasks[name] = asyncio.create_task(self._carry_out(pod), name=name)
+                self._tasks[name] = asyncio.create_task(self._run_pod(pod), name=name)
 
-    async def _carry_out(self, pod: Json) -> None:
+    async def _run_pod(self, pod: Json) -> None:
         name = pod["metadata"]["name"]
         if not pod["spec"].get("nodeName"):
             target = {"apiVersion": "v1", "kind": "Node", "name": _NODE}
@@ -181,7 +181,7 @@ def _replaced(word: str, paths: dict[str, Path]) -> str:
 
 @asynccontextmanager
 async def kubelet(api: Api, namespace: str, folder: Path) -> AsyncIterator[Kubelet]:
-    """Carry out the Pods of a namespace inside the block."""
+    """Run the Pods of a namespace inside the block."""
     running = Kubelet(api, namespace, folder)
     task = asyncio.create_task(running.run(), name="kubelet")
     try:

@@ -17,7 +17,7 @@ from operator_runner.core.errors import RunError
 from operator_runner.core.model import Json
 
 _BUFFER_BYTES = 1024 * 1024
-"""Output beyond it waits in the Pod until the operator has read this."""
+"""Unread output in memory; the rest waits in the Pod."""
 _MAX_ARCHIVE_BYTES = 64 * 1024 * 1024
 _MAX_STATUS_BYTES = 16
 
@@ -94,7 +94,7 @@ class RunChannel:
                 return
             elif message.get("event") != "keepalive":
                 yield message
-        raise RunError(self.fault or "the output of the Job ended before the run")
+        raise RunError(self.fault or "incomplete output of the Job")
 
     def result(self) -> int:
         """Return the exit status of ansible-playbook. Raises RunError if it was not run."""
@@ -109,7 +109,9 @@ class RunChannel:
         while (end := self._buffer.find(b"\n", searched)) < 0:
             searched = len(self._buffer)
             if searched > MAX_LINE_BYTES:
-                raise RunError(f"invalid output of the Job: a line of {searched} bytes")
+                raise RunError(
+                    f"invalid output of the Job: line of more than {MAX_LINE_BYTES} bytes"
+                )
             if not await self._read_more():
                 return b""
         return self._take(end + 1)

@@ -1,4 +1,4 @@
-"""Why the Job of a run will report no result. Pure: objects of the API are arguments."""
+"""Find out why the Job of a run reports no result. Pure: objects of the API are arguments."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _UNSTARTABLE = {"InvalidImageName", "ErrImageNeverPull"}
 def fault_of(job: Json | None, pods: Sequence[Json]) -> str | None:
     """Return why a Job reports no result, None while it may. `job` is None if it is deleted."""
     if job is None or job["metadata"].get("deletionTimestamp"):
-        return "; ".join(["the Job was deleted before the run had ended", *_pod_faults(pods)])
+        return "; ".join(["the Job was deleted before the run ended", *_pod_faults(pods)])
     for condition in conditions(job):
         if condition["status"] == "True" and condition["type"] in {"Failed", "Complete"}:
             return "; ".join([_condition_text(condition), *_pod_faults(pods)])
@@ -57,7 +57,7 @@ def _condition_text(condition: Json) -> str:
 
 
 def _pod_faults(pods: Iterable[Json]) -> Iterator[str]:
-    """Yield what Kubernetes says about the end of Pods: evicted, node gone, out of memory."""
+    """Yield the reasons for the end of Pods: evicted, node lost, out of memory."""
     for pod in pods:
         status = pod.get("status") or {}
         if status.get("reason"):

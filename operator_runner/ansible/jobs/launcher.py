@@ -27,13 +27,13 @@ from operator_runner.core.model import JobTemplate, Json, RunRequest
 from operator_runner.core.settings import Address, AnsibleSettings
 
 _CHECK_SECONDS = 2.0
-"""Between two looks at the Job and its Pod."""
+"""Interval of reads of the Job and its Pod."""
 _START_SECONDS = 600.0
-"""Time for the Pod to be scheduled and to connect."""
+"""Time limit for the Pod to be scheduled and to connect."""
 _FLUSH_SECONDS = 2.0
-"""For output that is still on its way when the Job has ended."""
+"""Wait for output that is in flight when the Job has ended."""
 _END_SECONDS = 60.0
-"""For a Pod to end; on a lost node it does not."""
+"""Time limit for the end of a Pod; on a lost node it does not end."""
 
 _log = structlog.get_logger(__name__)
 
@@ -213,7 +213,7 @@ async def _watch(client: JobClient, job: Json, channel: RunChannel) -> None:
             return
         problem = None if channel.has_contact else faults.start_problem(pods)
         if not channel.has_contact and loop.time() - begin > _START_SECONDS:
-            reason = problem or "no reason known; see its Pod"
+            reason = problem or "unknown reason; see the events of the Pod"
             channel.fail(f"Job {name}: the Pod did not start within {_START_SECONDS:g} s: {reason}")
             return
         if problem is not None and problem != reported:

@@ -1,7 +1,7 @@
 """The Job and the Secret of a run. Pure.
 
-All that the Pod template has is the operator author's: the resource is only in names, labels and
-annotations, and its fields reach the play as variables alone.
+The Pod template comes from the author of the operator only. Of the resource, names, labels and
+annotations are used; its fields reach the play as variables.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ STATE_ANNOTATION = f"{ANNOTATION_DOMAIN}/run-state"
 _SECRET_DIR, _DATA_DIR = "/var/run/operator-runner.dev", "/runner"
 _MANAGER = "operator-runner"
 _DEADLINE_MARGIN = timedelta(minutes=1)
-"""The operator ends a run at its deadline; Kubernetes does it if the operator is not there."""
+"""The operator ends a run at its deadline; without an operator, Kubernetes does so later."""
 _PREFIX_CHARACTERS = 40
 _STOP_SECONDS = 10
 

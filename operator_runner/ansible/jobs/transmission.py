@@ -1,4 +1,4 @@
-"""What a Job gets: the project and the variables of a run, as `ansible-runner transmit` sends them.
+"""Write the input of a Job: project and variables of a run, in the format of `transmit`.
 
 The private data dir has the roles beside the playbook, so that no path of this machine is in it.
 """

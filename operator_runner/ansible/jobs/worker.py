@@ -1,6 +1,6 @@
-"""The program of a Job's container: run `ansible-runner worker` between the operator and the play.
+"""The program of a Job's container: run `ansible-runner worker` and send its output.
 
-It is copied into the image by a Secret, so it uses the standard library of Python 3.9 only. Its
+A Secret adds it to any image, so it uses only the standard library of Python 3.9. Its
 arguments are the directory of the Secret (`token`, `ca.crt`, `settings.json`) and a directory for
 the private data dir. All connections to the operator go through a relay on loopback, which waits
 while the operator restarts. See docs/adr/0038-runs-as-jobs.md for the protocol.
@@ -32,13 +32,13 @@ _REQUEST_SECONDS = 10.0
 """A request for output ends after this time, so that a lost connection is noticed."""
 _READ_SECONDS = 60.0
 _EXIT_SECONDS = 5.0
-"""For ansible-runner to exit after its last output."""
+"""Time limit for ansible-runner to exit after its last output."""
 _GIVE_UP_SECONDS = 3600.0
-"""The run is ended if the operator could not be reached for so long."""
+"""The run is ended after this time without contact with the operator."""
 
 
 class RunEnded(Exception):
-    """The operator has all it needs, or has cancelled the run."""
+    """The operator has received the whole output, or has cancelled the run."""
 
 
 class OperatorConnection:

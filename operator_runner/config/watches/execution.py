@@ -57,7 +57,7 @@ def _named(job: MapReader, key: str) -> tuple[dict[str, Any], ...]:
     for each in found:
         for name in NAMED_OBJECTS[key]:
             if not each.get(name):
-                job.problem(key, f"each of {key} must have {name}; add `{name}:`")
+                job.problem(key, f"each item of {key} must have {name}; add `{name}:`")
     return found
 
 
@@ -72,7 +72,7 @@ def _template(job: MapReader) -> dict[str, Any]:
             return {}
     for container in (template.get("spec") or {}).get("containers") or ():
         if not isinstance(container, Mapping):
-            job.problem("template", "each of containers must be a map of keys and values")
+            job.problem("template", "each item of containers must be a map of keys and values")
             return {}
         for name in _OWN_FIELDS:
             if container.get("name") == _CONTAINER and name in container:

@@ -54,7 +54,9 @@ class DryRunForwarder:
             return None if found is None else found.response()
         assert info is not None
         if hdrs.CONTENT_ENCODING in request.headers:
-            raise StatusError(415, "a dry run cannot decode a compressed body: send it as it is")
+            raise StatusError(
+                415, "dry runs do not support compressed bodies: send it uncompressed"
+            )
         kind = media_type(request.headers.get(hdrs.CONTENT_TYPE, ""))
         write = Write(request, grant, dry_run, info, kind, await read())
         return (await self._writes.answer(write)).response()

@@ -38,7 +38,7 @@ def refusal(method: str, info: RequestInfo | None, *, upgraded: bool) -> str:
     """Return what the request does that cannot be previewed; empty if it can be sent."""
     reads = is_read(method) and not upgraded
     if info is None:
-        return "" if reads else "a write outside of the API of resources"
+        return "" if reads else "a write outside of the resource API"
     if not reads and (info.group, info.resource) in _IGNORES_DRY_RUN:
         return f"a write to {info.resource}"
     allowed = _READ if reads else _PREVIEWED

@@ -10,7 +10,7 @@ from structlog.typing import EventDict, WrappedLogger
 from operator_runner.telemetry.printable import printable
 
 _OWN_KEYS = frozenset({"event", "level", "logger", "run_id", "kind", "namespace", "name", "cause"})
-"""Keys that the record has itself, or that are written otherwise."""
+"""Keys that the record or the beginning of the line already has."""
 
 
 class LogTap:

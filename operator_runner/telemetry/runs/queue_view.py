@@ -1,4 +1,4 @@
-"""What the operator does next: the shapes that the API serves beside runs."""
+"""Data of queue and schedules that the API serves."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def _pod(name: str, **labels: str) -> Json:
             False,
             "a write to projectrequests",
         ),
-        ("POST", "/metrics", False, "a write outside of the API of resources"),
+        ("POST", "/metrics", False, "a write outside of the resource API"),
     ],
 )
 def test_requests_without_a_preview_are_refused(

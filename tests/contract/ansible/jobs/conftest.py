@@ -1,4 +1,4 @@
-"""Jobs on a real API server, whose Pods a small kubelet carries out on this machine."""
+"""Jobs on a real API server; a small kubelet runs their Pods on this machine."""
 
 from __future__ import annotations
 

@@ -134,11 +134,11 @@ async def test_a_deleted_job_fails_the_run_with_its_reason(runs: JobRuns) -> Non
     path = f"/apis/batch/v1/namespaces/{runs.ref.namespace}/jobs/{name}"
     await runs.api.request("DELETE", path, body={"propagationPolicy": "Background"})
     outcome = await running
-    assert "was deleted before the run had ended" in outcome.failures[0].message
+    assert "was deleted before the run ended" in outcome.failures[0].message
 
 
 async def test_the_next_operator_adopts_a_running_job(runs: JobRuns) -> None:
-    """The play goes on while there is no operator, and its whole output reaches the next one."""
+    """The play continues without an operator, and its whole output reaches the next one."""
     tasks = (
         WAITING
         + """

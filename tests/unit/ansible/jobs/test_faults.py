@@ -1,4 +1,4 @@
-"""Why a Job reports no result."""
+"""Reasons why a Job reports no result."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ RUNNING = body(active=1)
     [
         (RUNNING, body(phase="Running"), None),
         (RUNNING, body(containerStatuses=[container(waiting={"reason": "ErrImagePull"})]), None),
-        (None, body(phase="Running"), "the Job was deleted before the run had ended"),
+        (None, body(phase="Running"), "the Job was deleted before the run ended"),
         (
             FAILED,
             body(phase="Failed", reason="Evicted", message="low on memory"),
