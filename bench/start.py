@@ -21,7 +21,7 @@ def measure_start(environment: BenchEnvironment, repetitions: int) -> Iterator[R
     """
     with environment.site(Setup("warm", EMPTY)) as site:
         cost = Cost.median([_start(site) for _ in range(repetitions)])
-    # Without limits: these are times of the machine, not ratios.
+    # Without limits, because absolute times depend on the machine.
     yield _row("start: until the operator is ready", cost.wall, Goal(None, 1))
     yield _row("start: CPU time", cost.cpu, Goal(None, 2))
 

@@ -100,7 +100,7 @@ def _is_below(path: str, directory: str) -> bool:
 
 def install() -> None:
     """Apply the choice to the tasks of this process and its forks."""
-    # Imported here: the operator's own process has no part of Ansible.
+    # Imported here because the operator's own process does not import Ansible.
     from operator_runner.ansible.patches.replacing import wrap  # noqa: PLC0415
 
     wrap("ansible.playbook.task:Task.post_validate", _post_validate)

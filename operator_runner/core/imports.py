@@ -47,7 +47,7 @@ def _import_lazily(name: str) -> None:
 
 @contextmanager
 def without_garbage_collection() -> Iterator[None]:
-    """Import modules in this block; what exists at its end is never examined for garbage.
+    """Import modules in this block; afterwards the garbage collector ignores all existing objects.
 
     Imports create hundreds of thousands of objects that stay. The collector would examine them
     again and again: a tenth of the time of the imports.

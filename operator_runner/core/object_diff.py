@@ -1,4 +1,4 @@
-"""Compare an object before and after a run, for people. Pure.
+"""Compare an object before and after a run, for display. Pure.
 
 What the API server maintains (status, resourceVersion, managedFields) is not compared. Values of
 Secrets are masked as `kubectl diff` does.

@@ -153,7 +153,7 @@ class JobSettings:
     port: int = 8444
     """0: any free one."""
     service: tuple[str, str, int] | None = None
-    """Namespace (empty: the operator's own), name and port of the Service before the operator."""
+    """Namespace (empty: the operator's own), name and port of the Service of the port."""
     host: str = ""
     """Name or address of an operator outside the cluster."""
 

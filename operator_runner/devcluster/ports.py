@@ -38,7 +38,7 @@ def _reserve(address: str, port: int) -> bool:
         return False
     # Only from now on, so that the program may bind it too and a second reservation may not.
     reservation.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    # Until this process ends: nobody knows when the program listens.
+    # Kept until this process ends, because the program listens at an unknown time.
     reservation.detach()
     return True
 

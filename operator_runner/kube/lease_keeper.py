@@ -133,7 +133,9 @@ class LeaseKeeper:
             async with asyncio.timeout(timeout):
                 lease = await self._write(timeout)
         except Conflict:
-            return LeaseAttempt.FAILED  # somebody was faster; the next attempt reads what is there
+            return (
+                LeaseAttempt.FAILED
+            )  # another writer was faster; the next attempt reads it
         except (ApiError, TimeoutError) as error:
             self._log_failure(error)
             return LeaseAttempt.FAILED

@@ -37,7 +37,7 @@ _MAX_DOCUMENT_BYTES = 1024 * 1024
 """Limit for a decompressed value: users with write access could have replaced it."""
 _STOP_SECONDS = 5.0
 _PAUSE_SECONDS = 10.0
-"""Between two writes, so that many runs are one write."""
+"""Pause between two writes, which coalesces many runs."""
 
 
 class RunArchive:
@@ -59,11 +59,11 @@ class RunArchive:
         self._wake = asyncio.Event()
         self._is_permitted = False
 
-    def finished(self, ref: ObjectRef, uid: str, has_news: bool) -> None:
+    def finished(self, ref: ObjectRef, uid: str, has_changes: bool) -> None:
         """Note that a resource has a new run; without changes it is written with later ones."""
         if uid:
             self._changed[uid] = ref
-            if has_news:
+            if has_changes:
                 self._wake.set()
 
     def deleted(self, uid: str) -> None:

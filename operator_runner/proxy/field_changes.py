@@ -32,7 +32,7 @@ _METADATA = ("labels", "annotations", "ownerReferences", "finalizers")
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 """Annotation that has all fields of a client-side apply once more."""
 _MAX_VALUE_BYTES = 300
-"""Of a value that is displayed."""
+"""Limit for a displayed value."""
 _SECRET_KINDS = frozenset({"Secret", "SealedSecret", "TokenRequest"})
 _REPORTS = frozenset({"Event", "Lease"})
 """Kinds that are written again and again on purpose."""

@@ -33,11 +33,11 @@ from operator_runner.proxy.status_errors import StatusError
 _INPUT, _OUTPUT = "/operator-runner.dev/run/input", "/operator-runner.dev/run/output"
 _OFFSET = "Operator-Runner-Offset"
 _ADOPTION_SECONDS = 60.0
-"""After the start requests with an unknown token wait: their Job is about to be adopted."""
+"""Time after the start in which requests with an unknown token wait for their Job's adoption."""
 _MAX_WAITING = 100
 """Requests that wait for an adoption; others with unknown tokens are refused at once."""
 _REMEMBERED = 1000
-"""Ended runs whose Pods get 410."""
+"""Number of ended runs whose Pods get 410."""
 _RENEWAL_SECONDS = 6 * 3600.0
 _MAX_LINE_BYTES = 64 * 1024
 _SHUTDOWN_SECONDS = 1.0

@@ -47,7 +47,7 @@ class Grant:
     requests: asyncio.Semaphore | None = field(default=None, repr=False, compare=False)
     """Limits the run's concurrent requests; None: shared with the requests of no run."""
     dry_run: DryRun | None = field(default=None, repr=False, compare=False)
-    """Receives what the run would write; None: its writes are forwarded as they are."""
+    """Records what the run would write; None unless the run is a dry run."""
     decoding: asyncio.Lock = field(default_factory=asyncio.Lock, repr=False, compare=False)
     """Held while a large body of the run is decoded, so that other runs are not starved."""
 

@@ -142,7 +142,7 @@ def _container(template: JobTemplate, given: Mapping[str, Any]) -> Json:
         **given,
         "name": CONTAINER,
         "image": template.image,
-        # Nothing secret is among the arguments, which anybody may read who can read Pods.
+        # No secret is among the arguments, which all users with access to Pods can read.
         "command": ["python3", f"{_SECRET_DIR}/worker.py", _SECRET_DIR, _DATA_DIR],
         "args": [],
         "volumeMounts": [*(given.get("volumeMounts") or ()), *template.volume_mounts, *mounts],

@@ -36,7 +36,7 @@ def write_transmission(
     request: RunRequest, rundir: RunDir, ansible: AnsibleSettings
 ) -> Transmission:
     """Write the input of a run below its temporary directory. Raises OSError."""
-    # Imported here because few operators run Jobs, and the start of the others need not pay for it.
+    # Imported here to keep the start of operators without Jobs fast.
     from ansible_runner import interface  # noqa: PLC0415
 
     folder = rundir.temp_dirs.path(request.run_id)

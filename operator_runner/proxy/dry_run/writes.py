@@ -160,7 +160,7 @@ class DryRunWrites:
 
     async def _replace(self, write: Write, entry: OverlayEntry, wanted: Json) -> ApiResponse:
         """Try to replace an object of the cluster by what the run has made of it."""
-        # Controllers may have written the object since; a conflict would last for ever.
+        # Controllers may have written the object since; retries would always conflict.
         live = await self._live(write.info)
         if live is None:
             return not_found(write.info)

@@ -21,7 +21,7 @@ TOKEN_HEADER = "X-Operator-Runner-Token"  # noqa: S105 (a name)
 AUDIENCE = "operator-runner.dev"
 """Audience of such a token; no other server accepts it."""
 PERMISSION_PREFIX = "/operator-runner"
-"""Before the paths in permissions: every authenticated user may `get` /api/* by default."""
+"""Prefix of paths in permissions: by default every authenticated user may `get` /api/*."""
 FILE = "api.json"
 _LOOPBACK = "127.0.0.1"
 

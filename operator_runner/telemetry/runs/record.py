@@ -26,7 +26,7 @@ from operator_runner.telemetry.redaction import redact
 MAX_TASKS, MAX_CHANGES, MAX_REQUESTS, MAX_LOG_LINES = 200, 64, 200, 200
 """Entries of a record; what is beyond is counted in `dropped`."""
 MAX_OUTPUT_BYTES = 256 * 1024
-"""Of the output that is kept in memory while the run is in progress."""
+"""Limit for the output that is kept in memory while the run is in progress."""
 _TEXT_BYTES = 500
 _MESSAGE_BYTES = 2048
 _RESULTS = {
@@ -36,7 +36,7 @@ _RESULTS = {
     "runner_on_skipped": "skipped",
 }
 _HIDDEN_ARGS = "the output has been hidden due to the fact that 'no_log: true'"
-"""Begin of the arguments of a task with no_log in ansible-runner's events."""
+"""Start of the arguments of a task with no_log in ansible-runner's events."""
 _DETAILS = ("tasks", "changes", "requests", "log", "dropped")
 """Fields of a record that its summary lacks."""
 
@@ -119,7 +119,7 @@ class RunRecorder:
             name = "succeeded" if outcome.successful else "failed"
         stats = outcome.stats if outcome is not None else None
         if stats is None:
-            # Events of the last task may be missing, so nothing shows that it hides nothing.
+            # Events of the last task may be missing, and it may have no_log.
             self._hide_since(self._last_end)
         self._end = {
             "outcome": name,

@@ -55,9 +55,9 @@ class RunStore:
         self._on_deleted: list[Callable[[str], None]] = []
 
     def on_finished(self, callback: Callable[[ObjectRef, str, bool], None]) -> None:
-        """Call `callback` with resource, uid, and whether the run has news, after its end.
+        """Call `callback` with resource, uid, and whether the run changed anything or failed.
 
-        A run that succeeded and changed nothing has none.
+        It is called after the end of the run.
         """
         self._on_finished.append(callback)
 
@@ -65,7 +65,7 @@ class RunStore:
         """Call `callback` with the uid of each deleted resource that has runs."""
         self._on_deleted.append(callback)
 
-    # What runs report ----------------------------------------------------------------
+    # Reports of runs -----------------------------------------------------------------
 
     def started(self, ref: ObjectRef, uid: str, run_id: str, causes: Sequence[Cause]) -> None:
         """Record the start of a run."""
@@ -124,7 +124,7 @@ class RunStore:
         ids = self._by_resource.get(ref, [])
         ids.sort(key=lambda run_id: str(self._finished[run_id].summary["started"]))
 
-    # What readers ask ----------------------------------------------------------------
+    # Queries -------------------------------------------------------------------------
 
     def summaries(self, matches: Callable[[Json], bool], limit: int) -> list[Json]:
         """Return the summaries of the newest runs that match, newest first."""

@@ -9,7 +9,7 @@ from operator_runner.core.model import Json
 from operator_runner.core.settings import Address
 
 LABEL = "control-plane=controller-manager"
-"""Label of the Pods of operators, as their scaffolds have set it since the first Operator SDK."""
+"""Label of the Pods of operators, in projects of operator-sdk and of operator-runner."""
 _BIND, _SECURE, _RBAC = "--metrics-bind-address", "--metrics-secure", "--metrics-require-rbac"
 _DEFAULT_ADDRESS = ":8443"
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
