@@ -133,9 +133,7 @@ class LeaseKeeper:
             async with asyncio.timeout(timeout):
                 lease = await self._write(timeout)
         except Conflict:
-            return (
-                LeaseAttempt.FAILED
-            )  # another writer was faster; the next attempt reads it
+            return LeaseAttempt.FAILED  # another writer was faster; the next attempt reads it
         except (ApiError, TimeoutError) as error:
             self._log_failure(error)
             return LeaseAttempt.FAILED
