@@ -169,7 +169,7 @@ async def test_dry_runs_are_decided_alike(start: Start, kubectl: Kubectl) -> Non
     kubectl("create", "configmap", "theirs")
     error = await refused(start(REFUSE), "label", "configmap", "theirs", "a=b", "--dry-run=server")
     assert "does not belong" in error
-    run = start(ADOPT)
+    run = start(ADOPT, "run-2")
     await run.kubectl("label", "configmap", "theirs", "a=b", "--dry-run=server")
     assert owners(await run.get("configmap", "theirs")) == []
 
