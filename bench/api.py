@@ -50,6 +50,7 @@ NGINX = Kind("operator.example.com/v1alpha2", "NginxOperator")
 CONFIG_MAP = Kind("v1", "ConfigMap")
 SERVICE = Kind("v1", "Service")
 DEPLOYMENT = Kind("apps/v1", "Deployment")
+POD = Kind("v1", "Pod")
 _NAMESPACE = Kind("v1", "Namespace")
 _CRD = Kind("apiextensions.k8s.io/v1", "CustomResourceDefinition")
 
