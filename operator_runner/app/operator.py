@@ -526,14 +526,13 @@ class Operator:
         lost = ended is not None and ended.get_name() in {"leadership", "membership of shards"}
         if lost:
             self._connection.abort()
+            await self._leave_jobs()
         if ended is not None:
             error = None if lost else ended.exception()
             _log.error(
                 "Stopping: a component has ended", component=ended.get_name(), exc_info=error
             )
         self._queue.close()
-        if self._job_launcher is not None:
-            self._job_launcher.leave()
         keep = {"leadership", "dispatcher", "shards", "membership of shards"}
         await end_tasks([task for task in working if task.get_name() not in keep])
         if self._sharding is not None and not lost:
@@ -541,7 +540,7 @@ class Operator:
             self._sharding.start_leaving()
             await self._sharding.stop_coordinating()
         grace = 0.0 if lost else self._settings.graceful_shutdown.total_seconds()
-        await self._dispatcher.drain(grace)
+        await self._dispatcher.drain(grace, self._leave_jobs)
         await self._dependents.stop()
         await end_tasks(working)
         if not lost:
@@ -552,6 +551,12 @@ class Operator:
             # Unsent writes of cancelled runs must not arrive beside those of a successor.
             self._connection.abort()
             await (self._elector.release if self._sharding is None else self._sharding.leave)()
+
+    async def _leave_jobs(self) -> None:
+        """Leave running Jobs to the next operator; their Pods wait until it serves the port."""
+        if self._job_launcher is not None and self._job_server is not None:
+            self._job_launcher.leave()
+            await self._job_server.stop()
 
     async def _watch_primaries(self) -> None:
         # What these lists show leads to no run, so the runs at start must come later.

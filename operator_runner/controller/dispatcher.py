@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 
 import structlog
@@ -90,12 +90,19 @@ class Dispatcher:
         _log.info("Reconciling")
         return await self._reconcile(key, item)
 
-    async def drain(self, grace: float) -> None:
-        """After the queue is closed: wait `grace` seconds for reconciles, then cancel them."""
+    async def drain(
+        self, grace: float, before_cancel: Callable[[], Awaitable[None]] | None = None
+    ) -> None:
+        """After the queue is closed: wait `grace` seconds for reconciles, then cancel them.
+
+        `before_cancel` is awaited in between if there are any.
+        """
         if not self._running:
             return
         _log.info("Waiting for running reconciles", count=len(self._running), seconds=grace)
         _, late = await asyncio.wait(set(self._running), timeout=grace)
+        if late and before_cancel is not None:
+            await before_cancel()
         for task in late:
             task.cancel()
         if late:

@@ -115,6 +115,7 @@ class JobServer:
         """Requests that wait for the adoption of their Job."""
         self._listener: Listener | None = None
         self._renewal: asyncio.Task[None] | None = None
+        self._stopped = False
 
     @property
     def address(self) -> Address:
@@ -157,11 +158,18 @@ class JobServer:
         _log.info("Serving port for Jobs", address=f"{self.address.host}:{self.address.port}")
 
     async def stop(self) -> None:
-        """Close the server and its connections."""
-        if self._renewal is not None:
-            await end_tasks([self._renewal])
+        """Close the server and its connections; another call does nothing.
+
+        Call it before the runs of Jobs that are left to the next operator end. Their Pods cannot
+        connect any more then, and wait for it. An answer would end them.
+        """
+        if self._stopped:
+            return
+        self._stopped = True
         if self._listener is not None:
             await self._listener.stop()
+        if self._renewal is not None:
+            await end_tasks([self._renewal])
 
     @contextmanager
     def attach(self, run_id: str, token: str, channel: Channel) -> Iterator[None]:

@@ -182,3 +182,17 @@ async def test_a_request_after_the_start_waits_for_the_adoption_of_its_job(
         with proxy.grant(owner, WATCH, "run-1"), server.attach("run-1", TOKEN, Output(tmp_path)):
             assert (await early)[0] == 200
         await pod.session.close()
+
+
+async def test_pods_of_jobs_that_are_left_to_the_next_operator_get_no_answer(
+    server: JobServer, proxy: Proxy, owner: Json, pod: Pod, tmp_path: Path
+) -> None:
+    """They cannot connect, which their relay waits for; 410 or 401 would end the play."""
+    with proxy.grant(owner, WATCH, "run-1"), server.attach("run-1", TOKEN, Output(tmp_path)):
+        assert (await pod.send("GET", OUTPUT))[0] == 200
+        await server.stop()
+        with pytest.raises(aiohttp.ClientConnectionError):
+            await pod.send("GET", OUTPUT)
+    with pytest.raises(aiohttp.ClientConnectionError):
+        await pod.send("GET", OUTPUT)
+    await server.stop()

@@ -363,3 +363,21 @@ async def test_the_end_of_the_operator_ends_the_run_as_well() -> None:
     await working
     await case.dispatcher.drain(0)
     assert case.executor.ended == case.executor.started
+
+
+async def test_what_precedes_the_cancellation_of_runs_is_done_while_they_are_in_progress() -> None:
+    """Jobs are left to the next operator before their runs end."""
+    case = Case(PLAIN, resource())
+    ended_before: list[int] = []
+
+    async def before_cancel() -> None:
+        ended_before.append(len(case.executor.ended))
+
+    working = asyncio.create_task(case.dispatcher.run())
+    case.queue.add(REF, EDIT)
+    await case.until(lambda: len(case.executor.started) == 1)
+    case.queue.close()
+    await working
+    await case.dispatcher.drain(0, before_cancel)
+    assert ended_before == [0]
+    assert case.executor.ended == case.executor.started
