@@ -12,14 +12,20 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 from pathlib import Path
 
-from operator_runner.ansible.event_stream import MAX_LINE_BYTES
 from operator_runner.core.errors import RunError
 from operator_runner.core.model import Json
 
 _BUFFER_BYTES = 1024 * 1024
 """Unread output in memory; the rest waits in the Pod."""
-_MAX_ARCHIVE_BYTES = 64 * 1024 * 1024
+_MAX_LINE_BYTES = 16 * 1024 * 1024
+"""Results are bounded in the Pod, see `transmission`; this bounds those of a hostile one."""
+_LONG_LINE_BYTES = 256 * 1024
+"""Longer lines are decoded in a thread."""
+_MAX_ARCHIVE_BYTES = 1024 * 1024
+"""Of a larger archive nothing is kept; the last status is used instead of the exit status."""
 _MAX_STATUS_BYTES = 16
+_EXIT_STATUSES = {"successful": 0, "failed": 1}
+"""Exit status by ansible-runner's last status."""
 
 
 class RunChannel:
@@ -47,6 +53,7 @@ class RunChannel:
         self.has_contact = False
         """Whether the Pod has connected."""
         self._explanation = ""
+        self._last_status = ""
 
     @property
     def is_complete(self) -> bool:
@@ -84,11 +91,12 @@ class RunChannel:
     async def events(self) -> AsyncIterator[Json]:
         """Yield ansible-runner's events until the run ends. Raises RunError if it was lost."""
         while line := await self._line():
-            message = _message(line)
+            message = await _decoded(line)
             if "status" in message:
                 self._explanation = str(message.get("job_explanation") or "")
+                self._last_status = str(message["status"])
             elif "zipfile" in message:
-                await self._archive(int(message["zipfile"]))
+                await self._archive(_size(message["zipfile"]))
             elif "eof" in message:
                 self._has_ended = True
                 return
@@ -98,19 +106,23 @@ class RunChannel:
 
     def result(self) -> int:
         """Return the exit status of ansible-playbook. Raises RunError if it was not run."""
-        if self._exit_status is None:
+        status = self._exit_status
+        if status is None:
+            status = _EXIT_STATUSES.get(self._last_status)
+        if status is None:
             reason = self._explanation or self.fault or "no exit status"
             raise RunError(f"ansible-runner could not run the play in the Job: {reason}")
-        return self._exit_status
+        return status
 
     async def _line(self) -> bytes:
         """Return the next line, empty if there is no more of them. Raises RunError."""
         searched = 0
         while (end := self._buffer.find(b"\n", searched)) < 0:
             searched = len(self._buffer)
-            if searched > MAX_LINE_BYTES:
+            if searched > _MAX_LINE_BYTES:
                 raise RunError(
-                    f"invalid output of the Job: line of more than {MAX_LINE_BYTES} bytes"
+                    f"invalid output of the Job: line of more than {_MAX_LINE_BYTES} bytes; "
+                    "print less in one task"
                 )
             if not await self._read_more():
                 return b""
@@ -139,24 +151,47 @@ class RunChannel:
         """Take the exit status from the archive of the artifacts, which is encoded as base64."""
         left = 4 * -(-size // 3)
         kept = bytearray()
-        while left:
+        while left > 0:
             if not self._buffer and not await self._read_more():
                 return
             chunk = self._take(min(left, len(self._buffer)))
             left -= len(chunk)
             if size <= _MAX_ARCHIVE_BYTES:
                 kept += chunk
-        self._exit_status = exit_status_of(bytes(kept))
+        self._exit_status = await asyncio.to_thread(exit_status_of, bytes(kept))
+
+
+async def _decoded(line: bytes) -> Json:
+    """Return the JSON object of a line. Raises RunError."""
+    if len(line) > _LONG_LINE_BYTES:
+        return await asyncio.to_thread(_message, line)
+    return _message(line)
 
 
 def _message(line: bytes) -> Json:
     try:
         message = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         message = None
-    if not isinstance(message, dict):
+    if not isinstance(message, dict) or not _is_event(message):
         raise RunError(f"invalid output of the Job: expected a JSON object, got {line[:100]!r}")
     return message
+
+
+def _is_event(message: Json) -> bool:
+    """Return whether the fields that events have are of their types."""
+    return (
+        isinstance(message.get("event", ""), str)
+        and isinstance(message.get("stdout") or "", str)
+        and isinstance(message.get("event_data") or {}, dict)
+    )
+
+
+def _size(value: object) -> int:
+    """Return the size of an archive in bytes. Raises RunError."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise RunError(f"invalid output of the Job: expected a size, got {str(value)[:100]!r}")
+    return value
 
 
 def exit_status_of(archive: bytes) -> int | None:
@@ -167,5 +202,5 @@ def exit_status_of(archive: bytes) -> int | None:
             files.open("rc") as file,
         ):
             return int(file.read(_MAX_STATUS_BYTES))
-    except (zipfile.BadZipFile, KeyError, ValueError):
+    except Exception:  # noqa: BLE001 (encryption, compression methods, corrupt data: many types)
         return None

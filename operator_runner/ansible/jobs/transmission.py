@@ -21,6 +21,8 @@ from operator_runner.core.settings import AnsibleSettings
 _HOST = (
     "localhost ansible_connection=local ansible_python_interpreter={{ansible_playbook_python}}\n"
 )
+_MAX_RESULT = str(2_000_000)
+"""Characters of a result; ansible-runner empties larger ones. The operator cuts it further."""
 _IGNORED = shutil.ignore_patterns(".git", ".venv", "__pycache__")
 
 
@@ -60,7 +62,7 @@ def write_transmission(
             ident=request.run_id,
             verbosity=request.verbosity,
             envvars={
-                event_results.VARIABLE: event_results.UNLIMITED,
+                event_results.VARIABLE: _MAX_RESULT,
                 LENIENT: os.environ.get(LENIENT, "true"),
             },
         )

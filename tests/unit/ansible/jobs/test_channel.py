@@ -107,13 +107,30 @@ async def test_a_lost_job_ends_the_events_with_its_reason() -> None:
         await anext(reading)
 
 
-@pytest.mark.parametrize("text", [b"oops\n", b"[1]\n", b"\xff\n"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"oops\n",
+        b"[1]\n",
+        b"\xff\n",
+        b'{"a": ' * 100_000 + b"\n",
+        b'{"zipfile": -300}\n',
+        b'{"zipfile": []}\n',
+        b'{"zipfile": true}\n',
+        b'{"event": []}\n',
+        b'{"event": "a", "event_data": "b"}\n',
+        b'{"event": "a", "stdout": 1}\n',
+        b"x" * (17 * 1024 * 1024),
+    ],
+    ids=lambda text: text[:20].decode(errors="replace").strip(),
+)
 async def test_output_that_is_not_of_ansible_runner_is_an_error(text: bytes) -> None:
     """As of an image whose ansible-runner prints something else."""
     channel = RunChannel(Path("input"))
     write = channel.open_writer(0)
     assert write is not None
     await write(text)
+    channel.fail("the end")
     with pytest.raises(RunError, match="invalid output of the Job"):
         await events(channel)
 
@@ -136,3 +153,34 @@ def test_an_archive_without_an_exit_status_has_none() -> None:
     assert exit_status_of(archive(**{"../rc": "0"}).partition(b"\n")[2]) is None
     assert exit_status_of(archive(rc="x").partition(b"\n")[2]) is None
     assert exit_status_of(archive(rc="0").partition(b"\n")[2]) == 0
+
+
+def test_an_archive_that_cannot_be_read_has_no_exit_status() -> None:
+    """The exit status may be encrypted, corrupt, or compressed in an unknown way."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as target:
+        target.writestr("rc", "0" * 100)
+    valid = packed.getvalue()
+    central = valid.index(b"PK\x01\x02")
+    encrypted, unknown, corrupt = bytearray(valid), bytearray(valid), bytearray(valid)
+    encrypted[6] = encrypted[central + 8] = 1
+    unknown[8] = unknown[central + 10] = 99
+    corrupt[32:36] = b"\xff\xff\xff\xff"
+    for each in (encrypted, unknown, corrupt):
+        assert exit_status_of(base64.b64encode(each)) is None
+
+
+@pytest.mark.parametrize(("status", "expected"), [("successful", 0), ("failed", 1)])
+async def test_the_last_status_replaces_an_archive_that_is_too_large(
+    status: str, expected: int
+) -> None:
+    """Of an archive with much output nothing is kept in memory."""
+    channel = RunChannel(Path("input"))
+    reading = asyncio.create_task(events(channel))
+    write = channel.open_writer(0)
+    assert write is not None
+    await write(json.dumps({"status": status}).encode() + b"\n")
+    await write(archive(rc="7", stdout="x" * 2_000_000))
+    await write(b'{"eof": true}\n')
+    assert await reading == []
+    assert channel.result() == expected
