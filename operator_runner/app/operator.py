@@ -437,7 +437,8 @@ class Operator:
 
     async def _serve_jobs(self) -> None:
         """Open the port for Jobs. Only the leader does: others do not have the tokens of runs."""
-        if self._job_server is not None:
+        if self._job_server is not None and self._job_launcher is not None:
+            await self._job_launcher.expect_adoptions(self._watches)
             await self._job_server.start()
             self._stack.push_async_callback(self._job_server.stop)
 
@@ -561,12 +562,20 @@ class Operator:
     async def _watch_primaries(self) -> None:
         # What these lists show leads to no run, so the runs at start must come later.
         await self._shared_watches.wait_listed()
+        self._enqueue_adoptions()
 
         def watch(kinds: Sequence[ApiResource]) -> Coroutine[Any, Any, None]:
             signals = functools.partial(take_signals, self._stop)
             return self._primary.run(self._connection, kinds, self._settings.namespaces, signals)
 
         await watch_kinds_forever(watch, self._kinds)
+
+    def _enqueue_adoptions(self) -> None:
+        """Reconcile resources with running Jobs before all others: their plays wait for it."""
+        namespaces = self._settings.namespaces
+        for ref in () if self._job_launcher is None else self._job_launcher.adoptable:
+            if not namespaces or not ref.namespace or ref.namespace in namespaces:
+                self._enqueue(ref, Cause(Trigger.START, "running Job"))
 
     def _stream_dependents(self, gvk: GVK, namespace: str | None) -> AsyncIterator[MetadataEvent]:
         return self._streams.dependents(gvk, namespace, self._dependents.extraction)

@@ -32,10 +32,6 @@ from operator_runner.proxy.status_errors import StatusError
 
 _INPUT, _OUTPUT = "/operator-runner.dev/run/input", "/operator-runner.dev/run/output"
 _OFFSET = "Operator-Runner-Offset"
-_ADOPTION_SECONDS = 60.0
-"""Time after the start in which requests with an unknown token wait for their Job's adoption."""
-_MAX_WAITING = 100
-"""Requests that wait for an adoption; others with unknown tokens are refused at once."""
 _REMEMBERED = 1000
 """Number of ended runs whose Pods get 410."""
 _RENEWAL_SECONDS = 6 * 3600.0
@@ -90,6 +86,14 @@ class _Attached:
     connections: WeakSet[asyncio.BaseTransport] = field(default_factory=WeakSet)
 
 
+@dataclass(frozen=True, slots=True)
+class _Expected:
+    """A Job that may be adopted until a time of the event loop."""
+
+    until: float
+    decided: asyncio.Event = field(default_factory=asyncio.Event)
+
+
 class JobServer:
     """Serves the Pods of Jobs; see `ansible.jobs.launcher.PodEndpoint`."""
 
@@ -109,8 +113,7 @@ class JobServer:
         self._authorities = b""
         self._attached: dict[bytes, _Attached] = {}
         self._ended: deque[bytes] = deque(maxlen=_REMEMBERED)
-        self._new_run = asyncio.Condition()
-        self._adopting_until = 0.0
+        self._expected: dict[bytes, _Expected] = {}
         self.waiting = 0
         """Requests that wait for the adoption of their Job."""
         self._listener: Listener | None = None
@@ -153,7 +156,6 @@ class JobServer:
             raise ConfigError(
                 f"--jobs-port={self._port}: {error.strerror or error}; choose a free port"
             ) from error
-        self._adopting_until = asyncio.get_running_loop().time() + _ADOPTION_SECONDS
         self._renewal = asyncio.create_task(self._renew(), name="certificates for Jobs")
         _log.info("Serving port for Jobs", address=f"{self.address.host}:{self.address.port}")
 
@@ -171,24 +173,32 @@ class JobServer:
         if self._renewal is not None:
             await end_tasks([self._renewal])
 
+    def expect(self, token: str, seconds: float) -> None:
+        """Let requests with `token` wait until its Job is attached or refused, within `seconds`."""
+        until = asyncio.get_running_loop().time() + seconds
+        self._expected[_digest(token)] = _Expected(until)
+
+    def refuse(self, token: str) -> None:
+        """Refuse requests with the token of a Job that is not adopted."""
+        self._decide(_digest(token))
+
     @contextmanager
     def attach(self, run_id: str, token: str, channel: Channel) -> Iterator[None]:
         """Let `token` give the access of a run inside the block, and use its channel."""
         digest = _digest(token)
         attached = self._attached[digest] = _Attached(self._proxy.granted(run_id), channel)
-        notification = asyncio.create_task(self._notify())
+        self._decide(digest)
         try:
             yield
         finally:
-            notification.cancel()
             del self._attached[digest]
             self._ended.append(digest)
             for connection in list(attached.connections):
                 abort(connection)
 
-    async def _notify(self) -> None:
-        async with self._new_run:
-            self._new_run.notify_all()
+    def _decide(self, digest: bytes) -> None:
+        if (expected := self._expected.pop(digest, None)) is not None:
+            expected.decided.set()
 
     async def _renew(self) -> None:
         while True:
@@ -230,15 +240,15 @@ class JobServer:
         return attached
 
     async def _adopted(self, digest: bytes, request: web.BaseRequest) -> _Attached | None:
-        """Wait for the run of a token during the time after the start."""
-        left = self._adopting_until - asyncio.get_running_loop().time()
-        if not digest or digest in self._ended or left <= 0 or self.waiting >= _MAX_WAITING:
+        """Wait for the run of a token if its Job may be adopted."""
+        expected = self._expected.get(digest)
+        if expected is None:
             return None
         self.waiting += 1
         try:
             with suppress(TimeoutError), self._connections.serving(request.protocol):
-                async with asyncio.timeout(left), self._new_run:
-                    await self._new_run.wait_for(lambda: digest in self._attached)
+                async with asyncio.timeout_at(expected.until):
+                    await expected.decided.wait()
         finally:
             self.waiting -= 1
         return self._attached.get(digest)

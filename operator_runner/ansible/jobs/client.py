@@ -31,9 +31,16 @@ class JobClient:
         """Create the Secret of a Job."""
         await self.api.request("POST", self._path("secrets"), body=body, fence=fence)
 
+    async def jobs(self) -> list[Json]:
+        """Return the Jobs for all resources."""
+        return await self._jobs(UID_LABEL)
+
     async def jobs_of(self, uid: str) -> list[Json]:
         """Return the Jobs for the resource with this uid."""
-        params = {"labelSelector": f"{UID_LABEL}={uid}"}
+        return await self._jobs(f"{UID_LABEL}={uid}")
+
+    async def _jobs(self, selector: str) -> list[Json]:
+        params = {"labelSelector": selector}
         answer = await self.api.request("GET", self._path("jobs"), params=params, outer_levels=2)
         return list(answer.get("items") or ())
 

@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import json
 import secrets
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AbstractContextManager, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +23,7 @@ from operator_runner.ansible.rundir import RunDir
 from operator_runner.core.async_tasks import end_tasks
 from operator_runner.core.errors import ApiError, RunError
 from operator_runner.core.fencing import Fence, Fences
-from operator_runner.core.model import JobTemplate, Json, RunRequest
+from operator_runner.core.model import GVK, JobTemplate, Json, ObjectRef, RunRequest, Watch
 from operator_runner.core.settings import Address, AnsibleSettings
 
 _CHECK_SECONDS = 2.0
@@ -32,6 +32,8 @@ _START_SECONDS = 600.0
 """Time limit for the Pod to be scheduled and to connect."""
 _FLUSH_SECONDS = 2.0
 """Wait for output that is in flight when the Job has ended."""
+_ADOPTION_SECONDS = 3600.0
+"""Time limit for the adoption of Jobs without a deadline; their Pods give up after it too."""
 _END_SECONDS = 60.0
 """Time limit for the end of a Pod; on a lost node it does not end."""
 
@@ -48,6 +50,12 @@ class PodEndpoint(Protocol):
     @property
     def authorities(self) -> bytes:
         """Return the PEM of the CAs that its certificate is verified with."""
+
+    def expect(self, token: str, seconds: float) -> None:
+        """Let requests with `token` wait until its Job is attached or refused, within `seconds`."""
+
+    def refuse(self, token: str) -> None:
+        """Refuse requests with the token of a Job that is not adopted."""
 
     def attach(self, run_id: str, token: str, channel: RunChannel) -> AbstractContextManager[None]:
         """Let `token` give the access of a run inside the block, and use its channel."""
@@ -90,10 +98,28 @@ class JobLauncher:
         self._ansible = ansible
         self._fences = fences
         self._is_leaving = False
+        self.adoptable: list[ObjectRef] = []
+        """What the resources of expected Jobs may be; they are to be reconciled first."""
 
     def leave(self) -> None:
         """From now on, do not delete the Jobs of cancelled runs: the next operator adopts them."""
         self._is_leaving = True
+
+    async def expect_adoptions(self, watches: Iterable[Watch]) -> None:
+        """Have the server expect the Jobs of earlier runs that are under way. Raises ApiError."""
+        gvks: dict[str, list[GVK]] = {}
+        for watch in watches:
+            if watch.job is not None:
+                gvks.setdefault(watch.job.namespace, []).append(watch.gvk)
+        self.adoptable.clear()
+        for namespace, kinds in gvks.items():
+            client = self._client(namespace)
+            for job in await client.jobs():
+                if faults.is_finished(job) or (token := await client.token(job)) is None:
+                    continue
+                seconds = job["spec"].get("activeDeadlineSeconds") or _ADOPTION_SECONDS
+                self._server.expect(token, seconds)
+                self.adoptable += manifest.resources_of(job, kinds)
 
     async def ready(self) -> None:
         """See `executor.Launcher`; the Pod loads Ansible itself."""
@@ -137,6 +163,8 @@ class JobLauncher:
                 _log.info("Adopted the Job of an earlier run", job=name)
                 return job, token
             _log.info("Deleting outdated Job", job=name)
+            if token is not None:
+                self._server.refuse(token)
             await _delete(client, job, fence)
         run = manifest.JobRun(request.ref, request.uid, request.run_id, state, request.timeout)
         return await self._create(client, run, request.job, fence)

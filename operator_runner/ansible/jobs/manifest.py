@@ -11,17 +11,18 @@ import copy
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from operator_runner.core.model import ANNOTATION_DOMAIN, JobTemplate, Json, ObjectRef
+from operator_runner.core.model import ANNOTATION_DOMAIN, GVK, JobTemplate, Json, ObjectRef
 
 CONTAINER = "run"
 """Name of the container that runs the play; the template may have settings for it."""
 UID_LABEL = f"{ANNOTATION_DOMAIN}/resource-uid"
 STATE_ANNOTATION = f"{ANNOTATION_DOMAIN}/run-state"
+_RESOURCE_ANNOTATION = f"{ANNOTATION_DOMAIN}/resource"
 _SECRET_DIR, _DATA_DIR = "/var/run/operator-runner.dev", "/runner"
 _MANAGER = "operator-runner"
 _DEADLINE_MARGIN = timedelta(minutes=1)
@@ -60,7 +61,7 @@ def job(run: JobRun, template: JobTemplate) -> Json:
         deadline = run.timeout + _DEADLINE_MARGIN
         spec["activeDeadlineSeconds"] = max(int(deadline.total_seconds()), 1)
     annotations = {
-        f"{ANNOTATION_DOMAIN}/resource": str(run.ref),
+        _RESOURCE_ANNOTATION: str(run.ref),
         f"{ANNOTATION_DOMAIN}/run": run.run_id,
         STATE_ANNOTATION: run.state,
     }
@@ -70,6 +71,14 @@ def job(run: JobRun, template: JobTemplate) -> Json:
         "metadata": {"name": name, "labels": labels, "annotations": annotations},
         "spec": spec,
     }
+
+
+def resources_of(job_body: Json, gvks: Iterable[GVK]) -> list[ObjectRef]:
+    """Return what the resource of a Job may be: a Job names the kind without its group."""
+    annotations = job_body["metadata"].get("annotations") or {}
+    kind, _, path = annotations.get(_RESOURCE_ANNOTATION, "").partition(" ")
+    namespace, _, name = path.rpartition("/")
+    return [ObjectRef(gvk, namespace, name) for gvk in gvks if gvk.kind == kind and name]
 
 
 def secret(job_body: Json, files: Mapping[str, bytes]) -> Json:

@@ -18,7 +18,6 @@ from operator_runner.core.fencing import Fences
 from operator_runner.core.model import Json
 from operator_runner.core.settings import Address
 from operator_runner.kube.session import Connection
-from operator_runner.proxy import job_server
 from operator_runner.proxy.job_server import JobServer
 from operator_runner.proxy.server import Proxy
 from tests.contract.proxy.conftest import SECONDS, WATCH, Recorder, config_map, proxied
@@ -81,9 +80,8 @@ async def serve(proxy: Proxy) -> AsyncIterator[JobServer]:
 
 
 @pytest.fixture
-async def server(proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[JobServer]:
-    """Serve the port; requests with unknown tokens are refused at once."""
-    monkeypatch.setattr(job_server, "_ADOPTION_SECONDS", 0.0)
+async def server(proxy: Proxy) -> AsyncIterator[JobServer]:
+    """Serve the port."""
     async for server in serve(proxy):
         yield server
 
@@ -169,19 +167,34 @@ async def test_writes_of_jobs_are_fenced(
         await pod.session.close()
 
 
-async def test_a_request_after_the_start_waits_for_the_adoption_of_its_job(
-    proxy: Proxy, owner: Json, tmp_path: Path
+async def test_requests_of_a_running_job_wait_for_its_adoption(
+    server: JobServer, proxy: Proxy, owner: Json, pod: Pod, tmp_path: Path
 ) -> None:
-    """The play of a Job does not notice that its operator has restarted."""
+    """The play does not notice that its operator has restarted; other tokens are refused."""
     path = f"/api/v1/namespaces/{owner['metadata']['namespace']}/configmaps/owner"
-    async for server in serve(proxy):
-        pod = Pod(server)
-        early = asyncio.create_task(pod.send("GET", path))
-        while not server.waiting:  # noqa: ASYNC110 (the request is on its way)
-            await asyncio.sleep(0.05)
-        with proxy.grant(owner, WATCH, "run-1"), server.attach("run-1", TOKEN, Output(tmp_path)):
-            assert (await early)[0] == 200
-        await pod.session.close()
+    server.expect(TOKEN, SECONDS)
+    early = asyncio.create_task(pod.send("GET", path))
+    while not server.waiting:  # noqa: ASYNC110 (the request is on its way)
+        await asyncio.sleep(0.05)
+    assert (await pod.send("GET", path, token="invented"))[0] == 401
+    assert not early.done()
+    with proxy.grant(owner, WATCH, "run-1"), server.attach("run-1", TOKEN, Output(tmp_path)):
+        assert (await early)[0] == 200
+    assert (await pod.send("GET", path))[0] == 401
+
+
+async def test_requests_of_a_job_that_is_not_adopted_are_refused(
+    server: JobServer, pod: Pod
+) -> None:
+    """The Job is deleted, or its deadline has passed."""
+    server.expect(TOKEN, SECONDS)
+    early = asyncio.create_task(pod.send("GET", "/api"))
+    while not server.waiting:  # noqa: ASYNC110 (the request is on its way)
+        await asyncio.sleep(0.05)
+    server.refuse(TOKEN)
+    assert (await early)[0] == 401
+    server.expect("late", 0.0)
+    assert (await pod.send("GET", "/api", token="late"))[0] == 401
 
 
 async def test_pods_of_jobs_that_are_left_to_the_next_operator_get_no_answer(

@@ -86,10 +86,11 @@ class JobRuns:
         namespace, name = self.ref.namespace, "certificate"
         source = SecretCertificates(self.api, namespace, name, CertificateLifetimes())
         server = JobServer(proxy, source, self.port, Address("127.0.0.1", 0))
+        self.launcher = JobLauncher(server, lambda _: self.client, SETTINGS, Fences())
+        await self.launcher.expect_adoptions([self.watch])
         await server.start()
         self.servers.push_async_callback(server.stop)
-        self.port, self.proxy = server.address.port, proxy
-        self.launcher = JobLauncher(server, lambda _: self.client, SETTINGS, Fences())
+        self.port, self.proxy, self.server = server.address.port, proxy, server
         self.executor = AnsibleExecutor(
             ColdLauncher(SETTINGS), self.rundirs, SETTINGS, jobs=self.launcher
         )

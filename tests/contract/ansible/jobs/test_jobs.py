@@ -155,6 +155,9 @@ async def test_the_next_operator_adopts_a_running_job(runs: JobRuns) -> None:
     (runs.out / "go").touch()
     runs.events.clear()
     await runs.start()
+    assert runs.launcher.adoptable == [runs.ref]
+    while not runs.server.waiting:  # noqa: ASYNC110 (the Pod connects)
+        await asyncio.sleep(0.1)
     outcome = await runs(tasks, ns=runs.ref.namespace)
     assert outcome.successful, outcome.failures
     assert (await runs.job())["metadata"]["name"] == name

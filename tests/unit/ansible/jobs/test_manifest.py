@@ -10,6 +10,7 @@ from operator_runner.ansible.jobs.manifest import (
     JobRun,
     job,
     job_name,
+    resources_of,
     secret,
     template_digest,
 )
@@ -41,6 +42,18 @@ def test_a_job_has_one_attempt_and_a_deadline_after_that_of_the_run() -> None:
         "activeDeadlineSeconds"
         not in job(JobRun(REF, "u", "1", "s", None), JobTemplate("e"))["spec"]
     )
+
+
+def test_the_resource_of_a_job_is_found_by_its_kind() -> None:
+    """The name is not checked here, so it may have any form; other Jobs have none."""
+    body, other = job(RUN, JobTemplate("ee")), GVK("shop.io", "v1", "Other")
+    assert resources_of(body, [other, REF.gvk]) == [REF]
+    assert resources_of(body, [other]) == []
+    node = ObjectRef(GVK("", "v1", "Node"), "", "a")
+    of_node = job(JobRun(node, "u", "1", "s", None), JobTemplate("ee"))
+    assert resources_of(of_node, [node.gvk]) == [node]
+    del body["metadata"]["annotations"]
+    assert resources_of(body, [REF.gvk]) == []
 
 
 def test_settings_of_the_template_are_merged_with_those_of_the_run() -> None:
