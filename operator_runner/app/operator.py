@@ -25,6 +25,7 @@ from operator_runner.ansible.jobs.client import JobClient
 from operator_runner.ansible.jobs.launcher import JobLauncher
 from operator_runner.ansible.reserved_names import ReservedNamesLoader
 from operator_runner.ansible.templating.effective_types import log_types
+from operator_runner.app.job_serving import JobServing
 from operator_runner.app.once import exit_status, find_resource
 from operator_runner.app.ports import open_metrics, open_probes
 from operator_runner.app.run_access import OwnedAccess, RecordedWrites
@@ -59,6 +60,7 @@ from operator_runner.conversion.authority import CertificateLifetimes
 from operator_runner.conversion.certificate_sources import SecretCertificates
 from operator_runner.conversion.service import ConversionService
 from operator_runner.core.async_tasks import end_tasks
+from operator_runner.core.errors import ConfigError
 from operator_runner.core.fencing import Fence, Fences
 from operator_runner.core.host_resources import HostResources
 from operator_runner.core.model import (
@@ -238,7 +240,7 @@ class Operator:
             fences=self._fences,
             on_request=self._runs.on_request,
         )
-        self._job_server = self._make_job_server()
+        self._jobs: JobServing | None = None
         self._job_launcher = self._make_job_launcher()
         self._references = References(
             watches,
@@ -330,23 +332,21 @@ class Operator:
             for watch in self._watches
         }
 
-    def _make_job_server(self) -> JobServer | None:
-        """Return the server for the Pods of Jobs, None if no watch has Jobs."""
+    def _make_job_launcher(self) -> JobLauncher | None:
+        """Return the launcher of Jobs, with a server for their Pods; None if no watch has Jobs."""
         if all(watch.job is None for watch in self._watches):
             return None
         settings = self._settings.jobs
         host, namespace, secret = _names_for_jobs(settings, self._connection.namespace)
         source = SecretCertificates(self._api, namespace, secret, CertificateLifetimes())
-        return JobServer(self._proxy, source, settings.port, host)
-
-    def _make_job_launcher(self) -> JobLauncher | None:
-        if self._job_server is None:
-            return None
+        server = JobServer(self._proxy, source, settings.port, host)
 
         def client(namespace: str) -> JobClient:
             return JobClient(self._api, namespace or self._connection.namespace)
 
-        return JobLauncher(self._job_server, client, self._settings.ansible, self._fences)
+        launcher = JobLauncher(server, client, self._settings.ansible, self._fences)
+        self._jobs = JobServing(server, launcher, self._watches)
+        return launcher
 
     def _make_archive(self) -> RunArchive | None:
         """Return where runs are kept for a new Pod: beside the Lease, if there is one."""
@@ -414,16 +414,15 @@ class Operator:
             await self._conversions.serve(stack, self._health)
         await self._proxy.start()
         stack.push_async_callback(self._proxy.stop)
+        stack.push_async_callback(self._leave_jobs)
 
     async def run(self, load: Callable[[], Sequence[Watch]]) -> int | None:
         """Lead, work until something ends that, and shut down in order; see `run` above."""
         log_types(self._watches)
         if self._settings.once is not None:
-            await self._serve_jobs()
             return await self._reconcile_once(*self._settings.once)
         if not await self._acquire_lease():
             return 0
-        await self._serve_jobs()
         self._leading = True
         working = [asyncio.create_task(part, name=name) for name, part in self._parts(load)]
         ended = await until_one_ends(working, self._stop)
@@ -433,14 +432,9 @@ class Operator:
         await self._shut_down(working, ended)
         if edited and not self._stop.is_set():
             return None
+        if ended is not None and isinstance(error := ended.exception(), ConfigError):
+            raise error
         return 0 if ended is None else 1
-
-    async def _serve_jobs(self) -> None:
-        """Open the port for Jobs. Only the leader does: others do not have the tokens of runs."""
-        if self._job_server is not None and self._job_launcher is not None:
-            await self._job_launcher.expect_adoptions(self._watches)
-            await self._job_server.start()
-            self._stack.push_async_callback(self._job_server.stop)
 
     async def _acquire_lease(self) -> bool:
         """Wait until this replica may work; return False if it is to end before."""
@@ -478,6 +472,12 @@ class Operator:
             cluster=self._cluster,
         )
         cause = Cause(Trigger.START, "--once")
+        if self._jobs is not None:
+            opening = asyncio.create_task(self._jobs.open(), name="Jobs")
+            if await until_one_ends([opening], self._stop) is None:
+                await end_tasks([opening])
+                return 128 + signal.SIGINT
+            opening.result()
         working = asyncio.create_task(self._dispatcher.reconcile_once(key, cause))
         interrupted = await until_one_ends([working], self._stop) is None
         await end_tasks([working] if interrupted else [])
@@ -499,6 +499,8 @@ class Operator:
         yield "failed expressions", self._failed_expressions.run()
         yield "schedules", self._schedules.run()
         yield "OperatorCondition", self._operator_condition.run()
+        if self._jobs is not None:
+            yield "Jobs", self._jobs.run()
         if self._archive is not None:
             yield "archive of runs", self._archive.run()
         if self._sharding is not None:
@@ -527,13 +529,16 @@ class Operator:
         lost = ended is not None and ended.get_name() in {"leadership", "membership of shards"}
         if lost:
             self._connection.abort()
-            await self._leave_jobs()
         if ended is not None:
             error = None if lost else ended.exception()
             _log.error(
-                "Stopping: a component has ended", component=ended.get_name(), exc_info=error
+                "Stopping: a component has ended",
+                component=ended.get_name(),
+                exc_info=None if isinstance(error, ConfigError) else error,
             )
         self._queue.close()
+        if lost:
+            await self._leave_jobs()
         keep = {"leadership", "dispatcher", "shards", "membership of shards"}
         await end_tasks([task for task in working if task.get_name() not in keep])
         if self._sharding is not None and not lost:
@@ -554,15 +559,13 @@ class Operator:
             await (self._elector.release if self._sharding is None else self._sharding.leave)()
 
     async def _leave_jobs(self) -> None:
-        """Leave running Jobs to the next operator; their Pods wait until it serves the port."""
-        if self._job_launcher is not None and self._job_server is not None:
-            self._job_launcher.leave()
-            await self._job_server.stop()
+        if self._jobs is not None:
+            await self._jobs.leave()
 
     async def _watch_primaries(self) -> None:
         # What these lists show leads to no run, so the runs at start must come later.
         await self._shared_watches.wait_listed()
-        self._enqueue_adoptions()
+        await self._enqueue_adoptions()
 
         def watch(kinds: Sequence[ApiResource]) -> Coroutine[Any, Any, None]:
             signals = functools.partial(take_signals, self._stop)
@@ -570,10 +573,10 @@ class Operator:
 
         await watch_kinds_forever(watch, self._kinds)
 
-    def _enqueue_adoptions(self) -> None:
+    async def _enqueue_adoptions(self) -> None:
         """Reconcile resources with running Jobs before all others: their plays wait for it."""
         namespaces = self._settings.namespaces
-        for ref in () if self._job_launcher is None else self._job_launcher.adoptable:
+        for ref in () if self._jobs is None else await self._jobs.adoptable():
             if not namespaces or not ref.namespace or ref.namespace in namespaces:
                 self._enqueue(ref, Cause(Trigger.START, "running Job"))
 

@@ -20,8 +20,7 @@ from weakref import WeakSet
 import structlog
 from aiohttp import hdrs, web
 
-from operator_runner.core.async_tasks import end_tasks
-from operator_runner.core.errors import ApiError, ConfigError
+from operator_runner.core.errors import ConfigError
 from operator_runner.core.settings import Address
 from operator_runner.net.connections import Connections, abort
 from operator_runner.net.sockets import Listener
@@ -117,7 +116,6 @@ class JobServer:
         self.waiting = 0
         """Requests that wait for the adoption of their Job."""
         self._listener: Listener | None = None
-        self._renewal: asyncio.Task[None] | None = None
         self._stopped = False
 
     @property
@@ -132,13 +130,11 @@ class JobServer:
         return self._authorities
 
     async def start(self) -> None:
-        """Listen. Raises ConfigError if the port or the certificates cannot be used."""
-        try:
-            await self._load_certificates()
-        except ApiError as error:
-            raise ConfigError(
-                f"certificates for Jobs: {error}; check the permissions with `operator-runner rbac`"
-            ) from error
+        """Listen, unless `stop` has been called.
+
+        Raises ApiError if there are no certificates, and ConfigError if the port cannot be used.
+        """
+        await self._load_certificates()
         server = web.Server(
             self._handle,
             handler_cancellation=True,
@@ -149,6 +145,9 @@ class JobServer:
         )
         runner = web.ServerRunner(server, shutdown_timeout=_SHUTDOWN_SECONDS)
         await runner.setup()
+        if self._stopped:
+            await runner.cleanup()
+            return
         self._listener = Listener(runner, self._context, connections=self._connections)
         try:
             self._listener.open("", self._port)
@@ -156,7 +155,6 @@ class JobServer:
             raise ConfigError(
                 f"--jobs-port={self._port}: {error.strerror or error}; choose a free port"
             ) from error
-        self._renewal = asyncio.create_task(self._renew(), name="certificates for Jobs")
         _log.info("Serving port for Jobs", address=f"{self.address.host}:{self.address.port}")
 
     async def stop(self) -> None:
@@ -170,8 +168,6 @@ class JobServer:
         self._stopped = True
         if self._listener is not None:
             await self._listener.stop()
-        if self._renewal is not None:
-            await end_tasks([self._renewal])
 
     def expect(self, token: str, seconds: float) -> None:
         """Let requests with `token` wait until its Job is attached or refused, within `seconds`."""
@@ -200,13 +196,15 @@ class JobServer:
         if (expected := self._expected.pop(digest, None)) is not None:
             expected.decided.set()
 
-    async def _renew(self) -> None:
+    async def renew(self) -> None:
+        """Renew the certificates when due, until cancelled; failures are logged."""
         while True:
             await asyncio.sleep(_RENEWAL_SECONDS)
             try:
                 await self._load_certificates()
-            except ApiError as error:
-                _log.warning("Cannot renew the certificates for Jobs", error=str(error))
+            except Exception as error:  # noqa: BLE001 (the current ones are valid for long)
+                reason = str(error) or type(error).__name__
+                _log.warning("Cannot renew the certificates for Jobs", error=reason)
 
     async def _load_certificates(self) -> None:
         found = await self._source.current(_names(self._address.host), known=True)

@@ -5,19 +5,21 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
 
-from operator_runner.conversion.authority import CertificateLifetimes
+from operator_runner.conversion.authority import CertificateLifetimes, WebhookCertificates
 from operator_runner.conversion.certificate_sources import InMemoryCertificates
+from operator_runner.core.errors import Unavailable
 from operator_runner.core.fencing import Fences
 from operator_runner.core.model import Json
 from operator_runner.core.settings import Address
 from operator_runner.kube.session import Connection
+from operator_runner.proxy import job_server
 from operator_runner.proxy.job_server import JobServer
 from operator_runner.proxy.server import Proxy
 from tests.contract.proxy.conftest import SECONDS, WATCH, Recorder, config_map, proxied
@@ -67,6 +69,22 @@ class Pod:
             method, self.url + path, headers=headers, timeout=timeout, **body
         ) as answer:
             return answer.status, await answer.text()
+
+
+class Failing(InMemoryCertificates):
+    """Has certificates after two errors, and sets `renewed` when they have been loaded."""
+
+    renewed: asyncio.Event
+    calls = 0
+
+    async def current(self, names: Sequence[str], *, known: bool) -> WebhookCertificates:
+        """Return the certificates."""
+        self.calls += 1
+        if self.calls < 3:
+            raise (ValueError if self.calls == 1 else Unavailable)("no certificate")
+        if self.calls == 4:
+            self.renewed.set()
+        return await super().current(names, known=known)
 
 
 async def serve(proxy: Proxy) -> AsyncIterator[JobServer]:
@@ -209,3 +227,19 @@ async def test_pods_of_jobs_that_are_left_to_the_next_operator_get_no_answer(
     with pytest.raises(aiohttp.ClientConnectionError):
         await pod.send("GET", OUTPUT)
     await server.stop()
+
+
+async def test_certificates_are_renewed_after_any_error(
+    proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A Secret that somebody has edited, for example, does not end the operator."""
+    monkeypatch.setattr(job_server, "_RENEWAL_SECONDS", 0.0)
+    source = Failing(CertificateLifetimes())
+    source.renewed = asyncio.Event()
+    server = JobServer(proxy, source, 0, Address("127.0.0.1", 0))
+    renewing = asyncio.create_task(server.renew())
+    async with asyncio.timeout(SECONDS):
+        await source.renewed.wait()
+    renewing.cancel()
+    await asyncio.wait({renewing})
+    assert server.authorities
