@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import logging
 import os
 import signal
 import sys
@@ -16,16 +17,19 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import psutil
 
 from operator_runner.core.async_tasks import end_tasks
-from operator_runner.core.errors import ApiError, NotFound
+from operator_runner.core.errors import ApiError, Conflict, NotFound, Unavailable
 from operator_runner.core.model import Json
 from operator_runner.kube.api import MERGE_PATCH, Api
 
 _POLL_SECONDS = 0.2
 _NODE = "test-kubelet"
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -80,13 +84,32 @@ class Kubelet:
             elif name not in self._tasks:
                 self._tasks[name] = asyncio.create_task(self._run_pod(pod), name=name)
 
+    async def _request(self, method: str, path: str, **options: Any) -> Json:
+        """Send a request until the API server is available. Raises ApiError."""
+        while True:
+            try:
+                return await self.api.request(method, path, **options)
+            except Unavailable:
+                await asyncio.sleep(_POLL_SECONDS)
+
     async def _run_pod(self, pod: Json) -> None:
+        try:
+            await self._run_container(pod)
+        except NotFound:
+            pass  # the Pod was deleted
+        except Exception:
+            # Nobody awaits the task, and a Pod that stays Pending explains nothing.
+            _log.exception("Cannot run Pod %s", pod["metadata"]["name"])
+            raise
+
+    async def _run_container(self, pod: Json) -> None:
         name = pod["metadata"]["name"]
         if not pod["spec"].get("nodeName"):
             target = {"apiVersion": "v1", "kind": "Node", "name": _NODE}
             binding = {"apiVersion": "v1", "kind": "Binding", "target": target}
             body = {**binding, "metadata": {"name": name}}
-            await self.api.request("POST", f"{self._path(name)}/binding", body=body)
+            with contextlib.suppress(Conflict):  # an earlier request was carried out
+                await self._request("POST", f"{self._path(name)}/binding", body=body)
         paths = await self._mount(pod)
         container = pod["spec"]["containers"][0]
         command = [_replaced(word, paths) for word in container["command"]]
@@ -132,7 +155,7 @@ class Kubelet:
         path = f"/api/v1/namespaces/{self.namespace}/secrets/{name}"
         while True:
             try:
-                secret = await self.api.request("GET", path)
+                secret = await self._request("GET", path)
                 break
             except NotFound:  # the Pod waits for it
                 await asyncio.sleep(_POLL_SECONDS)
@@ -157,8 +180,9 @@ class Kubelet:
             await self.api.request("DELETE", self._path(name), body=options)
 
     async def _set_status(self, name: str, status: Json) -> None:
-        await self.api.request(
-            "PATCH", f"{self._path(name)}/status", body={"status": status}, content_type=MERGE_PATCH
+        body = {"status": status}
+        await self._request(
+            "PATCH", f"{self._path(name)}/status", body=body, content_type=MERGE_PATCH
         )
 
     def _path(self, name: str) -> str:
