@@ -344,7 +344,12 @@ class Operator:
         def client(namespace: str) -> JobClient:
             return JobClient(self._api, namespace or self._connection.namespace)
 
-        launcher = JobLauncher(server, client, self._settings.ansible, self._fences)
+        def on_adopted(ref: ObjectRef) -> None:
+            self._enqueue(ref, Cause(Trigger.START, "end of an adopted run"))
+
+        launcher = JobLauncher(
+            server, client, self._settings.ansible, self._fences, on_adopted=on_adopted
+        )
         self._jobs = JobServing(server, launcher, self._watches)
         return launcher
 

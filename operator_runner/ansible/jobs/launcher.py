@@ -91,12 +91,18 @@ class JobLauncher:
         client: Callable[[str], JobClient],
         ansible: AnsibleSettings,
         fences: Fences,
+        on_adopted: Callable[[ObjectRef], None] = lambda _: None,
     ) -> None:
-        """`client` returns the client for a namespace, which is empty for the operator's own."""
+        """`client` returns the client for a namespace, which is empty for the operator's own.
+
+        `on_adopted` is called with the resource of each adopted run that has succeeded: changes
+        while no operator ran, as of a Secret that the role reads, may have led to no run.
+        """
         self._server = server
         self._client = client
         self._ansible = ansible
         self._fences = fences
+        self._on_adopted = on_adopted
         self._is_leaving = False
         self.adoptable: list[ObjectRef] = []
         """What the resources of expected Jobs may be; they are to be reconciled first."""
@@ -133,7 +139,7 @@ class JobLauncher:
         client = self._client(request.job.namespace)
         channel = RunChannel(transmission.file)
         try:
-            job, token = await self._provide(client, request, transmission, fence)
+            job, token, adopted = await self._provide(client, request, transmission, fence)
         except ApiError as error:
             raise RunError(
                 f"cannot start a Job in namespace {client.namespace}: {error}"
@@ -145,13 +151,15 @@ class JobLauncher:
                     yield JobExecution(channel)
                 finally:
                     await end_tasks([watching])
+            if adopted and channel.is_complete and channel.result() == 0:
+                self._on_adopted(request.ref)
         finally:
             await self._end(client, job, channel, fence)
 
     async def _provide(
         self, client: JobClient, request: RunRequest, transmission: Transmission, fence: Fence
-    ) -> tuple[Json, str]:
-        """Return the Job of a run and its token. Raises ApiError and RunError."""
+    ) -> tuple[Json, str, bool]:
+        """Return the Job of a run, its token, and whether it was adopted. Raises ApiError."""
         assert request.job is not None
         state = _state(request, request.job, transmission.digest)
         for job in await client.jobs_of(request.uid):
@@ -161,13 +169,13 @@ class JobLauncher:
             token = await client.token(job)
             if token is not None and annotations.get(manifest.STATE_ANNOTATION) == state:
                 _log.info("Adopted the Job of an earlier run", job=name)
-                return job, token
+                return job, token, True
             _log.info("Deleting outdated Job", job=name)
             if token is not None:
                 self._server.refuse(token)
             await _delete(client, job, fence)
         run = manifest.JobRun(request.ref, request.uid, request.run_id, state, request.timeout)
-        return await self._create(client, run, request.job, fence)
+        return *await self._create(client, run, request.job, fence), False
 
     async def _create(
         self, client: JobClient, run: manifest.JobRun, template: JobTemplate, fence: Fence

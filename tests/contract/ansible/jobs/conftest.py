@@ -86,7 +86,10 @@ class JobRuns:
         namespace, name = self.ref.namespace, "certificate"
         source = SecretCertificates(self.api, namespace, name, CertificateLifetimes())
         server = JobServer(proxy, source, self.port, Address("127.0.0.1", 0))
-        self.launcher = JobLauncher(server, lambda _: self.client, SETTINGS, Fences())
+        self.adopted: list[ObjectRef] = []
+        self.launcher = JobLauncher(
+            server, lambda _: self.client, SETTINGS, Fences(), self.adopted.append
+        )
         await self.launcher.expect_adoptions([self.watch])
         await server.start()
         self.servers.push_async_callback(server.stop)

@@ -164,6 +164,7 @@ async def test_the_next_operator_adopts_a_running_job(runs: JobRuns) -> None:
     assert await runs.written("count") == "run\n"
     tasks_seen = [e.data["task"] for e in runs.events if e.kind == "runner_on_ok"]
     assert tasks_seen == ["Count", "Wait", "kubernetes.core.k8s_info"]
+    assert runs.adopted == [runs.ref]
 
 
 async def test_a_job_for_an_outdated_role_is_not_adopted(runs: JobRuns) -> None:
@@ -178,3 +179,4 @@ async def test_a_job_for_an_outdated_role_is_not_adopted(runs: JobRuns) -> None:
         outcome = await runs("- debug: {msg: edited}\n")
     assert outcome.successful, outcome.failures
     assert (await runs.job())["metadata"]["name"] != name
+    assert runs.adopted == []
