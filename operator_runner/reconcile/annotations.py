@@ -41,8 +41,10 @@ class Overrides:
     """Why the annotations are invalid, empty if they are valid. The resource is not run with it."""
 
 
-def read_overrides(body: Json) -> Overrides:
+def read_overrides(body: Json, *, as_job: bool = False) -> Overrides:
     """Return the overrides of a resource; invalid numbers are ignored.
+
+    `as_job` is whether runs are Jobs: their plays cannot be previewed.
 
     An invalid period is an error, as in ansible-operator. So is an invalid policy of drift: whoever
     has set it does not want what happens without it.
@@ -58,6 +60,11 @@ def read_overrides(body: Json) -> Overrides:
         error = error or (
             f"annotation {DRIFT_ANNOTATION}: {policy[:_SHOWN]!r} is not one of"
             f" {', '.join(_POLICIES)}"
+        )
+    if as_job and policy == Drift.WARN.value:
+        error = error or (
+            f"annotation {DRIFT_ANNOTATION}: {policy!r} cannot be used for runs that are Jobs;"
+            " write 'enforce' or 'ignore'"
         )
     artifacts = _integer(annotations.get(f"{_PREFIX}max-runner-artifacts"))
     verbosity = _integer(annotations.get(f"{_PREFIX}verbosity"))

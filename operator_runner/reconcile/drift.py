@@ -37,9 +37,11 @@ def policy_of(body: Json, watch: Watch) -> Drift:
     With an invalid one it is to be run, which fails with the reason, see `read_overrides`.
     """
     try:
-        return Drift(annotations_of(body).get(DRIFT_ANNOTATION, watch.drift.value))
+        policy = Drift(annotations_of(body).get(DRIFT_ANNOTATION, watch.drift.value))
     except ValueError:
         return Drift.ENFORCE
+    # A preview of a Job would run inside the operator, without the image and limits of Jobs.
+    return Drift.ENFORCE if policy is Drift.WARN and watch.job is not None else policy
 
 
 def is_drift_run(body: Json, causes: Iterable[Cause], succeeded: int | None) -> bool:

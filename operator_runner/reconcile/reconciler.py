@@ -410,7 +410,7 @@ class Reconciler:
         ref, body = pending.ref, pending.body
         started_at = datetime.now(UTC)
         self._deps.on_suspension(ref, False)
-        overrides = read_overrides(body)
+        overrides = read_overrides(body, as_job=self._watch.job is not None)
         context = RunContext(ref, body, pending.causes, started_at, pending.run_id)
         if overrides.error:
             await self._reporter.error(context, overrides.error)

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 from operator_runner.config.watches.fields import MapReader
-from operator_runner.core.model import JobTemplate
+from operator_runner.core.model import Drift, JobTemplate
 
 NAMESPACE_PATTERN = "[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?"
 NAMED_OBJECTS = {"volumes": ("name",), "volumeMounts": ("name", "mountPath")}
@@ -25,6 +25,12 @@ def read_execution(fields: MapReader) -> JobTemplate | None:
     job = None if execution is None else execution.fields("job")
     if job is None:
         return None
+    if fields.choice("drift") == Drift.WARN.value:
+        fields.problem(
+            "drift",
+            "the preview of `warn` would run inside the operator, not as the Job of"
+            " `execution.job`; write `enforce` or `ignore`",
+        )
     image = job.text("image")
     if not image:
         job.problem("image", "image must not be empty; add `image:`")

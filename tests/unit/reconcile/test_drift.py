@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from operator_runner.core.model import (
     GVK,
     Cause,
     Drift,
+    JobTemplate,
     Json,
     ObjectRef,
     RunContent,
@@ -19,6 +21,7 @@ from operator_runner.core.model import (
     Watch,
 )
 from operator_runner.core.object_diff import ObjectDifference
+from operator_runner.reconcile.annotations import read_overrides
 from operator_runner.reconcile.drift import (
     after_preview,
     after_run,
@@ -54,6 +57,14 @@ def test_the_annotation_overrides_the_watch(value: str | None, policy: Drift) ->
     """With an invalid one the resource is run, which reports the error and writes nothing."""
     annotations = {} if value is None else {"operator-runner.dev/drift": value}
     assert policy_of(_body(annotations=annotations), WATCH) is policy
+
+
+def test_runs_that_are_jobs_are_not_previewed_in_the_operator() -> None:
+    """The annotation is an error of the resource, as `warn` in the watch is one of the file."""
+    body = _body(annotations={"operator-runner.dev/drift": "warn"})
+    assert policy_of(body, replace(WATCH, job=JobTemplate("ee"))) is Drift.ENFORCE
+    assert "cannot be used for runs that are Jobs" in read_overrides(body, as_job=True).error
+    assert read_overrides(body).error == ""
 
 
 @pytest.mark.parametrize(
