@@ -188,7 +188,7 @@ class AnsibleExecutor:
                 self._timeout(seconds) as deadline,
                 launcher.start(request, rundir) as run,
             ):
-                await _consume(run, rundir, request.run_id, builder, on_event)
+                await _consume(run, rundir, request, builder, on_event)
                 status = await run.wait()
         except TimeoutError:
             if not deadline.expired():
@@ -202,10 +202,11 @@ class AnsibleExecutor:
 async def _consume(
     run: LaunchedRun,
     rundir: RunDir,
-    run_id: str,
+    request: RunRequest,
     builder: OutcomeBuilder,
     on_event: Callable[[RunEvent], None],
 ) -> None:
+    run_id = request.run_id
     with rundir.artifact(run_id, "events.jsonl") as log, rundir.artifact(run_id, "stdout") as out:
         censor = Censor()
         async for uncensored in run.events():
@@ -214,7 +215,10 @@ async def _consume(
             if raw.get("stdout"):
                 out.write(raw["stdout"] + "\n")
             event = RunEvent(
-                raw.get("event", ""), raw.get("event_data") or {}, raw.get("stdout") or ""
+                raw.get("event", ""),
+                raw.get("event_data") or {},
+                raw.get("stdout") or "",
+                is_remote=request.job is not None,
             )
             builder.add(event)
             on_event(event)

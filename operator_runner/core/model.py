@@ -592,6 +592,8 @@ class RunEvent:
     kind: str
     data: Json
     stdout: str = ""
+    is_remote: bool = False
+    """Whether the run is on another machine, whose clock its times are of."""
 
 
 @dataclass(frozen=True, slots=True)

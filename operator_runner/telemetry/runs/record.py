@@ -58,6 +58,7 @@ class RunRecorder:
     _output: list[str] = field(default_factory=list)
     _output_bytes: int = 0
     _hidden_since: float | None = None
+    _is_remote: bool = False
     _last_end: float = 0.0
     _end: Json = field(default_factory=dict)
 
@@ -78,6 +79,7 @@ class RunRecorder:
         if _is_hidden(data) and self._hidden_since is None:
             # A background process of this task may write until the end of the run.
             self._hidden_since = self._last_end if start is None else start
+        self._is_remote = self._is_remote or event.is_remote
         if event.stdout and self._output_bytes < MAX_OUTPUT_BYTES:
             text = truncated(event.stdout, MAX_OUTPUT_BYTES)
             self._output.append(text)
@@ -169,7 +171,10 @@ class RunRecorder:
         task = next((each["name"] for each in self._tasks if _covers(each, about["at"])), "")
         found = {**about, "task": task} if task else dict(about)
         # In a run that is in progress, events of tasks come later than their writes.
-        is_hidden = self._hidden_since is not None and change.at >= self._hidden_since
+        is_hidden = self._hidden_since is not None and (
+            # Times of tasks and changes are of two clocks.
+            self._is_remote or change.at >= self._hidden_since
+        )
         if self.is_running or is_hidden or change.old is None or change.new is None:
             return {**found, "hidden": True}
         return {**found, "before": change.old, "after": change.new}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -69,6 +71,21 @@ def test_values_are_hidden_from_the_first_task_with_no_log_on() -> None:
         run.on_change(change(seconds))
     run.end(DONE, NOON + timedelta(seconds=3))
     assert changes_of(run) == [('"b"', "Open"), (None, "Hidden"), (None, "Later")]
+
+
+def test_a_task_with_no_log_hides_all_values_of_a_run_on_another_machine() -> None:
+    """The clock of its node may be late or early."""
+    run = recorder()
+    run.on_event(replace(task("Open", 0, 1), is_remote=True))
+    run.on_change(change(0.5))
+    run.on_change(change(2.5))
+    shown = [('"b"', "Open"), ('"b"', None)]
+    ended = deepcopy(run)
+    ended.end(DONE, NOON + timedelta(seconds=3))
+    assert changes_of(ended) == shown
+    run.on_event(replace(task("Hidden", 10, 12, censored=CENSORED), is_remote=True))
+    run.end(DONE, NOON + timedelta(seconds=3))
+    assert [after for after, _ in changes_of(run)] == [None, None]
 
 
 def test_a_started_task_with_no_log_hides_values_though_it_never_ends() -> None:
