@@ -30,7 +30,7 @@ from operator_runner.config.watches.selector import (
 )
 from operator_runner.config.watches.status_keys import CONDITION_TYPE_PATTERN
 from operator_runner.core.durations import DURATION_PATTERN
-from operator_runner.core.model import Json
+from operator_runner.core.model import Drift, Json
 
 # Before the file is YAML the environment is put in, so any value may be a variable for now.
 _VARIABLE = {"type": "string", "pattern": r"\$"}
@@ -70,7 +70,7 @@ def _entry() -> Json:
     for selector in (properties["selector"], trigger["properties"]["selector"]):
         expression = selector["properties"]["matchExpressions"]["items"]
         expression |= _requirement(expression)
-    entry["allOf"] = [*entry["allOf"], _chosen_if_deselected()]
+    entry["allOf"] = [*entry["allOf"], _chosen_if_deselected(), _no_preview_of_jobs()]
     chosen = properties["wakeOn"]["items"]["properties"]["fields"]
     chosen |= {"type": "array", "minItems": 1, "items": _FILLED}
     _close_status(properties["status"]["properties"])
@@ -115,6 +115,12 @@ def _close_job(properties: Json) -> None:
         }
     parts = {each: {"type": ["object", "null"]} for each in TEMPLATE_FIELDS}
     properties["template"] |= {"properties": parts, "additionalProperties": False}
+
+
+def _no_preview_of_jobs() -> Json:
+    job = {"required": ["job"], "properties": {"job": {"not": {"type": "null"}}}}
+    fields = {"drift": {"const": Drift.WARN.value}, "execution": {"type": "object", **job}}
+    return {"not": {"required": list(fields), "properties": fields}}
 
 
 def _chosen_if_deselected() -> Json:
