@@ -16,7 +16,11 @@ from operator_runner.core.truncation import truncated
 from operator_runner.reconcile.conditions import is_waiting, put_condition, read_conditions
 from operator_runner.reconcile.preview import Preview
 from operator_runner.reconcile.status import generation_of
-from operator_runner.reconcile.user_requests import DRIFT_ANNOTATION, annotations_of
+from operator_runner.reconcile.user_requests import (
+    DRIFT_ANNOTATION,
+    annotations_of,
+    pending_request,
+)
 
 DRIFTED = "Drifted"
 _RECONCILED, _DIFFERS, _UNKNOWN = "Reconciled", "ObjectsDiffer", "PreviewFailed"
@@ -26,7 +30,6 @@ _MESSAGES = {
     Drift.IGNORE: "The last reconciliation wrote all objects; drift is ignored",
 }
 _UNCHANGED = frozenset({Trigger.START, Trigger.DEPENDENT, Trigger.PERIOD, Trigger.RETRY})
-"""Causes that are neither a change of what the resource asks for nor a request."""
 _SHOWN = 5
 _MESSAGE_BYTES = 900
 
@@ -44,16 +47,31 @@ def policy_of(body: Json, watch: Watch) -> Drift:
     return Drift.ENFORCE if policy is Drift.WARN and watch.job is not None else policy
 
 
-def is_drift_run(body: Json, causes: Iterable[Cause], succeeded: int | None) -> bool:
-    """Return whether a run would only correct drift.
+def has_change(causes: Iterable[Cause]) -> bool:
+    """Return whether a cause is a change of what the resource asks for, or a request."""
+    return any(cause.trigger not in _UNCHANGED for cause in causes)
+
+
+def is_drift_run(body: Json, succeeded: int | None) -> bool:
+    """Return whether a run without a change would only correct drift.
 
     `succeeded` is the generation that this process has reconciled, None if there is none.
     """
     conditions = read_conditions(body)
-    if is_waiting(conditions) or any(cause.trigger not in _UNCHANGED for cause in causes):
+    if is_waiting(conditions) or pending_request(annotations_of(body)):
         return False
     generations = {each.get("observedGeneration") for each in conditions if _is_ours(each)}
     return generation_of(body) in {*generations, succeeded}
+
+
+def is_recorded(conditions: Iterable[Json]) -> bool:
+    """Return whether the conditions record the generation that was reconciled."""
+    return any(map(_is_ours, conditions))
+
+
+def without_record(conditions: Iterable[Json]) -> list[Json]:
+    """Return the conditions without that record: what was written may be incomplete."""
+    return [each for each in conditions if not _is_ours(each)]
 
 
 def after_run(
@@ -61,7 +79,7 @@ def after_run(
 ) -> list[Json]:
     """Return the conditions after a run that wrote; `applied` is whether it has converged."""
     if policy is Drift.ENFORCE or not applied:
-        return [each for each in conditions if not _is_ours(each)]
+        return without_record(conditions)
     new = _condition("False", _RECONCILED, _MESSAGES[policy], generation)
     return put_condition(list(conditions), new, now)
 

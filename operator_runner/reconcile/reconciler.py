@@ -51,7 +51,7 @@ from operator_runner.reconcile.decide import (
     Suspend,
     decide,
 )
-from operator_runner.reconcile.drift import is_drift_run, policy_of
+from operator_runner.reconcile.drift import has_change, is_drift_run, is_recorded, policy_of
 from operator_runner.reconcile.expression_conditions import ExpressionConditions
 from operator_runner.reconcile.idempotence import IdempotenceCheck, TaskTimes, runs_needed
 from operator_runner.reconcile.metadata import (
@@ -245,6 +245,8 @@ class Reconciler:
         self._schedule = ScheduleTracker(watch, dependencies.timetable, dependencies.clock)
         # Generation of the last successful run.
         self._succeeded: dict[ObjectRef, int] = {}
+        # Resources with a change or a run that did not succeed: retries have no other causes.
+        self._unapplied: set[ObjectRef] = set()
         # uid of the resource that the other mappings are about.
         self._uids: dict[ObjectRef, str] = {}
         # uid, generation and names for which dropped fields were last reported; the data of a kind
@@ -260,6 +262,8 @@ class Reconciler:
 
         Fenced if this process may have lost its Lease since the call.
         """
+        if has_change(causes):
+            self._unapplied.add(ref)
         with self._superseding.watching(ref), self._deps.fences.reconciling(ref):
             try:
                 return await self._reconcile(ref, causes)
@@ -286,11 +290,12 @@ class Reconciler:
                     await self._reporter.suspended(ref, body, finalizer)
                     return Idle("Resource is suspended")
                 case AddMetadata() | Run() | RunDeselection() if fault := fault_of(body):
+                    self._unapplied.add(ref)
                     context = RunContext(ref, body, causes, datetime.now(UTC))
                     await self._reporter.error(context, fault)
                     await self._answer(ref, body, Failed(message=fault))
                     return Idle(fault)
-                case Run(cleanup=False) if policy := self._drift_policy(ref, body, causes):
+                case Run(cleanup=False) if policy := self._drift_policy(ref, body):
                     return await self._handle_drift(ref, body, causes, policy)
                 case AddMetadata() as missing:
                     body = await self._add_metadata(ref, body, missing)
@@ -303,10 +308,13 @@ class Reconciler:
                     return result
         raise _ResourceDeleted
 
-    def _drift_policy(self, ref: ObjectRef, body: Json, causes: Sequence[Cause]) -> Drift | None:
+    def _drift_policy(self, ref: ObjectRef, body: Json) -> Drift | None:
         """Return the policy if a run would only correct drift, and is not to; else None."""
         policy = policy_of(body, self._watch)
-        if policy is Drift.ENFORCE or not is_drift_run(body, causes, self._succeeded.get(ref)):
+        if policy is Drift.ENFORCE or ref in self._unapplied:
+            return None
+        has_tick = self._schedule.state(ref, body).ticks.due is not None
+        if has_tick or not is_drift_run(body, self._succeeded.get(ref)):
             return None
         return policy
 
@@ -389,6 +397,7 @@ class Reconciler:
         self._deps.on_suspension(ref, False)
         self._deps.on_drift(ref, False)
         self._succeeded.pop(ref, None)
+        self._unapplied.discard(ref)
         self._reported_fields.pop(ref, None)
         self._idempotence.forget(ref)
         self._schedule.forget(ref)
@@ -398,9 +407,18 @@ class Reconciler:
     async def report_failure(self, ref: ObjectRef, causes: Sequence[Cause], message: str) -> None:
         """Report an aborted reconcile in the status and as an Event. Raises ApiError."""
         body = await self._deps.cluster.get(ref)
-        if body is not None:
-            await self._reporter.failed(RunContext(ref, body, causes, datetime.now(UTC)), message)
-            await self._answer(ref, body, Failed(message=message))
+        if body is None:
+            return
+        context = RunContext(ref, body, causes, datetime.now(UTC))
+        match self._drift_policy(ref, body):
+            case Drift.IGNORE:
+                return
+            case Drift.WARN:  # the next run writes nothing either, so it could not end a failure
+                await self._reporter.drift(context, Preview(ref, failure=message))
+            case _:
+                self._unapplied.add(ref)
+                await self._reporter.failed(context, message)
+                await self._answer(ref, body, Failed(message=message))
 
     async def report_loop(self, ref: ObjectRef, echoes: Sequence[Cause]) -> None:
         """Emit an Event about a resource that triggers itself, by these causes. Raises ApiError."""
@@ -408,6 +426,7 @@ class Reconciler:
 
     async def _run(self, pending: _PendingRun) -> ReconcileResult:
         ref, body = pending.ref, pending.body
+        self._unapplied.add(ref)
         started_at = datetime.now(UTC)
         self._deps.on_suspension(ref, False)
         overrides = read_overrides(body, as_job=self._watch.job is not None)
@@ -458,7 +477,8 @@ class Reconciler:
         """Report the start of a run that may change something; return the resource after it."""
         ticks = schedule.ticks
         has_tick = ticks.due is not None or ticks.missed is not None
-        if has_tick or not self._is_steady(ref, body, causes):
+        is_steady = self._is_steady(ref, body, causes) and not is_recorded(read_conditions(body))
+        if has_tick or not is_steady:
             # A tick that was missed is reported once: the status then announces a later one.
             fields = schedule.status_fields() if ticks.missed is not None else {}
             body = _existing(await self._reporter.start(ref, body, fields))
@@ -501,6 +521,7 @@ class Reconciler:
         self._succeeded[ref] = generation_of(context.body)
         if outcome.requeue_after is not None:
             return Succeeded(outcome.requeue_after, Trigger.REQUEUE)
+        self._unapplied.discard(ref)
         if period is None:
             return Succeeded(self._period or None, Trigger.PERIOD)
         return Succeeded(clamp_period(period) or None, Trigger.PERIOD, by_resource=True)

@@ -158,7 +158,8 @@ class Reporter:
         generation = generation_of(body)
 
         def change(old: Sequence[Json]) -> list[Json]:
-            new = conditions.started(old, now)
+            # An operator that ends during the run has to repeat it.
+            new = drift.without_record(conditions.started(old, now))
             return kstatus_conditions.progressing(new, generation, now) if self._kstatus else new
 
         # No observedGeneration: it is written at the end of the run.
@@ -278,7 +279,7 @@ class Reporter:
         try:
             await self._write(
                 run,
-                lambda old: conditions.failed(old, message, now),
+                lambda old: drift.without_record(conditions.failed(old, message, now)),
                 lambda new, generation: add_kstatus(new, generation, now),
                 run.body,
                 _RunEnd(now, result_of_error(message)),

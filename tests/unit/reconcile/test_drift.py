@@ -26,6 +26,7 @@ from operator_runner.reconcile.drift import (
     after_preview,
     after_run,
     drift_text,
+    has_change,
     is_drift_run,
     policy_of,
 )
@@ -68,29 +69,42 @@ def test_runs_that_are_jobs_are_not_previewed_in_the_operator() -> None:
 
 
 @pytest.mark.parametrize(
-    ("generation", "triggers", "conditions", "succeeded", "expected"),
+    ("generation", "conditions", "succeeded", "expected"),
     [
-        (3, [Trigger.DEPENDENT], MARKED, None, True),
-        (3, [Trigger.START, Trigger.PERIOD, Trigger.RETRY], MARKED, None, True),
-        (3, [Trigger.DEPENDENT], [], 3, True),
-        (3, [Trigger.DEPENDENT], [], None, False),
-        (4, [Trigger.START], MARKED, None, False),
-        (3, [Trigger.DEPENDENT, Trigger.SPEC], MARKED, 3, False),
-        (3, [Trigger.REFERENCE], MARKED, 3, False),
-        (3, [Trigger.REQUEUE], MARKED, 3, False),
-        (3, [Trigger.ANNOTATION], MARKED, 3, False),
+        (3, MARKED, None, True),
+        (3, [], 3, True),
+        (3, [], None, False),
+        (4, MARKED, None, False),
+        (4, MARKED, 3, False),
     ],
 )
-def test_a_run_without_an_edit_or_a_request_corrects_drift(
-    generation: int,
-    triggers: list[Trigger],
-    conditions: list[Json],
-    succeeded: int | None,
-    expected: bool,
+def test_a_run_of_a_reconciled_generation_corrects_drift(
+    generation: int, conditions: list[Json], succeeded: int | None, expected: bool
 ) -> None:
-    """Once its generation has been reconciled; the condition shows that after a restart too."""
-    causes = [Cause(trigger) for trigger in triggers]
-    assert is_drift_run(_body(generation, conditions), causes, succeeded) is expected
+    """The condition shows the generation after a restart too."""
+    assert is_drift_run(_body(generation, conditions), succeeded) is expected
+
+
+def test_a_pending_request_is_not_drift() -> None:
+    """After a restart only the annotation shows it."""
+    requested = {"operator-runner.dev/requested-at": "1"}
+    assert not is_drift_run(_body(3, MARKED, requested), 3)
+
+
+@pytest.mark.parametrize(
+    ("triggers", "expected"),
+    [
+        ([Trigger.START, Trigger.PERIOD, Trigger.RETRY, Trigger.DEPENDENT], False),
+        ([Trigger.DEPENDENT, Trigger.SPEC], True),
+        ([Trigger.REFERENCE], True),
+        ([Trigger.REQUEUE], True),
+        ([Trigger.SCHEDULE], True),
+        ([Trigger.ANNOTATION], True),
+    ],
+)
+def test_causes_that_change_what_is_asked_for(triggers: list[Trigger], expected: bool) -> None:
+    """Their runs write."""
+    assert has_change(Cause(trigger) for trigger in triggers) is expected
 
 
 def test_the_condition_shows_what_a_run_would_write() -> None:
