@@ -86,14 +86,19 @@ class RunDir:
         """Remove the credentials of a finished run and old artifacts, and link `latest` to it.
 
         If the run left background processes, its temporary directory is kept as long as its
-        artifacts.
+        artifacts. A dry run has none: those of other runs stay as they are.
         """
         for part in ("env", "artifacts"):
             nofollow_io.make_private(self.path / part)
         self.kubeconfig.unlink(missing_ok=True)
+        artifacts = self.artifacts(request.run_id)
+        if request.dry_run:
+            self.temp_dirs.remove(request.run_id)
+            if artifacts.is_dir():
+                shutil.rmtree(artifacts)
+            return
         if not left_processes:
             self.temp_dirs.remove(request.run_id)
-        artifacts = self.artifacts(request.run_id)
         _drop_environment(artifacts / "command")
         if artifacts.is_dir():
             latest = artifacts.parent / "latest"

@@ -21,7 +21,6 @@ from operator_runner.reconcile.unpreviewed_tasks import VERBOSITY, UnpreviewedTa
 from operator_runner.reconcile.variables import extra_vars
 
 _MESSAGE_BYTES = 2000
-_ARTIFACTS = 5
 
 
 class DryRunResult(Protocol):
@@ -100,7 +99,7 @@ class Previewer:
                 extra_vars=extra_vars(body, watch, cleanup=cleanup, excluded=excluded),
                 kubeconfig=text,
                 verbosity=max(self._ansible.verbosity_for(ref.gvk), VERBOSITY),
-                max_artifacts=_ARTIFACTS,
+                max_artifacts=0,
                 timeout=watch.timeout or self._ansible.timeout or limit,
                 native_types=watch.native_types,
                 dry_run=True,

@@ -14,8 +14,8 @@ from operator_runner.core.settings import AnsibleSettings
 REF = ObjectRef(GVK("example.com", "v1", "Foo"), "default", "a")
 
 
-def request(run_id: str, keep: int = 2) -> RunRequest:
-    return RunRequest(run_id, REF, RunContent(), {}, "the token", 0, keep, None)
+def request(run_id: str, keep: int = 2, *, dry_run: bool = False) -> RunRequest:
+    return RunRequest(run_id, REF, RunContent(), {}, "the token", 0, keep, None, dry_run=dry_run)
 
 
 @pytest.fixture
@@ -23,16 +23,23 @@ def rundirs(tmp_path: Path) -> RunDirs:
     return RunDirs(tmp_path / "work")
 
 
-def run(rundirs: RunDirs, run_id: str, *, left_processes: bool = False, command: str = "") -> Path:
+def run(
+    rundirs: RunDirs,
+    run_id: str,
+    *,
+    left_processes: bool = False,
+    command: str = "",
+    dry_run: bool = False,
+) -> Path:
     """Prepare and close a run that leaves a file and a discovery cache; return its TMPDIR."""
     rundir = rundirs.of(REF)
-    rundir.prepare(request(run_id), AnsibleSettings())
+    rundir.prepare(request(run_id, dry_run=dry_run), AnsibleSettings())
     scratch = rundir.temp_dirs.path(run_id)
     (scratch / "left").touch()
     (scratch / "k8srcp-1.json").write_text(run_id)
     with rundir.artifact(run_id, "command") as file:
         file.write(command or json.dumps({"command": [], "env": {"SECRET": "xyzzy"}}))
-    rundir.close(request(run_id), left_processes=left_processes)
+    rundir.close(request(run_id, dry_run=dry_run), left_processes=left_processes)
     return scratch
 
 
@@ -60,6 +67,17 @@ def test_processes_that_go_on_keep_theirs_a_while(rundirs: RunDirs) -> None:
     kept = run(rundirs, "five", left_processes=True)
     rundirs.remove(REF)
     assert not kept.exists()
+
+
+def test_a_dry_run_leaves_the_artifacts_of_other_runs(rundirs: RunDirs) -> None:
+    """However many there are; it has none itself."""
+    run(rundirs, "one")
+    run(rundirs, "two")
+    for dry in ("three", "four", "five"):
+        assert not run(rundirs, dry, dry_run=True, left_processes=True).exists()
+    found = rundirs.of(REF).path / "artifacts"
+    assert {entry.name for entry in found.iterdir()} == {"one", "two", "latest"}
+    assert (found / "latest").readlink() == Path("two")
 
 
 def test_nothing_stays_when_the_last_resource_goes(rundirs: RunDirs) -> None:
