@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from operator_runner.ansible.cluster_commands import is_cluster_command
 from operator_runner.core.actions import (
     COLLECTIONS,
     COMMAND_MODULES,
@@ -22,17 +23,18 @@ from operator_runner.core.actions import (
 
 VARIABLE = "OPERATOR_RUNNER_DRY_RUN"
 """Set to `true` in the environment of a dry run."""
-_CLUSTER_PROGRAMS = frozenset({"kubectl", "oc", "helm", "kustomize"})
 _CONTAINER_MODULES = frozenset({"k8s_exec", "k8s_cp"})
 _OTHER_CLUSTER = frozenset(
     {"api_key", "ca_cert", "client_cert", "context", "host", "kubeconfig", "password", "username"}
 )
 """Arguments of modules that select another connection than that of the run."""
-_OTHER_CLUSTER_FLAGS = ("--kubeconfig", "--context", "--server", "-s", "--token", "--kube-")
 _WAITS = "k8s_scale"
 """The module that waits unless it is asked not to."""
 _LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")
-_OTHER_CLUSTER_VARIABLES = ("KUBECONFIG", "K8S_AUTH_", "HELM_KUBE")
+_REFUSED_VARIABLES = (
+    *("HELM_DRIVER", "HELM_KUBE", "HELM_PLUGINS", "K8S_AUTH_", "KUBECONFIG", "KUBECTL_"),
+)
+"""Starts of variables that select another cluster or database, or enable plugins."""
 
 
 def runs_in_container(action: str) -> bool:
@@ -49,13 +51,13 @@ def is_previewed(
     `args` and `environment` are those of the task, without templates. `temp_dir` is that of the
     run, which is removed at its end.
     """
-    if any(name.startswith(_OTHER_CLUSTER_VARIABLES) for name in environment):
+    if any(name.startswith(_REFUSED_VARIABLES) for name in environment):
         return False
     if acts_on_cluster(action):
         return not any(args.get(name) for name in _OTHER_CLUSTER)
     name = builtin_name(action)
     if name in COMMAND_MODULES:
-        return _is_cluster_command(_command_text(args))
+        return is_cluster_command(_command_text(args), str(args.get("executable") or ""))
     if name == "tempfile":
         return not args.get("path") or _is_below(str(args["path"]), temp_dir)
     return name in FILE_MODULES and _is_below(str(args.get("dest") or args.get("path")), temp_dir)
@@ -66,29 +68,6 @@ def _command_text(args: Mapping[str, Any]) -> str:
     if isinstance(argv, list):
         return shlex.join(map(str, argv))
     return str(args.get("_raw_params") or args.get("cmd") or "")
-
-
-def _is_cluster_command(text: str) -> bool:
-    """Return whether all programs of a command are clients of the cluster of the run."""
-    if any(mark in text for mark in ("`", "$(", ">", "<")):
-        return False
-    lexer = shlex.shlex(text.replace("\n", ";"), posix=True, punctuation_chars=";&|")
-    lexer.whitespace_split = True
-    try:
-        words = list(lexer)
-    except ValueError:
-        return False
-    starts = True
-    for word in words:
-        if not word.strip(";&|"):
-            starts = True
-        elif starts:
-            if Path(word).name not in _CLUSTER_PROGRAMS:
-                return False
-            starts = False
-        elif word.startswith(_OTHER_CLUSTER_FLAGS):
-            return False
-    return bool(words)
 
 
 def _is_below(path: str, directory: str) -> bool:

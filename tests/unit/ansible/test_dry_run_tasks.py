@@ -21,16 +21,10 @@ from operator_runner.ansible.dry_run_tasks import is_previewed, runs_in_containe
         ("kubernetes.core.k8s_drain", {}, False),
         ("ansible.builtin.command", {"_raw_params": "kubectl apply -f a"}, True),
         ("ansible.builtin.command", {"argv": ["/usr/bin/helm", "upgrade", "a", "b"]}, True),
-        ("shell", {"_raw_params": "kustomize build . | kubectl apply -f - && oc get x"}, True),
         ("shell", {"_raw_params": "kubectl get x || rm -r /data"}, False),
-        ("shell", {"_raw_params": "kubectl get x > /data"}, False),
-        ("shell", {"_raw_params": "kubectl get $(rm -r /data)"}, False),
-        ("shell", {"_raw_params": "kubectl get x\nrm -r /data"}, False),
-        ("shell", {"_raw_params": "kubectl get 'x"}, False),
-        ("command", {"_raw_params": "kubectl --context=prod delete ns a"}, False),
-        ("command", {"_raw_params": "helm upgrade a b --kubeconfig /other"}, False),
-        ("command", {"_raw_params": "kubectl -shttps://other.example.com get x"}, False),
-        ("command", {"_raw_params": "psql --command 'drop table a'"}, False),
+        ("shell", {"_raw_params": "kubectl get x", "executable": "/bin/bash"}, True),
+        ("shell", {"_raw_params": "kubectl get x", "executable": "/usr/bin/python3"}, False),
+        ("command", {"argv": ["kubectl", "annotate", "x", "a=it's a # $(b)"]}, True),
         ("command", {}, False),
         ("ansible.builtin.uri", {"url": "https://example.com"}, False),
         ("ansible.builtin.script", {"_raw_params": "deploy.sh"}, False),
@@ -50,7 +44,7 @@ def test_tasks_that_act_on_the_cluster_alone_are_run(
 
 def test_a_task_with_another_kubeconfig_in_its_environment_is_not_run() -> None:
     """Its writes would not pass the proxy."""
-    for name in ("KUBECONFIG", "K8S_AUTH_HOST", "HELM_KUBEAPISERVER"):
+    for name in ("KUBECONFIG", "K8S_AUTH_HOST", "HELM_KUBEAPISERVER", "HELM_DRIVER"):
         assert not is_previewed("kubernetes.core.k8s", {}, {name: "x"}, "")
 
 
