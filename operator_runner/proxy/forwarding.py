@@ -85,7 +85,7 @@ class Forwarder:
         self._worker_thread = worker_thread
         self._admission = admission
         self._recorder = recorder
-        self._dry_run = DryRunForwarder(Api(connection), admission)
+        self._dry_run = DryRunForwarder(Api(connection), admission, worker_thread)
 
     async def forward(self, request: web.BaseRequest, grant: Grant | None) -> web.StreamResponse:
         """Return the response, already sent. Raises StatusError if nothing has been sent yet.

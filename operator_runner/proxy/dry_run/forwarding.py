@@ -1,4 +1,4 @@
-"""Answer the requests of a dry run: writes as dry runs, reads from what the run has written.
+"""ApiResponse the requests of a dry run: writes as dry runs, reads from what the run has written.
 
 Nothing but reads and requests with `dryRun=All` reaches the API server.
 """
@@ -10,12 +10,14 @@ from collections.abc import Awaitable, Callable
 from aiohttp import hdrs, web
 
 from operator_runner.kube.api import Api, is_watch
+from operator_runner.kube.paging import continue_token
+from operator_runner.kube.worker_thread import WorkerThread
 from operator_runner.proxy.admission import Admission
-from operator_runner.proxy.bodies import media_type
+from operator_runner.proxy.bodies import is_unsupported, media_type
 from operator_runner.proxy.dry_run.overlay import DryRun, ObjectKey, Selectors
 from operator_runner.proxy.dry_run.requests import is_read, refusal
 from operator_runner.proxy.dry_run.responses import OK, ApiResponse, not_found, scale_of
-from operator_runner.proxy.dry_run.sending import send
+from operator_runner.proxy.dry_run.sending import Sender
 from operator_runner.proxy.dry_run.writes import DryRunWrites, Write
 from operator_runner.proxy.request_info import RequestInfo
 from operator_runner.proxy.run_tokens import Grant
@@ -25,10 +27,10 @@ from operator_runner.proxy.status_errors import StatusError
 class DryRunForwarder:
     """Answers the requests of dry runs."""
 
-    def __init__(self, api: Api, admission: Admission) -> None:
+    def __init__(self, api: Api, admission: Admission, worker_thread: WorkerThread) -> None:
         """`admission` decides on writes as it does for other runs."""
-        self._api = api
-        self._writes = DryRunWrites(api, admission)
+        self._sender = Sender(api.connection, worker_thread)
+        self._writes = DryRunWrites(api, admission, self._sender)
 
     async def answer(
         self,
@@ -50,27 +52,28 @@ class DryRunForwarder:
             dry_run.refuse(f"{request.method} {path}")
             raise StatusError(403, f"{what} cannot be previewed, so it was not sent: {path}")
         if is_read(request.method):
-            found = None if info is None else await self._read(request, dry_run, info)
-            return None if found is None else found.response()
+            found = None if info is None else await self._read(request, grant, info)
+            return None if found is None else await self._sender.respond(grant, found)
         assert info is not None
-        if hdrs.CONTENT_ENCODING in request.headers:
-            raise StatusError(
-                415, "dry runs do not support compressed bodies: send it uncompressed"
-            )
         kind = media_type(request.headers.get(hdrs.CONTENT_TYPE, ""))
+        if hdrs.CONTENT_ENCODING in request.headers or is_unsupported(kind):
+            reason = f"dry runs do not support this body ({kind}): send JSON, YAML or protobuf, uncompressed"
+            raise StatusError(415, reason)
         write = Write(request, grant, dry_run, info, kind, await read())
-        return (await self._writes.answer(write)).response()
+        return await self._sender.respond(grant, await self._writes.answer(write))
 
     # Reads ----------------------------------------------------------------------------
 
     async def _read(
-        self, request: web.BaseRequest, dry_run: DryRun, info: RequestInfo
+        self, request: web.BaseRequest, grant: Grant, info: RequestInfo
     ) -> ApiResponse | None:
+        dry_run = grant.dry_run
+        assert dry_run is not None
         if not info.name:
             is_list = not (info.watch or is_watch(request.query))
             if not is_list or not dry_run.touches(info):
                 return None
-            return await self._list(request, dry_run, info)
+            return await self._list(request, grant, dry_run, info)
         entry = dry_run.get(ObjectKey.of(info))
         if entry is None or info.subresource not in {"", "status", "scale"}:
             return None
@@ -81,14 +84,20 @@ class DryRunForwarder:
         return ApiResponse(OK, entry.after)
 
     async def _list(
-        self, request: web.BaseRequest, dry_run: DryRun, info: RequestInfo
+        self, request: web.BaseRequest, grant: Grant, dry_run: DryRun, info: RequestInfo
     ) -> ApiResponse:
         path, _, query = request.raw_path.partition("?")
-        found = await send(self._api.connection, "GET", f"{path}?{query}")
+        found = await self._sender.send(grant, "GET", f"{path}?{query}")
         if not found.is_success:
             return found
         selectors = Selectors(
             request.query.get("labelSelector", ""), request.query.get("fieldSelector", "")
         )
-        items = dry_run.merge(info, found.body.get("items") or [], selectors)
-        return ApiResponse(OK, {**found.body, "items": items})
+        items = dry_run.merge(
+            info,
+            found.body.get("items") or [],
+            selectors,
+            is_first=not request.query.get("continue"),
+            is_last=not continue_token(found.body),
+        )
+        return ApiResponse(OK, {**found.body, "items": items}, size=found.size + dry_run.size)

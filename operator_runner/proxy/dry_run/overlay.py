@@ -11,7 +11,11 @@ from operator_runner.core.labels import match_labels
 from operator_runner.core.model import Json, LabelSelector, LabelSelectorRequirement
 from operator_runner.core.object_diff import ObjectDifference, object_difference
 from operator_runner.proxy.request_info import RequestInfo
+from operator_runner.proxy.status_errors import StatusError
 
+_MAX_ENTRIES, _MAX_BYTES = 2000, 128 * 1024 * 1024
+"""Maximum of objects that a dry run writes, and of their size together."""
+_MAX_REFUSED = 200
 _NAMES = ("metadata.name", "metadata.namespace")
 """Fields of a field selector that all kinds support."""
 _SET = re.compile(r"^(?P<key>\S+)\s+(?P<operator>in|notin)\s+\((?P<values>[^)]*)\)$")
@@ -50,19 +54,34 @@ class DryRun:
 
     entries: dict[ObjectKey, OverlayEntry] = field(default_factory=dict)
     refused: list[str] = field(default_factory=list)
+    size: int = 0
+    """Approximate bytes of the entries."""
 
     def get(self, key: ObjectKey) -> OverlayEntry | None:
         """Return the entry of an object, None if the run has not written it."""
         return self.entries.get(key)
 
+    def reserve(self, size: int) -> None:
+        """Count the bytes of an object that is to be recorded. Raises StatusError beyond bounds."""
+        if self.size + size > _MAX_BYTES:
+            raise StatusError(
+                413, f"the objects of this dry run are larger than {_MAX_BYTES} bytes together"
+            )
+        self.size += size
+
     def record(self, key: ObjectKey, before: Json | None, after: Json | None) -> None:
-        """Record the result of a write; the state before the first one is kept."""
+        """Record the result of a write; the state before the first one is kept.
+
+        Raises StatusError beyond the bounds.
+        """
         known = self.entries.get(key)
+        if known is None and len(self.entries) >= _MAX_ENTRIES:
+            raise StatusError(413, f"this dry run writes more than {_MAX_ENTRIES} objects")
         self.entries[key] = OverlayEntry(before if known is None else known.before, after)
 
     def refuse(self, request: str) -> None:
-        """Record a request that cannot be previewed, once."""
-        if request not in self.refused:
+        """Record a request that cannot be previewed, once; no more than are read by people."""
+        if len(self.refused) < _MAX_REFUSED and request not in self.refused:
             self.refused.append(request)
 
     def is_new_namespace(self, namespace: str) -> bool:
@@ -74,10 +93,19 @@ class DryRun:
         """Return whether the run has written an object of a collection."""
         return any(True for _ in self._of(info))
 
-    def merge(self, info: RequestInfo, items: list[Json], query: Selectors) -> list[Json]:
+    def merge(
+        self,
+        info: RequestInfo,
+        items: list[Json],
+        query: Selectors,
+        *,
+        is_first: bool = True,
+        is_last: bool = True,
+    ) -> list[Json]:
         """Return the items of a collection as the run would have left them.
 
-        `items` are those of the cluster that the selectors match.
+        `items` are those of the cluster that the selectors match, or one page of them. Objects
+        that are on no page are added to the last one.
         """
         written = dict(self._of(info))
         merged = []
@@ -90,11 +118,10 @@ class DryRun:
                 merged.append(item)
             elif entry.after is not None and query.match(entry.after):
                 merged.append(entry.after)
-        merged += [
-            entry.after
-            for entry in written.values()
-            if entry.after is not None and query.match(entry.after)
-        ]
+        for entry in written.values() if is_last else ():
+            on_other_page = not is_first and entry.before is not None and query.match(entry.before)
+            if entry.after is not None and query.match(entry.after) and not on_other_page:
+                merged.append(entry.after)
         return merged
 
     def differences(self) -> list[ObjectDifference]:

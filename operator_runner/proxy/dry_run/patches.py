@@ -46,6 +46,17 @@ def patched(body: Json, kind: str, patch: bytes) -> Json:
 
     Raises ValueError for a patch that is invalid or does not apply.
     """
+    try:
+        result = _patched(body, kind, patch)
+    except (AttributeError, KeyError, RecursionError, TypeError) as error:
+        # Of other types than the patch expects; the message may quote the object.
+        raise ValueError("the patch does not apply to the object") from error
+    if not isinstance(result.get("metadata") or {}, dict):
+        raise ValueError("invalid patch: metadata has to be an object")  # noqa: TRY004 (of the client)
+    return result
+
+
+def _patched(body: Json, kind: str, patch: bytes) -> Json:
     if kind == JSON_PATCH:
         try:
             result = jsonpatch.apply_patch(body, decode_json(patch))

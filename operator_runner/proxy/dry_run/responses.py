@@ -26,6 +26,8 @@ class ApiResponse:
     code: int
     body: Json
     headers: Any = None
+    size: int = 0
+    """Approximate bytes of the body as JSON, 0 if it is small."""
 
     @property
     def is_success(self) -> bool:
@@ -43,12 +45,15 @@ class ApiResponse:
 
 
 def object_of(kind: str, body: bytes) -> Json:
-    """Return the object of a body. Raises ValueError."""
+    """Return the object of a body. Raises StatusError for an invalid one."""
     if kind == PROTOBUF:
         raise StatusError(415, "a dry run cannot write an object twice in protobuf: send JSON")
-    content = decode_yaml(body) if "yaml" in kind else decode_json(body)
-    if not isinstance(content, dict):
-        raise ValueError("invalid body: expected an object")  # noqa: TRY004 (of the client)
+    try:
+        content = decode_yaml(body) if "yaml" in kind else decode_json(body)
+    except ValueError as error:
+        raise StatusError(400, f"invalid body: {error}") from error
+    if not isinstance(content, dict) or not isinstance(content.get("metadata") or {}, dict):
+        raise StatusError(400, "invalid body: expected an object with metadata")
     return content
 
 
@@ -58,7 +63,7 @@ def name_of(kind: str, body: bytes) -> str:
         return ""
     try:
         return str((object_of(kind, body).get("metadata") or {}).get("name") or "")
-    except (ValueError, AttributeError):
+    except StatusError:
         return ""
 
 
@@ -87,8 +92,11 @@ def scale_of(body: Json) -> Json:
 
 
 def scaled(body: Json, scale: Json) -> Json:
-    """Return an object with the replicas of a Scale."""
-    replicas = (scale.get("spec") or {}).get("replicas", 0)
+    """Return an object with the replicas of a Scale. Raises ValueError for an invalid one."""
+    spec = scale.get("spec") or {}
+    if not isinstance(spec, dict):
+        raise ValueError("invalid Scale: spec has to be an object")  # noqa: TRY004 (of the client)
+    replicas = spec.get("replicas", 0)
     return {**body, "spec": {**(body.get("spec") or {}), "replicas": replicas}}
 
 

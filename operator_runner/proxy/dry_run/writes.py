@@ -7,8 +7,11 @@ does not have the former result: the whole object is sent, as it would be.
 from __future__ import annotations
 
 import secrets
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from typing import TypeVar
+from urllib.parse import urlencode
 from uuid import uuid4
 
 from aiohttp import hdrs, web
@@ -16,7 +19,7 @@ from aiohttp import hdrs, web
 from operator_runner.core.errors import ApiError, NotFound
 from operator_runner.core.model import Json
 from operator_runner.kube.api import JSON, Api
-from operator_runner.kube.decoding import encode_json
+from operator_runner.kube.decoding import DecodingError, encode_json
 from operator_runner.proxy.admission import Admission, WriteRequest
 from operator_runner.proxy.bodies import APPLY
 from operator_runner.proxy.dry_run.overlay import DryRun, ObjectKey, OverlayEntry, Selectors
@@ -43,11 +46,13 @@ from operator_runner.proxy.dry_run.responses import (
     uid_in,
     with_version,
 )
-from operator_runner.proxy.dry_run.sending import send
+from operator_runner.proxy.dry_run.sending import Sender
 from operator_runner.proxy.ownership import PRIMARY_ANNOTATION, PRIMARY_TYPE_ANNOTATION
 from operator_runner.proxy.request_info import RequestInfo
 from operator_runner.proxy.run_tokens import Grant
 from operator_runner.proxy.status_errors import StatusError
+
+_T = TypeVar("_T")
 
 _SUFFIX_BYTES = 3
 _MAX_NAME = 253
@@ -91,9 +96,10 @@ class Write:
 class DryRunWrites:
     """Sends the writes of dry runs."""
 
-    def __init__(self, api: Api, admission: Admission) -> None:
+    def __init__(self, api: Api, admission: Admission, sender: Sender) -> None:
         """`admission` decides on writes as it does for other runs."""
         self._api = api
+        self._sender = sender
         self._admission = admission
 
     async def answer(self, write: Write) -> ApiResponse:
@@ -109,7 +115,7 @@ class DryRunWrites:
                 return await self._update(write)
 
     async def _create(self, write: Write) -> ApiResponse:
-        name = name_of(write.kind, write.body)
+        name = await self._decoded(write, lambda: name_of(write.kind, write.body))
         key = ObjectKey.of(write.info, name)
         entry = write.dry_run.get(key) if name else None
         if entry is not None and entry.after is not None:
@@ -117,15 +123,15 @@ class DryRunWrites:
             return ApiResponse(409, status_of(409, "AlreadyExists", message))
         body = await self._admit(write)
         if write.dry_run.is_new_namespace(write.info.namespace):
-            return self._accept(write, key, object_of(write.kind, body), CREATED)
+            return self._accept(write, key, await self._object(write, body), CREATED)
         if entry is not None and entry.before is not None:
-            return await self._recreate(write, key, object_of(write.kind, body), CREATED)
+            return await self._recreate(write, key, await self._object(write, body), CREATED)
         done = await self._dry(write, body)
         if done.is_success:
             created = with_version(done.body)
             key = ObjectKey.of(write.info, str(created["metadata"]["name"]))
             write.dry_run.record(key, None, created)
-            return ApiResponse(done.code, created, done.headers)
+            return replace(done, body=created)
         return done
 
     async def _update(self, write: Write) -> ApiResponse:
@@ -145,11 +151,11 @@ class DryRunWrites:
         if entry.after is None:
             if write.kind not in APPLY:
                 return not_found(write.info)
-            return await self._recreate(
-                write, write.key, object_of(write.kind, await self._admit(write)), CREATED
-            )
+            body = await self._object(write, await self._admit(write))
+            return await self._recreate(write, write.key, body, CREATED)
+        current = entry.after
         try:
-            wanted = _wanted(write, entry.after)
+            wanted = await self._decoded(write, lambda: _wanted(write, current))
         except ValueError as error:
             return ApiResponse(422, status_of(422, "Invalid", str(error)))
         if write.dry_run.is_new_namespace(write.info.namespace):
@@ -182,15 +188,18 @@ class DryRunWrites:
             return done
         if entry.after is None:
             return not_found(write.info)
+        current = entry.after
+        is_scale = write.info.subresource == "scale"
+        former = scale_of(current) if is_scale else current
         try:
-            if write.info.subresource == "scale":
-                scale = _patched_or_sent(write, scale_of(entry.after))
-                write.dry_run.record(write.key, entry.before, scaled(entry.after, scale))
-                return ApiResponse(OK, scale)
-            changed = _patched_or_sent(write, entry.after)
+            changed = await self._decoded(write, lambda: _patched_or_sent(write, former))
+            after = scaled(current, changed) if is_scale else current
         except ValueError as error:
             return ApiResponse(422, status_of(422, "Invalid", str(error)))
-        after = {**entry.after, "status": changed.get("status") or {}}
+        if is_scale:
+            write.dry_run.record(write.key, entry.before, after)
+            return ApiResponse(OK, changed)
+        after = {**after, "status": changed.get("status") or {}}
         write.dry_run.record(write.key, entry.before, after)
         return ApiResponse(OK, after)
 
@@ -214,10 +223,14 @@ class DryRunWrites:
         await self._admission.decide(write.admitted())
         path = write.request.raw_path.partition("?")[0]
         selectors = selectors_of(write.request)
-        listed = await self._api.request("GET", path, params=selectors, outer_levels=2)
+        found = await self._sender.send(write.grant, "GET", f"{path}?{urlencode(selectors)}")
+        if not found.is_success:
+            return found
+        listed = found.body
         done = await self._dry(write, write.body)
         if not done.is_success:
             return done
+        write.dry_run.reserve(found.size)
         chosen = Selectors(selectors.get("labelSelector", ""), selectors.get("fieldSelector", ""))
         kinds = {"apiVersion": listed.get("apiVersion"), "kind": item_kind(listed)}
         live = [{**kinds, **item} for item in listed.get("items") or ()]
@@ -252,7 +265,7 @@ class DryRunWrites:
             former = entry.after
         created = with_version(with_identity(done.body, former))
         write.dry_run.record(key, None, created)
-        return ApiResponse(code, created, done.headers)
+        return replace(done, code=code, body=created)
 
     def _accept(self, write: Write, key: ObjectKey, body: Json, code: int) -> ApiResponse:
         """Take an object of a namespace that does not exist yet as it is sent."""
@@ -260,13 +273,27 @@ class DryRunWrites:
         metadata = {"uid": str(uuid4()), "creationTimestamp": now, **(body.get("metadata") or {})}
         metadata["namespace"] = write.info.namespace
         accepted = with_version({**body, "metadata": metadata})
+        write.dry_run.reserve(len(write.body))
         write.dry_run.record(key, None, accepted)
-        return ApiResponse(code, accepted)
+        return ApiResponse(code, accepted, size=len(write.body))
 
     async def _admit(self, write: Write) -> bytes:
         """Return the body with the owner. Raises StatusError if the write would be refused."""
         decision = await self._admission.decide(write.admitted())
-        return write.body if decision.edit is None else decision.edit(write.body)
+        edit = decision.edit
+        if edit is None:
+            return write.body
+        try:
+            return await self._decoded(write, lambda: edit(write.body))
+        except DecodingError as error:
+            raise StatusError(400, str(error)) from error
+
+    async def _object(self, write: Write, body: bytes) -> Json:
+        return await self._decoded(write, lambda: object_of(write.kind, body))
+
+    async def _decoded(self, write: Write, function: Callable[[], _T]) -> _T:
+        """Return what `function` makes of the body, in a thread if that is large."""
+        return await self._sender.call(write.grant, write.kind, len(write.body), function)
 
     async def _live(self, info: RequestInfo) -> Json | None:
         try:
@@ -282,19 +309,23 @@ class DryRunWrites:
     ) -> ApiResponse:
         """Send a write as a dry run; by default, as the client has sent it."""
         if (method or write.method) == "DELETE":
-            body, kind = delete_options(write.kind, write.body), JSON
+            kind = JSON
+            body = await self._decoded(write, lambda: delete_options(write.kind, write.body))
         own_path, _, query = write.request.raw_path.partition("?")
         target = f"{path or own_path}?{with_dry_run(query)}"
         content_type = kind or write.request.headers.get(hdrs.CONTENT_TYPE, "")
         agent = write.request.headers.get(hdrs.USER_AGENT, "")
-        return await send(
-            self._api.connection,
+        done = await self._sender.send(
+            write.grant,
             method or write.method,
             target,
             body,
             content_type=content_type,
             agent=agent,
         )
+        if done.is_success:
+            write.dry_run.reserve(done.size)
+        return done
 
 
 def _wanted(write: Write, current: Json) -> Json:

@@ -22,6 +22,7 @@ from operator_runner.kube.api import Api
 from operator_runner.kube.discovery import Discovery
 from operator_runner.kube.object_readiness import Health
 from operator_runner.kube.session import Connection, connect
+from operator_runner.proxy.dry_run.overlay import DryRun
 from operator_runner.proxy.server import Proxy
 
 OWNER_GVK = GVK("", "v1", "ConfigMap")
@@ -254,7 +255,13 @@ async def upstream(
     """
     async with AsyncExitStack() as stack:
 
-        async def start(serve: Serve, watch: Watch = WATCH, **options: Any) -> Run:
+        async def start(
+            serve: Serve,
+            watch: Watch = WATCH,
+            *,
+            dry_run: DryRun | None = None,
+            **options: Any,
+        ) -> Run:
             async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
                 try:
                     head = await reader.readuntil(b"\r\n\r\n")
@@ -275,7 +282,8 @@ async def upstream(
             body = config_map("owner", "team")
             body["metadata"]["uid"] = "uid-1"
             kubeconfig = tmp_path / "kubeconfig"
-            kubeconfig.write_text(stack.enter_context(proxy.grant(body, watch, "run-1")))
+            grant = proxy.grant(body, watch, "run-1", dry_run=dry_run)
+            kubeconfig.write_text(stack.enter_context(grant))
             return Run(kubeconfig, tmp_path)
 
         yield start

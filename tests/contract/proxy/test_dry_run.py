@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,9 +12,11 @@ import pytest
 from operator_runner.core.model import Json
 from operator_runner.core.object_diff import ObjectDifference
 from operator_runner.devcluster import Cluster
-from operator_runner.proxy.dry_run.overlay import DryRun
+from operator_runner.proxy.dry_run.overlay import DryRun, ObjectKey
+from operator_runner.proxy.dry_run.sending import MAX_RESPONSE_BYTES
 from operator_runner.proxy.server import Proxy
 from tests.contract.proxy.conftest import WATCH, Run, config_map, owners
+from tests.contract.proxy.test_streams import Upstream, answer, client
 from tests.support.kubectl import Kubectl
 
 
@@ -202,3 +205,94 @@ async def test_reviews_are_answered(dry: Run, dry_run: DryRun) -> None:
     """They are writes to the API that store nothing."""
     assert (await dry.kubectl("auth", "can-i", "get", "pods")).strip() == "yes"
     assert dry_run.differences() == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "body"),
+    [
+        ("application/yaml", b"a: &a 1\nb: *a"),
+        ("application/json", b"{"),
+        ("application/json", b'{"metadata": "x"}'),
+        ("application/json", b"[" * 100_000),
+    ],
+    ids=["alias", "incomplete", "metadata", "deep"],
+)
+async def test_a_malformed_body_is_a_400(
+    dry: Run, dry_run: DryRun, namespace: str, kind: str, body: bytes
+) -> None:
+    """Also for an object that the run has written, to which the proxy applies it itself."""
+    await dry.send("create", config_map("settings", a="1"))
+    path = f"/api/v1/namespaces/{namespace}/configmaps"
+    headers = {"Content-Type": kind}
+    async with client(dry) as http:
+        async with http.post(path, data=body, headers=headers) as response:
+            assert response.status == 400
+        async with http.put(f"{path}/settings", data=body, headers=headers) as response:
+            assert response.status == 400
+    assert _texts(dry_run) == ["ConfigMap settings created"]
+
+
+async def test_pages_of_a_list_have_each_object_once(
+    dry: Run, kubectl: Kubectl, namespace: str
+) -> None:
+    """Changed ones in their place, and created ones on the last page."""
+    kubectl.apply(*(config_map(name, a="1") for name in ("a", "b", "c")))
+    await dry.send("apply", config_map("a", a="2"), config_map("d", a="2"))
+    await dry.kubectl("delete", "configmap", "b", "--wait=false")
+    path = f"/api/v1/namespaces/{namespace}/configmaps"
+    names: list[str] = []
+    token = ""
+    async with client(dry) as http:
+        while token or not names:
+            params = {"limit": "1", "continue": token}
+            async with http.get(path, params=params) as response:
+                page = await response.json()
+            names += [each["metadata"]["name"] for each in page["items"]]
+            token = page["metadata"].get("continue", "")
+    assert sorted(set(names) - {"kube-root-ca.crt"}) == ["a", "c", "d", "owner"]
+    assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize(
+    ("response", "problem"),
+    [
+        (b'{"items": ["' + b"x" * MAX_RESPONSE_BYTES + b'"]}', "larger than"),
+        (b"[]", "not an object"),
+        (b"<html>", "not JSON"),
+    ],
+    ids=["large", "list", "html"],
+)
+async def test_a_response_that_cannot_be_used_is_a_502(
+    upstream: Upstream, dry_run: DryRun, response: bytes, problem: str
+) -> None:
+    """With the reason; a list of any length is not read into memory."""
+    path = "/api/v1/namespaces/team/configmaps"
+    dry_run.record(ObjectKey("", "configmaps", "team", "a"), None, config_map("a", "team"))
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, _: str) -> None:
+        writer.write(answer(response, "Content-Type: application/json", "Connection: close"))
+        await writer.drain()
+        await reader.read()
+
+    async with client(await upstream(serve, dry_run=dry_run)) as http, http.get(path) as found:
+        assert found.status == 502
+        assert problem in (await found.json())["message"]
+
+
+async def test_a_redirect_is_not_followed(upstream: Upstream, dry_run: DryRun) -> None:
+    """It would send the operator's credentials, and a write without a dry run, elsewhere."""
+    heads: list[str] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, head: str) -> None:
+        heads.append(head.partition(" HTTP")[0])
+        lines = ("HTTP/1.1 307 Temporary Redirect", "Location: /elsewhere", "Content-Length: 0")
+        writer.write("\r\n".join((*lines, "Connection: close", "", "")).encode())
+        await writer.drain()
+        await reader.read()
+
+    run = await upstream(serve, dry_run=dry_run, inject_owner_ref=False)
+    path = "/api/v1/namespaces/team/configmaps"
+    async with client(run) as http, http.post(path, json=config_map("a")) as found:
+        assert found.status == 502
+        assert "redirects" in (await found.json())["message"]
+    assert heads == [f"POST {path}?dryRun=All"]

@@ -14,9 +14,9 @@ import aiohttp
 import pytest
 from yarl import URL
 
-from .conftest import SECONDS, Recorder, Run, Serve
+from .conftest import SECONDS, Recorder, Run
 
-Upstream = Callable[[Serve], Awaitable[Run]]
+Upstream = Callable[..., Awaitable[Run]]
 ENDLESS = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 

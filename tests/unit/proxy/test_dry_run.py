@@ -11,6 +11,7 @@ from operator_runner.proxy.dry_run.overlay import DryRun, ObjectKey, Selectors
 from operator_runner.proxy.dry_run.patches import patched
 from operator_runner.proxy.dry_run.requests import delete_options, refusal, with_dry_run
 from operator_runner.proxy.request_info import RequestInfo
+from operator_runner.proxy.status_errors import StatusError
 
 _PODS = "/api/v1/namespaces/a/pods"
 
@@ -139,3 +140,38 @@ def test_merge_patches_and_json_patches_are_applied() -> None:
         patched(body, "application/json-patch+json", operations.replace(b"/data/a", b"/nothing/a"))
     with pytest.raises(ValueError, match="expected an object"):
         patched(body, "application/merge-patch+json", b"[]")
+
+
+@pytest.mark.parametrize(
+    ("kind", "patch"),
+    [
+        ("application/json-patch+json", b'[{"op": "add", "path": "/data/a/b", "value": 1}]'),
+        ("application/json-patch+json", b'{"op": "add"}'),
+        ("application/json-patch+json", b"5"),
+        ("application/strategic-merge-patch+json", b'{"$deleteFromPrimitiveList/data": 5}'),
+        ("application/strategic-merge-patch+json", b'{"env": [{"name": []}]}'),
+        ("application/merge-patch+json", b'{"metadata": "x"}'),
+        ("application/merge-patch+json", b"{"),
+        ("application/apply-patch+yaml", b"a: *b"),
+    ],
+)
+def test_a_patch_of_wrong_types_is_an_error_of_the_client(kind: str, patch: bytes) -> None:
+    """It is not one of the proxy."""
+    body = {"metadata": {}, "data": {"a": "1"}, "env": [{"name": "a"}]}
+    with pytest.raises(ValueError, match=r"."):
+        patched(body, kind, patch)
+
+
+def test_a_dry_run_has_bounds() -> None:
+    """Of objects, of their size together, and of requests that it names."""
+    dry_run = DryRun()
+    for number in range(2000):
+        dry_run.record(ObjectKey("", "pods", "a", f"{number}"), None, _pod("a"))
+        dry_run.refuse(f"GET /{number}")
+    dry_run.record(ObjectKey("", "pods", "a", "1"), None, _pod("b"))
+    with pytest.raises(StatusError, match="more than 2000 objects"):
+        dry_run.record(ObjectKey("", "pods", "a", "more"), None, _pod("a"))
+    dry_run.reserve(100 * 1024**2)
+    with pytest.raises(StatusError, match="larger than"):
+        dry_run.reserve(100 * 1024**2)
+    assert len(dry_run.refused) == 200
