@@ -57,8 +57,8 @@ class DryRunForwarder:
         assert info is not None
         kind = media_type(request.headers.get(hdrs.CONTENT_TYPE, ""))
         if hdrs.CONTENT_ENCODING in request.headers or is_unsupported(kind):
-            reason = f"dry runs do not support this body ({kind}): send JSON, YAML or protobuf, uncompressed"
-            raise StatusError(415, reason)
+            reason = f"dry runs do not support this body ({kind})"
+            raise StatusError(415, f"{reason}: send JSON, YAML or protobuf, uncompressed")
         write = Write(request, grant, dry_run, info, kind, await read())
         return await self._sender.respond(grant, await self._writes.answer(write))
 

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import signal
+import subprocess
 import sys
 import tempfile
 from collections.abc import AsyncIterator
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
 
 _DIFFERENT, _ERROR = 1, 2
 """Exit statuses, as those of `kubectl diff`."""
+_DEPLOYED_DIFFERENT = 10
+"""Exit status of differences in a container: `kubectl exec` has status 1 for its own errors."""
 _JSON = "json"
 
 
@@ -69,6 +72,7 @@ class _DiffOptions:
     default=None,
     help="Use the project in the image of a running operator, by kubectl exec.",
 )
+@click.option("--status-of-differences", default=_DIFFERENT, type=int, hidden=True)
 @click.option(
     "--executor",
     type=click.Choice(["warm", "cold"]),
@@ -98,6 +102,7 @@ def diff(
     namespace: str | None,
     kubeconfig: Path | None,
     all_: bool,
+    status_of_differences: int,
     **lookup: Any,
 ) -> None:
     """Show what the role of a resource would change in the cluster, and write nothing.
@@ -122,7 +127,7 @@ def diff(
         _fail(error)
     except KeyboardInterrupt:
         status = 128 + signal.SIGINT
-    sys.exit(status)
+    sys.exit(status_of_differences if status == _DIFFERENT else status)
 
 
 def _fail(error: Exception) -> NoReturn:
@@ -217,8 +222,12 @@ def _run_deployed(deployed: str, kubeconfig: Path | None) -> NoReturn:
             passed.append(word)
     command = ["kubectl", *([f"--kubeconfig={kubeconfig}"] if kubeconfig else [])]
     command += ["exec", f"--namespace={namespace}", f"deployment/{name}", "--"]
+    command += ["operator-runner", "diff", f"--status-of-differences={_DEPLOYED_DIFFERENT}"]
     try:
-        os.execvp(command[0], [*command, "operator-runner", "diff", *passed])  # noqa: S606
+        status = subprocess.run([*command, *passed], check=False).returncode
     except OSError as error:
         click.echo(f"Error: cannot run kubectl, which --deployed needs: {error}", err=True)
         sys.exit(_ERROR)
+    except KeyboardInterrupt:
+        sys.exit(128 + signal.SIGINT)
+    sys.exit({0: 0, _DEPLOYED_DIFFERENT: _DIFFERENT}.get(status, _ERROR))

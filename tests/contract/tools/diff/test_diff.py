@@ -107,3 +107,6 @@ def test_writes_of_all_clients_are_shown_and_other_tasks_are_named(
     missing = diff("ConfigMap/none", f"--project={PROJECT}")
     assert missing.returncode == 2
     assert "does not exist" in missing.stderr
+    not_deployed = diff("ConfigMap/mixed", f"--deployed={kubectl.namespace}/none")
+    assert not_deployed.returncode == 2  # 1 would be differences
+    assert "not found" in not_deployed.stderr
