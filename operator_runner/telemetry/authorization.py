@@ -97,7 +97,7 @@ def require_permission(
         if is_api and api_key and hmac.compare_digest(token.encode(), api_key.encode()):
             return await handler(request)
         if is_api and not token:
-            token, audience = request.headers.get(TOKEN_HEADER, ""), AUDIENCE
+            token, audience = _ascii(request.headers.get(TOKEN_HEADER, "")), AUDIENCE
         if reviews is None and not is_api:
             return await handler(request)
         decision = _UNAUTHORIZED if reviews is not None else _NO_REVIEWS
@@ -169,4 +169,12 @@ class _DecisionCache:
 
 def _bearer(authorization: str) -> str:
     scheme, _, token = authorization.partition(" ")
-    return token.strip() if scheme.lower() == "bearer" else ""
+    return _ascii(token.strip()) if scheme.lower() == "bearer" else ""
+
+
+def _ascii(token: str) -> str:
+    """Return a token; empty for one with other characters, which is neither valid nor encodable.
+
+    aiohttp decodes the bytes of headers with surrogates, and each failure would fill the log.
+    """
+    return token if token.isascii() else ""

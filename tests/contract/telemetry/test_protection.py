@@ -15,6 +15,7 @@ from operator_runner.kube.reviews import protection_of
 from operator_runner.kube.session import connect
 from operator_runner.net.sockets import Listener
 from operator_runner.telemetry.metrics import Metrics
+from operator_runner.telemetry.runs.access import TOKEN_HEADER
 from operator_runner.telemetry.servers import serve_metrics
 from tests.support.kubectl import Kubectl
 
@@ -81,3 +82,24 @@ async def test_only_authorized_accounts_read_metrics(api: Api, kubectl: Kubectl)
     finally:
         await server.stop()
         kubectl("delete", "clusterrole,clusterrolebinding", reader)
+
+
+async def test_a_token_of_any_bytes_is_denied(api: Api) -> None:
+    """aiohttp decodes what is not UTF-8 with surrogates; a traceback each would fill the log."""
+    server = await serve(api, require_rbac=True)
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    try:
+        for path, header in (
+            ("/metrics", "Authorization: Bearer "),
+            ("/api/v1", "Authorization: Bearer "),
+            ("/api/v1", f"{TOKEN_HEADER}: "),
+        ):
+            reader, writer = await asyncio.open_connection(LOOPBACK, server.port, ssl=context)
+            request = f"GET {path} HTTP/1.1\r\nHost: manager\r\n{header}".encode()
+            writer.write(request + b"\xff\xfe\r\n\r\n")
+            status = await reader.readline()
+            writer.transport.abort()
+            assert status.split()[1] == b"401", (path, header)
+    finally:
+        await server.stop()
