@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
 from aiohttp import web
@@ -83,11 +83,8 @@ class RunsApi:
         await response.prepare(request)
         recorder, sent = self._store.running(run_id), 0
         while recorder is not None:
-            is_running = recorder.is_running
-            for text in recorder.output[sent:]:
-                await response.write((_plain(text) + "\n").encode())
-            sent = len(recorder.output)
-            if not is_running or request.query.get("follow") != "true":
+            sent = await write_new(response.write, recorder.output, sent)
+            if not recorder.is_running or request.query.get("follow") != "true":
                 break
             await self._store.wait_changed(_FOLLOW_SECONDS)
         await response.write_eof()
@@ -108,6 +105,19 @@ class RunsApi:
             for ref, objects in self._view.dependents()
         ]
         return _json({"items": _chosen(items, request.query)})
+
+
+async def write_new(
+    write: Callable[[bytes], Awaitable[None]], output: Sequence[str], sent: int
+) -> int:
+    """Write what follows the first `sent` texts of an output; return how many are written then.
+
+    While a slow reader is waited for, texts are added.
+    """
+    while sent < len(output):
+        await write((_plain(output[sent]) + "\n").encode())
+        sent += 1
+    return sent
 
 
 def _chosen(items: list[Json], query: Mapping[str, str]) -> list[Json]:
