@@ -554,10 +554,16 @@ class Operator:
         await self._dispatcher.drain(grace, self._leave_jobs)
         await self._dependents.stop()
         await end_tasks(working)
-        if not lost:
-            await self._operator_condition.report_idle()
-            if self._archive is not None:
-                await self._archive.stop()
+        try:
+            if not lost:
+                await self._operator_condition.report_idle()
+                if self._archive is not None:
+                    await self._archive.stop()
+        finally:
+            await self._leave()
+
+    async def _leave(self) -> None:
+        """Release the Lease, or those of the shards."""
         if self._elector is not None:
             # Unsent writes of cancelled runs must not arrive beside those of a successor.
             self._connection.abort()

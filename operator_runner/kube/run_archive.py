@@ -12,7 +12,7 @@ import base64
 import json
 import zlib
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 import structlog
 
@@ -20,6 +20,7 @@ from operator_runner.core.errors import ApiError, Conflict, Forbidden, NotFound
 from operator_runner.core.fencing import UNFENCED, Fence
 from operator_runner.core.model import GVK, Json, ObjectRef
 from operator_runner.kube.api import FIELD_MANAGER, MERGE_PATCH, Api
+from operator_runner.telemetry.runs.received import check_run
 from operator_runner.telemetry.runs.record import compact
 from operator_runner.telemetry.runs.store import RunStore
 
@@ -33,8 +34,10 @@ _MAX_VALUE_BYTES = 8 * 1024
 """Limit for one resource; older runs are dropped first."""
 _MAX_BUCKET_BYTES = 600 * 1024
 """Limit for all values of a ConfigMap, which the API server limits to 1 MiB."""
-_MAX_DOCUMENT_BYTES = 1024 * 1024
+_MAX_DOCUMENT_BYTES = 256 * 1024
 """Limit for a decompressed value: users with write access could have replaced it."""
+_MAX_LOADED_BYTES = 32 * 1024 * 1024
+"""Limit for all decompressed values."""
 _STOP_SECONDS = 5.0
 _PAUSE_SECONDS = 10.0
 """Pause between two writes, which coalesces many runs."""
@@ -58,6 +61,7 @@ class RunArchive:
         self._changed: dict[str, ObjectRef | None] = {}
         self._wake = asyncio.Event()
         self._is_permitted = False
+        self._unpacked_bytes = 0
 
     def finished(self, ref: ObjectRef, uid: str, has_changes: bool) -> None:
         """Note that a resource has a new run; without changes it is written with later ones."""
@@ -93,7 +97,13 @@ class RunArchive:
             except ApiError as error:
                 _log.warning("Cannot read runs from ConfigMaps", error=str(error))
                 continue
-            self._restore(bucket, found.get("binaryData") or {})
+            await self._restore(bucket, found.get("binaryData") or {})
+        if self._unpacked_bytes > _MAX_LOADED_BYTES:
+            _log.warning(
+                "Runs of earlier Pods are too large; the rest is ignored",
+                configmaps=self._names,
+                limit_bytes=_MAX_LOADED_BYTES,
+            )
         return True
 
     async def run(self) -> None:
@@ -116,19 +126,37 @@ class RunArchive:
             )
 
     async def flush(self) -> None:
-        """Write what has changed; API errors are logged."""
-        changed, self._changed = self._changed, {}
+        """Write what has changed. Errors are logged; what was not sent is written the next time."""
         if not self._is_permitted:
+            self._changed.clear()
             return
-        buckets: defaultdict[int, dict[str, bytes | None]] = defaultdict(dict)
-        for uid, ref in changed.items():
-            value = None if ref is None else encode(self._store.last(ref, uid, RUNS))
-            buckets[bucket_of(uid)][uid] = value
-        for bucket, values in buckets.items():
-            try:
-                await self._write(bucket, {**values, **self._evicted(bucket, values)})
-            except ApiError as error:
-                _log.warning("Cannot write runs to ConfigMaps", error=str(error))
+        for bucket in sorted({bucket_of(uid) for uid in self._changed}):
+            await self._flush_bucket(bucket)
+
+    async def _flush_bucket(self, bucket: int) -> None:
+        changed = {uid: ref for uid, ref in self._changed.items() if bucket_of(uid) == bucket}
+        for uid in changed:
+            del self._changed[uid]
+        is_done = False
+        try:
+            values = {uid: self._value(uid, ref) for uid, ref in changed.items()}
+            evicted = self._evicted(bucket, values)
+            changed |= evicted
+            await self._write(bucket, {**values, **evicted})
+            is_done = True
+        except ApiError as error:
+            # Changes would pile up if they were kept without permission.
+            is_done = isinstance(error, Forbidden)
+            _log.warning("Cannot write runs to ConfigMaps", error=str(error))
+        except Exception as error:  # noqa: BLE001 (no error here may end the operator)
+            is_done = True
+            _log.error("Cannot write runs to ConfigMaps: internal error", exc_info=error)
+        finally:
+            if not is_done:
+                self._changed = {**changed, **self._changed}
+
+    def _value(self, uid: str, ref: ObjectRef | None) -> bytes | None:
+        return None if ref is None else encode(self._store.last(ref, uid, RUNS))
 
     @property
     def _names(self) -> str:
@@ -137,13 +165,18 @@ class RunArchive:
     def _path_of(self, bucket: int) -> str:
         return f"{self._path}/{self._name}-runs-{bucket}"
 
-    def _restore(self, bucket: int, values: Json) -> None:
+    async def _restore(self, bucket: int, values: Json) -> None:
         for uid, value in values.items():
             text = str(value)
             self._sizes[bucket][uid] = len(text)
-            runs = list(decode(text, uid))
-            if runs:
+            if self._unpacked_bytes > _MAX_LOADED_BYTES:
+                continue
+            unpacked = unpack(text)
+            self._unpacked_bytes += len(unpacked)
+            if runs := decode(unpacked, uid):
                 self._store.restore(_ref_of(runs[0]), runs)
+            # Others of this event loop are served between two values.
+            await asyncio.sleep(0)
 
     def _evicted(self, bucket: int, values: dict[str, bytes | None]) -> dict[str, None]:
         """Return the resources whose runs make room for others: those that ran least recently."""
@@ -210,32 +243,38 @@ def encode(documents: Sequence[Json]) -> bytes | None:
     """Return the last runs that fit, compressed; None if there is none."""
     runs = [compact(each) for each in documents]
     while runs:
-        value = zlib.compress(json.dumps(runs).encode())
-        if len(value) <= _MAX_VALUE_BYTES:
+        document = json.dumps(runs).encode()
+        value = zlib.compress(document)
+        if len(value) <= _MAX_VALUE_BYTES and len(document) <= _MAX_DOCUMENT_BYTES:
             return value
         runs = runs[1:]
     return None
 
 
-def decode(text: str, uid: str) -> Iterator[Json]:
-    """Yield the runs in a value of a ConfigMap; nothing if it is not one that `encode` wrote."""
+def unpack(text: str) -> bytes:
+    """Return the first part of a value of a ConfigMap; empty if it is not compressed."""
     try:
-        unpacked = zlib.decompressobj().decompress(base64.b64decode(text), _MAX_DOCUMENT_BYTES)
+        return zlib.decompressobj().decompress(base64.b64decode(text), _MAX_DOCUMENT_BYTES)
+    except (ValueError, zlib.error):
+        return b""
+
+
+def decode(unpacked: bytes, uid: str) -> list[Json]:
+    """Return the runs of a resource in an unpacked value; none if `encode` has not written it.
+
+    Users with write access to the ConfigMap could have replaced it.
+    """
+    try:
         documents = json.loads(unpacked)
-        for each in documents:
-            if (
-                isinstance(each["id"], str)
-                and each["id"].isalnum()
-                and isinstance(each["started"], str)
-                and each["resource"]["uid"] == uid
-                and _ref_of(each).name
-            ):
-                yield each
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, zlib.error):
-        return
+        runs = [compact(check_run(each)) for each in documents[-RUNS:]]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return []
+    refs = {_ref_of(each) for each in runs}
+    is_of_one = len(refs) == 1 and all(each["resource"].get("uid") == uid for each in runs)
+    return runs if is_of_one else []
 
 
-def _ref_of(document: Json) -> ObjectRef:
-    resource = document["resource"]
-    gvk = GVK.of(str(resource["apiVersion"]), str(resource["kind"]))
-    return ObjectRef(gvk, str(resource.get("namespace") or ""), str(resource["name"]))
+def _ref_of(run: Json) -> ObjectRef:
+    resource = run["resource"]
+    gvk = GVK.of(resource["apiVersion"], resource["kind"])
+    return ObjectRef(gvk, resource.get("namespace", ""), resource["name"])

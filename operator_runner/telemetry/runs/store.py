@@ -22,7 +22,7 @@ from operator_runner.core.model import (
 from operator_runner.telemetry.runs.record import RunRecorder, summary_of
 
 _MAX_BYTES = 16 * 1024 * 1024
-"""Compressed bytes of all finished runs; the oldest ones are dropped first."""
+"""Of all finished runs: summaries, and compressed records. The oldest ones are dropped first."""
 _DEFAULT_KEEP = 20
 
 
@@ -33,6 +33,8 @@ class _Finished:
     ref: ObjectRef
     summary: Json
     record: bytes
+    size: int
+    """Bytes of both, the summary as JSON."""
 
 
 class RunStore:
@@ -177,10 +179,13 @@ class RunStore:
 
     def _add(self, ref: ObjectRef, document: Json) -> None:
         run_id = str(document["id"])
-        record = zlib.compress(json.dumps(document).encode())
-        self._finished[run_id] = _Finished(ref, summary_of(document), record)
+        if run_id in self._finished:
+            self._remove(run_id)
+        summary, record = summary_of(document), zlib.compress(json.dumps(document).encode())
+        size = len(record) + len(json.dumps(summary))
+        self._finished[run_id] = _Finished(ref, summary, record, size)
         self._by_resource.setdefault(ref, []).append(run_id)
-        self._bytes += len(record)
+        self._bytes += size
         while self._bytes > self._max_bytes:
             self._remove(next(iter(self._finished)))
 
@@ -190,7 +195,7 @@ class RunStore:
 
     def _remove(self, run_id: str) -> None:
         finished = self._finished.pop(run_id)
-        self._bytes -= len(finished.record)
+        self._bytes -= finished.size
         ids = self._by_resource[finished.ref]
         ids.remove(run_id)
         if not ids:

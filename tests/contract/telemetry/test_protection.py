@@ -85,7 +85,7 @@ async def test_only_authorized_accounts_read_metrics(api: Api, kubectl: Kubectl)
 
 
 async def test_a_token_of_any_bytes_is_denied(api: Api) -> None:
-    """aiohttp decodes what is not UTF-8 with surrogates; a traceback each would fill the log."""
+    """Headers are decoded with surrogates; a traceback for each request would fill the log."""
     server = await serve(api, require_rbac=True)
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE

@@ -145,12 +145,23 @@ async def test_the_last_runs_of_each_resource_are_kept() -> None:
 
 async def test_the_oldest_runs_are_dropped_beyond_the_size() -> None:
     """The memory of the operator is limited, whatever the number of resources."""
-    store = RunStore(max_bytes=400)
+    store = RunStore(max_bytes=2000)
     for number in range(10):
         finished(store, str(number), ObjectRef(REF.gvk, "default", str(number)))
     kept = ids(store)
     assert 0 < len(kept) < 10
     assert kept[-1] == "9"
+
+
+async def test_summaries_count_as_records_do() -> None:
+    """Texts that compress well have their full length in a summary."""
+    store = RunStore(max_bytes=10_000)
+    documents = [
+        {"id": str(number), "resource": {}, "started": "", "message": "x" * 4000}
+        for number in range(10)
+    ]
+    store.restore(REF, documents)
+    assert ids(store) == ["8", "9"]
 
 
 async def test_restored_runs_are_before_those_of_this_process() -> None:

@@ -1,0 +1,104 @@
+"""Runs and queues that others could have written."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from operator_runner.core.model import (
+    GVK,
+    Cause,
+    FieldChange,
+    ObjectRef,
+    RunApiRequest,
+    RunEvent,
+    RunOutcome,
+    TaskFailure,
+    Trigger,
+)
+from operator_runner.telemetry.runs.received import check_queue_entry, check_run
+from operator_runner.telemetry.runs.record import RunRecorder
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+REF = ObjectRef(GVK("example.com", "v1", "Page"), "default", "home")
+RESOURCE = {"apiVersion": "example.com/v1", "kind": "Page", "namespace": "default", "name": "home"}
+RUN: dict[str, Any] = {
+    "id": "1",
+    "resource": RESOURCE,
+    "outcome": "failed",
+    "started": "2026-01-01T12:00:00Z",
+}
+ENTRY: dict[str, Any] = {"resource": RESOURCE, "state": "Delayed"}
+
+
+def test_a_record_of_this_operator_is_kept_whole() -> None:
+    """Every field that a record has is known."""
+    run = RunRecorder("1", REF, "uid", (Cause(Trigger.SPEC, "spec.text"),), NOON)
+    data = {"task": "Write", "start": NOON.isoformat(), "end": NOON.isoformat(), "duration": 1.5}
+    run.on_event(RunEvent("runner_on_ok", {**data, "res": {"censored": "hidden"}}))
+    run.on_change(FieldChange(REF, "data.text", b"1", b"2", NOON.timestamp() - 1, '"a"', '"b"'))
+    run.on_change(FieldChange(REF, "data.text", b"1", b"2", NOON.timestamp() + 1, '"a"', '"b"'))
+    run.on_request(RunApiRequest("GET", "/api", 200, NOON.timestamp(), 0.1))
+    for _ in range(300):
+        run.on_log("info: Reconciling")
+    run.end(RunOutcome(None, (TaskFailure("Write", "no", "a.yml:1"),)), NOON + timedelta(seconds=1))
+    document = json.loads(json.dumps(run.document()))
+    assert {"tasks", "changes", "requests", "log", "dropped", "failedTask"} <= document.keys()
+    assert check_run(document) == document
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        [],
+        None,
+        {"resource": "x"},
+        {**RUN, "resource": "x"},
+        {**RUN, "resource": {**RESOURCE, "name": ["x"]}},
+        {**RUN, "id": "../x"},
+        {**RUN, "started": "2026-01-01T12:00:00"},
+        {**RUN, "started": "0001-01-01T00:00:00+14:00"},
+        {**RUN, "seconds": float("inf")},
+        {**RUN, "seconds": 10**4000},
+        {**RUN, "seconds": True},
+        {**RUN, "failedTask": "x"},
+        {**RUN, "causes": [1]},
+        {**RUN, "changes": [1]},
+        {**RUN, "changes": [{"object": None, "path": "x"}]},
+        {**RUN, "tasks": {"name": "x"}},
+        {**RUN, "log": [{}]},
+        {**RUN, "dropped": []},
+    ],
+)
+def test_a_run_of_another_shape_is_invalid(forged: Any) -> None:
+    """Nothing that reads runs checks types again."""
+    with pytest.raises(ValueError, match=r"expected|Invalid|range"):
+        check_run(forged)
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        {"resource": "x"},
+        {**ENTRY, "due": 1},
+        {**ENTRY, "position": "1"},
+        {**ENTRY, "causes": ["x"]},
+        {**ENTRY, "causes": [{"trigger": "x", "detail": 1}]},
+    ],
+)
+def test_an_entry_of_another_shape_is_invalid(forged: Any) -> None:
+    """As for runs."""
+    assert check_queue_entry(ENTRY) == ENTRY
+    with pytest.raises(ValueError, match=r"expected|Invalid|range"):
+        check_queue_entry(forged)
+
+
+def test_texts_and_lists_are_limited_and_unknown_fields_dropped() -> None:
+    """Whoever forges a run does not fill the memory."""
+    run = check_run({**RUN, "message": "x" * 10**6, "log": ["x"] * 10**5, "other": "x"})
+    assert len(run["message"]) < 5000
+    assert len(run["log"]) <= 1000
+    assert "other" not in run
