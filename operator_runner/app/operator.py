@@ -14,10 +14,12 @@ from typing import Any
 import structlog
 
 from operator_runner import __version__
-from operator_runner.ansible.background_launcher import open_in_background
+from operator_runner.ansible.background_launcher import (
+    BackgroundLauncher,
+    open_in_background,
+)
 from operator_runner.ansible.executor import (
     AnsibleExecutor,
-    Launcher,
     check_patches,
     open_launcher,
 )
@@ -169,7 +171,7 @@ class Operator:
         settings: Settings,
         watches: Sequence[Watch],
         connection: Connection,
-        launcher: Launcher,
+        launcher: BackgroundLauncher,
         metrics: Metrics,
         *,
         health: HealthChecks,
@@ -182,7 +184,7 @@ class Operator:
         """
         self._settings = settings
         self._watches = watches
-        self._connection = connection
+        self._connection, self._launcher = connection, launcher
         self._stop = stop
         self._stack = AsyncExitStack()
         self._leading = False
@@ -497,6 +499,7 @@ class Operator:
         The task of the watches file ends when it was edited.
         """
         yield "dispatcher", self._dispatcher.run()
+        yield "loading of Ansible", self._launcher.failed()
         yield "discovery of kinds", self._kinds.run()
         yield "watching", self._watch_primaries()
         yield "readiness", log_readiness(self._watch_readiness)
@@ -673,6 +676,8 @@ class Operator:
     def _why_not_ready(self) -> str | None:
         if self._stop.is_set():
             return "shutting down"
+        if (fault := self._launcher.fault) is not None:
+            return fault
         # A replica that waits for its turn does its duty; were it not ready, a rolling
         # update would wait for it for ever, while the old leader still holds the lease.
         return self._watch_readiness.not_ready_reason() if self._leading else None

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
+import structlog.testing
 
 from operator_runner.ansible.background_launcher import open_in_background
 from operator_runner.ansible.cold.launcher import ColdLauncher
@@ -58,7 +59,7 @@ async def test_a_launcher_that_is_not_open_yet_is_closed() -> None:
 
 
 async def test_a_failed_opening_fails_each_run() -> None:
-    """The error reaches whoever waits for a run."""
+    """The error reaches whoever waits for a run, and ends or unreadies the operator."""
 
     @asynccontextmanager
     async def opening() -> AsyncIterator[Launcher]:
@@ -69,3 +70,26 @@ async def test_a_failed_opening_fails_each_run() -> None:
         for _ in range(2):
             with pytest.raises(ValueError, match="no answer"):
                 await launcher.ready()
+        with pytest.raises(ValueError, match="no answer"):
+            await launcher.failed()
+        assert launcher.fault == "cannot load Ansible: no answer"
+
+
+async def test_an_open_launcher_has_no_fault() -> None:
+    """Neither before nor after it is open."""
+    opening = Opening()
+    async with open_in_background(opening()) as launcher:
+        assert launcher.fault is None
+        opening.may_open.set()
+        await launcher.ready()
+        assert launcher.fault is None
+
+
+async def test_an_opening_that_hangs_is_logged() -> None:
+    """Otherwise nothing shows why no run starts."""
+    with structlog.testing.capture_logs() as logs:
+        async with open_in_background(Opening()(), report_seconds=0.01), asyncio.timeout(60):
+            while len(logs) < 2:  # noqa: ASYNC110 (a log has no event to wait for)
+                await asyncio.sleep(0.01)
+    assert logs[0]["event"] == "Ansible is still loading; runs wait for it"
+    assert logs[0]["log_level"] == "warning"
