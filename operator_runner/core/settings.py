@@ -54,6 +54,15 @@ class LeaderElection:
     """The leader stops after this time without a successful renewal."""
 
 
+RUN_ARCHIVES = 8
+"""Number of ConfigMaps in which --keep-runs keeps runs."""
+
+
+def run_archive_names(lease_name: str) -> tuple[str, ...]:
+    """Return the names of these ConfigMaps, which are beside the Lease."""
+    return tuple(f"{lease_name}-runs-{number}" for number in range(RUN_ARCHIVES))
+
+
 @dataclass(frozen=True, slots=True)
 class ShardSettings:
     """How many replicas share the resources; all of them take part in leader election."""

@@ -19,6 +19,7 @@ import structlog
 from operator_runner.core.errors import ApiError, Conflict, Forbidden, NotFound
 from operator_runner.core.fencing import UNFENCED, Fence
 from operator_runner.core.model import GVK, Json, ObjectRef
+from operator_runner.core.settings import RUN_ARCHIVES, run_archive_names
 from operator_runner.kube.api import FIELD_MANAGER, MERGE_PATCH, Api
 from operator_runner.telemetry.runs.received import check_run
 from operator_runner.telemetry.runs.record import compact
@@ -26,8 +27,6 @@ from operator_runner.telemetry.runs.store import RunStore
 
 _log = structlog.get_logger(__name__)
 
-BUCKETS = 8
-"""Number of ConfigMaps."""
 RUNS = 3
 """Runs of each resource that are kept."""
 _MAX_VALUE_BYTES = 8 * 1024
@@ -54,9 +53,10 @@ class RunArchive:
         store: RunStore,
         fence: Callable[[], Fence] = lambda: UNFENCED,
     ) -> None:
-        """Use ConfigMaps of `namespace` whose names begin with `name`; `fence` permits writes."""
+        """Use the ConfigMaps of the Lease `name` in `namespace`; `fence` permits writes."""
         self._api, self._store, self._fence = api, store, fence
-        self._path, self._name = f"/api/v1/namespaces/{namespace}/configmaps", name
+        self._path = f"/api/v1/namespaces/{namespace}/configmaps"
+        self._maps = run_archive_names(name)
         self._sizes: defaultdict[int, OrderedDict[str, int]] = defaultdict(OrderedDict)
         self._changed: dict[str, ObjectRef | None] = {}
         self._wake = asyncio.Event()
@@ -82,7 +82,7 @@ class RunArchive:
         return self._is_permitted
 
     async def _load(self) -> bool:
-        for bucket in range(BUCKETS):
+        for bucket in range(RUN_ARCHIVES):
             try:
                 found = await self._api.request("GET", self._path_of(bucket))
             except NotFound:
@@ -160,10 +160,10 @@ class RunArchive:
 
     @property
     def _names(self) -> str:
-        return f"{self._name}-runs-0 to {self._name}-runs-{BUCKETS - 1}"
+        return f"{self._maps[0]} to {self._maps[-1]}"
 
     def _path_of(self, bucket: int) -> str:
-        return f"{self._path}/{self._name}-runs-{bucket}"
+        return f"{self._path}/{self._maps[bucket]}"
 
     async def _restore(self, bucket: int, values: Json) -> None:
         for uid, value in values.items():
@@ -218,7 +218,7 @@ class RunArchive:
         body = {
             "apiVersion": "v1",
             "kind": "ConfigMap",
-            "metadata": {"name": f"{self._name}-runs-{bucket}"},
+            "metadata": {"name": self._maps[bucket]},
             "binaryData": data,
         }
         try:
@@ -236,7 +236,7 @@ class RunArchive:
 
 def bucket_of(uid: str) -> int:
     """Return the number of the ConfigMap of a resource."""
-    return zlib.crc32(uid.encode()) % BUCKETS
+    return zlib.crc32(uid.encode()) % RUN_ARCHIVES
 
 
 def encode(documents: Sequence[Json]) -> bytes | None:

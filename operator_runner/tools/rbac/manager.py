@@ -56,6 +56,7 @@ def features_of(manager: Manager, watches: Sequence[Watch]) -> EnabledFeatures:
         lease=election.lease_name if election.enabled else "",
         lease_scope=_scope(election.namespace or own, own),
         shards=settings.shards is not None,
+        run_archives=settings.keep_runs,
         reviews=settings.metrics is not None and settings.metrics_require_rbac,
         operator_condition=settings.operator_condition,
         inject_owner_ref=settings.inject_owner_ref,

@@ -2,7 +2,7 @@
 
 The requests are those of `controller/sources` (list and watch), of `conversion`, and in `kube` of
 `cluster` (the resource and its status), `events`, `leader_election`, `membership`, `shard_leases`,
-`reviews` and `operator_condition`, and of `ansible.jobs.client`.
+`reviews`, `operator_condition` and `run_archive`, and of `ansible.jobs.client`.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from operator_runner.core.model import Watch
+from operator_runner.core.settings import run_archive_names
 from operator_runner.tools.rbac.access_rules import (
     CLUSTER_WIDE,
     OWN_NAMESPACE,
@@ -44,6 +45,8 @@ class EnabledFeatures:
     lease: str = ""
     lease_scope: str = OWN_NAMESPACE
     shards: bool = False
+    run_archives: bool = False
+    """Whether runs are kept in ConfigMaps beside the Lease."""
     reviews: bool = False
     """Whether readers of metrics are authenticated and authorized by the API server."""
     operator_condition: str = ""
@@ -159,6 +162,7 @@ def _of_process(features: EnabledFeatures) -> Iterator[Requirement]:
         for verb in ("create", "get", *_LIST_WATCH, "update", "delete"):
             rule = AccessRule("coordination.k8s.io", "leases", verb, features.lease_scope)
             yield Requirement(rule, "--shards: each replica has a Lease", LEADER)
+    yield from _of_run_archives(features)
     if features.reviews:
         for group, resource in (
             ("authentication.k8s.io", "tokenreviews"),
@@ -173,3 +177,13 @@ def _of_process(features: EnabledFeatures) -> Iterator[Requirement]:
                 "operators.coreos.com", "operatorconditions", verb, OWN_NAMESPACE, name
             )
             yield Requirement(rule, "OPERATOR_CONDITION_NAME")
+
+
+def _of_run_archives(features: EnabledFeatures) -> Iterator[Requirement]:
+    if not (features.lease and features.run_archives):
+        return
+    scope, reason = features.lease_scope, "--keep-runs"
+    yield Requirement(AccessRule("", "configmaps", "create", scope), reason, LEADER)
+    for name in run_archive_names(features.lease):
+        for verb in ("get", "patch"):
+            yield Requirement(AccessRule("", "configmaps", verb, scope, name), reason, LEADER)

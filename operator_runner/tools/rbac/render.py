@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import textwrap
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import yaml
 
@@ -43,7 +43,7 @@ def rules_of(requirements: Sequence[Requirement]) -> list[PolicyRule]:
     merged: defaultdict[tuple[object, ...], list[tuple[str, str, str, str]]] = defaultdict(list)
     for what, used in verbs.items():
         merged[what[0], what[2], bool(what[3]), *sorted(used), *reasons[what]].append(what)
-    return sorted(
+    return _with_names_merged(
         PolicyRule(
             () if first[3] else (first[0],),
             () if first[3] else tuple(sorted(what[1] for what in whats)),
@@ -55,6 +55,14 @@ def rules_of(requirements: Sequence[Requirement]) -> list[PolicyRule]:
         for whats in merged.values()
         for first in whats[:1]
     )
+
+
+def _with_names_merged(rules: Iterable[PolicyRule]) -> list[PolicyRule]:
+    """Return the rules, sorted; those that differ in their names alone are one rule."""
+    names: defaultdict[tuple[PolicyRule, bool], set[str]] = defaultdict(set)
+    for rule in rules:
+        names[replace(rule, names=()), bool(rule.names)].update(rule.names)
+    return sorted(replace(rule, names=tuple(sorted(found))) for (rule, _), found in names.items())
 
 
 def _reasons(reasons: dict[str, set[str]]) -> list[str]:

@@ -116,3 +116,19 @@ def test_the_managers_role_comes_first() -> None:
         AccessRule("coordination.k8s.io", "leases", "create", OWN_NAMESPACE), "x", LEADER
     )
     assert [role for role, _ in roles_of([lease, PODS])] == ["manager-role", LEADER]
+
+
+def test_names_with_the_same_verbs_are_one_rule() -> None:
+    """The ConfigMaps of --keep-runs differ in their names alone; any name is another rule."""
+    named = [
+        Requirement(AccessRule("", "configmaps", "get", OWN_NAMESPACE, name), "--keep-runs", LEADER)
+        for name in ("b", "a")
+    ]
+    anything = Requirement(
+        AccessRule("", "configmaps", "create", OWN_NAMESPACE), "--keep-runs", LEADER
+    )
+    [rules] = roles_of(minimal([*named, anything])).values()
+    assert [(rule.names, rule.verbs) for rule in rules] == [
+        ((), ("create",)),
+        (("a", "b"), ("get",)),
+    ]

@@ -106,6 +106,21 @@ def test_what_flags_ask_for() -> None:
     ]
 
 
+def test_what_kept_runs_ask_for() -> None:
+    """The ConfigMaps beside the Lease, by their names; nothing without a Lease."""
+    where = "in namespace leases"
+    found = requirements(lease="web", lease_scope="leases", run_archives=True)
+    assert [each for each in found if "configmaps" in each] == [
+        f"create configmaps {where}",
+        *(
+            f"{verb} configmaps named web-runs-{number} {where}"
+            for verb in ("get", "patch")
+            for number in range(8)
+        ),
+    ]
+    assert requirements(run_archives=True) == []
+
+
 def test_what_conversions_ask_for() -> None:
     """The CRD by its name, and the Secret that the replicas share; nothing with own files."""
     watch = replace(WEB, conversions=(Conversion("v1alpha1", {}, {}),))
