@@ -17,8 +17,19 @@ from operator_runner.telemetry.printable import printable
 from operator_runner.telemetry.runs.access import ROOT
 
 _TIMEOUT_SECONDS = 10.0
-_NOT_FOUND = 404
+_OK, _NOT_FOUND = 200, 404
 _MAX_MESSAGE_CHARACTERS = 300
+_MAX_MESSAGE_BYTES = 64 * 1024
+_MAX_BODY_BYTES = 32 * 1024 * 1024
+"""Of a document: 500 summaries, or all about one run, are smaller."""
+
+
+class InvalidAnswer(Unavailable):
+    """An answer that an operator would not give; others can have Pods with its label."""
+
+    def __init__(self, name: str, reason: str) -> None:
+        """`name` is that of the client; `reason` is what is wrong."""
+        super().__init__(f"no valid answer from {name}: {reason}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +47,13 @@ class OperatorClient:
         """Return the document at a path below /api/v1. Raises NotFound and other ApiErrors."""
         try:
             async with asyncio.timeout(_TIMEOUT_SECONDS), self._open(path, params or {}) as answer:
-                document = json.loads(await answer.read())
+                document = json.loads(await self._read(answer, _MAX_BODY_BYTES))
         except TimeoutError as error:
             raise Unavailable(f"{self.name}: no answer within {_TIMEOUT_SECONDS:g} s") from error
-        except ValueError as error:
-            raise Unavailable(f"{self.name}: the answer is not JSON") from error
+        except (ValueError, RecursionError) as error:
+            raise InvalidAnswer(self.name, "not JSON") from error
         if not isinstance(document, dict):
-            raise Unavailable(f"{self.name}: the answer is not an object")
+            raise InvalidAnswer(self.name, "not an object")
         return document
 
     async def text(self, path: str, params: Mapping[str, str]) -> AsyncIterator[str]:
@@ -61,20 +72,34 @@ class OperatorClient:
         url = URL(f"{self.base}{path}", encoded=True)
         try:
             async with self.http.get(
-                url.update_query(params), headers=self.headers, ssl=self.verify
+                url.update_query(params),
+                headers=self.headers,
+                ssl=self.verify,
+                # A Pod could send the user's credentials elsewhere.
+                allow_redirects=False,
             ) as answer:
-                if answer.status >= 400:  # noqa: PLR2004
+                if answer.status != _OK:
                     raise await self._refusal(answer)
                 yield answer
         except (aiohttp.ClientError, OSError) as error:
             raise Unavailable(f"{self.name}: {error or type(error).__name__}") from error
 
     async def _refusal(self, answer: aiohttp.ClientResponse) -> ApiError:
-        text = (await answer.text(errors="replace"))[:_MAX_MESSAGE_CHARACTERS].strip()
-        with suppress(ValueError, AttributeError):
+        body = await self._read(answer, _MAX_MESSAGE_BYTES)
+        text = body.decode(errors="replace")[:_MAX_MESSAGE_CHARACTERS].strip()
+        with suppress(ValueError, AttributeError, RecursionError):
             text = str(json.loads(text).get("message") or text)
         kind = NotFound if answer.status == _NOT_FOUND else Unavailable
         return kind(printable(f"{self.name}: {text} (HTTP {answer.status})"), answer.status)
+
+    async def _read(self, answer: aiohttp.ClientResponse, limit: int) -> bytes:
+        """Return the body. Raises InvalidAnswer if it is larger than `limit`."""
+        body = bytearray()
+        async for chunk in answer.content.iter_any():
+            body += chunk
+            if len(body) > limit:
+                raise InvalidAnswer(self.name, f"larger than {limit} bytes")
+        return bytes(body)
 
 
 def base_of(url: URL | str) -> URL:

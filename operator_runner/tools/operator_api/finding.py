@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 
@@ -17,8 +18,8 @@ from operator_runner.kube.api import Api
 from operator_runner.kube.paging import list_pages
 from operator_runner.telemetry.runs import access
 from operator_runner.telemetry.runs.access import AUDIENCE, TOKEN_HEADER
-from operator_runner.tools.operator_api.client import OperatorClient, base_of
-from operator_runner.tools.operator_api.pods import LABEL, PodAddress, address_of
+from operator_runner.tools.operator_api.client import InvalidAnswer, OperatorClient, base_of
+from operator_runner.tools.operator_api.pods import LABEL, PodAddress, address_of, holders_first
 
 _TOKEN_SECONDS = 600
 """The shortest life that the API server gives a token."""
@@ -29,7 +30,10 @@ class Operators:
     """The operators that answer, and why others do not."""
 
     clients: list[OperatorClient] = field(default_factory=list)
+    """Those that hold a Lease are before others."""
     faults: list[str] = field(default_factory=list)
+    invalid: list[str] = field(default_factory=list)
+    """Those of the faults that users should see though other operators answer."""
 
     @property
     def reason(self) -> str:
@@ -39,26 +43,49 @@ class Operators:
             f"found no Pod with the label {LABEL}, and no operator of this user on this machine"
         )
 
-    async def collect(self, path: str, params: dict[str, str] | None = None) -> list[Json]:
-        """Return the items of a list of all operators. One that fails is added to `faults`."""
-        found = await asyncio.gather(*(self._items(each, path, params) for each in self.clients))
+    async def collect(
+        self, path: str, check: Callable[[Any], Json], params: dict[str, str] | None = None
+    ) -> list[Json]:
+        """Return the items of a list of all operators, each with its operator.
+
+        `check` returns an item or raises ValueError. An operator that fails is added to `faults`.
+        """
+        found = await asyncio.gather(
+            *(self._items(each, path, check, params) for each in list(self.clients))
+        )
         return [item for items in found for item in items]
 
     async def _items(
-        self, client: OperatorClient, path: str, params: dict[str, str] | None
+        self,
+        client: OperatorClient,
+        path: str,
+        check: Callable[[Any], Json],
+        params: dict[str, str] | None,
     ) -> list[Json]:
         try:
             items = (await client.get(path, params)).get("items")
+            if not isinstance(items, list):
+                raise InvalidAnswer(client.name, "not a list")
+            return [checked(client, each, check) for each in items]
         except ApiError as error:
             self.drop(client, error)
             return []
-        return [each for each in items or () if isinstance(each, dict)]
 
     def drop(self, client: OperatorClient, error: ApiError) -> None:
         """Remove an operator that does not answer."""
         self.faults.append(str(error))
+        if isinstance(error, InvalidAnswer):
+            self.invalid.append(str(error))
         if client in self.clients:
             self.clients.remove(client)
+
+
+def checked(client: OperatorClient, document: Any, check: Callable[[Any], Json]) -> Json:
+    """Return a document with the operator that sent it. Raises InvalidAnswer if `check` fails."""
+    try:
+        return {**check(document), "operator": client.name}
+    except ValueError as error:
+        raise InvalidAnswer(client.name, str(error)) from error
 
 
 @asynccontextmanager
@@ -109,7 +136,24 @@ async def _add_pods(api: Api, namespace: str, found: Operators) -> None:
         return
     addresses = [address for pod in pods if (address := address_of(pod)) is not None]
     found.faults += [f"{each}: {each.fault}" for each in addresses if each.fault]
-    await asyncio.gather(*(_add_pod(api, each, found) for each in addresses if not each.fault))
+    reachable = [each for each in addresses if not each.fault]
+    if len(reachable) > 1:
+        reachable = holders_first(reachable, await _lease_holders(api, reachable))
+    clients = await asyncio.gather(*(_client(api, each, found) for each in reachable))
+    found.clients += filter(None, clients)
+
+
+async def _lease_holders(api: Api, addresses: Sequence[PodAddress]) -> dict[str, str]:
+    """Return the identity of the holder of each Lease that this user can read, by its path."""
+    paths = sorted({each.lease_path for each in addresses if each.lease_path})
+
+    async def holder(path: str) -> str:
+        try:
+            return str(((await api.request("GET", path)).get("spec") or {}).get("holderIdentity"))
+        except ApiError:
+            return ""
+
+    return dict(zip(paths, await asyncio.gather(*map(holder, paths)), strict=True))
 
 
 async def _pods(api: Api, namespace: str) -> Sequence[Json]:
@@ -129,8 +173,8 @@ async def _pods(api: Api, namespace: str) -> Sequence[Json]:
         ]
 
 
-async def _add_pod(api: Api, address: PodAddress, found: Operators) -> None:
-    """Add the operator of a Pod, with a token of its ServiceAccount for this API alone."""
+async def _client(api: Api, address: PodAddress, found: Operators) -> OperatorClient | None:
+    """Return the operator of a Pod, with a token of its ServiceAccount for this API alone."""
     path = f"/api/v1/namespaces/{address.namespace}/serviceaccounts/{address.service_account}/token"
     body = {
         "apiVersion": "authentication.k8s.io/v1",
@@ -141,7 +185,7 @@ async def _add_pod(api: Api, address: PodAddress, found: Operators) -> None:
         answer = await api.request("POST", path, body=body)
     except ApiError as error:
         found.faults.append(f"{address}: cannot create a token for its API: {error}")
-        return
+        return None
     headers = {TOKEN_HEADER: str((answer.get("status") or {}).get("token"))}
     url = api.connection.url(address.proxy_path)
-    found.clients.append(OperatorClient(str(address), api.connection.http, base_of(url), headers))
+    return OperatorClient(str(address), api.connection.http, base_of(url), headers)

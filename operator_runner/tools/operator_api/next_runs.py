@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from operator_runner.core.model import Json, ObjectRef
 from operator_runner.kube.api import Api
+from operator_runner.telemetry.runs.received import check_queue_entry
 from operator_runner.tools.operator_api.finding import find_operators
 
 
@@ -23,10 +23,14 @@ class NextRun:
 
 @dataclass(frozen=True, slots=True)
 class Queues:
-    """The queues of the operators that answer; `reason` is why none does, else empty."""
+    """The queues of the operators that answer; `reason` is why none does, else empty.
+
+    `invalid` has those that gave no valid answer.
+    """
 
     items: tuple[Json, ...] = ()
     reason: str = ""
+    invalid: tuple[str, ...] = ()
 
     def next_run(self, ref: ObjectRef) -> NextRun | None:
         """Return when a resource runs next, None if no operator has queued it."""
@@ -36,31 +40,21 @@ class Queues:
 async def read_queues(api: Api, namespace: str) -> Queues:
     """Return the queues of all operators of the cluster that answer. Does not raise ApiError."""
     async with find_operators(api, namespace) as operators:
-        items = await operators.collect("/queue")
-        return Queues(tuple(items), "" if operators.clients else operators.reason)
+        items = await operators.collect("/queue", check_queue_entry)
+        reason = "" if operators.clients else operators.reason
+        return Queues(tuple(items), reason, tuple(operators.invalid))
 
 
 def _is_about(item: Json, ref: ObjectRef) -> bool:
-    resource = item.get("resource") or {}
-    return (
-        str(resource.get("apiVersion")).rpartition("/")[0] == ref.gvk.group
-        and resource.get("kind") == ref.gvk.kind
-        and (resource.get("namespace") or "") == ref.namespace
-        and resource.get("name") == ref.name
-    )
+    resource = item["resource"]
+    group = resource["apiVersion"].rpartition("/")[0]
+    found = (group, resource["kind"], resource.get("namespace", ""), resource["name"])
+    return found == (ref.gvk.group, ref.gvk.kind, ref.namespace, ref.name)
 
 
 def _next_run(item: Json) -> NextRun:
     causes: Iterable[Json] = item.get("causes") or ()
-    words = [": ".join(filter(None, (str(c.get("trigger")), c.get("detail")))) for c in causes]
-    position = item.get("position")
-    return NextRun(
-        _time(item.get("due")), position if isinstance(position, int) else None, "; ".join(words)
-    )
-
-
-def _time(text: Any) -> datetime | None:
-    try:
-        return datetime.fromisoformat(text)
-    except (TypeError, ValueError):
-        return None
+    words = [": ".join(filter(None, (each["trigger"], each.get("detail")))) for each in causes]
+    due = item.get("due")
+    time = None if due is None else datetime.fromisoformat(due)
+    return NextRun(time, item.get("position"), "; ".join(words))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from operator_runner.core.model import Json
@@ -24,6 +24,8 @@ class PodAddress:
     service_account: str
     port: int = 0
     fault: str = ""
+    lease_path: str = ""
+    """The API path of its Lease, empty if its flags do not name one."""
 
     @property
     def proxy_path(self) -> str:
@@ -49,8 +51,32 @@ def address_of(pod: Json) -> PodAddress | None:
             continue
         port, fault = _port(words)
         account = str(spec.get("serviceAccountName") or "default")
-        return PodAddress(metadata["namespace"], metadata["name"], account, port, fault)
+        namespace = metadata["namespace"]
+        lease = _lease_path(words, namespace)
+        return PodAddress(namespace, metadata["name"], account, port, fault, lease)
     return None
+
+
+def holders_first(
+    addresses: Sequence[PodAddress], identities: Mapping[str, str]
+) -> list[PodAddress]:
+    """Return addresses with those before others whose Pod holds its Lease.
+
+    `identities` has the holders by the path of the Lease: the Pod's name and a random part.
+    """
+
+    def is_holder(address: PodAddress) -> bool:
+        return identities.get(address.lease_path, "").startswith(f"{address.name}_")
+
+    return sorted(addresses, key=lambda each: not is_holder(each))
+
+
+def _lease_path(words: Sequence[str], own_namespace: str) -> str:
+    lease = _value(words, "--leader-election-id")
+    namespace = _value(words, "--leader-election-namespace") or own_namespace
+    if not (lease and {"/", "."}.isdisjoint(namespace) and "/" not in lease):
+        return ""
+    return f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{lease}"
 
 
 def _port(words: Sequence[str]) -> tuple[int, str]:

@@ -86,6 +86,8 @@ async def _get(
                 f"Note: NEXT RUN lacks periods, retries and the queue: {printable(queues.reason)}",
                 err=True,
             )
+        for each in queues.invalid:
+            click.echo(f"Warning: {printable(each)}", err=True)
         if selection.forbidden:
             click.echo(
                 f"Warning: {selection.forbidden} kinds are not shown: no permission to list them; "

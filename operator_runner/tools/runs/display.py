@@ -12,7 +12,7 @@ from operator_runner.tools.resources.cluster import kind_name
 from operator_runner.tools.run_history.ages import age
 
 HEADER = ("RUN", "RESOURCE", "RESULT", "AGE", "DURATION", "CAUSE")
-WIDE_HEADER = (*HEADER, "STARTED", "FAILED TASK", "MESSAGE")
+WIDE_HEADER = (*HEADER, "STARTED", "FAILED TASK", "OPERATOR", "MESSAGE")
 TASK_HEADER = ("STARTED", "DURATION", "RESULT", "TASK", "FILE")
 REQUEST_HEADER = ("AT", "DURATION", "STATUS", "REQUEST")
 _CAUSE_CHARACTERS = 70
@@ -36,6 +36,7 @@ def row(run: Json, now: datetime, *, is_wide: bool = False) -> tuple[str, ...]:
         *found,
         str(run.get("started") or "-"),
         place(task) or "-",
+        str(run.get("operator") or "-"),
         " ".join(str(run.get("message") or "-").split()),
     )
 
@@ -74,6 +75,7 @@ def summary_lines(run: Json) -> Iterator[str]:
         "Run": run.get("id"),
         "Resource": f"{kind_name(gvk)}/{resource.get('name')}",
         "Namespace": where,
+        "Operator": run.get("operator"),
         "Result": f"{run.get('outcome')}{ended}{changed}",
         "Started": run.get("started"),
         "Causes": causes(run),

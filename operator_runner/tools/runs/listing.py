@@ -14,6 +14,7 @@ from operator_runner.core.errors import ApiError
 from operator_runner.core.model import GVK, Json, ObjectRef
 from operator_runner.kube.events import RUN_ANNOTATION
 from operator_runner.telemetry.printable import printable
+from operator_runner.telemetry.runs.received import check_run
 from operator_runner.telemetry.runs.record import object_json
 from operator_runner.tools.operator_api.finding import Operators, find_operators
 from operator_runner.tools.resources.cluster import ClusterView, open_cluster
@@ -43,14 +44,12 @@ class Listing:
             find_operators(cluster.api, cluster.namespace, work_dir) as operators,
         ):
             query = self._query(cluster)
+            found = await self._read(operators, query)
             if not operators.clients:
                 warn_unavailable(operators)
                 self._print(await from_events(cluster, query), everywhere=self.everywhere)
                 return EXIT_UNANSWERED
-            found = await self._read(operators, query)
             widths = self._print(found, everywhere=self.everywhere)
-            for fault in operators.faults if not operators.clients else ():
-                click.echo(f"Warning: {printable(fault)}", err=True)
             if watch:
                 await self._watch(operators, query, found, widths)
             return 0
@@ -69,8 +68,10 @@ class Listing:
         return query
 
     async def _read(self, operators: Operators, query: dict[str, str]) -> list[Json]:
-        found = await operators.collect("/runs", {**query, "limit": str(self.limit)})
-        return newest(found)[: self.limit]
+        params = {**query, "limit": str(self.limit)}
+        found = await operators.collect("/runs", check_run, params)
+        warn_invalid(operators)
+        return newest(without_repetitions(found))[: self.limit]
 
     def _print(self, found: Sequence[Json], *, everywhere: bool) -> list[int]:
         if self.output in {Format.JSON, Format.YAML}:
@@ -104,9 +105,21 @@ class Listing:
         raise ApiError(operators.reason)
 
 
+def without_repetitions(found: Sequence[Json]) -> list[Json]:
+    """Return each run once, as the first operator has it: replicas can keep the same runs."""
+    return list({each["id"]: each for each in reversed(found)}.values())
+
+
 def newest(found: Sequence[Json]) -> list[Json]:
     """Return runs in the order of their starts, the last one first."""
     return sorted(found, key=lambda each: str(each.get("started") or ""), reverse=True)
+
+
+def warn_invalid(operators: Operators) -> None:
+    """Print which operators gave no valid answer, each once."""
+    for fault in operators.invalid:
+        click.echo(f"Warning: {printable(fault)}", err=True)
+    operators.invalid.clear()
 
 
 def warn_unavailable(operators: Operators) -> None:

@@ -12,8 +12,9 @@ import click
 from operator_runner.core.errors import NotFound
 from operator_runner.core.model import Json
 from operator_runner.telemetry.printable import printable
-from operator_runner.tools.operator_api.client import OperatorClient
-from operator_runner.tools.operator_api.finding import Operators, find_operators
+from operator_runner.telemetry.runs.received import check_run
+from operator_runner.tools.operator_api.client import InvalidAnswer, OperatorClient
+from operator_runner.tools.operator_api.finding import Operators, checked, find_operators
 from operator_runner.tools.resources.cluster import ClusterView, open_cluster
 from operator_runner.tools.resources.options import EXIT_UNANSWERED, Name
 from operator_runner.tools.resources.output import Format, print_data, print_table
@@ -26,7 +27,10 @@ from operator_runner.tools.runs.display import (
     task_row,
     time_of,
 )
-from operator_runner.tools.runs.listing import from_events, newest, warn_unavailable
+from operator_runner.tools.runs.listing import from_events, newest, warn_invalid, warn_unavailable
+
+_MAX_OUTPUT_CHARACTERS = 8 * 1024 * 1024
+"""An operator sends less."""
 
 
 async def show_run(
@@ -95,7 +99,8 @@ async def _last_run(cluster: ClusterView, operators: Operators, name: Name) -> s
     query = {"group": ref.gvk.group, "kind": ref.gvk.kind, "name": ref.name, "limit": "1"}
     if ref.namespace:
         query["namespace"] = ref.namespace
-    found = newest(await operators.collect("/runs", query))
+    found = newest(await operators.collect("/runs", check_run, query))
+    warn_invalid(operators)
     if not found:
         raise NotFound(f"no operator that answers has a run of {name.kind}/{name.name}")
     return str(found[0]["id"])
@@ -105,19 +110,35 @@ async def _find(operators: Operators, run_id: str) -> tuple[Json, OperatorClient
     """Return a run and its operator. Raises NotFound."""
     if not run_id.isalnum():
         raise NotFound(f"invalid run {run_id!r}: write the ID of a run, such as 4f0c19d2a8b3e671")
-    for client in operators.clients:
+    for client in list(operators.clients):
         try:
-            return await client.get(f"/runs/{run_id}"), client
+            return await _read(client, run_id), client
         except NotFound:
             continue
+        except InvalidAnswer as error:
+            operators.drop(client, error)
+            warn_invalid(operators)
     raise NotFound(
         f"run {run_id} is not kept by an operator that answers; to list those that are: "
         "operator-runner runs --all-namespaces"
     )
 
 
+async def _read(client: OperatorClient, run_id: str) -> Json:
+    """Return a run of an operator. Raises NotFound and other ApiErrors."""
+    run = checked(client, await client.get(f"/runs/{run_id}"), check_run)
+    if run["id"] != run_id:
+        raise InvalidAnswer(client.name, "another run")
+    return run
+
+
 async def _output(client: OperatorClient, run_id: str) -> str:
-    parts = [text async for text in client.text(f"/runs/{run_id}/output", {})]
+    parts, size = list[str](), 0
+    async for text in client.text(f"/runs/{run_id}/output", {}):
+        parts.append(text)
+        size += len(text)
+        if size > _MAX_OUTPUT_CHARACTERS:
+            raise InvalidAnswer(client.name, f"output of more than {_MAX_OUTPUT_CHARACTERS} bytes")
     return "".join(parts)
 
 

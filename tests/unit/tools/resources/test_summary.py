@@ -134,4 +134,4 @@ def test_queues_are_searched_by_group_kind_namespace_and_name() -> None:
     item: Json = {"resource": resource, "due": due, "causes": [{"trigger": "retry"}]}
     assert Queues((item,)).next_run(REF) == NextRun(NOON, None, "retry")
     other = {**item, "resource": {**resource, "name": "b"}}
-    assert Queues((other, {"due": 1})).next_run(REF) is None
+    assert Queues((other,)).next_run(REF) is None

@@ -1,0 +1,94 @@
+"""Answers of Pods with the label of operators, which others could have created."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from operator_runner.core.errors import ApiError
+from operator_runner.core.model import Json
+from operator_runner.telemetry.runs.received import check_run
+from operator_runner.tools.operator_api.client import OperatorClient, base_of
+from operator_runner.tools.operator_api.finding import Operators
+
+RUN: Json = {
+    "id": "1",
+    "resource": {"apiVersion": "example.com/v1", "kind": "Page", "name": "home"},
+    "outcome": "succeeded",
+    "started": "2026-01-01T12:00:00Z",
+}
+
+
+@pytest.fixture
+async def http() -> AsyncIterator[aiohttp.ClientSession]:
+    """Open a session as the commands have it."""
+    async with aiohttp.ClientSession() as session:
+        yield session
+
+
+@asynccontextmanager
+async def answering(
+    http: aiohttp.ClientSession, name: str, answer: web.Response, seen: list[str] | None = None
+) -> AsyncIterator[OperatorClient]:
+    """Serve one answer at all paths, which are added to `seen`."""
+
+    async def handle(request: web.BaseRequest) -> web.Response:
+        (seen if seen is not None else []).append(request.path)
+        return answer
+
+    runner = web.ServerRunner(web.Server(handle))
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    try:
+        yield OperatorClient(name, http, base_of(f"http://127.0.0.1:{runner.addresses[0][1]}"))
+    finally:
+        await runner.cleanup()
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        {"items": [{"resource": "x"}]},
+        {"items": {"id": "1"}},
+        {"items": [RUN, "x"]},
+        {},
+    ],
+)
+async def test_an_invalid_answer_is_reported_and_those_of_others_are_kept(
+    http: aiohttp.ClientSession, forged: Json
+) -> None:
+    """The items of the others name their operator."""
+    async with (
+        answering(http, "Pod x/forged", web.json_response(forged)) as bad,
+        answering(http, "Pod x/manager", web.json_response({"items": [RUN]})) as good,
+    ):
+        operators = Operators([bad, good])
+        assert await operators.collect("/runs", check_run) == [{**RUN, "operator": "Pod x/manager"}]
+        assert operators.clients == [good]
+        assert [each.partition(":")[0] for each in operators.invalid] == [
+            "no valid answer from Pod x/forged"
+        ]
+
+
+async def test_a_redirect_is_not_followed(http: aiohttp.ClientSession) -> None:
+    """It would send the user's token elsewhere."""
+    seen: list[str] = []
+    elsewhere = web.Response(status=302, headers={"Location": "/elsewhere"})
+    async with answering(http, "Pod x/forged", elsewhere, seen) as client:
+        with pytest.raises(ApiError, match="HTTP 302"):
+            await client.get("/runs")
+    assert seen == ["/api/v1/runs"]
+
+
+@pytest.mark.parametrize("status", [200, 500])
+async def test_a_large_answer_is_not_read(http: aiohttp.ClientSession, status: int) -> None:
+    """Neither a document nor an error fills the memory."""
+    large = web.Response(status=status, body=b" " * (33 * 1024 * 1024))
+    async with answering(http, "Pod x/forged", large) as client:
+        with pytest.raises(ApiError, match="no valid answer from Pod x/forged: larger than"):
+            await client.get("/runs")
