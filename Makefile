@@ -316,7 +316,7 @@ lock: $(INSTALLED) ## Update requirements.lock from pyproject.toml
 	@$(BIN)/pip install --quiet uv==$(UV_VERSION)
 	@$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], "editables", sep="\n")' \
 	  | $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
-	    --no-emit-index-url --no-header --group dev --output-file requirements.lock pyproject.toml -
+	    --no-emit-index-url --no-header --extra otel --group dev --output-file requirements.lock pyproject.toml -
 	@if grep -n '://' requirements.lock; then echo 'requirements.lock: no URL belongs there'; exit 1; fi
 
 .PHONY: clean

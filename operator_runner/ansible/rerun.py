@@ -20,6 +20,7 @@ DIR_NAME = "commands"
 """Directory below the work dir; see `rundir`."""
 _OF_THE_RUN = {
     *("PATH", "TMPDIR", "ANSIBLE_LOCAL_TEMP", "K8S_AUTH_KUBECONFIG", "KUBECONFIG"),
+    *("TRACEPARENT", "TRACESTATE"),
     event_results.VARIABLE,
 }
 """Variables that refer to files of the run or to its launcher, and those that a shell has."""

@@ -38,6 +38,7 @@ def run_spec(request: RunRequest, rundir: RunDir, ansible: AnsibleSettings) -> J
         "result_limit": event_results.limit_of(os.environ),
         "sandbox": rundir.sandbox(request.run_id).as_json(),
         "envvars": {
+            **request.environment,
             **common_environment(ansible),
             **_template_types(request.native_types),
             **({dry_run_tasks.VARIABLE: "true"} if request.dry_run else {}),

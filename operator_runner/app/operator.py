@@ -35,6 +35,7 @@ from operator_runner.app.run_inputs import rundirs_of, variable_names_of
 from operator_runner.app.shard_gate import ShardGate
 from operator_runner.app.signals import take_signals, until_one_ends
 from operator_runner.app.streams import ObjectStreams
+from operator_runner.app.traces import open_traces_of
 from operator_runner.config.watches import trigger_targets
 from operator_runner.config.watches.reference_targets import referenced
 from operator_runner.config.watches.relevance import is_deselected, is_relevant
@@ -102,6 +103,7 @@ from operator_runner.telemetry.probes import HealthChecks
 from operator_runner.telemetry.runs.api import RunsApi
 from operator_runner.telemetry.runs.log_tap import RUN_LOG
 from operator_runner.telemetry.runs.store import RunStore
+from operator_runner.telemetry.tracing.traces import Traces
 
 _log = structlog.get_logger(__name__)
 _TRIGGERS = {
@@ -146,6 +148,7 @@ async def _start(
     connection = await connect(settings.kubeconfig, user_agent=f"operator-runner/{__version__}")
     stack.push_async_callback(connection.close)
     announce_watches(settings, watches, connection.server)
+    traces = await stack.enter_async_context(open_traces_of(connection))
     metrics = Metrics(__version__, commit())
     check_patches(settings.ansible)
     contents = [watch.content.path for watch in watches]
@@ -157,7 +160,15 @@ async def _start(
     opening = open_launcher(settings.executor, settings.ansible, started, contents)
     launcher = await stack.enter_async_context(open_in_background(opening))
     operator = Operator(
-        settings, watches, connection, launcher, metrics, health=health, stop=stop, names=names
+        settings,
+        watches,
+        connection,
+        launcher,
+        metrics,
+        health=health,
+        stop=stop,
+        names=names,
+        traces=traces,
     )
     await operator.serve(stack)
     return operator
@@ -177,6 +188,7 @@ class Operator:
         health: HealthChecks,
         stop: asyncio.Event,
         names: ReservedNamesLoader,
+        traces: Traces,
     ) -> None:
         """Build the parts; nothing is started yet. Raises ConfigError for a bad work dir.
 
@@ -284,7 +296,7 @@ class Operator:
             launcher, rundirs, settings.ansible, settings.kubeconfig, self._job_launcher
         )
         self._archive = self._make_archive()
-        self._reconcilers = self._make_reconcilers(names)
+        self._reconcilers = self._make_reconcilers(names, traces)
         self._dispatcher = Dispatcher(
             self._queue,
             self._reconcilers,
@@ -293,14 +305,18 @@ class Operator:
             self._gone,
             reload=settings.reload,
             claim=self._gate.claim,
+            traces=traces,
         )
         self._conversions = ConversionService(
             settings.webhook, watches, self._api, self._discovery, metrics
         )
 
-    def _make_reconcilers(self, names: ReservedNamesLoader) -> dict[GVK, Reconciler]:
+    def _make_reconcilers(
+        self, names: ReservedNamesLoader, traces: Traces
+    ) -> dict[GVK, Reconciler]:
         settings = self._settings
         variable_names = variable_names_of(settings, names)
+        self._runs.on_record(traces.run_ended)
         previewer = Previewer(self._proxy, self._executor, variable_names, settings.ansible)
         dependencies = Dependencies(
             cluster=self._cluster,
@@ -326,6 +342,7 @@ class Operator:
             fences=self._fences,
             claim=(lambda _: True) if self._sharding is None else self._sharding.claim,
             records=self._runs,
+            run_environment=traces.run_environment,
         )
         for watch in self._watches:
             self._metrics.watching(watch.gvk, settings.concurrency.limit(watch.gvk))

@@ -24,6 +24,7 @@ from operator_runner.reconcile.reconciler import (
 )
 from operator_runner.reconcile.user_requests import RETRY_REQUESTED
 from operator_runner.telemetry.metrics import Metrics, Outcome, Result, RunTimes
+from operator_runner.telemetry.tracing.traces import NoTraces, ReconcileTrace, Traces
 
 _log = structlog.get_logger(__name__)
 
@@ -54,11 +55,12 @@ class Dispatcher:
         *,
         reload: bool = False,
         claim: Callable[[ObjectRef], bool] = lambda _: True,
+        traces: Traces | None = None,
     ) -> None:
         """`on_deleted` is called for each resource that no longer exists.
 
         `claim` returns whether the current task may reconcile a resource: with shards, another
-        replica may own it.
+        replica may own it. `traces` has a trace for each reconcile.
 
         With `reload`, resources whose play could not be loaded are not retried: they are in
         `awaiting_edit` until something else adds them to the queue.
@@ -70,6 +72,7 @@ class Dispatcher:
         self._on_deleted = on_deleted
         self._reload = reload
         self._claim = claim
+        self._traces = NoTraces() if traces is None else traces
         self.awaiting_edit: set[ObjectRef] = set()
         self._running: set[asyncio.Task[None]] = set()
         for gvk in reconcilers:
@@ -87,8 +90,11 @@ class Dispatcher:
         """Reconcile a key that is not in the queue; failures are reported as for any other."""
         item = Item(key, (cause,), 0.0)
         _bind(item)
-        _log.info("Reconciling")
-        return await self._reconcile(key, item)
+        with self._traces.reconcile(key, item.causes, item.waited) as trace:
+            _log.info("Reconciling")
+            result = await self._reconcile(key, item)
+            trace.end(*_traced(result))
+        return result
 
     async def drain(
         self, grace: float, before_cancel: Callable[[], Awaitable[None]] | None = None
@@ -147,9 +153,15 @@ class Dispatcher:
         return True
 
     async def _process(self, item: Item) -> ReconcileResult:
+        _bind(item)
+        with self._traces.reconcile(item.key, item.causes, item.waited) as trace:
+            result = await self._process_traced(item, trace)
+            trace.end(*_traced(result))
+        return result
+
+    async def _process_traced(self, item: Item, trace: ReconcileTrace) -> ReconcileResult:
         key, gvk = item.key, item.key.gvk
         self.awaiting_edit.discard(key)
-        _bind(item)
         _log.info("Reconciling", waited=round(item.waited, 3))
         if any(_resets_backoff(cause) for cause in item.causes):
             self._queue.forget(key)
@@ -164,12 +176,12 @@ class Dispatcher:
             status = self._settle(key, result)
         finally:
             seconds = asyncio.get_running_loop().time() - began
-            self._metrics.reconcile_finished(gvk, status, seconds)
+            self._metrics.reconcile_finished(gvk, status, seconds, trace.exemplar)
             self._metrics.queue_worked(gvk, seconds)
             self._loop_throttle.run_ended(key, asyncio.get_running_loop().time(), period=period)
         outcome = _OUTCOMES.get(type(result))
         if outcome is not None:
-            times = RunTimes(item.waited, seconds)
+            times = RunTimes(item.waited, seconds, trace.exemplar)
             self._metrics.run_finished(gvk, item.causes, outcome, times)
         if outcome != "superseded" and result != Aborted():
             self._metrics.record_result(key, failed=outcome == "failed")
@@ -245,6 +257,11 @@ def _bind(item: Item) -> None:
     structlog.contextvars.bind_contextvars(
         kind=key.gvk.kind, namespace=key.namespace, name=key.name, cause=describe(item.causes)
     )
+
+
+def _traced(result: ReconcileResult) -> tuple[str, str | None]:
+    """Return the name of a result in traces, and the message of a failure, else None."""
+    return type(result).__name__.lower(), result.message if isinstance(result, Failed) else None
 
 
 def _resets_backoff(cause: Cause) -> bool:

@@ -481,7 +481,8 @@ class RunRequest:
     `causes` are all that led to the run. `native_types` and `job` are those of the watch.
     `uid` is that of the resource, and `state_key` identifies its desired state and the kind of the
     run: a Job that was started for the same state can be adopted. `dry_run` runs the play in check
-    mode; tasks that act on the cluster run all the same.
+    mode; tasks that act on the cluster run all the same. `environment` are further variables of
+    the processes of the run.
     """
 
     run_id: str
@@ -498,6 +499,7 @@ class RunRequest:
     uid: str = ""
     state_key: str = ""
     dry_run: bool = False
+    environment: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

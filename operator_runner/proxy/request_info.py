@@ -61,6 +61,17 @@ class RequestInfo:
         """Return the path of the object, without a subresource, percent-encoded."""
         return f"{self.collection_path}/{_quote(self.name)}"
 
+    @property
+    def template(self) -> str:
+        """Return the path with `{namespace}` and `{name}` in place of both, not encoded."""
+        parts = [f"/apis/{self.group}" if self.group else "/api", self.version]
+        if self.namespace:
+            parts += ["namespaces", "{namespace}"]
+        parts.append(self.resource)
+        if self.name:
+            parts.append("{name}")
+        return "/".join([*parts, self.subresource] if self.subresource else parts)
+
     def log_fields(self, path: str, *, watch: bool) -> dict[str, str | bool]:
         """Return the fields of a read of this path as in ansible-operator's log."""
         verb = "watch" if watch or self.watch else "get" if self.name else "list"

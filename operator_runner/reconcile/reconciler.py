@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -195,6 +195,8 @@ class Dependencies:
     claim: Callable[[str], bool] = lambda _: True
     """Return whether the current task may reconcile the resource with this uid."""
     records: RunRecords = field(default_factory=NoRunRecords)
+    run_environment: Callable[[str], Mapping[str, str]] = lambda _: {}
+    """Called with the id of each run that starts; return further variables of its processes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -609,6 +611,7 @@ class Reconciler:
                     cleanup=pending.cleanup,
                     schedule_time=str(pending.schedule.time),
                 ),
+                environment=self._deps.run_environment(pending.run_id),
             )
             raw = ansible.raw_output or (overrides.verbosity or 0) > 0
             play_log = PlayLog(pending.ref, pending.run_id, ansible, raw=raw)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal, TypeAlias
@@ -54,10 +54,14 @@ class _Watched:
 
 @dataclass(frozen=True, slots=True)
 class RunTimes:
-    """Seconds that a run waited for its turn, and that it took from its start to its end."""
+    """Seconds that a run waited for its turn, and that it took from its start to its end.
+
+    `exemplar` are the ids of its trace, None if it has none.
+    """
 
     waited: float
     ran: float
+    exemplar: Mapping[str, str] | None = None
 
 
 class Metrics:
@@ -163,14 +167,23 @@ class Metrics:
         watched.started.append(self._clock())
         self._controller.active.labels(watched.controller).inc()
 
-    def reconcile_finished(self, gvk: GVK, result: Result, seconds: float) -> None:
-        """Note the end of the reconcile that began `seconds` ago."""
+    def reconcile_finished(
+        self,
+        gvk: GVK,
+        result: Result,
+        seconds: float,
+        exemplar: Mapping[str, str] | None = None,
+    ) -> None:
+        """Note the end of the reconcile that began `seconds` ago.
+
+        `exemplar` are the ids of its trace. OpenMetrics has exemplars, the text format has not.
+        """
         watched = self._watched[gvk]
         # Reconciles of a kind are identified by their age only.
         begin = self._clock() - seconds
         watched.started.remove(min(watched.started, key=lambda start: abs(start - begin)))
         self._controller.active.labels(watched.controller).dec()
-        self._controller.time.labels(watched.controller).observe(seconds)
+        self._controller.time.labels(watched.controller).observe(seconds, _labels(exemplar))
         # `reconciles_total` has to equal the sum of this counter, so both are counted here.
         self._controller.total.labels(watched.controller, result).inc()
         self._controller.all.inc()
@@ -186,13 +199,14 @@ class Metrics:
         """
         first = (*_of(gvk), causes[0].trigger.value, outcome)
         self._runs.total.labels(*first).inc()
-        self._runs.duration.labels(*first).observe(times.ran)
-        self._runs.queue_duration.labels(*first).observe(times.waited)
+        exemplar = _labels(times.exemplar)
+        self._runs.duration.labels(*first).observe(times.ran, exemplar)
+        self._runs.queue_duration.labels(*first).observe(times.waited, exemplar)
         for trigger in {cause.trigger for cause in causes}:
             self._runs.causes.labels(*_of(gvk), trigger.value, outcome).inc()
         if outcome == _SUPERSEDED:
             return
-        self._ansible.reconciles.labels(str(gvk)).observe(times.ran)
+        self._ansible.reconciles.labels(str(gvk)).observe(times.ran, exemplar)
         for each in _OUTCOMES:
             self._ansible.reconcile_result.labels(str(gvk), each).set(each == outcome)
 
@@ -307,6 +321,10 @@ def _record_state(gauge: Gauge, found: set[ObjectRef], ref: ObjectRef, is_in: bo
     else:
         found.discard(ref)
     gauge.labels(*_of(ref.gvk)).set(len(found))
+
+
+def _labels(exemplar: Mapping[str, str] | None) -> dict[str, str] | None:
+    return None if exemplar is None else {**exemplar}
 
 
 def _of(gvk: GVK) -> tuple[str, str, str]:

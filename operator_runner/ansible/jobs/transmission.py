@@ -62,6 +62,7 @@ def write_transmission(
             ident=request.run_id,
             verbosity=request.verbosity,
             envvars={
+                **request.environment,
                 event_results.VARIABLE: _MAX_RESULT,
                 LENIENT: os.environ.get(LENIENT, "true"),
             },

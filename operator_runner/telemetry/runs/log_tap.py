@@ -9,8 +9,13 @@ from structlog.typing import EventDict, WrappedLogger
 
 from operator_runner.telemetry.printable import printable
 
-_OWN_KEYS = frozenset({"event", "level", "logger", "run_id", "kind", "namespace", "name", "cause"})
-"""Keys that the record or the beginning of the line already has."""
+_OWN_KEYS = frozenset(
+    {
+        *("event", "level", "logger", "run_id", "trace_id", "span_id"),
+        *("kind", "namespace", "name", "cause"),
+    }
+)
+"""Keys that the record or the beginning of the line already has, and ids of traces."""
 
 
 class LogTap:

@@ -53,8 +53,16 @@ class RunStore:
         self._by_resource: dict[ObjectRef, list[str]] = {}
         self._bytes = 0
         self._changed = asyncio.Event()
+        self._on_record: list[Callable[[Json], None]] = []
         self._on_finished: list[Callable[[ObjectRef, str, bool], None]] = []
         self._on_deleted: list[Callable[[str], None]] = []
+
+    def on_record(self, callback: Callable[[Json], None]) -> None:
+        """Call `callback` with the record of each run, when it ends, in the task that reports it.
+
+        It must not raise.
+        """
+        self._on_record.append(callback)
 
     def on_finished(self, callback: Callable[[ObjectRef, str, bool], None]) -> None:
         """Call `callback` with resource, uid, and whether the run changed anything or failed.
@@ -101,9 +109,12 @@ class RunStore:
         """Record the end of a run, None for a cancelled one; keep `keep` runs of the resource."""
         recorder = self._running.pop(run_id)
         recorder.end(outcome, self._clock())
-        self._add(recorder.ref, recorder.document())
+        document = recorder.document()
+        self._add(recorder.ref, document)
         self._drop_old(recorder.ref, keep or _DEFAULT_KEEP)
         self._notify()
+        for on_record in self._on_record:
+            on_record(document)
         stats = outcome.stats if outcome is not None and outcome.successful else None
         for callback in self._on_finished:
             callback(recorder.ref, recorder.uid, stats is None or stats.changes > 0)

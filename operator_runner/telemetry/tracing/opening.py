@@ -1,0 +1,69 @@
+"""Open the traces that the environment asks for; import OpenTelemetry only for them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import structlog
+
+from operator_runner.core.errors import ConfigError
+from operator_runner.telemetry.tracing.environment import exporters_of
+from operator_runner.telemetry.tracing.run_spans import Attributes, PathParser
+from operator_runner.telemetry.tracing.traces import NoTraces, Traces
+
+if TYPE_CHECKING:
+    from operator_runner.telemetry.tracing.provider import OpenTelemetryTraces
+
+_log = structlog.get_logger(__name__)
+_DISABLED = "Traces are disabled"
+
+
+@asynccontextmanager
+async def open_traces(
+    environ: Mapping[str, str],
+    defaults: Mapping[str, str],
+    parse: PathParser,
+    server: Attributes,
+) -> AsyncIterator[Traces]:
+    """Export traces as long as the block lasts; at its end, send what is left for some seconds.
+
+    `defaults` are attributes of the resource that the environment may replace, `parse` parses paths
+    of requests, and `server` are attributes of requests. Settings that cannot be used are a
+    warning: variables may have been injected for all Pods of a cluster.
+    """
+    try:
+        names = exporters_of(environ)
+    except ConfigError as error:
+        _log.warning(_DISABLED, reason=str(error))
+        names = ()
+    traces = await asyncio.to_thread(_open, names, defaults, parse, server) if names else None
+    if traces is None:
+        yield NoTraces()
+        return
+    _log.info("Exporting traces", exporters=list(names))
+    try:
+        yield traces
+    finally:
+        await traces.close()
+
+
+def _open(
+    exporters: Sequence[str], defaults: Mapping[str, str], parse: PathParser, server: Attributes
+) -> OpenTelemetryTraces | None:
+    """Return open traces; None, after a warning, if they cannot be opened."""
+    try:
+        # Imported here because few operators export traces.
+        from operator_runner.telemetry.tracing import provider  # noqa: PLC0415
+
+        return provider.OpenTelemetryTraces(
+            provider.open_provider(exporters, defaults), parse, server
+        )
+    except ImportError as error:
+        cure = "pip install 'operator-runner[otel]', or set OTEL_SDK_DISABLED=true"
+        _log.warning(_DISABLED, reason=str(error), cure=cure)
+    except Exception as error:  # noqa: BLE001 (the SDK checks variables with errors of all kinds)
+        _log.warning(_DISABLED, reason=f"{type(error).__name__}: {error}")
+    return None

@@ -1,0 +1,164 @@
+"""Turn the record of a run into spans. Pure, and without OpenTelemetry.
+
+Names of attributes are those of its semantic conventions, of the collector's receiver of Kubernetes
+events (`k8s.object.*`) and of Ansible's callback plugin `opentelemetry` (`ansible.task.*`). Of
+requests there is only a template of the path: a path may have the name of a Secret.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Protocol, TypeAlias
+
+from operator_runner.core.model import Json
+from operator_runner.core.truncation import truncated
+from operator_runner.telemetry.redaction import redact
+
+Attributes: TypeAlias = Mapping[str, str | int | Sequence[str]]
+
+RESULT = "operator_runner.result"
+RUN_ID = "operator_runner.run.id"
+_MESSAGE_BYTES = 500
+_NOT_FOUND, _FIRST_ERROR = 404, 400
+_MILLISECOND = 1_000_000
+
+
+class RequestPath(Protocol):
+    """A parsed path of the Kubernetes API; texts are empty for what it does not have."""
+
+    @property
+    def template(self) -> str:
+        """The path with `{namespace}` and `{name}` in place of both."""
+
+    @property
+    def namespace(self) -> str:
+        """The namespace of the object."""
+
+    @property
+    def group(self) -> str:
+        """The API group, empty for the core group."""
+
+    @property
+    def resource(self) -> str:
+        """The plural name of the kind."""
+
+    @property
+    def name(self) -> str:
+        """The name of the object."""
+
+
+PathParser: TypeAlias = Callable[[str], RequestPath | None]
+
+
+@dataclass(frozen=True, slots=True)
+class SpanData:
+    """A span; times are nanoseconds since the epoch, `error` is None if there was none."""
+
+    name: str
+    start: int
+    end: int
+    attributes: Attributes
+    error: str | None = None
+    is_request: bool = False
+    children: Sequence[SpanData] = field(default=())
+
+
+def run_attributes(document: Json) -> Attributes:
+    """Return the attributes of the span of a run."""
+    dropped: Mapping[str, int] = document.get("dropped") or {}
+    counts = {
+        "operator_runner.run.changed_tasks": document.get("changed"),
+        "operator_runner.run.dropped_tasks": dropped.get("tasks"),
+        "operator_runner.run.dropped_requests": dropped.get("requests"),
+    }
+    found = {name: count for name, count in counts.items() if count is not None}
+    return {RUN_ID: document["id"], RESULT: document["outcome"], **found}
+
+
+def run_error(document: Json) -> str | None:
+    """Return the message of a failed run, without secrets; None for other runs."""
+    return error_text(document.get("message") or "") if document["outcome"] == "failed" else None
+
+
+def error_text(message: str) -> str:
+    """Return a message as spans may have it: without secrets, and limited."""
+    return truncated(str(redact(message)), _MESSAGE_BYTES)
+
+
+def spans_of_run(document: Json, parse: PathParser, server: Attributes) -> list[SpanData]:
+    """Return the spans of tasks, each with its requests, then requests of no known task.
+
+    `server` are the attributes of the API server.
+    """
+    tasks = [task for task in document.get("tasks") or () if "started" in task and "ended" in task]
+    requests: list[list[SpanData]] = [[] for _ in tasks]
+    others: list[SpanData] = []
+    for request in document.get("requests") or ():
+        span = _request_span(request, parse, server)
+        index = _task_of(span, tasks)
+        (others if index is None else requests[index]).append(span)
+    spans = [
+        _task_span(task, document, children) for task, children in zip(tasks, requests, strict=True)
+    ]
+    return [*spans, *others]
+
+
+def _task_of(request: SpanData, tasks: Sequence[Json]) -> int | None:
+    """Return the index of the only task that was in progress during a request, None if unknown.
+
+    Times have milliseconds: one of two tasks in sequence may seem to end when the other starts.
+    """
+    times = [(_nanoseconds(task["started"]), _nanoseconds(task["ended"])) for task in tasks]
+    found = [n for n, (start, end) in enumerate(times) if start <= request.start <= end]
+    if len(found) > 1:
+        found = [n for n in found if request.end <= times[n][1] + _MILLISECOND]
+    return found[0] if len(found) == 1 else None
+
+
+def _task_span(task: Json, document: Json, requests: Sequence[SpanData]) -> SpanData:
+    path, _, line = str(task.get("path") or "").rpartition(":")
+    attributes: dict[str, str | int] = {
+        "ansible.task.name": task["name"],
+        "ansible.task.module": task["action"],
+        "ansible.task.host.name": task.get("host", "localhost"),
+        "ansible.task.host.status": task["result"],
+    }
+    if path and line.isdigit():
+        attributes |= {"code.file.path": path, "code.line.number": int(line)}
+    error = None
+    if task["result"] in {"failed", "unreachable"}:
+        failed: Json = document.get("failedTask") or {}
+        is_reason = (failed.get("name"), failed.get("path")) == (task["name"], task.get("path"))
+        error = error_text(document.get("message") or "") if is_reason else task["result"]
+    start, end = _nanoseconds(task["started"]), _nanoseconds(task["ended"])
+    return SpanData(task["name"] or "task", start, end, attributes, error, children=requests)
+
+
+def _request_span(request: Json, parse: PathParser, server: Attributes) -> SpanData:
+    method, status = request["method"], int(request["status"])
+    attributes: dict[str, str | int | Sequence[str]] = {
+        **server,
+        "http.request.method": method,
+        "http.response.status_code": status,
+    }
+    name, path = method, parse(request["path"])
+    if path is not None:
+        name = f"{method} {path.template}"
+        attributes["url.template"] = path.template
+        if path.namespace:
+            attributes["k8s.namespace.name"] = path.namespace
+        if path.name and (path.group, path.resource) != ("", "secrets"):
+            attributes["k8s.object.name"] = path.name
+    error = None
+    # Roles ask whether an object exists.
+    if status >= _FIRST_ERROR and (method, status) != ("GET", _NOT_FOUND):
+        error = attributes["error.type"] = str(status)
+    start = _nanoseconds(request["at"])
+    end = start + round(request["seconds"] * 1e9)
+    return SpanData(name, start, end, attributes, error, is_request=True)
+
+
+def _nanoseconds(time: str) -> int:
+    return round(datetime.fromisoformat(time).timestamp() * 1000) * _MILLISECOND
