@@ -6,6 +6,7 @@ import asyncio
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -197,7 +198,7 @@ class _ReportingExporter(SpanExporter):
     def __init__(self) -> None:
         """Read endpoint, headers and timeout from the standard variables."""
         self._exporter: SpanExporter = trace_exporter.OTLPSpanExporter()
-        self._messages = _LastMessage()
+        self._messages = _LastMessages()
         logging.getLogger(trace_exporter.__name__).addFilter(self._messages)
         self._is_failing = False
 
@@ -206,7 +207,7 @@ class _ReportingExporter(SpanExporter):
         result = self._exporter.export(spans)
         is_failing = result is not SpanExportResult.SUCCESS
         if is_failing and not self._is_failing:
-            _log.warning("Cannot export traces", error=self._messages.last)
+            _log.warning("Cannot export traces", error=str(self._messages))
         elif self._is_failing and not is_failing:
             _log.info("Traces are exported again")
         self._is_failing = is_failing
@@ -222,15 +223,22 @@ class _ReportingExporter(SpanExporter):
         return self._exporter.force_flush(timeout_millis)
 
 
-class _LastMessage(logging.Filter):
-    """Holds the exporter's log lines back, which it writes for each attempt."""
+class _LastMessages(logging.Filter):
+    """Drops the exporter's log lines, which it writes for each attempt; keeps the last texts."""
 
-    last = ""
+    def __init__(self) -> None:
+        super().__init__()
+        # After retries, the last line has no reason, but the one before it has.
+        self._texts: deque[str] = deque(maxlen=2)
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Keep the text of a record, and drop the record."""
-        self.last = record.getMessage()
+        self._texts.append(record.getMessage())
         return False
+
+    def __str__(self) -> str:
+        """Return the last texts, oldest first."""
+        return " ".join(self._texts)
 
 
 def _resource_attributes(ref: ObjectRef, causes: Sequence[Cause]) -> Attributes:

@@ -55,6 +55,7 @@ class Runs:
             verbosity=0,
             max_artifacts=keep,
             timeout=None if hours is None else timedelta(hours=hours),
+            environment={"TRACEPARENT": "00-a-b-01"},
         )
         return await self.executor.run(request, self.events.append)
 
@@ -77,8 +78,12 @@ async def runs(tmp_path: Path, kind: ExecutorName) -> AsyncIterator[Runs]:
 
 
 async def test_variables_reach_the_play_and_events_come_in_order(runs: Runs) -> None:
-    """The outcome has the recap of the play; every task has an event at its start and end."""
-    outcome = await runs("- debug: {msg: 'size {{ size }}'}\n- command: 'true'\n", size=3)
+    """The outcome has the recap of the play; every task has an event at its start and end.
+
+    Processes of the play have the environment of the run.
+    """
+    check = '- shell: test "$TRACEPARENT" = 00-a-b-01\n'
+    outcome = await runs("- debug: {msg: 'size {{ size }}'}\n" + check, size=3)
     assert outcome.successful
     assert outcome.stats is not None
     assert (outcome.stats.ok, outcome.stats.changed) == (2, 1)

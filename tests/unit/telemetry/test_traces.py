@@ -52,7 +52,7 @@ class Recorded:
         self.exporter = InMemorySpanExporter()
         provider = provider or TracerProvider(shutdown_on_exit=False)
         provider.add_span_processor(SimpleSpanProcessor(self.exporter))
-        server = {"server.address": "api.example.com", "server.port": 6443}
+        server: dict[str, str | int] = {"server.address": "api.example.com", "server.port": 6443}
         self.traces = OpenTelemetryTraces(provider, RequestInfo.parse, server)
         self.store = RunStore(lambda: NOON)
         self.store.on_record(self.traces.run_ended)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -108,6 +108,7 @@ class JobRuns:
         *,
         job: JobTemplate | None = TEMPLATE,
         seconds: float | None = None,
+        environment: Mapping[str, str] | None = None,
         **variables: Any,
     ) -> RunOutcome:
         """Run tasks to their end, by default as a Job."""
@@ -126,6 +127,7 @@ class JobRuns:
                 job=job,
                 uid=self.owner["metadata"]["uid"],
                 state_key="state",
+                environment=environment or {},
             )
             async with asyncio.timeout(SECONDS):
                 return await self.executor.run(request, self.events.append)

@@ -58,14 +58,19 @@ async def test_a_role_that_cannot_be_loaded_fails_with_the_reason(runs: JobRuns)
 
 
 async def test_plays_use_the_api_through_the_proxy(runs: JobRuns) -> None:
-    """What a play creates is owned by the resource; its Pod has no other credentials."""
+    """What a play creates is owned by the resource; its Pod has no other credentials.
+
+    The environment of the run is that of its processes.
+    """
     tasks = """
 - kubernetes.core.k8s:
     definition: {apiVersion: v1, kind: ConfigMap, metadata: {name: made, namespace: '{{ ns }}'}}
+- shell: printf "$TRACEPARENT" > {{ out }}/parent
 """
-    outcome = await runs(tasks, ns=runs.ref.namespace)
+    outcome = await runs(tasks, environment={"TRACEPARENT": "00-a-b-01"}, ns=runs.ref.namespace)
     assert outcome.successful, outcome.failures
     path = f"/api/v1/namespaces/{runs.ref.namespace}/configmaps/made"
+    assert await runs.written("parent") == "00-a-b-01"
     made = await runs.api.request("GET", path)
     assert [each["name"] for each in made["metadata"]["ownerReferences"]] == ["owner"]
     assert [(version != "", verb) for _, version, verb in runs.recorder.written]
