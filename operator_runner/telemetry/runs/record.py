@@ -37,7 +37,7 @@ _RESULTS = {
 }
 _HIDDEN_ARGS = "the output has been hidden due to the fact that 'no_log: true'"
 """Start of the arguments of a task with no_log in ansible-runner's events."""
-_LOCALHOST = "localhost"
+LOCALHOST = "localhost"
 """The host of roles; tasks on others have its name."""
 _DETAILS = ("tasks", "changes", "requests", "log", "dropped")
 """Fields of a record that its summary lacks."""
@@ -219,7 +219,7 @@ def _task(data: Json, result: str, start: float | None, end: float | None) -> Js
         "name": truncated(str(data.get("task") or ""), _TEXT_BYTES),
         "action": str(data.get("task_action") or ""),
         "path": str(data.get("task_path") or ""),
-        "host": host if (host := str(data.get("host") or _LOCALHOST)) != _LOCALHOST else None,
+        "host": host if (host := str(data.get("host") or LOCALHOST)) != LOCALHOST else None,
         "started": None if start is None else _time(start),
         "seconds": round(float(data.get("duration") or 0.0), 3),
         "result": result,

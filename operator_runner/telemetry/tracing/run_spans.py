@@ -7,6 +7,7 @@ requests there is only a template of the path: a path may have the name of a Sec
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -15,12 +16,14 @@ from typing import Protocol, TypeAlias
 from operator_runner.core.model import Json
 from operator_runner.core.truncation import truncated
 from operator_runner.telemetry.redaction import redact
+from operator_runner.telemetry.runs.record import LOCALHOST
 
 Attributes: TypeAlias = Mapping[str, str | int | Sequence[str]]
 
 RESULT = "operator_runner.result"
 RUN_ID = "operator_runner.run.id"
 _MESSAGE_BYTES = 500
+_DISCOVERY = re.compile(r"/(version|api(/v1)?|apis(/[\w.-]+){0,2})/?")
 _NOT_FOUND, _FIRST_ERROR = 404, 400
 _MILLISECOND = 1_000_000
 
@@ -92,37 +95,56 @@ def spans_of_run(document: Json, parse: PathParser, server: Attributes) -> list[
 
     `server` are the attributes of the API server.
     """
-    tasks = [task for task in document.get("tasks") or () if "started" in task and "ended" in task]
+    tasks = _timed(document.get("tasks") or ())
     requests: list[list[SpanData]] = [[] for _ in tasks]
     others: list[SpanData] = []
     for request in document.get("requests") or ():
         span = _request_span(request, parse, server)
-        index = _task_of(span, tasks)
+        index = _task_of(span, [times for _, times in tasks])
         (others if index is None else requests[index]).append(span)
     spans = [
-        _task_span(task, document, children) for task, children in zip(tasks, requests, strict=True)
+        _task_span(task, times, document, children)
+        for (task, times), children in zip(tasks, requests, strict=True)
     ]
     return [*spans, *others]
 
 
-def _task_of(request: SpanData, tasks: Sequence[Json]) -> int | None:
+def _timed(tasks: Sequence[Json]) -> list[tuple[Json, tuple[int, int]]]:
+    """Return the tasks that have times, with their start and end.
+
+    A host executes one task at a time. Events of `meta` tasks have the start of the task before.
+    """
+    found = []
+    last_ends: dict[str, int] = {}
+    for task in tasks:
+        if "started" in task and "ended" in task:
+            start, end = _nanoseconds(task["started"]), _nanoseconds(task["ended"])
+            host = task.get("host", LOCALHOST)
+            start = max(start, min(last_ends.get(host, 0), end))
+            last_ends[host] = end
+            found.append((task, (start, end)))
+    return found
+
+
+def _task_of(request: SpanData, times: Sequence[tuple[int, int]]) -> int | None:
     """Return the index of the only task that was in progress during a request, None if unknown.
 
     Times have milliseconds: one of two tasks in sequence may seem to end when the other starts.
     """
-    times = [(_nanoseconds(task["started"]), _nanoseconds(task["ended"])) for task in tasks]
     found = [n for n, (start, end) in enumerate(times) if start <= request.start <= end]
     if len(found) > 1:
         found = [n for n in found if request.end <= times[n][1] + _MILLISECOND]
     return found[0] if len(found) == 1 else None
 
 
-def _task_span(task: Json, document: Json, requests: Sequence[SpanData]) -> SpanData:
+def _task_span(
+    task: Json, times: tuple[int, int], document: Json, requests: Sequence[SpanData]
+) -> SpanData:
     path, _, line = str(task.get("path") or "").rpartition(":")
     attributes: dict[str, str | int] = {
         "ansible.task.name": task["name"],
         "ansible.task.module": task["action"],
-        "ansible.task.host.name": task.get("host", "localhost"),
+        "ansible.task.host.name": task.get("host", LOCALHOST),
         "ansible.task.host.status": task["result"],
     }
     if path and line.isdigit():
@@ -132,8 +154,7 @@ def _task_span(task: Json, document: Json, requests: Sequence[SpanData]) -> Span
         failed: Json = document.get("failedTask") or {}
         is_reason = (failed.get("name"), failed.get("path")) == (task["name"], task.get("path"))
         error = error_text(document.get("message") or "") if is_reason else task["result"]
-    start, end = _nanoseconds(task["started"]), _nanoseconds(task["ended"])
-    return SpanData(task["name"] or "task", start, end, attributes, error, children=requests)
+    return SpanData(task["name"] or "task", *times, attributes, error, children=requests)
 
 
 def _request_span(request: Json, parse: PathParser, server: Attributes) -> SpanData:
@@ -151,6 +172,9 @@ def _request_span(request: Json, parse: PathParser, server: Attributes) -> SpanD
             attributes["k8s.namespace.name"] = path.namespace
         if path.name and (path.group, path.resource) != ("", "secrets"):
             attributes["k8s.object.name"] = path.name
+    elif _DISCOVERY.fullmatch(request["path"]):
+        attributes["url.template"] = request["path"]
+        name = f"{method} {request['path']}"
     error = None
     # Roles ask whether an object exists.
     if status >= _FIRST_ERROR and (method, status) != ("GET", _NOT_FOUND):

@@ -110,12 +110,20 @@ def _without_bound_keys() -> Iterator[None]:
         yield
 
 
-def task(name: str, start: float, end: float, kind: str = "runner_on_ok", **res: Any) -> RunEvent:
+def task(
+    name: str,
+    start: float,
+    end: float,
+    kind: str = "runner_on_ok",
+    *,
+    host: str = "localhost",
+    **res: Any,
+) -> RunEvent:
     data = {
         "task": name,
         "task_action": "kubernetes.core.k8s",
         "task_path": "/opt/ansible/roles/page/tasks/main.yml:7",
-        "host": "localhost",
+        "host": host,
         "start": (NOON + timedelta(seconds=start)).isoformat(),
         "end": (NOON + timedelta(seconds=end)).isoformat(),
         "duration": end - start,
@@ -242,8 +250,23 @@ def test_a_request_span_has_no_name_of_a_secret(recorded: Recorded) -> None:
 
 def test_a_request_during_tasks_of_two_hosts_is_below_the_run(recorded: Recorded) -> None:
     """Nothing shows which of them made it."""
-    recorded.run(task("Here", 1, 3), task("There", 1, 3), request(1.5, path="/version"))
+    recorded.run(task("Here", 1, 3), task("There", 1, 3, host="db"), request(1.5, path="/version"))
+    assert recorded.parents()["GET /version"] == "run"
+    assert recorded.attributes("There")["ansible.task.host.name"] == "db"
+
+
+def test_a_task_starts_when_the_one_before_has_ended(recorded: Recorded) -> None:
+    """Events of `meta` tasks have the start of the task before."""
+    recorded.run(task("Read", 1, 2), task("End the play", 1, 3), request(1.5, path="/apis/apps/v1"))
+    assert recorded.parents()["GET /apis/apps/v1"] == "Read"
+    assert recorded.spans["End the play"].start_time == recorded.spans["Read"].end_time
+
+
+def test_a_path_that_is_not_of_the_kubernetes_api_is_in_no_span(recorded: Recorded) -> None:
+    """Nothing is known of what it has."""
+    recorded.run(request(1, path="/hooks/hunter2"))
     assert recorded.parents()["GET"] == "run"
+    assert "url.template" not in recorded.attributes("GET")
 
 
 def test_results_of_hidden_tasks_are_in_no_span(recorded: Recorded) -> None:
