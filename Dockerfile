@@ -17,7 +17,7 @@ COPY requirements.lock pyproject.toml README.md CHANGELOG.md LICENSE ./
 # for commands on people's machines; see _NOT_IN_IMAGE in operator_runner/cli.py.
 RUN grep --only-matching --extended-regexp '^[A-Za-z0-9._-]+==[^ ;]+' requirements.lock > versions.txt \
  && python3 -m venv /opt/operator-runner \
- && python3 -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["dependencies"], sep="\n")' | grep --invert-match '^rich' > wanted.txt \
+ && python3 -c 'import tomllib; project = tomllib.load(open("pyproject.toml", "rb"))["project"]; print(*project["dependencies"], *project["optional-dependencies"]["otel"], sep="\n")' | grep --invert-match '^rich' > wanted.txt \
  && /opt/operator-runner/bin/pip install --no-cache-dir --no-compile --constraint versions.txt --requirement wanted.txt
 # Of the distribution `ansible` only kubernetes.core; others come with requirements.yml.
 RUN cd /opt/operator-runner/lib/python3*/site-packages/ansible_collections \
