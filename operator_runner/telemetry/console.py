@@ -47,6 +47,7 @@ def _for_people(event: EventDict) -> EventDict:
     shown = {key: _text(value) for key, value in shown.items() if value not in (None, "")}
     if "name" in event:
         shown["object"] = printable(f"{event.get('kind', '')} {where}".strip())
+    shown.pop("span_id", None)
     if "run_id" in event:
         shown["run_id"] = str(event["run_id"])[:8]
     if str(shown.get("logger", "")).startswith("operator_runner"):

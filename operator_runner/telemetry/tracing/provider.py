@@ -33,7 +33,7 @@ from operator_runner.telemetry.tracing.run_spans import (
     Attributes,
     PathParser,
     SpanData,
-    error_text,
+    public_text,
     run_attributes,
     run_error,
     spans_of_run,
@@ -54,7 +54,7 @@ def open_provider(exporters: Sequence[str], defaults: Mapping[str, str]) -> Trac
     """
     given = OTELResourceDetector().detect().attributes
     resource = Resource.create({**defaults, **given})
-    # Shut down by `shut_down`: at the end of the process there would be no limit.
+    # At the end of the process, a shutdown would have no limit; see `close`.
     provider = TracerProvider(resource=resource, shutdown_on_exit=False)
     for name in exporters:
         exporter = ConsoleSpanExporter() if name == "console" else _ReportingExporter()
@@ -143,7 +143,7 @@ class _Reconcile:
         """See `traces.ReconcileTrace`."""
         self._has_result = True
         self._root.set_attribute(RESULT, result)
-        _set_error(self._root, None if error is None else error_text(error))
+        _set_error(self._root, None if error is None else public_text(error))
 
     def start_run(self, run_id: str) -> Mapping[str, str]:
         """Begin the span of a run; return TRACEPARENT, and TRACESTATE where there is one."""
@@ -246,7 +246,7 @@ def _resource_attributes(ref: ObjectRef, causes: Sequence[Cause]) -> Attributes:
         "k8s.object.api_version": ref.gvk.api_version,
         "k8s.object.kind": ref.gvk.kind,
         "k8s.object.name": ref.name,
-        "operator_runner.causes": [error_text(str(cause)) for cause in causes[:_MAX_CAUSES]],
+        "operator_runner.causes": [public_text(str(cause)) for cause in causes[:_MAX_CAUSES]],
     }
     return attributes | ({"k8s.namespace.name": ref.namespace} if ref.namespace else {})
 

@@ -22,7 +22,9 @@ Attributes: TypeAlias = Mapping[str, str | int | Sequence[str]]
 
 RESULT = "operator_runner.result"
 RUN_ID = "operator_runner.run.id"
-_MESSAGE_BYTES = 500
+_TEXT_BYTES = 500
+_SECRET_NAME = re.compile(r"""\b([Ss]ecrets?) (?:"[^"]*"|'[^']*'|[\w.-]+/[\w.-]+)""")
+"""As causes, the API server and kubectl write it: `Secret default/db`, `secrets "db"`."""
 _DISCOVERY = re.compile(r"/(version|api(/v1)?|apis(/[\w.-]+){0,2})/?")
 _NOT_FOUND, _FIRST_ERROR = 404, 400
 _MILLISECOND = 1_000_000
@@ -82,12 +84,12 @@ def run_attributes(document: Json) -> Attributes:
 
 def run_error(document: Json) -> str | None:
     """Return the message of a failed run, without secrets; None for other runs."""
-    return error_text(document.get("message") or "") if document["outcome"] == "failed" else None
+    return public_text(document.get("message") or "") if document["outcome"] == "failed" else None
 
 
-def error_text(message: str) -> str:
-    """Return a message as spans may have it: without secrets, and limited."""
-    return truncated(str(redact(message)), _MESSAGE_BYTES)
+def public_text(text: str) -> str:
+    """Return a text as spans may have it: without secrets and names of Secrets, and limited."""
+    return truncated(_SECRET_NAME.sub(r"\1", str(redact(text))), _TEXT_BYTES)
 
 
 def spans_of_run(document: Json, parse: PathParser, server: Attributes) -> list[SpanData]:
@@ -153,7 +155,7 @@ def _task_span(
     if task["result"] in {"failed", "unreachable"}:
         failed: Json = document.get("failedTask") or {}
         is_reason = (failed.get("name"), failed.get("path")) == (task["name"], task.get("path"))
-        error = error_text(document.get("message") or "") if is_reason else task["result"]
+        error = public_text(document.get("message") or "") if is_reason else task["result"]
     return SpanData(task["name"] or "task", *times, attributes, error, children=requests)
 
 

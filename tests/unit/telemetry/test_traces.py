@@ -248,6 +248,24 @@ def test_a_request_span_has_no_name_of_a_secret(recorded: Recorded) -> None:
     assert "visible-to-few" not in "".join(map(str, recorded.spans.values()))
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Secret default/db changed (data.password)", "Secret changed (data.password)"),
+        ('secrets "db" is forbidden', "secrets is forbidden"),
+        ("ConfigMap default/db deleted", "ConfigMap default/db deleted"),
+    ],
+)
+def test_causes_and_messages_have_no_names_of_secrets(text: str, expected: str) -> None:
+    """Whether an event of the Secret or an answer of the API server has it."""
+    recorded = Recorded()
+    with recorded.traces.reconcile(REF, (Cause(Trigger.DEPENDENT, text),), 0) as trace:
+        trace.end("failed", text)
+    root = recorded.spans["reconcile Page"]
+    assert root.status.description == expected
+    assert (root.attributes or {})["operator_runner.causes"] == (f"dependent: {expected}",)
+
+
 def test_a_request_during_tasks_of_two_hosts_is_below_the_run(recorded: Recorded) -> None:
     """Nothing shows which of them made it."""
     recorded.run(task("Here", 1, 3), task("There", 1, 3, host="db"), request(1.5, path="/version"))
