@@ -195,6 +195,15 @@ def test_the_console_shows_object_message_and_task_in_one_line() -> None:
     )
 
 
+def test_the_console_shows_the_trace_without_its_span() -> None:
+    """The id of the trace is enough to find it."""
+    stream = io.StringIO()
+    logs.configure("console", "info", stream=stream)
+    with structlog.contextvars.bound_contextvars(trace_id="5573a2", span_id="4f2e45"):
+        structlog.get_logger("operator_runner.x").info("Reconciling")
+    assert stream.getvalue().endswith("Reconciling trace_id=5573a2\n")
+
+
 def test_longer_texts_stand_below_their_line_on_the_console() -> None:
     """The reason of a failure often has several lines; empty values are not shown."""
     stream = io.StringIO()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -29,6 +30,7 @@ from operator_runner.core.model import (
     Trigger,
 )
 from operator_runner.proxy.request_info import RequestInfo
+from operator_runner.telemetry import tracing
 from operator_runner.telemetry.metrics import Metrics, RunTimes
 from operator_runner.telemetry.runs.store import RunStore
 from operator_runner.telemetry.tracing.environment import exporters_of
@@ -402,6 +404,19 @@ async def test_what_is_not_supported_turns_traces_off(environ: dict[str, str]) -
         async with open_traces(environ, {}, RequestInfo.parse, {}) as traces:
             assert isinstance(traces, NoTraces)
     assert [line["event"] for line in lines] == ["Traces are disabled"]
+
+
+async def test_missing_packages_turn_traces_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A warning has the cure; the operator starts."""
+    monkeypatch.delattr(tracing, "provider")
+    monkeypatch.setitem(sys.modules, f"{tracing.__name__}.provider", None)
+    with structlog.testing.capture_logs() as lines:
+        async with open_traces(
+            {"OTEL_TRACES_EXPORTER": "otlp"}, {}, RequestInfo.parse, {}
+        ) as traces:
+            assert isinstance(traces, NoTraces)
+    [line] = lines
+    assert "operator-runner[otel]" in line["cure"]
 
 
 def test_a_record_that_cannot_be_traced_does_not_fail_the_run(recorded: Recorded) -> None:
