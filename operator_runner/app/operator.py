@@ -6,7 +6,7 @@ import asyncio
 import functools
 import signal
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterator, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -92,10 +92,7 @@ from operator_runner.proxy.server import Proxy
 from operator_runner.reconcile.expression_conditions import ExpressionConditions
 from operator_runner.reconcile.other_writers import OtherWriters
 from operator_runner.reconcile.preview import Previewer
-from operator_runner.reconcile.reconciler import (
-    Dependencies,
-    Reconciler,
-)
+from operator_runner.reconcile.reconciler import Dependencies, Reconciler, ReconcileResult
 from operator_runner.telemetry.announcements import announce_servers, announce_watches
 from operator_runner.telemetry.commit import commit
 from operator_runner.telemetry.metrics import Metrics
@@ -135,6 +132,18 @@ async def run(
             await end_tasks([starting])
             return 0
         return await starting.result().run(load)
+
+
+@asynccontextmanager
+async def open_operator(settings: Settings, watches: Sequence[Watch]) -> AsyncIterator[Operator]:
+    """Yield an operator that watches nothing and reconciles on request: `Operator.reconcile`.
+
+    `settings` are those of `--once`. Raises ConfigError as `run`.
+    """
+    async with AsyncExitStack() as stack:
+        operator = await _start(settings, watches, stack, asyncio.Event())
+        stack.push_async_callback(operator.stop_watching)
+        yield operator
 
 
 async def _start(
@@ -507,6 +516,20 @@ class Operator:
         await end_tasks([working] if interrupted else [])
         await self._dependents.stop()
         return 128 + signal.SIGINT if interrupted else exit_status(key, working.result())
+
+    async def reconcile(self, key: ObjectRef, uid: str) -> tuple[ReconcileResult, Json | None]:
+        """Reconcile the resource with this uid as `--once` does; return the record of its run too.
+
+        None if nothing was run. Failures are reported as those of any reconcile.
+        """
+        known = [each["id"] for each in self._runs.last(key, uid, 1)]
+        result = await self._dispatcher.reconcile_once(key, Cause(Trigger.START, "on request"))
+        records = self._runs.last(key, uid, 1)
+        return result, next((each for each in records if each["id"] not in known), None)
+
+    async def stop_watching(self) -> None:
+        """End the watches of dependents that reconciles on request have begun."""
+        await self._dependents.stop()
 
     def _parts(
         self, load: Callable[[], Sequence[Watch]]

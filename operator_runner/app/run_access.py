@@ -30,15 +30,21 @@ class OwnedAccess:
 
 
 class RecordedWrites:
-    """Passes what runs own and write to the dependents, and changed fields to the records too."""
+    """Passes what runs own and write to the dependents; writes and changes to the records too."""
 
     def __init__(self, dependents: Dependents, runs: RunStore) -> None:
         """Combine both."""
         self.on_dependent = dependents.on_dependent
-        self.on_write = dependents.on_write
         self.on_own_write = dependents.on_own_write
         self._dependents = dependents
         self._runs = runs
+
+    def on_write(
+        self, owner: ObjectRef, dependent: ObjectRef, resource_version: str, verb: str
+    ) -> None:
+        """See `proxy.response_tracker.Observer`."""
+        self._dependents.on_write(owner, dependent, resource_version, verb)
+        self._runs.on_write(owner, dependent, verb)
 
     def changed(self, owner: ObjectRef, changes: Sequence[FieldChange]) -> None:
         """See `proxy.response_tracker.Observer`."""

@@ -117,7 +117,7 @@ class ResponseTracker:
                 if tracked.is_list:
                     await self._report_list(tracked, response)
                 else:
-                    await self._report(tracked, response, body)
+                    await self._report(tracked, response, body, created=created)
         except DecodingError as error:
             _log.info(
                 "Cannot decode a response to a run",
@@ -149,7 +149,9 @@ class ResponseTracker:
             return None
         return response if isinstance(response, dict) else None
 
-    async def _report(self, tracked: TrackedRequest, response: Json, body: bytes) -> None:
+    async def _report(
+        self, tracked: TrackedRequest, response: Json, body: bytes, *, created: bool
+    ) -> None:
         grant, info = tracked.grant, tracked.info
         metadata = response.get("metadata") or {}
         dependent = await self._reference(tracked, response)
@@ -172,6 +174,9 @@ class ResponseTracker:
             version = metadata.get("resourceVersion") or ""
             # Subresources such as eviction and token do not write the object.
             if version or not info.subresource:
+                # Server-side apply creates objects by PATCH.
+                made = created and not info.subresource
+                verb = "create" if made else verb
                 self._observer.on_write(grant.owner.ref, dependent, version, verb)
             if dependent == grant.owner.ref and seen:
                 self._observer.on_own_write(dependent, metadata)

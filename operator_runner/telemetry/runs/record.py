@@ -23,7 +23,7 @@ from operator_runner.core.model import (
 from operator_runner.core.truncation import truncated
 from operator_runner.telemetry.redaction import redact
 
-MAX_TASKS, MAX_CHANGES, MAX_REQUESTS, MAX_LOG_LINES = 200, 64, 200, 200
+MAX_TASKS, MAX_WRITES, MAX_CHANGES, MAX_REQUESTS, MAX_LOG_LINES = 200, 200, 64, 200, 200
 """Entries of a record; what is beyond is counted in `dropped`."""
 MAX_OUTPUT_BYTES = 256 * 1024
 """Limit for the output that is kept in memory while the run is in progress."""
@@ -39,8 +39,10 @@ _HIDDEN_ARGS = "the output has been hidden due to the fact that 'no_log: true'"
 """Start of the arguments of a task with no_log in ansible-runner's events."""
 LOCALHOST = "localhost"
 """The host of roles; tasks on others have its name."""
-_DETAILS = ("tasks", "changes", "requests", "log", "dropped")
+_DETAILS = ("tasks", "writes", "changes", "requests", "log", "dropped")
 """Fields of a record that its summary lacks."""
+_NOT_KEPT = frozenset({"writes", "requests", "log"})
+"""Fields of a record that are not kept in the cluster."""
 
 
 @dataclass(slots=True)
@@ -53,6 +55,7 @@ class RunRecorder:
     causes: Sequence[Cause]
     started: datetime
     _tasks: list[Json] = field(default_factory=list)
+    _writes: list[Json] = field(default_factory=list)
     _changes: list[tuple[FieldChange, Json]] = field(default_factory=list)
     _requests: list[Json] = field(default_factory=list)
     _log: list[str] = field(default_factory=list)
@@ -91,6 +94,12 @@ class RunRecorder:
         if end is not None:
             self._last_end = max(self._last_end, end)
         self._append("tasks", self._tasks, MAX_TASKS, _task(data, result, start, end))
+
+    def on_write(self, ref: ObjectRef, verb: str) -> None:
+        """Add a write of an object; repeated ones are recorded once."""
+        entry = {"object": object_json(ref), "verb": verb}
+        if entry not in self._writes:
+            self._append("writes", self._writes, MAX_WRITES, entry)
 
     def on_change(self, change: FieldChange) -> None:
         """Add a field that the run has changed."""
@@ -135,7 +144,7 @@ class RunRecorder:
         }
 
     def summary(self) -> Json:
-        """Return the document without tasks, changes, requests and log."""
+        """Return the document without tasks, writes, changes, requests and log."""
         return summary_of(self.document())
 
     def document(self) -> Json:
@@ -151,6 +160,7 @@ class RunRecorder:
                 for cause in self.causes
             ],
             "tasks": self._tasks,
+            "writes": self._writes,
             "changes": [self._change(*each) for each in self._changes],
             "requests": self._requests,
             "log": self._log,
@@ -199,8 +209,8 @@ def summary_of(document: Json) -> Json:
 
 
 def compact(document: Json) -> Json:
-    """Return the part of a record that is kept in the cluster: no values, requests or log."""
-    kept = {name: value for name, value in document.items() if name not in {"requests", "log"}}
+    """Return the part of a record that is kept in the cluster: without values and _NOT_KEPT."""
+    kept = {name: value for name, value in document.items() if name not in _NOT_KEPT}
     changes = [_without_values(each) for each in document.get("changes") or ()]
     return {**kept, "changes": changes} if changes else kept
 

@@ -95,6 +95,15 @@ class RunStore:
                 for change in changes:
                     recorder.on_change(change)
 
+    def on_write(self, ref: ObjectRef, written: ObjectRef, verb: str) -> None:
+        """Record that the current run of a resource has written an object.
+
+        `verb` is create, update, patch or delete.
+        """
+        for recorder in self._running.values():
+            if recorder.ref == ref:
+                recorder.on_write(written, verb)
+
     def on_request(self, run_id: str, request: RunApiRequest) -> None:
         """Record a request of a run in progress."""
         if (recorder := self._running.get(run_id)) is not None:

@@ -1,0 +1,180 @@
+"""The objects of a test in the cluster: applied, read and removed."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Any
+
+from operator_runner.core.errors import ApiError, ConfigError, NotFound
+from operator_runner.core.model import GVK, Json, ObjectRef
+from operator_runner.kube.api import MERGE_PATCH, Api
+from operator_runner.kube.discovery import ApiResource, Discovery
+from operator_runner.kube.session import Connection
+
+_APPLY = "application/apply-patch+yaml"
+_MANAGER = "operator-runner-testing"
+_SERVED_SECONDS = 120.0
+"""How long a new CRD may take until its kinds are served."""
+_SETTLE_SECONDS = 60.0
+_PAUSE_SECONDS = 0.1
+_WORKLOADS = {("apps", kind) for kind in ("Deployment", "StatefulSet", "DaemonSet", "ReplicaSet")}
+_CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+_FORCE = {"fieldManager": _MANAGER, "force": "true"}
+
+
+class ClusterObjects:
+    """Writes and reads objects as a user does. Every method raises ApiError."""
+
+    def __init__(self, connection: Connection) -> None:
+        """Use `connection`; the caller closes it."""
+        self._api = Api(connection)
+        self._discovery = Discovery(self._api)
+
+    async def install_crd(self, crd: Json, file: str) -> bool:
+        """Create a CRD and wait until its kinds are served; return whether it is new.
+
+        Raises ConfigError if the cluster has another one of this name: it may be in use.
+        """
+        name = crd["metadata"]["name"]
+        # No operator runs that would convert.
+        wanted = {**crd, "spec": {**crd["spec"], "conversion": {"strategy": "None"}}}
+        wanted.pop("status", None)
+        path = f"{_CRDS}/{name}"
+        current = await self._read(path)
+        if current is None:
+            await self._apply(path, wanted)
+        else:
+            planned = await self._apply(path, wanted, dryRun="All")
+            if planned["spec"]["versions"] != current["spec"]["versions"]:
+                raise ConfigError(
+                    f"The cluster has another version of the CRD {name} than {file}; update it "
+                    "with `kubectl apply`, or unset KUBECONFIG to test with a control plane of "
+                    "its own"
+                )
+        await self._wait_served(crd)
+        return current is None
+
+    async def delete_crd(self, name: str) -> None:
+        """Delete a CRD, if it exists."""
+        await self._delete(f"{_CRDS}/{name}")
+
+    async def create_namespace(self, name: str) -> None:
+        """Create a namespace."""
+        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+        await self._api.request("POST", "/api/v1/namespaces", body=body)
+
+    async def delete_namespace(self, name: str) -> None:
+        """Delete a namespace, if it exists."""
+        await self._delete(f"/api/v1/namespaces/{name}")
+
+    async def apply(self, body: Json, namespace: str) -> Json:
+        """Apply an object and its status; objects without a namespace are in `namespace`."""
+        resource, path = await self._path(body, namespace)
+        wanted = copy.deepcopy(body)
+        status = wanted.pop("status", None) if "status" in resource.subresources else None
+        if resource.namespaced:
+            wanted["metadata"].setdefault("namespace", namespace)
+        applied = await self._apply(path, wanted)
+        if status is not None:
+            patch = {"apiVersion": body["apiVersion"], "kind": body["kind"], "status": status}
+            metadata = {"name": body["metadata"]["name"]}
+            applied = await self._apply(f"{path}/status", {**patch, "metadata": metadata})
+        return applied
+
+    async def get(self, ref: ObjectRef) -> Json | None:
+        """Return an object, None if it does not exist."""
+        resource = await self._discovery.resource(ref.gvk)
+        return await self._read(resource.path(ref.namespace, ref.name))
+
+    async def settle(self, refs: Iterable[ObjectRef]) -> None:
+        """Wait until the controllers of Kubernetes have seen these workloads, at most a minute.
+
+        They write annotations, which would otherwise seem to be changes of the next run.
+        """
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_SETTLE_SECONDS):
+                for ref in refs:
+                    if (ref.gvk.group, ref.gvk.kind) in _WORKLOADS:
+                        await self._wait_observed(ref)
+
+    async def _wait_observed(self, ref: ObjectRef) -> None:
+        while (body := await self.get(ref)) is not None:
+            observed = (body.get("status") or {}).get("observedGeneration", 0)
+            if observed >= body["metadata"]["generation"]:
+                return
+            await asyncio.sleep(_PAUSE_SECONDS)
+
+    async def delete(self, body: Json, namespace: str) -> Json:
+        """Delete an object and return it as it was. Raises NotFound if it does not exist."""
+        _, path = await self._path(body, namespace)
+        found = await self._api.request("GET", path)
+        await self._delete(path)
+        return found
+
+    async def remove(self, body: Json, namespace: str) -> None:
+        """Delete an object, if it exists, without waiting for its finalizers."""
+        _, path = await self._path(body, namespace)
+        await self._delete(path)
+        patch = {"metadata": {"finalizers": None}}
+        try:
+            await self._api.request("PATCH", path, body=patch, content_type=MERGE_PATCH)
+        except NotFound:
+            return
+
+    async def events(self, body: Json) -> list[Json]:
+        """Return the Events of an object, oldest first."""
+        metadata = body["metadata"]
+        # Those of cluster-scoped objects are in the namespace default.
+        path = f"/api/v1/namespaces/{metadata.get('namespace') or 'default'}/events"
+        selector = f"involvedObject.uid={metadata['uid']}"
+        found = await self._api.request(
+            "GET", path, params={"fieldSelector": selector}, outer_levels=2
+        )
+        return sorted(found["items"], key=lambda each: str(each["metadata"]["creationTimestamp"]))
+
+    async def _path(self, body: Json, namespace: str) -> tuple[ApiResource, str]:
+        gvk = GVK.of(str(body.get("apiVersion")), str(body.get("kind")))
+        name = (body.get("metadata") or {}).get("name")
+        if not name:
+            raise ConfigError(f"an object of the kind {gvk.kind} has no metadata.name")
+        resource = await self._discovery.resource(gvk)
+        return resource, resource.path(body["metadata"].get("namespace") or namespace, name)
+
+    async def _wait_served(self, crd: Json) -> None:
+        spec = crd["spec"]
+        versions = [each["name"] for each in spec["versions"] if each["served"]]
+        kinds = [GVK(spec["group"], version, spec["names"]["kind"]) for version in versions]
+        async with asyncio.timeout(_SERVED_SECONDS):
+            for gvk in kinds:
+                while not await self._is_served(gvk):  # noqa: ASYNC110 (state of the server)
+                    await asyncio.sleep(_PAUSE_SECONDS)
+
+    async def _is_served(self, gvk: GVK) -> bool:
+        """Return whether discovery has a kind, and its objects can be listed."""
+        self._discovery.forget(gvk)
+        try:
+            resource = await self._discovery.resource(gvk)
+            await self._api.request("GET", resource.path(), params={"limit": "1"}, outer_levels=2)
+        except ApiError:
+            return False
+        return True
+
+    async def _apply(self, path: str, body: Json, **parameters: str) -> Json:
+        params = {**_FORCE, **parameters}
+        return await self._api.request("PATCH", path, params=params, body=body, content_type=_APPLY)
+
+    async def _read(self, path: str) -> Json | None:
+        try:
+            return await self._api.request("GET", path)
+        except NotFound:
+            return None
+
+    async def _delete(self, path: str) -> None:
+        policy: dict[str, Any] = {"propagationPolicy": "Background"}
+        try:
+            await self._api.request("DELETE", path, body=policy)
+        except NotFound:
+            return

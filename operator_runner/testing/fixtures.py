@@ -1,0 +1,116 @@
+"""The fixtures of the pytest plugin. Each can be overridden in a conftest.py."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Generator, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from operator_runner.testing.process import OperatorProcess, OperatorProcessError
+from operator_runner.testing.reconciling import Reconcile
+
+_WATCHES = "watches.yaml"
+_CRD_FOLDERS = ("crds", "config/crd/bases")
+_RECONCILE = pytest.StashKey[Reconcile]()
+
+
+@pytest.fixture(scope="session")
+def control_plane() -> Iterator[Path]:
+    """Give the kubeconfig of a cluster: that of KUBECONFIG, else of a control plane of its own.
+
+    That one has a real API server and controllers, but no nodes: Pods do not run. It is removed at
+    the end.
+    """
+    configured = os.environ.get("KUBECONFIG", "").partition(os.pathsep)[0]
+    if configured:
+        yield Path(configured).absolute()
+        return
+    # Imported here because tests with a cluster of their own do not need it.
+    from operator_runner.devcluster import Cluster  # noqa: PLC0415
+
+    cluster = Cluster(f"testing-{secrets.token_hex(3)}")
+    cluster.up(control_plane_only=True)
+    try:
+        yield cluster.kubeconfig
+    finally:
+        cluster.down()
+
+
+@pytest.fixture(scope="session")
+def operator_project(pytestconfig: pytest.Config) -> Path:
+    """Return the directory with watches.yaml: that of the tests, or the next one above."""
+    start = Path.cwd() if (Path.cwd() / _WATCHES).exists() else pytestconfig.rootpath
+    for folder in (start, *start.parents):
+        if (folder / _WATCHES).exists():
+            return folder
+    raise OperatorProcessError(
+        f"{start} and the directories above have no {_WATCHES}: run pytest in the operator "
+        "project, or override the fixture operator_project in tests/conftest.py"
+    )
+
+
+@pytest.fixture(scope="session")
+def crd_files(operator_project: Path) -> Sequence[Path]:
+    """Return the files with CRDs to install: those in crds/ and config/crd/bases/."""
+    found = (operator_project / folder for folder in _CRD_FOLDERS)
+    return [file for folder in found for file in sorted(folder.glob("*.y*ml"))]
+
+
+@pytest.fixture(scope="session")
+def operator_flags() -> Sequence[str]:
+    """Return further flags of `operator-runner run`, by default none."""
+    return ()
+
+
+@pytest.fixture(scope="session")
+def operator_process(
+    control_plane: Path,
+    operator_project: Path,
+    crd_files: Sequence[Path],
+    operator_flags: Sequence[str],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[OperatorProcess]:
+    """Give the operator of the project, after the CRDs are installed and served."""
+    scratch = tmp_path_factory.mktemp("operator")
+    process = OperatorProcess(operator_project, control_plane, scratch, operator_flags)
+    try:
+        process.call("install", files=[str(file.absolute()) for file in crd_files])
+        yield process
+        process.call("uninstall")
+    finally:
+        process.stop()
+
+
+@pytest.fixture
+def namespace(operator_process: OperatorProcess) -> str:
+    """Return a new namespace, which `reconcile` deletes after the test."""
+    name = f"test-{secrets.token_hex(4)}"
+    operator_process.call("create_namespace", name=name)
+    return name
+
+
+@pytest.fixture
+def reconcile(
+    operator_process: OperatorProcess, namespace: str, request: pytest.FixtureRequest
+) -> Iterator[Reconcile]:
+    """Give a function that reconciles a resource once and returns its Outcome."""
+    reconcile = Reconcile(operator_process, namespace)
+    request.node.stash[_RECONCILE] = reconcile
+    yield reconcile
+    reconcile.remove_all()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Add failures and output of reconciles to the report of a test that has failed."""
+    report = yield
+    reconcile = item.stash.get(_RECONCILE, None)
+    if report.failed and report.when == "call" and reconcile is not None:
+        for number, outcome in enumerate(reconcile.outcomes, 1):
+            report.sections.append((f"Reconcile {number}: {outcome!r}", outcome.output))
+    return report
