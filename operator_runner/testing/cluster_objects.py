@@ -115,14 +115,12 @@ class ClusterObjects:
         return found
 
     async def remove(self, body: Json, namespace: str) -> None:
-        """Delete an object, if it exists, without waiting for its finalizers."""
-        _, path = await self._path(body, namespace)
-        await self._delete(path)
+        """Delete an object without waiting for its finalizers; it, or its kind, may be unknown."""
         patch = {"metadata": {"finalizers": None}}
-        try:
+        with suppress(NotFound, ConfigError):
+            _, path = await self._path(body, namespace)
+            await self._delete(path)
             await self._api.request("PATCH", path, body=patch, content_type=MERGE_PATCH)
-        except NotFound:
-            return
 
     async def events(self, body: Json) -> list[Json]:
         """Return the Events of an object, oldest first."""

@@ -40,15 +40,15 @@ def control_plane() -> Iterator[Path]:
 
 
 @pytest.fixture(scope="session")
-def operator_project(pytestconfig: pytest.Config) -> Path:
-    """Return the directory with watches.yaml: that of the tests, or the next one above."""
-    start = Path.cwd() if (Path.cwd() / _WATCHES).exists() else pytestconfig.rootpath
-    for folder in (start, *start.parents):
+def operator_project(request: pytest.FixtureRequest) -> Path:
+    """Return the directory with watches.yaml above the first test."""
+    first = request.session.items[0].path
+    for folder in first.parents:
         if (folder / _WATCHES).exists():
             return folder
     raise OperatorProcessError(
-        f"{start} and the directories above have no {_WATCHES}: run pytest in the operator "
-        "project, or override the fixture operator_project in tests/conftest.py"
+        f"No directory above {first} has a {_WATCHES}: move the tests into the operator project, "
+        "or override the fixture operator_project in conftest.py"
     )
 
 

@@ -114,7 +114,10 @@ class WrittenObjects(list[WrittenObject]):
             if (each.kind, each.name) == (kind, name) and namespace in {None, each.namespace}:
                 return each.body or _identity(each)
         found = ", ".join(f"{each.kind}/{each.name}" for each in self) or "nothing"
-        raise AssertionError(f"{kind}/{name} was not {self._verb} by {self._resource}: {found} was")
+        raise AssertionError(
+            f"{kind}/{name} was not {self._verb} by {self._resource}, "
+            f"which has {self._verb} {found}"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +154,8 @@ class Outcome:
         conditions = self.status.get("conditions") or ()
         found = {str(each["type"]): each for each in conditions}
         if type_ not in found:
-            raise AssertionError(f"{self.name} has no condition {type_}, but {', '.join(found)}")
+            listed = ", ".join(found) or "none"
+            raise AssertionError(f"{self.name} has no condition {type_}; it has {listed}")
         return dict(found[type_])
 
     def __repr__(self) -> str:
