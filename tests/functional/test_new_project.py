@@ -111,6 +111,7 @@ def test_the_checks_of_a_new_project(shell: Session, project: Path) -> None:
         "make lint",
         "make dry-run",
         "make rbac-check",
+        "make test-roles",
         "make test",
     ]
     for command in commands[:-1]:

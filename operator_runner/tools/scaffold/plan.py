@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -70,6 +71,8 @@ def plan_api(present: Mapping[str, str], wanted: Wanted) -> dict[str, str]:
             files |= tree("role_arguments", values)
     if wanted.playbook:
         files |= tree("playbook", values)
+    if wanted.role or wanted.playbook:
+        files |= tree("tests", values)
     regular = api.plural == pluralize(api.lower)
     files[project_file.PATH] = project_file.add(
         text, api, wanted.crd_version, regular_plural=regular
@@ -103,6 +106,8 @@ def _values(project: Project, kinds: tuple[ApiNames, ...], wanted: Wanted) -> di
     namesake = any(known.kind == api.kind for known in kinds)
     grouped = bool(api.group) and (project.multigroup or namesake)
     full_group = api.full_group(project.domain)
+    # Two groups may have a kind of the same name; their files need different names.
+    file_name = f"{api.group}_{api.lower}" if grouped else api.lower
     return {
         "project": project.name,
         "full_group": full_group,
@@ -113,8 +118,8 @@ def _values(project: Project, kinds: tuple[ApiNames, ...], wanted: Wanted) -> di
         "plural": api.plural,
         "crd_version": wanted.crd_version,
         "sample": "_".join(part for part in (api.group, api.version, api.lower) if part) + ".yaml",
-        # Two groups may have a kind of the same name; their roles need different names.
-        "rbac_file": f"{api.group}_{api.lower}" if grouped else api.lower,
+        "rbac_file": file_name,
+        "test_name": re.sub(r"[.-]", "_", file_name),
         "rbac_name": f"{api.group}-{api.lower}".replace(".", "-") if grouped else api.lower,
         "with_role": wanted.role,
         "with_playbook": wanted.playbook,

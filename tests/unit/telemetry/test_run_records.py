@@ -109,6 +109,21 @@ def test_tasks_beyond_the_limit_are_counted() -> None:
     assert (len(found["tasks"]), found["dropped"]) == (MAX_TASKS, {"tasks": 3})
 
 
+def test_each_write_of_an_object_is_recorded_once() -> None:
+    """By verb; those of other resources are not."""
+    store = RunStore()
+    store.started(REF, "uid", "1", ())
+    for verb in ("create", "patch", "patch"):
+        store.on_write(REF, CONFIG, verb)
+    store.on_write(CONFIG, CONFIG, "delete")
+    store.ended("1", DONE)
+    found = store.document("1")
+    assert found is not None
+    about = {"apiVersion": "v1", "kind": "ConfigMap", "namespace": "default", "name": "home"}
+    assert found["writes"] == [{"object": about, "verb": v} for v in ("create", "patch")]
+    assert "writes" not in compact(found)
+
+
 def test_records_kept_in_the_cluster_have_no_values() -> None:
     """Paths of fields, tasks and times; neither values nor requests nor log."""
     run = recorder()

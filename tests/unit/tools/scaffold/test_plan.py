@@ -84,7 +84,7 @@ def test_the_files_of_a_kind(project: dict[str, str]) -> None:
 
 
 def test_the_files_of_a_role_and_a_playbook(project: dict[str, str]) -> None:
-    """A role comes with all of its usual directories, a playbook beside it imports it."""
+    """A role has all of its usual directories and a test, a playbook beside it imports it."""
     plain = set(plan_api(project, wanted()))
     files = plan_api(project, wanted(role=True, playbook=True))
     assert set(files) - plain == {
@@ -97,6 +97,7 @@ def test_the_files_of_a_role_and_a_playbook(project: dict[str, str]) -> None:
         "roles/memcached/meta/main.yml",
         "roles/memcached/files/.placeholder",
         "roles/memcached/templates/.placeholder",
+        "tests/test_memcached.py",
     }
     (play,) = yaml.safe_load(files["playbooks/memcached.yml"])
     assert play["tasks"][0]["ansible.builtin.import_role"] == {"name": "memcached"}
