@@ -2,7 +2,7 @@
 
 It consists of etcd, API server, controller manager, scheduler, CoreDNS, a provisioner of volumes,
 and one node with kubelet, kube-proxy, containerd and runc. Of this package
-only `cli` and `tools` import it.
+only `cli`, `tools` and `testing` import it.
 """
 
 from __future__ import annotations

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import copy
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 
 from operator_runner.core.errors import ApiError, ConfigError, NotFound
 from operator_runner.core.model import GVK, Json, ObjectRef
@@ -16,12 +15,16 @@ from operator_runner.kube.session import Connection
 
 _APPLY = "application/apply-patch+yaml"
 _MANAGER = "operator-runner-testing"
-_SERVED_SECONDS = 120.0
-"""How long a new CRD may take until its kinds are served."""
+_Argument = TypeVar("_Argument")
+_DEADLINE_SECONDS = 120.0
+"""How long a CRD may take until its kinds are served, or until it is deleted."""
 _SETTLE_SECONDS = 60.0
 _PAUSE_SECONDS = 0.1
 _WORKLOADS = {("apps", kind) for kind in ("Deployment", "StatefulSet", "DaemonSet", "ReplicaSet")}
 _CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+_SET_BY_SERVER = frozenset(
+    {"creationTimestamp", "generation", "managedFields", "resourceVersion", "selfLink", "uid"}
+)
 _FORCE = {"fieldManager": _MANAGER, "force": "true"}
 
 
@@ -43,6 +46,7 @@ class ClusterObjects:
         wanted = {**crd, "spec": {**crd["spec"], "conversion": {"strategy": "None"}}}
         wanted.pop("status", None)
         path = f"{_CRDS}/{name}"
+        await self._until(f"The CRD {name} is still being deleted", self._is_not_terminating, path)
         current = await self._read(path)
         if current is None:
             await self._apply(path, wanted)
@@ -54,12 +58,18 @@ class ClusterObjects:
                     "with `kubectl apply`, or unset KUBECONFIG to test with a control plane of "
                     "its own"
                 )
-        await self._wait_served(crd)
+        spec = crd["spec"]
+        for version in spec["versions"]:
+            if version["served"]:
+                gvk = GVK(spec["group"], version["name"], spec["names"]["kind"])
+                await self._until(f"{gvk} is not served", self._is_served, gvk)
         return current is None
 
     async def delete_crd(self, name: str) -> None:
-        """Delete a CRD, if it exists."""
-        await self._delete(f"{_CRDS}/{name}")
+        """Delete a CRD, if it exists, and wait until it is gone."""
+        path = f"{_CRDS}/{name}"
+        await self._delete(path)
+        await self._until(f"The CRD {name} is still being deleted", self._is_not_terminating, path)
 
     async def create_namespace(self, name: str) -> None:
         """Create a namespace."""
@@ -71,17 +81,25 @@ class ClusterObjects:
         await self._delete(f"/api/v1/namespaces/{name}")
 
     async def apply(self, body: Json, namespace: str) -> Json:
-        """Apply an object and its status; objects without a namespace are in `namespace`."""
+        """Apply an object and its status; objects without a namespace are in `namespace`.
+
+        The object may be one that was read. An edit by somebody else meanwhile is no conflict.
+        """
         resource, path = await self._path(body, namespace)
-        wanted = copy.deepcopy(body)
+        metadata = {k: v for k, v in body["metadata"].items() if k not in _SET_BY_SERVER}
+        wanted = {**body, "metadata": metadata}
         status = wanted.pop("status", None) if "status" in resource.subresources else None
         if resource.namespaced:
-            wanted["metadata"].setdefault("namespace", namespace)
+            metadata.setdefault("namespace", namespace)
         applied = await self._apply(path, wanted)
         if status is not None:
-            patch = {"apiVersion": body["apiVersion"], "kind": body["kind"], "status": status}
-            metadata = {"name": body["metadata"]["name"]}
-            applied = await self._apply(f"{path}/status", {**patch, "metadata": metadata})
+            patch = {
+                "apiVersion": body["apiVersion"],
+                "kind": body["kind"],
+                "metadata": {"name": metadata["name"]},
+                "status": status,
+            }
+            applied = await self._apply(f"{path}/status", patch)
         return applied
 
     async def get(self, ref: ObjectRef) -> Json | None:
@@ -141,14 +159,20 @@ class ClusterObjects:
         resource = await self._discovery.resource(gvk)
         return resource, resource.path(body["metadata"].get("namespace") or namespace, name)
 
-    async def _wait_served(self, crd: Json) -> None:
-        spec = crd["spec"]
-        versions = [each["name"] for each in spec["versions"] if each["served"]]
-        kinds = [GVK(spec["group"], version, spec["names"]["kind"]) for version in versions]
-        async with asyncio.timeout(_SERVED_SECONDS):
-            for gvk in kinds:
-                while not await self._is_served(gvk):  # noqa: ASYNC110 (state of the server)
+    async def _until(
+        self, otherwise: str, check: Callable[[_Argument], Awaitable[bool]], argument: _Argument
+    ) -> None:
+        """Wait until a check is true. Raises ConfigError with `otherwise` at the deadline."""
+        try:
+            async with asyncio.timeout(_DEADLINE_SECONDS):
+                while not await check(argument):  # noqa: ASYNC110 (state of the server)
                     await asyncio.sleep(_PAUSE_SECONDS)
+        except TimeoutError:
+            raise ConfigError(f"{otherwise} after {_DEADLINE_SECONDS:g} s") from None
+
+    async def _is_not_terminating(self, path: str) -> bool:
+        found = await self._read(path)
+        return found is None or "deletionTimestamp" not in found["metadata"]
 
     async def _is_served(self, gvk: GVK) -> bool:
         """Return whether discovery has a kind, and its objects can be listed."""

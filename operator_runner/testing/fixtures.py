@@ -85,11 +85,12 @@ def operator_process(
 
 
 @pytest.fixture
-def namespace(operator_process: OperatorProcess) -> str:
-    """Return a new namespace, which `reconcile` deletes after the test."""
+def namespace(operator_process: OperatorProcess) -> Iterator[str]:
+    """Give the name of a new namespace, which is deleted after the test."""
     name = f"test-{secrets.token_hex(4)}"
     operator_process.call("create_namespace", name=name)
-    return name
+    yield name
+    operator_process.call("delete_namespace", name=name)
 
 
 @pytest.fixture

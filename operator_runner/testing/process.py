@@ -99,7 +99,7 @@ class OperatorProcess:
             environment = {k: v for k, v in os.environ.items() if k != "WATCH_NAMESPACE"}
             with self._log.open("ab") as log:
                 self._process = subprocess.Popen(
-                    [*self._command()],
+                    self._command(),
                     cwd=self.project,
                     env=environment,
                     stdin=subprocess.PIPE,
@@ -114,6 +114,8 @@ class OperatorProcess:
     def _command(self) -> Sequence[str]:
         return (
             sys.executable,
+            # Its output is part of the outcome, as soon as the answer is here.
+            "-u",
             "-m",
             "operator_runner.testing.server",
             # Beside an operator on this machine: neither its ports nor its Lease nor its files.

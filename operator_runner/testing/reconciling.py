@@ -45,7 +45,7 @@ class Reconcile:
         return self._outcome("delete", resource)
 
     def remove_all(self) -> None:
-        """Delete everything that was applied, and the namespace; wait for nothing."""
+        """Delete everything that was applied, without waiting for finalizers."""
         objects = list(self._applied.values())
         self._process.call("remove", objects=objects, namespace=self.namespace)
 

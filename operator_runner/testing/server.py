@@ -11,7 +11,7 @@ import json
 import os
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -102,7 +102,7 @@ class _Server:
         self._settings = settings
         self._watches = watches
         self._objects = objects
-        self._opened: Any = None
+        self._stack = AsyncExitStack()
         self._operator: app.Operator | None = None
         self._installed: list[str] = []
         self._changing: list[ObjectRef] = []
@@ -110,6 +110,7 @@ class _Server:
         self._methods: Mapping[str, Callable[..., Awaitable[Any]]] = {
             "install": self.install,
             "create_namespace": self._objects.create_namespace,
+            "delete_namespace": self._objects.delete_namespace,
             "reconcile": self.reconcile,
             "delete": self.delete,
             "remove": self.remove,
@@ -151,15 +152,13 @@ class _Server:
         return await self._reconcile(watch, body)
 
     async def remove(self, objects: Sequence[Json], namespace: str) -> None:
-        """Delete objects without their finalizers, and the namespace; wait for nothing."""
+        """Delete objects without waiting for their finalizers."""
         for each in objects:
             await self._objects.remove(each, namespace)
-        await self._objects.delete_namespace(namespace)
 
     async def close(self) -> None:
         """Stop the operator."""
-        if self._opened is not None:
-            await self._opened.__aexit__(None, None, None)
+        await self._stack.aclose()
 
     async def _reconcile(self, watch: Watch, body: Json) -> Json:
         ref = ObjectRef.of_kind(watch.gvk, body)
@@ -191,8 +190,8 @@ class _Server:
 
     async def _started(self) -> app.Operator:
         if self._operator is None:
-            self._opened = app.open_operator(self._settings, self._watches)
-            self._operator = await self._opened.__aenter__()
+            opening = app.open_operator(self._settings, self._watches)
+            self._operator = await self._stack.enter_async_context(opening)
         return self._operator
 
     def _watch_of(self, resource: Json) -> Watch:

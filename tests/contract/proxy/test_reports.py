@@ -33,6 +33,20 @@ async def test_every_write_with_its_version(run: Run, recorder: Recorder, namesp
     ]
 
 
+async def test_server_side_apply_creates_objects(
+    run: Run, recorder: Recorder, namespace: str
+) -> None:
+    """A PATCH of an object that does not exist is reported as its creation."""
+    ref = ObjectRef(OWNER_GVK, namespace, "applied")
+    for value in ("1", "2"):
+        manifest = json.dumps(config_map("applied", a=value))
+        await run.kubectl("apply", "--server-side", "--filename=-", input_=manifest)
+    assert [(written, verb) for written, _, verb in recorder.written] == [
+        (ref, "create"),
+        (ref, "patch"),
+    ]
+
+
 async def test_subresources_are_writes_of_their_object(
     run: Run, recorder: Recorder, namespace: str
 ) -> None:

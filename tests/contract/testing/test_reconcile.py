@@ -30,7 +30,7 @@ def report(**spec: Any) -> dict[str, Any]:
 
 
 def test_an_outcome_has_objects_status_events_and_tasks(reconcile: Reconcile) -> None:
-    """Of the first run, and of the same one again, which changes nothing."""
+    """Of the first run; the next one, of the resource as it is now, changes nothing."""
     outcome = reconcile(report(), objects=[NUMBERS])
     assert outcome.successful
     assert outcome.failure is None
@@ -45,7 +45,8 @@ def test_an_outcome_has_objects_status_events_and_tasks(reconcile: Reconcile) ->
     assert outcome.requeue_after is None
     assert "Write the report" in outcome.output
 
-    again = reconcile(report())
+    assert outcome.resource is not None
+    again = reconcile(outcome.resource)
     assert again.successful
     assert (again.created, again.changed, again.deleted) == ([], [], [])
 
@@ -98,6 +99,15 @@ def test_a_deletion_runs_the_finalizer(reconcile: Reconcile, kubectl: Kubectl) -
     assert outcome.created("ConfigMap", "farewell")["data"]["text"] == "weekly is gone"
     assert outcome.resource is None
     assert kubectl.get("reports.testing.example.com", "weekly") is None
+
+
+def test_objects_may_have_a_status(reconcile: Reconcile, kubectl: Kubectl) -> None:
+    """Controllers that do not run in a test are replaced by what they would report."""
+    other = {**report(), "metadata": {"name": "other"}, "status": {"pages": 3}}
+    assert reconcile(report(), objects=[NUMBERS, other]).successful
+    found = kubectl.get("reports.testing.example.com", "other")
+    assert found is not None
+    assert found["status"] == {"pages": 3}
 
 
 def test_a_refused_object_is_an_error(reconcile: Reconcile) -> None:
