@@ -175,8 +175,7 @@ class ResponseTracker:
             # Subresources such as eviction and token do not write the object.
             if version or not info.subresource:
                 # Server-side apply creates objects by PATCH.
-                made = created and not info.subresource
-                verb = "create" if made else verb
+                verb = "create" if created and not info.subresource else verb
                 self._observer.on_write(grant.owner.ref, dependent, version, verb)
             if dependent == grant.owner.ref and seen:
                 self._observer.on_own_write(dependent, metadata)

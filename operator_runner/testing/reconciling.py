@@ -38,7 +38,7 @@ class Reconcile:
         return self._outcome("reconcile", resource, objects=given)
 
     def delete(self, resource: Mapping[str, Any]) -> Outcome:
-        """Delete a resource that was reconciled, and reconcile its deletion: run the finalizer.
+        """Delete a resource that was reconciled, and reconcile its deletion: run its finalizer.
 
         The garbage collector deletes the objects that it owns, but at any time after that.
         """

@@ -44,7 +44,6 @@ from operator_runner.testing.cluster_objects import ClusterObjects
 
 _USER_AGENT = "operator-runner-testing"
 _UNUSUAL: Mapping[type[ReconcileResult], str] = {
-    Gone: "nothing was run: the resource does not exist",
     Superseded: "the run was ended: the resource has changed meanwhile",
     Aborted: "the run was aborted",
 }
@@ -221,7 +220,8 @@ def _result(result: ReconcileResult) -> Json:
         case Succeeded(after=after, trigger=trigger):
             seconds = None if after is None else after.total_seconds()
             return {"successful": True, "again": trigger.value, "seconds": seconds}
-        case Idle(reason=""):
+        case Idle(reason="") | Gone():
+            # A deletion without a finalizer needs no run.
             return {"successful": True}
         case Idle(reason=message):
             message = f"nothing was run: {message}"

@@ -47,3 +47,12 @@ def test_a_schedule_replaces_the_deployment(reconcile: Reconcile) -> None:
     assert outcome.deleted("Deployment", "web")
     assert outcome.created == []
     assert outcome.status["nextScheduleTime"].endswith("-01-01T05:00:00Z")
+
+
+def test_a_deletion_needs_no_run(reconcile: Reconcile) -> None:
+    """There is no finalizer: the garbage collector deletes the Deployment."""
+    reconcile(tstest())
+    outcome = reconcile.delete(tstest())
+    assert outcome.successful
+    assert outcome.resource is None
+    assert outcome.tasks == ()
