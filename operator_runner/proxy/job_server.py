@@ -26,7 +26,7 @@ from operator_runner.net.connections import Connections, abort
 from operator_runner.net.sockets import Listener
 from operator_runner.net.tls_keys import load_cert_chain
 from operator_runner.proxy.run_tokens import Grant
-from operator_runner.proxy.server import Proxy
+from operator_runner.proxy.server import Proxy, set_up_runner
 from operator_runner.proxy.status_errors import StatusError
 
 _INPUT, _OUTPUT = "/operator-runner.dev/run/input", "/operator-runner.dev/run/output"
@@ -34,8 +34,6 @@ _OFFSET = "Operator-Runner-Offset"
 _REMEMBERED = 1000
 """Number of ended runs whose Pods get 410."""
 _RENEWAL_SECONDS = 6 * 3600.0
-_MAX_LINE_BYTES = 64 * 1024
-_SHUTDOWN_SECONDS = 1.0
 
 _log = structlog.get_logger(__name__)
 
@@ -135,16 +133,7 @@ class JobServer:
         Raises ApiError if there are no certificates, and ConfigError if the port cannot be used.
         """
         await self._load_certificates()
-        server = web.Server(
-            self._handle,
-            handler_cancellation=True,
-            auto_decompress=False,
-            access_log=None,
-            max_line_size=_MAX_LINE_BYTES,
-            max_field_size=_MAX_LINE_BYTES,
-        )
-        runner = web.ServerRunner(server, shutdown_timeout=_SHUTDOWN_SECONDS)
-        await runner.setup()
+        runner = await set_up_runner(self._handle)
         if self._stopped:
             await runner.cleanup()
             return

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 
@@ -55,6 +55,24 @@ _UNAUTHORIZED = (
     "name inside a play and which is valid until the run ends. Other programs in the Pod may "
     "connect by http:// if the operator has the flag --proxy-allow-anonymous"
 )
+
+
+async def set_up_runner(
+    handle: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]],
+) -> web.ServerRunner:
+    """Return a runner, ready to listen, for a server that forwards the requests of runs."""
+    server = web.Server(
+        handle,
+        # A client that disconnects cancels its request to the API server.
+        handler_cancellation=True,
+        auto_decompress=False,
+        access_log=None,
+        max_line_size=_MAX_LINE_BYTES,
+        max_field_size=_MAX_LINE_BYTES,
+    )
+    runner = web.ServerRunner(server, shutdown_timeout=_SHUTDOWN_SECONDS)
+    await runner.setup()
+    return runner
 
 
 class Proxy:
@@ -116,17 +134,7 @@ class Proxy:
     async def start(self) -> None:
         """Listen. Raises ConfigError if the address cannot be used."""
         names = dict.fromkeys([self._host, _LOOPBACK, "::1", "localhost"])
-        server = web.Server(
-            self._handle,
-            # A client that disconnects cancels its request to the API server.
-            handler_cancellation=True,
-            auto_decompress=False,
-            access_log=None,
-            max_line_size=_MAX_LINE_BYTES,
-            max_field_size=_MAX_LINE_BYTES,
-        )
-        runner = web.ServerRunner(server, shutdown_timeout=_SHUTDOWN_SECONDS)
-        await runner.setup()
+        runner = await set_up_runner(self._handle)
         self._authority.parent.mkdir(mode=0o700, exist_ok=True)
         context = server_context(self._authority, list(names))
         self._listener = Listener(

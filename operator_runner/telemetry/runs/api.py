@@ -13,7 +13,7 @@ from operator_runner.core.model import Json
 from operator_runner.telemetry.printable import printable
 from operator_runner.telemetry.runs.access import ROOT
 from operator_runner.telemetry.runs.queue_view import OperatorView, QueueEntry, ScheduleEntry
-from operator_runner.telemetry.runs.record import object_json
+from operator_runner.telemetry.runs.record import matches, object_json, timestamp
 from operator_runner.telemetry.runs.store import RunStore
 
 _DEFAULT_LIMIT, _MAX_LIMIT = 50, 500
@@ -58,7 +58,7 @@ class RunsApi:
             return _error(400, "invalid limit: write a number")
         query = dict(request.query)
         found = self._store.summaries(
-            lambda run: _matches(run["resource"], query), max(1, min(limit, _MAX_LIMIT))
+            lambda run: matches(run["resource"], query), max(1, min(limit, _MAX_LIMIT))
         )
         return _json({"items": found})
 
@@ -121,25 +121,16 @@ async def write_new(
 
 
 def _chosen(items: list[Json], query: Mapping[str, str]) -> list[Json]:
-    return [each for each in items if _matches(each["resource"], query)]
-
-
-def _matches(resource: Json, query: Mapping[str, str]) -> bool:
-    """Return whether a resource has the group, kind, namespace and name of a query."""
-    group = str(resource["apiVersion"]).rpartition("/")[0]
-    found = {**resource, "group": group, "namespace": resource.get("namespace", "")}
-    return all(
-        query[key] == found[key] for key in ("group", "kind", "namespace", "name") if key in query
-    )
+    return [each for each in items if matches(each["resource"], query)]
 
 
 def _queue_json(entry: QueueEntry, now: datetime) -> Json:
     due = None
     if entry.state == "Delayed" and entry.seconds is not None:
-        due = _iso(now + timedelta(seconds=entry.seconds))
+        due = timestamp(now + timedelta(seconds=entry.seconds))
     since = None
     if entry.state == "Queued" and entry.seconds is not None:
-        since = _iso(now - timedelta(seconds=entry.seconds))
+        since = timestamp(now - timedelta(seconds=entry.seconds))
     fields = {
         "resource": object_json(entry.ref),
         "state": entry.state,
@@ -155,15 +146,11 @@ def _queue_json(entry: QueueEntry, now: datetime) -> Json:
 def _schedule_json(entry: ScheduleEntry) -> Json:
     fields = {
         "resource": object_json(entry.ref),
-        "next": None if entry.next is None else _iso(entry.next),
-        "last": None if entry.last is None else _iso(entry.last),
+        "next": None if entry.next is None else timestamp(entry.next),
+        "last": None if entry.last is None else timestamp(entry.last),
         "error": entry.error or None,
     }
     return {name: value for name, value in fields.items() if value is not None}
-
-
-def _iso(time: datetime) -> str:
-    return time.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _plain(text: str) -> str:

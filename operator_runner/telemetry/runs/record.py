@@ -6,7 +6,7 @@ results of tasks with `no_log`, content of Secrets, or values that such a task m
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -136,7 +136,7 @@ class RunRecorder:
             self._hide_since(self._last_end)
         self._end = {
             "outcome": name,
-            "finished": _iso(now),
+            "finished": timestamp(now),
             "seconds": round((now - self.started).total_seconds(), 3),
             "message": truncated(failure.message, _MESSAGE_BYTES) if failure else "",
             "failedTask": {"name": failure.task, "path": failure.path} if failure else None,
@@ -153,7 +153,7 @@ class RunRecorder:
             "id": self.run_id,
             "resource": {**object_json(self.ref), "uid": self.uid},
             "outcome": "running",
-            "started": _iso(self.started),
+            "started": timestamp(self.started),
             **self._end,
             "causes": [
                 {"trigger": cause.trigger.value, "detail": truncated(cause.detail, _TEXT_BYTES)}
@@ -201,6 +201,20 @@ def object_json(ref: ObjectRef) -> Json:
         "name": ref.name,
     }
     return {name: value for name, value in found.items() if value}
+
+
+def matches(resource: Json, query: Mapping[str, str]) -> bool:
+    """Return whether a resource, as `object_json` returns it, is selected by a query.
+
+    `query` has some of group, kind, namespace and name.
+    """
+    found = {
+        "group": str(resource["apiVersion"]).rpartition("/")[0],
+        "kind": resource["kind"],
+        "namespace": resource.get("namespace", ""),
+        "name": resource["name"],
+    }
+    return all(query[key] == value for key, value in found.items() if key in query)
 
 
 def summary_of(document: Json) -> Json:
@@ -268,8 +282,9 @@ def _seconds(text: Any) -> float | None:
 
 
 def _time(seconds: float) -> str:
-    return _iso(datetime.fromtimestamp(0, UTC) + timedelta(seconds=seconds))
+    return timestamp(datetime.fromtimestamp(0, UTC) + timedelta(seconds=seconds))
 
 
-def _iso(time: datetime) -> str:
+def timestamp(time: datetime) -> str:
+    """Return a time as the API has it: UTC, with milliseconds."""
     return time.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

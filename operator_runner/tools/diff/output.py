@@ -14,6 +14,7 @@ from operator_runner.core.model import Json
 from operator_runner.core.object_diff import ChangeType, ObjectDifference
 from operator_runner.reconcile.preview import Preview
 from operator_runner.telemetry.printable import printable
+from operator_runner.telemetry.runs.record import object_json
 from operator_runner.tools import yaml_io
 
 _COLOURS = {"+": "green", "-": "red", "@": "cyan"}
@@ -49,25 +50,15 @@ def summary(previews: Sequence[Preview]) -> str:
 def as_json(preview: Preview) -> Json:
     """Return a preview as `--output=json` prints it."""
     return {
-        "resource": _reference(preview.ref.gvk.api_version, preview.ref.gvk.kind, preview),
+        "resource": object_json(preview.ref),
         "objects": [_object(each) for each in preview.differences],
         "notPreviewed": list(preview.unpreviewed),
         "error": preview.failure or None,
     }
 
 
-def _reference(api_version: str, kind: str, what: Preview | ObjectDifference) -> Json:
-    ref = what.ref
-    place = {"namespace": ref.namespace} if ref.namespace else {}
-    return {"apiVersion": api_version, "kind": kind, **place, "name": ref.name}
-
-
 def _object(difference: ObjectDifference) -> Json:
-    gvk = difference.ref.gvk
-    found = {
-        **_reference(gvk.api_version, gvk.kind, difference),
-        "change": difference.change.value,
-    }
+    found = {**object_json(difference.ref), "change": difference.change.value}
     if difference.change is not ChangeType.CHANGED:
         return {**found, "before": difference.before, "after": difference.after}
     fields = [

@@ -9,6 +9,7 @@ from datetime import datetime
 from operator_runner.core.model import Json, ObjectRef
 from operator_runner.kube.api import Api
 from operator_runner.telemetry.runs.received import check_queue_entry
+from operator_runner.telemetry.runs.record import matches
 from operator_runner.tools.operator_api.finding import find_operators
 
 
@@ -46,10 +47,8 @@ async def read_queues(api: Api, namespace: str) -> Queues:
 
 
 def _is_about(item: Json, ref: ObjectRef) -> bool:
-    resource = item["resource"]
-    group = resource["apiVersion"].rpartition("/")[0]
-    found = (group, resource["kind"], resource.get("namespace", ""), resource["name"])
-    return found == (ref.gvk.group, ref.gvk.kind, ref.namespace, ref.name)
+    kind = {"group": ref.gvk.group, "kind": ref.gvk.kind}
+    return matches(item["resource"], {**kind, "namespace": ref.namespace, "name": ref.name})
 
 
 def _next_run(item: Json) -> NextRun:

@@ -15,7 +15,7 @@ from operator_runner.core.model import GVK, Json, ObjectRef
 from operator_runner.kube.events import RUN_ANNOTATION
 from operator_runner.telemetry.printable import printable
 from operator_runner.telemetry.runs.received import check_run
-from operator_runner.telemetry.runs.record import object_json
+from operator_runner.telemetry.runs.record import matches, object_json
 from operator_runner.tools.operator_api.finding import Operators, find_operators
 from operator_runner.tools.resources.cluster import ClusterView, open_cluster
 from operator_runner.tools.resources.listing import run_events
@@ -136,7 +136,7 @@ async def from_events(cluster: ClusterView, query: dict[str, str]) -> list[Json]
     found = [
         run
         for event in await run_events(cluster.api, query.get("namespace"))
-        if (run := run_of(event)) is not None and _is_wanted(run, query)
+        if (run := run_of(event)) is not None and matches(run["resource"], query)
     ]
     return newest(found)
 
@@ -162,14 +162,3 @@ def run_of(event: Json) -> Json | None:
         "message": line.note,
     }
     return run if line.seconds is None else {**run, "seconds": line.seconds}
-
-
-def _is_wanted(run: Json, query: dict[str, str]) -> bool:
-    resource = run["resource"]
-    found = {
-        "group": str(resource["apiVersion"]).rpartition("/")[0],
-        "kind": resource["kind"],
-        "namespace": resource.get("namespace", ""),
-        "name": resource["name"],
-    }
-    return all(found[key] == value for key, value in query.items())
