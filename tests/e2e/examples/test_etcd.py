@@ -128,6 +128,12 @@ class World:
             self.until(lambda: self.status(name, "etcdbackup"), lambda s: s.get("succeeded"))
         )
 
+    def volume(self, claim: str) -> Path:
+        """Return the folder on this machine of the volume that a claim is bound to."""
+        bound = self.kubectl.get("pvc", claim) or {}
+        volume = self.kubectl.get("pv", bound["spec"]["volumeName"]) or {}
+        return Path(volume["spec"]["local"]["path"])
+
     def scale(self, size: int, name: str = "db") -> None:
         self.kubectl("scale", KIND, name, f"--replicas={size}")
 
@@ -331,9 +337,15 @@ def test_a_cluster_without_members_is_restored_from_its_newest_backup(
     # A write that was not acknowledged may have been carried out.
     before = client.values("/writes/")
     second = world.backed_up(backup("second"))
-    # An edited spec leads to another backup; older ones are removed.
+    # An edited spec leads to another backup; older ones are removed, files of others are not.
+    volume = world.volume("backups")
+    (volume / "second" / "notes.txt").touch()
     kubectl.merge("etcdbackup", "second", {"spec": {"backupPolicy": {"maxBackups": 1}}})
-    world.until(lambda: world.status("second", "etcdbackup")["path"] != second["path"])
+    third = world.until(
+        lambda: world.status("second", "etcdbackup")["path"], lambda path: path != second["path"]
+    )
+    files = {str(each.relative_to(volume)) for each in volume.rglob("*.*")}
+    assert files == {first["path"], third, "second/notes.txt"}
     world.until(lambda: len(kubectl.list("jobs", "etcd_backup=second")) == 1)
 
     # A Secret that is missing is in the status of the backup.
