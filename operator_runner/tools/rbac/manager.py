@@ -17,17 +17,21 @@ from operator_runner.tools.rbac.operator_requirements import EnabledFeatures
 
 PLACEHOLDER = "system"
 """Namespace in manifests before kustomize sets the real one."""
+_LABELS = (("control-plane", "controller-manager"),)
+"""Labels of the manager's Pods as `operator-runner init` sets them."""
 _USED = ("WATCH_NAMESPACE", "OPERATOR_CONDITION_NAME", "OPERATOR_NAME")
 
 
 @dataclass(frozen=True, slots=True)
 class Manager:
-    """The operator's Deployment: namespace, ServiceAccount, arguments and environment."""
+    """The operator's Deployment: namespace, ServiceAccount, arguments, environment, labels."""
 
     namespace: str = PLACEHOLDER
     account: str = ""
     args: tuple[str, ...] = ()
     environ: tuple[tuple[str, str], ...] = ()
+    labels: tuple[tuple[str, str], ...] = _LABELS
+    """Those that select its Pods."""
 
 
 def find_manager(documents: Sequence[Json]) -> Manager | None:
@@ -61,6 +65,7 @@ def features_of(manager: Manager, watches: Sequence[Watch]) -> EnabledFeatures:
         operator_condition=settings.operator_condition,
         inject_owner_ref=settings.inject_owner_ref,
         job_secret=_job_secret(settings.jobs, own),
+        job_port=0 if settings.jobs.service is None else settings.jobs.port,
         **_webhook(settings.webhook, own),
     )
 
@@ -108,6 +113,7 @@ def _manager(body: Json) -> Manager | None:
         pod.get("serviceAccountName") or "default",
         (*map(str, container.get("args") or ()), *_certificates(container)),
         tuple((name, values[name]) for name in _USED if values.get(name)),
+        tuple(((body["spec"].get("selector") or {}).get("matchLabels") or {}).items()) or _LABELS,
     )
 
 

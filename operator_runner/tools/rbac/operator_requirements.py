@@ -56,6 +56,8 @@ class EnabledFeatures:
     """Scope and name of the Secret with the certificates that all replicas use."""
     job_secret: tuple[str, str] | None = None
     """Scope and name of the Secret with the certificates of the port for Jobs."""
+    job_port: int = 0
+    """Port for Jobs; 0 if there is no Service for it."""
     inject_owner_ref: bool = True
 
     def where(self, plural: PluralName) -> tuple[str, ...]:

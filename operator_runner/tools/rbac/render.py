@@ -11,6 +11,7 @@ import yaml
 
 from operator_runner.tools.rbac.access_rules import CLUSTER_WIDE, OWN_NAMESPACE, Requirement
 from operator_runner.tools.rbac.manager import PLACEHOLDER
+from operator_runner.tools.rbac.operator_requirements import JOBS
 
 _API = "rbac.authorization.k8s.io"
 _WIDTH = 100
@@ -90,7 +91,7 @@ def roles_of(requirements: Sequence[Requirement]) -> dict[tuple[str, str], list[
 
 
 def manifest(requirements: Sequence[Requirement], own: str = PLACEHOLDER) -> str:
-    """Return roles as YAML; a namespaced manager role is followed by its RoleBinding.
+    """Return roles as YAML; a namespaced role of the manager or of Jobs has its RoleBinding.
 
     `own` is the namespace of the operator.
     """
@@ -98,7 +99,7 @@ def manifest(requirements: Sequence[Requirement], own: str = PLACEHOLDER) -> str
     for (role, scope), rules in roles_of(requirements).items():
         namespace = own if scope == OWN_NAMESPACE else scope
         parts.append(_role(role, namespace, rules))
-        if role == "manager-role" and namespace:
+        if role in {"manager-role", JOBS} and namespace:
             parts.append(_binding(role, namespace, own))
     return f"{_HEADER}\n" + "---\n".join(parts)
 
