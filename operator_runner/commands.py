@@ -77,7 +77,11 @@ def _run(options: dict[str, Any]) -> int:
         time_encoding=log.time_encoding,
     )
     loaded = _load(options["watches_file"], options)
-    settings = settings_from(options, os.environ, loaded.watches, terminal=sys.stderr.isatty())
+    terminal = sys.stderr.isatty()
+    interactive = terminal and sys.stdin.isatty()
+    settings = settings_from(
+        options, os.environ, loaded.watches, terminal=terminal, interactive=interactive
+    )
     for warning in (*loaded.warnings, *warnings_from(options, os.environ, loaded.watches)):
         _log.warning("Configuration", warning=warning)
     with output.in_background():

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,19 +13,21 @@ from typing import Protocol
 
 import structlog
 
-from operator_runner.ansible import history, rerun
+from operator_runner.ansible import history, rerun, task_prompts
 from operator_runner.ansible.censor import Censor
 from operator_runner.ansible.cold.launcher import ColdLauncher
 from operator_runner.ansible.forkserver.launcher import WarmLauncher
 from operator_runner.ansible.outcome import OutcomeBuilder
 from operator_runner.ansible.patches.registry import PATCHES, unknown_names
 from operator_runner.ansible.run_spec import run_spec
-from operator_runner.ansible.rundir import RunDir, RunDirs
+from operator_runner.ansible.rundir import RunDir, RunDirs, arguments_of
 from operator_runner.core.errors import ConfigError, RunError
 from operator_runner.core.model import Json, ObjectRef, RunEvent, RunOutcome, RunRequest
 from operator_runner.core.settings import AnsibleSettings, ExecutorName
 
 _log = structlog.get_logger(__name__)
+Ask = Callable[[str], Awaitable[str]]
+"""Put a question to the user, and return the answer."""
 
 
 class LaunchedRun(Protocol):
@@ -100,14 +102,17 @@ class AnsibleExecutor:
         jobs: Launcher | None = None,
         *,
         timeout: Callable[[float | None], asyncio.Timeout] = asyncio.timeout,
+        ask: Ask | None = None,
     ) -> None:
         """Run plays with `launcher`, in the directories of `rundirs`.
 
         `kubeconfig` is that of --kubeconfig, for those who repeat a run by hand. `jobs` starts the
         runs of watches with `execution.job`. `timeout` opens the timeout of a run, in seconds.
+        `ask` is asked before each task (--step); such runs have no timeout.
         """
         self._jobs = jobs
         self._kubeconfig = kubeconfig
+        self._ask = ask
         self._timeout = timeout
         self._launcher = launcher
         self._rundirs = rundirs
@@ -147,7 +152,7 @@ class AnsibleExecutor:
             # The run may have changed its playbook and variables.
             rundir.write_variables(request)
             spec = run_spec(request, rundir, self._ansible)
-            args = rundir.arguments(self._ansible)
+            args = arguments_of(self._ansible)
             native = request.native_types is True
             command = rerun.command_line(spec, args, self._kubeconfig, native_types=native)
             rerun.write(self._rundirs.base, request.ref, rerun.Rerun(request.run_id, command))
@@ -177,7 +182,8 @@ class AnsibleExecutor:
         on_event: Callable[[RunEvent], None],
     ) -> tuple[RunOutcome, bool]:
         """Return the outcome, and whether processes of the run are still running."""
-        seconds = request.timeout.total_seconds() if request.timeout else None
+        timed = request.timeout is not None and self._ask is None
+        seconds = request.timeout.total_seconds() if request.timeout and timed else None
         launcher = self._launcher
         if request.job is not None:
             assert self._jobs is not None
@@ -188,7 +194,7 @@ class AnsibleExecutor:
                 self._timeout(seconds) as deadline,
                 launcher.start(request, rundir) as run,
             ):
-                await _consume(run, rundir, request, builder, on_event)
+                await _consume(run, rundir, request, builder, on_event, ask=self._ask)
                 status = await run.wait()
         except TimeoutError:
             if not deadline.expired():
@@ -205,9 +211,14 @@ async def _consume(
     request: RunRequest,
     builder: OutcomeBuilder,
     on_event: Callable[[RunEvent], None],
+    *,
+    ask: Ask | None,
 ) -> None:
     run_id = request.run_id
-    with rundir.artifact(run_id, "events.jsonl") as log, rundir.artifact(run_id, "stdout") as out:
+    with ExitStack() as stack:
+        log = stack.enter_context(rundir.artifact(run_id, "events.jsonl"))
+        out = stack.enter_context(rundir.artifact(run_id, "stdout"))
+        answer = stack.enter_context(task_prompts.open_answers(rundir.answers)) if ask else None
         censor = Censor()
         async for uncensored in run.events():
             raw = censor(uncensored)
@@ -222,6 +233,8 @@ async def _consume(
             )
             builder.add(event)
             on_event(event)
+            if ask and answer and (question := task_prompts.question_of(raw)):
+                answer(await ask(question))
 
 
 def _close(rundir: RunDir, request: RunRequest, left_processes: bool) -> None:

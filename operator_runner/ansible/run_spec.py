@@ -6,7 +6,7 @@ import os
 import sys
 from pathlib import Path
 
-from operator_runner.ansible import dry_run_tasks, event_results
+from operator_runner.ansible import dry_run_tasks, event_results, task_prompts
 from operator_runner.ansible.rundir import RunDir
 from operator_runner.ansible.templating.effective_types import VARIABLE
 from operator_runner.core.model import Json, RunRequest
@@ -27,8 +27,7 @@ def run_spec(request: RunRequest, rundir: RunDir, ansible: AnsibleSettings) -> J
         role = request.content.role
         play = role_play(role.name, gather_facts=not ansible.skip_facts)
         playbook = rundir.write_playbook(play)
-        # It replaces ANSIBLE_ROLES_PATH of the environment.
-        roles_path = os.pathsep.join(filter(None, (str(role.parent), roles_path_of(ansible))))
+        roles_path = roles_path_for(role, ansible)
     return {
         "private_data_dir": str(rundir.path),
         "ident": request.run_id,
@@ -42,6 +41,7 @@ def run_spec(request: RunRequest, rundir: RunDir, ansible: AnsibleSettings) -> J
             **common_environment(ansible),
             **_template_types(request.native_types),
             **({dry_run_tasks.VARIABLE: "true"} if request.dry_run else {}),
+            **({task_prompts.VARIABLE: str(rundir.answers)} if ansible.step else {}),
             "TMPDIR": temp_dir,
             "ANSIBLE_LOCAL_TEMP": os.environ.get("ANSIBLE_LOCAL_TEMP", temp_dir),
             "K8S_AUTH_KUBECONFIG": str(rundir.kubeconfig),
@@ -81,6 +81,11 @@ def common_environment(ansible: AnsibleSettings) -> dict[str, str]:
 def roles_path_of(ansible: AnsibleSettings) -> str:
     """Return the search path of roles: the flag takes precedence over the variable."""
     return _absolute(ansible.roles_path or os.environ.get("ANSIBLE_ROLES_PATH", ""))
+
+
+def roles_path_for(role: Path, ansible: AnsibleSettings) -> str:
+    """Return the search path of a play with this role, instead of ANSIBLE_ROLES_PATH."""
+    return os.pathsep.join(filter(None, (str(role.parent), roles_path_of(ansible))))
 
 
 def _absolute(paths: str) -> str:

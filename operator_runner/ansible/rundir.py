@@ -10,6 +10,7 @@ import contextlib
 import fcntl
 import json
 import os
+import shlex
 import shutil
 import stat
 from collections.abc import Sequence
@@ -45,6 +46,11 @@ class RunDir:
         """The kubeconfig of the current run, with its token."""
         return self.path / "env" / "kubeconfig"
 
+    @property
+    def answers(self) -> Path:
+        """The named pipe with the user's answers to the current run; see `task_prompts`."""
+        return self.path / "env" / "answers"
+
     def sandbox(self, run_id: str) -> Sandbox:
         """Return the sandbox of a run."""
         base = self.temp_dirs.base
@@ -64,19 +70,13 @@ class RunDir:
             nofollow_io.make_private(self.path / part)
         env = self.path / "env"
         self.write_variables(request)
-        arguments = self.arguments(ansible)
-        # Also without the patch of tasks: a dry run must not act on the host.
-        nofollow_io.write(env / "cmdline", f"{arguments} --check" if request.dry_run else arguments)
+        nofollow_io.write(env / "cmdline", command_line(request, ansible))
         nofollow_io.write(self.kubeconfig, request.kubeconfig)
         self._write_inventory(ansible.inventory, self.temp_dirs.path(request.run_id))
 
     def write_variables(self, request: RunRequest) -> None:
         """Write the extra vars of a run. Raises OSError."""
         nofollow_io.write(self.path / "env" / "extravars", serialize(request.extra_vars))
-
-    def arguments(self, ansible: AnsibleSettings) -> str:
-        """Return the arguments of --ansible-args, as they are written to env/cmdline."""
-        return _unquote(ansible.args)
 
     def write_playbook(self, plays: list[Json]) -> str:
         """Write a playbook for one run; return its name relative to project/."""
@@ -248,6 +248,24 @@ def _drop_environment(command: Path) -> None:
         return
     content.pop("env", None)
     nofollow_io.write(command, json.dumps(content))
+
+
+def arguments_of(ansible: AnsibleSettings) -> str:
+    """Return the arguments of --ansible-args, as they are written to env/cmdline."""
+    return _unquote(ansible.args)
+
+
+def command_line(request: RunRequest, ansible: AnsibleSettings) -> str:
+    """Return the arguments of a run, quoted as for a shell."""
+    words = [arguments_of(ansible)]
+    if request.dry_run:
+        # Also without the patch of tasks: a dry run must not act on the host.
+        words.append("--check")
+    if ansible.start_at_task:
+        words.append(f"--start-at-task={shlex.quote(ansible.start_at_task)}")
+    if ansible.step:
+        words.append("--step")
+    return " ".join(filter(None, words))
 
 
 def _interpreter() -> str:

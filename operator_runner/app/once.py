@@ -8,7 +8,7 @@ import structlog
 
 from operator_runner.config.watches.relevance import is_relevant
 from operator_runner.core.errors import ApiError, ConfigError
-from operator_runner.core.model import ObjectRef, Watch
+from operator_runner.core.model import Json, ObjectRef, RunContent, Watch
 from operator_runner.kube.cluster import KubeCluster
 from operator_runner.kube.discovery import Discovery
 from operator_runner.reconcile.reconciler import Gone, Idle, ReconcileResult, Succeeded
@@ -45,6 +45,17 @@ async def find_resource(
         kinds = ", ".join(dict.fromkeys(watch.gvk.kind for watch in watches))
         raise ConfigError(f"--once: {kind} is not a kind of the watches file, which has {kinds}")
     return found[0]
+
+
+def content_of(key: ObjectRef, body: Json | None, watches: Sequence[Watch]) -> RunContent | None:
+    """Return the role or playbook of the next run of a resource, None if nothing is to be run."""
+    chosen = (each for each in watches if each.gvk == key.gvk and body and is_relevant(body, each))
+    watch = next(chosen, None)
+    if watch is None or body is None:
+        return None
+    if body["metadata"].get("deletionTimestamp") and watch.finalizer and watch.finalizer.content:
+        return watch.finalizer.content
+    return watch.content
 
 
 def exit_status(key: ObjectRef, result: ReconcileResult) -> int:

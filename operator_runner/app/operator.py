@@ -23,12 +23,14 @@ from operator_runner.ansible.executor import (
     check_patches,
     open_launcher,
 )
+from operator_runner.ansible.first_task import check_first_task
 from operator_runner.ansible.jobs.client import JobClient
 from operator_runner.ansible.jobs.launcher import JobLauncher
 from operator_runner.ansible.reserved_names import ReservedNamesLoader
 from operator_runner.ansible.templating.effective_types import log_types
+from operator_runner.app import terminal
 from operator_runner.app.job_serving import JobServing
-from operator_runner.app.once import exit_status, find_resource
+from operator_runner.app.once import content_of, exit_status, find_resource
 from operator_runner.app.ports import open_metrics, open_probes
 from operator_runner.app.run_access import OwnedAccess, RecordedWrites
 from operator_runner.app.run_inputs import rundirs_of, variable_names_of
@@ -302,7 +304,12 @@ class Operator:
             self._dependents.writes.is_recent_echo, self._dependents.writes.has_written
         )
         self._executor = AnsibleExecutor(
-            launcher, rundirs, settings.ansible, settings.kubeconfig, self._job_launcher
+            launcher,
+            rundirs,
+            settings.ansible,
+            settings.kubeconfig,
+            self._job_launcher,
+            ask=terminal.ask if settings.ansible.step else None,
         )
         self._archive = self._make_archive()
         self._reconcilers = self._make_reconcilers(names, traces)
@@ -493,7 +500,7 @@ class Operator:
     async def _reconcile_once(self, kind: str, name: str) -> int:
         """Reconcile one resource; return 0 if its run succeeded, 1 if not, 130 if interrupted.
 
-        Raises ConfigError for a kind that no watch has.
+        Raises ConfigError for a kind that no watch has, and a first task that the role lacks.
         """
         namespaces = self._settings.namespaces
         key = await find_resource(
@@ -504,6 +511,11 @@ class Operator:
             discovery=self._discovery,
             cluster=self._cluster,
         )
+        if self._settings.ansible.start_at_task:
+            body = await self._cluster.get(key)
+            content = content_of(key, body, self._watches)
+            if content is not None:
+                await check_first_task(content, self._settings.ansible)
         cause = Cause(Trigger.START, "--once")
         if self._jobs is not None:
             opening = asyncio.create_task(self._jobs.open(), name="Jobs")

@@ -6,25 +6,43 @@ import os
 import subprocess
 from pathlib import Path
 
+import pexpect
+
 from tests.functional.test_operator import KIND, ROLE, echo, text_of
 from tests.support.kubectl import Kubectl
 from tests.support.scaffold import OPERATOR_RUNNER
 
+TASKS = """
+- {name: Refuse, ansible.builtin.fail: {msg: not today}}
+- {name: Report, ansible.builtin.debug: {msg: the report}}
+- {name: Finish, ansible.builtin.debug: {msg: the end}}
+"""
+
+
+def _command(project: Path, kubeconfig: Path, resource: str, *flags: str) -> list[str]:
+    return [
+        str(OPERATOR_RUNNER),
+        "run",
+        f"--once={resource}",
+        f"--kubeconfig={kubeconfig}",
+        f"--work-dir={project.parent / 'work'}",
+        "--user-metrics-bind-address=0",
+        *flags,
+    ]
+
+
+def _environment(kubectl: Kubectl) -> dict[str, str]:
+    return os.environ | {"WATCH_NAMESPACE": kubectl.namespace, "ANSIBLE_GATHERING": "explicit"}
+
 
 def _run_once(
-    project: Path, kubectl: Kubectl, kubeconfig: Path, resource: str
+    project: Path, kubectl: Kubectl, kubeconfig: Path, resource: str, *flags: str
 ) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [
-            OPERATOR_RUNNER,
-            "run",
-            f"--once={resource}",
-            f"--kubeconfig={kubeconfig}",
-            f"--work-dir={project.parent / 'work'}",
-            "--user-metrics-bind-address=0",
-        ],
+        _command(project, kubeconfig, resource, *flags),
         cwd=project,
-        env=os.environ | {"WATCH_NAMESPACE": kubectl.namespace, "ANSIBLE_GATHERING": "explicit"},
+        env=_environment(kubectl),
+        stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
         check=False,
@@ -60,3 +78,54 @@ def test_a_resource_that_does_not_exist_is_an_error(
     done = _run_once(project, kubectl, control_plane, "echo/none")
     assert done.returncode == 1
     assert "Resource does not exist" in done.stderr
+
+
+def test_step_asks_before_each_task(kubectl: Kubectl, control_plane: Path, project: Path) -> None:
+    """The prompts and answers are those of ansible-playbook; a skipped task is not run."""
+    role = project / ROLE
+    role.write_text(role.read_text() + TASKS)
+    kubectl.apply(echo(sayThis="1"))
+    program, *arguments = _command(project, control_plane, "echo/a", "--step")
+    terminal = pexpect.spawn(
+        program,
+        arguments,
+        cwd=str(project),
+        env=_environment(kubectl),
+        encoding="utf-8",
+        timeout=120,
+    )
+    question = "Perform task: TASK: echo : {} .N.o/.y.es/.c.ontinue: "
+    try:
+        terminal.expect(question.format("Say what the resource says"))
+        assert text_of(kubectl) is None
+        terminal.sendline("y")
+        terminal.expect(question.format("Refuse"))
+        assert text_of(kubectl) == "hello 1"
+        terminal.sendline("n")
+        terminal.expect(question.format("Report"))
+        terminal.sendline("c")
+        terminal.expect("the report")
+        terminal.expect("the end")
+        terminal.expect(pexpect.EOF)
+    finally:
+        terminal.close()
+    assert terminal.exitstatus == 0
+    assert "Perform task" not in terminal.before
+
+
+def test_a_run_starts_at_a_task(kubectl: Kubectl, control_plane: Path, project: Path) -> None:
+    """Earlier tasks are not run; an unknown name is an error with similar names."""
+    role = project / ROLE
+    role.write_text(role.read_text() + TASKS)
+    kubectl.apply(echo(sayThis="1"))
+    unknown = _run_once(project, kubectl, control_plane, "echo/a", "--start-at-task=Reprot")
+    assert unknown.returncode == 1
+    assert "role echo has no task of this name; similar names: 'Report'" in unknown.stderr
+    resource = kubectl.get(KIND, "a")
+    assert resource is not None
+    assert "status" not in resource
+
+    done = _run_once(project, kubectl, control_plane, "echo/a", "--start-at-task=Report")
+    assert done.returncode == 0, done.stderr
+    assert "the end" in done.stderr
+    assert text_of(kubectl) is None

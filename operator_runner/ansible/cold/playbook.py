@@ -31,17 +31,19 @@ def main() -> None:
 
 
 def _apply_patches() -> None:
-    """Patch the messages of errors in templates, and in a dry run the choice of tasks.
+    """Patch the messages of errors in templates, in a dry run the choice of tasks, and questions.
 
     A patch that is disabled or does not fit is left out.
     """
-    from operator_runner.ansible import dry_run_tasks
+    from operator_runner.ansible import dry_run_tasks, task_prompts
     from operator_runner.ansible.patches.registry import PATCHES
     from operator_runner.ansible.patches.selection import select
 
     names = {"template-error-lines"}
     if os.environ.get(dry_run_tasks.VARIABLE):
         names.add("dry-run-tasks")
+    if os.environ.get(task_prompts.VARIABLE):
+        names.add("task-prompts")
     disabled = os.environ.get("OPERATOR_RUNNER_DISABLE_PATCHES", "").replace(" ", "").split(",")
     patches, mismatches = select(disabled, [each for each in PATCHES if each.name in names])
     for mismatch in mismatches:

@@ -14,7 +14,7 @@ from pathlib import Path
 from operator_runner.ansible import event_results, nofollow_io
 from operator_runner.ansible.extravars_file import serialize
 from operator_runner.ansible.run_spec import COLLECTIONS, LENIENT, role_play, roles_path_of
-from operator_runner.ansible.rundir import RunDir, write_plays
+from operator_runner.ansible.rundir import RunDir, command_line, write_plays
 from operator_runner.core.model import RunRequest
 from operator_runner.core.settings import AnsibleSettings
 
@@ -49,7 +49,7 @@ def write_transmission(
         part.mkdir(mode=0o700, parents=True)
     playbook = _copy_content(request, project, ansible)
     _copy_inventory(ansible.inventory, staged / "inventory")
-    (staged / "env" / "cmdline").write_text(rundir.arguments(ansible))
+    (staged / "env" / "cmdline").write_text(command_line(request, ansible))
     digest = _digest(staged)
     nofollow_io.write(staged / "env" / "extravars", serialize(request.extra_vars))
     file = folder / "transmission"

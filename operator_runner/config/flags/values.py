@@ -60,16 +60,22 @@ def log_settings_from(options: Options) -> LogSettings:
 
 
 def settings_from(
-    options: Options, environ: Environ, watches: Sequence[Watch], *, terminal: bool = False
+    options: Options,
+    environ: Environ,
+    watches: Sequence[Watch],
+    *,
+    terminal: bool = False,
+    interactive: bool = False,
 ) -> Settings:
     """Return all settings; raises ConfigError for values that contradict each other.
 
     `options` are the keyword arguments that `run_options` gives. The environment may have
-    variables for each kind of `watches`. `terminal` is whether the log goes to a terminal.
+    variables for each kind of `watches`. `terminal` is whether the log goes to a terminal,
+    `interactive` whether input comes from one too.
     """
     problems = [*_exclusions(options), *_leader_problems(options, environ)]
     problems += [*_ownership_problems(options, watches), *_once_problems(options)]
-    problems += _job_problems(options, watches)
+    problems += [*_job_problems(options, watches), *_step_problems(options, interactive)]
     inventory = environ.get("ANSIBLE_INVENTORY") or None
     if inventory is not None and not Path(inventory).exists():
         problems.append(f"ANSIBLE_INVENTORY: {inventory} was not found; name a file or directory")
@@ -120,6 +126,8 @@ def _once(settings: Settings, resource: str) -> Settings:
     return replace(
         settings,
         once=(kind, name),
+        # In a fork of the fork server, the play would read no answers.
+        executor="cold" if settings.ansible.step else settings.executor,
         metrics=None,
         probes=None,
         proxy=replace(settings.proxy, port=0),
@@ -140,6 +148,23 @@ def _once_problems(options: Options) -> list[str]:
     return ["--once and --reload exclude each other; omit one"] if options["reload"] else []
 
 
+def _step_problems(options: Options, interactive: bool) -> list[str]:
+    if options["once"] is None:
+        return [
+            f"{flag} needs --once KIND/NAME, because an operator runs without a person beside it;"
+            " add it, or omit the flag"
+            for flag, value in (
+                ("--step", options["step"]),
+                ("--start-at-task", options["start_at_task"]),
+            )
+            if value
+        ]
+    if options["step"] and not interactive:
+        problem = "--step needs a terminal to ask before each task; run it in one, with neither"
+        return [f"{problem} standard input nor standard error redirected, or omit --step"]
+    return []
+
+
 def _job_problems(options: Options, watches: Sequence[Watch]) -> list[str]:
     kinds = ", ".join(watch.gvk.kind for watch in watches if watch.job is not None)
     if not kinds:
@@ -154,6 +179,10 @@ def _job_problems(options: Options, watches: Sequence[Watch]) -> list[str]:
         problems.append(
             f"--once: {kinds} has `execution.job`, and Pods would connect to the operator behind"
             " --jobs-service; set --jobs-host instead"
+        )
+    if options["step"]:
+        problems.append(
+            f"--step: {kinds} has `execution.job`, and its runs have no terminal; omit --step"
         )
     if options["shards"] is not None:
         problems.append(
@@ -253,6 +282,8 @@ def _ansible(
             options["ansible_collections_path"] or environ.get("ANSIBLE_COLLECTIONS_PATH", "")
         ),
         metric_address=_metric_address(options["user_metrics_bind_address"]),
+        start_at_task=options["start_at_task"],
+        step=options["step"],
         timeout=timeout if timeout > _NONE else None,
         isolate_runs=options["isolate_runs"],
         disabled_patches=environment.disabled_patches(environ),

@@ -506,6 +506,9 @@ def test_once_leaves_ports_and_lease_to_the_operator_beside_it() -> None:
         (("--once=home",), "--once=home: invalid resource: write KIND/NAME"),
         (("--once=a/b/c",), "--once=a/b/c: invalid resource"),
         (("--once=pages/home", "--reload"), "--once and --reload exclude each other"),
+        (("--once=pages/home", "--step"), "--step needs a terminal"),
+        (("--step",), "--step needs --once KIND/NAME"),
+        (("--start-at-task=Write",), "--start-at-task needs --once KIND/NAME"),
     ],
 )
 def test_once_names_one_resource(args: tuple[str, ...], message: str) -> None:
