@@ -26,7 +26,7 @@ def rendered(kubectl: Kubectl, folder: str) -> dict[tuple[str, str], Json]:
     return {(d["kind"], d["metadata"]["name"]): d for d in documents}
 
 
-def test_the_api_server_accepts_all_of_it(kubectl: Kubectl) -> None:
+def test_the_api_server_accepts_all_manifests(kubectl: Kubectl) -> None:
     """Everything of config/default and config/samples passes strict server-side validation."""
     kubectl = replace(kubectl, namespace="nginx-operator-system")
     metadata = {"name": kubectl.namespace}

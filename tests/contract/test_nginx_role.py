@@ -324,7 +324,7 @@ def test_a_steady_resource_costs_no_write(nginx: Nginx) -> None:
     assert annotations["deployment.kubernetes.io/revision"] == "1"
 
 
-def test_fields_are_obeyed_and_unset_ones_return(nginx: Nginx) -> None:
+def test_fields_are_applied_and_unset_ones_have_defaults(nginx: Nginx) -> None:
     """Port and replicas are those of the spec; zero is kept, and an unset field has its default."""
     nginx.resource(ports=[{"containerPort": 80}], replicas=0)
     nginx.succeed()
@@ -419,7 +419,7 @@ def test_drift_of_the_deployment_is_repaired(nginx: Nginx) -> None:
         assert after["metadata"]["labels"] == before["metadata"]["labels"]
 
 
-def test_labels_and_annotations_of_others_stay(nginx: Nginx) -> None:
+def test_foreign_labels_and_annotations_are_kept(nginx: Nginx) -> None:
     """What other tools note on the Deployment is theirs, and no reason for a write."""
     nginx.resource()
     nginx.succeed()
@@ -431,7 +431,7 @@ def test_labels_and_annotations_of_others_stay(nginx: Nginx) -> None:
     assert metadata["annotations"]["note"] == "b"
 
 
-def test_metadata_of_others_on_the_service_stays(nginx: Nginx) -> None:
+def test_foreign_metadata_of_the_service_is_kept(nginx: Nginx) -> None:
     """Labels, annotations, finalizers and owners of others survive a write of the Service."""
     nginx.resource()
     nginx.succeed()
@@ -560,7 +560,7 @@ def test_the_service_of_the_api_server_is_refused(nginx: Nginx) -> None:
         there.kubectl("delete", KIND, "kubernetes")
 
 
-def test_what_a_deleted_resource_of_the_name_leaves_is_waited_for(nginx: Nginx) -> None:
+def test_objects_of_a_deleted_namesake_are_waited_for(nginx: Nginx) -> None:
     """The role writes nothing and requeues; later it creates its own objects."""
     nginx.resource()
     nginx.succeed()
@@ -589,7 +589,7 @@ def test_pods_that_do_not_serve_are_not_polled(nginx: Nginx) -> None:
     assert (available["status"], available["reason"]) == ("False", "PodsStart")
 
 
-def test_drift_of_the_service_is_repaired_and_its_address_stays(nginx: Nginx) -> None:
+def test_drift_of_the_service_is_repaired_with_the_same_address(nginx: Nginx) -> None:
     """Selector, type and ports are restored; the cluster IP is kept."""
     nginx.resource()
     nginx.succeed()
@@ -600,7 +600,7 @@ def test_drift_of_the_service_is_repaired_and_its_address_stays(nginx: Nginx) ->
     assert nginx.live("service")["spec"] == before
 
 
-def test_what_was_deleted_comes_back(nginx: Nginx) -> None:
+def test_a_deleted_deployment_is_recreated(nginx: Nginx) -> None:
     """A deleted Deployment is made again from the resource's settings."""
     nginx.resource(replicas=3)
     nginx.succeed()
@@ -657,7 +657,7 @@ def test_the_playbook_runs_the_role_without_facts(nginx: Nginx) -> None:
     assert (play.stats, play.requeue_after) == (role.stats, role.requeue_after)
 
 
-def test_ansible_playbook_alone_runs_the_role(nginx: Nginx, tmp_path: Path) -> None:
+def test_ansible_playbook_runs_the_role_without_an_operator(nginx: Nginx, tmp_path: Path) -> None:
     """Nothing of an operator is needed; the environment names the image and no user."""
     body = nginx.resource()
     variables = tmp_path / "extravars.json"
@@ -809,7 +809,7 @@ def test_each_port_is_declared_and_answers(nginx: Nginx) -> None:
     assert nginx.succeed() == 0
 
 
-def test_a_port_of_the_node_is_given_up_before_it_is_taken(nginx: Nginx) -> None:
+def test_the_old_pod_releases_its_host_port_first(nginx: Nginx) -> None:
     """With a host port the old Pod goes first: both could not run on one node."""
     nginx.resource(ports=[{"containerPort": 8080, "hostPort": 80, "hostIP": "127.0.0.1"}])
     nginx.succeed()
@@ -830,7 +830,7 @@ def test_a_port_of_the_node_is_given_up_before_it_is_taken(nginx: Nginx) -> None
         ([{"containerPort": 53, "protocol": "UDP"}], "no port with the protocol TCP"),
     ],
 )
-def test_refused_ports_leave_the_running_operand_alone(
+def test_rejected_ports_do_not_change_the_operand(
     nginx: Nginx, ports: list[Json], complaint: str
 ) -> None:
     """Ports that cannot be are reported, in the API server's words; nothing else changes."""
@@ -925,7 +925,7 @@ def test_an_older_resource_of_another_name_can_be_edited(nginx: Nginx) -> None:
     nginx.kubectl("delete", KIND, "web.example")
 
 
-def test_kubectl_shows_what_a_user_looks_for(nginx: Nginx) -> None:
+def test_kubectl_prints_useful_columns(nginx: Nginx) -> None:
     """Columns for readiness, replicas, ports and age, with the defaults of an empty spec."""
     nginx.resource()
     nginx.succeed()

@@ -93,7 +93,7 @@ def test_both_scenarios_do_the_same() -> None:
 
 
 @pytest.mark.parametrize("name", SHARED)
-def test_what_fits_every_project_is_that_of_a_new_one(tmp_path: Path, name: str) -> None:
+def test_common_files_equal_those_of_a_new_project(tmp_path: Path, name: str) -> None:
     """The scaffold and this project have the same text."""
     init(tmp_path / "fresh")
     assert (SCENARIOS / name).read_text() == (tmp_path / "fresh" / "molecule" / name).read_text()

@@ -18,7 +18,7 @@ MAIN = "roles/nginx/tasks/main.yml"
 pytestmark = pytest.mark.xdist_group("faults")
 
 
-def test_a_syntax_error_is_told_and_its_repair_noticed(
+def test_a_syntax_error_is_reported_and_its_repair_reconciled(
     kubectl: Kubectl, operator: Operator, project: Path
 ) -> None:
     """Condition, Event, metric and log name the file; the repaired role is run by itself."""
@@ -70,7 +70,7 @@ def test_a_failing_task_is_named(kubectl: Kubectl, operator: Operator, project: 
     assert world.until(lambda: world.condition("Successful", "fine").get("status") == "True")
 
 
-def test_a_missing_module_is_told(kubectl: Kubectl, operator: Operator, project: Path) -> None:
+def test_a_missing_module_is_reported(kubectl: Kubectl, operator: Operator, project: Path) -> None:
     """The error of a play that cannot start names the missing file."""
     world = World(kubectl, operator)
     (project / MAIN).write_text("- name: Use it\n  no_such.collection.module: {}\n")

@@ -298,7 +298,7 @@ def _check_nodes(kubectl: Kubectl, image: str, service: str) -> None:
             eventually(partial(kubectl.run, *run, *command), lambda done: done.returncode == 0)
 
 
-def test_a_node_comes_up_whole_and_goes_whole(second: Cluster, cluster: Cluster) -> None:
+def test_a_node_is_started_and_removed_completely(second: Cluster, cluster: Cluster) -> None:
     """All parts are healthy; a killed kubelet is reported; a dead node leaves no mount."""
     parts = {part.name: part.problem for part in second.status()}
     assert parts == dict.fromkeys(CONTROL_PLANE | NODE)
@@ -354,7 +354,7 @@ def test_an_image_of_a_go_program_runs(cluster: Cluster, kubectl: Kubectl, tmp_p
     assert "Check module, version and package in `source`" in refused.stderr
 
 
-def test_a_file_that_is_no_image_is_refused(cluster: Cluster, tmp_path: Path) -> None:
+def test_a_file_without_an_image_is_rejected(cluster: Cluster, tmp_path: Path) -> None:
     """The error of `load` names the file and the tools for such archives."""
     path = tmp_path / "picture.tar"
     path.write_bytes(b"no archive")

@@ -37,7 +37,7 @@ def control_plane() -> Iterator[Cluster]:
     cluster.down()
 
 
-def test_a_control_plane_comes_up_whole_and_goes_whole(control_plane: Cluster) -> None:
+def test_a_control_plane_is_started_and_removed_completely(control_plane: Cluster) -> None:
     """All parts are well, kubectl works without settings, and afterwards nothing is left."""
     before = traces_of(control_plane)
     control_plane.up(control_plane_only=True)
@@ -110,7 +110,7 @@ def test_parts_stop_and_start(running: Cluster) -> None:
         running.stop_part("kubelet")
 
 
-def test_a_taken_port_is_told_and_nothing_is_left(control_plane: Cluster) -> None:
+def test_a_port_in_use_is_reported_and_nothing_is_left(control_plane: Cluster) -> None:
     """The error names port and cure, and no part of the cluster was started."""
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
@@ -119,7 +119,7 @@ def test_a_taken_port_is_told_and_nothing_is_left(control_plane: Cluster) -> Non
     assert traces_of(control_plane) == NOTHING
 
 
-def test_a_part_that_dies_at_the_start_is_told_with_its_log(
+def test_a_component_that_fails_at_the_start_is_reported_with_its_log(
     control_plane: Cluster, tmp_path: Path
 ) -> None:
     """The error holds the last words of the part; its log stays, its processes do not."""
@@ -206,7 +206,7 @@ def test_commands_without_a_cluster_name_the_cure() -> None:
     assert cluster_command("down", "--name", "none-such").returncode == 0
 
 
-def test_a_node_is_told_apart_from_a_control_plane(running: Cluster, tmp_path: Path) -> None:
+def test_a_node_is_distinguished_from_a_control_plane(running: Cluster, tmp_path: Path) -> None:
     """Images have nowhere to go without a node, and `up` does not turn one into the other."""
     with pytest.raises(NotRunning, match="control plane only"):
         running.load(tmp_path / "image.tar")

@@ -197,7 +197,7 @@ def world(olm: Cluster, catalog: Path, nginx_image: str) -> Iterator[World]:
         web("delete", "namespace", namespace, "--wait=true")
 
 
-def test_olm_installs_and_upgrades_what_is_approved(world: World) -> None:
+def test_olm_installs_and_upgrades_after_approval(world: World) -> None:
     """From nothing to 0.0.1 to 0.0.2, by two approvals; nginx answers each request meanwhile.
 
     While the operator says that it must not be upgraded, OLM waits, until it is overruled.

@@ -32,7 +32,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return scratch / "venv"
 
 
-def test_the_pins_of_the_local_cluster_are_in_it(environment: Path) -> None:
+def test_the_wheel_contains_the_pins_of_the_local_cluster(environment: Path) -> None:
     """A user without a checkout can have a local cluster built."""
     packages = environment / "lib"
     (module,) = packages.glob(
@@ -42,14 +42,14 @@ def test_the_pins_of_the_local_cluster_are_in_it(environment: Path) -> None:
     assert (module.parent / "go.sum").is_file()
 
 
-def test_nothing_but_the_package_is_in_it(environment: Path) -> None:
+def test_the_wheel_contains_only_the_package(environment: Path) -> None:
     """The nginx operator, the examples and the tests stay in the repository."""
     (record,) = environment.glob("lib/python*/site-packages/operator_runner-*.dist-info/RECORD")
     folders = {line.partition("/")[0] for line in record.read_text().splitlines()}
     assert folders == {"..", "operator_runner", record.parent.name}
 
 
-def test_its_commit_is_in_it(environment: Path) -> None:
+def test_the_wheel_contains_its_commit(environment: Path) -> None:
     """The metric of the build names the commit that the wheel was made from."""
     head = ["git", "-C", str(REPOSITORY), "rev-parse", "HEAD"]
     (file,) = environment.glob("lib/python*/site-packages/operator_runner/_commit")
@@ -57,7 +57,7 @@ def test_its_commit_is_in_it(environment: Path) -> None:
     assert file.read_text() == expected
 
 
-def test_both_programs_are_in_it(environment: Path) -> None:
+def test_the_wheel_contains_both_programs(environment: Path) -> None:
     """Each prints its own name and the version that was built."""
     for name in ("operator-runner", "ansible-operator"):
         told = subprocess.run(
@@ -67,7 +67,7 @@ def test_both_programs_are_in_it(environment: Path) -> None:
         assert __version__ in told.stdout
 
 
-def test_it_runs_a_project(
+def test_the_wheel_runs_a_project(
     environment: Path, cluster: Cluster, kubectl: Kubectl, tmp_path: Path
 ) -> None:
     """Installed from the wheel, far from any checkout, the operator runs a role and reports it.

@@ -91,7 +91,7 @@ def test_config_maps_are_reconciled_by_their_data(
     assert not operator.lines("Reconciliation failed")
 
 
-def test_endpoints_and_deployments_are_reconciled_and_their_status_is_left_alone(
+def test_endpoints_and_deployments_are_reconciled_without_status(
     kubectl: Kubectl, operator: Operator, project: Path
 ) -> None:
     """Endpoints wake by their addresses, a Deployment by its spec, not by its status."""

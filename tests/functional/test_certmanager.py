@@ -106,7 +106,7 @@ def _manifests(kubectl: Kubectl, scratch: Path, port: int) -> list[Json]:
     return chosen
 
 
-def test_it_makes_and_renews_them(
+def test_cert_manager_issues_and_renews_certificates(
     site: Callable[[int], Site], control_plane: Path, tmp_path: Path
 ) -> None:
     """The API server trusts by the CRD what the operator shows, after a renewal as well."""

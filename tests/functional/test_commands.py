@@ -109,7 +109,7 @@ def test_every_command_and_flag_is_there(command: str) -> None:
 
 
 @pytest.mark.parametrize("test", sorted(set(ELSEWHERE.values())))
-def test_what_is_shown_elsewhere_is(test: str) -> None:
+def test_the_named_tests_exist(test: str) -> None:
     """Each test that is named exists, and nothing is listed that the page does not have."""
     assert (REPOSITORY / "tests" / test).exists()
     assert {c for c, name in ELSEWHERE.items() if name == test} <= set(COMMANDS)
@@ -142,7 +142,7 @@ def shell(
         yield shell
 
 
-def test_the_safe_ones_are_executed_as_they_stand(shell: Session) -> None:
+def test_read_only_commands_are_executed(shell: Session) -> None:
     """One after the other, in a copy of the checkout, on a real API server."""
     safe = [command for command in COMMANDS if command not in ELSEWHERE.keys() | NEVER]
     assert "make install" in safe

@@ -58,7 +58,7 @@ PORTS = [
 ]
 
 
-def test_each_version_shows_the_other_ones_resource(kubectl: Kubectl) -> None:
+def test_each_version_returns_resources_of_the_other(kubectl: Kubectl) -> None:
     """A port of v1alpha1 is a list in v1alpha2, `kubectl get` shows either, status included."""
     kubectl.apply(nginx("old", version="v1alpha1", port=8080, replicas=2))
 

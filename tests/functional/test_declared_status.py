@@ -102,7 +102,7 @@ def declaring(project: Path, operator: Operator) -> Operator:
     return operator.start()
 
 
-def test_a_status_follows_what_the_role_made(kubectl: Kubectl, declaring: Operator) -> None:
+def test_a_status_follows_the_objects_of_the_role(kubectl: Kubectl, declaring: Operator) -> None:
     """One run and one request for each change of a chosen field, none for other fields."""
     kubectl.apply(echo(list=[1]))
     eventually(lambda: shown(kubectl, "phase"), "Pending".__eq__, details=declaring.log)

@@ -96,7 +96,7 @@ def _unlabel(kubectl: Kubectl, name: str = "a", kind: str = KIND) -> None:
     kubectl("label", kind, name, "on-")
 
 
-def test_what_is_no_longer_chosen_is_undone_once(
+def test_a_deselected_resource_is_cleaned_up_once(
     kubectl: Kubectl, operator: Operator, project: Path
 ) -> None:
     """By its label and by `when`, and chosen again it runs again; others are left alone."""

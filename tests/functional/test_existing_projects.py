@@ -39,7 +39,7 @@ def operator(control_plane: Path, kubectl: Kubectl, project: Path) -> Iterator[O
     kubectl("delete", "--ignore-not-found", f"crd/echoes.{GROUPS[1]}")
 
 
-def test_the_log_reads_as_it_always_did(kubectl: Kubectl, operator: Operator) -> None:
+def test_the_log_has_the_format_of_ansible_operator(kubectl: Kubectl, operator: Operator) -> None:
     """Two groups have a kind of one name and version; frames, recap and output are in the log.
 
     At level 2 so are the reads of roles, as pieces of a line that people search for.

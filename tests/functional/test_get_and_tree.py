@@ -92,7 +92,7 @@ def test_get_lists_resources_and_why_they_fail(
     assert cli.run("get", "echo", "--watch", "--output=json").returncode == 2
 
 
-def test_tree_shows_what_belongs_to_a_resource(
+def test_tree_shows_the_objects_of_a_resource(
     cli: RunnerCli, kubectl: Kubectl, operator: Operator
 ) -> None:
     """The ConfigMap of the role, with the field manager that has written it last."""

@@ -63,7 +63,7 @@ def test_fields_and_vars_reach_the_role(kubectl: Kubectl, operator: Operator) ->
     wait_for_text(kubectl, operator, "hello world")
 
 
-def test_the_clean_up_runs_before_the_resource_goes(
+def test_the_clean_up_runs_before_the_deletion(
     control_plane_cluster: Cluster, kubectl: Kubectl, operator: Operator
 ) -> None:
     """A deleted resource is held until its finalizer's role has run, and leaves no file behind.
@@ -86,7 +86,7 @@ def test_the_clean_up_runs_before_the_resource_goes(
     assert "deletion: deletionTimestamp set" in causes, causes
 
 
-def test_what_the_clean_up_makes_outlives_the_resource(
+def test_objects_of_the_clean_up_outlive_the_resource(
     kubectl: Kubectl, operator: Operator, project: Path
 ) -> None:
     """A record beside the resource is there when it has gone: the garbage collector lets it be."""
@@ -137,7 +137,7 @@ def test_a_backup_by_vars_outlives_the_resource(
     assert text_of(kubectl, "backup") == "of a"
 
 
-def test_a_clean_up_may_write_what_was_there_before(
+def test_a_clean_up_may_write_existing_objects(
     kubectl: Kubectl, operator: Operator, project: Path
 ) -> None:
     """What somebody else made outlives the resource, whichever way the finalizer writes it."""
@@ -158,7 +158,7 @@ def test_a_clean_up_may_write_what_was_there_before(
     assert [text_of(kubectl, name) for name in ways] == ["done"] * 3
 
 
-def test_what_belongs_to_others_is_not_taken_over(
+def test_foreign_objects_are_not_taken_over(
     kubectl: Kubectl, operator: Operator, project: Path
 ) -> None:
     """A resource with the name of another owner's object fails; the object is unchanged."""

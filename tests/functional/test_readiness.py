@@ -92,7 +92,7 @@ def not_ready(kubectl: Kubectl) -> str:
     return str(conditions(kubectl).get("DeploymentNotReady", {}).get("status", ""))
 
 
-def test_a_role_converges_with_what_it_made(
+def test_a_role_converges_with_its_objects(
     kubectl: Kubectl, operator: Operator, project: Path
 ) -> None:
     """One run for each change of readiness, in both directions, and none for counters.
@@ -129,7 +129,7 @@ def test_a_role_converges_with_what_it_made(
 
 
 @pytest.mark.parametrize("asked", [False, True])
-def test_cluster_scoped_objects_wake_their_owner_where_the_watch_asks(
+def test_cluster_scoped_objects_reconcile_their_owner_if_enabled(
     kubectl: Kubectl, operator: Operator, project: Path, asked: bool
 ) -> None:
     """Without watchClusterScopedResources what is in no namespace is made and not watched."""

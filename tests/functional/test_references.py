@@ -23,7 +23,7 @@ def _at_least(count: int) -> Callable[[list[str]], bool]:
     return lambda found: len(found) >= count
 
 
-def test_what_a_resource_names_wakes_it(
+def test_referenced_objects_start_a_run(
     kubectl: Kubectl, operator: Operator, project: Path
 ) -> None:
     """Its ConfigMap, made, edited and deleted by somebody else; another one does not."""
@@ -84,9 +84,7 @@ def test_a_wrong_selector_is_a_condition(
     assert len(operator.lines("Reconciling")) == 3
 
 
-def test_what_a_resource_selects_wakes_it(
-    kubectl: Kubectl, operator: Operator, project: Path
-) -> None:
+def test_selected_objects_start_a_run(kubectl: Kubectl, operator: Operator, project: Path) -> None:
     """ConfigMaps with its labels, created, edited and relabelled by somebody else; no others."""
     with (project / "watches.yaml").open("a") as watches:
         watches.write(_SELECTED)

@@ -56,7 +56,9 @@ def line_of(operator: Operator, number: int) -> dict[str, Any]:
     return operator.lines("Reconciled")[number]
 
 
-def test_a_role_that_asks_is_run_again(kubectl: Kubectl, operator: Operator, project: Path) -> None:
+def test_a_role_with_requeue_after_is_run_again(
+    kubectl: Kubectl, operator: Operator, project: Path
+) -> None:
     """The play runs to its end, the status is written, and then the first requested period starts.
 
     The resource is not Successful before a run ends without asking, and is not written again

@@ -187,7 +187,7 @@ def test_each_right_is_needed(installed: Installed, group: str, resource: str, v
     world.kubectl("delete", KIND, name, "--wait=false")
 
 
-def test_the_check_of_what_kustomize_makes(installed: Installed) -> None:
+def test_the_check_of_rendered_manifests(installed: Installed) -> None:
     """`operator-runner rbac --check -` finds nothing to say; without the metrics' role it does."""
     every = yaml.safe_dump_all(installed.objects)
     done = rbac(REPOSITORY, "--check=-", input_=every)

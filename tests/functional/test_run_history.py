@@ -68,7 +68,7 @@ def why(*args: str | Path) -> str:
     return done.stdout
 
 
-def test_each_kind_of_cause_is_told_everywhere(
+def test_each_kind_of_cause_is_reported_everywhere(
     kubectl: Kubectl, operator: Operator, project: Path, control_plane: Path
 ) -> None:
     """Spec with paths, annotation, owned object with its writer, role, retry, period, start."""
@@ -191,7 +191,7 @@ def test_a_failed_run_can_be_repeated_by_hand(
     assert "with your kubeconfig:" not in why(*files)
 
 
-def test_bookkeeping_of_others_wakes_nobody(
+def test_status_and_metadata_updates_start_no_run(
     kubectl: Kubectl, operator: Operator, project: Path
 ) -> None:
     """Statuses, managers and times of fields change all the time; no run comes of it."""
@@ -265,7 +265,7 @@ def opponent(kubectl: Kubectl) -> Iterator[None]:
         thread.join()
 
 
-def test_two_writers_that_undo_each_other_are_slowed_down(
+def test_two_writers_that_revert_each_other_are_throttled(
     kubectl: Kubectl, operator: Operator, control_plane: Path
 ) -> None:
     """Log, Event and metric name object and field; an edit of the spec runs at once."""

@@ -38,7 +38,7 @@ def full_pipe() -> Iterator[int]:
     os.close(writer)
 
 
-def test_a_log_that_nobody_reads_stops_nothing(
+def test_an_unread_log_does_not_block(
     kubectl: Kubectl, operator: Operator, project: Path, full_pipe: int
 ) -> None:
     """Resources are reconciled, probes answer, the missing lines are counted, SIGTERM ends it."""

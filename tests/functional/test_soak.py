@@ -11,7 +11,7 @@ from bench.soak import Plan, soak
 pytestmark = pytest.mark.xdist_group("soak")
 
 
-def test_resources_stay_true_through_kills(bench_environment: BenchEnvironment) -> None:
+def test_resources_converge_despite_kills(bench_environment: BenchEnvironment) -> None:
     """Random edits and kills of runs, fork server and operator end with all true and flat."""
     plan = Plan(minutes=0.7, resources=10, seed=4, pause=0.5)
     result = soak(bench_environment, plan, Console())

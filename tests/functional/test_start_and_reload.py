@@ -53,7 +53,7 @@ def wiki(kubectl: Kubectl) -> Iterator[str]:
     kubectl("delete", "crd", f"wikis.{GROUP}", "--ignore-not-found")
 
 
-def test_the_start_names_what_is_watched_and_served(operator: Operator, kubectl: Kubectl) -> None:
+def test_the_start_logs_watches_and_ports(operator: Operator, kubectl: Kubectl) -> None:
     """Kinds with their roles, ports, reload; then that all is watched, and each deletion."""
     operator.start("--reload")
     (watching,) = operator.lines("Watching resource")

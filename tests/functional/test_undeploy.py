@@ -154,7 +154,7 @@ def site(control_plane_cluster: Cluster, kubectl: Kubectl, tmp_path: Path) -> Si
     return Site(system, kubectl, control_plane_cluster.kubeconfig, tmp_path, group)
 
 
-def test_resources_and_pods_stay(site: Site) -> None:
+def test_resources_and_pods_are_kept(site: Site) -> None:
     """All of the operator goes, its empty namespace too; a second time there is nothing to do."""
     site.resource("kept", finalizers=["undeploy.test/web"])
     # The operator makes it for its webhook.
@@ -174,7 +174,7 @@ def test_resources_and_pods_stay(site: Site) -> None:
     assert f"Namespace {site.system.namespace} not found" in again.stdout
 
 
-def test_a_namespace_with_something_in_it_stays(site: Site) -> None:
+def test_a_namespace_that_is_not_empty_is_kept(site: Site) -> None:
     """A resource of a user in the operator's own namespace keeps it, and is named."""
     replace(site, users=site.system).resource("inside")
     # As cert-manager makes it, for the same Service.
@@ -188,7 +188,7 @@ def test_a_namespace_with_something_in_it_stays(site: Site) -> None:
     assert not site.has("deployment", "manager")
 
 
-def test_without_a_terminal_nothing_is_asked_and_nothing_goes(site: Site) -> None:
+def test_without_a_terminal_yes_is_required(site: Site) -> None:
     """--with-crds lists the objects and refuses; with --yes all owned objects are deleted."""
     site.resource("lost")
     done = site.undeploy("--with-crds")
@@ -224,7 +224,7 @@ def test_at_a_terminal_the_user_decides(site: Site, answer: str, goes: bool) -> 
     assert site.has("deployment", "manager") is not goes
 
 
-def test_what_waits_for_a_clean_up_is_told(site: Site) -> None:
+def test_resources_with_a_finalizer_are_reported(site: Site) -> None:
     """While the finalizer exists the operator is kept; the printed commands remove it."""
     site.resource("held", finalizers=["undeploy.test/web"])
     done = site.undeploy("--with-crds", "--yes", "--timeout=2")
@@ -241,7 +241,7 @@ def test_what_waits_for_a_clean_up_is_told(site: Site) -> None:
     assert not site.has("crd", site.crd)
 
 
-def test_what_the_garbage_collector_leaves_is_told(site: Site) -> None:
+def test_remaining_dependents_are_reported(site: Site) -> None:
     """The CRD stays as long as something is owned: without it nobody would ever delete that."""
     uid = site.resource("kept")
     holder = site.users("create", "configmap", "holder", "--output=jsonpath={.metadata.uid}")

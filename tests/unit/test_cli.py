@@ -53,7 +53,7 @@ def call(*args: str) -> Result:
     return CliRunner().invoke(main, args)
 
 
-def test_validate_shows_what_each_kind_resolves_to(project: Path) -> None:
+def test_validate_prints_the_content_of_each_kind(project: Path) -> None:
     """When all is well there is a line for each kind, with paths as they were found."""
     (project / "watches.yaml").write_text(GOOD)
     role = project / "roles" / "web"
@@ -138,7 +138,7 @@ def test_the_schema_is_printed_as_json() -> None:
 
 
 @pytest.mark.parametrize("program", ["operator-runner", "ansible-operator"])
-def test_both_programs_say_their_own_name(program: str, tmp_path: Path) -> None:
+def test_both_programs_print_their_own_name(program: str, tmp_path: Path) -> None:
     """Entry points and arguments of ansible-operator's images work under either name."""
 
     def told(*args: str) -> str:
@@ -232,7 +232,7 @@ main()
 """
 
 
-def test_commands_that_the_image_lacks_say_where_to_run_them() -> None:
+def test_missing_commands_of_the_image_print_a_hint() -> None:
     """Without rich and the local cluster the help lists the other commands, and these work."""
 
     def told(*args: str) -> subprocess.CompletedProcess[str]:

@@ -46,7 +46,7 @@ def step(command: str, *printed: str, mode: Mode = Mode.PLAIN) -> Step:
     return Step(command, printed, mode, 1)
 
 
-def test_commands_are_read_with_what_they_print() -> None:
+def test_commands_are_read_with_their_output() -> None:
     """Here-documents and continued lines belong to the command, other blocks to nobody."""
     assert steps(PAGE) == [
         Step("echo one", ("one",), Mode.PLAIN, 6),
@@ -74,7 +74,9 @@ def test_a_section_keeps_its_line_numbers() -> None:
         (("a.c",), "abc", False),
     ],
 )
-def test_what_a_page_shows_is_compared(printed: tuple[str, ...], output: str, shown: bool) -> None:
+def test_the_output_is_compared_with_the_page(
+    printed: tuple[str, ...], output: str, shown: bool
+) -> None:
     """Lines in their order, blanks as one, `...` for anything."""
     assert step("x", *printed).is_shown_by(output) is shown
 
@@ -94,7 +96,7 @@ def test_what_a_page_shows_is_compared(printed: tuple[str, ...], output: str, sh
         ("kubectl getter", False),
     ],
 )
-def test_only_what_changes_nothing_is_repeated(command: str, looks: bool) -> None:
+def test_only_read_only_commands_are_repeated(command: str, looks: bool) -> None:
     """Commands that read are distinguished from commands that change."""
     assert step(command).only_looks is looks
 
@@ -114,7 +116,7 @@ def test_a_shell_follows_a_page(tmp_path: Path) -> None:
     assert (tmp_path / "cleaned").exists()
 
 
-def test_a_command_that_does_not_do_as_the_page_says(tmp_path: Path) -> None:
+def test_a_command_with_another_output_is_an_error(tmp_path: Path) -> None:
     """The error has the line of the page, the command and its output; the cleanup runs."""
     cleanup = step("touch cleaned", mode=Mode.CLEANUP)
     with Session(tmp_path, {}) as session:
@@ -125,7 +127,7 @@ def test_a_command_that_does_not_do_as_the_page_says(tmp_path: Path) -> None:
     assert (tmp_path / "cleaned").exists()
 
 
-def test_what_a_test_needs_otherwise_is_replaced(tmp_path: Path) -> None:
+def test_commands_can_be_replaced_or_omitted(tmp_path: Path) -> None:
     """Commands that the test has done already are left out."""
     with Session(tmp_path, {}, {"make venv && ": ""}) as session:
         assert session.run("make venv && echo done") == "done\n"

@@ -66,7 +66,7 @@ def test_available_follows_the_deployment(watch: Watch, found: Json, status: str
     assert (condition["status"], condition["reason"]) == (status, reason)
 
 
-def test_the_reason_is_what_the_role_has_found(watch: Watch) -> None:
+def test_the_reason_is_that_of_the_role(watch: Watch) -> None:
     """An error of the role comes first, then what a Pod waits for."""
     (condition,) = shown(watch, deployment()).conditions
     assert (condition["reason"], condition["message"]) == ("PodsStart", "not all Pods serve yet")

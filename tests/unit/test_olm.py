@@ -33,7 +33,7 @@ def test_an_operator_at_rest_is_upgradeable() -> None:
     assert (GOOD.type, GOOD.status, GOOD.reason) == ("Upgradeable", "True", "OperatorUpgradeable")
 
 
-def test_a_busy_operator_names_what_it_is_busy_with() -> None:
+def test_a_busy_operator_names_its_runs() -> None:
     """The first three in the order in which they began, and how many more there are."""
     busy = upgradeable_condition([db("a"), db("b"), db("c"), db("d"), db("e")])
 
@@ -50,7 +50,7 @@ def test_a_new_condition_joins_those_of_other_types() -> None:
     assert with_condition(None, GOOD, NOW) == [condition(GOOD, NOW)]
 
 
-def test_what_is_said_already_is_not_written() -> None:
+def test_an_equal_condition_is_not_written() -> None:
     """Times and fields of others are ignored."""
     said = condition(GOOD, THEN) | {"observedGeneration": 3}
 
@@ -65,7 +65,7 @@ def test_only_a_new_status_is_a_transition() -> None:
     assert with_condition([condition(first, THEN)], GOOD, NOW) == [condition(GOOD, NOW)]
 
 
-def test_of_two_conditions_of_one_type_one_stays() -> None:
+def test_duplicate_conditions_are_removed() -> None:
     """The schema lets a list have both; OLM would read the first alone."""
     twice = [condition(GOOD, THEN), condition(upgradeable_condition([db("a")]), NOW)]
 

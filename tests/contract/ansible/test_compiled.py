@@ -59,7 +59,7 @@ def template(text: str, *, is_file: bool = False, **variables: Any) -> Any:
     return TemplateEngine(variables=variables).template(trust_as_template(text), options=options)
 
 
-def test_what_stands_in_a_role_is_compiled_before(met: list[str], role: Path) -> None:
+def test_templates_of_roles_are_compiled_in_advance(met: list[str], role: Path) -> None:
     """A play finds the code of tasks and templates, and gives what it would give without it."""
     learn(RoleTemplates(), role)
     assert set(met) == {
@@ -93,7 +93,7 @@ def test_each_evaluation_is_one_of_its_own(met: list[str]) -> None:
     assert [template("{{ a }}", a=a) for a in (1, "b")] == [1, "b"]
 
 
-def test_only_what_has_changed_is_compiled_again(met: list[str], role: Path) -> None:
+def test_only_changed_files_are_compiled_again(met: list[str], role: Path) -> None:
     """An edited file is looked at when there is a run of it, the others are not."""
     templates = RoleTemplates()
     learn(templates, role)
@@ -109,7 +109,7 @@ def test_only_what_has_changed_is_compiled_again(met: list[str], role: Path) -> 
     "content",
     ["{{", "a: [", "a: &a ['{{ x }}', *a]", "a: !vault |\n  $ANSIBLE_VAULT;1.1;AES256\n  00", "\0"],
 )
-def test_what_cannot_be_compiled_is_left_to_the_play(
+def test_invalid_templates_are_compiled_by_the_play(
     met: list[str], role: Path, content: str
 ) -> None:
     """Broken files and templates, lists that hold themselves: nothing ends, all others are kept."""
@@ -121,7 +121,7 @@ def test_what_cannot_be_compiled_is_left_to_the_play(
     assert template("Say {{ word }}", word="it") == "Say it"
 
 
-def test_what_is_kept_is_bounded(met: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cache_is_bounded(met: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Beyond the bound all works as before, and nothing more is kept."""
     monkeypatch.setattr(compiled, "_MAX_TEMPLATES", 2)
     for _ in range(2):

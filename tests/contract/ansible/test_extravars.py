@@ -94,7 +94,7 @@ def read() -> Iterator[Callable[[Path], Any]]:
     max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(spec=st.dictionaries(KEYS, VALUES, max_size=4))
-def test_marked_unsafe_a_role_sees_the_spec_as_it_is(
+def test_with_mark_unsafe_the_spec_is_unchanged(
     read: Callable[[Path], Any], tmp_path: Path, spec: dict[str, Any]
 ) -> None:
     """Any text is unchanged, as a variable and in the whole resource."""

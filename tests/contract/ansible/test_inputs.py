@@ -69,9 +69,7 @@ def test_an_inventory_of_the_users_own(rundir: RunDir, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("skip", [True, False])
-def test_facts_of_a_role_are_gathered_unless_it_says_not(
-    rundir: RunDir, tmp_path: Path, skip: bool
-) -> None:
+def test_roles_gather_facts_by_default(rundir: RunDir, tmp_path: Path, skip: bool) -> None:
     """ANSIBLE_GATHERING=explicit applies to role runs; a playbook has its own setting."""
     role = RunContent(role=tmp_path / "roles" / "web")
     settings = replace(PLAIN, skip_facts=skip)

@@ -245,7 +245,7 @@ def test_ways_to_hide_files(tmp_path: Path, isolation: Isolation) -> None:
     assert paths["other"].read_text() == "x"
 
 
-def test_runs_work_in_what_is_theirs(tmp_path: Path) -> None:
+def test_runs_can_use_their_own_files_and_processes(tmp_path: Path) -> None:
     """Files can be made, read, moved and linked as ever; processes can be started and ended."""
     work = tmp_path / "work"
     (work / "a").mkdir(parents=True)
@@ -537,7 +537,7 @@ async def test_runs_that_are_not_isolated_read_credentials(
         assert word in attack.failures[0].message
 
 
-def test_what_cannot_be_kept_apart_is_told(tmp_path: Path) -> None:
+def test_missing_isolation_is_reported(tmp_path: Path) -> None:
     """The message has the exposed path, the reason and the cure; private directories have none."""
     assert writable_ancestor(Path("/proc/sys/kernel")) is None or os.geteuid() == 0
     assert writable_ancestor(tmp_path / "work") is not None

@@ -57,7 +57,7 @@ async def test_the_names_are_those_of_ansible(tmp_path: Path) -> None:
     assert not {"namespace", "range", "size", "image"} & (names.acted_on | names.keywords)
 
 
-async def test_a_broken_ansible_is_asked_again(
+async def test_reserved_names_are_read_again_after_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The error has the reason; after the fix the names are returned."""

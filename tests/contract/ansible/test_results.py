@@ -92,7 +92,7 @@ def test_internal_keys_are_removed_at_every_depth(
     assert shape(ours) == shape(strip_internal_keys(theirs, exceptions=kept))
 
 
-def test_what_is_no_result() -> None:
+def test_invalid_results_are_rejected() -> None:
     """The refusal is ansible-core's."""
     with pytest.raises(AnsibleError, match="Cannot strip invalid keys"):
         results.strip_internal_keys(strip_internal_keys, "text")

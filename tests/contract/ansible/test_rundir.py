@@ -43,7 +43,7 @@ def run(
     return scratch
 
 
-def test_the_temporary_directory_goes_with_the_run(rundirs: RunDirs) -> None:
+def test_the_temporary_directory_is_deleted_with_the_run(rundirs: RunDirs) -> None:
     """The next run gets only a copy of the discovery cache."""
     first = run(rundirs, "one")
     assert not first.exists()
@@ -80,7 +80,7 @@ def test_a_dry_run_leaves_the_artifacts_of_other_runs(rundirs: RunDirs) -> None:
     assert (found / "latest").readlink() == Path("two")
 
 
-def test_nothing_stays_when_the_last_resource_goes(rundirs: RunDirs) -> None:
+def test_nothing_is_left_after_the_last_resource(rundirs: RunDirs) -> None:
     """Neither caches nor empty directories."""
     run(rundirs, "one")
     rundirs.remove(REF)
@@ -88,7 +88,7 @@ def test_nothing_stays_when_the_last_resource_goes(rundirs: RunDirs) -> None:
 
 
 @pytest.mark.parametrize("text", ["", '{"command": [], "env": {"SECR'], ids=["whole", "half"])
-def test_no_environment_stays_in_artifacts(rundirs: RunDirs, text: str) -> None:
+def test_artifacts_contain_no_environment(rundirs: RunDirs, text: str) -> None:
     """Not even where the run was killed while it wrote the file."""
     run(rundirs, "one", command=text)
     left = [path for path in rundirs.of(REF).artifacts("one").rglob("*") if path.is_file()]

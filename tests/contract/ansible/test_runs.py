@@ -94,7 +94,7 @@ async def test_variables_reach_the_play_and_events_come_in_order(runs: Runs) -> 
     assert said == ["size 3"]
 
 
-async def test_rescued_and_ignored_failures_are_none(runs: Runs) -> None:
+async def test_rescued_and_ignored_failures_do_not_count(runs: Runs) -> None:
     """A play that saves itself is a success."""
     tasks = """
 - fail: {msg: ignored}
@@ -127,7 +127,9 @@ async def test_a_failure_names_task_place_and_reason(runs: Runs) -> None:
     ],
     ids=["syntax", "module", "role"],
 )
-async def test_a_play_that_cannot_start_says_why(runs: Runs, tasks: str, told: str) -> None:
+async def test_a_play_that_cannot_start_reports_the_reason(
+    runs: Runs, tasks: str, told: str
+) -> None:
     """Mistakes that Ansible finds while loading reach the outcome."""
     outcome = await runs(tasks)
     assert not outcome.successful
@@ -180,7 +182,7 @@ def _has_started(runs: Runs, task: str) -> bool:
     )
 
 
-async def test_a_cancelled_run_is_gone(runs: Runs) -> None:
+async def test_a_cancelled_run_leaves_no_process(runs: Runs) -> None:
     """After a cancellation no process of the run is left."""
     nap = new_nap()
     running = asyncio.create_task(runs(f"- command: sleep {nap}\n"))

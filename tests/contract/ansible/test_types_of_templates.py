@@ -168,7 +168,7 @@ TEMPLATES = st.builds(str.__mod__, st.sampled_from(CONTEXTS), expressions()) | s
     later=expressions(),
     cases=st.lists(TEMPLATES, min_size=1, max_size=6),
 )
-def test_templates_give_what_ansible_core_2_18_gives(
+def test_templates_return_the_values_of_ansible_core_2_18(
     pair: Pair, one: Any, other: Any, later: str, cases: list[str]
 ) -> None:
     """Facts, facts of facts, and their kinds are those that 2.18 gives, or both fail."""

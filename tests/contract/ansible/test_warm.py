@@ -149,7 +149,7 @@ async def test_a_killed_run_leaves_nothing(runs: Runs) -> None:
     assert (await runs("- debug:\n")).successful
 
 
-async def test_what_a_daemon_starts_later_lives_on(runs: Runs, tmp_path: Path) -> None:
+async def test_processes_of_a_daemon_survive_other_runs(runs: Runs, tmp_path: Path) -> None:
     """If another run is killed later, the daemon does not count as left by that run."""
     (server,) = runs.servers()
     os.mkfifo(tmp_path / "fifo")
@@ -170,7 +170,7 @@ async def test_what_a_daemon_starts_later_lives_on(runs: Runs, tmp_path: Path) -
                     child.kill()
 
 
-async def test_a_killed_play_is_told(runs: Runs) -> None:
+async def test_a_killed_play_is_reported(runs: Runs) -> None:
     """If the play's process dies alone, its supervisor reports it and ends the rest."""
     server = runs.servers()[0]
     outcome = await _killed_while_asleep(runs, lambda: _by_age(_supervisor(server).children())[0])
@@ -198,7 +198,7 @@ async def test_everything_ends_with_the_operator(tmp_path: Path) -> None:
     await asyncio.to_thread(eventually, lambda: not any(map(is_running, family)))
 
 
-def test_an_operator_that_is_killed_while_it_starts_leaves_nothing(tmp_path: Path) -> None:
+def test_an_operator_killed_at_its_start_leaves_no_files(tmp_path: Path) -> None:
     """Temporary files of a loading fork server are removed with the operator."""
     temporary = tmp_path / "tmp"
     temporary.mkdir()
@@ -332,7 +332,7 @@ def _next_descriptor(process: psutil.Process) -> int:
     return min(set(range(len(used) + 1)) - used)
 
 
-async def test_servers_that_die_at_once_are_not_tried_for_ever(
+async def test_servers_that_exit_at_once_are_not_retried_endlessly(
     runs: Runs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A run ends with a reason for the condition of its resource."""

@@ -68,7 +68,7 @@ def test_every_filter_is_documented() -> None:
         assert shown["return"]["_value"]["description"]
 
 
-def test_the_collection_is_one_that_galaxy_knows() -> None:
+def test_the_collection_has_the_files_of_galaxy() -> None:
     """Name, version and required Ansible are in the files that Galaxy reads."""
     galaxy = yaml.safe_load((HOME / "galaxy.yml").read_text())
     assert (galaxy["namespace"], galaxy["name"]) == ("operator_sdk", "util")
@@ -79,7 +79,7 @@ def test_the_collection_is_one_that_galaxy_knows() -> None:
     assert all(f"## {name}" in readme for name in MODULES + FILTERS)
 
 
-def test_nothing_is_taken_from_what_ansible_core_drops() -> None:
+def test_modules_import_nothing_deprecated_of_ansible_core() -> None:
     """`ansible.module_utils.six` and its kin are deprecated: no module may warn for them."""
     for path in HOME.rglob("*.py"):
         assert "module_utils.six" not in path.read_text(), path

@@ -94,7 +94,7 @@ def test_filters_return_requirements_and_owned_objects(play: dict[str, Any], cas
 
 
 @pytest.mark.parametrize("case", ERRORS)
-def test_invalid_input_is_an_error_that_names_what_is_expected(
+def test_invalid_input_is_an_error_with_the_expected_format(
     play: dict[str, Any], case: str
 ) -> None:
     """A selector that is not understood must not select everything."""

@@ -61,7 +61,7 @@ def config_map(kubectl: Kubectl) -> Json:
     return found
 
 
-def test_it_makes_an_event_about_an_object(run: Run, kubectl: Kubectl) -> None:
+def test_the_module_creates_an_event_of_an_object(run: Run, kubectl: Kubectl) -> None:
     """Every option is used; the Event has the object's uid, so that `kubectl describe` finds it."""
     about = config_map(kubectl)
     done = run(type="Warning", reportingComponent="example.com/it", source={"component": "it"})

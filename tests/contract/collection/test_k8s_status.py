@@ -120,7 +120,7 @@ def condition(type_: str = "Ready", status: Any = "True", **more: Any) -> Json:
     return {"type": type_, "status": status, "reason": "Because", "message": "so", **more}
 
 
-def test_it_sets_fields_and_leaves_others(run: Run, status: Callable[[], Json]) -> None:
+def test_fields_are_set_and_others_kept(run: Run, status: Callable[[], Json]) -> None:
     """Fields are merged into the status, deeply."""
     run(status={"size": 3, "at": {"zone": "a"}})
     done = run(status={"at": {"rack": 7}})
@@ -185,7 +185,7 @@ def test_replace_sets_the_whole_status(run: Run, status: Callable[[], Json]) -> 
 
 
 @pytest.mark.parametrize(("replace_lists", "left"), [(False, ["a", "b"]), (True, ["a"])])
-def test_lists_are_replaced_only_when_asked(
+def test_lists_are_replaced_only_on_request(
     run: Run, status: Callable[[], Json], *, replace_lists: bool, left: list[str]
 ) -> None:
     """A list that holds what is given is left alone, unless it must be equal."""
@@ -253,7 +253,9 @@ def test_faulty_conditions_are_refused(
         ([condition(observedGeneration="new")], "argument 'observedGeneration' is of type str"),
     ],
 )
-def test_what_no_condition_has_is_refused(run: Run, conditions: list[Json], complaint: str) -> None:
+def test_invalid_condition_fields_are_rejected(
+    run: Run, conditions: list[Json], complaint: str
+) -> None:
     """Missing, unknown and mistyped fields are named in Ansible's own words."""
     done = run(conditions=conditions)
     assert done["failed"]
@@ -272,7 +274,7 @@ def test_all_fields_of_a_condition_are_written(run: Run, status: Callable[[], Js
     assert status()["conditions"] == [given | written]
 
 
-def test_the_present_time_alone_is_no_change(run: Run, status: Callable[[], Json]) -> None:
+def test_a_new_time_alone_is_not_a_change(run: Run, status: Callable[[], Json]) -> None:
     """A role that gives the time of each run as lastTransitionTime writes once."""
     run(conditions=[condition(lastTransitionTime="2001-01-01T00:00:00Z")])
     assert not run(conditions=[condition(lastTransitionTime="2002-01-01T00:00:00Z")])["changed"]
@@ -288,7 +290,7 @@ def test_conditions_inside_status_are_not_checked(run: Run, status: Callable[[],
     assert status() == {}
 
 
-def test_nothing_asked_for_is_no_change(run: Run, status: Callable[[], Json]) -> None:
+def test_an_empty_request_is_not_a_change(run: Run, status: Callable[[], Json]) -> None:
     """Without status and conditions nothing is written; with replace everything goes."""
     run(status={"size": 3}, conditions=[condition()])
     assert not run()["changed"]
@@ -336,7 +338,7 @@ def test_kind_without_status_subresource(run: Run) -> None:
     assert "CustomResourceDefinition" in done["error"]
 
 
-def test_what_the_schema_refuses(run: Run, kubectl: Kubectl) -> None:
+def test_a_status_against_the_schema_is_rejected(run: Run, kubectl: Kubectl) -> None:
     """A status that the schema forbids is an error with the API server's message."""
     kubectl("apply", f"--filename={REPOSITORY / 'crds'}")
     kubectl.wait_for_kinds("nginxoperators.operator.example.com")

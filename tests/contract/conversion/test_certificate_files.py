@@ -82,7 +82,7 @@ async def test_files_are_waited_for_and_loaded_again_when_they_change(tmp_path: 
         await server.stop()
 
 
-async def test_without_files_it_says_where_they_are_missing(tmp_path: Path) -> None:
+async def test_missing_files_are_reported_with_their_path(tmp_path: Path) -> None:
     """Readiness names the flag, the directory and the file."""
     files = CertificateFiles(tmp_path / "none", ServingCertificate())
     task = asyncio.create_task(files.run())

@@ -33,7 +33,7 @@ async def _until_served(kind: Kind, name: str) -> Json:
                 await asyncio.sleep(0.1)
 
 
-async def test_it_is_registered_and_converts(kind: Kind) -> None:
+async def test_the_webhook_is_registered_and_converts(kind: Kind) -> None:
     """The CRD gets address and authority, and each version is read as the other."""
     await kind.create("v2", "web", replicas=3)
     with pytest.raises(ApiError, match="conversion webhook"):
@@ -63,7 +63,7 @@ async def test_requests_go_on_while_certificates_and_authorities_change(kind: Ki
         assert body["spec"] == {"size": 3}
 
 
-async def test_who_resets_the_crd_is_corrected(kind: Kind) -> None:
+async def test_a_reset_crd_is_registered_again(kind: Kind) -> None:
     """A CRD that is applied again is registered again."""
     await kind.create("v2", "web", replicas=3)
     async with served(kind, SHORT):
@@ -92,7 +92,7 @@ async def test_an_error_names_object_and_field(kind: Kind) -> None:
         assert "Web default/web: cannot convert v2 to v1: spec.size: In function abs()" in message
 
 
-async def test_cert_managers_authority_is_left_alone(kind: Kind) -> None:
+async def test_the_ca_of_cert_manager_is_kept(kind: Kind) -> None:
     """If cert-manager injects its CA, nothing is written, and readiness has the reason."""
     annotations = {"cert-manager.io/inject-ca-from": "default/serving-cert"}
     patch = {"metadata": {"annotations": annotations}}

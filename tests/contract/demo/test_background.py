@@ -16,7 +16,7 @@ _START_SLEEPER = f"import subprocess; print(subprocess.Popen({_SLEEPER!r}).pid, 
 _WITH_CHILD = [sys.executable, "-c", f"{_START_SLEEPER}; import time; time.sleep(600)"]
 
 
-def test_the_operator_is_ended_with_all_that_it_started() -> None:
+def test_the_operator_is_ended_with_its_children() -> None:
     """A play that outlives its operator would continue to write to the cluster."""
     with subprocess.Popen(_WITH_CHILD, stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None
@@ -27,7 +27,7 @@ def test_the_operator_is_ended_with_all_that_it_started() -> None:
     assert not is_running(child)
 
 
-def test_a_process_that_only_has_the_same_id_is_left_alone() -> None:
+def test_another_process_with_the_same_id_is_kept() -> None:
     """After a reboot the id of the operator may belong to anything."""
     with subprocess.Popen(_SLEEPER) as stranger:
         started = psutil.Process(stranger.pid).create_time()

@@ -16,7 +16,7 @@ from tests.support.nginx import KIND
 from tests.support.operator import REPOSITORY
 
 
-def test_a_crd_that_others_use_stays(
+def test_a_crd_with_other_resources_is_kept(
     control_plane_cluster: Cluster, kubectl: Kubectl, tmp_path: Path
 ) -> None:
     """The CRD of the demo stays while it has resources of others, and is deleted without them."""

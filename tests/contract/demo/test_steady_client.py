@@ -38,7 +38,7 @@ def server() -> Iterator[ThreadingHTTPServer]:
         thread.join()
 
 
-def test_every_request_is_counted_as_what_it_is(server: ThreadingHTTPServer) -> None:
+def test_requests_are_counted_by_their_result(server: ThreadingHTTPServer) -> None:
     """Answers while all is well; errors of the server and of the network are failures."""
     with SteadyClient(f"http://127.0.0.1:{server.server_port}/") as client:
         eventually(lambda: client.fetched, lambda count: count > 1)

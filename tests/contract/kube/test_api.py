@@ -30,7 +30,7 @@ async def test_refusals_keep_the_servers_message(api: Api, namespace: str) -> No
         await api.request("POST", path, body=_config_map("Not A Name"))
 
 
-async def test_a_throttled_request_waits_as_long_as_it_is_told(
+async def test_a_throttled_request_waits_for_retry_after(
     scripted: ScriptedServer, scripted_api: Api
 ) -> None:
     """A 429 with Retry-After was not carried out, so even a POST is repeated."""

@@ -123,7 +123,7 @@ async def test_a_status_that_does_not_fit_is_invalid(
         await cluster.patch_status(await _read(cluster, widget), {"count": "many"})
 
 
-async def test_a_crd_without_status_is_told_from_a_missing_object(
+async def test_a_crd_without_status_differs_from_a_missing_object(
     cluster: KubeCluster, widget: ObjectRef, kubectl: Kubectl
 ) -> None:
     """The API server returns 404 for both; the error distinguishes them."""

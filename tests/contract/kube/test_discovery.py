@@ -31,7 +31,9 @@ async def test_built_in_kinds_are_known(discovery: Discovery) -> None:
 
 
 @pytest.mark.parametrize("version", ["v1", "v2"])
-async def test_an_unknown_kind_says_what_is_missing(discovery: Discovery, version: str) -> None:
+async def test_the_error_of_an_unknown_kind_names_its_crd(
+    discovery: Discovery, version: str
+) -> None:
     """The error names the kind, and that its CRD is to be installed."""
     with pytest.raises(NotFound, match=f"no kind Nothing in apps/{version}: its CRD is missing"):
         await discovery.resource(GVK("apps", version, "Nothing"))
@@ -100,7 +102,7 @@ async def test_a_dead_aggregated_api_harms_its_own_group_only(
     assert (await discovery.resource(GVK("batch", "v1", "Job"))).namespaced
 
 
-async def test_an_old_api_server_is_asked_for_each_group_version(
+async def test_an_old_api_server_gets_a_request_for_each_group_version(
     scripted: ScriptedServer, scripted_api: Api
 ) -> None:
     """Without aggregated discovery, subresources are read from entries of their own."""
@@ -125,7 +127,7 @@ async def test_an_old_api_server_is_asked_for_each_group_version(
         await discovery.resource(GVK("example.com", "v2", "Widget"))
 
 
-async def test_what_is_known_survives_an_api_server_that_is_down(
+async def test_discovered_kinds_are_kept_during_an_outage(
     scripted: ScriptedServer, scripted_api: Api
 ) -> None:
     """Only kinds that were never discovered fail, and they are requested again."""

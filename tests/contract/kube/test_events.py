@@ -54,7 +54,7 @@ async def test_equal_events_are_counted(api: Api, subject: Json, kubectl: Kubect
     assert counts == {"a": 3, "b": None}
 
 
-async def test_a_series_whose_event_is_gone_starts_anew(
+async def test_a_series_with_an_expired_event_is_restarted(
     api: Api, subject: Json, kubectl: Kubectl
 ) -> None:
     """Events expire on the API server; the next one is written all the same."""
@@ -76,7 +76,7 @@ async def test_a_long_note_is_cut(api: Api, subject: Json, kubectl: Kubectl) -> 
     assert event["note"] == "ä" * 510 + "..."
 
 
-async def test_an_event_tells_why(api: Api, subject: Json, kubectl: Kubectl) -> None:
+async def test_an_event_contains_the_cause(api: Api, subject: Json, kubectl: Kubectl) -> None:
     """What led to a run is in the note, also of a long one, and with its time in annotations."""
     await EventRecorder(api).emit(
         subject, _spec("x" * 2000, cause="spec: spec.size", duration_seconds=1.5)
@@ -102,9 +102,7 @@ async def test_events_of_cluster_scoped_objects_are_in_default(api: Api, kubectl
     assert "cluster-wide" in found
 
 
-async def test_a_failure_is_logged_once_and_harms_nobody(
-    scripted: ScriptedServer, scripted_api: Api
-) -> None:
+async def test_a_failed_event_is_logged_once(scripted: ScriptedServer, scripted_api: Api) -> None:
     """A reconcile continues without its Events; after a success failures are logged again."""
     allowed = False
 

@@ -62,7 +62,7 @@ async def _soon(waited_for: Awaitable[None]) -> None:
     await asyncio.wait_for(waited_for, 180)
 
 
-async def test_the_first_replica_leads_and_the_lease_says_so(
+async def test_the_first_replica_acquires_the_lease(
     connection: Connection, contender: Contender, kubectl: Kubectl
 ) -> None:
     """The Lease names the holder in the format that other tools read."""
@@ -76,7 +76,7 @@ async def test_the_first_replica_leads_and_the_lease_says_so(
     assert datetime.fromisoformat(spec["renewTime"]) >= datetime.fromisoformat(spec["acquireTime"])
 
 
-async def test_a_leader_stays_leader(
+async def test_a_leader_renews_its_lease(
     connection: Connection, contender: Contender, kubectl: Kubectl
 ) -> None:
     """The Lease is renewed beyond its duration, and nobody else gets it."""
@@ -211,7 +211,7 @@ async def relayed(control_plane: Path, relay: Relay, tmp_path: Path) -> AsyncIte
     await opened.close()
 
 
-async def test_a_leader_whose_api_hangs_knows_before_another_leads(
+async def test_a_leader_without_api_stops_before_another_leads(
     connection: Connection,
     relayed: Connection,
     relay: Relay,
@@ -311,7 +311,7 @@ async def poor(control_plane: Path, kubectl: Kubectl, tmp_path: Path) -> AsyncIt
     await opened.close()
 
 
-async def test_missing_rights_are_told_and_waited_for(
+async def test_missing_permissions_are_logged_and_retried(
     poor: Connection, contender: Contender, kubectl: Kubectl
 ) -> None:
     """The log has the permissions to grant; once they are granted, the replica leads."""

@@ -103,7 +103,7 @@ async def status(kubectl: Kubectl, expected: str) -> None:
     await until(there)
 
 
-async def test_olm_knows_of_a_critical_run_before_it_begins(
+async def test_a_critical_run_is_reported_to_olm_before_it_begins(
     upgrades: OperatorConditionReporter, kubectl: Kubectl
 ) -> None:
     """Upgradeable, False with the resource's name as long as the run takes, Upgradeable again."""
@@ -172,7 +172,7 @@ async def test_other_runs_write_nothing(
     assert kubectl.get(CONDITION, NAME) == before
 
 
-async def test_an_override_stays_and_the_truth_is_told_beside_it(
+async def test_an_override_is_kept_beside_the_real_state(
     upgrades: OperatorConditionReporter, kubectl: Kubectl
 ) -> None:
     """An administrator decides in OLM; conditions of other types and OLM's own fields stay."""
@@ -228,7 +228,7 @@ async def test_the_operator_waits_for_object_and_rights(
     assert any("an upgrade may interrupt" in line["event"] for line in warnings)
 
 
-async def test_the_end_of_the_operator_takes_back_that_it_is_busy(
+async def test_the_end_of_the_operator_unblocks_upgrades(
     upgrades: OperatorConditionReporter, kubectl: Kubectl
 ) -> None:
     """Nothing of a run that was ended with the operator blocks an upgrade afterwards."""
@@ -241,7 +241,7 @@ async def test_the_end_of_the_operator_takes_back_that_it_is_busy(
     assert condition_of(kubectl, NAME)["status"] == "True"
 
 
-async def test_without_olm_the_api_is_not_asked(account: Connection, kubectl: Kubectl) -> None:
+async def test_without_olm_no_request_is_sent(account: Connection, kubectl: Kubectl) -> None:
     """An operator that was deployed by kustomize has no OperatorCondition."""
     asked: list[str] = []
     account.on_response(lambda _status, method, _host: asked.append(method))

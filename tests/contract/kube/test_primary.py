@@ -142,7 +142,7 @@ async def test_every_kind_is_watched_until_cancelled(scripted: ScriptedServer) -
 
 
 @pytest.mark.parametrize("served", [[GADGET], []], ids=["plural", "group version"])
-async def test_a_kind_that_the_asked_api_server_does_not_serve_yet(
+async def test_a_kind_that_the_api_server_does_not_serve_yet(
     scripted: ScriptedServer, served: list[ApiResource]
 ) -> None:
     """It raises NotFound, because kopf scans once; no watch of another kind runs on."""

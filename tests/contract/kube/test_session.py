@@ -30,7 +30,7 @@ async def test_a_client_certificate_opens_the_api(connection: Connection, namesp
     assert found["metadata"]["name"] == namespace
 
 
-async def test_no_private_key_stays_in_a_file(
+async def test_no_private_key_is_left_in_a_file(
     control_plane: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Inline keys are written for the moment of loading only."""
@@ -53,7 +53,7 @@ async def test_closing_one_session_leaves_the_other(connection: Connection, name
     assert await Api(connection).request("GET", f"/api/v1/namespaces/{namespace}")
 
 
-async def test_all_answers_are_told(control_plane: Path, namespace: str) -> None:
+async def test_all_responses_are_reported(control_plane: Path, namespace: str) -> None:
     """Each request is reported with status, method and host, whichever session it was made on."""
     told: list[tuple[int | None, str, str]] = []
     connection = await connect(control_plane, user_agent="tests")
@@ -193,7 +193,7 @@ def _user(source: str, token: Path) -> dict[str, Any]:
     return {"exec": {"apiVersion": version, "command": "sh", "args": ["-c", script]}}
 
 
-async def test_credentials_that_stay_refused_are_an_error(scripted: ScriptedServer) -> None:
+async def test_repeatedly_rejected_credentials_are_an_error(scripted: ScriptedServer) -> None:
     """A wrong token ends in Forbidden with the server's message; nothing loops."""
     scripted.answer = _only_new
     connection = await connect(scripted.kubeconfig({"token": "wrong"}), user_agent="tests")
@@ -204,7 +204,7 @@ async def test_credentials_that_stay_refused_are_an_error(scripted: ScriptedServ
     await connection.close()
 
 
-async def test_credentials_stay_with_the_api_server(
+async def test_credentials_are_sent_to_the_api_server_only(
     scripted: ScriptedServer,
 ) -> None:
     """A URL of another server gets no token."""

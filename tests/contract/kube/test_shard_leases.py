@@ -135,7 +135,7 @@ async def test_an_assignment_by_an_outdated_view_is_not_published(
     await until(is_published)
 
 
-async def test_an_edited_assignment_is_no_assignment(leases: ShardLeases, kubectl: Kubectl) -> None:
+async def test_an_edited_assignment_is_invalid(leases: ShardLeases, kubectl: Kubectl) -> None:
     """Members drain, until somebody deletes the Lease."""
 
     async def is_listed() -> bool:

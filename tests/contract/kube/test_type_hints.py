@@ -104,7 +104,7 @@ def test_a_refusal_of_types_names_the_setting(kubectl: Kubectl, command: tuple[s
             assert with_type_hint(quoted).endswith(hint), quoted
 
 
-def test_other_refusals_stay_as_they_are(kubectl: Kubectl) -> None:
+def test_other_errors_are_unchanged(kubectl: Kubectl) -> None:
     """A name, a value or a reference that is wrong is not a matter of types."""
     for body in (
         {**of("ConfigMap"), "metadata": {"name": "Not A Name"}},

@@ -182,7 +182,7 @@ _EXPIRED = _line("ERROR", {"kind": "Status", "code": 410, "message": "too old"})
 
 
 @pytest.mark.parametrize("gone", [[_EXPIRED], 410])
-async def test_what_was_missed_is_told_after_a_410(
+async def test_missed_changes_are_reported_after_a_410(
     scripted: ScriptedServer, scripted_api: Api, gone: list[bytes] | int
 ) -> None:
     """The difference between before and a fresh list is yielded, deletions included."""
@@ -243,7 +243,7 @@ _CHANGE = _line("MODIFIED", _widget("a", 7))
         ),
     ],
 )
-async def test_a_watch_goes_on_where_it_was(
+async def test_a_watch_resumes_at_its_last_version(
     scripted: ScriptedServer, scripted_api: Api, lines: list[bytes], version: str
 ) -> None:
     """However a watch ends, the next one starts after the last thing that was seen."""

@@ -52,7 +52,7 @@ def test_each_alert_fires_in_time_and_not_before(rules: Path) -> None:
     assert driven == {alert["alert"] for alert in alerts()}
 
 
-def test_each_alert_tells_what_to_do() -> None:
+def test_each_alert_has_a_runbook() -> None:
     """Its annotations say what is wrong and what to do first, and name a section of the page."""
     anchors = {line[4:].strip().lower() for line in _headings()}
     for alert in alerts():

@@ -66,7 +66,9 @@ def has_ended(client: socket.socket) -> bool:
     return True
 
 
-async def test_a_client_that_never_says_goodbye(context: ssl.SSLContext, authority: Path) -> None:
+async def test_a_client_that_never_closes_its_connection(
+    context: ssl.SSLContext, authority: Path
+) -> None:
     """The server does not wait for it for ever: its connections are closed when it has ended."""
     trust = ssl.create_default_context(cafile=authority)
 
@@ -86,7 +88,7 @@ async def test_a_client_that_never_says_goodbye(context: ssl.SSLContext, authori
 
 
 @pytest.mark.parametrize("first", [b"", b"\x16\x03\x01"])
-async def test_a_handshake_under_way(context: ssl.SSLContext, first: bytes) -> None:
+async def test_an_unfinished_handshake(context: ssl.SSLContext, first: bytes) -> None:
     """It ends with the server; it does not become a connection that nobody closes."""
     async with listening(context) as port:
         client = await asyncio.to_thread(socket.create_connection, (LOOPBACK, port))

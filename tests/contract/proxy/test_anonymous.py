@@ -53,7 +53,7 @@ async def test_anonymous_requests_get_a_401_that_names_the_flag(proxy: Proxy, ru
     assert "--proxy-allow-anonymous" in json.loads(out.partition("\r\n\r\n")[2])["message"]
 
 
-async def test_reads_and_writes_of_nobody(
+async def test_requests_without_an_owner(
     open_proxy: Proxy, recorder: Recorder, namespace: str
 ) -> None:
     """Without an owner everything passes with the operator's rights, and nothing gets an owner."""

@@ -80,7 +80,7 @@ async def test_a_hostile_body_is_a_400_with_a_reason(
     assert await step < 2
 
 
-async def test_what_needs_no_owner_is_passed_on(upstream: Upstream) -> None:
+async def test_bodies_without_an_owner_are_forwarded(upstream: Upstream) -> None:
     """The API server answers for bodies that the proxy has no need to read."""
     seen: list[bytes] = []
 

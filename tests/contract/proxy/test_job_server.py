@@ -112,7 +112,7 @@ async def pod(server: JobServer) -> AsyncIterator[Pod]:
     await client.session.close()
 
 
-async def test_a_token_is_valid_while_its_run_is_under_way(
+async def test_a_token_is_valid_until_its_run_ends(
     server: JobServer, proxy: Proxy, owner: Json, pod: Pod, tmp_path: Path
 ) -> None:
     """It gives the API, the input and the output of its run; afterwards they answer 410."""

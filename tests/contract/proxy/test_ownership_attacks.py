@@ -164,7 +164,7 @@ async def test_kinds_that_have_no_owner_are_not_hindered(start: Start, kubectl: 
     assert "does not belong" in await refused(run, "label", "configmap", "c", "a=b")
 
 
-async def test_dry_runs_are_decided_alike(start: Start, kubectl: Kubectl) -> None:
+async def test_dry_runs_are_decided_like_real_writes(start: Start, kubectl: Kubectl) -> None:
     """A dry run is refused as the real write would be, and adopts nothing."""
     kubectl("create", "configmap", "theirs")
     error = await refused(start(REFUSE), "label", "configmap", "theirs", "a=b", "--dry-run=server")
@@ -262,7 +262,7 @@ async def test_without_the_right_to_get(
     assert "grant the operator this permission" in answer["message"]
 
 
-async def test_what_a_write_costs(run: Run, connection: Connection, namespace: str) -> None:
+async def test_a_write_costs_few_requests(run: Run, connection: Connection, namespace: str) -> None:
     """Without a policy only PUT and server-side apply need a request of their own."""
     asked: Counter[str] = Counter()
     connection.on_response(lambda _, method, __: asked.update([method]))

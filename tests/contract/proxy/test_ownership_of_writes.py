@@ -56,7 +56,7 @@ async def test_equal_writes_change_nothing(run: Run, verb: str, flags: tuple[str
     assert first["metadata"] == second["metadata"]
 
 
-async def test_what_was_there_before_is_not_adopted(run: Run, kubectl: Kubectl) -> None:
+async def test_existing_objects_are_not_adopted(run: Run, kubectl: Kubectl) -> None:
     """An object made by others gets no owner, whichever way a run writes it."""
     for name in ("patched", "replaced", "applied"):
         kubectl("create", "configmap", name)
@@ -113,7 +113,7 @@ async def test_reviews_pass_unchanged(run: Run) -> None:
     assert "system:masters" in await run.kubectl("auth", "whoami", "--output=json")
 
 
-async def test_dry_run_tells_the_truth(run: Run, recorder: Recorder) -> None:
+async def test_a_dry_run_shows_the_owner(run: Run, recorder: Recorder) -> None:
     """A server-side dry run shows the owner, so diffs are true; nothing is reported for it."""
     flags = ("--dry-run=server", "--output=json")
     for verb in ("create", "apply"):
@@ -126,7 +126,7 @@ async def test_dry_run_tells_the_truth(run: Run, recorder: Recorder) -> None:
     assert [verb for _, _, verb in recorder.written] == ["create"]
 
 
-async def test_what_a_finalizer_makes(
+async def test_objects_that_a_finalizer_creates(
     proxy: Proxy, run: Run, owner: Json, tmp_path: Path, control_plane_cluster: Cluster
 ) -> None:
     """A record outlives the owner; all else is the owner's, and stays so however it is written."""

@@ -51,7 +51,7 @@ def apply_owned_by_account(kubectl: Kubectl, body: Json) -> None:
     kubectl.apply(body)
 
 
-async def test_what_belongs_to_others_is_refused(start: Start, kubectl: Kubectl) -> None:
+async def test_writes_of_foreign_objects_are_refused(start: Start, kubectl: Kubectl) -> None:
     """No write changes an object without the owner; the message names object, owner and cure."""
     run = start(REFUSE)
     kubectl("create", "configmap", "nobodys", "--from-literal=a=1")
@@ -69,7 +69,7 @@ async def test_what_belongs_to_others_is_refused(start: Start, kubectl: Kubectl)
     assert await run.get("configmap", "nobodys") == before
 
 
-async def test_what_belongs_to_the_resource_is_written(start: Start) -> None:
+async def test_owned_objects_are_written(start: Start) -> None:
     """Each kind of write to an owned object passes, and the owner stays."""
     run = start(REFUSE)
     for write in WRITES:
@@ -82,7 +82,7 @@ async def test_what_belongs_to_the_resource_is_written(start: Start) -> None:
             await run.kubectl("delete", "configmap", "mine")
 
 
-async def test_what_is_absent_is_created_or_missed(start: Start) -> None:
+async def test_missing_objects_are_created_or_not_found(start: Start) -> None:
     """Creation needs no permission, and a write to nothing gets the API server's answer."""
     run = start(REFUSE)
     for write in WRITES:
@@ -95,7 +95,7 @@ async def test_what_is_absent_is_created_or_missed(start: Start) -> None:
             assert 'configmaps "made" not found' in await refused(run, *args, input_=text), write
 
 
-async def test_what_is_controlled_by_an_owned_object_belongs_too(
+async def test_objects_of_an_owned_controller_are_owned(
     start: Start, kubectl: Kubectl, namespace: str
 ) -> None:
     """The Pods of the resource's Deployment may be deleted, those of another one may not."""

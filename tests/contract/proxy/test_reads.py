@@ -88,7 +88,7 @@ async def test_objects_of_many_megabytes_are_listed(run: Run, namespace: str) ->
     assert [owners(item) for item in kept] == [["owner"]] * 6
 
 
-async def test_tables_are_returned_to_clients_that_ask(run: Run, namespace: str) -> None:
+async def test_tables_are_returned_on_request(run: Run, namespace: str) -> None:
     """Lists and single objects come as tables to clients that print them."""
     accept = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
     path = f"/api/v1/namespaces/{namespace}/configmaps"

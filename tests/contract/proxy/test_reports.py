@@ -140,7 +140,7 @@ async def test_failed_writes_are_not_reported(run: Run, recorder: Recorder) -> N
     assert recorder.written == []
 
 
-async def test_a_run_that_edits_its_own_resource_tells(
+async def test_edits_of_the_own_resource_are_reported(
     run: Run, recorder: Recorder, namespace: str
 ) -> None:
     """An edit is reported with the resulting version; reads and edits of others are not."""

@@ -160,7 +160,9 @@ async def test_uploads_are_streamed(upstream: Upstream) -> None:
         assert response.status == 200
 
 
-async def test_reported_before_the_client_knows(upstream: Upstream, recorder: Recorder) -> None:
+async def test_writes_are_reported_before_their_response(
+    upstream: Upstream, recorder: Recorder
+) -> None:
     """A write is reported before its response ends, even if its kind must be discovered."""
     status = b'{"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}'
     pods = {"name": "pods", "kind": "Pod", "namespaced": True, "verbs": ["delete"]}

@@ -75,7 +75,7 @@ async def read(cluster: ClusterClient, ref: ObjectRef) -> Json:
     return found
 
 
-async def test_what_does_not_exist_is_none(cluster: ClusterClient, ref: ObjectRef) -> None:
+async def test_a_missing_object_is_none(cluster: ClusterClient, ref: ObjectRef) -> None:
     """A resource is found, and another name is not."""
     assert (await read(cluster, ref))["spec"] == {"replicas": 1}
     assert await cluster.get(ObjectRef(ref.gvk, ref.namespace, "b")) is None
@@ -115,7 +115,7 @@ async def test_a_status_against_the_schema_is_invalid(
         await cluster.patch_status(body, {"conditions": [GOOD | {"reason": ""}]})
 
 
-async def test_a_status_of_a_gone_resource(cluster: ClusterClient, ref: ObjectRef) -> None:
+async def test_a_status_of_a_deleted_resource(cluster: ClusterClient, ref: ObjectRef) -> None:
     """Writing to a deleted resource raises NotFound."""
     body = await read(cluster, ref)
     gone = body | {"metadata": body["metadata"] | {"name": "b"}}
@@ -123,7 +123,7 @@ async def test_a_status_of_a_gone_resource(cluster: ClusterClient, ref: ObjectRe
         await cluster.patch_status(gone, {"conditions": [GOOD]})
 
 
-async def test_an_event_is_no_write_to_the_resource(cluster: ClusterClient, ref: ObjectRef) -> None:
+async def test_an_event_does_not_write_the_resource(cluster: ClusterClient, ref: ObjectRef) -> None:
     """An Event leaves the resourceVersion as it was."""
     body = await read(cluster, ref)
     await cluster.emit(body, EventSpec("Tried", "a note"))

@@ -123,7 +123,7 @@ async def test_a_stopped_server_gives_its_port_back() -> None:
     await second.stop()
 
 
-async def test_roles_send_metrics_and_are_told_what_is_wrong() -> None:
+async def test_roles_send_metrics_and_get_error_messages() -> None:
     """POST /metrics makes a metric that GET /metrics of the other server shows."""
     metrics = Metrics("1")
     taker = await serve_user_metrics(metrics.user, "localhost", 0)

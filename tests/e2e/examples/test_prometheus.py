@@ -227,7 +227,7 @@ def test_edited_objects_are_restored_unless_paused(world: World) -> None:
     world.until(counts, settled)
 
 
-def test_an_invalid_rule_is_rejected_and_its_former_version_stays(world: World) -> None:
+def test_an_invalid_rule_is_rejected_and_its_old_version_kept(world: World) -> None:
     """The status names it; other rules and monitors go on, and nothing restarts."""
     before, namespace = world.life(), world.kubectl.namespace
     world.kubectl.apply(rules("edited", "vector(1)"))

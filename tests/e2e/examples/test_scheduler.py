@@ -206,7 +206,7 @@ def assert_one_at_a_time(world: World) -> None:
     )
 
 
-def test_what_is_not_tested_cannot_be_expressed(world: World) -> None:
+def test_untested_settings_are_rejected(world: World) -> None:
     """The schema refuses unknown profiles and fields, text that is no selector, other names."""
     for body, message in (
         ({"profile": "Random"}, 'spec.profile: Unsupported value: "Random"'),

@@ -352,7 +352,7 @@ def test_permissions_of_prometheus(world: World) -> None:
     world.until(used, "own")
 
 
-def test_objects_of_others_are_left_alone(world: World) -> None:
+def test_foreign_objects_are_not_changed(world: World) -> None:
     """A Secret of that name that belongs to nobody is not overwritten."""
     world.kubectl("create", "secret", "generic", "prometheus-main", "--from-literal=a=b")
     before = world.kubectl.get("secret", "prometheus-main")

@@ -20,7 +20,7 @@ def error_of(body: object) -> str:
     return f"Failed to patch object: {json.dumps(status)}"
 
 
-def test_the_object_is_left_out_and_the_reason_stays() -> None:
+def test_the_object_is_removed_and_the_reason_kept() -> None:
     """Both quotations are replaced, also if strings of the object end like a quotation."""
     body = {"metadata": {"annotations": {"a": 'x}": y', "b": "Invalid value: {" * 50}}}
     short = without_quoted_objects(error_of(body))

@@ -22,7 +22,7 @@ def is_changed(censored: Json) -> bool:
     return changed
 
 
-def test_the_message_beside_a_hidden_result_goes() -> None:
+def test_the_message_of_a_censored_result_is_removed() -> None:
     """Of the output of a censored result only the line with `censored` is kept."""
     given = event({"censored": "hidden"}, f"[ERROR]: xyzzy\r\nOrigin: a.yml\r\n{_LINE}")
     assert Censor()(given)["stdout"] == _LINE
@@ -34,7 +34,7 @@ def test_a_hidden_item_hides_the_output_of_its_loop() -> None:
     assert "xyzzy" not in str(Censor()(given))
 
 
-def test_other_output_is_left_alone() -> None:
+def test_other_output_is_unchanged() -> None:
     """Other values are unchanged."""
     given = event({"msg": "plain"}, "fatal: plain")
     assert Censor()(given) is given

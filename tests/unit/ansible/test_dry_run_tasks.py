@@ -35,7 +35,7 @@ from operator_runner.ansible.dry_run_tasks import is_previewed, runs_in_containe
         ("community.general.mail", {}, False),
     ],
 )
-def test_tasks_that_act_on_the_cluster_alone_are_run(
+def test_tasks_that_only_act_on_the_cluster_are_run(
     action: str, args: dict[str, Any], previewed: bool
 ) -> None:
     """And those that write files of the run; all others are in check mode."""

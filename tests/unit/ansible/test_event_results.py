@@ -24,7 +24,7 @@ HUGE = 3_000_000
     ],
     ids=["message", "output", "items", "facts", "numbers"],
 )
-def test_why_a_task_has_failed_stays(result: dict[str, Any]) -> None:
+def test_the_reason_of_a_failure_is_kept(result: dict[str, Any]) -> None:
     """Any large result is cut to the limit, and the failure's message keeps its beginning."""
     short = shortened(result)
     assert len(str(short)) <= 700_000

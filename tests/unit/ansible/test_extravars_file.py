@@ -25,7 +25,7 @@ def test_json_cannot_be_read_as_yaml() -> None:
             yaml.load(serialize({"text": {"__ansible_unsafe": "{{ x }}"}}), Loader=loader)
 
 
-def test_a_map_with_a_type_tag_as_key_stays_a_map() -> None:
+def test_a_map_with_a_type_tag_as_key_is_a_map() -> None:
     """As YAML, where only tags of YAML have a meaning."""
     text = serialize({"a": PlainMap({"__ansible_unsafe": {"__ansible_unsafe": "{{ x }}"}})})
 
@@ -34,7 +34,7 @@ def test_a_map_with_a_type_tag_as_key_stays_a_map() -> None:
     assert '!unsafe "__ansible_unsafe": !unsafe "{{ x }}"' in text
 
 
-def test_what_the_author_wrote_means_the_same_in_both_forms() -> None:
+def test_values_of_the_author_are_equal_in_both_formats() -> None:
     """Templates, vault values and unsafe text of watches.yaml."""
     author = {
         "greeting": "{{ word }}",

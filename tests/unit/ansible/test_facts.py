@@ -21,6 +21,6 @@ def test_facts_survive_the_way_between_processes() -> None:
     assert FactCache.of(kept.as_json()) == kept
 
 
-def test_what_facts_depend_on_is_the_same_twice() -> None:
+def test_the_inputs_of_facts_are_stable() -> None:
     """Without a change they are not gathered again."""
     assert system_signals() == system_signals()

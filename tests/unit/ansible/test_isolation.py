@@ -31,7 +31,7 @@ ALL = Isolation(mounts=True, processes=True, signals=True)
     ],
     ids=["root", "old kernel", "image", "work dir in /tmp", "no landlock", "nothing"],
 )
-def test_what_is_possible_is_taken(
+def test_the_strongest_available_isolation_is_used(
     monkeypatch: pytest.MonkeyPatch,
     errors: tuple[str | None, str | None, str | None],
     settled: bool,
@@ -50,7 +50,7 @@ def test_what_is_possible_is_taken(
         assert word in str(found.fault)
 
 
-def test_what_cannot_be_listed_cannot_be_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_directory_that_cannot_be_listed_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     """A directory above the work dir that cannot be listed is reported, and runs still run."""
     monkeypatch.setattr(isolation_probe, "_probe", lambda: _Errors(NO_MOUNTS, None, None))
     monkeypatch.setattr(isolation_probe, "writable_ancestor", lambda _: None)
@@ -59,9 +59,7 @@ def test_what_cannot_be_listed_cannot_be_allowed(monkeypatch: pytest.MonkeyPatch
     assert "/missing" in str(found.fault)
 
 
-def test_credentials_that_stay_open_are_named(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_exposed_credentials_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Without mounts, a file in a directory that runs may write to cannot be closed to them."""
     monkeypatch.setattr(isolation_probe, "_probe", lambda: _Errors(NO_MOUNTS, None, None))
     open_one, closed, missing = (tmp_path / name for name in ("open", "closed", "missing/key"))

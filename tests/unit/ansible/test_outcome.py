@@ -44,7 +44,7 @@ def test_the_task_that_failed_is_named() -> None:
     assert outcome.failures == (TaskFailure("a", "a broke", "r/main.yml:3"),)
 
 
-def test_a_failure_that_says_nothing_has_a_message_too() -> None:
+def test_a_failure_without_a_message_gets_a_default() -> None:
     """The contract has a text for it."""
     for result in (None, {}, {"msg": ""}, {"results": [{"failed": True}]}):
         events = (task("a", "runner_on_failed", res=result), recap(failures=1))
@@ -52,12 +52,12 @@ def test_a_failure_that_says_nothing_has_a_message_too() -> None:
         assert message == "unknown playbook failure"
 
 
-def test_a_rescued_failure_is_none() -> None:
+def test_a_rescued_failure_does_not_count() -> None:
     """ansible-runner does not mark rescued failures, so the recap decides."""
     assert collect(failed("a"), task("rescue"), recap(ok=1, rescued=1)).build(NOW, 0, "").successful
 
 
-def test_an_ignored_failure_is_none() -> None:
+def test_an_ignored_failure_does_not_count() -> None:
     """A task with ignore_errors does not count."""
     assert (
         collect(failed("a", ignore_errors=True), recap(ok=1, ignored=1))
@@ -86,7 +86,7 @@ def test_the_items_of_a_loop_speak_for_their_task() -> None:
     assert collect(*events).build(NOW, 2, "").failures[0].message == "no x\nno y"
 
 
-def test_a_censored_result_stays_censored() -> None:
+def test_a_censored_result_is_not_reported() -> None:
     """A failing no_log task reports only that its output is hidden."""
     events = (
         task("a", "runner_on_failed", res={"censored": "hidden by no_log"}),
@@ -117,7 +117,7 @@ def test_a_bad_exit_status_is_a_failure_even_with_a_clean_recap() -> None:
     assert outcome.failures[0].message == "out of memory"
 
 
-def test_an_ended_run_names_the_task_that_was_under_way() -> None:
+def test_an_ended_run_names_its_current_task() -> None:
     """A run that is ended at its timeout reports its current task."""
     begun = RunEvent("playbook_on_task_start", {"name": "wait for it"})
     outcome = collect(begun).build_aborted(NOW, "timeout")
@@ -129,7 +129,7 @@ def requeue(period: Any, kind: str = "runner_on_ok", action: str = "") -> RunEve
     return task("come back", kind, task_action=action, res={"period": period}, task_path="r.yml:3")
 
 
-def test_the_first_requeue_after_counts_and_the_play_goes_on() -> None:
+def test_the_first_requeue_after_counts_and_the_play_continues() -> None:
     """The period is a Go duration; later tasks still decide the outcome."""
     outcome = collect(requeue("1h30m"), requeue("5s"), task("after"), recap(ok=3)).build(NOW, 0, "")
     assert outcome.successful
@@ -142,7 +142,7 @@ def test_requeue_after_by_its_short_name_and_in_a_loop() -> None:
         assert collect(event, recap(ok=1)).build(NOW, 0, "").requeue_after == timedelta(seconds=5)
 
 
-def test_what_did_not_run_requeues_nothing() -> None:
+def test_tasks_that_did_not_run_requeue_nothing() -> None:
     """Neither a failed task, nor one that was skipped, nor another module with a period counts."""
     events = (
         requeue("5s", "runner_on_failed", "requeue_after"),
@@ -169,7 +169,7 @@ def test_an_unreadable_period_fails_the_run() -> None:
     assert outcome.failures == (TaskFailure("come back", text, "r.yml:3"),)
 
 
-def test_what_a_module_adds_to_its_message_is_told() -> None:
+def test_details_of_a_module_are_reported() -> None:
     """Kubernetes modules give the API's answer in `error`: a text, a dict or a number."""
     for error, expected in (
         ("no such field", "Bad: no such field"),

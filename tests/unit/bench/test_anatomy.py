@@ -53,7 +53,7 @@ def lane(name: str) -> list[tuple[str, int, int]]:
     return [(span.name, round(span.begin), round(span.end)) for span in spans]
 
 
-def test_what_the_operator_does_follows_without_gap() -> None:
+def test_spans_of_the_operator_have_no_gaps() -> None:
     """Every millisecond from the edit to the end is in one span."""
     assert lane("operator") == [
         ("edit to event", 0, 5),
@@ -64,7 +64,7 @@ def test_what_the_operator_does_follows_without_gap() -> None:
     ]
 
 
-def test_a_play_is_set_up_tasks_and_what_is_between() -> None:
+def test_a_play_consists_of_setup_tasks_and_gaps() -> None:
     """The time between two tasks is a span as well."""
     assert lane("play") == [
         ("fork", 20, 20),
@@ -76,7 +76,7 @@ def test_a_play_is_set_up_tasks_and_what_is_between() -> None:
     ]
 
 
-def test_processes_are_named_by_what_they_are_to_the_run() -> None:
+def test_processes_are_named_by_their_part_in_the_run() -> None:
     """Processes that start earlier or end later count for their time within the run."""
     assert lane("processes") == [
         ("supervisor", 20, 90),

@@ -9,7 +9,7 @@ import pytest
 from bench.document import PAGE, write_part
 
 
-def test_a_part_is_replaced_and_the_rest_stays(tmp_path: Path) -> None:
+def test_only_the_marked_section_is_replaced(tmp_path: Path) -> None:
     r"""Any text is unchanged: \1 does not refer to a group."""
     page = tmp_path / "page.md"
     page.write_text("before\n<!-- a -->\nold\n<!-- end of a -->\nafter\n")

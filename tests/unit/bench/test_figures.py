@@ -32,7 +32,7 @@ def test_a_value_equal_to_the_limit_is_within_it() -> None:
     assert Row("work", "1", "", 1, Goal(limit=0), number).verdict is Verdict.LIMIT_EXCEEDED
 
 
-def test_shares_are_told_as_one_over_a_number() -> None:
+def test_shares_are_printed_as_fractions() -> None:
     """A reader compares 1/20 with 1/12 at once."""
     assert share(0.05) == "1/20"
     assert share(0) == "0"

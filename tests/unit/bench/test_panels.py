@@ -27,7 +27,7 @@ def heights(text: str) -> list[list[float]]:
     return [[round(bottom - y, 1) for y in row] for row in rows]
 
 
-def test_it_is_well_formed_and_names_everything() -> None:
+def test_the_picture_is_well_formed_and_labelled() -> None:
     """Titles and names are text, with any letters."""
     texts = [t.text for t in ET.fromstring(picture(UP, FLAT)).iter() if t.text]
     assert {"Title", "A <panel>", "up & up", "flat", "0 s", "4 s", "0:10"} <= set(texts)
@@ -53,7 +53,7 @@ def test_a_figure_is_the_last_value() -> None:
     assert "polyline" not in text
 
 
-def test_no_line_is_said() -> None:
+def test_a_panel_without_data_is_empty() -> None:
     """A panel without data is drawn empty."""
     assert "no data" in picture()
 

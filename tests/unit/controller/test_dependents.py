@@ -110,7 +110,7 @@ async def dependents(
         await subject.stop()
 
 
-async def test_an_edit_by_others_wakes_the_owner_and_is_named() -> None:
+async def test_an_edit_by_others_starts_a_run_and_is_named() -> None:
     """Causes of a new generation and a deletion name object and verb; a repeat has none."""
     async with dependents() as (subject, stream, woken):
         subject.on_dependent(OWNER, CHILD, metadata(10), WATCH)
@@ -123,7 +123,7 @@ async def test_an_edit_by_others_wakes_the_owner_and_is_named() -> None:
         ]
 
 
-async def test_a_status_wakes_nobody() -> None:
+async def test_a_status_starts_no_run() -> None:
     """A resourceVersion without a new generation is the status or our own bookkeeping."""
     async with dependents() as (subject, stream, woken):
         subject.on_dependent(OWNER, CHILD, metadata(10), WATCH)
@@ -131,7 +131,7 @@ async def test_a_status_wakes_nobody() -> None:
         assert woken == []
 
 
-async def test_a_write_of_ones_own_run_wakes_nobody() -> None:
+async def test_an_own_write_starts_no_run() -> None:
     """Events during the run are evaluated at its end, when its writes are known."""
     async with dependents() as (subject, stream, woken):
         with subject.hold_events(OWNER):
@@ -155,7 +155,7 @@ async def test_an_edit_during_a_run_is_not_lost() -> None:
         assert len(woken) == 1
 
 
-async def test_a_deletion_by_ones_own_run_wakes_nobody() -> None:
+async def test_an_own_deletion_starts_no_run() -> None:
     """A role that deletes what it made is not run again for it."""
     async with dependents() as (subject, stream, woken):
         subject.on_dependent(OWNER, CHILD, metadata(10), WATCH)
@@ -203,7 +203,7 @@ async def test_a_deletion_before_the_watch_began_is_seen() -> None:
         assert woken == ["dependent: Deployment default/child deleted"]
 
 
-async def test_strangers_and_the_forgotten_wake_nobody() -> None:
+async def test_objects_without_a_known_owner_start_no_run() -> None:
     """Objects without a known owner, or whose owner was deleted, are ignored."""
     async with dependents() as (subject, stream, woken):
         subject.on_dependent(OWNER, CHILD, metadata(10), WATCH)
@@ -212,7 +212,7 @@ async def test_strangers_and_the_forgotten_wake_nobody() -> None:
         assert woken == []
 
 
-async def test_readiness_wakes_the_owner_both_ways() -> None:
+async def test_readiness_reconciles_the_owner_in_both_directions() -> None:
     """The first status of a new object causes no reconcile; each later change does."""
     async with dependents() as (subject, stream, woken):
         with subject.hold_events(OWNER):
@@ -244,7 +244,7 @@ async def test_a_custom_kind_without_conditions_is_not_unready() -> None:
         assert woken == [BECAME_READY]
 
 
-async def test_readiness_that_changes_during_a_run_is_met_by_a_later_one() -> None:
+async def test_readiness_that_changes_during_a_run_starts_another_one() -> None:
     """Even if it is as before when the run ends: the role may have met what was in between."""
     async with dependents() as (subject, stream, woken):
         subject.on_dependent(OWNER, CHILD, metadata(10), WATCH, READY)
@@ -256,7 +256,7 @@ async def test_readiness_that_changes_during_a_run_is_met_by_a_later_one() -> No
         assert woken[0] == "dependent: Deployment default/child became not ready"
 
 
-async def test_the_readiness_that_follows_an_own_write_wakes_the_owner() -> None:
+async def test_readiness_after_an_own_write_reconciles_the_owner() -> None:
     """The version is that of the run's own write, and its status is not an echo."""
     async with dependents() as (subject, stream, woken):
         subject.on_dependent(OWNER, CHILD, metadata(10), WATCH, READY)
@@ -294,7 +294,7 @@ async def test_a_status_that_was_read_too_early_is_read_again() -> None:
         assert woken == ["dependent: Deployment default/child status is up to date"]
 
 
-async def test_what_becomes_ready_before_its_creation_is_answered_wakes_the_owner() -> None:
+async def test_readiness_before_the_response_reconciles_the_owner() -> None:
     """The event may arrive before the response with the object's owner."""
     async with dependents() as (subject, stream, woken):
         other = ObjectRef(DEPLOYMENT, "default", "other")
@@ -319,7 +319,7 @@ async def test_an_object_that_is_made_again_is_new() -> None:
         assert woken == ["dependent: Deployment default/child deleted"]
 
 
-async def test_only_what_comes_again_can_be_a_loop() -> None:
+async def test_the_first_readiness_is_not_a_loop() -> None:
     """The first readiness of an object starts a run, although the previous run has written it."""
     async with dependents() as (subject, stream, woken):
         with subject.hold_events(OWNER):
@@ -357,7 +357,7 @@ CLUSTER_ROLE = ObjectRef(GVK("rbac.authorization.k8s.io", "v1", "ClusterRole"), 
     ("namespace", "asked", "expected"),
     [("default", False, 0), ("default", True, 1), ("", False, 1)],
 )
-async def test_cluster_scoped_dependents_wake_their_owner_if_watched(
+async def test_cluster_scoped_dependents_reconcile_their_owner_if_watched(
     namespace: str, asked: bool, expected: int
 ) -> None:
     """They start a run of a namespaced owner only if its watch enables it."""

@@ -82,7 +82,7 @@ def test_an_edit_overtakes_the_whole_herd(herd: int, total: int) -> None:
 
 
 @given(st.lists(KINDS, min_size=1, max_size=5), st.lists(st.sampled_from(Trigger), max_size=60))
-def test_nobody_waits_for_ever(kinds: list[GVK], stream: list[Trigger]) -> None:
+def test_no_key_starves(kinds: list[GVK], stream: list[Trigger]) -> None:
     """Under an endless stream of edits, a herd of any kinds still gets every ninth turn."""
     room = Room(total=1)
     waiting = {room.add(Trigger.START, gvk) for gvk in kinds}
@@ -105,7 +105,7 @@ def test_a_stream_of_edits_is_held_up_by_every_ninth_run_only() -> None:
     assert ran == ([False] * 8 + [True]) * 3
 
 
-def test_who_came_later_waits_for_all_that_is_more_urgent() -> None:
+def test_a_later_key_waits_for_more_urgent_ones() -> None:
     """A resync does not break into a row of edits that were there before it."""
     room = Room(total=1)
     edits = [room.add(Trigger.SPEC) for _ in range(30)]
@@ -154,7 +154,7 @@ def test_namespaces_of_a_kind_share_the_room_evenly(namespaces: list[str]) -> No
     assert Counter(ran[:9]) == {"crowd": 3, "one": 3, "two": 3}
 
 
-def test_a_namespace_that_keeps_asking_delays_another_one_by_one_run() -> None:
+def test_a_busy_namespace_delays_others_by_one_run() -> None:
     """An edit elsewhere runs next, although the edits of the crowd are earlier and continue."""
     room = Room(total=1)
     for _ in range(100):

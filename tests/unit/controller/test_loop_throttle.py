@@ -52,7 +52,7 @@ class Resource:
         return held
 
 
-def test_a_fight_is_slowed_down_more_and_more_and_never_stopped() -> None:
+def test_a_loop_is_throttled_increasingly_and_never_stopped() -> None:
     """Five echoes in a row are borne; then the delay doubles up to five minutes."""
     fighter = Resource()
     fighter.run()
@@ -60,7 +60,7 @@ def test_a_fight_is_slowed_down_more_and_more_and_never_stopped() -> None:
     assert held == [0, 0, 0, 0, 0, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300, 300]
 
 
-def test_a_held_run_comes_when_its_time_is_over_and_is_told_once() -> None:
+def test_a_throttled_run_starts_after_its_delay_and_is_reported_once() -> None:
     """Further echoes meanwhile neither prolong the delay nor make a second Event."""
     fighter = Resource()
     fighter.run()
@@ -75,7 +75,7 @@ def test_a_held_run_comes_when_its_time_is_over_and_is_told_once() -> None:
     assert fighter.wake(ECHO, after=again.seconds) is None
 
 
-def test_an_edit_by_somebody_ends_the_slowing_down_at_once() -> None:
+def test_an_edit_by_a_user_ends_throttling_at_once() -> None:
     """The edit is run without delay, and so are the next echoes."""
     fighter = Resource()
     fighter.run()
@@ -93,7 +93,7 @@ def test_an_edit_by_somebody_ends_the_slowing_down_at_once() -> None:
         assert fighter.wake(ECHO) is not None
 
 
-def test_a_busy_object_that_the_role_does_not_write_is_no_loop() -> None:
+def test_a_busy_object_that_the_role_does_not_write_is_not_a_loop() -> None:
     """However often it changes: an autoscaler's work is not ours to slow down."""
     bystander = Resource(writes=FOUGHT)
     bystander.run()
@@ -103,7 +103,7 @@ def test_a_busy_object_that_the_role_does_not_write_is_no_loop() -> None:
     assert reader.fight(50, ECHO) == [0] * 50
 
 
-def test_rollouts_are_no_loop() -> None:
+def test_rollouts_are_not_a_loop() -> None:
     """The status of what a run has written changes, and the next runs write nothing."""
     steady = Resource()
     reference = Cause(Trigger.REFERENCE, f"{OTHER} changed", OTHER)
@@ -115,7 +115,7 @@ def test_rollouts_are_no_loop() -> None:
             steady.run(changes=False)
 
 
-def test_a_loop_with_runs_that_write_nothing_is_slowed_down() -> None:
+def test_a_loop_with_runs_that_write_nothing_is_throttled() -> None:
     """The object is written, its status changes, and the other writer reverts it."""
     fighter = Resource()
     fighter.run()
@@ -127,7 +127,7 @@ def test_a_loop_with_runs_that_write_nothing_is_slowed_down() -> None:
     assert fighter.wake(ECHO) is not None
 
 
-def test_what_changes_at_the_pace_of_people_is_no_loop() -> None:
+def test_slow_changes_are_not_a_loop() -> None:
     """Somebody who edits by hand, or a schedule, comes later than an echo."""
     patient = Resource()
     patient.run()
@@ -152,7 +152,7 @@ def test_a_fight_that_is_over_leaves_nothing() -> None:
     assert fighter.fight(5) == [0] * 5
 
 
-def test_a_role_that_edits_its_own_spec_is_slowed_down() -> None:
+def test_a_role_that_edits_its_own_spec_is_throttled() -> None:
     """Its edits are known by the generation that they led to; anybody else's are not among them."""
     itself = Resource(writes=None)
     itself.run(generation=2)
@@ -164,7 +164,7 @@ def test_a_role_that_edits_its_own_spec_is_slowed_down() -> None:
     assert itself.wake(Cause(Trigger.SPEC, "spec.size", state_key="8")) is None
 
 
-def test_a_role_that_writes_what_its_resource_refers_to_is_slowed_down() -> None:
+def test_a_role_that_writes_references_is_throttled() -> None:
     """A reference that the run writes wakes it as well; others that change are answered at once."""
     fighter = Resource()
     fighter.run()
@@ -175,7 +175,7 @@ def test_a_role_that_writes_what_its_resource_refers_to_is_slowed_down() -> None
     assert fighter.wake(named) is not None
 
 
-def test_timers_say_nothing_about_loops() -> None:
+def test_timers_do_not_count_as_loops() -> None:
     """Retries and resyncs are neither held back nor counted."""
     fighter = Resource()
     fighter.run()
@@ -184,7 +184,7 @@ def test_timers_say_nothing_about_loops() -> None:
     assert fighter.fight(5) == [0] * 5
 
 
-def test_what_is_gone_is_forgotten() -> None:
+def test_deleted_resources_are_discarded() -> None:
     """A new resource of the same name is not throttled."""
     fighter = Resource()
     fighter.run()
@@ -193,7 +193,7 @@ def test_what_is_gone_is_forgotten() -> None:
     assert fighter.wake(ECHO) is None
 
 
-def test_a_resource_that_asks_for_a_run_each_second_is_slowed_down() -> None:
+def test_a_run_requested_each_second_is_throttled() -> None:
     """By its annotation: five runs at its period, then at most one each ten seconds."""
     hasty = Resource()
     held = []
@@ -209,7 +209,7 @@ def test_a_resource_that_asks_for_a_run_each_second_is_slowed_down() -> None:
     assert hasty.wake(PERIOD, after=1.0) is None
 
 
-def test_what_slows_a_resource_down_is_said_once() -> None:
+def test_throttling_is_reported_once() -> None:
     """It stays like that until the annotation changes."""
     hasty = Resource()
     firsts = []

@@ -49,7 +49,7 @@ async def subject() -> AsyncIterator[Dependents]:
     await dependents.stop()
 
 
-async def test_a_write_that_changed_nothing_is_no_write(subject: Dependents) -> None:
+async def test_a_write_without_changes_does_not_count(subject: Dependents) -> None:
     """A request that is answered with the known resourceVersion changed nothing."""
     with subject.hold_events(OWNER):
         subject.on_dependent(OWNER, CHILD, metadata("5"), WATCH)
@@ -74,7 +74,7 @@ async def test_a_creation_is_a_write(subject: Dependents) -> None:
     assert subject.writes.is_echo(OWNER, CHANGED)
 
 
-async def test_objects_of_others_are_told_by_their_version(subject: Dependents) -> None:
+async def test_writes_of_foreign_objects_are_detected_by_version(subject: Dependents) -> None:
     """A write to a foreign object counts if its version differs from that of the previous write."""
     named = Cause(Trigger.REFERENCE, "changed", CHILD)
     echoes = []
@@ -110,7 +110,7 @@ async def test_changed_fields_are_kept_until_they_are_taken(subject: Dependents)
     assert not subject.writes.take_changes(OWNER)
 
 
-def test_what_was_written_last_is_known_after_runs_that_write_nothing() -> None:
+def test_the_last_write_is_kept_after_runs_without_writes() -> None:
     """Until the next write; an edit of the resource is a write too."""
     writes, other = OwnWrites(), replace(CHILD, name="other")
     writes.begin(OWNER)

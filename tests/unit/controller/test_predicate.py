@@ -83,7 +83,9 @@ DESELECTED = replace(seen(relevant=False, deselected=True), desired=None)
         (seen(generation=None), bare(managedFields=[{"time": "t"}], finalizers=["f"]), None),
     ],
 )
-def test_what_wakes_a_reconcile(old: Seen | None, new: Seen, trigger: Trigger | None) -> None:
+def test_changes_that_start_a_reconcile(
+    old: Seen | None, new: Seen, trigger: Trigger | None
+) -> None:
     """Generation, creation, deletion and selection count; status and labels do not."""
     cause = reconcile_cause(old, new, WATCH, listed=False)
     assert (cause.trigger if cause else None) == trigger
@@ -128,7 +130,7 @@ def test_an_edit_beside_an_answer_is_not_lost() -> None:
     assert str(reconcile_cause(old, new, WATCH, listed=False)) == "spec: spec"
 
 
-def test_annotations_count_where_the_watch_asks_for_them() -> None:
+def test_annotations_count_if_the_watch_enables_it() -> None:
     """With watchAnnotationsChanges the changed keys are named, never their values."""
     new = seen(annotations={"kept": "1", "new": "secret"})
     cause = reconcile_cause(
@@ -215,7 +217,7 @@ def test_a_listed_resource_is_distinguished_from_a_created_one() -> None:
     assert reconcile_cause(seen(), seen(), WATCH, listed=True) is None
 
 
-def test_a_deletion_is_enqueued_and_the_resource_forgotten() -> None:
+def test_a_deletion_is_enqueued_and_the_state_discarded() -> None:
     """After DELETED the resource is reconciled once more, and a new one of its name is new."""
     enqueued: list[tuple[ObjectRef, Cause]] = []
     met: list[ObjectRef] = []

@@ -102,7 +102,7 @@ async def references(
         await asyncio.gather(running, return_exceptions=True)
 
 
-async def test_a_changed_secret_wakes_those_that_name_it() -> None:
+async def test_a_changed_secret_reconciles_its_referrers() -> None:
     """Created, changed and deleted ones do; one that is no longer referenced does not."""
     async with references() as (subject, streams, woken):
         subject.on_change(ref("a"), foo("a", secrets=[{"name": "s"}, {"name": "t"}]))
@@ -151,7 +151,7 @@ SELECTING = Watch(
 )
 
 
-async def test_selected_objects_wake_those_that_select_them() -> None:
+async def test_selected_objects_reconcile_their_selectors() -> None:
     """Those that come, change, lose the label or go; and no others."""
     async with references(SELECTING) as (subject, streams, woken):
         secrets, labels = streams[SECRET], {"app": "a"}
@@ -228,7 +228,7 @@ def test_an_expression_that_fails_again_is_reported_again() -> None:
     assert recovered == [place] * 2
 
 
-async def test_who_refers_to_an_object_is_known() -> None:
+async def test_referrers_of_an_object_are_found() -> None:
     """By name, and by the labels that the object has."""
     async with references() as (subject, _, _), references(SELECTING) as (selecting, streams, _):
         subject.on_change(ref("a"), foo("a", secrets=[{"name": "s"}]))
@@ -243,7 +243,7 @@ async def test_who_refers_to_an_object_is_known() -> None:
         assert selecting.referring(secret) == {ref("b")}
 
 
-async def test_a_write_of_the_status_wakes_nobody() -> None:
+async def test_a_write_of_the_status_starts_no_run() -> None:
     """As for owned objects: only fields that a role can set count."""
     async with references() as (subject, streams, woken):
         subject.on_change(ref("a"), foo("a", zone="z"))
@@ -256,7 +256,7 @@ async def test_a_write_of_the_status_wakes_nobody() -> None:
         assert len(woken) == 1
 
 
-def test_what_a_resource_names() -> None:
+def test_references_of_a_resource() -> None:
     """Names are text or in lists; missing and other values refer to nothing."""
     failed: list[ExpressionError] = []
     body = foo("a", zone=3, secrets=[{"name": "s"}, {}])
@@ -267,7 +267,7 @@ def test_what_a_resource_names() -> None:
     assert not any("ConfigMap" in text for text in found)
 
 
-async def test_chosen_fields_of_the_status_wake_too(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_chosen_fields_of_the_status_start_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """A write of the status is a run only if a field of wakeOn has changed, and many are one."""
     # All changes are within one pause, however long they take.
     monkeypatch.setattr(watch_pacing, "_PAUSE_SECONDS", 3600)

@@ -86,7 +86,7 @@ def test_a_tick_that_is_due_at_the_start_is_enqueued_with_the_resource() -> None
     assert clock.causes == ["tick 2026-05-05T12:00:00Z"]
 
 
-def test_a_tick_beyond_its_deadline_wakes_the_resource_to_report_it() -> None:
+def test_a_missed_tick_enqueues_the_resource() -> None:
     """Once, and only if the status announced it."""
     clock = Clock()
     body = resource(last=NOON - 7 * HOUR, deadline=30)
@@ -112,7 +112,7 @@ def test_deleted_and_unselected_resources_have_no_ticks() -> None:
     assert clock.at(NOON + HOUR) == other.at(NOON + HOUR) == []
 
 
-def test_a_suspended_resource_is_woken_when_it_resumes() -> None:
+def test_a_resumed_resource_is_enqueued() -> None:
     """Its latest tick is due then."""
     clock = Clock()
     clock.schedules.on_change(REF, resource(suspend=True))
@@ -130,7 +130,7 @@ def test_an_invalid_schedule_affects_no_other_resource() -> None:
     assert clock.causes == ["tick 2026-05-05T13:00:00Z"]
 
 
-def test_a_schedule_that_changes_without_the_spec_wakes_the_resource() -> None:
+def test_a_schedule_changed_outside_the_spec_enqueues_the_resource() -> None:
     """It may be from an annotation; the status is to show the next tick."""
     clock = Clock()
     clock.schedules.on_change(REF, resource())
@@ -157,7 +157,7 @@ def test_a_last_tick_that_is_set_back_runs_again() -> None:
     assert clock.causes == ["tick 2026-05-05T12:00:00Z"] * 2
 
 
-def test_it_looks_at_the_clock_at_least_every_half_minute() -> None:
+def test_the_clock_is_checked_every_half_minute() -> None:
     """A clock that was set is noticed; a near tick is not slept over."""
     clock = Clock()
     assert clock.schedules.check_due() == 30

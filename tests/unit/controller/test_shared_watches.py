@@ -116,7 +116,7 @@ async def test_a_kind_is_watched_once(selectors: list[str], sent: str) -> None:
     assert [line["log_level"] for line in lines] == ["error"]
 
 
-async def test_what_a_late_list_shows_is_new(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_objects_of_a_late_list_are_new(monkeypatch: pytest.MonkeyPatch) -> None:
     """Permissions were missing at first, and resources ran without the objects."""
     monkeypatch.setattr(watch_retry, "_RECHECK_SECONDS", 0)
     server, consumer = Server(), Consumer()

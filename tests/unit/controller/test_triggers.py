@@ -104,7 +104,7 @@ async def world(*triggers: ObjectTrigger, wake_on: tuple[WakeOn, ...] = ()) -> A
         yield found
 
 
-async def test_what_happens_to_an_object_leads_to_runs() -> None:
+async def test_changes_of_an_object_lead_to_runs() -> None:
     """Created, changed and deleted ones; not those that existed, nor a write of the status."""
     async with world(ObjectTrigger(POD)) as it:
         for name in "ab":

@@ -90,7 +90,7 @@ async def world() -> AsyncIterator[World]:
         await subject.stop()
 
 
-async def test_a_chosen_field_wakes_the_owner_and_no_other_one() -> None:
+async def test_only_a_chosen_field_reconciles_the_owner() -> None:
     """Old and new value are in the cause; other fields of the status wake nobody."""
     async with world() as case:
         case.response(10)
@@ -111,7 +111,7 @@ async def test_readiness_and_fields_of_one_event_are_one_cause() -> None:
         assert case.woken == [f"{CAUSE} status.readyReplicas none to 1, became ready"]
 
 
-async def test_what_a_run_has_seen_first_is_no_news() -> None:
+async def test_changes_before_the_first_read_start_no_run() -> None:
     """Events up to the version of the run's first response wake nobody, later ones do."""
     async with world() as case:
         case.response(10, readyReplicas=1)

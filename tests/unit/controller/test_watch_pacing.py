@@ -40,7 +40,7 @@ async def test_the_first_cause_comes_at_once_and_the_others_together(
     pacer.stop()
 
 
-async def test_what_waits_for_an_owner_that_is_gone_is_dropped(
+async def test_events_of_a_deleted_owner_are_dropped(
     pacer: Pacer, woken: asyncio.Queue[tuple[ObjectRef, Cause]]
 ) -> None:
     """Of two owners that wait, only the one that is left is woken."""

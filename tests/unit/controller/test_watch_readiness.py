@@ -19,7 +19,7 @@ def test_everything_must_be_answered() -> None:
     assert readiness.not_ready_reason() is None
 
 
-def test_who_converts_a_kind_does_not_wait_for_its_watch() -> None:
+def test_a_converted_kind_is_ready_before_its_watch() -> None:
     """Listing may take a conversion, and conversions come to replicas that are ready."""
     readiness = WatchReadiness(["Foo", "Bar"], converted=["Foo"])
     assert readiness.not_ready_reason() == "Foo is not served by the API server: install its CRD"

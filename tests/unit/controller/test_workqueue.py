@@ -54,7 +54,7 @@ def test_a_key_is_never_worked_on_twice_at_once() -> None:
     assert names(queue, 3, 2) == ["a", None]
 
 
-def test_backoff_doubles_from_5_ms_to_1000_s_and_is_forgotten() -> None:
+def test_backoff_doubles_from_5_ms_to_1000_s_and_is_reset() -> None:
     """Each failure doubles the delay up to the limit; a success resets it."""
     queue = backlog()
     delays = [queue.add_rate_limited(key("a"), 0) for _ in range(20)]
@@ -78,7 +78,7 @@ def test_a_retry_waits_for_its_time_but_an_edit_does_not() -> None:
     assert queue.get(9) is None
 
 
-def test_a_periodic_run_that_was_overtaken_is_no_cause() -> None:
+def test_an_overtaken_periodic_run_is_not_a_cause() -> None:
     """A delayed cause is reported only by the run that it triggered."""
     queue = backlog()
     queue.add_after(key("a"), Cause(Trigger.PERIOD), 0, 10)
@@ -135,7 +135,7 @@ def test_the_next_run_of_a_key_can_take_the_place_of_the_one_that_ended() -> Non
     assert names(queue, 4, 2) == ["b", None]
 
 
-def test_short_of_memory_runs_wait_but_one_goes_on() -> None:
+def test_runs_wait_for_memory_except_the_first() -> None:
     """A run starts alone whatever the memory; beside others only if there is room for it."""
     queue = backlog()
     for name in "ab":
@@ -158,7 +158,7 @@ def test_a_dropped_key_leaves_nothing_behind() -> None:
     assert queue.add_rate_limited(key("a"), 0) == 0.005
 
 
-def test_a_resource_made_anew_while_it_is_found_gone_is_not_lost() -> None:
+def test_a_resource_recreated_during_its_last_run_is_enqueued() -> None:
     """The creation that arrives during the run is given out after it."""
     queue = backlog()
     queue.add(key("a"), Cause(Trigger.DELETION), 0)
@@ -206,7 +206,7 @@ async def test_memory_is_looked_at_before_a_run_starts_beside_others() -> None:
     assert (first.key.name, item.key.name) == ("a", "b")
 
 
-async def test_who_listens_hears_of_every_event_until_the_end() -> None:
+async def test_listeners_get_every_event() -> None:
     """A closed queue calls no listener, and a run that ended is not followed by another."""
     queue = WorkQueue(Concurrency(4, 4), BackoffSettings())
     heard: list[tuple[ObjectRef, Cause]] = []

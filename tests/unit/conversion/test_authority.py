@@ -103,7 +103,7 @@ def test_a_new_authority_signs_only_when_it_is_known() -> None:
     assert x509.load_pem_x509_certificate(signed.certificate).issuer == bundle(with_new)[0].subject
 
 
-def test_an_operator_that_was_down_for_years_starts_anew() -> None:
+def test_expired_certificates_are_replaced() -> None:
     """Nothing of old is of use; nothing is waited for."""
     made = make(make(None), START + 1000 * DAY)
     assert len(bundle(made)) == 1
@@ -120,7 +120,7 @@ def test_other_names_need_another_certificate() -> None:
 
 @pytest.mark.parametrize("field", ["authorities", "authority_key", "certificate", "key"])
 @pytest.mark.parametrize("content", [b"", b"rubbish"])
-def test_what_cannot_be_read_is_made_anew(field: str, content: bytes) -> None:
+def test_unreadable_certificates_are_replaced(field: str, content: bytes) -> None:
     """A Secret that somebody edited does not stop the operator."""
     made = make(replace(make(None), **{field: content}))
     assert is_trusted(made, made, START)

@@ -43,7 +43,7 @@ def test_a_port_becomes_a_list_and_back(nginx: Converter) -> None:
     assert nginx.convert(higher, "v1alpha1") == lower
 
 
-def test_an_object_of_the_wanted_version_stays(nginx: Converter) -> None:
+def test_an_object_of_the_requested_version_is_unchanged(nginx: Converter) -> None:
     """Nothing is computed, not even a broken annotation looked at."""
     body = nginx_of("v1alpha1", port=1)
     body["metadata"]["annotations"] = {f"{PREFIX}v1alpha2": "{"}
@@ -106,7 +106,7 @@ def test_an_annotation_that_makes_no_sense(nginx: Converter, content: str) -> No
     assert higher["metadata"] == lower["metadata"] | {"annotations": {"mine": "stays"}}
 
 
-def test_the_annotation_says_what_it_keeps(nginx: Converter) -> None:
+def test_the_annotation_contains_the_preserved_fields(nginx: Converter) -> None:
     """It is readable text."""
     lower = nginx.convert(nginx_of("v1alpha2", ports=[HTTP, METRICS]), "v1alpha1")
     kept = json.loads(lower["metadata"]["annotations"]["conversion.operator-runner.dev/v1alpha2"])
@@ -184,7 +184,7 @@ def test_an_expression_that_fails(
         converter.convert(web("v1", **spec), "v2")
 
 
-def test_a_field_below_what_is_no_map(make: MakeConverter) -> None:
+def test_a_field_below_a_value_that_is_not_a_map(make: MakeConverter) -> None:
     """The error has the value."""
     converter = make(("v1", {"spec.tls.cert": "spec.cert"}, {"spec.cert": "spec.tls.cert"}))
     with pytest.raises(ConversionError, match=r"spec\.tls\.cert: tls is not an object: 7"):

@@ -64,7 +64,7 @@ def test_a_registration_replaces_the_conversion_of_the_crd(
     }
 
 
-def test_what_is_registered_is_not_written_again() -> None:
+def test_an_existing_registration_is_not_written_again() -> None:
     """Nor are other review versions taken away."""
     now = webhook(url="https://127.0.0.1:9443/convert", caBundle=encoded(b"CA"))
     now["webhook"]["conversionReviewVersions"] = ["v2", "v1"]
@@ -90,7 +90,7 @@ def test_cert_manager_has_priority() -> None:
     assert ca_injector_problem(crd()) is None
 
 
-def test_a_service_is_not_replaced_by_an_address_unless_asked_for() -> None:
+def test_a_service_is_not_replaced_by_an_address_by_default() -> None:
     """An operator in the cluster keeps its Service; so does one that is named itself."""
     taken = crd(webhook(service={"namespace": "a", "name": "b"}))
     assert existing_service(taken, URL) == Service("a", "b")

@@ -94,7 +94,7 @@ def test_one_object_that_fails_fails_all(
         ),
     ],
 )
-def test_what_is_no_review(body: Any, complaint: str) -> None:
+def test_invalid_reviews_are_rejected(body: Any, complaint: str) -> None:
     """It is rejected with the reason; there is no uid for a response."""
     with pytest.raises(InvalidReview, match=complaint):
         Review(body, {})

@@ -155,7 +155,7 @@ def _bare(body: Json) -> Json:
 
 
 @pytest.mark.parametrize("kept", ["[" * 100_000, "[" * 1_000 + "]" * 1_000])
-def test_what_is_kept_is_read_within_bounds(kept: Any) -> None:
+def test_preserved_fields_are_read_within_bounds(kept: Any) -> None:
     """Users with write access to a resource can write the annotation."""
     body = {"metadata": {"name": "a", "annotations": {f"{PREFIX}v2": kept}}}
     with pytest.raises(ValueError, match="nested deeper than 100 levels"):

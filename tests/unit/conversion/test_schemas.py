@@ -29,7 +29,7 @@ def crd(v1: Json, v2: Json) -> Json:
     return {"spec": {"versions": versions}}
 
 
-def test_the_nginx_operator_forgets_nothing() -> None:
+def test_the_nginx_operator_maps_all_fields() -> None:
     """Its CRD and its watches.yaml fit."""
     text = (REPOSITORY / "crds" / "operator.example.com_nginxoperators.yaml").read_text()
     loaded = load(REPOSITORY / "watches.yaml", {}, roles_path=str(REPOSITORY / "roles"))

@@ -33,7 +33,7 @@ def nested(levels: int, inner: str = "1") -> bytes:
 
 
 @pytest.mark.parametrize("levels", [1, MAX_DEPTH - 1, MAX_DEPTH])
-def test_what_is_within_the_bounds_stays_as_it_is(levels: int) -> None:
+def test_objects_within_the_bounds_are_unchanged(levels: int) -> None:
     """Up to a hundred levels an object is decoded like any other JSON."""
     value = decode(nested(levels))
     assert value == json.loads(nested(levels))
@@ -41,7 +41,7 @@ def test_what_is_within_the_bounds_stays_as_it_is(levels: int) -> None:
 
 
 @pytest.mark.parametrize("levels", [MAX_DEPTH + 1, 400, 1_000, 10_000, 200_000])
-def test_what_is_nested_too_deep_is_cut_and_named(levels: int) -> None:
+def test_deeply_nested_values_are_cut_and_named(levels: int) -> None:
     """No depth raises; the fault has path and cure."""
     raw = b'{"metadata":{"name":"x"},"spec":' + nested(levels - 1) + b"}"
     value = decode(raw)
@@ -81,7 +81,7 @@ def test_numbers_of_any_length_are_decoded() -> None:
 
 
 @pytest.mark.parametrize("raw", [b"", b"{", b'{"a"', nested(500)[:-200], b"]" * 300, b'"' * 301])
-def test_what_is_not_json_is_a_value_error(raw: bytes) -> None:
+def test_invalid_json_is_a_value_error(raw: bytes) -> None:
     """Cut off or not, deep or not."""
     with pytest.raises(ValueError, match=r"."):
         decode(raw)

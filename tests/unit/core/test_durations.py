@@ -87,7 +87,7 @@ def test_durations_are_written_as_in_go(value: timedelta, expected: str) -> None
 
 
 @given(st.timedeltas(min_value=-LONGEST, max_value=LONGEST))
-def test_what_is_written_can_be_read(value: timedelta) -> None:
+def test_durations_survive_a_round_trip(value: timedelta) -> None:
     """Reading undoes writing."""
     assert parse_duration(format_duration(value)) == value
 

@@ -33,7 +33,7 @@ def test_fields_that_differ_are_named(old: Json, new: Json, paths: list[str]) ->
     assert list(changed_paths(old, new)) == paths
 
 
-def test_what_a_manager_has_set_is_read_from_its_field_set() -> None:
+def test_fields_of_a_manager_are_read_from_its_field_set() -> None:
     """Keys of lists of objects are shown, values of plain lists are not."""
     port: Json = {".": {}, "f:port": {}}
     fields = {
@@ -116,7 +116,7 @@ REV: Json = {"f:metadata": {"f:annotations": {".": {}, "f:rev": {}}}}
         ),
     ],
 )
-def test_who_changed_what_is_told(old: Version, new: Version, told: str) -> None:
+def test_writers_and_their_fields_are_reported(old: Version, new: Version, told: str) -> None:
     """Fields that the writer gained, else all that it manages; labels by their own difference."""
     assert difference(old, new) == told
 

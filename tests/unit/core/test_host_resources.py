@@ -88,12 +88,12 @@ def test_a_share_of_a_core_is_one_core(tmp_path: Path, quota: dict[str, str]) ->
         },
     ],
 )
-def test_what_a_container_can_have_now(tmp_path: Path, files: dict[str, str]) -> None:
+def test_the_available_memory_of_a_container(tmp_path: Path, files: dict[str, str]) -> None:
     """Its limit, less what it uses, of which cached files can be taken back."""
     assert machine(tmp_path, files).free_memory() == 200 * MB
 
 
-def test_what_the_machine_can_give_now(tmp_path: Path) -> None:
+def test_the_available_memory_of_the_machine(tmp_path: Path) -> None:
     """A container whose limit is far away still shares its machine with others."""
     files = {
         **v2("/", str(500 * MB)),

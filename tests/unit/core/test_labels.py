@@ -106,7 +106,7 @@ def test_only_selectors_of_a_label_of_the_object_are_compared(
         {"matchExpressions": [{"operator": "Exists"}]},
     ],
 )
-def test_what_is_not_a_label_selector_is_refused(selector: Json) -> None:
+def test_invalid_label_selectors_are_rejected(selector: Json) -> None:
     """It comes from a resource, so that it may be anything."""
     with pytest.raises(ValueError, match=r"\w"):
         requirements_of(selector)

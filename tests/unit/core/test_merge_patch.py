@@ -41,7 +41,7 @@ MAPS = st.dictionaries(st.sampled_from("abc"), VALUES, max_size=3)
         pytest.param({"a": 1}, {"a": 1.0}, {}, id="1.0 is 1"),
     ],
 )
-def test_a_patch_has_only_what_differs(current: Any, fields: Any, patch: Any) -> None:
+def test_a_patch_contains_only_differences(current: Any, fields: Any, patch: Any) -> None:
     """Only what differs, and null for each key that is to go."""
     assert replacing(current, fields) == patch
 

@@ -93,7 +93,7 @@ def test_a_slot_moves_after_its_owner_has_released_it() -> None:
     assert Counter(moved.owners.values()) == {"a": SLOTS // 2, "b": SLOTS // 2}
 
 
-def test_the_slots_of_a_member_that_is_gone_are_assigned_at_once() -> None:
+def test_the_slots_of_a_deleted_member_are_assigned_at_once() -> None:
     """There is nobody to wait for."""
     first = assigned("a", "b")
 
@@ -148,7 +148,7 @@ def test_a_new_object_gives_no_slots_before_all_members_have_observed_it() -> No
     assert revise(new, {"a": Report("new"), "b": Report("new")}, ()).epoch == 1
 
 
-def test_a_member_drains_what_moves_away() -> None:
+def test_a_member_drains_moving_slots() -> None:
     """It takes back what moves no more."""
     slots = MemberSlots("a")
     first = assigned("a")

@@ -43,7 +43,7 @@ def installation(kubectl: FakeKubectl) -> Installation:
     return Installation(kubectl, "shop", "web", "alpha", "olm/local")
 
 
-def test_a_subscription_starts_where_it_is_told_and_waits_for_approval() -> None:
+def test_a_subscription_waits_for_approval() -> None:
     """Namespace, group for all namespaces, and the Subscription with the operator's variables."""
     kubectl = FakeKubectl()
 
@@ -72,7 +72,7 @@ def test_the_plan_of_a_version_is_found_and_approved() -> None:
     assert '"approved": true' in kubectl.calls[-1][-2]
 
 
-def test_phases_are_told_with_their_reasons() -> None:
+def test_phases_are_printed_with_their_reasons() -> None:
     """A version without a status is unknown so far."""
     well = {"phase": "Succeeded", "reason": "InstallSucceeded", "message": "fine"}
     kubectl = FakeKubectl(
@@ -85,7 +85,7 @@ def test_phases_are_told_with_their_reasons() -> None:
     assert str(phases["web.v2"]) == "unknown (unknown): unknown"
 
 
-def test_trouble_is_what_holds_now() -> None:
+def test_only_present_conditions_are_problems() -> None:
     """Conditions that are False, and those without a message, say nothing of use."""
     conditions = [
         {"type": "ResolutionFailed", "status": "True", "message": "no such channel"},

@@ -29,7 +29,7 @@ def test_given_programs_are_used(tmp_path: Path) -> None:
     assert binaries.find(binaries.CONTROL_PLANE, environment, _SILENT) == tmp_path
 
 
-def test_what_is_missing_among_given_programs_is_named(tmp_path: Path) -> None:
+def test_missing_programs_are_named(tmp_path: Path) -> None:
     """An incomplete folder is refused, not silently replaced by a long build."""
     _programs(tmp_path, "etcd", "kube-apiserver", "kubectl")
     environment = {"KUBEBUILDER_ASSETS": str(tmp_path)}
@@ -43,7 +43,7 @@ def test_a_file_that_cannot_be_run_is_missing(tmp_path: Path) -> None:
     assert binaries.missing_in(tmp_path, ["etcd"]) == ["etcd"]
 
 
-def test_the_cache_serves_what_was_built(tmp_path: Path) -> None:
+def test_built_programs_are_cached(tmp_path: Path) -> None:
     """With programs of this very pin in the cache nothing is built."""
     folder = tmp_path / "operator-runner" / "kubernetes" / recipes.kubernetes().tag
     _programs(folder, *binaries.CONTROL_PLANE, *binaries.NODE)
@@ -70,7 +70,7 @@ def test_the_cache_serves_olm(tmp_path: Path) -> None:
     assert binaries.find_olm({"XDG_CACHE_HOME": str(tmp_path)}, _SILENT) == folder
 
 
-def test_the_recipe_names_what_the_cluster_asks_for() -> None:
+def test_the_recipe_builds_all_programs() -> None:
     """All parts of the cluster are built."""
     assert set(recipes.addons().programs) == set(binaries.ADDONS)
     assert set(recipes.kubernetes().programs) == {*binaries.CONTROL_PLANE, *binaries.NODE}

@@ -137,7 +137,7 @@ def test_the_names_in_an_archive_are_found(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"no archive", _package("./manifest.json")])
-def test_something_else_is_no_image(tmp_path: Path, content: bytes) -> None:
+def test_other_files_are_not_images(tmp_path: Path, content: bytes) -> None:
     """A file that holds no image is refused by its name."""
     path = tmp_path / "other.tar"
     path.write_bytes(content)

@@ -24,7 +24,7 @@ def test_no_two_slots_share_an_address() -> None:
     assert len(set(networks)) == 3 * SLOTS
 
 
-def test_the_addresses_lie_in_their_subnets() -> None:
+def test_the_addresses_are_in_their_subnets() -> None:
     """Both ends of the link and the DNS address belong to the networks they are named for."""
     subnets = Subnets(7)
     assert IPv4Address(subnets.host) in subnets.link

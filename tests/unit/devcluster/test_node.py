@@ -50,7 +50,7 @@ def test_each_cluster_has_a_cgroup_of_its_own(tmp_path: Path) -> None:
     assert len(roots) == 2
 
 
-def test_health_is_asked_at_the_address_of_the_node(tmp_path: Path) -> None:
+def test_health_is_probed_at_the_address_of_the_node(tmp_path: Path) -> None:
     """The kubelet and kube-proxy answer on the link, where this machine reaches them."""
     config = _config(Home(tmp_path))
     for part in (node_config.kubelet(config, tmp_path), node_config.kube_proxy(config, tmp_path)):

@@ -85,7 +85,7 @@ def test_ending_a_program_that_ignores_the_request(tmp_path: Path) -> None:
     assert not process.alive(stubborn)
 
 
-def test_a_program_sees_only_a_small_environment(
+def test_a_program_gets_a_minimal_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Proxies and kubeconfigs of the user do not reach the parts of a cluster."""

@@ -23,7 +23,7 @@ _FULL = State(
 
 
 @pytest.mark.parametrize("state", [_FULL, State("b1", "https://127.0.0.1:1", slot=None)])
-def test_a_state_comes_back_as_it_was_stored(tmp_path: Path, state: State) -> None:
+def test_a_stored_state_is_loaded_unchanged(tmp_path: Path, state: State) -> None:
     """Storing and loading changes nothing."""
     home = Home(tmp_path)
     save(home, state)
@@ -45,7 +45,7 @@ def test_a_damaged_state_counts_as_none(tmp_path: Path, content: str) -> None:
     assert load(home) is None
 
 
-def test_no_file_is_no_state(tmp_path: Path) -> None:
+def test_without_a_file_there_is_no_state(tmp_path: Path) -> None:
     """A cluster that was never started has no state."""
     assert load(Home(tmp_path)) is None
 

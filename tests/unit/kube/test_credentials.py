@@ -75,7 +75,9 @@ async def test_the_proxy_is_the_kubeconfigs_or_the_environments(
     assert await proxy() == "None"
 
 
-async def test_a_pod_without_token_is_told_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_error_of_a_pod_without_token_names_the_field(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """In a Pod, a missing token is a matter of automountServiceAccountToken."""
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
@@ -84,7 +86,7 @@ async def test_a_pod_without_token_is_told_what_to_set(monkeypatch: pytest.Monke
         await load(None)
 
 
-async def test_no_credentials_at_all_say_what_to_give() -> None:
+async def test_the_error_without_credentials_names_all_sources() -> None:
     """The places that were tried are in the error."""
     with pytest.raises(ConfigError, match="set --kubeconfig FILE or KUBECONFIG"):
         await load(None)
@@ -126,7 +128,7 @@ def _without(*keys: str) -> dict[str, Any]:
         ),
     ],
 )
-async def test_a_file_that_cannot_be_used_says_why(
+async def test_the_error_of_an_unusable_file_has_the_reason(
     nowhere: Path, config: dict[str, Any] | str, said: str
 ) -> None:
     """The error names the file, the trouble, and the command that shows what kubectl reads."""

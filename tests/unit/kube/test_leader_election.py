@@ -16,7 +16,7 @@ from operator_runner.kube.lease_keeper import claimed_spec
 HELD = {"holderIdentity": "other", "leaseDurationSeconds": 15, "leaseTransitions": 3}
 
 
-def test_a_lease_is_held_for_its_duration_since_we_saw_it_change() -> None:
+def test_a_lease_expires_after_its_last_observed_change() -> None:
     """The times in the Lease play no role: clocks differ between hosts."""
     observed = ObservedLease({}, 0.0)
     observed.update({**HELD, "renewTime": "1999-01-01T00:00:00.000000Z"}, 100.0)
@@ -53,7 +53,7 @@ def test_a_takeover_is_counted_and_a_renewal_is_not() -> None:
     assert (renewed["leaseTransitions"], renewed["acquireTime"]) == (4, "then")
 
 
-def test_the_first_holder_of_a_new_lease_is_no_transition() -> None:
+def test_the_first_holder_of_a_new_lease_is_not_a_transition() -> None:
     """The count starts at zero."""
     assert claimed_spec({}, "me", 15)["leaseTransitions"] == 0
 

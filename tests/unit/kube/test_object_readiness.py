@@ -115,7 +115,9 @@ def waiting(reason: str) -> Json:
         ("Database", {}, conditions(Failed="True"), FAILED),
     ],
 )
-def test_what_a_status_says(kind: str, spec: Json, status: Json, expected: Readiness) -> None:
+def test_the_readiness_of_a_status(
+    kind: str, spec: Json, status: Json, expected: Readiness
+) -> None:
     """The rules are those of kstatus."""
     body = {"metadata": {}, "spec": spec, "status": status}
     assert health_of(KINDS[kind], body) == Health(expected, behind=False)

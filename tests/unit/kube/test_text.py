@@ -50,7 +50,7 @@ def test_a_name_cannot_leave_its_place_in_a_path() -> None:
     assert path == "/api/v1/namespaces/a/secrets/..%2F..%2Fb%2Fsecrets%2Fc"
 
 
-def test_a_namespace_is_left_out_where_a_kind_has_none() -> None:
+def test_a_namespace_is_omitted_for_cluster_scoped_kinds() -> None:
     """Collections of all namespaces and cluster-scoped kinds have no namespace in their path."""
     crd = ApiResource(GVK("apiextensions.k8s.io", "v1", "CRD"), "crds", namespaced=False)
     pod = ApiResource(GVK("", "v1", "Pod"), "pods", namespaced=True)

@@ -116,7 +116,7 @@ def test_unreadable_bodies_are_passed_on(kind: str, body: bytes) -> None:
 @pytest.mark.parametrize(
     ("kind", "body"), [("application/json", b'{ "kind" : "K" }'), (bodies.PROTOBUF, CREATED)]
 )
-def test_a_complete_body_stays_byte_for_byte(kind: str, body: bytes) -> None:
+def test_a_complete_body_is_unchanged(kind: str, body: bytes) -> None:
     """A complete body is passed on byte for byte."""
     assert bodies.add_owner(kind, body, asks(MetadataPatch())) == body
 

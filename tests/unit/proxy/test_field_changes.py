@@ -59,7 +59,7 @@ def test_values_are_not_kept() -> None:
         {"annotations": {"kubectl.kubernetes.io/last-applied-configuration": "{}"}},
     ],
 )
-def test_what_the_server_and_kubectl_maintain_is_not_compared(metadata: Json) -> None:
+def test_fields_of_the_server_and_kubectl_are_not_compared(metadata: Json) -> None:
     """Versions, managers and the copy of a client-side apply change with other fields."""
     before = config_map({"annotations": {}})
     assert paths(before, config_map({"annotations": {}} | metadata)) == []

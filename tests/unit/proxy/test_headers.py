@@ -52,14 +52,14 @@ def test_answers_keep_all_warnings() -> None:
         ("application/json;as=Table;v=v1,application/json", None),
     ],
 )
-def test_json_where_the_client_takes_it(accept: str, expected: str | None) -> None:
+def test_json_if_the_client_accepts_it(accept: str, expected: str | None) -> None:
     """Responses to decode are requested in JSON, if the client accepts it."""
     passed = request_headers({"Accept": accept, "Accept-Encoding": "gzip"}, readable=True)
     assert passed["Accept"].replace(", ", ",") == (expected or accept)
     assert "Accept-Encoding" not in passed
 
 
-def test_streams_keep_what_they_asked_for() -> None:
+def test_streams_keep_their_headers() -> None:
     """Where nothing is looked at, the client's wishes pass unchanged."""
     sent = {"Accept": "application/vnd.kubernetes.protobuf", "Accept-Encoding": "gzip"}
     assert dict(request_headers(sent, readable=False)) == sent

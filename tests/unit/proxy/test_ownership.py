@@ -152,7 +152,7 @@ def test_a_kind_may_be_called_a_list(owner: Owner) -> None:
         (RequestInfo("", "v1", "team", "pods", "p", "eviction"), False),
     ],
 )
-def test_what_can_be_owned(info: RequestInfo, expected: bool) -> None:
+def test_kinds_that_can_be_owned(info: RequestInfo, expected: bool) -> None:
     """Questions, Events and subresources have no owner; groups with similar names have."""
     assert can_be_owned(info) is expected
 
@@ -200,7 +200,7 @@ def test_a_replaced_object_keeps_its_owners(
     )
 
 
-def test_a_body_that_has_the_owners_is_left_alone(owner: Owner) -> None:
+def test_a_body_with_owners_is_unchanged(owner: Owner) -> None:
     """A client that read the object first sends what is there."""
     assert not patch_for_update(owner, SECRETS, secret(ownerReferences=[REFERENCE]), LIVE)
 
@@ -235,7 +235,7 @@ def test_an_apply_keeps_what_its_manager_applied(owner: Owner) -> None:
     assert not patch_for_update(owner, SECRETS, secret(), live, "another")
 
 
-def test_annotations_of_an_owned_object_stay(owner: Owner) -> None:
+def test_annotations_of_an_owned_object_are_kept(owner: Owner) -> None:
     """A PUT without them keeps them, and one with forged ones does not get through."""
     live = {"uid": "uid-n", "annotations": {**ANNOTATIONS, "theirs": "x"}}
     forged = {"annotations": {"operator-sdk/primary-resource": "other/one"}}
@@ -246,7 +246,7 @@ def test_annotations_of_an_owned_object_stay(owner: Owner) -> None:
     assert kept == MetadataPatch(annotations=ANNOTATIONS, uid="uid-n")
 
 
-def test_the_owner_is_written_as_it_is(owner: Owner) -> None:
+def test_the_owner_itself_is_written_unchanged(owner: Owner) -> None:
     """The resource itself is recognized by the uid that the API server has."""
     info = RequestInfo("cache.example.com", "v1", "team", "memcacheds", "sample")
     assert not patch_for_update(owner, info, {}, {"uid": "uid-1", "ownerReferences": [FOREIGN]})

@@ -34,7 +34,7 @@ def grown(*permissions: Permission) -> set[Permission]:
     return known
 
 
-def test_a_restart_goes_on_where_the_last_one_ended(tmp_path: Path) -> None:
+def test_a_restart_continues_the_log(tmp_path: Path) -> None:
     """Existing entries are kept; repeated ones are not written again."""
     file = tmp_path / "requests.yaml"
     PermissionLog(file).add([GET])
@@ -48,7 +48,7 @@ def test_a_restart_goes_on_where_the_last_one_ended(tmp_path: Path) -> None:
 
 
 @given(st.sets(_PERMISSIONS, max_size=12))
-def test_what_is_written_is_read(known: set[Permission]) -> None:
+def test_the_log_survives_a_round_trip(known: set[Permission]) -> None:
     """The text holds all of it, and nothing twice."""
     with TemporaryDirectory() as folder:
         file = Path(folder) / "requests.yaml"

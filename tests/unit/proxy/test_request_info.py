@@ -65,7 +65,7 @@ def test_other_paths_name_no_resource(path: str) -> None:
         ("/api/v1/watch/namespaces/n/configmaps", False, "watch"),
     ],
 )
-def test_a_read_is_told_in_words_that_are_searched_for(path: str, watch: bool, verb: str) -> None:
+def test_reads_are_logged_like_ansible_operator(path: str, watch: bool, verb: str) -> None:
     """Names and order of the fields are those of ansible-operator's log."""
     info = RequestInfo.parse(path)
     assert info is not None

@@ -94,12 +94,12 @@ def test_a_write_that_made_the_object_needs_create(method: str) -> None:
         ("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"),
     ],
 )
-def test_what_everybody_may_do_needs_no_right(method: str, path: str) -> None:
+def test_public_requests_need_no_permission(method: str, path: str) -> None:
     """Discovery and questions about oneself are granted to every account."""
     assert rights(method, path) == []
 
 
-def test_who_grants_rights_needs_them() -> None:
+def test_granting_permissions_requires_them() -> None:
     """Each right of a Role that is written; one with wildcards needs `escalate` instead."""
     info = RequestInfo.parse(f"{RBAC}/namespaces/team/roles")
     assert info is not None
@@ -114,7 +114,7 @@ def test_who_grants_rights_needs_them() -> None:
     ("kind", "resource", "namespace"),
     [("Role", "roles", "own"), ("ClusterRole", "clusterroles", "")],
 )
-def test_who_binds_a_role_needs_bind(kind: str, resource: str, namespace: str) -> None:
+def test_binding_a_role_requires_bind(kind: str, resource: str, namespace: str) -> None:
     """Of that one role, by its name."""
     info = RequestInfo.parse(f"{RBAC}/namespaces/team/rolebindings/b")
     assert info is not None

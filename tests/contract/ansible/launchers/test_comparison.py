@@ -11,7 +11,7 @@ from tests.contract.ansible.launchers.masks import Masks
 from tests.contract.ansible.launchers.projects import Project
 
 
-def test_a_difference_is_told(both: Both) -> None:
+def test_differences_are_reported(both: Both) -> None:
     """A result, a file and a task that only one launcher gives are named with both values."""
     tasks = "- name: Say\n  copy: {content: '{{ who }}', dest: '{{ out }}/who'}\n"
     with pytest.raises(AssertionError) as told:

@@ -129,7 +129,7 @@ def test_a_role_has_the_facts_of_a_cold_run(
     assert warm == cold
 
 
-def test_a_playbook_has_the_facts_that_it_asks_for(
+def test_a_playbook_gets_the_requested_facts(
     launchers: Launchers, program: Program, tmp_path: Path
 ) -> None:
     """Subsets, filters, custom facts and the environment of a task count as they do cold."""
@@ -150,7 +150,7 @@ def test_complaints_are_those_of_a_cold_run(
     assert warm.result("Warning")["warnings"]
 
 
-def test_facts_are_gathered_again_when_what_they_depend_on_changes(
+def test_facts_are_gathered_again_after_a_change(
     launchers: Launchers, program: Program, tmp_path: Path
 ) -> None:
     """The next run gathers itself where a program has come; those after it need not."""

@@ -206,7 +206,7 @@ module.exit_json(private=oct(os.stat(module.tmpdir).st_mode))
             assert list(temporary.iterdir()) == [], name
 
 
-def test_a_run_knows_no_other(launchers: Launchers, tmp_path: Path) -> None:
+def test_a_run_has_no_data_of_other_runs(launchers: Launchers, tmp_path: Path) -> None:
     """The environment of a run contains no directory, token or variable of an earlier run."""
     tasks = """
 - name: Environment

@@ -11,7 +11,7 @@ def _tasks(*names: str) -> str:
     return "".join(tasks) + "- name: Last\n  command: echo still here\n"
 
 
-def test_a_crashing_module_fails_its_task_alone(both: Both) -> None:
+def test_a_crashing_module_fails_only_its_task(both: Both) -> None:
     """If a module ends without a result, only its task fails, with the reason."""
     modules = library(
         raising="raise ValueError('why ü')\n",
@@ -55,14 +55,14 @@ AnsibleModule({}).exit_json(said='done')
         assert record.kinds(task=name)[-1] == "runner_on_failed" or name == "result_then_crash"
 
 
-def test_verbose_crashes_are_reported_alike(both: Both) -> None:
+def test_verbose_crashes_are_reported_equally(both: Both) -> None:
     """With -v the longer message of a failure is the same."""
     modules = library(raising="raise ValueError('why')\n", exiting="sys.exit(3)\n")
     record = both(Project(_tasks("raising", "exiting"), modules, verbosity=1))
     assert "why" in str(record.result("raising"))
 
 
-def test_output_around_a_result_is_handled_alike(both: Both) -> None:
+def test_output_around_a_result_is_handled_equally(both: Both) -> None:
     """Words before, after or instead of the result; on standard error; in other encodings."""
     modules = library(
         before="print('rubbish before')\nAnsibleModule({}).exit_json(said='x')\n",

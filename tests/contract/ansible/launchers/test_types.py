@@ -129,7 +129,7 @@ def test_numbers_of_templates_are_text(both: Both) -> None:
     assert record.result("Module")["stdout"] == '{"number": 80}'
 
 
-def test_what_no_variable_can_have_is_text(both: Both) -> None:
+def test_values_of_unsupported_types_are_text(both: Both) -> None:
     """A duration, a moment and a tuple are; ansible-core 2.19 fails on them."""
     facts = both(Project(ODD, variables=VARIABLES)).result("Odd")["ansible_facts"]
     assert facts["age"] == "1:00:00"
@@ -138,7 +138,7 @@ def test_what_no_variable_can_have_is_text(both: Both) -> None:
 
 
 @pytest.mark.parametrize("where", ["variable", "file"])
-def test_a_project_may_ask_for_native_types(
+def test_native_types_can_be_enabled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
     """With jinja2_native a template gives the type of its expression."""

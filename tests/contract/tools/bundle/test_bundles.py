@@ -185,7 +185,7 @@ def _opm(programs: Path, *arguments: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_made_twice_it_is_the_same(made: Made, kustomize: str, tmp_path: Path) -> None:
+def test_a_bundle_is_reproducible(made: Made, kustomize: str, tmp_path: Path) -> None:
     """The same bytes in the same files, so that a bundle in git shows what has changed."""
     again = make(
         tmp_path, "--version=0.0.1", "--image=example.com/nginx-operator:v0.0.1",
@@ -200,7 +200,7 @@ def _content(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 
-def test_the_api_server_knows_every_field(
+def test_the_api_server_accepts_every_field(
     made: Made, programs: Path, kubectl: Kubectl, namespace: str
 ) -> None:
     """Strict validation against OLM's own CRD finds no field that nobody reads."""
@@ -250,7 +250,7 @@ def test_examples_can_be_applied(made: Made, kubectl: Kubectl, version: str) -> 
         assert found["spec"].items() >= {"replicas": 1}.items()
 
 
-def test_what_0_0_2_brings(made: Made) -> None:
+def test_version_0_0_2_replaces_0_0_1(made: Made) -> None:
     """It replaces 0.0.1, serves both versions, converts between them, and needs no CRD's rights."""
     spec = service_version(made.nginx["0.0.2"])["spec"]
     assert spec["replaces"] == "nginx-operator.v0.0.1"
@@ -282,7 +282,7 @@ def test_the_metrics_are_in_the_bundle_without_kinds_of_prometheus(made: Made) -
         assert not [item for item in things if "monitoring.coreos.com" in item["apiVersion"]]
 
 
-def test_the_oldest_kubernetes_has_what_the_pods_need(made: Made) -> None:
+def test_the_oldest_kubernetes_supports_the_pods(made: Made) -> None:
     """The sleep before a Pod stops, and the CRD's rule for new names, need 1.30."""
     for bundle in made.nginx.values():
         assert service_version(bundle)["spec"]["minKubeVersion"] == "1.30.0"
@@ -338,7 +338,7 @@ def test_create_api_extends_this_repository(
     assert [item["kind"] for item in owned] == ["Memcached", "NginxOperator", "NginxOperator"]
 
 
-def test_errors_name_what_is_missing(tmp_path: Path, kustomize: str) -> None:
+def test_errors_name_missing_files(tmp_path: Path, kustomize: str) -> None:
     """No project, and a project without manifests for OLM: each error has its folder and cure."""
     done = run(tmp_path, "bundle", "nowhere", "--version=0.0.1")
     assert (done.returncode, done.stderr) == (1, "Error: nowhere: no such directory\n")

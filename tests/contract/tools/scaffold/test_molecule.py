@@ -66,7 +66,7 @@ def test_without_an_image_nothing_is_touched(case: Case) -> None:
     assert strangers.state() == before
 
 
-def test_a_crd_of_others_stays(case: Case) -> None:
+def test_an_existing_crd_is_kept(case: Case) -> None:
     """The steps around the test use a CRD that is there, and leave its resources alone."""
     case.install()
     strangers = case.strangers()
@@ -143,7 +143,7 @@ def test_resources_of_a_cluster_scoped_kind_are_refused(case: Case) -> None:
     assert case.kubectl.get(case.crd, "theirs") is not None
 
 
-def test_a_kind_cluster_of_others_stays(case: Case, tmp_path: Path) -> None:
+def test_an_existing_kind_cluster_is_kept(case: Case, tmp_path: Path) -> None:
     """`-s kind` neither uses nor deletes a cluster with its name; create names the cure."""
     programs = tmp_path / "programs"
     programs.mkdir()

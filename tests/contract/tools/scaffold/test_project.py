@@ -62,7 +62,7 @@ def test_every_kustomization_renders_with_kubectl(
     assert rendered(kubectl, made / "config" / folder)
 
 
-def test_no_kustomization_is_forgotten(made: Path) -> None:
+def test_every_kustomization_is_tested(made: Path) -> None:
     """All folders with a kustomization are those of the test above."""
     found = {
         str(f.parent.relative_to(made / "config"))
@@ -165,7 +165,7 @@ def test_make_installs_and_removes(kubectl: Kubectl, control_plane: Path, made: 
     assert there.get("crd", "memcacheds.cache.scaffold.test") is None
 
 
-def test_make_knows_its_tools(made: Path) -> None:
+def test_make_reports_missing_tools(made: Path) -> None:
     """No variable of the Makefile is undefined, and a missing tool is named with the cure."""
     targets = re.findall(r"^([a-z-]+):.* ## ", (made / "Makefile").read_text(), re.MULTILINE)
     assert {"run", "install", "deploy", "docker-build", "bundle-build", "catalog-build"} <= {

@@ -68,9 +68,7 @@ def test_the_api_server_sets_defaults(crds: Path, kubectl: Kubectl) -> None:
     assert lenient["spec"] == {"size": 3}
 
 
-def test_the_api_server_refuses_what_the_schema_does_not_allow(
-    crds: Path, kubectl: Kubectl
-) -> None:
+def test_the_api_server_rejects_objects_against_the_schema(crds: Path, kubectl: Kubectl) -> None:
     """Each wrong type, a missing field, and a field that does not exist."""
     del crds
     refused: list[tuple[Json, str]] = [

@@ -117,7 +117,7 @@ async def test_the_kinds_of_watches_yaml_are_migrated(
     assert versions(widgets) == {"v2"}
 
 
-async def test_an_interrupted_migration_goes_on(
+async def test_an_interrupted_migration_is_resumed(
     widgets: Widgets, command: Command, webhook: Webhook
 ) -> None:
     """After SIGKILL, SIGINT and an edit of the CRD the next start does what is left."""
@@ -200,7 +200,7 @@ async def test_an_object_that_cannot_be_converted_is_named(
     assert await widgets.stored_versions() == ["v2"]
 
 
-async def test_what_others_write_or_delete_is_left_to_them(widgets: Widgets) -> None:
+async def test_objects_that_others_write_or_delete_are_skipped(widgets: Widgets) -> None:
     """An object that has changed since it was listed is not written, and is not a failure."""
     await widgets.create_many(3)
     objects = Objects(widgets.api, Target.of(await widgets.crd()), dry_run=False)

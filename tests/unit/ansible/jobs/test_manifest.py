@@ -20,7 +20,7 @@ REF = ObjectRef(GVK("shop.io", "v1", "Web"), "shop", "a.b_" + "long-" * 60)
 RUN = JobRun(REF, "uid-1", "0123456789abcdef", "state", timedelta(minutes=5))
 
 
-def test_names_are_dns_labels_whatever_the_name_of_the_resource_is() -> None:
+def test_names_are_dns_labels_for_any_name_of_a_resource() -> None:
     """The name of a Job is a label of its Pods, so it has at most 63 characters."""
     name = job_name(REF, RUN.run_id)
     assert name.startswith("web-a-b-long-")

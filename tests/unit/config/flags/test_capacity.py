@@ -35,7 +35,7 @@ def container(root: Path, memory: int, cpu: str = "max 100000") -> HostResources
         ("cold", 64, 1),
     ],
 )
-def test_memory_limits_the_runs_that_are_wanted(
+def test_memory_limits_the_requested_runs(
     tmp_path: Path, executor: ExecutorName, memory: int, runs: int
 ) -> None:
     """A container of 768 MB has memory for 15 warm or 6 cold runs, even if more are requested."""
@@ -47,13 +47,13 @@ def test_without_a_wish_the_cores_decide(tmp_path: Path) -> None:
     assert capacity(container(tmp_path, 4096, "50000 100000"), "warm", 0).runs == 2
 
 
-def test_who_asks_for_more_than_the_cores_gets_it(tmp_path: Path) -> None:
+def test_more_runs_than_cores_can_be_requested(tmp_path: Path) -> None:
     """A requested concurrency is not limited to the cores."""
     assert capacity(container(tmp_path, 4096, "50000 100000"), "warm", 5).runs == 5
 
 
 @pytest.mark.parametrize(("memory", "extra"), [(4096, 2), (280, 1), (230, 0), (64, 0)])
-def test_idle_kinds_have_room_as_far_as_memory_goes(
+def test_idle_kinds_may_exceed_the_limit_within_memory(
     tmp_path: Path, memory: int, extra: int
 ) -> None:
     """As many runs again for kinds without one, but never more than memory carries."""

@@ -268,7 +268,7 @@ def test_variables_that_turn_something_on(name: str, value: str, on: bool) -> No
         (("--zap-devel",), False, False),
     ],
 )
-def test_output_of_tasks_stands_in_json_logs(
+def test_json_logs_contain_the_output_of_tasks(
     args: tuple[str, ...], terminal: bool, framed: bool
 ) -> None:
     """Where people read along, a line for each task is all."""
@@ -384,7 +384,7 @@ def test_a_bad_value_names_the_flag_and_the_cure(flag: str, message: str) -> Non
         ((), {"ANSIBLE_INVENTORY": "/no/such"}, "ANSIBLE_INVENTORY: /no/such was not found"),
     ],
 )
-def test_what_does_not_fit_together_is_an_error(
+def test_contradicting_flags_are_an_error(
     args: tuple[str, ...], environ: dict[str, str], message: str
 ) -> None:
     """The message names the flags and what to do."""
@@ -444,7 +444,7 @@ def test_all_problems_come_at_once() -> None:
         ((), {"ANSIBLE_DEBUG_LOGS": "yes"}, "ANSIBLE_DEBUG_LOGS=yes is ignored; write true or"),
     ],
 )
-def test_what_is_old_or_ignored_is_said(
+def test_deprecated_and_ignored_settings_are_logged(
     args: tuple[str, ...], environ: dict[str, str], warning: str
 ) -> None:
     """Such flags and variables cause warnings, not errors."""
@@ -487,12 +487,12 @@ def test_ordinary_flags_give_no_warning() -> None:
         ),
     ],
 )
-def test_zap_flags_say_how_to_log(args: tuple[str, ...], expected: LogSettings) -> None:
+def test_zap_flags_configure_logging(args: tuple[str, ...], expected: LogSettings) -> None:
     """--zap-devel changes defaults only."""
     assert log_settings_from(options(*args)) == expected
 
 
-def test_once_leaves_ports_and_lease_to_the_operator_beside_it() -> None:
+def test_run_once_uses_neither_ports_nor_the_lease() -> None:
     """The resource is named as for kubectl."""
     made = settings("--once=pages/home", "--leader-elect", "--leader-election-id=x")
     assert made.once == ("pages", "home")

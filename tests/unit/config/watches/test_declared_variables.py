@@ -54,7 +54,7 @@ def test_a_role_declares_by_defaults_and_argument_specs(
         {"tasks/other.yml": "- debug: {msg: '{{ port }}'}\n"},
     ],
 )
-def test_what_a_role_uses_is_its_own(tmp_path: Path, files: dict[str, str]) -> None:
+def test_variables_that_a_role_uses_are_declared(tmp_path: Path, files: dict[str, str]) -> None:
     """Roles made for ansible-operator often use fields of the spec without a declaration."""
     write(tmp_path / "web", **files)
 
@@ -62,7 +62,7 @@ def test_what_a_role_uses_is_its_own(tmp_path: Path, files: dict[str, str]) -> N
     assert "hosts" not in declared(tmp_path, RunContent(role=tmp_path / "web"))
 
 
-def test_what_a_role_only_sets_is_not_declared(tmp_path: Path) -> None:
+def test_variables_that_a_role_only_sets_are_not_declared(tmp_path: Path) -> None:
     """vars/ and tasks are the author's own business; broken files declare nothing."""
     write(
         tmp_path / "web",

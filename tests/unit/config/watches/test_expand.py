@@ -41,7 +41,7 @@ def test_references_expand_as_in_go(text: str, expected: str) -> None:
     assert expand(text, ENVIRON).text == expected
 
 
-def test_each_line_knows_its_line_in_the_file() -> None:
+def test_lines_are_mapped_to_lines_of_the_file() -> None:
     """Lines of a value count as the line of the reference."""
     expanded = expand("one\n$LINES\nthree\n${NO\nNE}\nsix", ENVIRON)
 

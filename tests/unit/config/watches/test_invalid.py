@@ -77,7 +77,7 @@ def test_control_characters_are_refused(tmp_path: Path) -> None:
         load(path, {})
 
 
-def test_lines_are_those_of_the_file_whatever_the_environment_brings(project: Path) -> None:
+def test_line_numbers_do_not_depend_on_the_environment(project: Path) -> None:
     """A value of several lines does not change the line numbers after it."""
     path = project / "watches.yaml"
     path.write_text("- version: v1\n  kind: Web\n  $MORE\n  role: none\n")

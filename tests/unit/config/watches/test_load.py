@@ -261,7 +261,7 @@ def test_fields_of_kinds_that_are_not_watched_are_a_warning(
         ("blockUpgrade: spec.version != status.version", "spec.version != status.version"),
     ],
 )
-def test_what_blocks_upgrades_is_yes_no_or_an_expression(
+def test_block_upgrade_is_a_boolean_or_an_expression(
     project: Path, line: str, expression: str | None
 ) -> None:
     """A boolean is not taken for the name of a field."""
@@ -278,9 +278,7 @@ def test_what_blocks_upgrades_is_yes_no_or_an_expression(
         ("reconcilePeriod: 500ms", timedelta(milliseconds=500)),
     ],
 )
-def test_a_period_of_zero_leaves_it_to_the_flag(
-    project: Path, line: str, period: timedelta | None
-) -> None:
+def test_a_period_of_zero_uses_the_flag(project: Path, line: str, period: timedelta | None) -> None:
     """0s in the file is the same as unset; a negative period disables periodic runs."""
     assert read_one(project, line).reconcile_period == period
 
@@ -295,7 +293,7 @@ def test_zero_artifacts_mean_the_default(project: Path, text: str, kept: int) ->
     ("more", "flag", "marked"),
     [("", True, True), ("", False, False), ("  markUnsafe: false\n", True, False)],
 )
-def test_a_watch_that_says_nothing_takes_mark_unsafe_from_the_flag(
+def test_mark_unsafe_defaults_to_the_flag(
     project: Path, more: str, flag: bool, marked: bool
 ) -> None:
     """--mark-unsafe holds for all watches but those that say otherwise."""
@@ -307,7 +305,7 @@ def test_a_watch_that_says_nothing_takes_mark_unsafe_from_the_flag(
     assert watch.mark_unsafe is marked
 
 
-def test_keys_match_whatever_their_case(project: Path) -> None:
+def test_keys_match_case_insensitively(project: Path) -> None:
     """Keys are those of a Go struct, which JSON matches without case."""
     text = "- Version: v1\n  KIND: Web\n  Role: web\n  managestatus: false\n"
 
@@ -350,7 +348,7 @@ def test_one_kind_may_be_in_several_groups_and_versions(project: Path) -> None:
     ]
 
 
-def test_the_environment_may_bring_whole_lines(project: Path) -> None:
+def test_the_environment_may_contain_several_lines(project: Path) -> None:
     """Variables are put into the text before it is YAML, so a value may be structure."""
     text = "- version: v1\n  kind: ${KIND}\n  $CONTENT\n"
 
@@ -362,7 +360,7 @@ def test_the_environment_may_bring_whole_lines(project: Path) -> None:
     assert not watch.manage_status
 
 
-def test_ownership_is_ignored_unless_a_watch_says_otherwise(project: Path) -> None:
+def test_ownership_is_ignored_by_default(project: Path) -> None:
     """Existing projects write what belongs to others; kinds may be left out of the policy."""
     assert read_one(project, "").ownership is Ownership.IGNORE
     watch = read_one(
@@ -377,7 +375,7 @@ ownershipExceptions:
     assert watch.ownership_exceptions == {GVK("", "v1", "PersistentVolumeClaim")}
 
 
-def test_drift_is_enforced_unless_a_watch_says_otherwise(project: Path) -> None:
+def test_drift_is_enforced_by_default(project: Path) -> None:
     """As in existing projects; a word that does not exist is refused with its line."""
     assert read_one(project, "").drift is Drift.ENFORCE
     assert read_one(project, "drift: warn").drift is Drift.WARN
@@ -421,7 +419,7 @@ def test_a_finalizer_needs_something_to_run_or_vars(
     assert read_finalizer.content == expected[content]
 
 
-def test_merge_keys_and_anchors_bring_defaults(project: Path) -> None:
+def test_merge_keys_and_anchors_set_defaults(project: Path) -> None:
     """An entry may take over another's keys; its own win."""
     loaded = read(
         project,
@@ -486,7 +484,7 @@ vars:
         ("role: tasks", "[0].role: the role has no tasks; "),
     ],
 )
-def test_what_is_odd_but_harmless_is_a_warning(project: Path, more: str, warning: str) -> None:
+def test_harmless_mistakes_are_warnings(project: Path, more: str, warning: str) -> None:
     """The operator starts as with ansible-operator, but logs the ignored keys."""
     (project / "roles" / "tasks").mkdir()
 
@@ -497,7 +495,7 @@ def test_what_is_odd_but_harmless_is_a_warning(project: Path, more: str, warning
 
 
 @pytest.mark.parametrize("text", ["", "# nothing yet\n", "---\n", "[]\n", "null\n"])
-def test_an_empty_file_is_no_mistake(project: Path, text: str) -> None:
+def test_an_empty_file_is_valid(project: Path, text: str) -> None:
     """A fresh project has no watches yet."""
     assert read(project, text).watches == ()
 

@@ -59,7 +59,7 @@ def test_a_name_of_three_parts_is_a_role_of_a_collection(
     assert lookup.role("acme.shop.web") == role
 
 
-def test_a_path_is_taken_as_it_is(project: Path) -> None:
+def test_existing_paths_are_used_unchanged(project: Path) -> None:
     """Absolute paths, and relative ones that exist, are not sought elsewhere."""
     role = make(project / "elsewhere" / "web")
 
@@ -87,7 +87,7 @@ def test_playbooks_start_at_the_working_directory(project: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["main.yml", "main.yaml", "main.json", "main"])
-def test_tasks_may_have_any_ending_that_ansible_knows(tmp_path: Path, name: str) -> None:
+def test_tasks_may_have_any_ending_that_ansible_supports(tmp_path: Path, name: str) -> None:
     """A role has tasks if Ansible would find them."""
     assert not has_tasks(tmp_path)
     (make(tmp_path / "tasks") / name).write_text("[]")

@@ -120,7 +120,7 @@ def test_only_a_clear_no_deselects_a_resource_that_was_run(
     assert not is_deselected(body, replace(deselecting, versions=("v2", "v1")))
 
 
-def test_a_when_that_cannot_be_evaluated_leaves_the_resource_alone_and_says_so() -> None:
+def test_a_when_that_cannot_be_evaluated_is_reported() -> None:
     """length() of a missing field has no answer."""
     with capture_logs() as logs:
         chosen = is_relevant(web(), watch("length(spec.missing) > `0`"))
@@ -179,14 +179,14 @@ def test_valid_expressions_are_accepted(expression: str, expected: Any) -> None:
         ("metadata.name != 'shop'", False),
     ],
 )
-def test_an_expression_says_which_runs_block_upgrades(
+def test_an_expression_selects_runs_that_block_upgrades(
     expression: str | None, expected: bool
 ) -> None:
     """Without one, none does."""
     assert blocks_upgrade(web(), replace(watch(), block_upgrade=expression)) is expected
 
 
-def test_where_it_cannot_be_told_a_run_blocks_upgrades() -> None:
+def test_a_run_blocks_upgrades_if_the_expression_fails() -> None:
     """The safe answer, with a warning that names the resource."""
     with capture_logs() as logs:
         assert blocks_upgrade(web(), replace(watch(), block_upgrade="length(spec.missing)"))

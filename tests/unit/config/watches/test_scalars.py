@@ -44,7 +44,7 @@ from operator_runner.config.watches.scalars import Scalar, resolve
         ("=", "="),
     ],
 )
-def test_a_plain_scalar_means_what_it_means_in_go(text: str, expected: Scalar) -> None:
+def test_plain_scalars_have_the_types_of_go(text: str, expected: Scalar) -> None:
     """Words, numbers and text are distinguished by the rules of the original reader."""
     value = resolve(text)
 

@@ -110,7 +110,7 @@ def test_the_schema_is_one(project: Path) -> None:
     assert json.loads(json.dumps(schema())) == schema()
 
 
-def test_it_agrees_with_the_loader(project: Path) -> None:
+def test_the_schema_agrees_with_the_loader(project: Path) -> None:
     """The editor marks exactly the values that the loader rejects."""
     path = project / "watches.yaml"
     tried = {True: 0, False: 0}
@@ -125,7 +125,7 @@ def test_it_agrees_with_the_loader(project: Path) -> None:
 
 
 @pytest.mark.parametrize("path", FIXTURES, ids=lambda path: path.stem)
-def test_it_marks_the_mistakes_of_the_fixtures(path: Path, project: Path) -> None:
+def test_the_schema_rejects_the_invalid_fixtures(path: Path, project: Path) -> None:
     """Each file in fixtures is marked, except for problems that a schema cannot detect."""
     assert project.is_dir()
     root = parse(expand(path.read_text(), {}), Diagnostics("x"))
@@ -162,7 +162,7 @@ def test_any_value_may_come_from_the_environment(project: Path) -> None:
     assert errors(as_written.plain()) == []
 
 
-def test_what_the_loader_warns_of_is_no_mistake(project: Path) -> None:
+def test_warnings_of_the_loader_are_valid(project: Path) -> None:
     """Keys in another case and unknown ones are marked as warnings, by editors that can."""
     entry: dict[str, Any] = {
         "VERSION": "v1",
@@ -192,7 +192,7 @@ def test_what_the_loader_warns_of_is_no_mistake(project: Path) -> None:
     assert "ignored" in items["additionalProperties"]["deprecationMessage"]
 
 
-def test_every_key_tells_an_editor_what_it_is_for() -> None:
+def test_every_key_has_a_description() -> None:
     """The schema has a line about each key, and its default."""
 
     def all_keys(keys: tuple[Key, ...]) -> Iterator[Key]:

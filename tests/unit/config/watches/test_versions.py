@@ -48,12 +48,12 @@ def body(*managed: Json) -> Json:
         ({"metadata": {"name": "web"}}, "v1"),
     ],
 )
-def test_one_version_serves_it(resource: Json, version: str) -> None:
+def test_one_version_serves_a_resource(resource: Json, version: str) -> None:
     """That in which its spec was last written; else the first one in the file."""
     assert [watch.gvk.version for watch in (OLD, NEW) if belongs_to(resource, watch)] == [version]
 
 
-def test_kinds_of_one_version_are_served_whatever_wrote_them() -> None:
+def test_kinds_of_one_version_are_served_for_all_writers() -> None:
     """The API server converts: a watch of v1 alone also gets resources written as v2."""
     assert OTHER.versions == ()
     assert belongs_to(body(entry("v2", "t1", SPEC)), OTHER)

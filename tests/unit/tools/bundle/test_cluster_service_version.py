@@ -56,7 +56,7 @@ def test_the_author_begins_and_the_rest_is_filled_in() -> None:
     assert "icon" not in spec
 
 
-def test_an_example_of_the_author_stays() -> None:
+def test_an_example_of_the_author_is_kept() -> None:
     """The base may have examples of versions that config/samples no longer has."""
     old = {"apiVersion": "example.com/v1beta1", "kind": "Web", "metadata": {"name": "old"}}
     found = made(with_base({}, {"alm-examples": json.dumps([old])}))

@@ -21,7 +21,7 @@ def test_each_served_version_is_shown() -> None:
     assert [item["path"] for item in entry["statusDescriptors"]] == ["conditions"]
 
 
-def test_what_the_author_says_counts() -> None:
+def test_values_of_the_author_take_precedence() -> None:
     """Names, resources and descriptors of the base override derived ones."""
     said = {
         "name": "webs.example.com",

@@ -26,7 +26,7 @@ def test_rights_are_split_by_binding() -> None:
     assert made.namespaced == [{"serviceAccountName": ACCOUNT, "rules": [LEASES]}]
 
 
-def test_what_olm_makes_is_taken_out() -> None:
+def test_objects_that_olm_creates_are_omitted() -> None:
     """Account, roles and bindings of the operator are omitted; roles for users are kept."""
     assert permissions(rendered()).replaced == {
         ("ServiceAccount", ACCOUNT),
@@ -43,7 +43,7 @@ def test_a_cluster_role_bound_in_a_namespace_counts_there() -> None:
     assert made.namespaced == [{"serviceAccountName": ACCOUNT, "rules": [LEASES, RULE]}]
 
 
-def test_a_binding_that_others_have_too_stays() -> None:
+def test_a_shared_binding_is_kept() -> None:
     """The rights of the others must not get lost."""
     made = permissions(rendered(binding("RoleBinding", "shared", LEADER_ROLE, "someone")))
     assert ("RoleBinding", "shared") not in made.replaced

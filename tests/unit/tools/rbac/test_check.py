@@ -65,12 +65,12 @@ def compare(needed: AccessRule, *documents: Json) -> list[str]:
     return differences([Requirement(needed, "because")], grants_in(documents, None))
 
 
-def test_exactly_what_is_needed_is_fine() -> None:
+def test_exact_permissions_pass() -> None:
     """There is nothing to say."""
     assert compare(GET, role("a", rule("get", "deployments", "apps"))) == []
 
 
-def test_what_is_missing_has_its_reason() -> None:
+def test_missing_permissions_have_a_reason() -> None:
     """Verbs of a resource with one reason are one line."""
     requirements = [
         Requirement(GET, "the role web requests it"),
@@ -105,16 +105,14 @@ def test_what_is_missing_has_its_reason() -> None:
         ),
     ],
 )
-def test_what_is_wider_than_needed_is_superfluous(
-    needed: AccessRule, given: Json, enough: str
-) -> None:
+def test_wider_permissions_are_superfluous(needed: AccessRule, given: Json, enough: str) -> None:
     """Nothing is missing then, and the line has the sufficient rule."""
     (line,) = compare(needed, given)
     assert line.startswith("superfluous: ")
     assert line.endswith(f"granted by ClusterRole a; sufficient: {enough}")
 
 
-def test_what_nobody_needs_is_superfluous() -> None:
+def test_unneeded_permissions_are_superfluous() -> None:
     """The role that grants it is named."""
     (line,) = compare(GET, role("a", rule("get", "deployments", "apps"), rule("list", "pods")))
     assert line == (
@@ -123,7 +121,7 @@ def test_what_nobody_needs_is_superfluous() -> None:
     )
 
 
-def test_only_what_is_bound_counts() -> None:
+def test_only_bound_roles_count() -> None:
     """Roles for users are ignored; a RoleBinding grants in its namespace."""
     documents = [
         role("own", rule("get", "pods")),
@@ -151,13 +149,13 @@ def test_the_operators_own_namespace() -> None:
         ([role("a") | {"aggregationRule": {"x": 1}}], "aggregationRule"),
     ],
 )
-def test_what_cannot_be_checked_is_an_error(documents: list[Json], problem: str) -> None:
+def test_unreadable_manifests_are_an_error(documents: list[Json], problem: str) -> None:
     """Instead of a check that passes because it saw nothing."""
     with pytest.raises(ConfigError, match=problem):
         grants_in(documents, None)
 
 
-def test_what_the_manager_does() -> None:
+def test_the_manager_determines_the_permissions() -> None:
     """Arguments and environment of its container decide, as they do when it runs."""
     own = {
         "name": "WATCH_NAMESPACE",

@@ -44,7 +44,7 @@ def requirements() -> list[Requirement]:
     return requirements_of(project, names=False)
 
 
-def test_it_has_what_it_needs_and_no_more() -> None:
+def test_the_nginx_operator_has_exact_permissions() -> None:
     """config/rbac, config/manager and config/webhook together leave nothing to say."""
     assert differences(requirements(), grants_in(CHECKED, MANAGER)) == []
 
@@ -58,7 +58,7 @@ def test_the_files_are_as_the_command_writes_them(file: str, roles: str) -> None
     assert (CONFIG / "rbac" / file).read_text() == manifest(own)
 
 
-def test_each_verb_that_goes_is_missed() -> None:
+def test_each_removed_verb_is_reported() -> None:
     """So is each whole rule: the check has the verb, the resource and the reason."""
     wanted = requirements()
     lessened = list(_lessened())

@@ -37,7 +37,7 @@ PODS = Requirement(AccessRule("", "pods", "get"), "the role web requests it")
 
 
 @given(_NEEDS)
-def test_what_is_written_is_what_is_needed(requirements: list[Requirement]) -> None:
+def test_rendered_rules_pass_the_check(requirements: list[Requirement]) -> None:
     """A check of it finds nothing missing and nothing superfluous."""
     found = minimal(requirements)
     documents: list[Any] = list(yaml.safe_load_all(manifest(found)))

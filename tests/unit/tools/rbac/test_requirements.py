@@ -87,12 +87,12 @@ def test_the_least_that_a_watch_needs() -> None:
         ({"conversions": (Conversion("v1alpha1", {}, {}),)}, []),
     ],
 )
-def test_what_a_watch_asks_for(changed: dict[str, Any], expected: list[str]) -> None:
+def test_permissions_of_a_watch(changed: dict[str, Any], expected: list[str]) -> None:
     """Status, finalizer, deselection and references have rights of their own."""
     assert requirements(replace(WEB, **changed)) == expected
 
 
-def test_what_flags_ask_for() -> None:
+def test_permissions_of_flags() -> None:
     """A Lease by its name, reviews for protected metrics, the object of OLM."""
     where = "in the operator's namespace"
     assert requirements(lease="web", reviews=True, operator_condition="web.v1") == [
@@ -106,7 +106,7 @@ def test_what_flags_ask_for() -> None:
     ]
 
 
-def test_what_kept_runs_ask_for() -> None:
+def test_permissions_of_kept_runs() -> None:
     """The ConfigMaps beside the Lease, by their names; nothing without a Lease."""
     where = "in namespace leases"
     found = requirements(lease="web", lease_scope="leases", run_archives=True)
@@ -121,7 +121,7 @@ def test_what_kept_runs_ask_for() -> None:
     assert requirements(run_archives=True) == []
 
 
-def test_what_conversions_ask_for() -> None:
+def test_permissions_of_conversions() -> None:
     """The CRD by its name, and the Secret that the replicas share; nothing with own files."""
     watch = replace(WEB, conversions=(Conversion("v1alpha1", {}, {}),))
     where = "in the operator's namespace"
@@ -173,7 +173,7 @@ def test_a_cluster_scoped_kind_needs_the_cluster() -> None:
     assert set(EVENTS) <= set(found)
 
 
-def test_what_a_role_creates_is_watched() -> None:
+def test_created_kinds_are_watched() -> None:
     """Unless it cannot be owned, is in the blacklist, or ownership is disabled."""
     made = Permission(BY, "apps", "deployments", OWN, "create")
     watched = ["create deployments.apps", "list deployments.apps", "watch deployments.apps"]
@@ -213,7 +213,7 @@ def test_names_only_on_demand() -> None:
     assert requirements(WEB, a, b, names=True) == ["get secrets named a", "get secrets named b"]
 
 
-def test_paths_that_are_no_resources() -> None:
+def test_non_resource_paths() -> None:
     """They are needed as they are."""
     assert requirements(WEB, Permission(BY, "", "", "", "get", path="/metrics")) == ["get /metrics"]
 
@@ -269,7 +269,7 @@ def test_a_kind_without_its_crd() -> None:
         (Ownership.REFUSE, "patch", "events", []),
     ],
 )
-def test_the_owner_of_what_is_written_has_to_be_read(
+def test_written_kinds_need_get(
     ownership: Ownership, verb: str, resource: str, expected: list[str]
 ) -> None:
     """The proxy gets the metadata of an object before such a write."""

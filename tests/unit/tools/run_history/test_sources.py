@@ -50,7 +50,7 @@ def show(base: Path, *args: str) -> tuple[int, str]:
     return result.exit_code, result.output
 
 
-def test_what_a_run_put_in_the_place_of_its_file_is_not_told(dirs: RunDirs, tmp_path: Path) -> None:
+def test_a_replaced_file_of_a_run_is_not_shown(dirs: RunDirs, tmp_path: Path) -> None:
     """A run can write there: a link is not followed, and other content harms nobody."""
     secret = tmp_path / "secret.json"
     for run_id in "1234567":
@@ -73,7 +73,7 @@ def test_what_a_run_put_in_the_place_of_its_file_is_not_told(dirs: RunDirs, tmp_
     assert "\x1b" not in text
 
 
-def test_files_tell_every_run_that_is_kept(dirs: RunDirs, tmp_path: Path) -> None:
+def test_files_list_every_kept_run(dirs: RunDirs, tmp_path: Path) -> None:
     """Newest first, with duration, outcome, all causes, and what went wrong."""
     kept(dirs, FOO, "1", RunOutcome(Stats(ok=1)))
     kept(dirs, FOO, "2", RunOutcome(None, (TaskFailure("t", "no such image"),)))
@@ -105,7 +105,7 @@ def test_half_a_file_is_passed_over(dirs: RunDirs, tmp_path: Path) -> None:
     assert from_files(tmp_path, "foo", None, "a").lines == ()
 
 
-def test_the_file_holds_no_more_than_it_tells(dirs: RunDirs, tmp_path: Path) -> None:
+def test_the_file_contains_only_displayed_data(dirs: RunDirs, tmp_path: Path) -> None:
     """Causes are words, not values, and the file is private."""
     kept(dirs, FOO, "1", RunOutcome(Stats()))
     (file,) = tmp_path.rglob("run.json")
@@ -156,7 +156,7 @@ def test_an_event_is_a_line() -> None:
 
 
 @pytest.mark.parametrize("wrong", ["Foo", "Foo/", "/a", "Foo/a/b"])
-def test_a_wrong_name_is_told_with_the_right_form(wrong: str, tmp_path: Path) -> None:
+def test_an_invalid_name_is_reported_with_the_format(wrong: str, tmp_path: Path) -> None:
     """KIND/NAME, with an example."""
     status, text = show(tmp_path, wrong)
     assert status == 2
@@ -202,7 +202,7 @@ def test_the_replica_is_shown_if_there_are_several() -> None:
         assert shown.index("spec") == history.header.index("CAUSE")
 
 
-def test_what_was_found_after_a_run_is_shown_with_it(dirs: RunDirs, tmp_path: Path) -> None:
+def test_later_findings_are_shown_with_their_run(dirs: RunDirs, tmp_path: Path) -> None:
     """As long as its artifacts are kept; the error of a failed run is shown first."""
     kept(dirs, FOO, "1", RunOutcome(Stats(ok=1)))
     add_message(dirs.of(FOO), "1", "not idempotent: a\nnot idempotent: b")

@@ -19,7 +19,7 @@ def test_text_is_inserted_before_the_marker(marker: str) -> None:
     assert add(text) == f"# mine\nresources:\n- a.yaml # why\n- new.yaml\n{marker}\n\npatches: []\n"
 
 
-def test_as_deep_as_the_items_beside_it() -> None:
+def test_new_items_have_the_indentation_of_their_siblings() -> None:
     """A marker at the left margin below indented items does not move the new item left."""
     text = "rules:\n  - apiGroups: [a]\n    verbs: [get]\n#+kubebuilder:scaffold:here\n"
     assert add(text, "- apiGroups:\n    - b\n", "rules") == (
@@ -44,13 +44,13 @@ def test_without_a_marker_at_the_end_of_a_list_of_the_whole_file() -> None:
     )
 
 
-def test_what_is_there_is_not_added_again() -> None:
+def test_existing_lines_are_not_added_again() -> None:
     """A line that the user has written already stays the only one."""
     text = "resources:\n- new.yaml\n# +kubebuilder:scaffold:here\n"
     assert add(text) == text
 
 
-def test_no_place_for_it() -> None:
+def test_a_file_without_a_marker_is_an_error() -> None:
     """The error names the file, the marker and what to add by hand."""
     with pytest.raises(ConfigError) as caught:
         add("resources: [a.yaml]\n")

@@ -73,7 +73,7 @@ def test_a_bad_project_name_is_refused(name: str, cure: str) -> None:
     assert names.project(cure.removeprefix("--project-name="), "example.com")
 
 
-def test_all_that_is_wrong_is_told_at_once() -> None:
+def test_all_errors_are_reported_at_once() -> None:
     """Each flag has a line of its own."""
     with pytest.raises(ConfigError) as caught:
         names.project("A", "Example")

@@ -150,7 +150,7 @@ def test_a_default_of_a_keyword_is_only_in_the_crd(project: dict[str, str]) -> N
         ({}, {}),
     ],
 )
-def test_the_watch_names_what_was_generated(
+def test_the_watch_names_the_generated_files(
     project: dict[str, str], how: dict[str, Any], serves: dict[str, str]
 ) -> None:
     """It names what was generated, the playbook if there are both; text of resources is data."""
@@ -160,7 +160,7 @@ def test_the_watch_names_what_was_generated(
     assert entry == gvk | serves | safe
 
 
-def test_kinds_add_up_and_edits_stay(project: dict[str, str]) -> None:
+def test_further_kinds_are_added_and_edits_kept(project: dict[str, str]) -> None:
     """A second kind is added to files that the user has edited."""
     files = project | plan_api(project, wanted(role=True))
     mine = "  reconcilePeriod: 5m # for the demo\n"
@@ -178,7 +178,7 @@ def test_kinds_add_up_and_edits_stay(project: dict[str, str]) -> None:
     ]
 
 
-def test_namesakes_of_two_groups_are_told_apart(project: dict[str, str]) -> None:
+def test_equal_kinds_of_two_groups_are_distinguished(project: dict[str, str]) -> None:
     """The user roles of the second Memcached have its group in their names."""
     files = project | plan_api(project, wanted())
     more = plan_api(files, wanted(group="other"))
@@ -222,7 +222,7 @@ def test_a_kind_that_is_there_is_refused(
         ),
     ],
 )
-def test_a_directory_that_is_no_project(
+def test_a_directory_without_a_valid_project(
     project: dict[str, str], text: str | None, problem: str
 ) -> None:
     """The error has the file PROJECT and the reason."""

@@ -39,7 +39,7 @@ def test_files_in_the_way(tmp_path: Path) -> None:
     assert (tmp_path / "b").read_text() == "mine"
 
 
-def test_what_cannot_be_written_is_named(tmp_path: Path) -> None:
+def test_unwritable_paths_are_named(tmp_path: Path) -> None:
     """A file where a folder should be is an error with its path."""
     (tmp_path / "config").write_text("")
     with pytest.raises(ConfigError, match="config"):

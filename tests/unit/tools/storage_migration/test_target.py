@@ -65,7 +65,7 @@ def test_a_storage_version_that_is_not_served_is_refused() -> None:
         Target.of(crd(served=False))
 
 
-def test_a_place_holds_for_the_state_of_the_crd_that_it_was_kept_in() -> None:
+def test_a_checkpoint_is_valid_for_one_state_of_the_crd() -> None:
     """Another generation, another uid or an invalid checkpoint restarts the migration."""
     target = Target.of(crd())
     kept = Checkpoint("u1", 3, "token", 250)

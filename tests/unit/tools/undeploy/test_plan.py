@@ -51,7 +51,7 @@ def test_objects_are_deleted_in_reverse_order() -> None:
     assert plan.made == (ref("Secret", "s-certificate", "op"),)
 
 
-def test_what_will_be_lost() -> None:
+def test_the_deletion_summary() -> None:
     """Each resource with its Pods and its data, and the sums."""
     definition = Definition(
         CRD, (web("a", pods=(POD, POD), claims=(CLAIM,)), web("b", "other", pods=(POD,)))
@@ -64,7 +64,7 @@ def test_what_will_be_lost() -> None:
     ]
 
 
-def test_nothing_to_lose_is_told_too() -> None:
+def test_a_deletion_summary_without_resources() -> None:
     """A CRD without resources goes alone."""
     assert list(deletion_lines([Definition(CRD, ())])) == [
         f"CRD {CRD} will be deleted; it has no resources."
@@ -78,7 +78,7 @@ def test_long_lists_are_cut() -> None:
     assert lines[-2:] == ["  and 10 more", "Total: 30 resources in 1 namespace, 0 Pods."]
 
 
-def test_what_an_operator_leaves_behind() -> None:
+def test_resources_that_cannot_be_deleted_are_named() -> None:
     """Resources that nobody can delete now are named, with the command that lets go of them."""
     held = web("a", finalizers=("shop.io/web",), deleting=True)
     lines = list(
