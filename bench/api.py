@@ -175,13 +175,13 @@ class Api:
         text = self._client.request("get", "/metrics", serialize=False).data.decode()
         # All the metrics of an API server are megabytes.
         lines = [line for line in text.splitlines() if line.startswith(_REQUESTS)]
-        asked: Counter[str] = Counter()
+        counts: Counter[str] = Counter()
         for family in text_string_to_metric_families("\n".join(lines) + "\n"):
             for sample in family.samples:
                 if sample.labels["verb"] != "WATCH":
                     words = [sample.labels[key] for key in ("verb", "group", "resource")]
-                    asked[" ".join(filter(None, words))] += int(sample.value)
-        return asked
+                    counts[" ".join(filter(None, words))] += int(sample.value)
+        return counts
 
     def _of(self, kind: Kind) -> Any:
         return self._client.resources.get(api_version=kind.api_version, kind=kind.name)

@@ -11,19 +11,19 @@ _DEFAULT_CONFIG_MAPS = {"kube-root-ca.crt"}
 """ConfigMaps in every namespace."""
 
 
-def violations(site: Site, wanted: Mapping[str, int]) -> list[str]:
+def violations(site: Site, expected: Mapping[str, int]) -> list[str]:
     """Return the differences; `wanted` has the size of each resource by name."""
     kind, namespace = site.setup.kind, site.namespace
     resources = {body["metadata"]["name"]: body for body in site.api.list(kind, namespace)}
     maps = {body["metadata"]["name"]: body for body in site.api.list(CONFIG_MAP, namespace)}
     services = {body["metadata"]["name"] for body in site.api.list(SERVICE, namespace)}
     found = [
-        *_differences("resources", set(resources), set(wanted)),
-        *_differences("ConfigMaps", set(maps) - _DEFAULT_CONFIG_MAPS, set(wanted)),
-        *_differences("Services", services, set(wanted)),
-        *_differences("private data dirs", _private_dirs(site), set(wanted)),
+        *_differences("resources", set(resources), set(expected)),
+        *_differences("ConfigMaps", set(maps) - _DEFAULT_CONFIG_MAPS, set(expected)),
+        *_differences("Services", services, set(expected)),
+        *_differences("private data dirs", _private_dirs(site), set(expected)),
     ]
-    for name, size in wanted.items():
+    for name, size in expected.items():
         if name in resources and not is_successful(resources[name]):
             found.append(f"{name} is not Successful")
         if name in maps and maps[name]["data"]["size"] != str(size):
@@ -31,10 +31,10 @@ def violations(site: Site, wanted: Mapping[str, int]) -> list[str]:
     return found
 
 
-def _differences(what: str, there: set[str], wanted: set[str]) -> list[str]:
+def _differences(what: str, there: set[str], expected: set[str]) -> list[str]:
     return [
-        *(f"{what}: {name} is missing" for name in sorted(wanted - there)),
-        *(f"{what}: {name} is unexpected" for name in sorted(there - wanted)),
+        *(f"{what}: {name} is missing" for name in sorted(expected - there)),
+        *(f"{what}: {name} is unexpected" for name in sorted(there - expected)),
     ]
 
 

@@ -198,8 +198,8 @@ def _project(scratch: Path, setup: Setup) -> Path:
     if setup.kind == NGINX:
         copied = copy_project(project)
         # Two operators run at once; the API server calls the conversion webhook of one only.
-        asked = yaml.safe_load((copied / "watches.yaml").read_text())
-        kept = [{k: v for k, v in watch.items() if k != "conversion"} for watch in asked]
+        config = yaml.safe_load((copied / "watches.yaml").read_text())
+        kept = [{k: v for k, v in watch.items() if k != "conversion"} for watch in config]
         (copied / "watches.yaml").write_text(yaml.safe_dump(kept))
         return copied
     role = setup.kind.name.lower()

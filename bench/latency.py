@@ -48,7 +48,7 @@ def _compare(
     return ratio_row(work, ours, other, goal)
 
 
-def _edit(site: Site, wanted: int, sites: Sequence[Site]) -> float:
+def _edit(site: Site, desired: int, sites: Sequence[Site]) -> float:
     """Edit the resource; return the seconds until a watch receives the changed Deployment.
 
     All `sites` are idle then. The nginx operator reconciles a resource every ten seconds while its
@@ -57,22 +57,22 @@ def _edit(site: Site, wanted: int, sites: Sequence[Site]) -> float:
     for one in sorted(sites, key=lambda one: one is site):
         _settle(one)
     seen: queue.SimpleQueue[tuple[float, int]] = queue.SimpleQueue()
-    threading.Thread(target=_follow, args=(site, wanted, seen), daemon=True).start()
+    threading.Thread(target=_follow, args=(site, desired, seen), daemon=True).start()
     seen.get(timeout=_TIMEOUT_SECONDS)  # the watch is open
     begin = time.monotonic()
-    site.api.merge(site.setup.kind, site.namespace, "a", {"spec": {"replicas": wanted}})
+    site.api.merge(site.setup.kind, site.namespace, "a", {"spec": {"replicas": desired}})
     while begin + _TIMEOUT_SECONDS > time.monotonic():
         at, replicas = seen.get(timeout=_TIMEOUT_SECONDS)
-        if replicas == wanted:
+        if replicas == desired:
             return at - begin
-    raise BenchError(f"the Deployment has not got {wanted} replicas within {_TIMEOUT_SECONDS:g} s")
+    raise BenchError(f"the Deployment has not got {desired} replicas within {_TIMEOUT_SECONDS:g} s")
 
 
-def _follow(site: Site, wanted: int, seen: queue.SimpleQueue[tuple[float, int]]) -> None:
+def _follow(site: Site, desired: int, seen: queue.SimpleQueue[tuple[float, int]]) -> None:
     for body in site.api.watch(DEPLOYMENT, site.namespace, _TIMEOUT_SECONDS):
         replicas = body["spec"]["replicas"]
         seen.put((time.monotonic(), replicas))
-        if replicas == wanted:
+        if replicas == desired:
             return
 
 

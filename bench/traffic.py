@@ -63,8 +63,8 @@ def _count(site: Site, times: int, work: Callable[[], object]) -> dict[str, floa
         after = site.api.requests()
         counts.append(after - before)
         before = after
-    asked = {what for count in counts for what in count if not _is_of_control_plane(what)}
-    return {what: median(count[what] for count in counts) for what in asked}
+    kinds = {what for count in counts for what in count if not _is_of_control_plane(what)}
+    return {what: median(count[what] for count in counts) for what in kinds}
 
 
 def _is_of_control_plane(what: str) -> bool:

@@ -61,20 +61,20 @@ def follow(
 ) -> None:
     """Print each phase of each ClusterServiceVersion until `version` alone is there and well."""
     begin, deadline = time.monotonic(), time.monotonic() + _SECONDS
-    told: dict[str, str] = {}
+    printed: dict[str, str] = {}
     with console.status("") as status:
-        while set(told) != {version} or not told[version].startswith("Succeeded"):
+        while set(printed) != {version} or not printed[version].startswith("Succeeded"):
             if time.monotonic() > deadline:
                 raise DemoError(f"{version} is not installed\n{installation.trouble()}")
             status.update(_counted(client))
             phases = {name: str(phase) for name, phase in installation.phases().items()}
             for name, phase in phases.items():
-                if told.get(name) != phase:
+                if printed.get(name) != phase:
                     seconds = time.monotonic() - begin
                     _say(console, f"{seconds:5.1f} s  {name}: {phase}")
-            for name in told.keys() - phases.keys():
+            for name in printed.keys() - phases.keys():
                 _say(console, f"{time.monotonic() - begin:5.1f} s  {name}: gone")
-            told = phases
+            printed = phases
             if any(phase.startswith("Failed") for phase in phases.values()):
                 raise DemoError(f"OLM stopped the installation\n{installation.trouble()}")
             time.sleep(_POLL_SECONDS)

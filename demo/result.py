@@ -37,8 +37,8 @@ def show_deployment(console: Console, sample: Sample) -> None:
     def available() -> dict[str, Any] | None:
         deployment = kubectl.get("deployment", sample.name, "--namespace", sample.namespace)
         status = (deployment or {}).get("status", {})
-        wanted = (deployment or {}).get("spec", {}).get("replicas")
-        return deployment if wanted == status.get("availableReplicas", 0) else None
+        desired = (deployment or {}).get("spec", {}).get("replicas")
+        return deployment if desired == status.get("availableReplicas", 0) else None
 
     console.print(f"Waiting until Deployment {sample.name} is available ...", style="dim")
     try:
@@ -53,8 +53,8 @@ def show_deployment(console: Console, sample: Sample) -> None:
         ) from None
     image = deployment["spec"]["template"]["spec"]["containers"][0]["image"]
     ready = deployment["status"].get("availableReplicas", 0)
-    wanted = deployment["spec"]["replicas"]
-    console.print(f"Deployment {sample.name}: {ready} of {wanted} available, image {image}")
+    desired = deployment["spec"]["replicas"]
+    console.print(f"Deployment {sample.name}: {ready} of {desired} available, image {image}")
 
 
 def show_http(console: Console, target: Target, sample: Sample) -> str:

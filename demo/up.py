@@ -71,12 +71,12 @@ def _is_local(where: str) -> bool:
     return where == "local"
 
 
-def _stop_former_operator(wanted: Record) -> Record:
+def _stop_former_operator(desired: Record) -> Record:
     """Stop the operator of an earlier `make demo`; return what else is known of that one."""
     former = record.load()
     if former is None:
-        return record.save(wanted)
-    if former.local != wanted.local:
+        return record.save(desired)
+    if former.local != desired.local:
         where = "a local cluster" if former.local else "a cluster of yours"
         raise DemoError(f"The demo is up on {where} already", cure="make demo-down")
     if former.operator is not None:

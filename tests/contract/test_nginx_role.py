@@ -511,19 +511,19 @@ def test_a_deployment_of_another_owner_is_refused(nginx: Nginx) -> None:
         lambda: nginx.live("deployment")["status"], lambda now: now.get("unavailableReplicas")
     )
     before = nginx.live("deployment")["spec"]
-    said = nginx.fail()
-    assert 'unable to take over: Deployment "web" is not owned by this NginxOperator' in said
-    assert '(its owner: ConfigMap "database"); nothing was changed' in said
+    message = nginx.fail()
+    assert 'unable to take over: Deployment "web" is not owned by this NginxOperator' in message
+    assert '(its owner: ConfigMap "database"); nothing was changed' in message
     assert nginx.live("deployment")["spec"] == before
     assert nginx.live("deployment")["metadata"]["ownerReferences"] == [owner]
     assert nginx.kubectl.get("service", "web") is None
     condition = nginx.degraded()
     assert (condition["status"], condition["reason"]) == ("True", "OperandNotOwned")
-    assert condition["message"] == said
+    assert condition["message"] == message
     assert condition["observedGeneration"] == generation
     available = nginx.show_declared()["Available"]
     assert (available["status"], available["reason"]) == ("False", "OperandNotOwned")
-    assert available["message"] == said
+    assert available["message"] == message
     nginx.kubectl("delete", "deployment", "web")
     nginx.succeed()
     assert nginx.live("deployment")["spec"]["replicas"] == 1
@@ -535,8 +535,8 @@ def test_a_service_without_an_owner_is_refused_until_it_is_handed_over(nginx: Ng
     resource = nginx.resource()
     nginx.kubectl("create", "service", "clusterip", "web", "--tcp=5432")
     before = nginx.live("service")
-    said = nginx.fail()
-    assert 'Service "web" is not owned by this NginxOperator (its owner: none)' in said
+    message = nginx.fail()
+    assert 'Service "web" is not owned by this NginxOperator (its owner: none)' in message
     assert nginx.live("service") == before
     assert nginx.kubectl.get("deployment", "web") is None
     owners = {"ownerReferences": [owner_reference(resource)]}

@@ -67,11 +67,11 @@ def checkout(tmp_path: Path) -> Iterator[Checkout]:
     checkout.make("down")
 
 
-def _printed(said: str) -> dict[str, list[str]]:
+def _printed(output: str) -> dict[str, list[str]]:
     """Return the commands that the demo suggests, by the title above them."""
     found: dict[str, list[str]] = {}
     commands: list[str] = []
-    for line in said.partition("Try next")[2].splitlines():
+    for line in output.partition("Try next")[2].splitlines():
         if line.startswith("    "):
             commands.append(line.strip())
         elif line.endswith(":"):
@@ -87,7 +87,7 @@ def _of_operator(checkout: Checkout) -> list[str]:
 
 def test_the_demo_shows_the_whole_path_and_leaves_nothing(checkout: Checkout) -> None:
     """From nothing to HTTP 200, with commands that work as printed; then all of it is gone."""
-    said = checkout.make("up", "local")
+    output = checkout.make("up", "local")
     for shown in (
         "[playbook task]",
         "Reconciled",
@@ -95,9 +95,9 @@ def test_the_demo_shows_the_whole_path_and_leaves_nothing(checkout: Checkout) ->
         "HTTP 200 from nginx through Service cluster",
         "operator successfully reconciling",
     ):
-        assert shown in said
-    assert re.search(r"Available +True +PodsServe", said)
-    commands = _printed(said)
+        assert shown in output
+    assert re.search(r"Available +True +PodsServe", output)
+    commands = _printed(output)
     assert "nginx" in checkout.shell(commands["Fetch the page"][0])
     _, patch, pods, describe = commands["Change the resource"]
     checkout.shell(patch)

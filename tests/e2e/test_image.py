@@ -91,11 +91,11 @@ def _patch(operation: dict[str, Any]) -> dict[str, Any]:
 def test_the_image_runs_the_operator(deployed: Kubectl, kubectl: Kubectl) -> None:
     """Not as root, with a read-only file system and the default seccomp profile, nginx comes up."""
 
-    def told() -> str:
+    def details() -> str:
         return deployed.run("logs", MANAGER).stdout + deployed("describe", "pods")
 
     rollout = ("rollout", "status", MANAGER, "--timeout=1s")
-    eventually(lambda: deployed.run(*rollout).returncode, (0).__eq__, seconds=240, details=told)
+    eventually(lambda: deployed.run(*rollout).returncode, (0).__eq__, seconds=240, details=details)
     kubectl.apply(nginx(version="v1alpha1", port=8081))
 
     def is_well() -> bool:
@@ -103,7 +103,7 @@ def test_the_image_runs_the_operator(deployed: Kubectl, kubectl: Kubectl) -> Non
         conditions = {c["type"]: c["status"] for c in found.get("status", {}).get("conditions", [])}
         return conditions.get("Successful") == "True"
 
-    eventually(is_well, seconds=180, details=told)
+    eventually(is_well, seconds=180, details=details)
     kubectl("rollout", "status", "deployment/web", "--timeout=120s")
     _converts_through_its_service(deployed, kubectl)
     status = deployed("exec", MANAGER, "--", "cat", "/proc/1/status").splitlines()
@@ -125,7 +125,7 @@ def test_the_image_runs_the_operator(deployed: Kubectl, kubectl: Kubectl) -> Non
         return deployed.run("exec", leader, "--", python, "-c", APART).stdout.split()
 
     # A run that begins has an empty output.
-    eventually(look, ["readable", "refused"].__eq__, details=told)
+    eventually(look, ["readable", "refused"].__eq__, details=details)
     # Programs that Dockerfiles of projects, and users in the container, call.
     for command in (
         *("ansible-operator version", "ansible-galaxy --version", "pip3 --version"),

@@ -84,11 +84,11 @@ def test_up_repairs_a_cluster_whose_part_was_killed(running: Cluster) -> None:
     before = pids_of(running)
     os.kill(before["kube-controller-manager"], signal.SIGKILL)
 
-    def told() -> bool:
+    def is_reported() -> bool:
         shown = cluster_command("status", "--name", name)
         return shown.returncode == 1 and "ended by itself" in shown.stdout
 
-    eventually(told)
+    eventually(is_reported)
     running.up(control_plane_only=True)
     after = pids_of(running)
     assert after.keys() == before.keys()

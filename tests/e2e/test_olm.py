@@ -61,18 +61,18 @@ class World:
 
         def look() -> dict[str, Phase]:
             phases = self.installation.phases()
-            told = f"{[(name, phase.name) for name, phase in phases.items()]}"
-            if told not in self.phases[-1:]:
-                self.phases.append(told)
+            details = f"{[(name, phase.name) for name, phase in phases.items()]}"
+            if details not in self.phases[-1:]:
+                self.phases.append(details)
             return phases
 
         def is_installed(phases: dict[str, Phase]) -> bool:
             # Failed is not final: OLM installs again, for example when a Deployment took too long.
             return set(phases) == {version} and phases[version].name == "Succeeded"
 
-        eventually(look, is_installed, seconds=600, details=self.told)
+        eventually(look, is_installed, seconds=600, details=self.details)
 
-    def told(self) -> str:
+    def details(self) -> str:
         """Return the states of OLM and the operator, for a failure."""
         log = self.system.run("logs", DEPLOYMENT, "--tail=50")
         pods = self.system.run("describe", "pods").stdout[-3000:]
@@ -87,7 +87,7 @@ class World:
             lambda: condition_of(self.system, version),
             lambda condition: condition.get("status") == "True",
             seconds=240,
-            details=self.told,
+            details=self.details,
         )
 
     def says(self, status: str) -> None:
@@ -105,16 +105,16 @@ class World:
 
     def url(self) -> str:
         """Return where nginx is fetched through the Service, once there is one."""
-        service = eventually(lambda: self.web.get("service", "web"), details=self.told)
+        service = eventually(lambda: self.web.get("service", "web"), details=self.details)
         assert service is not None
         port = service["spec"]["ports"][0]["port"]
         return f"http://{service['spec']['clusterIP']}:{port}/"
 
     def may(self, *arguments: str) -> bool:
         """Ask the API server whether the operator's account may do something."""
-        asked = self.system.run("auth", "can-i", *arguments, f"--as={ACCOUNT}")
-        answer = asked.stdout.strip()
-        assert answer in {"yes", "no"}, asked.stderr
+        permitted = self.system.run("auth", "can-i", *arguments, f"--as={ACCOUNT}")
+        answer = permitted.stdout.strip()
+        assert answer in {"yes", "no"}, permitted.stderr
         return answer == "yes"
 
 
@@ -220,7 +220,7 @@ def installs(world: World) -> str:
 
     world.web.apply(nginx(version="v1alpha1", port=8080, replicas=2))
     url = world.url()
-    eventually(lambda: answers(url), seconds=240, details=world.told)
+    eventually(lambda: answers(url), seconds=240, details=world.details)
     world.is_upgradeable(FIRST)
     return url
 
@@ -263,7 +263,7 @@ def upgrades(world: World, url: str) -> None:
         waits_for_the_operator(world)
         world.overrules("True")
         world.wait_for(SECOND)
-        converted = eventually(lambda: upgraded(world), details=world.told)
+        converted = eventually(lambda: upgraded(world), details=world.details)
 
     assert converted is not None
     assert converted["spec"]["ports"][0]["containerPort"] == 8080
@@ -284,7 +284,7 @@ def waits_for_the_operator(world: World) -> None:
     def is_held(phases: dict[str, Phase]) -> bool:
         return SECOND in phases and phases[SECOND].reason == "OperatorConditionNotUpgradeable"
 
-    phases = eventually(world.installation.phases, is_held, seconds=240, details=world.told)
+    phases = eventually(world.installation.phases, is_held, seconds=240, details=world.details)
     assert FIRST in phases
     assert phases[SECOND].name == "Pending"
     assert BUSY in phases[SECOND].message
@@ -346,8 +346,8 @@ def wait_installed(system: Kubectl, version: str) -> None:
         found = system.get("clusterserviceversions.operators.coreos.com", version) or {}
         return str(found.get("status", {}).get("phase"))
 
-    def told() -> str:
+    def details() -> str:
         described = system.run("describe", "subscriptions,installplans,csv,pods").stdout
         return described[-10000:]
 
-    eventually(phase, lambda seen: seen == "Succeeded", seconds=600, details=told)
+    eventually(phase, lambda seen: seen == "Succeeded", seconds=600, details=details)

@@ -84,6 +84,6 @@ def test_the_first_role_of_the_readme(
     log = shell.go_on(f"{run.strip()} --work-dir={tmp_path / 'work'} {_PORTS}")
     printed = other_shell.run(use)
     assert "greeting.example.com/first condition met\nHello, you!\n" in printed, log.read_text()
-    gone = "kubectl get configmap --ignore-not-found first"
-    eventually(lambda: other_shell.run(gone), lambda told: told == "")
+    get_deleted = "kubectl get configmap --ignore-not-found first"
+    eventually(lambda: other_shell.run(get_deleted), lambda output: output == "")
     assert shell.end_background() == [0], log.read_text()

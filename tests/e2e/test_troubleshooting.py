@@ -28,13 +28,13 @@ def test_the_image_of_nginx_cannot_be_pulled(
     try:
         world = World(kubectl, bad)
         kubectl.apply(nginx())
-        told = world.until(
+        condition = world.until(
             lambda: world.condition("Available"), lambda c: c.get("reason") == "ImagePullBackOff"
         )
         (pod,) = kubectl.list("pods")
-        assert told["status"] == "False"
-        assert f"Pod {pod['metadata']['name']} cannot start" in told["message"]
-        assert NOWHERE in told["message"]
+        assert condition["status"] == "False"
+        assert f"Pod {pod['metadata']['name']} cannot start" in condition["message"]
+        assert NOWHERE in condition["message"]
         assert world.condition("OperatorDegraded")["status"] == "False"
     finally:
         bad.terminate()

@@ -127,7 +127,7 @@ def in_version(kubectl: Kubectl, version: str) -> Json:
 
 def wait_for_operand(world: World, project: Path) -> None:
     """Wait until nginx is what this version of the role makes of the newest spec."""
-    wanted = image_of(project).rpartition("/")[2]
+    expected = image_of(project).rpartition("/")[2]
 
     def image(body: Json) -> str:
         named: str = body["spec"]["template"]["spec"]["containers"][0]["image"]
@@ -136,7 +136,7 @@ def wait_for_operand(world: World, project: Path) -> None:
     world.wait_reconciled()
     world.until(
         lambda: world.kubectl.get("deployment", "web"),
-        lambda body: image(body) == wanted,
+        lambda body: image(body) == expected,
     )
     world.wait_available(2)
 

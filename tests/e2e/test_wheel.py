@@ -60,11 +60,11 @@ def test_the_wheel_contains_its_commit(environment: Path) -> None:
 def test_the_wheel_contains_both_programs(environment: Path) -> None:
     """Each prints its own name and the version that was built."""
     for name in ("operator-runner", "ansible-operator"):
-        told = subprocess.run(
+        output = subprocess.run(
             [environment / "bin" / name, "version"], capture_output=True, text=True, check=True
         )
-        assert name in told.stdout
-        assert __version__ in told.stdout
+        assert name in output.stdout
+        assert __version__ in output.stdout
 
 
 def test_the_wheel_runs_a_project(

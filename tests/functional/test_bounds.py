@@ -149,13 +149,13 @@ def test_one_edit_is_one_reconcile(kubectl: Kubectl, operator: Operator) -> None
 def requests(kubectl: Kubectl) -> Counter[str]:
     """Return the number of requests by kind of request, without watches."""
     families = text_string_to_metric_families(kubectl("get", "--raw=/metrics"))
-    asked: Counter[str] = Counter()
+    sent: Counter[str] = Counter()
     for sample in (sample for family in families for sample in family.samples):
         labels = sample.labels
         if sample.name == "apiserver_request_total" and labels["verb"] != "WATCH":
             words = (labels[name] for name in ("verb", "group", "resource", "subresource"))
-            asked[" ".join(filter(None, words))] += int(sample.value)
-    return asked
+            sent[" ".join(filter(None, words))] += int(sample.value)
+    return sent
 
 
 def wait_for_calm(kubectl: Kubectl) -> None:
@@ -185,14 +185,14 @@ def test_a_steady_reconcile_costs_one_request(
     done = int(operator.metric("reconciles_total"))
     wait_for_runs(operator, done + 5)
     operator.terminate()
-    asked, ended = requests(kubectl) - before, len(operator.lines("Reconciled"))
+    sent, ended = requests(kubectl) - before, len(operator.lines("Reconciled"))
     runs = ended - done
     assert runs >= 5
     # One may have been under way.
-    assert runs - 1 <= asked.pop("GET test.example.com echoes") <= ended - done_before + 1
+    assert runs - 1 <= sent.pop("GET test.example.com echoes") <= ended - done_before + 1
     # Requests of the role, and those of the cluster's controllers each second. They send others
     # now and then, but not for each reconcile.
-    assert {what for what, times in asked.items() if times >= runs - 1} <= {
+    assert {what for what, times in sent.items() if times >= runs - 1} <= {
         "GET configmaps",
         "PATCH configmaps",
         "GET openapi/v3",

@@ -99,9 +99,9 @@ def site(
 def _manifests(kubectl: Kubectl, scratch: Path, port: int) -> list[Json]:
     """Return what the component config/certmanager adds or changes."""
     rendered = installed_with("certmanager", kubectl, scratch)
-    wanted = ("Namespace", "CustomResourceDefinition", "Certificate", "Issuer")
-    chosen = [body for body in rendered if body["kind"] in wanted]
-    assert [body["kind"] for body in chosen] == list(wanted)
+    kinds = ("Namespace", "CustomResourceDefinition", "Certificate", "Issuer")
+    chosen = [body for body in rendered if body["kind"] in kinds]
+    assert [body["kind"] for body in chosen] == list(kinds)
     chosen[1]["spec"]["conversion"]["webhook"]["clientConfig"]["service"]["port"] = port
     return chosen
 

@@ -159,9 +159,9 @@ def test_deploy_without_prometheus_installs_everything_else(
     shell.run(switched_on)
     # Another test may have deleted it.
     Kubectl(kubectl.program, "nginx-operator-system").wait_not_terminating()
-    status, told = shell.attempt("make deploy IMG=...")
+    status, output = shell.attempt("make deploy IMG=...")
     assert status != 0
-    assert 'no matches for kind "ServiceMonitor"' in told
-    assert "comment ../prometheus out in config/default/kustomization.yaml" in told
+    assert 'no matches for kind "ServiceMonitor"' in output
+    assert "comment ../prometheus out in config/default/kustomization.yaml" in output
     shell.run("kubectl get deployment -n nginx-operator-system nginx-operator-controller-manager")
     shell.run("kubectl delete namespace nginx-operator-system --wait=false")

@@ -79,9 +79,9 @@ def test_rules_and_dashboard_see_the_operator(
     known = [selector for rule in prometheus.rules() for selector in selectors(rule["query"])]
     assert len(known) > len(prometheus.rules())
     series = [each for each in known if not may_be_empty(each)]
-    asked = [e for _, e in expressions("1m") if not may_be_empty(e)]
+    expected = [e for _, e in expressions("1m") if not may_be_empty(e)]
     eventually(
-        lambda: [each for each in (*series, *asked) if not prometheus.query(each)],
+        lambda: [each for each in (*series, *expected) if not prometheus.query(each)],
         lambda empty: empty == [],
     )
 

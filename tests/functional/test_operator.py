@@ -173,8 +173,8 @@ def test_foreign_objects_are_not_taken_over(
     assert resource is not None
     conditions = resource["status"]["conditions"]
     (failure,) = (one for one in conditions if one["type"] == "Failure")
-    wanted = f"ConfigMap {kubectl.namespace}/a does not belong to Echo {kubectl.namespace}/a"
-    assert wanted in failure["message"]
+    message = f"ConfigMap {kubectl.namespace}/a does not belong to Echo {kubectl.namespace}/a"
+    assert message in failure["message"]
     assert text_of(kubectl) == "theirs"
     wait_for_text(kubectl, operator, "hello nothing", "b")
 
@@ -291,10 +291,10 @@ def test_a_bad_watches_file_stops_the_start(operator: Operator, project: Path) -
     )
     operator.start(wait=False)
     assert operator.wait() == 1
-    told = operator.log()
-    assert "watches.yaml:3" in told
-    assert "nowhere" in told
-    assert "version must not be empty" in told
+    log = operator.log()
+    assert "watches.yaml:3" in log
+    assert "nowhere" in log
+    assert "version must not be empty" in log
 
 
 def test_private_files_are_private(kubectl: Kubectl, operator: Operator) -> None:

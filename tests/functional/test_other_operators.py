@@ -84,8 +84,8 @@ def test_two_operators_notice_each_other(
     where = f"--namespace={kubectl.namespace}", f"--kubeconfig={control_plane_cluster.kubeconfig}"
     command = [str(OPERATOR_RUNNER), "why", "Echo/a", *where]
     # The Event is written after the line of the log.
-    said = eventually(
+    output = eventually(
         lambda: subprocess.run(command, capture_output=True, text=True, check=False).stdout,
-        lambda said: "AnotherOperator" in said,
+        lambda output: "AnotherOperator" in output,
     )
-    assert "WATCH_NAMESPACE" in said
+    assert "WATCH_NAMESPACE" in output

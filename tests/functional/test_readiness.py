@@ -128,27 +128,27 @@ def test_a_role_converges_with_its_objects(
     assert operator.metric("operator_runner_reconcile_loops_throttled_total") == 0
 
 
-@pytest.mark.parametrize("asked", [False, True])
+@pytest.mark.parametrize("enabled", [False, True])
 def test_cluster_scoped_objects_reconcile_their_owner_if_enabled(
-    kubectl: Kubectl, operator: Operator, project: Path, asked: bool
+    kubectl: Kubectl, operator: Operator, project: Path, enabled: bool
 ) -> None:
     """Without watchClusterScopedResources what is in no namespace is made and not watched."""
     role = project / ROLE
     role.write_text(role.read_text() + CLUSTER_ROLE)
-    if asked:
+    if enabled:
         with (project / "watches.yaml").open("a") as watches:
             watches.write("  watchClusterScopedResources: true\n")
     operator.start()
     kubectl.apply(echo())
     wait_for_runs(operator, 1)
     kubectl("delete", "clusterrole", kubectl.namespace)
-    if asked:
+    if enabled:
         again = ("get", "clusterrole", kubectl.namespace)
         eventually(lambda: kubectl.run(*again).returncode, (0).__eq__, details=operator.log)
-    wait_for_runs(operator, 1 + asked)
+    wait_for_runs(operator, 1 + enabled)
     kubectl.merge(KIND, "a", {"spec": {"sayThis": "again"}})
-    wait_for_runs(operator, 2 + asked)
-    wait_for_causes(operator, 2 + asked)
+    wait_for_runs(operator, 2 + enabled)
+    wait_for_causes(operator, 2 + enabled)
     deleted = f"dependent: ClusterRole {kubectl.namespace} deleted"
-    assert causes(operator) == ["spec: created", *([deleted] * asked), "spec: spec.sayThis"]
+    assert causes(operator) == ["spec: created", *([deleted] * enabled), "spec: spec.sayThis"]
     kubectl("delete", "clusterrole", kubectl.namespace)

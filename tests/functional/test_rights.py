@@ -137,7 +137,7 @@ def test_the_recorded_permissions_suffice_for_the_whole_life(installed: Installe
     If the recording differs, record it again: see docs/rbac.md.
     """
     world, kubectl = installed.world, installed.world.kubectl
-    before, told = installed.count("403"), len(installed.operator.log())
+    before, logged = installed.count("403"), len(installed.operator.log())
     kubectl.apply(nginx())
     world.wait_reconciled()
     kubectl.merge(KIND, "web", {"spec": {"replicas": 2}})
@@ -158,7 +158,7 @@ def test_the_recorded_permissions_suffice_for_the_whole_life(installed: Installe
     assert installed.system.list("leases.coordination.k8s.io")
     assert installed.count("200") > 0
     assert installed.count("403") == before
-    assert "forbidden" not in installed.operator.log()[told:].lower()
+    assert "forbidden" not in installed.operator.log()[logged:].lower()
     world.until(lambda: read(installed.recorded), read(RECORDED).__eq__)
 
 
@@ -260,16 +260,16 @@ def life(kubectl: Kubectl, operator: Operator) -> None:
         }
     )
 
-    def said(text: str) -> None:
+    def wait_for_log(text: str) -> None:
         eventually(
             lambda: (kubectl.get("configmap", "e") or {}).get("data"),
             lambda data: data == {"text": f"hello {text}"},
             details=operator.log,
         )
 
-    said("a")
+    wait_for_log("a")
     kubectl.merge(ECHO, "e", {"spec": {"sayThis": "b"}})
-    said("b")
+    wait_for_log("b")
     kubectl("delete", ECHO, "e", "--wait=false")
     eventually(lambda: kubectl.get(ECHO, "e"), lambda body: body is None, details=operator.log)
     # The note that it has left: a role that found one would patch it.

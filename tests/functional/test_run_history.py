@@ -102,9 +102,9 @@ def test_each_kind_of_cause_is_reported_everywhere(
     assert all("seconds" in line for line in begun.values())
     assert operator.lines("Reconciling")[0]["cause"] == "spec: created"
 
-    told = "\n".join(notes(kubectl, "Successful"))
+    messages = "\n".join(notes(kubectl, "Successful"))
     for text in ("spec: created", "spec: spec.list[1], spec.sayThis", f"{owned} deleted"):
-        assert f"(why: {text})" in told
+        assert f"(why: {text})" in messages
     assert any("not today" in n and "(why: retry)" in n for n in notes(kubectl, "Failed"))
     for trigger in ("spec", "annotation", "dependent", "project", "retry", "period"):
         for name in ("run_causes_total", "run_duration_seconds_count"):
@@ -172,8 +172,10 @@ def test_a_failed_run_can_be_repeated_by_hand(
     assert line["error"] == failure
     files = ("echo/a", "-n", kubectl.namespace, f"--work-dir={operator.scratch / 'work'}")
     # A retry may be under way.
-    told = eventually(partial(why, *files), lambda told: "with your kubeconfig:\n" in told)
-    command = told.rstrip().splitlines()[-1]
+    messages = eventually(
+        partial(why, *files), lambda messages: "with your kubeconfig:\n" in messages
+    )
+    command = messages.rstrip().splitlines()[-1]
     # A retry at the same time would write the same files.
     operator.terminate()
     # Without the environment of the operator, from anywhere.

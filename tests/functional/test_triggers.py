@@ -91,8 +91,8 @@ def test_objects_lead_to_runs(
     kubectl.apply(team)
     assert causes.next() == {"a": f"trigger: Namespace {name} created"}
     ours = ("-n", space, f"--kubeconfig={control_plane}")
-    told = why("echo/a", *ours, f"--work-dir={triggers.scratch / 'work'}")
-    assert f"trigger: Namespace {name} created" in told
+    output = why("echo/a", *ours, f"--work-dir={triggers.scratch / 'work'}")
+    assert f"trigger: Namespace {name} created" in output
     kubectl("annotate", "namespace", name, "report=b", "--overwrite")
     assert sorted(causes.next(2)) == ["a", "b"]
     kubectl("label", "namespace", name, "reports-")

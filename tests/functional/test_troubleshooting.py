@@ -74,8 +74,8 @@ def test_a_right_is_missing(kubectl: Kubectl, project: Path, tmp_path: Path) -> 
     operator.start(wait=False)
     try:
         who = f"system:serviceaccount:{kubectl.namespace}:nobody"
-        told = f'User \\"{who}\\" cannot list resource \\"echoes\\" in API group'
-        eventually(operator.log, lambda log: told in log)
+        message = f'User \\"{who}\\" cannot list resource \\"echoes\\" in API group'
+        eventually(operator.log, lambda log: message in log)
         assert operator.probe("readyz") != 200
     finally:
         operator.kill()
@@ -114,13 +114,13 @@ def test_a_missing_conversion_webhook_is_reported(operator: Operator, kubectl: K
     kubectl.wait_for_kinds("twins.test.example.com")
     body = {"apiVersion": "test.example.com/v2", "kind": "Twin", "metadata": {"name": "a"}}
     kubectl.apply(body)
-    told = "conversion webhook for test.example.com/v2, Kind=Twin failed: Post"
+    message = "conversion webhook for test.example.com/v2, Kind=Twin failed: Post"
     done = kubectl.run("get", "twins.v1.test.example.com", "a")
-    assert told in done.stderr
+    assert message in done.stderr
     with (operator.project / "watches.yaml").open("a") as watches:
         watches.write(GHOST.replace("Ghost", "Twin"))
     operator.start(wait=False)
-    eventually(operator.log, lambda log: told in log)
+    eventually(operator.log, lambda log: message in log)
     assert operator.probe("readyz") != 200
     kubectl("delete", "crd", "twins.test.example.com")
 

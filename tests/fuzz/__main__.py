@@ -30,13 +30,15 @@ def main() -> int:
     parser.add_argument("targets", nargs="*", metavar="TARGET", help="all by default")
     parser.add_argument("--executions", type=int, default=100_000, help="for each (%(default)s)")
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
-    asked = parser.parse_args()
-    if asked.here:
-        _fuzz(asked.targets[0], asked.executions)
+    arguments = parser.parse_args()
+    if arguments.here:
+        _fuzz(arguments.targets[0], arguments.executions)
     known = {name: module for module in MODULES for name in import_module(module).TARGETS}
-    if unknown := set(asked.targets) - set(known):
+    if unknown := set(arguments.targets) - set(known):
         parser.error(f"unknown: {', '.join(sorted(unknown))}; targets are {', '.join(known)}")
-    failed = [name for name in asked.targets or known if not _passes(name, asked.executions)]
+    failed = [
+        name for name in arguments.targets or known if not _passes(name, arguments.executions)
+    ]
     sys.stdout.write(f"Failed: {', '.join(failed)}; see {FOLDER}\n" if failed else "All passed\n")
     return 1 if failed else 0
 

@@ -115,12 +115,12 @@ def objects(data: bytes) -> None:
         {"apiVersion": f"{_GROUP}/v1", "kind": "Web", **each} if isinstance(each, dict) else each
         for each in found
     ]
-    wanted = f"{_GROUP}/v2"
+    version = f"{_GROUP}/v2"
     answer(
         {
             "apiVersion": "apiextensions.k8s.io/v1",
             "kind": "ConversionReview",
-            "request": {"uid": "u", "desiredAPIVersion": wanted, "objects": named},
+            "request": {"uid": "u", "desiredAPIVersion": version, "objects": named},
         }
     )
 
@@ -128,11 +128,11 @@ def objects(data: bytes) -> None:
 def answer(content: Any) -> None:
     """Answer a review as the webhook does."""
     with suppress(InvalidReview):
-        asked = Review(content, _CONVERTERS)
+        parsed = Review(content, _CONVERTERS)
         try:
-            json.dumps(asked.success(list(asked.convert()))).encode()
+            json.dumps(parsed.success(list(parsed.convert()))).encode()
         except ConversionError as error:
-            json.dumps(asked.failure(error)).encode()
+            json.dumps(parsed.failure(error)).encode()
 
 
 _METRICS = Metrics("0")
@@ -211,9 +211,9 @@ SEEDS: Mapping[str, tuple[bytes, ...]] = {
 
 
 def _owned(kind: str, data: bytes) -> None:
-    wanted = MetadataPatch(references=(_OWNER.reference,))
+    version = MetadataPatch(references=(_OWNER.reference,))
     with suppress(DecodingError):
-        added = bodies.add_owner(kind, data, lambda _: wanted)
+        added = bodies.add_owner(kind, data, lambda _: version)
         assert added == data or json.loads(added)["metadata"]["ownerReferences"][-1]["uid"]
     with suppress(DecodingError):
         bodies.add_owner(kind, data, partial(patch_for_create, _OWNER, _INFO))

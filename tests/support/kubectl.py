@@ -74,8 +74,8 @@ class Kubectl:
         time after the condition Established. No resource is read: a webhook may have to convert it.
         """
         if crds:
-            asked = ("get", *(f"{crd}/none" for crd in crds), "--ignore-not-found")
-            eventually(lambda: self.run(*asked), lambda done: done.returncode == 0)
+            command = ("get", *(f"{crd}/none" for crd in crds), "--ignore-not-found")
+            eventually(lambda: self.run(*command), lambda done: done.returncode == 0)
 
     def wait_for_account(self, name: str = "default") -> None:
         """Wait for a service account: a controller creates that of a new namespace."""
@@ -92,8 +92,8 @@ class Kubectl:
         self, user: str, verb: str, resource: str, subresource: str = ""
     ) -> None:
         """Wait until the API server permits a user what was granted just now."""
-        asked = ("auth", "can-i", verb, resource, f"--subresource={subresource}", f"--as={user}")
-        eventually(lambda: self.run(*asked).stdout, lambda answer: answer.strip() == "yes")
+        command = ("auth", "can-i", verb, resource, f"--subresource={subresource}", f"--as={user}")
+        eventually(lambda: self.run(*command).stdout, lambda answer: answer.strip() == "yes")
 
     def merge(self, kind: str, name: str, patch: Json) -> None:
         """Merge a patch into an object; null removes a field."""

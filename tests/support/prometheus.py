@@ -113,9 +113,9 @@ class Client:
 
     def _ask(self, what: str, **parameters: str) -> Any:
         """Return the data of an answer; None while it is starting. Fails if it is refused."""
-        asked = urllib.parse.urlencode(parameters)
+        encoded = urllib.parse.urlencode(parameters)
         try:
-            url = f"http://{self.address}/api/v1/{what}?{asked}"
+            url = f"http://{self.address}/api/v1/{what}?{encoded}"
             with urllib.request.urlopen(url, timeout=30) as answer:
                 return json.load(answer)["data"]
         except urllib.error.HTTPError as error:

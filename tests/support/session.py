@@ -73,8 +73,8 @@ class Session:
         for text, instead in self._replace.items():
             command = command.replace(text, instead)
         assert self._shell.stdin is not None
-        told = f"{{ {command}\n}} </dev/null\nprintf '{_END}%d{_END}' $?\n"
-        self._shell.stdin.write(told.encode())
+        script = f"{{ {command}\n}} </dev/null\nprintf '{_END}%d{_END}' $?\n"
+        self._shell.stdin.write(script.encode())
         self._shell.stdin.flush()
         output, status = self._read(command, seconds).split(_END)[:2]
         return int(status), output

@@ -141,12 +141,12 @@ def test_the_schema_is_printed_as_json() -> None:
 def test_both_programs_print_their_own_name(program: str, tmp_path: Path) -> None:
     """Entry points and arguments of ansible-operator's images work under either name."""
 
-    def told(*args: str) -> str:
+    def help_of(*args: str) -> str:
         return subprocess.check_output([PROGRAMS / program, *args], cwd=tmp_path, text=True)
 
-    assert told("version") == f"{program} {__version__}\n"
-    assert told("--version") == f"{program}, version {__version__}\n"
-    assert told("run", "--watches-file=./watches.yaml", "--help").startswith(
+    assert help_of("version") == f"{program} {__version__}\n"
+    assert help_of("--version") == f"{program}, version {__version__}\n"
+    assert help_of("run", "--watches-file=./watches.yaml", "--help").startswith(
         f"Usage: {program} run [OPTIONS]"
     )
 
@@ -235,17 +235,18 @@ main()
 def test_missing_commands_of_the_image_print_a_hint() -> None:
     """Without rich and the local cluster the help lists the other commands, and these work."""
 
-    def told(*args: str) -> subprocess.CompletedProcess[str]:
+    def help_of(*args: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-c", _IN_THE_IMAGE, *args]
         return subprocess.run(command, capture_output=True, text=True, check=False)
 
     listed = [
-        line.split()[0] for line in told("--help").stdout.partition("Commands:\n")[2].splitlines()
+        line.split()[0]
+        for line in help_of("--help").stdout.partition("Commands:\n")[2].splitlines()
     ]
     assert {"run", "why", "validate", "undeploy"} <= set(listed)
     assert not {"cluster", "bundle", "migrate-storage"} & set(listed)
-    assert told("schema").returncode == 0
-    failed = told("cluster", "up", "--name=x")
+    assert help_of("schema").returncode == 0
+    failed = help_of("cluster", "up", "--name=x")
     assert failed.returncode == 1
     assert "cluster is not part of the operator's image; install operator-runner" in failed.stderr
 

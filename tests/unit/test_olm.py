@@ -52,9 +52,9 @@ def test_a_new_condition_joins_those_of_other_types() -> None:
 
 def test_an_equal_condition_is_not_written() -> None:
     """Times and fields of others are ignored."""
-    said = condition(GOOD, THEN) | {"observedGeneration": 3}
+    current = condition(GOOD, THEN) | {"observedGeneration": 3}
 
-    assert with_condition([said], GOOD, NOW) is None
+    assert with_condition([current], GOOD, NOW) is None
 
 
 def test_only_a_new_status_is_a_transition() -> None:

@@ -78,16 +78,16 @@ def read() -> Iterator[Callable[[Path], Any]]:
     with subprocess.Popen(
         [sys.executable, "-c", PROGRAM], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
-        asked, answers = process.stdin, process.stdout
-        assert asked is not None
-        assert answers is not None
+        stdin, stdout = process.stdin, process.stdout
+        assert stdin is not None
+        assert stdout is not None
 
         def ask(path: Path) -> Any:
-            print(path, file=asked, flush=True)
-            return json.loads(answers.readline())
+            print(path, file=stdin, flush=True)
+            return json.loads(stdout.readline())
 
         yield ask
-        asked.close()
+        stdin.close()
 
 
 @settings(

@@ -25,7 +25,7 @@ def test_an_interpreter_with_the_same_libraries_is_the_same(tmp_path: Path) -> N
     (place,) = (tmp_path / "with" / "lib").glob("python*/site-packages")
     (place / "ours.pth").write_text("\n".join(libraries))
 
-    asked = [*pythons, tmp_path / "missing", Path("/bin/sh")]
-    ask = [sys.executable, "-c", ASK, *map(str, asked)]
-    told = subprocess.run(ask, capture_output=True, text=True, check=True).stdout
-    assert told.split() == ["True", "False", "False", "False"]
+    interpreters = [*pythons, tmp_path / "missing", Path("/bin/sh")]
+    command = [sys.executable, "-c", ASK, *map(str, interpreters)]
+    output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert output.split() == ["True", "False", "False", "False"]

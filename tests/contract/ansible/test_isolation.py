@@ -173,9 +173,9 @@ def _in_child(body: Callable[[], object]) -> object:
         os._exit(0)
     os.close(writer)
     with os.fdopen(reader) as answers:
-        told = answers.read()
+        output = answers.read()
     os.waitpid(pid, 0)
-    return json.loads(told)
+    return json.loads(output)
 
 
 def _readable(paths: dict[str, Path]) -> list[str]:

@@ -64,10 +64,10 @@ async def test_reserved_names_are_read_again_after_an_error(
     config = tmp_path / "ansible.cfg"
     config.write_text("no section\n")
     monkeypatch.setenv("ANSIBLE_CONFIG", str(config))
-    asked = ReservedNamesLoader(AnsibleSettings(), [])
+    loader = ReservedNamesLoader(AnsibleSettings(), [])
 
     with pytest.raises(RunError, match=r"ansible\.cfg|section"):
-        await asked.get()
+        await loader.get()
 
     config.write_text("")
-    assert "vars" in (await asked.get()).acted_on
+    assert "vars" in (await loader.get()).acted_on

@@ -87,11 +87,13 @@ async def test_variables_reach_the_play_and_events_come_in_order(runs: Runs) -> 
     assert outcome.successful
     assert outcome.stats is not None
     assert (outcome.stats.ok, outcome.stats.changed) == (2, 1)
-    told = [event.kind for event in runs.events if "task" in event.kind or "runner" in event.kind]
+    kinds = [event.kind for event in runs.events if "task" in event.kind or "runner" in event.kind]
     task = ["playbook_on_task_start", "runner_on_start", "runner_on_ok"]
-    assert told == task * 2
-    said = [event.data["res"]["msg"] for event in runs.events if event.kind == "runner_on_ok"][:1]
-    assert said == ["size 3"]
+    assert kinds == task * 2
+    messages = [event.data["res"]["msg"] for event in runs.events if event.kind == "runner_on_ok"][
+        :1
+    ]
+    assert messages == ["size 3"]
 
 
 async def test_rescued_and_ignored_failures_do_not_count(runs: Runs) -> None:
@@ -119,7 +121,7 @@ async def test_a_failure_names_task_place_and_reason(runs: Runs) -> None:
 
 
 @pytest.mark.parametrize(
-    ("tasks", "told"),
+    ("tasks", "message"),
     [
         ("- debug: [\n", "YAML parsing failed"),
         ("- no.such.module: {}\n", "no.such.module"),
@@ -128,12 +130,12 @@ async def test_a_failure_names_task_place_and_reason(runs: Runs) -> None:
     ids=["syntax", "module", "role"],
 )
 async def test_a_play_that_cannot_start_reports_the_reason(
-    runs: Runs, tasks: str, told: str
+    runs: Runs, tasks: str, message: str
 ) -> None:
     """Mistakes that Ansible finds while loading reach the outcome."""
     outcome = await runs(tasks)
     assert not outcome.successful
-    assert told in outcome.failures[0].message
+    assert message in outcome.failures[0].message
 
 
 async def test_a_hidden_result_stays_hidden(runs: Runs) -> None:

@@ -50,9 +50,9 @@ def test_a_crd_with_other_resources_is_kept(
     strangers = Strangers(kubectl, KIND)
     strangers.create("operator.example.com/v1alpha2", "NginxOperator", "theirs")
     before = strangers.state()
-    said = down()
-    assert f"The CRD {KIND} stays" in said
-    assert f"{strangers.namespace}/theirs" in said
+    output = down()
+    assert f"The CRD {KIND} stays" in output
+    assert f"{strangers.namespace}/theirs" in output
     assert strangers.state() == before
     kubectl("delete", KIND, "--all", f"--namespace={strangers.namespace}")
     assert "Deleting the CRD" in down()

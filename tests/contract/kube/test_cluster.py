@@ -129,13 +129,13 @@ async def test_a_crd_without_status_differs_from_a_missing_object(
     """The API server returns 404 for both; the error distinguishes them."""
     _make(kubectl, PLAIN)
     plain = await _read(cluster, ObjectRef(PLAIN, kubectl.namespace, "one"))
-    gone = await _read(cluster, widget)
+    deleted = await _read(cluster, widget)
     kubectl("delete", "widget", widget.name)
 
     with pytest.raises(Invalid, match=r"no status subresource.* in its CRD, or set `manageStatus"):
         await cluster.patch_status(plain, {"count": 1})
     with pytest.raises(NotFound):
-        await cluster.patch_status(gone, {"count": 1})
+        await cluster.patch_status(deleted, {"count": 1})
 
 
 async def test_a_built_in_kind_without_status_names_the_key_of_watches_yaml(

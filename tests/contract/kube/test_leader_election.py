@@ -318,10 +318,10 @@ async def test_missing_permissions_are_logged_and_retried(
     with capture_logs() as logs:
         waiting = asyncio.create_task(contender(poor).acquire())
 
-        async def told() -> bool:
+        async def is_logged() -> bool:
             return any("leases.coordination.k8s.io" in log.get("grant", "") for log in logs)
 
-        await until(told)
+        await until(is_logged)
         assert not waiting.done()
         verbs = "--verb=get,create,update"
         kubectl("create", "role", "elect", verbs, "--resource=leases.coordination.k8s.io")

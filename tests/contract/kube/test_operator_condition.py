@@ -209,10 +209,10 @@ async def test_the_operator_waits_for_object_and_rights(
     with capture_logs() as logs:
         async with working(upgrades):
 
-            async def told() -> bool:
+            async def warning_logged() -> bool:
                 return any("OLM does it" in line.get("grant", "") for line in logs)
 
-            await until(told)
+            await until(warning_logged)
             async with upgrades.guard(db(), WATCH):
                 pass
             make(kubectl)
@@ -243,12 +243,12 @@ async def test_the_end_of_the_operator_unblocks_upgrades(
 
 async def test_without_olm_no_request_is_sent(account: Connection, kubectl: Kubectl) -> None:
     """An operator that was deployed by kustomize has no OperatorCondition."""
-    asked: list[str] = []
-    account.on_response(lambda _status, method, _host: asked.append(method))
+    requests: list[str] = []
+    account.on_response(lambda _status, method, _host: requests.append(method))
     upgrades = OperatorConditionReporter.of(Api(account), kubectl.namespace, "")
 
     async with working(upgrades), upgrades.guard(db(), WATCH):
         pass
     await upgrades.report_idle()
 
-    assert asked == []
+    assert requests == []

@@ -201,18 +201,18 @@ async def test_a_watch_resumes_where_it_ended_and_lists_again_after_410(
 ) -> None:
     """Pages have 20 objects; the API server is asked to end a watch after 300 seconds."""
     server = ApiServer(WIDGET)
-    asked: list[dict[str, str]] = []
-    gone = {"type": "ERROR", "object": {"kind": "Status", "code": 410}}
+    queries: list[dict[str, str]] = []
+    expired = {"type": "ERROR", "object": {"kind": "Status", "code": 410}}
     watches = [
         f'{{"type":"ADDED","object":{_widget("a", 7)}}}',
-        json.dumps(gone),
+        json.dumps(expired),
         f'{{"type":"ADDED","object":{_widget("b", 9)}}}',
     ]
 
     async def answer(request: web.Request) -> web.StreamResponse:
         if request.path != WIDGET.path():
             return await server.answer(request)
-        asked.append(dict(request.query))
+        queries.append(dict(request.query))
         if "watch" not in request.query:
             return web.json_response({"metadata": {"resourceVersion": "5"}, "items": []})
         return (
@@ -225,9 +225,9 @@ async def test_a_watch_resumes_where_it_ended_and_lists_again_after_410(
     events = Events()
     async with watching(scripted, [WIDGET], events):
         assert [(await events.next())[0], (await events.next())[0]] == ["a", "b"]
-    assert [query.get("resourceVersion") for query in asked[:5]] == [None, "5", "7", None, "5"]
-    assert [query.get("limit") for query in asked[:5]] == ["20", None, None, "20", None]
-    assert [query.get("timeoutSeconds") for query in asked[:3]] == [None, "300", "300"]
+    assert [query.get("resourceVersion") for query in queries[:5]] == [None, "5", "7", None, "5"]
+    assert [query.get("limit") for query in queries[:5]] == ["20", None, None, "20", None]
+    assert [query.get("timeoutSeconds") for query in queries[:3]] == [None, "300", "300"]
 
 
 async def test_objects_beyond_the_bounds_are_delivered_cut(scripted: ScriptedServer) -> None:

@@ -55,9 +55,9 @@ async def test_closing_one_session_leaves_the_other(connection: Connection, name
 
 async def test_all_responses_are_reported(control_plane: Path, namespace: str) -> None:
     """Each request is reported with status, method and host, whichever session it was made on."""
-    told: list[tuple[int | None, str, str]] = []
+    responses: list[tuple[int | None, str, str]] = []
     connection = await connect(control_plane, user_agent="tests")
-    connection.on_response(lambda *answer: told.append(answer))
+    connection.on_response(lambda *answer: responses.append(answer))
     try:
         await Api(connection).request("GET", f"/api/v1/namespaces/{namespace}")
         async with connection.session() as session:
@@ -67,7 +67,7 @@ async def test_all_responses_are_reported(control_plane: Path, namespace: str) -
     finally:
         await connection.close()
     host = connection.server.removeprefix("https://")
-    assert told == [(200, "GET", host), (404, "POST", host), (None, "GET", host)]
+    assert responses == [(200, "GET", host), (404, "POST", host), (None, "GET", host)]
 
 
 @pytest.mark.parametrize("name", ["localhost", "elsewhere.example.com"])

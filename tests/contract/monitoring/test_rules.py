@@ -56,10 +56,10 @@ def test_each_alert_has_a_runbook() -> None:
     """Its annotations say what is wrong and what to do first, and name a section of the page."""
     anchors = {line[4:].strip().lower() for line in _headings()}
     for alert in alerts():
-        name, told = alert["alert"], alert["annotations"]
+        name, texts = alert["alert"], alert["annotations"]
         assert alert["labels"]["severity"] in {"warning", "critical"}
-        assert {"summary", "description", "runbook"} == set(told), name
-        assert told["runbook"].endswith(f"docs/monitoring.md#{name.lower()}"), name
+        assert {"summary", "description", "runbook"} == set(texts), name
+        assert texts["runbook"].endswith(f"docs/monitoring.md#{name.lower()}"), name
         assert name.lower() in anchors
 
 
@@ -80,8 +80,8 @@ def test_one_line_switches_monitoring_on(kubectl: Kubectl, tmp_path: Path) -> No
     objects = {(d["kind"], d["metadata"]["name"]): d for d in documents}
     monitor = objects["ServiceMonitor", "nginx-operator-controller-manager-metrics-monitor"]
     service = objects["Service", "nginx-operator-controller-manager-metrics-service"]
-    wanted = monitor["spec"]["selector"]["matchLabels"]
-    assert wanted.items() <= service["metadata"]["labels"].items()
+    labels = monitor["spec"]["selector"]["matchLabels"]
+    assert labels.items() <= service["metadata"]["labels"].items()
     (endpoint,) = monitor["spec"]["endpoints"]
     assert endpoint["port"] in {port["name"] for port in service["spec"]["ports"]}
     assert endpoint["relabelings"] == [{"targetLabel": "job", "replacement": JOB}]

@@ -136,7 +136,7 @@ async def bounded(connections: Connections, answer: Handler) -> AsyncIterator[in
         await listener.stop()
 
 
-async def asked(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+async def send_request(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """Send a request."""
     reader, writer = await asyncio.open_connection(LOOPBACK, port)
     writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -159,7 +159,7 @@ async def test_a_new_request_takes_the_place_of_the_longest_idle_connection() ->
             silent = [await asyncio.open_connection(LOOPBACK, port) for _ in range(20)]
             for _, writer in silent[1::2]:
                 writer.write(b"GET / HTTP/1.1\r\nX-Slow: ")
-            reader, client = await asked(port)
+            reader, client = await send_request(port)
             async with asyncio.timeout(60):
                 assert (await reader.readline()).startswith(b"HTTP/1.1 200")
             for slow, _ in silent[:16]:
@@ -181,7 +181,7 @@ async def test_a_request_that_is_served_keeps_its_connection() -> None:
 
     connections = Connections(4)
     async with bounded(connections, wait) as port:
-        busy = [await asked(port) for _ in range(4)]
+        busy = [await send_request(port) for _ in range(4)]
         async with asyncio.timeout(60):
             while sum(one.serving for one in connections) < 4:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
@@ -212,7 +212,7 @@ async def test_an_idle_connection_is_closed(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(module, "FIRST_REQUEST_SECONDS", 3600)
     monkeypatch.setattr(module, "IDLE_SECONDS", 0.2)
     async with bounded(Connections(), _answer) as port:
-        reader, writer = await asked(port)
+        reader, writer = await send_request(port)
         assert (await ended(reader)).startswith(b"HTTP/1.1 200")
         writer.close()
 

@@ -73,8 +73,8 @@ async def test_the_end_of_a_run(
     async with asyncio.timeout(SECONDS):
         _, err = await watch.communicate()
     assert b"invalid token" not in err
-    status, _, told = await run.done(*run.command("get", "--raw=/version"))
-    assert (status, "invalid token" in told) == (1, True)
+    status, _, output = await run.done(*run.command("get", "--raw=/version"))
+    assert (status, "invalid token" in output) == (1, True)
 
 
 async def test_runs_do_not_mix(
@@ -122,9 +122,9 @@ async def test_the_api_server_is_away(
     recorder: Recorder, owner: Json, tmp_path: Path, control_plane: Path
 ) -> None:
     """Without an API server, clients get a Status with the reason and Retry-After."""
-    gone = socket.socket()
-    gone.bind(("127.0.0.1", 0))  # nobody listens there, nor can anybody else
-    port = gone.getsockname()[1]
+    closed = socket.socket()
+    closed.bind(("127.0.0.1", 0))  # nobody listens there, nor can anybody else
+    port = closed.getsockname()[1]
     (tmp_path / "away").write_text(source(f"https://127.0.0.1:{port}"))
     away = await connect(tmp_path / "away", user_agent="test")
     async with proxied(away, recorder) as proxy:
@@ -139,7 +139,7 @@ async def test_the_api_server_is_away(
             ):
                 status = await response.json()
     await away.close()
-    gone.close()
+    closed.close()
     assert (response.status, status["reason"]) == (503, "ServiceUnavailable")
     assert f"cannot reach the API server https://127.0.0.1:{port}" in status["message"]
     assert response.headers["Retry-After"] == "1"

@@ -125,8 +125,8 @@ async def test_kubeconfigs_have_the_port_of_the_flag(
         async with proxied(connection, recorder, port=port, anonymous=[WATCH]) as served:
             with served.grant(owner, WATCH, "run-1") as text:
                 assert f"https://127.0.0.1:{port}\n" in text
-    told = [line for line in logs if line["log_level"] == "warning"]
-    assert [line["flag"] for line in told] == ["--proxy-allow-anonymous"]
+    warnings = [line for line in logs if line["log_level"] == "warning"]
+    assert [line["flag"] for line in warnings] == ["--proxy-allow-anonymous"]
 
 
 @pytest.mark.parametrize("first", [b"", b"\x16nonsense", b"nonsense\r\n\r\n"])

@@ -264,8 +264,8 @@ async def test_without_the_right_to_get(
 
 async def test_a_write_costs_few_requests(run: Run, connection: Connection, namespace: str) -> None:
     """Without a policy only PUT and server-side apply need a request of their own."""
-    asked: Counter[str] = Counter()
-    connection.on_response(lambda _, method, __: asked.update([method]))
+    requests: Counter[str] = Counter()
+    connection.on_response(lambda _, method, __: requests.update([method]))
     base = f"/api/v1/namespaces/{namespace}/configmaps"
     cost: dict[str, list[str]] = {}
     async with client(run) as http:
@@ -280,12 +280,12 @@ async def test_a_write_costs_few_requests(run: Run, connection: Connection, name
             ("PATCH", f"{base}/m", APPLY),
             ("DELETE", f"{base}/m", ""),
         ):
-            asked.clear()
+            requests.clear()
             body = None if method in {"GET", "DELETE"} else config_map("m", a="1")
             query = "?fieldManager=play&force=true" if kind == APPLY else ""
             status, answer = await sent(http, method, path + query, body, kind)
             assert status < 300, answer
-            cost[f"{method} {kind}".strip()] = sorted(asked.elements())
+            cost[f"{method} {kind}".strip()] = sorted(requests.elements())
     assert cost == {
         "POST": ["POST"],
         "GET": ["GET"],

@@ -67,8 +67,8 @@ async def test_a_watch_of_one_object(run: Run) -> None:
                     await run.kubectl("label", "configmap", name, "a=b")
     watch.kill()
     await watch.wait()
-    told = [(event["type"], event["object"]["metadata"]["name"]) for event in events]
-    assert told == [("ADDED", "owner"), ("MODIFIED", "owner")]
+    reported = [(event["type"], event["object"]["metadata"]["name"]) for event in events]
+    assert reported == [("ADDED", "owner"), ("MODIFIED", "owner")]
 
 
 async def test_objects_of_many_megabytes_are_listed(run: Run, namespace: str) -> None:
@@ -121,8 +121,8 @@ async def test_a_get_needs_no_more_than_get(
     getter: Connection, owner: Json, recorder: Recorder, tmp_path: Path, run: Run
 ) -> None:
     """A read is one request to the API server: without the rights to list and watch it works."""
-    asked: list[tuple[int | None, str]] = []
-    getter.on_response(lambda status, method, _: asked.append((status, method)))
+    responses: list[tuple[int | None, str]] = []
+    getter.on_response(lambda status, method, _: responses.append((status, method)))
     path = f"/api/v1/namespaces/{owner['metadata']['namespace']}/configmaps"
     async with proxied(getter, recorder) as proxy:
         with proxy.grant(owner, WATCH, "run-1") as text:
@@ -133,7 +133,7 @@ async def test_a_get_needs_no_more_than_get(
                     assert (await response.json())["metadata"]["name"] == "owner"
                 async with http.get(path) as response:
                     assert (await response.json())["reason"] == "Forbidden"
-            assert asked == [(200, "GET"), (403, "GET")]
+            assert responses == [(200, "GET"), (403, "GET")]
             assert "owner" in await limited.kubectl("get", "configmap", "owner", "--output=name")
 
 

@@ -80,21 +80,21 @@ async def test_responses_pass_through_unchanged(upstream: Upstream) -> None:
 
 async def test_events_pass_one_by_one(upstream: Upstream) -> None:
     """Each line of a watch arrives before the next one is sent."""
-    wanted = asyncio.Event()
+    requested = asyncio.Event()
 
     async def serve(_: asyncio.StreamReader, writer: asyncio.StreamWriter, __: str) -> None:
         writer.write(ENDLESS)
         for number in range(3):
             writer.write(chunk(b'{"event": %d}\n' % number))
-            await wanted.wait()
-            wanted.clear()
+            await requested.wait()
+            requested.clear()
         writer.write(chunk(b""))
 
     run = await upstream(serve)
     async with client(run) as http, http.get("/api/v1/pods?watch=true") as response:
         for number in range(3):
             assert json.loads(await response.content.readline()) == {"event": number}
-            wanted.set()
+            requested.set()
         assert await response.content.read() == b""
 
 
@@ -182,8 +182,10 @@ async def test_writes_are_reported_before_their_response(
     run = await upstream(serve)
     async with client(run) as http, http.delete("/api/v1/namespaces/n/pods/p") as response:
         assert await response.read() == status
-        told = list(recorder.written)
-    assert [(str(ref), version, verb) for ref, version, verb in told] == [("Pod n/p", "", "delete")]
+        written = list(recorder.written)
+    assert [(str(ref), version, verb) for ref, version, verb in written] == [
+        ("Pod n/p", "", "delete")
+    ]
 
 
 async def test_bodies_that_cannot_get_an_owner(upstream: Upstream) -> None:

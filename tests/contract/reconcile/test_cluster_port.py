@@ -43,9 +43,9 @@ async def cluster(
     kubectl = Kubectl(local.bin / "kubectl", namespace)
     kubectl("apply", f"--filename={REPOSITORY / 'crds'}")
     kubectl.wait_for_kinds("nginxoperators.operator.example.com")
-    wanted = copy.deepcopy(body)
-    del wanted["metadata"]["resourceVersion"]
-    kubectl.apply(wanted)
+    desired = copy.deepcopy(body)
+    del desired["metadata"]["resourceVersion"]
+    kubectl.apply(desired)
     connection = await connect(kubeconfig, user_agent="test")
     api = Api(connection)
     yield KubeCluster(api, Discovery(api))
@@ -118,9 +118,9 @@ async def test_a_status_against_the_schema_is_invalid(
 async def test_a_status_of_a_deleted_resource(cluster: ClusterClient, ref: ObjectRef) -> None:
     """Writing to a deleted resource raises NotFound."""
     body = await read(cluster, ref)
-    gone = body | {"metadata": body["metadata"] | {"name": "b"}}
+    deleted = body | {"metadata": body["metadata"] | {"name": "b"}}
     with pytest.raises(NotFound):
-        await cluster.patch_status(gone, {"conditions": [GOOD]})
+        await cluster.patch_status(deleted, {"conditions": [GOOD]})
 
 
 async def test_an_event_does_not_write_the_resource(cluster: ClusterClient, ref: ObjectRef) -> None:

@@ -344,5 +344,5 @@ def test_the_operator_binds_two_roles_and_changes_none(world: World) -> None:
         ("delete", "clusterrolebindings/cluster-admin", "default", "no"),
         ("patch", CONFIG, "default", "no"),
     ):
-        asked = ("auth", "can-i", verb, resource, f"--as={account}", f"--namespace={namespace}")
-        assert world.system.run(*asked).stdout.strip() == answer, (verb, resource, namespace)
+        command = ("auth", "can-i", verb, resource, f"--as={account}", f"--namespace={namespace}")
+        assert world.system.run(*command).stdout.strip() == answer, (verb, resource, namespace)

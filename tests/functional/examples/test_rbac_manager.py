@@ -61,7 +61,7 @@ class Definition:
         question = ("auth", "can-i", verb, resource, f"--as={user}", f"--namespace={namespace}")
         eventually(
             lambda: self._kubectl.run(*question).stdout,
-            lambda said: said.strip() == answer,
+            lambda output: output.strip() == answer,
             details=self._log,
         )
 

@@ -126,8 +126,8 @@ def test_the_limits_of_total_and_kind_hold(
     assert all(count <= per_kind for count in Counter(started).values())
     assert Counter(started[total:]) == Counter(set(started[total:]))
     assert not set(started[:total]) & set(started[total:])
-    wanted = sum(min(count, per_kind) for count in Counter(kinds).values())
-    assert len(started) >= min(total, wanted)
+    requested = sum(min(count, per_kind) for count in Counter(kinds).values())
+    assert len(started) >= min(total, requested)
 
 
 @given(st.permutations([FOO] * 20 + [BAR] * 20 + [BAZ] * 20))

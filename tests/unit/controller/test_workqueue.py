@@ -173,22 +173,22 @@ def test_a_resource_recreated_during_its_last_run_is_enqueued() -> None:
 def test_nothing_added_is_ever_lost(steps: list[tuple[str, str]]) -> None:
     """For any order of events, each added key is returned after its last addition."""
     queue = backlog()
-    wanted: set[str] = set()
+    enqueued: set[str] = set()
     busy: set[str] = set()
     for now, (name, step) in enumerate(steps):
         if step == "add":
             queue.add(key(name), SPEC, now)
-            wanted.add(name)
+            enqueued.add(name)
         elif step == "take" and (item := queue.get(now)) is not None:
             assert item.key.name not in busy
-            wanted.discard(item.key.name)
+            enqueued.discard(item.key.name)
             busy.add(item.key.name)
         elif step == "done" and name in busy:
             busy.discard(name)
             queue.done(key(name))
     for name in busy:
         queue.done(key(name))
-    assert {item.key.name for item in iter(lambda: queue.get(1000), None)} == wanted
+    assert {item.key.name for item in iter(lambda: queue.get(1000), None)} == enqueued
 
 
 async def test_memory_is_looked_at_before_a_run_starts_beside_others() -> None:

@@ -72,7 +72,7 @@ REV: Json = {"f:metadata": {"f:annotations": {".": {}, "f:rev": {}}}}
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "told"),
+    ("old", "new", "expected"),
     [
         (
             version(1, entry("role", "t1", SIZE)),
@@ -116,9 +116,9 @@ REV: Json = {"f:metadata": {"f:annotations": {".": {}, "f:rev": {}}}}
         ),
     ],
 )
-def test_writers_and_their_fields_are_reported(old: Version, new: Version, told: str) -> None:
+def test_writers_and_their_fields_are_reported(old: Version, new: Version, expected: str) -> None:
     """Fields that the writer gained, else all that it manages; labels by their own difference."""
-    assert difference(old, new) == told
+    assert difference(old, new) == expected
 
 
 @pytest.mark.parametrize(

@@ -39,8 +39,8 @@ def test_a_tick_is_due_until_its_deadline() -> None:
     assert STRICT.ticks(DONE, NOON + HOUR + timedelta(minutes=1)) == due
     late = NOON + HOUR + timedelta(minutes=1) + SECOND
     assert STRICT.ticks(DONE, late) == Ticks(missed=NOON + HOUR, next=NOON + 2 * HOUR)
-    told = replace(DONE, announced=NOON + 2 * HOUR)
-    assert STRICT.ticks(told, late) == Ticks(next=NOON + 2 * HOUR)
+    announced = replace(DONE, announced=NOON + 2 * HOUR)
+    assert STRICT.ticks(announced, late) == Ticks(next=NOON + 2 * HOUR)
     assert STRICT.ticks(CREATED, late) == Ticks(next=NOON + 2 * HOUR)
 
 

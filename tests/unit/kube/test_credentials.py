@@ -114,7 +114,7 @@ def _without(*keys: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("config", "said"),
+    ("config", "message"),
     [
         pytest.param("", "kubeconfig", id="empty"),
         pytest.param("- a\n", "kubeconfig", id="a list"),
@@ -129,12 +129,12 @@ def _without(*keys: str) -> dict[str, Any]:
     ],
 )
 async def test_the_error_of_an_unusable_file_has_the_reason(
-    nowhere: Path, config: dict[str, Any] | str, said: str
+    nowhere: Path, config: dict[str, Any] | str, message: str
 ) -> None:
     """The error names the file, the trouble, and the command that shows what kubectl reads."""
     file = _write(nowhere / "broken", config)
 
-    with pytest.raises(ConfigError, match=said) as caught:
+    with pytest.raises(ConfigError, match=message) as caught:
         await load(file)
 
     assert str(file) in str(caught.value)

@@ -36,22 +36,22 @@ READ = base64.b64decode(
 OWNER_OF_READ = "9270b161-8fe7-4a06-911a-5a171f8daec8"
 
 
-def asks(wanted: MetadataPatch) -> Any:
+def asks(patch: MetadataPatch) -> Any:
     """Return a decision that results in `wanted`, beside the owners of a body."""
 
     def decide(body: Json) -> MetadataPatch:
         metadata = body.get("metadata")
         given = metadata.get("ownerReferences") if isinstance(metadata, dict) else None
-        if wanted.references is None or not isinstance(given, list):
-            return wanted
-        return replace(wanted, references=(*given, *wanted.references))
+        if patch.references is None or not isinstance(given, list):
+            return patch
+        return replace(patch, references=(*given, *patch.references))
 
     return decide
 
 
-def added(kind: str, body: str, wanted: MetadataPatch = CLAIM) -> Json:
+def added(kind: str, body: str, patch: MetadataPatch = CLAIM) -> Json:
     """Return the decoded body after the claim was added."""
-    content: Json = json.loads(bodies.add_owner(kind, body.encode(), asks(wanted)))
+    content: Json = json.loads(bodies.add_owner(kind, body.encode(), asks(patch)))
     return content
 
 

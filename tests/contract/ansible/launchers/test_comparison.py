@@ -14,10 +14,10 @@ from tests.contract.ansible.launchers.projects import Project
 def test_differences_are_reported(both: Both) -> None:
     """A result, a file and a task that only one launcher gives are named with both values."""
     tasks = "- name: Say\n  copy: {content: '{{ who }}', dest: '{{ out }}/who'}\n"
-    with pytest.raises(AssertionError) as told:
+    with pytest.raises(AssertionError) as excinfo:
         both(Project(tasks), own=lambda name: {"variables": {"who": f"I am {name}"}})
     assert "files.who\n    cold: '0o100644 I am cold'\n    warm: '0o100644 I am warm'" in str(
-        told.value
+        excinfo.value
     )
     tasks = "- debug:\n- name: Once\n  debug:\n  when: who == 'cold'\n"
     with pytest.raises(AssertionError, match="events differ"):
@@ -63,7 +63,7 @@ ValueError: why
     raise ValueError
 ValueError: why
 """
-    told = "Traceback (most recent call last):\n<frame own.py line 3, in main>ValueError: why\n"
-    assert Masks().text(cold) == Masks().text(warm) == told
+    masked = "Traceback (most recent call last):\n<frame own.py line 3, in main>ValueError: why\n"
+    assert Masks().text(cold) == Masks().text(warm) == masked
     assert Masks().text(json.dumps(cold)) == Masks().text(json.dumps(warm))
     assert "own.py line 3" in Masks().text(json.dumps(json.dumps(warm)))

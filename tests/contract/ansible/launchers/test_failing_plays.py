@@ -11,7 +11,7 @@ GOOD = "- debug:\n"
 
 
 @pytest.mark.parametrize(
-    ("project", "told"),
+    ("project", "message"),
     [
         (Project("- debug: [\n"), "YAML parsing failed"),
         (Project("- name: x\n  debug:\n   msg: a\n  msg: {{ x }}\n"), "msg"),
@@ -57,13 +57,13 @@ GOOD = "- debug:\n"
         "no hosts matched",
     ],
 )
-def test_plays_that_cannot_start(both: Both, project: Project, told: str | None) -> None:
+def test_plays_that_cannot_start(both: Both, project: Project, message: str | None) -> None:
     """What Ansible finds while loading reaches the outcome."""
     record = both(project)
-    if told is None:
+    if message is None:
         assert record.outcome.successful
     else:
-        assert told in record.outcome.failures[0].message
+        assert message in record.outcome.failures[0].message
 
 
 def test_plays_that_break_off(both: Both) -> None:

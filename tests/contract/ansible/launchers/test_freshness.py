@@ -37,8 +37,8 @@ def test_edits_take_effect_at_the_next_run(launchers: Launchers, tmp_path: Path)
             record = launchers.run(name, Project(files=files), tmp_path / "case")
             (tmp_path / f"case-{name}").rename(tmp_path / f"{name}-{number}")
             assert record.outcome.successful, (name, record.outcome.failures)
-            said = [record.result(task)["msg"] for task in ("Role", "Filter", "Collection")]
-            assert said == [f"role {number}", str(number), str(number)], name
+            messages = [record.result(task)["msg"] for task in ("Role", "Filter", "Collection")]
+            assert messages == [f"role {number}", str(number), str(number)], name
             for task in ("Module", "Collected module"):
                 assert record.result(task)["version"] == number, name
 

@@ -74,12 +74,12 @@ def test_modules_of_every_language_are_called(both: Both) -> None:
     files["roles/tried/library/binary"] = Path("/bin/cat").read_bytes()
     record = both(Project(tasks, files))
     assert record.outcome.successful
-    said = {name: record.result(name).get("said") for name in names}
+    printed = {name: record.result(name).get("said") for name in names}
     # ansible-core has given up on results of key=value, and looks for a program of that name.
     for name in ("failing", "key_is_value", "flagged", "other_shebang"):
-        assert said.pop(name) is None
-    assert said.pop("old_python") == "name=me"
-    assert set(said.values()) == {"me"}
+        assert printed.pop(name) is None
+    assert printed.pop("old_python") == "name=me"
+    assert set(printed.values()) == {"me"}
     assert record.result("binary")["name"] == "me"
 
 
@@ -198,7 +198,7 @@ AnsibleModule({"data": {}}).exit_json(ping="my own ping")
 
 def test_check_mode_and_defaults(both: Both) -> None:
     """Modules get check mode, diff, verbosity and defaults; unsupported ones are skipped."""
-    told = """#!/usr/bin/python
+    module = """#!/usr/bin/python
 from ansible.module_utils.basic import AnsibleModule
 module = AnsibleModule(
     {"name": {"fallback": (lambda name: __import__("os").environ[name], ["USER_OF_PLAY"])},
@@ -217,7 +217,7 @@ module.exit_json(check=module.check_mode, diff={"before": "a\\n", "after": "b\\n
     syslog=module._syslog_facility,
     shell=module._shell, socket=module._socket_path, selinux=module.selinux_enabled())
 """
-    told = told.replace(" keep=", "\n    keep=")
+    module = module.replace(" keep=", "\n    keep=")
     tasks = """
 - name: Told
   told: {lists: ['1', 2], sub: {path: '~/x'}}
@@ -237,8 +237,8 @@ module.exit_json(check=module.check_mode, diff={"before": "a\\n", "after": "b\\n
       told:
 """
     library = {
-        "roles/tried/library/told.py": told.replace("SUPPORTED", "True"),
-        "roles/tried/library/unsupporting.py": told.replace("SUPPORTED", "False"),
+        "roles/tried/library/told.py": module.replace("SUPPORTED", "True"),
+        "roles/tried/library/unsupporting.py": module.replace("SUPPORTED", "False"),
     }
     record = both(Project(tasks, library, args="--check --diff"))
     assert record.result("Told")["check"] is True

@@ -130,8 +130,8 @@ def test_all_scorecard_tests_pass(made: Made, programs: Path) -> None:
     """All six tests pass in the program of operator-sdk's images."""
     for bundle in made.all:
         config = yaml.safe_load((bundle / "tests" / "scorecard" / "config.yaml").read_text())
-        asked = [test["entrypoint"][1] for test in config["stages"][0]["tests"]]
-        assert sorted(asked) == sorted(TESTS)
+        tests = [test["entrypoint"][1] for test in config["stages"][0]["tests"]]
+        assert sorted(tests) == sorted(TESTS)
         found = list(scorecard(bundle, programs))
         assert [item for item in found if item.level == ERROR] == []
 

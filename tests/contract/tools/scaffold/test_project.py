@@ -195,8 +195,8 @@ def test_a_fresh_project_passes_its_rbac_check(
     made: Path, kubectl: Kubectl, control_plane: Path
 ) -> None:
     """The runner has its permissions; those of roles are unknown until requests are recorded."""
-    told = make(made, kubectl, control_plane, "rbac-check")
-    assert "The granted rules include those of the runner." in told
+    output = make(made, kubectl, control_plane, "rbac-check")
+    assert "The granted rules include those of the runner." in output
     files = run(made, "rbac", "--check=config/rbac", "--check=config/manager")
     assert files.returncode == 0, files.stdout
 
@@ -219,9 +219,9 @@ def test_a_cluster_scoped_kind_has_its_events(
     try:
         kubectl.apply(*rbac)
         account = "system:serviceaccount:cache-operator-system:cache-operator-controller-manager"
-        asked = ("auth", "can-i", "create", "events.events.k8s.io", "--namespace=default")
+        can_create = ("auth", "can-i", "create", "events.events.k8s.io", "--namespace=default")
         eventually(
-            lambda: kubectl.run(*asked, f"--as={account}").stdout,
+            lambda: kubectl.run(*can_create, f"--as={account}").stdout,
             lambda answer: answer.strip() == "yes",
         )
     finally:
@@ -267,8 +267,8 @@ def test_a_dry_run_creates_nothing(made: Path, kubectl: Kubectl, control_plane: 
     """All manifests, with the image, are accepted by kubectl."""
     # Another test may have deployed the project.
     kubectl("delete", "namespace", "cache-operator-system", "--ignore-not-found")
-    told = make(made, kubectl, control_plane, "dry-run", "IMG=registry.local/cache:v1")
-    assert "deployment.apps/cache-operator-controller-manager created (dry run)" in told
+    output = make(made, kubectl, control_plane, "dry-run", "IMG=registry.local/cache:v1")
+    assert "deployment.apps/cache-operator-controller-manager created (dry run)" in output
     assert kubectl.get("namespace", "cache-operator-system") is None
 
 
@@ -286,6 +286,6 @@ def test_the_wheel_has_the_templates(tmp_path: Path) -> None:
     templates = REPOSITORY / "operator_runner" / "tools" / "scaffold" / "templates"
     with zipfile.ZipFile(wheel) as archive:
         packed = set(archive.namelist())
-    wanted = {str(f.relative_to(REPOSITORY)) for f in templates.rglob("*") if f.is_file()}
-    assert "operator_runner/tools/scaffold/templates/project/.gitignore.j2" in wanted
-    assert wanted <= packed
+    expected = {str(f.relative_to(REPOSITORY)) for f in templates.rglob("*") if f.is_file()}
+    assert "operator_runner/tools/scaffold/templates/project/.gitignore.j2" in expected
+    assert expected <= packed

@@ -82,21 +82,23 @@ async def test_every_object_is_stored_in_the_storage_version(
         f"{widgets.group}/v2",
     ]
 
-    status, told = await command("--dry-run")
-    assert (status, "120 objects tried, 0 refused; nothing was written" in told) == (0, True), told
+    status, printed = await command("--dry-run")
+    assert (status, "120 objects tried, 0 refused; nothing was written" in printed) == (0, True), (
+        printed
+    )
     assert widgets.etcd.objects(widgets.group, "widgets") == before
     assert await widgets.stored_versions() == ["v1", "v2"]
 
-    status, told = await command()
-    assert (status, "119 rewritten, 1 already current" in told) == (0, True), told
+    status, printed = await command()
+    assert (status, "119 rewritten, 1 already current" in printed) == (0, True), printed
     after = widgets.etcd.objects(widgets.group, "widgets")
     assert versions(widgets) == {"v2"}
     assert {k: b["spec"] for k, b in after.items()} == {k: b["spec"] for k, b in before.items()}
     assert await widgets.stored_versions() == ["v2"]
     assert await place(widgets) is None
 
-    status, told = await command()
-    assert (status, "all objects are stored in v2 already" in told) == (0, True), told
+    status, printed = await command()
+    assert (status, "all objects are stored in v2 already" in printed) == (0, True), printed
 
 
 async def test_the_kinds_of_watches_yaml_are_migrated(
@@ -111,9 +113,9 @@ async def test_the_kinds_of_watches_yaml_are_migrated(
     await widgets.create_many(2)
     await widgets.store_in("v2")
 
-    status, told = await call("migrate-storage", f"--kubeconfig={control_plane}", cwd=tmp_path)
+    status, printed = await call("migrate-storage", f"--kubeconfig={control_plane}", cwd=tmp_path)
 
-    assert (status, told.count("2 objects: 2 rewritten")) == (0, 1), told
+    assert (status, printed.count("2 objects: 2 rewritten")) == (0, 1), printed
     assert versions(widgets) == {"v2"}
 
 
@@ -143,8 +145,8 @@ async def test_an_interrupted_migration_is_resumed(
     begin = await _says(process, "interrupted: ")
     assert "resuming after 100 objects" in begin
     webhook.release.set()
-    status, told = await finished(process)
-    assert (status, "run again to resume" in told) == (130, True), told
+    status, printed = await finished(process)
+    assert (status, "run again to resume" in printed) == (130, True), printed
     assert not [name for name in webhook.admitted if name < "w-100"]
     assert await place(widgets) == 200
 
@@ -153,13 +155,13 @@ async def test_an_interrupted_migration_is_resumed(
     await webhook.held.wait()
     await widgets.edit_crd({"spec": {"names": {"shortNames": ["wdg"]}}})
     webhook.release.set()
-    status, told = await finished(process)
-    assert (status, "the CRD was edited meanwhile" in told) == (1, True), told
+    status, printed = await finished(process)
+    assert (status, "the CRD was edited meanwhile" in printed) == (1, True), printed
     assert await widgets.stored_versions() == ["v1", "v2"]
 
     webhook.hold("x")
-    status, told = await command()
-    assert (status, "220 already current" in told) == (0, True), told
+    status, printed = await command()
+    assert (status, "220 already current" in printed) == (0, True), printed
     assert versions(widgets) == {"v2"}
     assert await widgets.stored_versions() == ["v2"]
 
@@ -184,18 +186,18 @@ async def test_an_object_that_cannot_be_converted_is_named(
     webhook.unconvertible = {"w-013"}
     await widgets.store_in("v2", webhook)
 
-    status, told = await command()
-    assert status == 1, told
-    assert f"widgets {widgets.namespace}/w-013: " in told
-    assert "w-013: spec.size is not a number" in told
-    assert "status.storedVersions stays v1, v2" in told
+    status, printed = await command()
+    assert status == 1, printed
+    assert f"widgets {widgets.namespace}/w-013: " in printed
+    assert "w-013: spec.size is not a number" in printed
+    assert "status.storedVersions stays v1, v2" in printed
     stored = widgets.etcd.versions(widgets.group, "widgets")
     assert [name for name, version in stored.items() if version == "v1"] == ["w-013"]
     assert await widgets.stored_versions() == ["v1", "v2"]
 
     webhook.unconvertible = set()
-    status, told = await command()
-    assert (status, "1 rewritten, 19 already current" in told) == (0, True), told
+    status, printed = await command()
+    assert (status, "1 rewritten, 19 already current" in printed) == (0, True), printed
     assert versions(widgets) == {"v2"}
     assert await widgets.stored_versions() == ["v2"]
 
@@ -215,6 +217,6 @@ async def test_objects_that_others_write_or_delete_are_skipped(widgets: Widgets)
 
 async def test_a_crd_that_is_not_there_is_named(control_plane: Path) -> None:
     """The error names it, and has the format of CRD names."""
-    status, told = await call("migrate-storage", "widgets", f"--kubeconfig={control_plane}")
+    status, printed = await call("migrate-storage", "widgets", f"--kubeconfig={control_plane}")
     expected = "widgets: CRD not found; write PLURAL.GROUP, as listed by `kubectl get crd`"
-    assert (status, told.strip()) == (1, f"Error: {expected}")
+    assert (status, printed.strip()) == (1, f"Error: {expected}")

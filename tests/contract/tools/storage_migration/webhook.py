@@ -61,15 +61,15 @@ class Webhook:
 
     async def _convert(self, request: web.Request) -> web.Response:
         review = await request.json()
-        asked = review["request"]
-        wanted = asked["desiredAPIVersion"]
-        names = {item["metadata"]["name"] for item in asked["objects"]}
-        refused = sorted(names & self.unconvertible) if wanted.endswith("/v2") else []
+        body = review["request"]
+        desired = body["desiredAPIVersion"]
+        names = {item["metadata"]["name"] for item in body["objects"]}
+        refused = sorted(names & self.unconvertible) if desired.endswith("/v2") else []
         if refused:
             result = {"status": "Failure", "message": f"{refused[0]}: spec.size is not a number"}
         else:
             result = {"status": "Success"}
-        converted = [item | {"apiVersion": wanted} for item in asked["objects"]]
+        converted = [item | {"apiVersion": desired} for item in body["objects"]]
         return _answer(review, {"convertedObjects": converted, "result": result})
 
     async def _admit(self, request: web.Request) -> web.Response:

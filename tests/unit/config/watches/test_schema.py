@@ -66,7 +66,7 @@ REQUIREMENTS: tuple[Any, ...] = (
 )
 
 
-def told(path: Path, environ: Mapping[str, str]) -> list[str]:
+def warnings(path: Path, environ: Mapping[str, str]) -> list[str]:
     """Return the loader's problems that a schema can detect as well."""
     try:
         load(path, environ)
@@ -116,7 +116,7 @@ def test_the_schema_agrees_with_the_loader(project: Path) -> None:
     tried = {True: 0, False: 0}
     for document in documents():
         path.write_text(json.dumps(document))
-        complaints = told(path, {})
+        complaints = warnings(path, {})
         marked = errors(document)
         assert bool(marked) is bool(complaints), (document, complaints, marked)
         tried[bool(marked)] += 1
@@ -132,7 +132,7 @@ def test_the_schema_rejects_the_invalid_fixtures(path: Path, project: Path) -> N
 
     marked = errors(None if root is None else root.plain())
 
-    assert bool(marked) is bool(told(path, {})), marked
+    assert bool(marked) is bool(warnings(path, {})), marked
 
 
 def test_any_value_may_come_from_the_environment(project: Path) -> None:
@@ -158,7 +158,7 @@ def test_any_value_may_come_from_the_environment(project: Path) -> None:
     as_written = parse(Expanded(text, (1,)), Diagnostics("x"))
     assert as_written is not None
 
-    assert told(path, environ) == []
+    assert warnings(path, environ) == []
     assert errors(as_written.plain()) == []
 
 
@@ -174,7 +174,7 @@ def test_warnings_of_the_loader_are_valid(project: Path) -> None:
     }
     path = project / "watches.yaml"
     path.write_text(json.dumps([entry]))
-    assert told(path, {}) == []
+    assert warnings(path, {}) == []
     assert errors([entry]) == []
     # As an editor reads `manageStatus: yes`.
     assert errors([{**entry, "manageStatus": "yes"}]) == []

@@ -84,15 +84,17 @@ def test_a_wrong_value_is_an_error(key: str, expression: str, reason: str) -> No
 def test_selectors_of_a_resource() -> None:
     """A label selector, or nothing; anything else is an error."""
     trigger = ObjectTrigger(POD, matching="spec.selector")
-    wanted = (LabelSelectorRequirement("app", "In", ("a",)),)
-    assert selected_by({"spec": {"selector": {"matchLabels": {"app": "a"}}}}, trigger) == wanted
+    requirements = (LabelSelectorRequirement("app", "In", ("a",)),)
+    assert (
+        selected_by({"spec": {"selector": {"matchLabels": {"app": "a"}}}}, trigger) == requirements
+    )
     assert selected_by({"spec": {"selector": {}}}, trigger) == ()
     assert selected_by({"spec": {}}, trigger) is None
     assert selected_by({"spec": {}}, ObjectTrigger(POD)) is None
     with pytest.raises(ExpressionError, match="not a label selector"):
         selected_by({"spec": {"selector": "app=a"}}, trigger)
     service = ObjectTrigger(POD, matching="{matchLabels: spec.selector}")
-    assert selected_by({"spec": {"selector": {"app": "a"}}}, service) == wanted
+    assert selected_by({"spec": {"selector": {"app": "a"}}}, service) == requirements
 
 
 @pytest.mark.parametrize(

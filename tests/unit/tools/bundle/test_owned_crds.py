@@ -23,16 +23,16 @@ def test_each_served_version_is_shown() -> None:
 
 def test_values_of_the_author_take_precedence() -> None:
     """Names, resources and descriptors of the base override derived ones."""
-    said = {
+    written = {
         "name": "webs.example.com",
         "displayName": "Web Server",
         "resources": [{"kind": "Pod", "name": "", "version": "v1"}],
         "specDescriptors": [{"path": "replicas", "displayName": "Copies"}, {"path": "tls.secret"}],
     }
-    base = {"spec": {"customresourcedefinitions": {"owned": [said]}}}
+    base = {"spec": {"customresourcedefinitions": {"owned": [written]}}}
     (entry,) = owned_crds(rendered(), base, [], [RULE])
     assert (entry["displayName"], entry["description"]) == ("Web Server", "A web server")
-    assert entry["resources"] == said["resources"]
+    assert entry["resources"] == written["resources"]
     replicas = {
         "path": "replicas", "displayName": "Copies", "description": "How many",
         "x-descriptors": [f"{UI}podCount"],
@@ -42,8 +42,8 @@ def test_values_of_the_author_take_precedence() -> None:
 
 def test_words_about_another_version_are_not_taken() -> None:
     """An entry of the base without a version is for all, one with it for that one."""
-    said = [{"name": "webs.example.com", "version": "v2", "displayName": "Newer"}]
-    base = {"spec": {"customresourcedefinitions": {"owned": said}}}
+    written = [{"name": "webs.example.com", "version": "v2", "displayName": "Newer"}]
+    base = {"spec": {"customresourcedefinitions": {"owned": written}}}
     assert owned_crds(rendered(), base, [], [])[0]["displayName"] == "Web"
 
 

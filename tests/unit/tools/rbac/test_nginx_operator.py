@@ -60,24 +60,24 @@ def test_the_files_are_as_the_command_writes_them(file: str, roles: str) -> None
 
 def test_each_removed_verb_is_reported() -> None:
     """So is each whole rule: the check has the verb, the resource and the reason."""
-    wanted = requirements()
+    required = requirements()
     lessened = list(_lessened())
     assert len(lessened) > 20
     for verb, resource, checked in lessened:
-        lines = differences(wanted, grants_in(checked, MANAGER))
-        told = [line.startswith(f"missing: {verb} {resource}") for line in lines]
+        lines = differences(required, grants_in(checked, MANAGER))
+        reported = [line.startswith(f"missing: {verb} {resource}") for line in lines]
         # A line for each of those who need it.
-        assert told, (verb, resource)
-        assert all(told), lines
+        assert reported, (verb, resource)
+        assert all(reported), lines
 
 
 def test_each_verb_that_comes_is_superfluous() -> None:
     """Any additional verb of a rule is reported."""
-    wanted = requirements()
+    required = requirements()
     for place, rule in _rules():
         checked = copy.deepcopy(CHECKED)
         checked[place]["rules"][rule]["verbs"].append("deletecollection")
-        lines = differences(wanted, grants_in(checked, MANAGER))
+        lines = differences(required, grants_in(checked, MANAGER))
         assert [line.partition(" ")[0] for line in lines] == ["superfluous:"]
 
 

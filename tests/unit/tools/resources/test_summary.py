@@ -90,9 +90,9 @@ def test_the_next_run_is_that_of_the_schedule_or_of_the_role() -> None:
     assert summarize(REF, body(IDLE, DONE, status=tick)).next_run == NOON
     suspended = body(IDLE, DONE, status=tick, annotations={SUSPEND_ANNOTATION: "true"})
     assert summarize(REF, suspended).next_run is None
-    asked = summarize(REF, body(WAITING)).next_run
-    assert asked is not None
-    assert (asked - NOON).total_seconds() == 90
+    next_run = summarize(REF, body(WAITING)).next_run
+    assert next_run is not None
+    assert (next_run - NOON).total_seconds() == 90
 
 
 def test_the_last_event_has_cause_and_run() -> None:

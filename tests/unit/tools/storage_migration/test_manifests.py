@@ -13,9 +13,9 @@ def test_the_manifests_name_the_crd_and_its_storage_version() -> None:
     spec = yaml.safe_load(file.read_text())["spec"]
     storage = next(version["name"] for version in spec["versions"] if version["storage"])
     folder = REPOSITORY / "config" / "storage-migration"
-    asked = {
+    expected = {
         path.stem: yaml.safe_load(path.read_text())["spec"]["resource"]
         for path in folder.glob("*.yaml")
     }
     resource = {"group": spec["group"], "resource": spec["names"]["plural"]}
-    assert asked == {"in-tree": resource, "migrator": resource | {"version": storage}}
+    assert expected == {"in-tree": resource, "migrator": resource | {"version": storage}}
