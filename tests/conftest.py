@@ -38,10 +38,10 @@ def pytest_configure() -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None]:
-    """Refuse tests that do not say in a sentence what they show; say which stay together.
+    """Reject tests without a docstring; group tests by file, and run explicit groups first.
 
-    The tests of a file run on one worker, and files of a common group too. The groups are what
-    takes long, so they run first: no worker starts them when the others have ended.
+    The tests of a file run on one worker, and files of a common group too. The groups take
+    longest, so they run first: no worker starts them when the others have ended.
     """
     silent = [
         item.nodeid

@@ -205,7 +205,7 @@ def rule(resource: str, *verbs: str) -> Json:
 
 
 def owner_reference(resource: Json, *, version: str = "v1alpha2") -> Json:
-    """Return the reference that what the resource owns bears."""
+    """Return the owner reference to the resource."""
     return {
         "apiVersion": f"operator.example.com/{version}",
         "kind": "NginxOperator",
@@ -420,7 +420,7 @@ def test_drift_of_the_deployment_is_repaired(nginx: Nginx) -> None:
 
 
 def test_foreign_labels_and_annotations_are_kept(nginx: Nginx) -> None:
-    """What other tools note on the Deployment is theirs, and no reason for a write."""
+    """Metadata of other tools on the Deployment is kept, and causes no write."""
     nginx.resource()
     nginx.succeed()
     nginx.kubectl("label", "deployment", "web", "team=a")
@@ -582,7 +582,7 @@ def test_objects_of_a_deleted_namesake_are_waited_for(nginx: Nginx) -> None:
 
 
 def test_pods_that_do_not_serve_are_not_polled(nginx: Nginx) -> None:
-    """The role names what is waited for and requests no requeue: events start the next run."""
+    """The role names the awaited objects and requests no requeue: events start the next run."""
     nginx.resource()
     assert nginx.reconcile().requeue_after is None
     available = nginx.show_declared()["Available"]
@@ -765,7 +765,7 @@ def test_the_deployment_cannot_be_read(nginx: Nginx) -> None:
 
 
 def test_the_deployment_cannot_be_written(nginx: Nginx) -> None:
-    """The condition gives OperandDeploymentFailed, and goes once the cause is gone."""
+    """The condition has OperandDeploymentFailed until the cause is fixed."""
     nginx.resource()
     read_operand = [rule("deployments.apps", "get"), rule("services", "get")]
     looker = nginx.allow("looker", [READ_RESOURCE, WRITE_STATUS, *read_operand])

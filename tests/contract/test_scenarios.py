@@ -69,7 +69,7 @@ def test_a_cluster_with_the_kind_is_refused(
         molecule.refuses("test", f"did not create: CustomResourceDefinition {KIND}", **running)
         molecule.refuses("destroy", "OPERATOR_IMAGE and OPERATOR_PREVIOUS_IMAGE must both be set")
         assert strangers.state() == before
-        # As if the test had created the CRD, and others a resource since.
+        # The test has created the CRD, and others a resource since then.
         mark = f"operator-runner.dev/molecule=nginx-operator/{test.namespace}"
         kubectl("annotate", "crd", KIND, mark)
         before = strangers.state()

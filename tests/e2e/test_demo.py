@@ -54,7 +54,7 @@ class Checkout:
         return done.stdout
 
     def cluster_name(self) -> str:
-        """Tell which cluster is this checkout's."""
+        """Return the name of the cluster of this checkout."""
         code = "from demo import record; print(record.cluster_name())"
         return self.shell(f"{sys.executable} -c '{code}'").strip()
 
@@ -86,7 +86,7 @@ def _of_operator(checkout: Checkout) -> list[str]:
 
 
 def test_the_demo_shows_the_whole_path_and_leaves_nothing(checkout: Checkout) -> None:
-    """From nothing to HTTP 200, with commands that work as printed; then all of it is gone."""
+    """From nothing to HTTP 200, with commands that work as printed; then all is deleted."""
     output = checkout.make("up", "local")
     for shown in (
         "[playbook task]",
@@ -112,7 +112,7 @@ def test_the_demo_shows_the_whole_path_and_leaves_nothing(checkout: Checkout) ->
 
     again = checkout.make("up", "local")
     assert "Deployment cluster: 3 of 3 available" in again  # as the user left it
-    # A run may be under way beside it; another operator would stay.
+    # A run may be active beside it; another operator would remain.
     eventually(lambda: len(_of_operator(checkout)), (1).__eq__)
 
     home = home_of(checkout.cluster_name(), os.environ)

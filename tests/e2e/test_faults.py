@@ -131,7 +131,7 @@ def test_sigkill_in_the_middle_of_a_run(
 def test_sigterm_ends_runs_after_their_time(
     kubectl: Kubectl, operator: Operator, project: Path
 ) -> None:
-    """A run that takes too long is ended, the exit is clean, and the lease is let go at once."""
+    """A run that takes too long is ended, the exit is clean, and the lease is released at once."""
     task = new_nap()
     (project / MAIN).write_text(f"- ansible.builtin.command: sleep {task}\n")
     world = World(kubectl, operator)

@@ -1,4 +1,4 @@
-"""The operator's image: built from the Dockerfiles, deployed by config/, as anybody's user."""
+"""The operator's image: built from the Dockerfiles, deployed by config/, with any user id."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def operator_image(operator_images: dict[str, str]) -> str:
 def deployed(
     cluster: Cluster, operator_image: str, nginx_image: str, tmp_path: Path
 ) -> Iterator[Kubectl]:
-    """Deploy config/default with the images of this machine and a user id of nobody's."""
+    """Deploy config/default with the images of this machine and an unused user id."""
     for part in ("config", "crds"):
         shutil.copytree(REPOSITORY / part, tmp_path / part)
     (tmp_path / "here").mkdir()

@@ -247,7 +247,7 @@ def _look_up(kubectl: Kubectl, name: str) -> subprocess.CompletedProcess[str]:
 def test_two_clusters_do_not_disturb_each_other(
     cluster: Cluster, two_nodes: Cluster, kubectl: Kubectl, nginx_image: str, tmp_path: Path
 ) -> None:
-    """Both serve at the same time; when the second is gone the first serves as before.
+    """Both serve at the same time; after the deletion of the second the first still serves.
 
     The second has two nodes, whose Pods reach each other.
     """

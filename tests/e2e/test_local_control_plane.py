@@ -99,7 +99,7 @@ def test_up_repairs_a_cluster_whose_part_was_killed(running: Cluster) -> None:
 
 
 def test_parts_stop_and_start(running: Cluster) -> None:
-    """A stopped API server does not answer; started again, it has what it had."""
+    """A stopped API server does not respond; started again, it has the same objects."""
     running.exec(["kubectl", "create", "configmap", "stored"])
     running.stop_part("kube-apiserver")
     with pytest.raises(ClusterError, match="refused"):
@@ -111,7 +111,7 @@ def test_parts_stop_and_start(running: Cluster) -> None:
 
 
 def test_a_port_in_use_is_reported_and_nothing_is_left(control_plane: Cluster) -> None:
-    """The error names port and cure, and no part of the cluster was started."""
+    """The error names port and fix, and no part of the cluster was started."""
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         with pytest.raises(PortTaken, match=rf"port {port} .*\n.*--port"):
@@ -168,7 +168,7 @@ def test_down_needs_no_stored_state(control_plane: Cluster) -> None:
 
 
 def test_up_after_a_reboot_starts_afresh(control_plane: Cluster) -> None:
-    """A state of another boot is stale: its pids may be anybody's now, and are left alone."""
+    """A state of another boot is stale: its pids may be reused, and are not signalled."""
     control_plane.up(control_plane_only=True)
     control_plane.exec(["kubectl", "create", "configmap", "kept"])
     state = control_plane.home.state

@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.timeout(1800), pytest.mark.xdist_group("molecule")]
 
 @pytest.fixture
 def without_kind(cluster: Cluster) -> Iterator[Cluster]:
-    """Take away the kind with what other tests have left of it; it is there again afterwards."""
+    """Delete the kind with remaining resources of other tests; restore it afterwards."""
     crds = str(REPOSITORY / "crds")
     cluster.exec(["kubectl", "delete", KIND, "--all", "--all-namespaces"])
     cluster.exec(["kubectl", "delete", "--filename", crds])

@@ -31,7 +31,7 @@ def test_a_resource_makes_nginx_answer(world: World) -> None:
     degraded = world.condition("OperatorDegraded")
     assert (degraded["status"], degraded["reason"]) == ("False", "OperatorSucceeded")
     assert degraded["message"] == "operator successfully reconciling"
-    # Another run may be under way.
+    # Another run may be active.
     running = world.until(lambda: world.condition("Running"), lambda c: "ansibleResult" in c)
     assert running["ansibleResult"]["failures"] == 0
     assert world.condition("Failure")["status"] == "False"
@@ -198,7 +198,7 @@ def directories(folder: Path, name: str) -> list[str]:
 
 
 def test_a_deleted_resource_takes_its_children_along(world: World) -> None:
-    """Deployment, Service and Pods go, and so does what the operator kept for the resource."""
+    """Deployment, Service and Pods are deleted, and the operator's state of the resource too."""
     world.kubectl.apply(nginx())
     world.wait_reconciled()
     world.wait_available(1)
@@ -222,7 +222,7 @@ def test_a_bad_spec_is_refused_with_a_message(kubectl: Kubectl) -> None:
 
 
 def test_a_steady_resource_costs_no_write(kubectl: Kubectl, operator: Operator) -> None:
-    """Over five resyncs neither the resource nor what it owns gets a new resourceVersion."""
+    """Over five resyncs neither the resource nor its dependents get a new resourceVersion."""
     world = World(kubectl, operator)
     watches = operator.project / "watches.yaml"
     watches.write_text(watches.read_text().replace("reconcilePeriod: 10m", "reconcilePeriod: 1s"))

@@ -111,7 +111,7 @@ class World:
         return f"http://{service['spec']['clusterIP']}:{port}/"
 
     def may(self, *arguments: str) -> bool:
-        """Ask the API server whether the operator's account may do something."""
+        """Return True if the operator's account has a permission."""
         permitted = self.system.run("auth", "can-i", *arguments, f"--as={ACCOUNT}")
         answer = permitted.stdout.strip()
         assert answer in {"yes", "no"}, permitted.stderr
@@ -119,7 +119,7 @@ class World:
 
 
 def answers(url: str) -> bool:
-    """Tell whether a page comes."""
+    """Return True if nginx serves a page."""
     try:
         with urllib.request.urlopen(url, timeout=5) as answer:
             return bool(answer.status == 200)
@@ -128,7 +128,7 @@ def answers(url: str) -> bool:
 
 
 def runner(*arguments: str) -> str:
-    """Run operator-runner as a user does; return what it prints."""
+    """Run operator-runner as a user does; return its output."""
     program = str(Path(sys.executable).with_name("operator-runner"))
     done = subprocess.run(
         [program, *arguments], cwd=REPOSITORY, capture_output=True, text=True, check=False
@@ -252,7 +252,7 @@ def has_the_rights_of_its_bundle_and_no_others(world: World) -> None:
 
 
 def upgrades(world: World, url: str) -> None:
-    """See the resource converted and the old version gone, and no request to nginx fail."""
+    """Check that the resource is converted, the old version deleted, and no request failed."""
     stored = world.web.get(KIND, "web")
     assert stored is not None
     assert stored["apiVersion"].endswith("/v1alpha1")

@@ -1,4 +1,4 @@
-"""From the operator 0.0.1 to 0.0.2 and back, while somebody keeps fetching from nginx."""
+"""From the operator 0.0.1 to 0.0.2 and back, while a client keeps fetching from nginx."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_versions_change_without_a_failed_request(
 
 
 def define(kubectl: Kubectl, project: Path) -> None:
-    """Bring a version's definition, as its user does."""
+    """Install a version's definition, as its user does."""
     kubectl("apply", f"--filename={project / 'crds'}")
     kubectl.wait_for_kinds(KIND)
 

@@ -8,7 +8,7 @@ EPOCH: Epoch = ("uid", 0)
 
 
 class Clock:
-    """A clock that stands still until a test sets it."""
+    """A clock that does not advance until a test sets it."""
 
     def __init__(self) -> None:
         self.now = 1000.0

@@ -9,7 +9,7 @@ from pathlib import Path
 from operator_runner.devcluster import Cluster
 from tests.support.session import Session
 
-# The ports of the defaults may be taken by an operator that somebody runs on this machine.
+# The default ports may be in use by another operator on this machine.
 _PORTS = (
     "--metrics-bind-address=0 --health-probe-bind-address=0 --user-metrics-bind-address=0 "
     "--proxy-port=0 --webhook-port=0"

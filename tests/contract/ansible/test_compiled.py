@@ -33,7 +33,7 @@ def met(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(_jinja_bits.AnsibleEnvironment, "compile", compile_)
     monkeypatch.setattr(compiled, "_compiled", {})
     compiled.install()
-    # pytest puts back what was there before `install`.
+    # pytest restores the state before `install`.
     return texts
 
 
@@ -60,7 +60,7 @@ def template(text: str, *, is_file: bool = False, **variables: Any) -> Any:
 
 
 def test_templates_of_roles_are_compiled_in_advance(met: list[str], role: Path) -> None:
-    """A play finds the code of tasks and templates, and gives what it would give without it."""
+    """A play uses the code of tasks and templates, with the same results as without it."""
     learn(RoleTemplates(), role)
     assert set(met) == {
         "Say {{ word }}",

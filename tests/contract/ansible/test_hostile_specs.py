@@ -1,4 +1,4 @@
-"""Specs of an attacker who wants to run commands in the operator, with both launchers."""
+"""Specs of an attacker who tries to run commands in the operator, with both launchers."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Runs:
         return await self._executor.run(request, lambda _: None)
 
     def seen(self) -> Any:
-        """Return what the role wrote."""
+        """Return the output of the role."""
         return json.loads(self.out.read_text())
 
 

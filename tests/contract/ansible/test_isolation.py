@@ -1,4 +1,4 @@
-"""Secrets of one run cannot be read by another that is under way at the same time."""
+"""Secrets of one run cannot be read by another run at the same time."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def look(path, content):
         found.setdefault(kind.decode(), set()).add(str(path))
 
 
-# Others remove directories meanwhile: os.walk skips what is not there any more.
+# Others remove directories meanwhile: os.walk skips missing ones.
 files = (
     pathlib.Path(folder, name)
     for place in module.params["places"]
@@ -124,7 +124,7 @@ class Runs:
         return await self._executor.run(request, lambda _: None)
 
     async def search(self) -> Json:
-        """Return what one run finds of the other one, which is under way."""
+        """Return the data of the other active run that one run can read."""
         holder = asyncio.create_task(
             self.start("holding", HOLDER, HOLDING, word=WORD, variable=f"variable-{WORD}")
         )
@@ -167,7 +167,7 @@ def _in_child(body: Callable[[], object]) -> object:
     if not pid:
         try:
             answer = body()
-        except BaseException as error:  # noqa: BLE001 (told to the parent)
+        except BaseException as error:  # noqa: BLE001 (sent to the parent)
             answer = repr(error)
         os.write(writer, json.dumps(answer).encode())
         os._exit(0)
@@ -282,7 +282,7 @@ PUBLIC = ("serviceaccount/ca.crt", "serviceaccount/namespace", "certs/tls.crt", 
 
 
 def _with_credentials(site: Path) -> list[Path]:
-    """Write the operator's credentials below `site`; return what is to be kept from runs."""
+    """Write the operator's credentials below `site`; return the paths to hide from runs."""
     for name in (*CREDENTIALS.values(), *PUBLIC):
         path = site / name
         volume = path.parent / "..2026_01_01"
@@ -538,7 +538,7 @@ async def test_runs_that_are_not_isolated_read_credentials(
 
 
 def test_missing_isolation_is_reported(tmp_path: Path) -> None:
-    """The message has the exposed path, the reason and the cure; private directories have none."""
+    """The message has the exposed path, the reason and the fix; private directories pass."""
     assert writable_ancestor(Path("/proc/sys/kernel")) is None or os.geteuid() == 0
     assert writable_ancestor(tmp_path / "work") is not None
     found = probe_isolation(tmp_path)
@@ -594,7 +594,7 @@ def _contents(folder: Path) -> dict[str, str]:
 
 
 def test_a_pipe_of_a_run_does_not_hold_the_operator(tmp_path: Path) -> None:
-    """Nobody would ever read from it or write to it."""
+    """No process would read from it or write to it."""
     rundir = RunDirs(tmp_path / "work").of(REF)
     request = RunRequest("one", REF, RunContent(), {}, "token", 0, 1, None)
     rundir.prepare(request, SETTINGS)

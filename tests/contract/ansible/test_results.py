@@ -52,7 +52,7 @@ RESULTS = st.dictionaries(KEYS, trees(tagged(PLAIN) | STRANGE), max_size=5)
 
 
 def outcome(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Return what a function gives, or which error: a vault's password is not there."""
+    """Return the result of a function, or its error: the vault's password is missing."""
     try:
         return shape(function(*args, **kwargs))
     except AnsibleError as error:
@@ -93,6 +93,6 @@ def test_internal_keys_are_removed_at_every_depth(
 
 
 def test_invalid_results_are_rejected() -> None:
-    """The refusal is ansible-core's."""
+    """The error is that of ansible-core."""
     with pytest.raises(AnsibleError, match="Cannot strip invalid keys"):
         results.strip_internal_keys(strip_internal_keys, "text")

@@ -97,7 +97,7 @@ async def test_variables_reach_the_play_and_events_come_in_order(runs: Runs) -> 
 
 
 async def test_rescued_and_ignored_failures_do_not_count(runs: Runs) -> None:
-    """A play that saves itself is a success."""
+    """A play that rescues its failures is a success."""
     tasks = """
 - fail: {msg: ignored}
   ignore_errors: true
@@ -161,7 +161,7 @@ async def test_credentials_do_not_outlive_the_run(runs: Runs) -> None:
 
 
 async def test_a_deadline_ends_the_whole_tree(runs: Runs) -> None:
-    """The task under way, and a daemon that left its session, end with the run."""
+    """The current task, and a daemon that left its session, end with the run."""
     naps = [new_nap() for _ in range(2)]
     tasks = f"""
 - shell: setsid sleep {naps[0]} >/dev/null 2>&1 </dev/null &
@@ -196,7 +196,7 @@ async def test_a_cancelled_run_leaves_no_process(runs: Runs) -> None:
 
 
 async def test_artifacts_are_bounded_and_vanish(runs: Runs) -> None:
-    """The newest runs are kept, `latest` is the last one, and nothing stays of a gone resource."""
+    """The newest runs are kept, `latest` is the last one, and a deleted resource leaves none."""
     for _ in range(3):
         await runs("- debug:\n", keep=2)
     assert len(runs.artifacts) == 2

@@ -34,7 +34,7 @@ from tests.support.waiting import eventually
 
 SETTINGS = AnsibleSettings(skip_facts=True)
 _RUN_AND_NEXT = 2
-"""Supervisors of a run under way and of the next one, which is forked before it comes."""
+"""Supervisors of an active run and of the next one, which is forked in advance."""
 
 
 class Runs:
@@ -215,7 +215,7 @@ def test_an_operator_killed_at_its_start_leaves_no_files(tmp_path: Path) -> None
 
 
 async def test_a_changed_file_leads_to_a_new_server(tmp_path: Path) -> None:
-    """A run that is under way goes to its end meanwhile, and the old server goes after it."""
+    """An active run finishes meanwhile, and the old server ends after it."""
     # A copy of the collection: other workers have loaded the installed one.
     kubernetes = tmp_path / "collections" / "ansible_collections" / "kubernetes" / "core"
     shutil.copytree(ansible_collections.kubernetes.core.__path__[0], kubernetes)

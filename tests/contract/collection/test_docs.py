@@ -31,7 +31,7 @@ OPTIONS = {
 
 @pytest.fixture(scope="module")
 def docs() -> dict[str, Any]:
-    """Ask ansible-doc once for all modules."""
+    """Run ansible-doc once for all modules."""
     return documentation("module", MODULES)
 
 
@@ -61,7 +61,7 @@ def test_every_module_is_documented(docs: dict[str, Any], module: str) -> None:
 
 
 def test_every_filter_is_documented() -> None:
-    """Each has its input, examples with its full name, and what it returns."""
+    """Each has its options, examples with its full name, and return values."""
     for name, shown in documentation("filter", FILTERS).items():
         assert "_input" in shown["doc"]["options"]
         assert f"operator_sdk.util.{name}" in shown["examples"]

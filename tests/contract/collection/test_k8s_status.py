@@ -188,7 +188,7 @@ def test_replace_sets_the_whole_status(run: Run, status: Callable[[], Json]) -> 
 def test_lists_are_replaced_only_on_request(
     run: Run, status: Callable[[], Json], *, replace_lists: bool, left: list[str]
 ) -> None:
-    """A list that holds what is given is left alone, unless it must be equal."""
+    """A list that contains the given items is not changed, unless it must be equal."""
     run(status={"nodes": ["a", "b"]})
     run(status={"nodes": ["a"]}, replace_lists=replace_lists)
     assert status()["nodes"] == left

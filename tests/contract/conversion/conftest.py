@@ -97,7 +97,7 @@ class Kind:
 
 @pytest.fixture
 async def kind(api: Api) -> AsyncIterator[Kind]:
-    """Install a CRD whose conversions nobody serves yet, and remove it after the test."""
+    """Install a CRD without a running conversion webhook, and remove it after the test."""
     group = f"t{secrets.token_hex(4)}.example.com"
     made = Kind(api, group)
     await api.request("POST", CRDS, body=_definition(group))

@@ -109,7 +109,7 @@ async def test_the_ca_of_cert_manager_is_kept(kind: Kind) -> None:
 async def test_a_service_in_the_crd_is_not_replaced_by_an_address(
     kind: Kind, namespace: str
 ) -> None:
-    """What somebody tries on a workstation does not take over, as long as the Service exists."""
+    """An operator on a workstation does not take over as long as the Service exists."""
     services = f"/api/v1/namespaces/{namespace}/services"
     service = {"namespace": namespace, "name": "webhook", "path": "/convert"}
     config = {"url": None, "service": service}

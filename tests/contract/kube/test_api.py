@@ -113,7 +113,7 @@ async def test_an_answer_of_another_server_is_an_error(
 
 
 async def test_cancelling_ends_a_request(scripted_api: Api) -> None:
-    """A request under way does not outlive its caller."""
+    """A pending request does not outlive its caller."""
     task = asyncio.create_task(scripted_api.request("GET", "/apis"))
     await asyncio.sleep(0)
 

@@ -141,7 +141,7 @@ async def test_a_crd_without_status_differs_from_a_missing_object(
 async def test_a_built_in_kind_without_status_names_the_key_of_watches_yaml(
     cluster: KubeCluster, kubectl: Kubectl
 ) -> None:
-    """Nobody can add a status to ConfigMaps."""
+    """ConfigMaps have no status."""
     kubectl("create", "configmap", "one")
     ref = ObjectRef(GVK("", "v1", "ConfigMap"), kubectl.namespace, "one")
 

@@ -18,7 +18,7 @@ from tests.support.kubectl import Kubectl
 
 
 async def test_built_in_kinds_are_known(discovery: Discovery) -> None:
-    """Scope, plural and subresources are what the API server serves."""
+    """Scope, plural and subresources are those of the API server."""
     pod = await discovery.resource(GVK("", "v1", "Pod"))
     role = await discovery.resource(GVK("rbac.authorization.k8s.io", "v1", "ClusterRole"))
     scaled = await discovery.resource_named("apps", "v1", "deployments")

@@ -79,7 +79,7 @@ async def test_the_first_replica_acquires_the_lease(
 async def test_a_leader_renews_its_lease(
     connection: Connection, contender: Contender, kubectl: Kubectl
 ) -> None:
-    """The Lease is renewed beyond its duration, and nobody else gets it."""
+    """The Lease is renewed beyond its duration, and no other replica gets it."""
     first, second = contender(connection), contender(connection)
     await _soon(first.acquire())
     waiting = asyncio.create_task(second.acquire())
@@ -280,7 +280,7 @@ async def test_a_stolen_lease_is_noticed(
 async def test_a_deleted_lease_is_made_again(
     connection: Connection, contender: Contender, kubectl: Kubectl
 ) -> None:
-    """Somebody's cleaning up does not stop the operator; runs from before may no longer write."""
+    """Deleting the Lease does not stop the operator; earlier runs may no longer write."""
     first = contender(connection)
     await _soon(first.acquire())
     fence = Fence(first.tenure)

@@ -199,7 +199,7 @@ async def test_a_list_that_expires_between_two_pages(scripted: ScriptedServer) -
 async def test_a_watch_resumes_where_it_ended_and_lists_again_after_410(
     scripted: ScriptedServer,
 ) -> None:
-    """Pages have 20 objects; the API server is asked to end a watch after 300 seconds."""
+    """Pages have 20 objects; watches have a timeout of 300 seconds."""
     server = ApiServer(WIDGET)
     queries: list[dict[str, str]] = []
     expired = {"type": "ERROR", "object": {"kind": "Status", "code": 410}}

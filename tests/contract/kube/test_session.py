@@ -54,7 +54,7 @@ async def test_closing_one_session_leaves_the_other(connection: Connection, name
 
 
 async def test_all_responses_are_reported(control_plane: Path, namespace: str) -> None:
-    """Each request is reported with status, method and host, whichever session it was made on."""
+    """Each request of any session is reported with status, method and host."""
     responses: list[tuple[int | None, str, str]] = []
     connection = await connect(control_plane, user_agent="tests")
     connection.on_response(lambda *answer: responses.append(answer))
@@ -84,7 +84,7 @@ async def test_tls_server_name_decides_the_certificate_check(
     version = Api(connection).request("GET", "/version")
 
     if name == "localhost":
-        assert (await version)["major"]  # anybody may ask for the version
+        assert (await version)["major"]  # every account may read the version
     else:
         with pytest.raises(Unavailable, match="certificate"):
             await version

@@ -136,7 +136,7 @@ async def test_an_assignment_by_an_outdated_view_is_not_published(
 
 
 async def test_an_edited_assignment_is_invalid(leases: ShardLeases, kubectl: Kubectl) -> None:
-    """Members drain, until somebody deletes the Lease."""
+    """Members drain until the Lease is deleted."""
 
     async def is_listed() -> bool:
         return leases.is_missing

@@ -216,7 +216,7 @@ async def test_missed_changes_are_reported_after_a_410(
 async def test_a_late_deletion_still_names_the_owner(
     scripted: ScriptedServer, scripted_api: Api
 ) -> None:
-    """Who owned an object must be known after it is gone."""
+    """The owner of an object must be known after its deletion."""
     scripted.answer = Script([_listed(1, _widget("a", 1)), _listed(2)], [410])
 
     async with aclosing(watch_metadata(scripted_api, WIDGETS, None)) as events:  # type: ignore[type-var]
@@ -246,7 +246,7 @@ _CHANGE = _line("MODIFIED", _widget("a", 7))
 async def test_a_watch_resumes_at_its_last_version(
     scripted: ScriptedServer, scripted_api: Api, lines: list[bytes], version: str
 ) -> None:
-    """However a watch ends, the next one starts after the last thing that was seen."""
+    """After any end of a watch, the next one starts after the last observed event."""
     scripted.answer = script = Script([_listed(5, _widget("a", 5))], [lines, [_later(10)]])
 
     async with aclosing(watch_metadata(scripted_api, WIDGETS, None)) as events:  # type: ignore[type-var]
@@ -264,7 +264,7 @@ def _later(version: int) -> bytes:
 async def test_refusals_after_the_first_list_are_retried(
     scripted: ScriptedServer, scripted_api: Api, code: int
 ) -> None:
-    """An API server that starts refuses for a moment what it allows later."""
+    """A starting API server temporarily rejects requests that it allows later."""
     scripted.answer = Script([_listed(5)], [code, [_later(6)]])
 
     async with aclosing(watch_metadata(scripted_api, WIDGETS, "here")) as events:  # type: ignore[type-var]

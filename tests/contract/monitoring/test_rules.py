@@ -53,7 +53,7 @@ def test_each_alert_fires_in_time_and_not_before(rules: Path) -> None:
 
 
 def test_each_alert_has_a_runbook() -> None:
-    """Its annotations say what is wrong and what to do first, and name a section of the page."""
+    """Its annotations have the problem and the first step, and name a section of the page."""
     anchors = {line[4:].strip().lower() for line in _headings()}
     for alert in alerts():
         name, texts = alert["alert"], alert["annotations"]

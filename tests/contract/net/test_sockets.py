@@ -69,7 +69,7 @@ def has_ended(client: socket.socket) -> bool:
 async def test_a_client_that_never_closes_its_connection(
     context: ssl.SSLContext, authority: Path
 ) -> None:
-    """The server does not wait for it for ever: its connections are closed when it has ended."""
+    """The server does not wait for it indefinitely: it closes its connections at its end."""
     trust = ssl.create_default_context(cafile=authority)
 
     def talk(port: int) -> socket.socket:
@@ -89,7 +89,7 @@ async def test_a_client_that_never_closes_its_connection(
 
 @pytest.mark.parametrize("first", [b"", b"\x16\x03\x01"])
 async def test_an_unfinished_handshake(context: ssl.SSLContext, first: bytes) -> None:
-    """It ends with the server; it does not become a connection that nobody closes."""
+    """It ends with the server; it does not become a leaked connection."""
     async with listening(context) as port:
         client = await asyncio.to_thread(socket.create_connection, (LOOPBACK, port))
         client.sendall(first)
@@ -144,7 +144,7 @@ async def send_request(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamW
 
 
 async def ended(reader: asyncio.StreamReader) -> bytes:
-    """Return what comes until the server closes the connection."""
+    """Return the data until the server closes the connection."""
     async with asyncio.timeout(60):
         try:
             return await reader.read()
@@ -153,7 +153,7 @@ async def ended(reader: asyncio.StreamReader) -> bytes:
 
 
 async def test_a_new_request_takes_the_place_of_the_longest_idle_connection() -> None:
-    """Clients that open connections and say nothing, or half of it, keep nobody out."""
+    """Clients that open connections and send nothing, or half a request, do not block others."""
     with structlog.testing.capture_logs() as logged:
         async with bounded(Connections(4), _answer) as port:
             silent = [await asyncio.open_connection(LOOPBACK, port) for _ in range(20)]
@@ -197,7 +197,7 @@ async def test_a_request_that_is_served_keeps_its_connection() -> None:
 
 @pytest.mark.parametrize("sent", [b"", b"GET / HTTP/1.1\r\nX-Slow: ", b"\x16\x03\x01"])
 async def test_a_request_that_does_not_come(monkeypatch: pytest.MonkeyPatch, sent: bytes) -> None:
-    """Its connection is closed at the deadline, whatever part of it has come."""
+    """Its connection is closed at the deadline, even if a part was received."""
     monkeypatch.setattr(module, "FIRST_REQUEST_SECONDS", 0.2)
     async with bounded(Connections(), _answer) as port:
         reader, writer = await asyncio.open_connection(LOOPBACK, port)

@@ -38,7 +38,7 @@ Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter, str], Awaitable[No
 
 @dataclass
 class Recorder:
-    """Keeps what the proxy reports."""
+    """Records the reports of the proxy."""
 
     seen: list[tuple[ObjectRef, ObjectRef]] = field(default_factory=list)
     written: list[tuple[ObjectRef, str, str]] = field(default_factory=list)
@@ -76,7 +76,7 @@ class Recorder:
         self.changes.extend(changes)
 
     def on_own_write(self, owner: ObjectRef, metadata: Json) -> None:
-        """Keep the owner among what was written, with its version."""
+        """Record the owner among the written objects, with its version."""
         self.edited.append((owner, metadata["resourceVersion"]))
 
 

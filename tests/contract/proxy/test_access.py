@@ -123,7 +123,7 @@ async def test_the_api_server_is_away(
 ) -> None:
     """Without an API server, clients get a Status with the reason and Retry-After."""
     closed = socket.socket()
-    closed.bind(("127.0.0.1", 0))  # nobody listens there, nor can anybody else
+    closed.bind(("127.0.0.1", 0))  # no process listens there, nor can another one
     port = closed.getsockname()[1]
     (tmp_path / "away").write_text(source(f"https://127.0.0.1:{port}"))
     away = await connect(tmp_path / "away", user_agent="test")
@@ -160,7 +160,7 @@ def content(folder: Path) -> tuple[int, list[str]]:
 
 
 async def test_a_stopped_proxy_leaves_no_file(connection: Connection, recorder: Recorder) -> None:
-    """After its end the proxy answers nobody and has left no file; its key is never in one."""
+    """After its end the proxy does not respond and leaves no file; its key is never in one."""
     async with proxied(connection, recorder) as proxy:
         body = config_map("owner", "team")
         body["metadata"]["uid"] = "uid-1"

@@ -71,7 +71,7 @@ async def test_requests_without_an_owner(
 async def test_an_owner_in_the_url(open_proxy: Proxy, recorder: Recorder, owner: Json) -> None:
     """Objects created through http://<owner>@localhost belong to that owner and are watched.
 
-    The write is nobody's run, so the role runs after it.
+    The write belongs to no run, so the role runs after it.
     """
     path = f"/api/v1/namespaces/{owner['metadata']['namespace']}/configmaps"
     async with (

@@ -98,7 +98,7 @@ async def test_an_encoded_slash_hides_no_object(start: Start, kubectl: Kubectl) 
 
 
 async def test_typed_bodies_keep_owners(run: Run, kubectl: Kubectl) -> None:
-    """A PUT in protobuf, as typed Go clients send it, adopts nothing and keeps what is there."""
+    """A PUT in protobuf, as typed Go clients send it, adopts nothing and keeps the owners."""
     await run.kubectl("create", "configmap", "mine")
     kubectl("create", "configmap", "theirs")
     async with client(run) as http:
@@ -106,7 +106,7 @@ async def test_typed_bodies_keep_owners(run: Run, kubectl: Kubectl) -> None:
             path = f"/api/v1/namespaces/{kubectl.namespace}/configmaps/{name}"
             async with http.get(path, headers={"Accept": PROTOBUF}) as response:
                 body = await response.read()
-            # An object without owners, which is what a client sends that did not read it first.
+            # An object without owners, as sent by a client that did not read it first.
             bare = _without_owners(body)
             headers = {"Content-Type": PROTOBUF}
             async with http.put(path, data=bare, headers=headers) as response:
@@ -146,7 +146,7 @@ async def test_a_resource_of_the_same_name_is_another_one(start: Start, kubectl:
 
 
 async def test_kinds_that_have_no_owner_are_not_hindered(start: Start, kubectl: Kubectl) -> None:
-    """Events of others may be counted up, questions asked; so it is with exceptions."""
+    """Events of others may be updated and reviews created; exceptions may be written too."""
     event = {
         "apiVersion": "v1",
         "kind": "Event",
@@ -238,7 +238,7 @@ async def writer(kubectl: Kubectl, tmp_path: Path) -> AsyncIterator[Connection]:
 async def test_without_the_right_to_get(
     writer: Connection, recorder: Recorder, owner: Json, kubectl: Kubectl, tmp_path: Path
 ) -> None:
-    """Nothing is adopted, with one warning for each kind; a policy refuses what it cannot see."""
+    """Nothing is adopted, with one warning for each kind; a policy rejects unreadable objects."""
     kubectl("create", "configmap", "theirs")
     path = f"/api/v1/namespaces/{kubectl.namespace}/configmaps/theirs"
     run = Run(tmp_path / "kubeconfig", tmp_path)

@@ -57,7 +57,7 @@ async def test_equal_writes_change_nothing(run: Run, verb: str, flags: tuple[str
 
 
 async def test_existing_objects_are_not_adopted(run: Run, kubectl: Kubectl) -> None:
-    """An object made by others gets no owner, whichever way a run writes it."""
+    """An object of another creator gets no owner by any kind of write."""
     for name in ("patched", "replaced", "applied"):
         kubectl("create", "configmap", name)
     patch = json.dumps({"data": {"a": "1"}})

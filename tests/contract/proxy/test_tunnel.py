@@ -20,7 +20,7 @@ SWITCH = (
 async def dial(
     run: Run, method: str, protocol: str
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter, bytes]:
-    """Ask for an upgrade; return the connection and the head of the answer."""
+    """Request an upgrade; return the connection and the head of the response."""
     server, authority, token = run.server
     context = ssl.create_default_context(cafile=authority)
     port = int(server.rpartition(":")[2])

@@ -62,7 +62,7 @@ async def test_metrics_are_served_over_tls(api: Api) -> None:
 
 
 async def test_only_authorized_accounts_read_metrics(api: Api, kubectl: Kubectl) -> None:
-    """A service account that may get /metrics reads them; another, and nobody, do not."""
+    """A service account that may get /metrics reads them; others and anonymous do not."""
     reader = f"reader-{kubectl.namespace}"
     kubectl("create", "clusterrole", reader, "--verb=get", "--non-resource-url=/metrics")
     for name in ("allowed", "denied"):

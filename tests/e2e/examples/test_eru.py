@@ -66,7 +66,7 @@ def deployment(name: str = "web", replicas: int = 0, **annotations: str) -> Json
 
 
 class World:
-    """What a test sees of the cluster, and waits for."""
+    """Reads the cluster and waits for states."""
 
     def __init__(self, kubectl: Kubectl, example: Example) -> None:
         self.kubectl, self._operator = kubectl, example.operator
@@ -190,7 +190,7 @@ def test_each_tick_replaces_every_pod_once(
 
 
 def test_annotated_deployments_have_an_eru(world: World, kubectl: Kubectl) -> None:
-    """It follows the annotations, keeps what a user edits, and only such an Eru is deleted."""
+    """It follows the annotations, keeps edits of users, and only such an Eru is deleted."""
     kubectl.apply(
         deployment("plain"),
         deployment("made", eru="true"),

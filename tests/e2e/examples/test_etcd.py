@@ -68,7 +68,7 @@ def etcd_cluster(name: str = "db", size: int = 1, **spec: Any) -> Json:
 
 
 class World:
-    """What a test sees of the clusters, and waits for."""
+    """Reads the etcd clusters and waits for states."""
 
     def __init__(self, kubectl: Kubectl, example: Example) -> None:
         self.kubectl, self._operator = kubectl, example.operator
@@ -145,7 +145,7 @@ class World:
 
 @pytest.fixture
 def world(kubectl: Kubectl, example: Example) -> Iterator[World]:
-    """Give a world whose clusters are deleted after the test: the operator goes on."""
+    """Yield a world whose clusters are deleted after the test: the operator continues."""
     yield World(kubectl, example)
     kubectl("delete", f"{KIND},clusters.etcd.coreos.com", "--all", "--timeout=180s")
 
@@ -192,7 +192,7 @@ def test_growing_upgrading_shrinking_and_lost_members_lose_no_acknowledged_write
             assert {member["name"] for member in world.members("db-0000")} == {*names}
             world.until_writing(writer)
 
-        # Without the operator etcd goes on; with it a dead member gets a successor of a new number.
+    # Without the operator etcd continues; with it a dead member is replaced by a new number.
         example.operator.kill()
         kubectl("delete", "pod", "db-0000", "--grace-period=0", "--force")
         world.until_writing(writer, more=50)

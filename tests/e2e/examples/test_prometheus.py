@@ -185,7 +185,7 @@ def test_two_prometheuses_are_apart(world: World) -> None:
 def test_edited_objects_are_restored_unless_paused(world: World) -> None:
     """The Secret, the rules, the StatefulSet and the Service; a paused resource has a status."""
     kubectl = world.kubectl
-    # Monitors of other tests are gone.
+    # Monitors of other tests are deleted.
     world.until(lambda: "job_name" in configuration(kubectl), False)
     text = configuration(kubectl)
     assert f"prometheus: {kubectl.namespace}/main" in text.replace('"', "")

@@ -31,7 +31,7 @@ def example(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 @pytest.fixture
 def permitted(example: Example) -> Iterator[None]:
-    """Check that the operator has the permissions for what it does in the test."""
+    """Check that the operator has the permissions that the test needs."""
     since = len(example.operator.log())
     yield
     example.assert_permitted(since)
@@ -66,7 +66,7 @@ def format_of(name: str, text: str) -> Json:
 
 
 class Routes:
-    """What the cluster has, and what the operator should have written."""
+    """The objects of the cluster, and the expected ones."""
 
     def __init__(self, kubectl: Kubectl, example: Example) -> None:
         self._kubectl, self._example = kubectl, example
@@ -159,7 +159,7 @@ def test_each_kind_has_a_queue_of_its_own(example: Example) -> None:
     for kind in ("endpoints", "configmap"):
         name = f"{kind}-v1-controller"
         assert operator.metric("controller_runtime_max_concurrent_reconciles", controller=name) >= 1
-        # What other tests have deleted may be on its way out.
+        # Objects of other tests may still be terminating.
         depth = partial(operator.metric, "workqueue_depth", name=name)
         eventually(depth, lambda waiting: waiting == 0)
 

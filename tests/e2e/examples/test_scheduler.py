@@ -21,7 +21,7 @@ CONTROL_PLANE = "node-role.kubernetes.io/control-plane"
 
 
 class World:
-    """What a test changes of the two resources, and sees of the scheduler."""
+    """Changes the two resources, and reads the state of the scheduler."""
 
     def __init__(self, example: Example) -> None:
         self.example, self.system = example, example.system
@@ -38,7 +38,7 @@ class World:
         self.wait_rolled_out()
 
     def wait_rolled_out(self) -> None:
-        """Wait until no former Pod is left, and the conditions say so."""
+        """Wait until no former Pod is left, and the conditions are up to date."""
         # The conditions are written at the end of the run that begins the rollout.
         eventually(self.deployment, is_complete, details=self.details)
         eventually(self.pods, lambda pods: len(pods) == 2, details=self.details)
@@ -207,7 +207,7 @@ def assert_one_at_a_time(world: World) -> None:
 
 
 def test_untested_settings_are_rejected(world: World) -> None:
-    """The schema refuses unknown profiles and fields, text that is no selector, other names."""
+    """The schema rejects unknown profiles and fields, invalid selectors and other names."""
     for body, message in (
         ({"profile": "Random"}, 'spec.profile: Unsupported value: "Random"'),
         ({"policy": {"name": "mine"}}, 'unknown field "spec.policy"'),

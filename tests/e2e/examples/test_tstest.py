@@ -101,7 +101,7 @@ def test_from_creation_to_deletion(example: Example, kubectl: Kubectl) -> None:
 
 
 def test_a_renamed_deployment_is_replaced(example: Example, kubectl: Kubectl) -> None:
-    """A v1beta1 has the operator's image; the old Deployment is gone once the new one exists."""
+    """A v1beta1 has the operator's image; the old Deployment is deleted once the new one exists."""
     kubectl.apply(tstest(version="v1beta1", deploymentName="front", replicas=2))
     wait_ready(kubectl, "front", 2, example)
     kubectl.merge(KIND, "web", {"spec": {"deploymentName": "back"}})

@@ -65,7 +65,7 @@ def credentials(username: str, password: str, *, webapp: str = "shop") -> Json:
 
 
 class World:
-    """A namespace with a WebApp: what a test sees of it, and waits for."""
+    """A namespace with a WebApp; reads it and waits for states."""
 
     def __init__(self, kubectl: Kubectl, example: Example) -> None:
         self.kubectl, self.operator = kubectl, example.operator
@@ -232,7 +232,7 @@ def test_new_images_are_rolled_out_without_a_failed_request(shop: World) -> None
 
 
 def test_a_failed_version_is_replaced_by_the_last_good_one(shop: World) -> None:
-    """Visitors notice nothing; the failure is shown until the resource asks for another version."""
+    """Requests succeed; the failure is shown until the resource has another version."""
     good = IMAGES[shop.version]
     failed = good | {"backend": MISSING}
     with Visitor(shop.url).visiting() as visitor:
@@ -277,7 +277,7 @@ def job(kind: str, name: str, **spec: str) -> Json:
 
 
 def test_a_backup_is_restored(shop: World) -> None:
-    """Later rows are gone, earlier ones are back. A restore waits for its backup."""
+    """Later rows are removed, earlier ones restored. A restore waits for its backup."""
     shop.page("before the backup")
     shop.kubectl.apply(job("WebAppBackup", "monday"))
     shop.until_condition("Complete", "True", "Completed", kind="webappbackup", name="monday")

@@ -43,7 +43,7 @@ class Launchers:
         assert isinstance(self._open["warm"], WarmLauncher)
 
     def run(self, name: str, project: Project, place: Path) -> Record:
-        """Run a project in a new directory `place`, which is gone afterwards."""
+        """Run a project in a new directory `place`, which is deleted afterwards."""
         record = self._runner.run(project.run(self._open[name], place / "site"))
         # Each launcher finds the same paths: nothing about them needs a mask.
         place.rename(place.with_name(f"{place.name}-{name}"))

@@ -1,4 +1,4 @@
-"""Mask what may differ between two runs of a play: ids, times, names of temporary files. Pure.
+"""Mask expected differences between two runs of a play: ids, times, temporary files. Pure.
 
 Ids are numbered in order of appearance, so that references are compared too.
 """

@@ -144,7 +144,7 @@ TASKS = """
 def plugin_files(
     own: str, folder: str, *, whole_play: bool = False, names: dict[str, str] | None = None
 ) -> dict[str, str]:
-    """Return plugins named after `own` in `folder`, for it to be a role or a playbook's directory.
+    """Return plugins named after `own` in `folder`, the directory of a role or a playbook.
 
     `whole_play` adds those that Ansible does not look for in roles. `names` renames the
     subdirectories.

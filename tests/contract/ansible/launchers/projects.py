@@ -55,7 +55,7 @@ class Project:
     """The name of the resource, and so that of the private data dir."""
 
     def write(self, site: Path) -> RunContent:
-        """Write the project; return what is to be run."""
+        """Write the project; return the content to run."""
         for name, content in self.files.items():
             _write(site / name, content)
         (site / "out").mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""All that a run has given, masked so that two runs of the same play can be held together."""
+"""All results of a run, masked so that two runs of the same play can be compared."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ class Operator:
         asyncio.run(serve())
 
     def lines(self) -> list[str]:
-        """Return what the roles of the test have made, as it is exported."""
+        """Return the exported metrics of the roles of the test."""
         text = self.metrics.render()[0].decode()
         return [line for line in text.splitlines() if line.startswith("tried_")]
 
@@ -96,7 +96,7 @@ def test_the_first_requeue_period_counts(both: Both) -> None:
 
 
 def test_each_metric_type_is_sent_to_the_operator(both: Both, operator: Operator) -> None:
-    """Each type of metric; a refusal in the operator's words; nobody there."""
+    """Each type of metric; the operator's error message; a missing server."""
     tasks = """
 - module_defaults: {operator_sdk.util.osdk_metric: {address: '{{ address }}', description: it}}
   block:

@@ -1,4 +1,4 @@
-"""No run sees state of another one: changes of a run remain in its own process.
+"""No run has access to state of another one: changes of a run remain in its own process.
 
 Each case runs twice through the same launchers. Both runs must find the world untouched, and
 so find the same as each other.
@@ -168,7 +168,7 @@ def count(_):
 
 
 def test_runs_leave_no_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Temporary files of Ansible and of modules are gone when a run has ended, failed or not."""
+    """Temporary files of Ansible and of modules are deleted after a run, failed or not."""
     temporary, home = tmp_path / "temporary", tmp_path / "home"
     for folder in (temporary, home):
         folder.mkdir()

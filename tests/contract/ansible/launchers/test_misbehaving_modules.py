@@ -1,4 +1,4 @@
-"""Modules that crash, chatter, hang on, and change what is around them."""
+"""Modules that crash, print additional output, hang, and change their environment."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ module.exit_json(
 
 
 def test_leaks_and_daemons_disturb_no_other_module(both: Both) -> None:
-    """A module that takes much memory or leaves a daemon disturbs nobody."""
+    """A module that uses much memory or leaves a daemon does not affect other tasks."""
     modules = library(
         leaking="""
 hoard = [bytearray(1024 * 1024) for _ in range(200)]

@@ -176,7 +176,7 @@ def test_tags_select_tasks(both: Both) -> None:
 
 
 def test_check_mode_changes_nothing_and_diff_is_shown(both: Both) -> None:
-    """--check changes nothing and --diff shows what would change; tasks may say otherwise."""
+    """--check changes nothing and --diff shows the changes; tasks may override both."""
     tasks = """
 - name: Copy
   copy: {content: "new\\n", dest: '{{ site }}/kept'}

@@ -106,7 +106,7 @@ def test_loops_return_a_result_for_each_item(both: Both) -> None:
 
 
 def test_skipped_tasks_name_their_condition(both: Both) -> None:
-    """Skipped tasks say why; facts that are set, registered and passed on hold."""
+    """Skipped tasks have a reason; facts that are set, registered and passed on are kept."""
     tasks = """
 - name: Size
   set_fact: {double: '{{ size * 2 }}', words: [a, b]}

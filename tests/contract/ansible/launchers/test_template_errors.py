@@ -66,7 +66,7 @@ def test_a_nested_key_in_camel_case(both: Both) -> None:
     ],
 )
 def test_a_template_error_has_its_place(both: Both, text: str, expected: str) -> None:
-    """Whatever fails in a template, the line is that of the file with the mistake."""
+    """For each error in a template, the line is that of the file with the mistake."""
     files = {
         "templates/page.j2": text,
         "templates/part.j2": "part\n{{ titel }}\n",

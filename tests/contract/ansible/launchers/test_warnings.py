@@ -88,7 +88,7 @@ def test_warnings_are_repeated_in_every_run(both: Both) -> None:
 
 
 def test_verbosity_adds_the_warnings_of_plugins(both: Both) -> None:
-    """-v adds what plugins say with it."""
+    """-v adds the verbose messages of plugins."""
     record = both(Project(TASKS, FILES, verbosity=1))
     assert "seen with -v" in record.stdout
     assert "seen with -vvv" not in record.stdout

@@ -115,7 +115,7 @@ def _expected(test: str, message: str) -> bool:
 
 
 def test_opm_accepts_the_bundle(made: Made, programs: Path) -> None:
-    """OLM's own command agrees: it reports what is wrong in its log, not by its exit code."""
+    """OLM's own command agrees: it reports errors in its log, not by its exit code."""
     for bundle in made.all:
         done = subprocess.run(
             [programs / "operator-verify", "manifests", bundle, "--operatorhub_validate",
@@ -186,7 +186,7 @@ def _opm(programs: Path, *arguments: str) -> None:
 
 
 def test_a_bundle_is_reproducible(made: Made, kustomize: str, tmp_path: Path) -> None:
-    """The same bytes in the same files, so that a bundle in git shows what has changed."""
+    """The same bytes in the same files, so that a diff of a bundle shows only real changes."""
     again = make(
         tmp_path, "--version=0.0.1", "--image=example.com/nginx-operator:v0.0.1",
         "--channels=alpha", "--default-channel=alpha",
@@ -203,7 +203,7 @@ def _content(folder: Path) -> dict[str, bytes]:
 def test_the_api_server_accepts_every_field(
     made: Made, programs: Path, kubectl: Kubectl, namespace: str
 ) -> None:
-    """Strict validation against OLM's own CRD finds no field that nobody reads."""
+    """Strict validation against OLM's own CRD finds no unknown field."""
     crd = programs / "crds" / "0000_50_olm_00-clusterserviceversions.crd.yaml"
     kubectl("apply", "--server-side", f"--filename={crd}")
     kubectl.wait_for_kinds("clusterserviceversions.operators.coreos.com")
@@ -251,7 +251,7 @@ def test_examples_can_be_applied(made: Made, kubectl: Kubectl, version: str) -> 
 
 
 def test_version_0_0_2_replaces_0_0_1(made: Made) -> None:
-    """It replaces 0.0.1, serves both versions, converts between them, and needs no CRD's rights."""
+    """It serves both versions, converts between them, and needs no permissions for CRDs."""
     spec = service_version(made.nginx["0.0.2"])["spec"]
     assert spec["replaces"] == "nginx-operator.v0.0.1"
     owned = spec["customresourcedefinitions"]["owned"]

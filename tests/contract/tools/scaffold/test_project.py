@@ -148,7 +148,7 @@ def _is_playbook(path: Path) -> bool:
 
 
 def test_make_installs_and_removes(kubectl: Kubectl, control_plane: Path, made: Path) -> None:
-    """`make deploy` installs the image and edits no file; `undeploy` takes away what it is told."""
+    """`make deploy` installs the image and edits no file; `undeploy` deletes it."""
     before = {f: f.read_bytes() for f in (made / "config").rglob("*") if f.is_file()}
     namespace, manager = "cache-operator-system", "cache-operator-controller-manager"
     make(made, kubectl, control_plane, "deploy", "IMG=registry.local:5000/team/cache:v1.2")
@@ -204,7 +204,7 @@ def test_a_fresh_project_passes_its_rbac_check(
 def test_a_cluster_scoped_kind_has_its_events(
     made: Path, kubectl: Kubectl, control_plane: Path, tmp_path: Path
 ) -> None:
-    """They are in the namespace `default`, whatever namespace kustomize writes into Roles."""
+    """They are in the namespace `default`, independent of the namespace of kustomize."""
     copy = Path(shutil.copytree(made, tmp_path / "copy"))
     for crd in (copy / "config/crd/bases").iterdir():
         crd.write_text(crd.read_text().replace("scope: Namespaced", "scope: Cluster"))

@@ -25,7 +25,7 @@ async def api(control_plane: Path) -> AsyncIterator[Api]:
 
 @pytest.fixture
 async def webhook(tmp_path: Path) -> AsyncIterator[Webhook]:
-    """Start a webhook on loopback; nobody calls it yet."""
+    """Start a webhook on loopback, not registered yet."""
     server = Webhook(tmp_path)
     await server.start()
     yield server

@@ -122,7 +122,7 @@ async def test_the_kinds_of_watches_yaml_are_migrated(
 async def test_an_interrupted_migration_is_resumed(
     widgets: Widgets, command: Command, webhook: Webhook
 ) -> None:
-    """After SIGKILL, SIGINT and an edit of the CRD the next start does what is left."""
+    """After SIGKILL, SIGINT and an edit of the CRD the next start migrates the rest."""
     await widgets.create_many(220)
     await widgets.store_in("v2")
     await widgets.admit_by(webhook)
@@ -167,7 +167,7 @@ async def test_an_interrupted_migration_is_resumed(
 
 
 async def _says(process: asyncio.subprocess.Process, text: str) -> str:
-    """Read what a process prints up to a line with this text."""
+    """Read the output of a process up to a line with this text."""
     assert process.stdout is not None
     read = ""
     async with asyncio.timeout(60):

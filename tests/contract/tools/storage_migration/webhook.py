@@ -42,7 +42,7 @@ class Webhook:
         self._url = f"https://127.0.0.1:{self._server.port}"
 
     async def stop(self) -> None:
-        """Let go of everything."""
+        """Release everything."""
         self.release.set()
         if self._server is not None:
             await self._server.stop()

@@ -148,7 +148,7 @@ class Widgets:
         return await self.api.request("GET", f"{_CRDS}/{self.crd_name}")
 
     async def stored_versions(self) -> list[str]:
-        """Return the versions that the CRD says objects are stored in."""
+        """Return the `storedVersions` of the CRD."""
         return list((await self.crd())["status"]["storedVersions"])
 
     def path(self, name: str = "", version: str = "v1") -> str:
