@@ -67,6 +67,6 @@ def operator(make_operator: Callable[[str], Operator]) -> Operator:
 
 @pytest.fixture
 def bench_environment(control_plane_cluster: Cluster, tmp_path: Path) -> BenchEnvironment:
-    """Return the bench's kinds on the control plane, without what other tests have left."""
+    """Return the bench's kinds on the control plane, without remaining resources of other tests."""
     control_plane_cluster.exec(["kubectl", "delete", "crd", KIND, "--ignore-not-found"])
     return BenchEnvironment(control_plane_cluster, tmp_path)

@@ -18,7 +18,7 @@ ECHO = {"apiVersion": "test.example.com/v1", "kind": "Echo", "metadata": {"name"
 
 
 def fetch(url: str, authorization: str = "", body: object = None) -> tuple[int, str]:
-    """Ask as a scraper or a sidecar does; certificates are not checked."""
+    """Send a request as a scraper or a sidecar does; certificates are not checked."""
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     headers = {"Authorization": authorization} if authorization else {}

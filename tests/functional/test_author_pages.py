@@ -16,7 +16,7 @@ from tests.support.operator import REPOSITORY
 def test_the_commands_of_the_page_work(
     name: str, control_plane_cluster: Cluster, tmp_path: Path
 ) -> None:
-    """Each command does what the page says, and prints what is below it."""
+    """Each command works as described, and prints the output below it."""
     page = steps((REPOSITORY / "docs" / name).read_text())
     assert page
     with author_shell(tmp_path, control_plane_cluster, tmp_path) as shell:

@@ -130,7 +130,7 @@ def conditions(kubectl: Kubectl) -> dict[str, str]:
 
 
 def test_one_edit_is_one_reconcile(kubectl: Kubectl, operator: Operator) -> None:
-    """Neither the status nor what the role writes wakes the resource again."""
+    """Neither the status nor writes of the role reconcile the resource again."""
     operator.start()
     kubectl.apply(echo(sayThis="1"))
     wait_for_runs(operator, 1)
@@ -159,7 +159,7 @@ def requests(kubectl: Kubectl) -> Counter[str]:
 
 
 def wait_for_calm(kubectl: Kubectl) -> None:
-    """Wait until the garbage collector is done with what other tests have left."""
+    """Wait until the garbage collector has deleted objects of other tests."""
     seen: list[int] = []
 
     def is_calm() -> bool:
@@ -172,7 +172,7 @@ def wait_for_calm(kubectl: Kubectl) -> None:
 def test_a_steady_reconcile_costs_one_request(
     kubectl: Kubectl, operator: Operator, project: Path
 ) -> None:
-    """Besides the requests of the role, the resource is read once, and nothing is written."""
+    """In addition to the requests of the role, there is one read and no write."""
     with (project / "watches.yaml").open("a") as watches:
         watches.write("  reconcilePeriod: 1s\n")
     wait_for_calm(kubectl)
@@ -188,7 +188,7 @@ def test_a_steady_reconcile_costs_one_request(
     sent, ended = requests(kubectl) - before, len(operator.lines("Reconciled"))
     runs = ended - done
     assert runs >= 5
-    # One may have been under way.
+    # One may have been active.
     assert runs - 1 <= sent.pop("GET test.example.com echoes") <= ended - done_before + 1
     # Requests of the role, and those of the cluster's controllers each second. They send others
     # now and then, but not for each reconcile.

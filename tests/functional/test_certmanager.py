@@ -43,7 +43,7 @@ class Site:
         return conversion
 
     def is_trusted(self) -> bool:
-        """Tell whether the CRD has the authority of the Secret; it may have older ones as well."""
+        """Return True if the CRD has the CA of the Secret; it may have older ones as well."""
         bundle = self.conversion()["webhook"]["clientConfig"].get("caBundle", "")
         authority = base64.b64decode(self.secret().get("ca.crt", ""))
         return bool(authority) and authority in base64.b64decode(bundle)
@@ -59,7 +59,7 @@ class Site:
         self.system("patch", "certificate", CERTIFICATE, *arguments)
 
     def mount(self) -> None:
-        """Wait for the Secret and the authority that belongs to it; do what the kubelet does."""
+        """Wait for the Secret and its CA; write the files as the kubelet does."""
         eventually(self.is_trusted)
         secret = self.secret()
         for name in ("tls.key", "tls.crt"):
@@ -97,7 +97,7 @@ def site(
 
 
 def _manifests(kubectl: Kubectl, scratch: Path, port: int) -> list[Json]:
-    """Return what the component config/certmanager adds or changes."""
+    """Return the objects that the component config/certmanager adds or changes."""
     rendered = installed_with("certmanager", kubectl, scratch)
     kinds = ("Namespace", "CustomResourceDefinition", "Certificate", "Issuer")
     chosen = [body for body in rendered if body["kind"] in kinds]
@@ -109,7 +109,7 @@ def _manifests(kubectl: Kubectl, scratch: Path, port: int) -> list[Json]:
 def test_cert_manager_issues_and_renews_certificates(
     site: Callable[[int], Site], control_plane: Path, tmp_path: Path
 ) -> None:
-    """The API server trusts by the CRD what the operator shows, after a renewal as well."""
+    """The API server trusts the operator's certificate by the CRD, after a renewal as well."""
     (port,) = ports.free("127.0.0.1", 1)
     at = site(port)
     at.mount()

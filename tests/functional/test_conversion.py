@@ -40,7 +40,7 @@ def operator(
     operator = Operator(project, control_plane, kubectl.namespace, scratch, {})
     operator.start()
     yield operator
-    # While there is somebody to convert: nothing that lists the kind is to wait for an answer.
+    # While a webhook converts: clients that list the kind must not wait for a response.
     kubectl("delete", "crd", CRD)
     assert operator.terminate() == 0
 

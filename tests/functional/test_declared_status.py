@@ -1,4 +1,4 @@
-"""`status` and `wakeOn`: the status of what a role made is shown, and its changes run the role."""
+"""`status` and `wakeOn`: the status of objects of a role is shown, and its changes run the role."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.kubectl import Json, Kubectl
 from tests.support.operator import Operator
 from tests.support.waiting import eventually
 
-# A Pod without a node: nobody but the test writes its status.
+# A Pod without a node: only the test writes its status.
 POD = """
 - name: Fail if the resource asks for it
   ansible.builtin.fail: {msg: the resource asks for it}

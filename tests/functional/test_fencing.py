@@ -128,7 +128,7 @@ def test_a_frozen_leader_writes_nothing_after_a_takeover(
     counting: Path,
     with_runs: bool,
 ) -> None:
-    """SIGSTOP during a run, takeover, SIGCONT: the run goes on, and the API server sees nothing.
+    """SIGSTOP during a run, takeover, SIGCONT: the run continues, and no write is sent.
 
     A run that is not frozen itself sends its next write to the frozen proxy.
     """
@@ -156,7 +156,7 @@ def test_a_frozen_leader_writes_nothing_after_a_takeover(
 def test_an_outage_longer_than_the_lease_loses_nothing(
     replica: Callable[[str], Operator], kubectl: Kubectl, cluster: Cluster, counting: Path
 ) -> None:
-    """The process ends as ansible-operator does; started again, it does what was left to do.
+    """The process ends as ansible-operator does; started again, it repeats the run.
 
     That is a run that the outage has cut off, an edit, a deletion, and a deleted object. On SIGTERM
     it releases the Lease.

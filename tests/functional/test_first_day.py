@@ -252,7 +252,7 @@ def test_a_mistake_is_named_with_its_cure(day: Day, name: str) -> None:
 
 
 def test_a_value_that_is_made_again_in_each_run_is_named(day: Day) -> None:
-    """The twelfth mistake: the second run that nothing asked for shows it, with task and field."""
+    """The twelfth mistake: the second unprompted run reports it, with task and field."""
     name = "a value that is made again in each run"
     period = "ansible.sdk.operatorframework.io/reconcile-period"
     random = "{{ lookup('ansible.builtin.password', '/dev/null') }}"
@@ -266,7 +266,7 @@ def test_a_value_that_is_made_again_in_each_run_is_named(day: Day) -> None:
 
 
 def test_the_role_makes_the_application(day: Day) -> None:
-    """Each object is there, with what the spec asks for; status, metric and columns show it."""
+    """Each object exists with the values of the spec; status, metric and columns show it."""
     kinds = ("deployment", "service", "configmap", "persistentvolumeclaim")
     objects = {kind: day.kubectl.get(kind, "handbook") for kind in kinds}
     assert all(objects.values()), objects

@@ -120,7 +120,7 @@ def test_tree_shows_the_objects_of_a_resource(
 def test_a_shell_completes_kinds_and_names(
     cli: RunnerCli, kubectl: Kubectl, words: str, expected: str
 ) -> None:
-    """The words that click's completion of bash, zsh and fish asks for are those of the cluster."""
+    """Completion of bash, zsh and fish by click offers the kinds and names of the cluster."""
     kubectl.apply(echo("page"))
     command = f"operator-runner {words.split()[1]} -n {cli.namespace} {words.split()[2]}"
     environment = os.environ | {

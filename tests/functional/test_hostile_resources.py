@@ -82,7 +82,7 @@ def test_resources_that_are_too_deep_are_refused_and_all_others_go_on(
 
 
 def test_a_status_of_any_shape_is_mended(kubectl: Kubectl, operator: Operator) -> None:
-    """What somebody wrote into the conditions fails no reconcile; large specs reach the role."""
+    """Invalid conditions do not fail a reconcile; large specs are passed to the role."""
     for name, odd in ODD_CONDITIONS.items():
         kubectl.apply(echo(name))
         patch = json.dumps({"status": {"conditions": odd}})

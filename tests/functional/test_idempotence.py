@@ -174,7 +174,7 @@ PHASES = """
 def test_a_role_that_converges_in_two_runs_is_not_reported(
     kubectl: Kubectl, operator: Operator, project: Path
 ) -> None:
-    """The second run changes a field because of what the first one made."""
+    """The second run changes a field because of the objects of the first one."""
     (project / ROLE).write_text(PHASES)
     operator.start()
     kubectl.apply(resource())

@@ -32,7 +32,7 @@ def world(
     operator = Operator(project, control_plane, kubectl.namespace, tmp_path, {})
     yield World(kubectl, operator.start())
     operator.kill()
-    # With a resource that is left, lists need the webhook of whatever operator is next.
+    # With a remaining resource, lists need the webhook of the next operator.
     kubectl("delete", "crd", KIND)
 
 

@@ -89,7 +89,7 @@ def test_the_clean_up_runs_before_the_deletion(
 def test_objects_of_the_clean_up_outlive_the_resource(
     kubectl: Kubectl, operator: Operator, project: Path
 ) -> None:
-    """A record beside the resource is there when it has gone: the garbage collector lets it be."""
+    """A record exists after the deletion of the resource: the garbage collector keeps it."""
     tasks = project / "roles" / "cleanup" / "tasks" / "main.yml"
     note = {
         "apiVersion": "v1",
@@ -140,7 +140,7 @@ def test_a_backup_by_vars_outlives_the_resource(
 def test_a_clean_up_may_write_existing_objects(
     kubectl: Kubectl, operator: Operator, project: Path
 ) -> None:
-    """What somebody else made outlives the resource, whichever way the finalizer writes it."""
+    """Foreign objects outlive the resource, after any kind of write by the finalizer."""
     ways: Json = {"patched": {}, "replaced": {"force": True}, "applied": APPLIED}
     tasks = []
     for name, how in ways.items():

@@ -77,7 +77,7 @@ def pods(kubectl: Kubectl) -> list[str]:
 
 
 def set_ready(kubectl: Kubectl, pod: str, status: str) -> None:
-    """Write what a kubelet would."""
+    """Write the status as a kubelet does."""
     body = {"phase": "Running", "conditions": [{"type": "Ready", "status": status}]}
     patch = f"--patch={json.dumps({'status': body})}"
     kubectl("patch", "pod", pod, "--subresource=status", "--type=merge", patch)
@@ -132,7 +132,7 @@ def test_a_role_converges_with_its_objects(
 def test_cluster_scoped_objects_reconcile_their_owner_if_enabled(
     kubectl: Kubectl, operator: Operator, project: Path, enabled: bool
 ) -> None:
-    """Without watchClusterScopedResources what is in no namespace is made and not watched."""
+    """Without watchClusterScopedResources cluster-scoped objects are created and not watched."""
     role = project / ROLE
     role.write_text(role.read_text() + CLUSTER_ROLE)
     if enabled:

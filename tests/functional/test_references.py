@@ -26,7 +26,7 @@ def _at_least(count: int) -> Callable[[list[str]], bool]:
 def test_referenced_objects_start_a_run(
     kubectl: Kubectl, operator: Operator, project: Path
 ) -> None:
-    """Its ConfigMap, made, edited and deleted by somebody else; another one does not."""
+    """Its ConfigMap, created, edited and deleted by others; another ConfigMap does not."""
     with (project / "watches.yaml").open("a") as watches:
         watches.write(_REFERENCES)
     kubectl.apply(echo("a", sayThis="words"))
@@ -85,7 +85,7 @@ def test_a_wrong_selector_is_a_condition(
 
 
 def test_selected_objects_start_a_run(kubectl: Kubectl, operator: Operator, project: Path) -> None:
-    """ConfigMaps with its labels, created, edited and relabelled by somebody else; no others."""
+    """ConfigMaps with its labels, created, edited and relabelled by others; no other ones."""
     with (project / "watches.yaml").open("a") as watches:
         watches.write(_SELECTED)
     kubectl.apply(echo("a", choose={"matchLabels": {"for": "a"}}), echo("b"))

@@ -91,7 +91,7 @@ def test_a_role_with_requeue_after_is_run_again(
     kubectl.merge(KIND, "a", {"spec": {"done": True}})
     kubectl("wait", "--for=condition=Successful", f"{KIND}/a", "--timeout=90s")
     assert conditions(kubectl)["Running"]["message"] == "Awaiting next reconciliation"
-    # The time that the run before had asked for may have come as well.
+    # The requeue of the previous run may be due as well.
     assert any("spec: spec.done" in line["cause"] for line in operator.lines("Reconciled"))
 
 

@@ -172,7 +172,7 @@ def test_the_recorded_permissions_suffice_for_the_whole_life(installed: Installe
     ],
 )
 def test_each_right_is_needed(installed: Installed, group: str, resource: str, verb: str) -> None:
-    """A sample of them: without it the API server refuses what the operator does."""
+    """A sample of them: without it the API server rejects requests of the operator."""
     world, name = installed.world, f"no-{secrets.token_hex(3)}"
     before = installed.count("403")
     with installed.without(group, resource, verb):
@@ -188,7 +188,7 @@ def test_each_right_is_needed(installed: Installed, group: str, resource: str, v
 
 
 def test_the_check_of_rendered_manifests(installed: Installed) -> None:
-    """`operator-runner rbac --check -` finds nothing to say; without the metrics' role it does."""
+    """`operator-runner rbac --check -` reports nothing; without the metrics' role it does."""
     every = yaml.safe_dump_all(installed.objects)
     done = rbac(REPOSITORY, "--check=-", input_=every)
     assert (done.returncode, done.stdout) == (0, "The granted rules are the required ones.\n"), (

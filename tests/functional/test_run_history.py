@@ -171,7 +171,7 @@ def test_a_failed_run_can_be_repeated_by_hand(
     failure = f"size of hello is {type_}"
     assert line["error"] == failure
     files = ("echo/a", "-n", kubectl.namespace, f"--work-dir={operator.scratch / 'work'}")
-    # A retry may be under way.
+    # A retry may be active.
     messages = eventually(
         partial(why, *files), lambda messages: "with your kubeconfig:\n" in messages
     )

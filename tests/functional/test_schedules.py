@@ -78,7 +78,7 @@ def _times(kubectl: Kubectl, name: str) -> tuple[str | None, str | None]:
 
 
 def _ticks(kubectl: Kubectl, name: str) -> list[str]:
-    """Return the ticks of which runs of a resource were told."""
+    """Return the ticks that were passed to runs of a resource."""
     return [found["data"]["time"] for found in kubectl.list("configmap", f"of={name}")]
 
 
@@ -160,7 +160,7 @@ def test_ticks_run_once_and_are_shown(kubectl: Kubectl, operator: Operator, proj
 def test_a_tick_survives_the_death_of_the_leader(
     kubectl: Kubectl, make_operator: Callable[[str], Operator], project: Path
 ) -> None:
-    """Another replica repeats the run that was killed, once; nobody repeats one that was recorded.
+    """Another replica repeats the killed run once; a recorded run is not repeated.
 
     The operator that starts again later has neither seen the tick nor its run.
     """

@@ -1,4 +1,4 @@
-"""Replicas share the resources: each has one of them at a time, whatever fails."""
+"""Replicas share the resources: each has one owner at a time, also during failures."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def runners(audit_log: AuditLog, name: str) -> list[str]:
 def test_replicas_share_the_resources(
     replicas: dict[str, Operator], kubectl: Kubectl, audit_log: AuditLog, gate: Path
 ) -> None:
-    """Scale 1 to 3 to 1: runs of all replicas are under way at once, and nothing is lost."""
+    """Scale 1 to 3 to 1: runs of all replicas are active at once, and nothing is lost."""
     first, second, third = replicas.values()
     names = [f"echo-{number}" for number in range(6)]
     first.start(*FLAGS)

@@ -1,4 +1,4 @@
-"""The operator's end by signals, and its work while nobody reads what it prints."""
+"""The operator's end by signals, and its work while its output is not read."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_a_closed_log_stops_nothing(kubectl: Kubectl, operator: Operator) -> Non
 
 
 def test_sighup_ends_the_operator_as_sigterm_does(kubectl: Kubectl, operator: Operator) -> None:
-    """A run under way gets its time, and no process is left."""
+    """An active run may finish, and no process is left."""
     operator.start()
     kubectl.apply(echo())
     eventually(lambda: operator.lines("Reconciling"), details=operator.log)

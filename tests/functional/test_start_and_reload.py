@@ -81,7 +81,7 @@ def test_the_start_logs_watches_and_ports(operator: Operator, kubectl: Kubectl) 
 def test_an_api_server_that_cannot_be_reached_is_reported_once(
     kubectl: Kubectl, project: Path, tmp_path: Path
 ) -> None:
-    """The line has the address and the reason; the operator goes on trying."""
+    """The line has the address and the reason; the operator continues to retry."""
     config = json.loads(kubectl("config", "view", "--raw", "--minify", "--output=json"))
     address = f"https://127.0.0.1:{free_port()}"
     config["clusters"][0]["cluster"]["server"] = address

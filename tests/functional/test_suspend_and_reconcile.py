@@ -116,7 +116,7 @@ def test_nothing_runs_while_suspended_and_one_run_follows_the_resume(
 def test_a_current_run_ends_by_itself_or_is_cancelled(
     cli: RunnerCli, kubectl: Kubectl, operator: Operator, project: Path
 ) -> None:
-    """Without --cancel the run goes on; with it the run is ended, and nothing follows."""
+    """Without --cancel the run continues; with it the run is ended, and none follows."""
     prepend(project, WAIT)
     operator.start()
     kubectl.apply(echo(sayThis="1"))

@@ -126,7 +126,7 @@ def test_a_missing_conversion_webhook_is_reported(operator: Operator, kubectl: K
 
 
 def _twin() -> Json:
-    """Return a kind of two versions that only a webhook converts, at a port where nobody is."""
+    """Return a kind of two versions whose webhook has a port without a server."""
     versions = [
         {
             "name": name,

@@ -177,7 +177,7 @@ def test_resources_and_pods_are_kept(site: Site) -> None:
 def test_a_namespace_that_is_not_empty_is_kept(site: Site) -> None:
     """A resource of a user in the operator's own namespace keeps it, and is named."""
     replace(site, users=site.system).resource("inside")
-    # As cert-manager makes it, for the same Service.
+    # As cert-manager creates it, for the same Service.
     site.secret("ca.crt", "tls.crt", "tls.key")
     done = site.undeploy()
     assert done.returncode == 0, done.stderr
@@ -242,7 +242,7 @@ def test_resources_with_a_finalizer_are_reported(site: Site) -> None:
 
 
 def test_remaining_dependents_are_reported(site: Site) -> None:
-    """The CRD stays as long as something is owned: without it nobody would ever delete that."""
+    """The CRD is kept while dependents exist: without it they would never be deleted."""
     uid = site.resource("kept")
     holder = site.users("create", "configmap", "holder", "--output=jsonpath={.metadata.uid}")
     owners = [

@@ -221,7 +221,7 @@ def _owned(kind: str, data: bytes) -> None:
 
 
 def _json(data: bytes) -> Any:
-    """Return what the bytes are in JSON; else something of the shape that they describe."""
+    """Return the bytes as JSON; otherwise a value of the shape that they describe."""
     try:
         return json.loads(data)
     except (ValueError, RecursionError):

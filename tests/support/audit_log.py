@@ -1,4 +1,4 @@
-"""A control plane with an audit log, and replicas that it can tell apart by service account."""
+"""A control plane with an audit log, and replicas with different service accounts."""
 
 from __future__ import annotations
 

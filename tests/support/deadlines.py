@@ -1,4 +1,4 @@
-"""Deadlines that expire when a test wants it, not after a time that a busy machine exceeds."""
+"""Deadlines that expire on demand of a test, not after a time that a busy machine exceeds."""
 
 from __future__ import annotations
 

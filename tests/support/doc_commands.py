@@ -51,11 +51,11 @@ class Step:
 
     @property
     def only_looks(self) -> bool:
-        """True if the command changes nothing: it may be repeated until it shows what it should."""
+        """True if the command changes nothing: it may be repeated until its output matches."""
         return _LOOKS.match(self.command) is not None
 
     def is_shown_by(self, output: str) -> bool:
-        """Tell whether an output has all that the page shows, in that order."""
+        """Return True if an output contains all lines of the page, in that order."""
         lines = iter(" ".join(line.split()) for line in output.splitlines())
         return all(any(want.search(line) for line in lines) for want in map(_pattern, self.printed))
 

@@ -13,7 +13,7 @@ from operator_runner.devcluster.state import load
 
 
 class Etcd:
-    """Asks etcd's JSON gateway, as the API server's own identity."""
+    """Sends requests to etcd's JSON gateway, with the API server's identity."""
 
     def __init__(self, cluster: Cluster) -> None:
         """Find the port and the certificates of a cluster that is up."""

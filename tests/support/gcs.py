@@ -59,7 +59,7 @@ class GcsEmulator:
             self._server.server_close()
 
     def _is_signed(self, assertion: str) -> bool:
-        """Tell whether a JSON Web Token is signed by the key of the service account."""
+        """Return True if a JSON Web Token is signed by the key of the service account."""
         signed, _, signature = assertion.rpartition(".")
         claims = json.loads(_decoded(signed.partition(".")[2]))
         try:

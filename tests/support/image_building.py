@@ -64,7 +64,7 @@ class Builder:
         return archive
 
     def __call__(self, *arguments: str) -> str:
-        """Run buildah; return what it prints."""
+        """Run buildah; return its output."""
         store = [f"--root={self.folder / 'store'}", f"--runroot={self.folder / 'run'}"]
         isolated = {**os.environ, "BUILDAH_ISOLATION": "chroot"}
         done = subprocess.run(

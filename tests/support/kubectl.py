@@ -31,7 +31,7 @@ class Kubectl:
         )
 
     def __call__(self, *args: str, input_: str | None = None) -> str:
-        """Run and return what was printed; fail the test if kubectl fails."""
+        """Run and return the output; fail the test if kubectl fails."""
         done = self.run(*args, input_=input_)
         assert done.returncode == 0, f"kubectl {' '.join(args)}: {done.stderr}"
         return done.stdout
@@ -91,7 +91,7 @@ class Kubectl:
     def wait_for_permission(
         self, user: str, verb: str, resource: str, subresource: str = ""
     ) -> None:
-        """Wait until the API server permits a user what was granted just now."""
+        """Wait until the API server applies the permissions that were granted to a user."""
         command = ("auth", "can-i", verb, resource, f"--subresource={subresource}", f"--as={user}")
         eventually(lambda: self.run(*command).stdout, lambda answer: answer.strip() == "yes")
 

@@ -1,4 +1,4 @@
-"""Pages that name the tests which show what they claim."""
+"""Pages that name the tests of their statements."""
 
 from __future__ import annotations
 

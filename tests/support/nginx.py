@@ -29,7 +29,7 @@ def nginx(name: str = "web", *, version: str = "v1alpha2", **spec: Any) -> Json:
 
 
 def installed_with(component: str, kubectl: Kubectl, scratch: Path) -> list[Json]:
-    """Return what config/default installs once a component is added as its comments say."""
+    """Return the objects of config/default with a component that its comments describe."""
     for part in ("config", "crds"):
         shutil.copytree(REPOSITORY / part, scratch / part)
     default = scratch / "config" / "default"

@@ -36,7 +36,7 @@ class Operator:
         *,
         program: Path = Path(sys.executable).parent / "operator-runner",
     ) -> None:
-        """Prepare; nothing is started. `namespace` is what the operator watches."""
+        """Prepare; nothing is started. The operator watches `namespace`."""
         self.project, self.scratch = project, scratch
         self.log_file = scratch / "operator.log"
         self._metrics_port, self._probe_port = free_port(), free_port()
@@ -115,7 +115,7 @@ class Operator:
         return self.wait(seconds)
 
     def probe(self, name: str) -> int:
-        """Ask a probe; 0 if nobody answers."""
+        """Return the status of a probe; 0 without a response."""
         return _fetch(f"http://127.0.0.1:{self._probe_port}/{name}")[0]
 
     def metric(self, name: str, /, **labels: str) -> float:

@@ -23,7 +23,7 @@ def sleepers(*naps: str) -> list[str]:
 
 
 def is_running(process: psutil.Process) -> bool:
-    """Tell whether the process still executes.
+    """Return True if the process is still running.
 
     An orphan that has ended stays a zombie until process 1 takes its exit status, which is
     nothing that a test can wait for.

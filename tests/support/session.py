@@ -62,7 +62,7 @@ class Session:
         self.end()
 
     def run(self, command: str, *, seconds: float = 300) -> str:
-        """Execute a command and return what it prints; its exit status must be 0."""
+        """Execute a command and return its output; its exit status must be 0."""
         status, output = self.attempt(command, seconds=seconds)
         if status:
             raise CommandError(f"{command}\nexit status {status}:\n{output}{self._told()}")

@@ -23,7 +23,7 @@ class Visitor:
     @contextmanager
     def visiting(self) -> Iterator[Visitor]:
         """Fetch for as long as the context lasts, from the first answer on."""
-        # kube-proxy knows the Pods of a new Service a moment after they are ready.
+        # kube-proxy routes to the Pods of a new Service a moment after they are ready.
         eventually(self._fetch, lambda error: error is None)
         self._thread.start()
         try:

@@ -47,7 +47,7 @@ def step(command: str, *printed: str, mode: Mode = Mode.PLAIN) -> Step:
 
 
 def test_commands_are_read_with_their_output() -> None:
-    """Here-documents and continued lines belong to the command, other blocks to nobody."""
+    """Here-documents and continued lines belong to the command, other blocks are ignored."""
     assert steps(PAGE) == [
         Step("echo one", ("one",), Mode.PLAIN, 6),
         Step("cat <<'EOF'\n$HOME\nEOF", ("$HOME",), Mode.PLAIN, 8),

@@ -60,14 +60,14 @@ def shown(watch: Watch, *dependents: Json, **status: Any) -> EvaluatedStatus:
     ],
 )
 def test_available_follows_the_deployment(watch: Watch, found: Json, status: str) -> None:
-    """As many Pods serve as are asked for, of the newest template, and no other one is left."""
+    """The requested number of Pods of the newest template serves, and no other one is left."""
     (condition,) = shown(watch, found, waiting=WAITING).conditions
     reason = "PodsServe" if status == "True" else "ImagePullBackOff"
     assert (condition["status"], condition["reason"]) == (status, reason)
 
 
 def test_the_reason_is_that_of_the_role(watch: Watch) -> None:
-    """An error of the role comes first, then what a Pod waits for."""
+    """An error of the role comes first, then the reason of a waiting Pod."""
     (condition,) = shown(watch, deployment()).conditions
     assert (condition["reason"], condition["message"]) == ("PodsStart", "not all Pods serve yet")
     degraded = {"type": "OperatorDegraded", "status": "True", "reason": "Bad", "message": "why"}

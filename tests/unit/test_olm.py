@@ -66,7 +66,7 @@ def test_only_a_new_status_is_a_transition() -> None:
 
 
 def test_duplicate_conditions_are_removed() -> None:
-    """The schema lets a list have both; OLM would read the first alone."""
+    """The schema permits both in a list; OLM reads only the first."""
     twice = [condition(GOOD, THEN), condition(upgradeable_condition([db("a")]), NOW)]
 
     assert with_condition(twice, GOOD, NOW) == [condition(GOOD, THEN)]

@@ -192,7 +192,7 @@ def test_growing_upgrading_shrinking_and_lost_members_lose_no_acknowledged_write
             assert {member["name"] for member in world.members("db-0000")} == {*names}
             world.until_writing(writer)
 
-    # Without the operator etcd continues; with it a dead member is replaced by a new number.
+        # Without the operator etcd continues; with it a dead member is replaced by a new number.
         example.operator.kill()
         kubectl("delete", "pod", "db-0000", "--grace-period=0", "--force")
         world.until_writing(writer, more=50)

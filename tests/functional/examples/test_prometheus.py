@@ -1,4 +1,4 @@
-"""The example Prometheus operator without Pods: what it selects, writes, refuses and reports."""
+"""The example Prometheus operator without Pods: selection, writes, rejections and reports."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def prometheus(**spec: Any) -> Json:
 
 
 class World:
-    """What a test sees of its namespace, and waits for."""
+    """Reads the namespace of a test and waits for states."""
 
     def __init__(self, kubectl: Kubectl, example: Example) -> None:
         self.kubectl, self._operator = kubectl, example.operator
@@ -353,7 +353,7 @@ def test_permissions_of_prometheus(world: World) -> None:
 
 
 def test_foreign_objects_are_not_changed(world: World) -> None:
-    """A Secret of that name that belongs to nobody is not overwritten."""
+    """A Secret of that name without an owner is not overwritten."""
     world.kubectl("create", "secret", "generic", "prometheus-main", "--from-literal=a=b")
     before = world.kubectl.get("secret", "prometheus-main")
     world.kubectl.apply(prometheus())
@@ -365,7 +365,7 @@ def test_foreign_objects_are_not_changed(world: World) -> None:
 
 
 def test_kinds_that_are_not_supported(world: World) -> None:
-    """Their resources are stored, and their status says so."""
+    """Their resources are stored, and their status reports that they are unsupported."""
     config = monitoring("AlertmanagerConfig", "main", receivers=[{"name": "a"}])
     config["apiVersion"] = f"{GROUP}/v1alpha1"
     world.kubectl.apply(config, monitoring("ThanosRuler", "main", queryEndpoints=["a"]))

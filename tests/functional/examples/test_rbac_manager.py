@@ -1,4 +1,4 @@
-"""The example RBAC Manager: who has which roles where, kept as its definitions say."""
+"""The example RBAC Manager: bindings of subjects to roles follow its definitions."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def test_namespaces_are_followed_by_their_labels(kubectl: Kubectl, definition: D
     kubectl("label", "namespace", name, "tier-")
     definition.unbound()
 
-    # A namespace that is named and does not exist yet is no failure.
+    # A referenced namespace that does not exist yet is not a failure.
     kubectl.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": other}})
     there = Kubectl(kubectl.program, other)
     eventually(lambda: there.get("rolebinding", f"{name}-web-edit"))
@@ -230,7 +230,7 @@ def test_an_empty_list_removes_all_and_nothing_of_others(
     )
     assert [kubectl.get(kind, "theirs") for kind in ("rolebinding", "serviceaccount")] == theirs
 
-    # A binding of somebody else that has the name is refused, and stays.
+    # A foreign binding with that name is refused, and kept.
     foreign = f"{name}-web-view"
     kubectl("create", "rolebinding", foreign, "--clusterrole=edit", "--user=mallory")
     before = kubectl.get("rolebinding", foreign)

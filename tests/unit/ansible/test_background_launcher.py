@@ -16,7 +16,7 @@ from operator_runner.core.settings import AnsibleSettings
 
 
 class Opening:
-    """A launcher that opens when the test lets it."""
+    """A launcher that opens on demand of a test."""
 
     def __init__(self) -> None:
         self.begun, self.may_open = asyncio.Event(), asyncio.Event()
@@ -59,7 +59,7 @@ async def test_a_launcher_that_is_not_open_yet_is_closed() -> None:
 
 
 async def test_a_failed_opening_fails_each_run() -> None:
-    """The error reaches whoever waits for a run, and ends or unreadies the operator."""
+    """All callers that wait for a run get the error, and the operator ends or is not ready."""
 
     @asynccontextmanager
     async def opening() -> AsyncIterator[Launcher]:

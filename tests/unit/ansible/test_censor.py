@@ -1,4 +1,4 @@
-"""What no_log hides stays hidden."""
+"""Output that no_log hides is not shown."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def test_exposed_credentials_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path
 
 
 def test_all_beside_closed_paths_is_allowed(tmp_path: Path) -> None:
-    """Neither the closed ones nor directories above them are, nor what is below a closed one."""
+    """Neither closed directories nor their parents are, nor content of a closed one."""
     for name in ("a/b/closed", "a/b/beside", "a/file", "c/closed/below", "c/beside"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()

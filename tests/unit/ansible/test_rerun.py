@@ -34,7 +34,7 @@ def spec(**more: object) -> Json:
 
 
 def test_the_command_uses_the_files_of_the_run() -> None:
-    """Variables, roles and collections; not the token and the directories that are gone."""
+    """Variables, roles and collections; not the token and the deleted directories."""
     command = command_line(spec(), "--tags 'a b'", None, native_types=True)
     changed, _, call = command.partition(" && ")
     assert shlex.split(changed) == ["cd", "/work dir/foo/project"]

@@ -93,7 +93,7 @@ def test_requests_before_the_edit_are_left_out() -> None:
 
 
 def test_the_picture_names_every_span() -> None:
-    """It is valid XML whatever tasks are called, and has a title to point at for each box."""
+    """It is valid XML for all names of tasks, and has a tooltip for each box."""
     spans = [*traces().spans(), Span("play", "<& a task>", 0, 10)]
     root = ET.fromstring(svg(spans, "An edit"))
     titles = [title.text for title in root.iter("{http://www.w3.org/2000/svg}title")]

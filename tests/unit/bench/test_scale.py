@@ -16,7 +16,7 @@ def write(account: str, name: str, received: int) -> Write:
 
 
 def test_changes_of_the_writer_are_found_for_each_resource() -> None:
-    """Two resources with different writers are no handover."""
+    """Two resources with different writers are not a handover."""
     writes = [
         write("a", "one", 0),
         write("b", "two", 1),

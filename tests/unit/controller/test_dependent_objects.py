@@ -1,4 +1,4 @@
-"""The objects that a status sees as `dependents`: the newest ones, ordered and bounded."""
+"""The `dependents` of a status expression: the newest objects, ordered and bounded."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def test_the_objects_of_a_deleted_owner_are_dropped() -> None:
 
 @pytest.mark.parametrize("limit", [{"_MAX_OBJECTS": 3}, {"_MAX_BYTES": 1000}])
 def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch, limit: dict[str, int]) -> None:
-    """What is beyond is left out, with one warning that has the cure."""
+    """Objects beyond the limit are left out, with one warning that contains the fix."""
     for name, value in limit.items():
         monkeypatch.setattr(dependent_objects, name, value)
     objects = DependentObjects([DECLARING])

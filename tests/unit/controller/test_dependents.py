@@ -156,7 +156,7 @@ async def test_an_edit_during_a_run_is_not_lost() -> None:
 
 
 async def test_an_own_deletion_starts_no_run() -> None:
-    """A role that deletes what it made is not run again for it."""
+    """A role that deletes its own objects is not run again."""
     async with dependents() as (subject, stream, woken):
         subject.on_dependent(OWNER, CHILD, metadata(10), WATCH)
         with subject.hold_events(OWNER):
@@ -174,7 +174,7 @@ async def test_a_change_between_the_run_and_the_watch_is_seen() -> None:
 
 
 async def test_events_from_before_the_run_are_stale() -> None:
-    """An event that is older than what the run saw is ignored."""
+    """An event that is older than the version that the run read is ignored."""
     async with dependents() as (subject, stream, woken):
         subject.on_dependent(OWNER, CHILD, metadata(10, generation=2), WATCH)
         await stream.send("MODIFIED", metadata(9, generation=1))
@@ -234,7 +234,7 @@ async def test_readiness_reconciles_the_owner_in_both_directions() -> None:
 
 
 async def test_a_custom_kind_without_conditions_is_not_unready() -> None:
-    """Neither its first status nor one that has no known condition wakes anybody."""
+    """Neither its first status nor one without a known condition starts a run."""
     async with dependents() as (subject, stream, woken):
         subject.on_dependent(OWNER, CHILD, metadata(10), WATCH, Health())
         await stream.send("MODIFIED", metadata(11), Health())
@@ -245,7 +245,7 @@ async def test_a_custom_kind_without_conditions_is_not_unready() -> None:
 
 
 async def test_readiness_that_changes_during_a_run_starts_another_one() -> None:
-    """Even if it is as before when the run ends: the role may have met what was in between."""
+    """Even if it is equal again when the run ends: the role may have read a value in between."""
     async with dependents() as (subject, stream, woken):
         subject.on_dependent(OWNER, CHILD, metadata(10), WATCH, READY)
         with subject.hold_events(OWNER):

@@ -37,7 +37,7 @@ class Resource:
         self.throttle.run_ended(KEY, self.now, period=period)
 
     def wake(self, *causes: Cause, after: float = 0.2) -> Throttle | None:
-        """Ask what becomes of causes that come some seconds after the run."""
+        """Return the decision for causes some seconds after the run."""
         self.now += after
         return self.throttle.check(KEY, causes, self.now, self.now)
 
@@ -104,7 +104,7 @@ def test_a_busy_object_that_the_role_does_not_write_is_not_a_loop() -> None:
 
 
 def test_rollouts_are_not_a_loop() -> None:
-    """The status of what a run has written changes, and the next runs write nothing."""
+    """The status of a written object changes, and the next runs write nothing."""
     steady = Resource()
     reference = Cause(Trigger.REFERENCE, f"{OTHER} changed", OTHER)
     for _ in range(20):
@@ -128,7 +128,7 @@ def test_a_loop_with_runs_that_write_nothing_is_throttled() -> None:
 
 
 def test_slow_changes_are_not_a_loop() -> None:
-    """Somebody who edits by hand, or a schedule, comes later than an echo."""
+    """Edits by hand and schedules are slower than an echo."""
     patient = Resource()
     patient.run()
     assert patient.fight(50, after=11) == [0] * 50
@@ -153,7 +153,7 @@ def test_a_fight_that_is_over_leaves_nothing() -> None:
 
 
 def test_a_role_that_edits_its_own_spec_is_throttled() -> None:
-    """Its edits are known by the generation that they led to; anybody else's are not among them."""
+    """Its edits are identified by their generation; edits of others are not counted."""
     itself = Resource(writes=None)
     itself.run(generation=2)
     for generation in range(2, 7):

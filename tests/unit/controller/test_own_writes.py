@@ -130,7 +130,7 @@ def test_the_last_write_is_kept_after_runs_without_writes() -> None:
 
 
 def test_the_version_of_the_last_write_to_the_own_resource() -> None:
-    """The status included, in which nobody else is interested; it outlives the run."""
+    """Including the status; the version is kept after the run."""
     writes = OwnWrites()
     assert writes.own_version(OWNER) == ""
     writes.begin(OWNER)

@@ -170,7 +170,7 @@ def test_annotations_count_if_the_watch_enables_it() -> None:
 def test_the_end_of_the_choice_is_a_cause_where_something_has_to_run(
     old: Seen | None, new: Seen, listed: bool, cause: str | None
 ) -> None:
-    """At the event and at the start; the annotation that the runner writes is no edit."""
+    """At the event and at the start; the annotation that the runner writes does not count."""
     found = reconcile_cause(old, new, DESELECTING, listed=listed)
     assert str(found).startswith(cause) if cause else found is None
 
@@ -197,7 +197,7 @@ def test_a_kind_without_generation_is_compared_although_its_old_data_was_dropped
 
 
 def test_specs_are_remembered_within_a_bound() -> None:
-    """The longest unseen spec goes first, and a resource that is gone leaves nothing."""
+    """The least recently used spec is evicted first, and a deleted resource leaves nothing."""
     first, second = (ObjectRef(FOO, "n", name) for name in "ab")
     big = seen(desired={"spec": {"text": secrets.token_hex(500)}})
     assert big.desired is not None

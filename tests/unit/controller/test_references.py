@@ -178,7 +178,7 @@ async def test_selected_objects_reconcile_their_selectors() -> None:
 
 
 async def test_a_changed_selector_selects_others() -> None:
-    """The old objects wake nobody any more; without a selector none do."""
+    """The old objects no longer start runs; without a selector none do."""
     async with references(SELECTING) as (subject, streams, woken):
         secrets = streams[SECRET]
         for name in "xy":
@@ -200,7 +200,7 @@ async def test_a_changed_selector_selects_others() -> None:
 
 
 def test_an_invalid_selector_selects_nothing() -> None:
-    """The expression and what is wrong are reported once."""
+    """The expression and its error are reported once."""
     failed: list[FailedExpression] = []
     subject = References([SELECTING], referenced, lambda *_: None, failed.append)
     for _ in range(2):

@@ -36,7 +36,7 @@ class FakeKinds:
         return [ApiResource(FOO, "foos", namespaced=True)]
 
     async def wait_added(self) -> None:
-        """Wait for ever."""
+        """Wait indefinitely."""
         await asyncio.Event().wait()
 
     async def rediscover(self) -> None:
@@ -103,7 +103,7 @@ async def test_the_watch_of_owned_objects_is_begun_again_after_any_error(
 
 
 def test_a_watch_that_has_ended_makes_the_operator_unready() -> None:
-    """Until it is answered again; a kind that is gone is not waited for."""
+    """Until the API server accepts it again; deleted kinds do not count."""
     readiness = WatchReadiness(["Foo"])
     readiness.require("Foo", ["/foos"])
     readiness.watch_started("/foos")

@@ -61,7 +61,7 @@ class Clock:
         self.causes.append(cause.detail)
 
     def at(self, now: datetime) -> list[str]:
-        """Set the clock, and return what the check adds."""
+        """Set the clock, and return the keys that the check adds."""
         self.now, before = now, len(self.causes)
         self.schedules.check_due()
         return self.causes[before:]
@@ -149,7 +149,7 @@ def test_a_clock_that_is_set_back_and_forth() -> None:
 
 
 def test_a_last_tick_that_is_set_back_runs_again() -> None:
-    """A user who edits the status asks for it."""
+    """A user may edit the status."""
     clock = Clock()
     clock.schedules.on_change(REF, resource(last=NOON - HOUR))
     clock.schedules.on_change(REF, resource(last=NOON))

@@ -190,7 +190,7 @@ async def test_a_move_that_is_withdrawn_ends_the_drain() -> None:
 
 
 async def test_a_leaving_member_gets_no_slots() -> None:
-    """Whatever is assigned to it."""
+    """Also with assigned slots."""
     async with member() as one:
         one.sharding.start_leaving()
         one.observe(Assignment("object", 3, OWNED.owners))

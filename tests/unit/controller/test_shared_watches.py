@@ -135,7 +135,7 @@ async def test_objects_of_a_late_list_are_new(monkeypatch: pytest.MonkeyPatch) -
 
 
 async def test_a_list_that_takes_long_holds_nothing_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The log names the kind; what the list shows afterwards leads to runs."""
+    """The log names the kind; objects of the later list lead to runs."""
     monkeypatch.setattr(shared_watches, "_FIRST_LIST_SECONDS", 0.01)
     server, consumer = Server(), Consumer()
     watches = SharedWatches([consumer.subscription()], server.stream, ())

@@ -45,7 +45,7 @@ def resource(uid: str = "u", **spec: Any) -> Json:
 
 @dataclass
 class World:
-    """Triggers with fake streams, and what they led to."""
+    """Triggers with fake streams, and the enqueued keys."""
 
     triggers: Triggers
     streams: dict[GVK, Stream]

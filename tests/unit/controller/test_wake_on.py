@@ -1,4 +1,4 @@
-"""Which changes of chosen fields wake the owner of an object, and what a run has seen of them."""
+"""Changes of chosen fields that reconcile the owner, and changes that a run has already read."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ async def world() -> AsyncIterator[World]:
 
 
 async def test_only_a_chosen_field_reconciles_the_owner() -> None:
-    """Old and new value are in the cause; other fields of the status wake nobody."""
+    """Old and new value are in the cause; other fields of the status start no run."""
     async with world() as case:
         case.response(10)
         await case.event(11, replicas=3, observedGeneration=1)
@@ -112,7 +112,7 @@ async def test_readiness_and_fields_of_one_event_are_one_cause() -> None:
 
 
 async def test_changes_before_the_first_read_start_no_run() -> None:
-    """Events up to the version of the run's first response wake nobody, later ones do."""
+    """Events up to the version of the run's first response start no run, later ones do."""
     async with world() as case:
         case.response(10, readyReplicas=1)
         with case.subject.hold_events(OWNER):
@@ -125,7 +125,7 @@ async def test_changes_before_the_first_read_start_no_run() -> None:
 
 
 async def test_a_later_read_of_the_same_run_hides_nothing() -> None:
-    """The role may have decided by what it read first."""
+    """The role may have used the first value that it read."""
     async with world() as case:
         case.response(10, readyReplicas=1)
         with case.subject.hold_events(OWNER):

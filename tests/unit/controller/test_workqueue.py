@@ -136,7 +136,7 @@ def test_the_next_run_of_a_key_can_take_the_place_of_the_one_that_ended() -> Non
 
 
 def test_runs_wait_for_memory_except_the_first() -> None:
-    """A run starts alone whatever the memory; beside others only if there is room for it."""
+    """The only run always starts; beside others it starts only with enough memory."""
     queue = backlog()
     for name in "ab":
         queue.add(key(name), SPEC, 0)
@@ -146,7 +146,7 @@ def test_runs_wait_for_memory_except_the_first() -> None:
 
 
 def test_a_dropped_key_leaves_nothing_behind() -> None:
-    """A resource that is gone is neither retried nor given out again."""
+    """A deleted resource is neither retried nor returned again."""
     queue = backlog()
     queue.add(key("a"), SPEC, 0)
     queue.get(0)
@@ -192,7 +192,7 @@ def test_nothing_added_is_ever_lost(steps: list[tuple[str, str]]) -> None:
 
 
 async def test_memory_is_looked_at_before_a_run_starts_beside_others() -> None:
-    """The end of a run lets the next one start, though memory is as short as before."""
+    """The end of a run permits the next one, even if memory is still low."""
     queue = WorkQueue(Concurrency(4, 4, run_memory=100), BackoffSettings(), lambda: 99)
     queue.add(key("a"), SPEC)
     queue.add(key("b"), SPEC)

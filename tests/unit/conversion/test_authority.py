@@ -32,7 +32,7 @@ def bundle(made: WebhookCertificates) -> list[x509.Certificate]:
 
 
 def is_trusted(made: WebhookCertificates, trusted: WebhookCertificates, now: dt.datetime) -> bool:
-    """Tell whether who has the bundle of `trusted` accepts the certificate of `made`."""
+    """Return True if a client with the bundle of `trusted` accepts the certificate of `made`."""
     certificate = x509.load_pem_x509_certificate(made.certificate)
     store = x509.verification.Store(bundle(trusted))
     verifier = x509.verification.PolicyBuilder().store(store).time(now)
@@ -121,7 +121,7 @@ def test_other_names_need_another_certificate() -> None:
 @pytest.mark.parametrize("field", ["authorities", "authority_key", "certificate", "key"])
 @pytest.mark.parametrize("content", [b"", b"rubbish"])
 def test_unreadable_certificates_are_replaced(field: str, content: bytes) -> None:
-    """A Secret that somebody edited does not stop the operator."""
+    """An edited Secret does not stop the operator."""
     made = make(replace(make(None), **{field: content}))
     assert is_trusted(made, made, START)
     assert content not in {made.authorities, made.authority_key, made.certificate, made.key}

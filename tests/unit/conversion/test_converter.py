@@ -97,7 +97,7 @@ def test_an_object_that_was_replaced_whole(nginx: Converter) -> None:
     ],
 )
 def test_an_annotation_that_makes_no_sense(nginx: Converter, content: str) -> None:
-    """It is ignored and gone, and changes no field that it is not about."""
+    """It is ignored and removed, and does not change other fields."""
     lower = nginx_of("v1alpha1", port=8080, replicas=2)
     lower["metadata"]["annotations"] = {f"{PREFIX}v1alpha2": content, "mine": "stays"}
     higher = nginx.convert(lower, "v1alpha2")

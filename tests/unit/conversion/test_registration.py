@@ -57,7 +57,7 @@ def encoded(text: bytes) -> str:
 def test_a_registration_replaces_the_conversion_of_the_crd(
     target: Service | Url, config: Json
 ) -> None:
-    """Strategy, place and authorities, on condition that nobody else has written meanwhile."""
+    """Strategy, URL and CAs, with the resourceVersion as precondition."""
     assert patch(crd(), target, b"CA") == {
         "metadata": {"resourceVersion": "5"},
         "spec": {"conversion": webhook(**config, caBundle=encoded(b"CA"))},

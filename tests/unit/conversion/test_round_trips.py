@@ -34,7 +34,7 @@ METADATA = st.fixed_dictionaries(
         "managedFields": st.just([{"manager": "kubectl"}]),
     },
 )
-# Whatever JSON an object may have, for kinds of any shape.
+# Any JSON of an object, for kinds of any shape.
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=3),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("abc"), inner),
@@ -118,7 +118,7 @@ def _edited(body: Json, port: int) -> bool:
 def test_rubbish_in_the_annotation_stops_nothing(
     nginx: Converter, body: Json, rubbish: str
 ) -> None:
-    """Any object can be read in any version, whatever somebody has put into the annotation."""
+    """Any object can be read in any version, with any content of the annotation."""
     for version in ("v1alpha1", "v1alpha2"):
         annotations = {PREFIX + version: rubbish, "mine": "stays"}
         edited = {**body, "metadata": {**body["metadata"], "annotations": annotations}}
@@ -141,7 +141,7 @@ def test_any_expressions_lose_nothing(
             for version in through:
                 there = converter.convert(there, version)
         except ConversionError:
-            continue  # a field below one that is no map, say
+            continue  # for example a field below one that is not a map
         for version in [*reversed(through[:-1]), "v2"]:
             there = converter.convert(there, version)
         assert _bare(there) == _bare(body)

@@ -58,7 +58,7 @@ def test_a_tick_in_the_repeated_hour_is_not_given_twice() -> None:
     st.integers(0, 15 * 366 * 24 * 3600),
 )
 def test_the_previous_and_the_next_tick_agree(text: str, zone: str, seconds: int) -> None:
-    """No tick is between the two, whatever the zone and the day."""
+    """No tick is between the two, in all time zones and on all days."""
     schedule = cron(text, zone)
     now = datetime(2011, 12, 1, tzinfo=UTC) + timedelta(seconds=seconds)
     before, after = schedule.previous(now), schedule.next(now)

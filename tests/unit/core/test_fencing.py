@@ -153,7 +153,7 @@ def test_the_writes_of_a_reconcile_are_bound_to_the_epoch_of_its_start(tenure: T
 
 
 def test_each_resource_has_the_tenure_of_its_lease(tenure: Tenure, clock: Clock) -> None:
-    """The end of one tenure fences what it covers, and nothing else."""
+    """The end of one tenure fences only the resources that it covers."""
     other = Tenure("team/shard-1", TIMES, clock)
     other.extend(EPOCH, clock.now)
     fences = Fences({A: tenure, B: other}.__getitem__)
@@ -226,6 +226,6 @@ async def test_a_run_that_is_cancelled_ends(tenure: Tenure) -> None:
 
 
 def test_the_clock_counts_the_time_of_a_suspend() -> None:
-    """CLOCK_BOOTTIME is never behind CLOCK_MONOTONIC, which stands still during a suspend."""
+    """CLOCK_BOOTTIME is never behind CLOCK_MONOTONIC, which stops during a suspend."""
     monotonic = time.clock_gettime(time.CLOCK_MONOTONIC)
     assert boot_time() >= monotonic

@@ -89,7 +89,7 @@ def test_a_share_of_a_core_is_one_core(tmp_path: Path, quota: dict[str, str]) ->
     ],
 )
 def test_the_available_memory_of_a_container(tmp_path: Path, files: dict[str, str]) -> None:
-    """Its limit, less what it uses, of which cached files can be taken back."""
+    """Its limit minus its usage without reclaimable cached files."""
     assert machine(tmp_path, files).free_memory() == 200 * MB
 
 

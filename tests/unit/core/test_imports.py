@@ -58,7 +58,7 @@ def test_an_attribute_imports_the_submodule() -> None:
 
 
 def test_other_attributes_are_those_of_the_whole_package() -> None:
-    """What `__init__` defines is there, and what it does not define is an AttributeError."""
+    """Names of `__init__` are available, and other names raise AttributeError."""
     package = _package()
     assert package.VERSION == "1.2"
     assert f"{NAME}.large" in _loaded()
@@ -79,7 +79,7 @@ def test_a_package_that_is_not_installed_is_reported() -> None:
 
 
 def test_objects_of_imports_are_not_collected() -> None:
-    """The collector is enabled again, and leaves out what was made before."""
+    """The collector is enabled again, and ignores earlier objects."""
     before = gc.get_freeze_count()
     try:
         with without_garbage_collection():
@@ -91,7 +91,7 @@ def test_objects_of_imports_are_not_collected() -> None:
 
 
 def test_a_module_is_loaded_by_its_first_use() -> None:
-    """Where it is and what it is called is known before."""
+    """Its location and name are known before the import."""
     import_lazily(NAME, f"{NAME}.large")
     module = sys.modules[f"{NAME}.large"]
     assert str(module.__file__).endswith("large.py")

@@ -107,7 +107,7 @@ def test_only_selectors_of_a_label_of_the_object_are_compared(
     ],
 )
 def test_invalid_label_selectors_are_rejected(selector: Json) -> None:
-    """It comes from a resource, so that it may be anything."""
+    """It is the value of a resource, so it may have any type."""
     with pytest.raises(ValueError, match=r"\w"):
         requirements_of(selector)
 

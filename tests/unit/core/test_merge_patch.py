@@ -1,4 +1,4 @@
-"""Patches that replace fields: nothing where nothing differs, null where a key is gone."""
+"""Patches that replace fields: empty without a difference, null for a removed key."""
 
 from __future__ import annotations
 

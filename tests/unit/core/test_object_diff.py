@@ -1,4 +1,4 @@
-"""What of two states of an object is compared, and what is shown of it."""
+"""Compared fields of two states of an object, and the displayed differences."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def holding(assignment: Assignment, *members: str) -> dict[str, Report]:
 
 @given(MEMBERS, MEMBERS)
 def test_slots_are_balanced_and_few_of_them_move(before: list[str], after: list[str]) -> None:
-    """Only what a new member gets, or a former one had, is moved."""
+    """Only slots that a new member gets, or a former one had, are moved."""
     old = assign({}, before)
     new = assign(old, after)
 
@@ -71,7 +71,7 @@ def test_the_order_of_members_does_not_matter() -> None:
 
 
 def test_resources_are_spread_over_the_slots() -> None:
-    """The hash of the uid is even, also for uids that are alike."""
+    """The hash of the uid is evenly distributed, also for similar uids."""
     counts = Counter(slot_of(f"uid-{number}") for number in range(SLOTS * 100))
 
     assert len(counts) == SLOTS
@@ -84,7 +84,7 @@ def test_a_slot_moves_after_its_owner_has_released_it() -> None:
     announced = revise(first, holding(first, "a") | joined("b"), ())
     assert set(announced.owners.values()) == {"a"}
     assert {move.to for move in announced.moves.values()} == {"b"}
-    # What a held when it reported before is not a release.
+    # Slots in an earlier report of a are not a release.
     assert revise(announced, holding(first, "a") | joined("b"), ()) == announced
 
     moved = revise(announced, holding(announced, "a", "b"), ())
@@ -94,7 +94,7 @@ def test_a_slot_moves_after_its_owner_has_released_it() -> None:
 
 
 def test_the_slots_of_a_deleted_member_are_assigned_at_once() -> None:
-    """There is nobody to wait for."""
+    """There is no member to wait for."""
     first = assigned("a", "b")
 
     second = revise(first, holding(first, "b"), {"a"})
@@ -111,7 +111,7 @@ def test_an_owner_that_is_not_seen_keeps_its_slots() -> None:
 
 
 def test_a_leaving_member_gives_slots_up_as_they_drain() -> None:
-    """It need not observe the move of what it will not take again."""
+    """It need not observe the move of slots that it will not get again."""
     first = assigned("a", "b")
     last = min(first.slots_of("a"))
     reports = holding(first, "b") | {"a": Report("uid", 0, frozenset({last}), leaving=True)}
@@ -124,7 +124,7 @@ def test_a_leaving_member_gives_slots_up_as_they_drain() -> None:
 
 @pytest.mark.parametrize(("limit", "workers"), [(1, 1), (2, 2), (5, 3), (None, 3)])
 def test_a_limit_leaves_members_as_standbys(limit: int | None, workers: int) -> None:
-    """`--shards=N`: they get slots when another one is gone."""
+    """`--shards=N`: they get slots when another member is deleted."""
     found = revise(Assignment("uid"), joined("a", "b", "c"), (), limit)
 
     assert len(set(found.owners.values())) == workers
@@ -184,7 +184,7 @@ def test_assignments_and_reports_are_read_as_they_were_written() -> None:
     "text", ["", "[]", "{}", '{"epoch": 1, "owners": {"a": [128]}, "moves": {}}', "[" * 9999]
 )
 def test_an_invalid_annotation_is_an_error(text: str) -> None:
-    """Somebody may have edited it."""
+    """A user may have edited it."""
     with pytest.raises(ValueError):  # noqa: PT011 also that of json
         decode_assignment("uid", text)
     with pytest.raises(ValueError):  # noqa: PT011
@@ -192,7 +192,7 @@ def test_an_invalid_annotation_is_an_error(text: str) -> None:
 
 
 class Handover:
-    """Members and coordinators over one API server; each sees the others late or never.
+    """Members and coordinators over one API server; each observes the others late or never.
 
     The steps are random; a frozen or killed member writes nothing once its Lease is deleted.
     """
@@ -271,14 +271,14 @@ class Handover:
             self.history.append(new)
 
     def delete_the_object(self) -> None:
-        """Let somebody delete the assignment."""
+        """Delete the assignment."""
         if self.random.random() < 0.2:
             self.history.append(None)
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_no_slot_has_two_owners_at_once(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever fails, and however late the members see and report."""
+    """For all failures, and all delays of members."""
     monkeypatch.setattr(sharding, "SLOTS", 8)
     handover = Handover(seed)
     for _ in range(1000):

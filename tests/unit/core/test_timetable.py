@@ -52,7 +52,7 @@ def test_a_pending_tick_is_announced_until_it_has_run() -> None:
 
 
 def test_suspension_has_no_ticks_and_its_end_has_the_latest() -> None:
-    """As a CronJob: what was due meanwhile runs once, unless it is older than the deadline."""
+    """As a CronJob: of missed ticks one runs, unless it is older than the deadline."""
     suspended = replace(HOURLY, suspended=True)
     later = NOON + 5 * HOUR + timedelta(minutes=2)
     assert suspended.ticks(DONE, later) == Ticks()
@@ -73,7 +73,7 @@ def test_a_clock_that_is_set_forward_has_one_tick_due() -> None:
 
 
 def test_a_new_schedule_never_repeats_a_tick_of_the_old_one() -> None:
-    """Only ticks after the last one count, whatever schedule that had."""
+    """Only ticks after the last one count, also after a change of the schedule."""
     quarters = replace(HOURLY, cron=Cron.parse("*/15 * * * *", parse_zone("UTC")))
     assert quarters.ticks(DONE, NOON + SECOND) == Ticks(next=NOON + timedelta(minutes=15))
 
@@ -99,6 +99,6 @@ def test_times_of_the_status(status: Any, last: datetime | None) -> None:
 
 
 def test_a_last_tick_at_the_end_of_time_has_no_next_one() -> None:
-    """Somebody wrote it, and the operator goes on."""
+    """An invalid value in the status is ignored."""
     record = replace(CREATED, last=datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC))
     assert HOURLY.ticks(record, NOON) == Ticks()

@@ -57,7 +57,7 @@ def test_the_reason_of_a_failure_is_shown_whole(tmp_path: Path, this_process: Pr
 def test_a_run_that_never_comes_is_an_error_with_the_log(
     tmp_path: Path, this_process: Process
 ) -> None:
-    """The demo does not wait for ever, and prints the path of the log."""
+    """The demo has a deadline, and prints the path of the log."""
     log = tmp_path / "operator.log"
     log.write_text("")
     with pytest.raises(DemoError, match="was not reconciled within 0 s") as caught:

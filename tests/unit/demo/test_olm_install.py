@@ -25,7 +25,7 @@ PLANS = [
 
 
 class FakeKubectl:
-    """Answers each `get` with the same objects, and keeps what was applied."""
+    """Returns the same objects for each `get`, and records the applied ones."""
 
     def __init__(self, *items: dict[str, Any]) -> None:
         self.items = items
@@ -60,7 +60,7 @@ def test_a_subscription_waits_for_approval() -> None:
 
 
 def test_the_plan_of_a_version_is_found_and_approved() -> None:
-    """By its ClusterServiceVersion; None unless OLM asks for the approval."""
+    """By its ClusterServiceVersion; None unless OLM requires an approval."""
     kubectl = FakeKubectl(*PLANS)
 
     assert installation(kubectl).plan("web.v2") == "install-b"
@@ -86,7 +86,7 @@ def test_phases_are_printed_with_their_reasons() -> None:
 
 
 def test_only_present_conditions_are_problems() -> None:
-    """Conditions that are False, and those without a message, say nothing of use."""
+    """Conditions that are False, and those without a message, are omitted."""
     conditions = [
         {"type": "ResolutionFailed", "status": "True", "message": "no such channel"},
         {"type": "CatalogSourcesUnhealthy", "status": "False", "message": "all are healthy"},

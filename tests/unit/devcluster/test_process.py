@@ -45,7 +45,7 @@ def test_a_started_program_is_alive_and_marked(sleeper: Process, tmp_path: Path)
 
 
 def test_a_program_has_ended_with_its_last_thread(tmp_path: Path) -> None:
-    """Its first thread may be gone while others hold the sockets that all of them share."""
+    """Its first thread may have ended while others hold the shared sockets."""
     ready = tmp_path / "ready"
     exit_of_one_thread = {"x86_64": 60, "aarch64": 93}[platform.machine()]
     program = (

@@ -31,7 +31,7 @@ def test_a_stored_state_is_loaded_unchanged(tmp_path: Path, state: State) -> Non
 
 
 def test_the_state_is_private(tmp_path: Path) -> None:
-    """Command lines of parts are nobody else's business."""
+    """Command lines of programs are private."""
     home = Home(tmp_path)
     save(home, _FULL)
     assert home.state.stat().st_mode & 0o777 == 0o600

@@ -1,4 +1,4 @@
-"""An owner gets into a body whatever form the client sends it in."""
+"""Owners are added to bodies of all formats."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ OWNER_OF_READ = "9270b161-8fe7-4a06-911a-5a171f8daec8"
 
 
 def asks(patch: MetadataPatch) -> Any:
-    """Return a decision that results in `wanted`, beside the owners of a body."""
+    """Return a decision that results in `patch`, in addition to the owners of a body."""
 
     def decide(body: Json) -> MetadataPatch:
         metadata = body.get("metadata")
@@ -57,7 +57,7 @@ def added(kind: str, body: str, patch: MetadataPatch = CLAIM) -> Json:
 
 @pytest.mark.parametrize("kind", ["", "application/json", "application/apply-patch+yaml"])
 def test_owner_and_annotation_are_added_to_json(kind: str) -> None:
-    """Reference and annotation join what is there; all else stays."""
+    """Reference and annotation are added to existing ones; other fields are kept."""
     old = {"uid": "other"}
     body = {
         "kind": "K",

@@ -18,7 +18,7 @@ def _limited(path: str, seconds: float = 12.5) -> str:
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE", "MERGE"])
 @pytest.mark.parametrize("path", [PODS, f"{PODS}/web/status", "/other"])
 def test_all_but_reads_are_fenced(method: str, path: str) -> None:
-    """Whatever the path is, and with methods that do not exist yet."""
+    """For all paths, and with methods that do not exist yet."""
     assert may_act(method, RequestInfo.parse(path), upgraded=False)
 
 

@@ -201,7 +201,7 @@ def test_a_replaced_object_keeps_its_owners(
 
 
 def test_a_body_with_owners_is_unchanged(owner: Owner) -> None:
-    """A client that read the object first sends what is there."""
+    """A client that read the object first sends its owners."""
     assert not patch_for_update(owner, SECRETS, secret(ownerReferences=[REFERENCE]), LIVE)
 
 

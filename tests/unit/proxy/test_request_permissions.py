@@ -77,7 +77,7 @@ def test_websockets_need_create_too(subresource: str) -> None:
 
 @pytest.mark.parametrize("method", ["PUT", "PATCH"])
 def test_a_write_that_made_the_object_needs_create(method: str) -> None:
-    """Server-side apply makes what is missing; a name cannot restrict that."""
+    """Server-side apply creates missing objects; a name cannot restrict that."""
     assert [one[0] for one in rights(method, f"{DEPLOYMENTS}/a", status=200)] != ["create"]
     made = rights(method, f"{DEPLOYMENTS}/a", status=201)
     assert made[1] == ("create", "apps/deployments", "own", "")

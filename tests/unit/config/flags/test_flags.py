@@ -421,7 +421,7 @@ def test_replicas_with_shards_do_not_report_to_olm() -> None:
 
 
 def test_all_problems_come_at_once() -> None:
-    """Nobody has to try flag by flag."""
+    """All errors are reported at once."""
     with pytest.raises(ConfigError) as caught:
         settings("--leader-elect", "--metrics-require-rbac", ANSIBLE_INVENTORY="/no/such")
 

@@ -29,7 +29,7 @@ def test_every_problem_is_reported_with_line_path_and_cure(path: Path, project: 
 
 
 def test_problems_of_all_entries_come_at_once(project: Path) -> None:
-    """Nobody has to correct a file mistake by mistake."""
+    """All errors of a file are reported at once."""
     path = project / "watches.yaml"
     path.write_text("- {version: v1, role: web}\n- {kind: Web}\n- {version: v1, kind: Web}\n")
 

@@ -296,7 +296,7 @@ def test_zero_artifacts_mean_the_default(project: Path, text: str, kept: int) ->
 def test_mark_unsafe_defaults_to_the_flag(
     project: Path, more: str, flag: bool, marked: bool
 ) -> None:
-    """--mark-unsafe holds for all watches but those that say otherwise."""
+    """--mark-unsafe applies to all watches without the key."""
     path = project / "watches.yaml"
     path.write_text(HEAD + more)
 

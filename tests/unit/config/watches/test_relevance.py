@@ -112,7 +112,7 @@ def test_labels_come_before_when() -> None:
 def test_only_a_clear_no_deselects_a_resource_that_was_run(
     when: str, annotated: bool, expected: bool
 ) -> None:
-    """A `when` without a value, or another version's watch, is no reason to undo anything."""
+    """A `when` without a value, or another version's watch, does not deselect."""
     deselecting = replace(watch(when), deselection=Deselection("example.com/a", None))
     body = web(annotations={"example.com/a": "true"} if annotated else None)
     assert is_deselected(body, deselecting) is expected

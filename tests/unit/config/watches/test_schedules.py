@@ -91,7 +91,7 @@ def test_a_resource_without_a_schedule_has_no_timetable(project: Path, value: An
 def test_an_invalid_value_names_key_expression_and_position(
     project: Path, spec: Json, message: str
 ) -> None:
-    """Whatever a user writes, the message says where to correct it."""
+    """For every invalid value the message names the place."""
     watch = watch_of(
         project,
         "{cron: spec.cron, timeZone: spec.zone, startingDeadline: spec.late, "

@@ -20,7 +20,7 @@ from operator_runner.config.watches.report import Diagnostics
 from operator_runner.core.errors import ConfigError
 
 FIXTURES = sorted((Path(__file__).parent / "fixtures").glob("*.yaml"))
-# What no schema can see: files, YAML itself, other entries, expressions.
+# Errors that a schema cannot detect: files, YAML itself, other entries, expressions.
 BEYOND = re.compile(
     r"was not found|is not a directory|is a directory|invalid YAML|must be text|not a JSON number|"
     r"an alias refers|<< merges|duplicate GVK|invalid JMESPath|is kept as text|"

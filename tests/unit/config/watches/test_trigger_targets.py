@@ -119,7 +119,7 @@ def test_selectors_of_a_resource() -> None:
     ],
 )
 def test_fields_that_an_expression_reads(expression: str, fields: set[str] | None) -> None:
-    """Of the object itself; what it reads of parts of these is part of them."""
+    """Of the object itself; nested reads are part of them."""
     assert top_level_fields(expression) == fields
 
 

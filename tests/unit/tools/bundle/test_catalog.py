@@ -64,7 +64,7 @@ def test_manifests_are_in_the_catalog(bundles: tuple[StoredBundle, ...]) -> None
 
 
 def test_bundle_images_are_listed_for_mirroring(bundles: tuple[StoredBundle, ...]) -> None:
-    """With one the catalog has what is shown, and the image is to be mirrored too."""
+    """With an image the catalog has the displayed fields, and the image must be mirrored too."""
     text = catalog(bundles, default_channel="alpha", image="example.com/bundle:v{version}")
     first = documents(text, "olm.bundle")[0]
     kinds = {item["type"] for item in first["properties"]}

@@ -66,7 +66,7 @@ def compare(needed: AccessRule, *documents: Json) -> list[str]:
 
 
 def test_exact_permissions_pass() -> None:
-    """There is nothing to say."""
+    """Nothing is reported."""
     assert compare(GET, role("a", rule("get", "deployments", "apps"))) == []
 
 
@@ -135,7 +135,7 @@ def test_only_bound_roles_count() -> None:
 
 
 def test_the_operators_own_namespace() -> None:
-    """It is known by the ServiceAccount, whatever kustomize calls it."""
+    """It is identified by the ServiceAccount, under any name that kustomize sets."""
     documents = [role("own", rule("get", "pods")), binding("own", "system")]
     (granted,) = grants_in(documents, None)
     assert granted.rule.scope == OWN_NAMESPACE
@@ -150,7 +150,7 @@ def test_the_operators_own_namespace() -> None:
     ],
 )
 def test_unreadable_manifests_are_an_error(documents: list[Json], problem: str) -> None:
-    """Instead of a check that passes because it saw nothing."""
+    """Otherwise the check would pass without manifests."""
     with pytest.raises(ConfigError, match=problem):
         grants_in(documents, None)
 
@@ -220,7 +220,7 @@ def test_the_namespace_of_the_manager_may_have_its_name() -> None:
     ],
 )
 def test_where_conversions_are_served(flags: list[str], expected: EnabledFeatures) -> None:
-    """By a Service, by an address, or with certificates that somebody else looks after."""
+    """By a Service, by an address, or with certificates that another program manages."""
     manager = find_manager([deployment(*flags)])
     assert manager is not None
     assert features_of(manager, ()) == expected

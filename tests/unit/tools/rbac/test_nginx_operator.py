@@ -45,7 +45,7 @@ def requirements() -> list[Requirement]:
 
 
 def test_the_nginx_operator_has_exact_permissions() -> None:
-    """config/rbac, config/manager and config/webhook together leave nothing to say."""
+    """The check of config/rbac, config/manager and config/webhook reports nothing."""
     assert differences(requirements(), grants_in(CHECKED, MANAGER)) == []
 
 

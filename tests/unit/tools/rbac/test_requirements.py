@@ -50,14 +50,14 @@ def requirements(
     names: bool = False,
     **features: Any,
 ) -> list[str]:
-    """Return what is needed besides watching the kind and writing Events everywhere."""
+    """Return the permissions other than watching the kind and writing Events everywhere."""
     project = RequirementSources((watch,), recorded, KindTable([crd]), EnabledFeatures(**features))
     found = [str(requirement.rule) for requirement in requirements_of(project, names=names)]
     return [rule for rule in found if rule not in {*EVENTS, *WATCHED}]
 
 
 def test_the_least_that_a_watch_needs() -> None:
-    """Reading and watching its kind everywhere, and Events; nothing of a status nobody writes."""
+    """Reading and watching its kind everywhere, and Events; nothing of an unmanaged status."""
     project = RequirementSources((WEB,), (), KindTable([CRD]), EnabledFeatures())
     assert [str(n.rule) for n in requirements_of(project, names=False)] == [*EVENTS, *WATCHED]
 

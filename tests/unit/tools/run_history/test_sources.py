@@ -51,7 +51,7 @@ def show(base: Path, *args: str) -> tuple[int, str]:
 
 
 def test_a_replaced_file_of_a_run_is_not_shown(dirs: RunDirs, tmp_path: Path) -> None:
-    """A run can write there: a link is not followed, and other content harms nobody."""
+    """A run can write there: a link is not followed, and other content is ignored."""
     secret = tmp_path / "secret.json"
     for run_id in "1234567":
         kept(dirs, FOO, run_id, None)

@@ -153,7 +153,7 @@ def test_a_default_of_a_keyword_is_only_in_the_crd(project: dict[str, str]) -> N
 def test_the_watch_names_the_generated_files(
     project: dict[str, str], how: dict[str, Any], serves: dict[str, str]
 ) -> None:
-    """It names what was generated, the playbook if there are both; text of resources is data."""
+    """It names the generated files, the playbook if there are both; text of resources is data."""
     (entry,) = watches(plan_api(project, wanted(**how)))
     gvk = {"version": "v1alpha1", "group": "cache.example.com", "kind": "Memcached"}
     safe = {"markUnsafe": True, "ownership": "refuse", "nativeTypes": True}

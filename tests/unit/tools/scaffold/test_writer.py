@@ -1,4 +1,4 @@
-"""Files come to the disk all or none, and never over somebody else's."""
+"""Files are written all or none, and never replace files of the user."""
 
 from __future__ import annotations
 

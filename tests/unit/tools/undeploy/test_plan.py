@@ -79,7 +79,7 @@ def test_long_lists_are_cut() -> None:
 
 
 def test_resources_that_cannot_be_deleted_are_named() -> None:
-    """Resources that nobody can delete now are named, with the command that lets go of them."""
+    """Resources without an operator are named, with the command that removes their finalizers."""
     held = web("a", finalizers=("shop.io/web",), deleting=True)
     lines = list(
         remaining_lines([Definition(CRD, (held, web("b", pods=(POD, POD, POD))), ("v1alpha1",))])
@@ -93,7 +93,7 @@ def test_resources_that_cannot_be_deleted_are_named() -> None:
 
 
 def test_nothing_is_left_behind() -> None:
-    """Then there is nothing to say."""
+    """Then nothing is reported."""
     assert list(remaining_lines([Definition(CRD, (), ("v1alpha1",))])) == []
 
 

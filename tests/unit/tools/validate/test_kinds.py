@@ -1,4 +1,4 @@
-"""CRDs that would drop what a schedule writes."""
+"""CRDs that would drop the status fields of a schedule."""
 
 from __future__ import annotations
 

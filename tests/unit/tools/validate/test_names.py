@@ -52,7 +52,7 @@ def messages(
     ],
 )
 def test_names_that_are_defined(text: str) -> None:
-    """Fields, variables of the resource, magic variables, and what may be undefined."""
+    """Fields, variables of the resource, magic variables, and optional variables."""
     assert messages(text) == []
 
 
