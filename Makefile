@@ -23,7 +23,7 @@ BUNDLE_IMG ?= $(IMAGE_TAG_BASE)-bundle:v$(VERSION)
 CATALOG_IMG ?= $(IMAGE_TAG_BASE)-catalog:v$(VERSION)
 # The image of operator-registry's opm, which serves the catalog.
 OPM_IMAGE ?= quay.io/operator-framework/opm:latest
-# kubectl, for the cluster of KUBECONFIG.
+# kubectl, with the cluster of KUBECONFIG.
 KUBECTL ?= kubectl
 # Further arguments for pytest, such as ARGS='-k scale -x'.
 ARGS ?=

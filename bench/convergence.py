@@ -12,7 +12,7 @@ _DEFAULT_CONFIG_MAPS = {"kube-root-ca.crt"}
 
 
 def violations(site: Site, expected: Mapping[str, int]) -> list[str]:
-    """Return the differences; `wanted` has the size of each resource by name."""
+    """Return the differences; `expected` has the size of each resource by name."""
     kind, namespace = site.setup.kind, site.namespace
     resources = {body["metadata"]["name"]: body for body in site.api.list(kind, namespace)}
     maps = {body["metadata"]["name"]: body for body in site.api.list(CONFIG_MAP, namespace)}

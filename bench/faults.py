@@ -53,7 +53,7 @@ class Faults:
         """Kill the operator, wait until its processes have exited, and start it again."""
         self._site.operator.kill()
         wait_until(
-            lambda: not self._site.processes(), "all processes are gone", _EXIT_SECONDS, every=0.1
+            lambda: not self._site.processes(), "all processes have ended", _EXIT_SECONDS, every=0.1
         )
         self._site.start()
         return True

@@ -29,7 +29,7 @@ _CONTROL_PLANE_RESOURCES = {
 
 
 def traffic(environment: BenchEnvironment) -> Iterator[Row]:
-    """Count at the API server, for the operator and for `ansible-runner run` of the same play."""
+    """Count requests at the API server, of the operator and of one `ansible-runner run`."""
     with environment.site(Setup("warm", THREE)) as site:
         environment.api.create(THREE, site.namespace, "a", {"size": 1})
         site.wait_for_end(1)

@@ -34,7 +34,7 @@ class Ports:
 
     @classmethod
     def free(cls) -> Ports:
-        """Ask the kernel for two; both are held until both are known, so they differ."""
+        """Bind two free ports; both stay bound until both are known, so they differ."""
         sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(2)]
         ports = [one.getsockname()[1] for one in sockets]
         for one in sockets:

@@ -30,7 +30,7 @@ def main() -> int:
         return 1
     shutil.rmtree(record.FOLDER, ignore_errors=True)
     record.KUBECTL.unlink(missing_ok=True)
-    with contextlib.suppress(OSError):  # somebody may have put more there
+    with contextlib.suppress(OSError):  # it may contain other files
         record.KUBECTL.parent.rmdir()
     console.print("The demo is down.")
     return 0
@@ -48,7 +48,7 @@ def _down(console: Console, known: Record) -> None:
 
 
 def _leave_users_cluster(console: Console, known: Record) -> None:
-    """Delete the sample, and the CRD if the demo created it and nobody else uses it."""
+    """Delete the sample, and the CRD if the demo created it and no other resource uses it."""
     if not record.KUBECTL.exists():
         return
     if known.sample_is_ours and kubectl.get("customresourcedefinition", CRD) is not None:

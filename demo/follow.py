@@ -1,4 +1,4 @@
-"""Show what the operator writes about one object, as it writes it."""
+"""Show the log lines of the operator about one object as they are written."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _END = {"Reconciled": True, "Reconciliation failed": False}
 
 
 def follow_run(console: Console, log: Path, subject: str, process: Process, seconds: float) -> bool:
-    """Print the records about `subject` until its run has ended; say if it succeeded."""
+    """Print the records about `subject` until its run has ended; return True if it succeeded."""
     mark = f" {subject}: "
     for record in _records(log, process, seconds):
         first, *_ = record.split("\n")

@@ -20,7 +20,7 @@ _POLL_SECONDS = 0.3
 
 
 def write_wrapper(program: Path, kubeconfig: str | None) -> None:
-    """Write `bin/kubectl`, which talks to the demo's cluster from any shell."""
+    """Write `bin/kubectl`, which uses the demo's cluster from any shell."""
     preset = f"KUBECONFIG={shlex.quote(kubeconfig)}\nexport KUBECONFIG\n" if kubeconfig else ""
     script = f'#!/bin/sh\n{preset}exec {shlex.quote(str(program))} "$@"\n'
     record.KUBECTL.parent.mkdir(exist_ok=True)
@@ -42,7 +42,7 @@ def of_user(environment: Mapping[str, str]) -> tuple[Path, str | None]:
 
 
 def run(*arguments: str) -> str:
-    """Run kubectl and return what it printed. Raises DemoError with its own message."""
+    """Run kubectl and return its output. Raises DemoError with kubectl's message."""
     command = [str(record.KUBECTL), *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -59,7 +59,7 @@ def get(*arguments: str) -> dict[str, Any] | None:
 
 
 def wait_for(what: str, probe: Callable[[], T | None], seconds: float) -> T:
-    """Ask `probe` until it answers something; raise TimedOut that names `what` after `seconds`."""
+    """Call `probe` until its result is true; raise TimedOut that names `what` after `seconds`."""
     deadline = time.monotonic() + seconds
     while (found := probe()) is None:
         if time.monotonic() > deadline:

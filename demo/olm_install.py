@@ -38,7 +38,7 @@ class Installation:
     source: str
 
     def subscribe(self, starting: str, environment: Mapping[str, str]) -> None:
-        """Ask for the package from the version `starting` on, for all namespaces.
+        """Subscribe to the package from the version `starting` on, for all namespaces.
 
         `environment` is given to the operator's containers, beside what its bundle has.
         """
@@ -60,7 +60,7 @@ class Installation:
         )
 
     def plan(self, version: str) -> str | None:
-        """Return the InstallPlan of the ClusterServiceVersion that OLM asks to approve, if any.
+        """Return the InstallPlan of the ClusterServiceVersion that requires approval, if any.
 
         One that is approved before it has a phase is lost: OLM fails to write its phase, and
         creates another one, which is not approved.

@@ -73,7 +73,7 @@ def follow(
                     seconds = time.monotonic() - begin
                     _say(console, f"{seconds:5.1f} s  {name}: {phase}")
             for name in printed.keys() - phases.keys():
-                _say(console, f"{time.monotonic() - begin:5.1f} s  {name}: gone")
+                _say(console, f"{time.monotonic() - begin:5.1f} s  {name}: deleted")
             printed = phases
             if any(phase.startswith("Failed") for phase in phases.values()):
                 raise DemoError(f"OLM stopped the installation\n{installation.trouble()}")

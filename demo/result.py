@@ -32,7 +32,7 @@ class Sample:
 
 
 def show_deployment(console: Console, sample: Sample) -> None:
-    """Wait until the Deployment is available, and say so."""
+    """Wait until the Deployment is available, and print that."""
 
     def available() -> dict[str, Any] | None:
         deployment = kubectl.get("deployment", sample.name, "--namespace", sample.namespace)

@@ -34,7 +34,7 @@ class SteadyClient:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """End after the request that is under way."""
+        """End after the current request."""
         self._ended.set()
         self._thread.join()
 

@@ -41,7 +41,7 @@ def local(console: Console) -> Target:
 
 
 def current(console: Console) -> Target:
-    """Take the cluster that the user's kubectl talks to."""
+    """Use the cluster of the user's kubectl."""
     console.rule("Your cluster", align="left")
     program, kubeconfig = kubectl.of_user(os.environ)
     kubectl.write_wrapper(program, kubeconfig)

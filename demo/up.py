@@ -23,7 +23,7 @@ _RUN_SECONDS = 180.0
 
 
 def main(where: str) -> int:
-    """Bring everything up; return the exit status. `where` is `local` or `current`."""
+    """Start everything; return the exit status. `where` is `local` or `current`."""
     console = Console(highlight=False)
     begin = time.monotonic()
     try:

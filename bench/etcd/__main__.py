@@ -72,7 +72,7 @@ def main(*, minutes: float, seed: int | None, picture: Path | None, keep: bool) 
 
 
 def _idle_table(own: IdlePass, nginx: IdlePass) -> str:
-    """Return what a pass that changes nothing takes, beside that of the nginx operator."""
+    """Return the duration of an unchanged pass, beside that of the nginx operator."""
     ratio = [("ratio", f"{own.seconds / nginx.seconds:.2f}")]
     ours = name_table("etcd: a pass with nothing to do", [*own.rows(), *ratio])
     return f"{ours}\n\n{name_table('nginx operator', nginx.rows())}"

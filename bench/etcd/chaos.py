@@ -42,7 +42,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What the client and the log of the operator show afterwards."""
+    """Results from the client and the log of the operator."""
 
     acknowledged: int
     lost: tuple[str, ...]

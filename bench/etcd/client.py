@@ -47,7 +47,7 @@ class EtcdClient:
     def learners(self) -> dict[str, bool]:
         """Return whether each member is a learner, by the host of its peer URL.
 
-        A member is asked, even if there is no majority. Raises NotAcknowledged.
+        The request goes to one member, even without a majority. Raises NotAcknowledged.
         """
         listed = self._request("cluster/member/list", linearizable=False)["members"]
         hosts = [str(urlsplit(member["peerURLs"][0]).hostname) for member in listed]

@@ -81,7 +81,7 @@ def _bar(stay: Stay, row: int, scale: float, colour: str) -> str:
 
 
 def _last(stays: Sequence[Stay], until: float) -> Iterator[Stay]:
-    """Yield the last state of each member that is gone at the end."""
+    """Yield the last state of each member that does not exist at the end."""
     for stay in {stay.member: stay for stay in stays}.values():
         if stay.end < until - _GONE_SECONDS:
             yield stay

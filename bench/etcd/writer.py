@@ -24,7 +24,7 @@ class Writer:
         """Prepare; `writing` starts."""
         self.acknowledged: dict[str, str] = {}
         self.failed_reads: list[str] = []
-        """Reads that nobody answered in time, or whose answer was older than the last write."""
+        """Reads without a response in time, or with a value older than the last write."""
         self._client, self._prefix = client, prefix
         self._times = [time.monotonic()]
         self._ended = threading.Event()

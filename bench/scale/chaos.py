@@ -48,7 +48,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What the audit log and the logs of the replicas show afterwards."""
+    """Results from the audit log and the logs of the replicas."""
 
     edits: int
     unreconciled: tuple[str, ...]

@@ -104,7 +104,7 @@ class Replica:
         self.start()
 
     def terminate(self) -> None:
-        """Ask the process to end."""
+        """Send SIGTERM to the process."""
         os.kill(self.operator.pid, signal.SIGTERM)
 
     def freeze(self, *, runs: bool) -> None:

@@ -1,4 +1,4 @@
-"""Filters of the role etcd: what etcd and Kubernetes say of the members, in one list. Pure."""
+"""Filters of the role etcd: merge the members of etcd and their Pods into one list. Pure."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def etcd_newest_backup(
 
 
 def etcd_restore_source(backup: dict[str, Any], number: int) -> dict[str, Any]:
-    """Return what the status of a cluster records of the backup to restore."""
+    """Return the status fields of a cluster about the backup to restore."""
     spec = backup["spec"]
     return {
         # Another failure restores the same backup again.
