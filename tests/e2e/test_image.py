@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.timeout(1800), pytest.mark.xdist_group("images")]
 
 SYSTEM = "nginx-operator-system"
 MANAGER = "deployment/nginx-operator-controller-manager"
-ANYBODY = 1000770000
+USER_ID = 1000770000
 """A user id that does not exist in the image, as on OpenShift."""
 APART = """
 from pathlib import Path
@@ -69,7 +69,7 @@ def deployed(
                         {
                             "op": "add",
                             "path": "/spec/template/spec/securityContext/runAsUser",
-                            "value": ANYBODY,
+                            "value": USER_ID,
                         }
                     ),
                 ],
@@ -108,7 +108,7 @@ def test_the_image_runs_the_operator(deployed: Kubectl, kubectl: Kubectl) -> Non
     _converts_through_its_service(deployed, kubectl)
     status = deployed("exec", MANAGER, "--", "cat", "/proc/1/status").splitlines()
     fields = dict(line.split(":", 1) for line in status)
-    assert fields["Uid"].split() == [str(ANYBODY)] * 4
+    assert fields["Uid"].split() == [str(USER_ID)] * 4
     assert fields["Gid"].split() == ["0"] * 4
     assert fields["Seccomp"].strip() == "2"
     assert int(fields["CapEff"], 16) == 0

@@ -27,7 +27,7 @@ def test_a_resource_makes_nginx_answer(world: World) -> None:
     world.wait_reconciled()
     world.wait_available(1)
     assert world.until(world.fetch, lambda status: status == 200)
-    world.wait_told_available()
+    world.wait_reported_available()
     degraded = world.condition("OperatorDegraded")
     assert (degraded["status"], degraded["reason"]) == ("False", "OperatorSucceeded")
     assert degraded["message"] == "operator successfully reconciling"
@@ -53,14 +53,14 @@ def test_a_resource_makes_nginx_answer(world: World) -> None:
 def test_one_edit_causes_one_reconcile(world: World) -> None:
     """The operator's own writes do not wake it again, nor does a count in a status.
 
-    Whether the Pods are ready does, and the role asks to be run again while they are not.
+    The readiness of the Pods does, and the role requests another run while they are not ready.
     """
     world.kubectl.apply(nginx(replicas=1))
     world.wait_reconciled()
     world.wait_available(1)
     world.kubectl.merge(KIND, "web", {"spec": {"replicas": 2}})
     world.wait_available(2)
-    world.wait_told_available()
+    world.wait_reported_available()
     causes = [line["cause"] for line in world.operator.lines("Reconciled")]
     deployment = f"dependent: Deployment {world.kubectl.namespace}/web became "
     parts = [part for cause in causes for part in cause.split("; ")]
@@ -70,7 +70,7 @@ def test_one_edit_causes_one_reconcile(world: World) -> None:
     assert first in {"spec: created", "start"}
     assert others == ["spec: spec.replicas"]
     for metric in ("reconciles_total", "controller_runtime_reconcile_total"):
-        # Another run may end meanwhile, as long as the role asks for one.
+        # Another run may end meanwhile, as long as the role requests one.
         world.until(partial(runs_that_only_the_metric_has, world, metric), lambda runs: not runs)
 
 
@@ -230,7 +230,7 @@ def test_a_steady_resource_costs_no_write(kubectl: Kubectl, operator: Operator) 
     kubectl.apply(nginx())
     world.wait_reconciled()
     world.wait_available(1)
-    world.wait_told_available()
+    world.wait_reported_available()
     reconciles = operator.metric("reconciles_total")
     # The run that reported it may not have ended.
     world.until(lambda: operator.metric("reconciles_total"), lambda now: now > reconciles)
@@ -247,7 +247,7 @@ def test_the_end_of_the_operator_touches_no_pod(world: World) -> None:
     world.kubectl.apply(nginx())
     world.wait_reconciled()
     world.wait_available(1)
-    world.wait_told_available()
+    world.wait_reported_available()
     pods, versions = world.pods(), world.versions()
     assert world.operator.terminate() == 0
     world.until(world.fetch, (200).__eq__)

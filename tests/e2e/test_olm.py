@@ -90,7 +90,7 @@ class World:
             details=self.details,
         )
 
-    def says(self, status: str) -> None:
+    def set_upgradeable(self, status: str) -> None:
         """Set the operator's condition to its value while a run blocks upgrades."""
         conditions = [condition_of(self.system, FIRST) | {"status": status, "message": BUSY}]
         patch = json.dumps({"spec": {"conditions": conditions}})
@@ -200,7 +200,7 @@ def world(olm: Cluster, catalog: Path, nginx_image: str) -> Iterator[World]:
 def test_olm_installs_and_upgrades_after_approval(world: World) -> None:
     """From nothing to 0.0.1 to 0.0.2, by two approvals; nginx answers each request meanwhile.
 
-    While the operator says that it must not be upgraded, OLM waits, until it is overruled.
+    While the operator reports that it must not be upgraded, OLM waits, until it is overruled.
     """
     url = installs(world)
     has_the_rights_of_its_bundle_and_no_others(world)
@@ -258,7 +258,7 @@ def upgrades(world: World, url: str) -> None:
     assert stored["apiVersion"].endswith("/v1alpha1")
 
     with SteadyClient(url) as client:
-        world.says("False")
+        world.set_upgradeable("False")
         world.approve(SECOND)
         waits_for_the_operator(world)
         world.overrules("True")

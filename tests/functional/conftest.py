@@ -43,7 +43,7 @@ def make_operator(
 ) -> Iterator[Callable[[str], Operator]]:
     """Give a maker of operators (by name) that watch the test's namespace.
 
-    What they logged is shown with a test that fails.
+    Their log is shown if a test fails.
     """
     made: list[Operator] = []
 

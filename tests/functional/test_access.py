@@ -38,7 +38,7 @@ def fetch(url: str, authorization: str = "", body: object = None) -> tuple[int, 
 def test_protected_metrics_and_an_open_proxy(kubectl: Kubectl, operator: Operator) -> None:
     """The flags that scaffolds set guard metrics; sidecars of existing projects use the proxy.
 
-    What a sidecar creates for a resource belongs to it, and its role runs when that changes.
+    Objects that a sidecar creates for a resource are owned by it, and their changes start a run.
     """
     reader = f"reader-{kubectl.namespace}"
     kubectl("create", "clusterrole", reader, "--verb=get", "--non-resource-url=/metrics")

@@ -204,7 +204,7 @@ def test_a_hundred_changes_coalesce(kubectl: Kubectl, declaring: Operator) -> No
     assert "status.containerStatuses[0].restartCount" in causes(declaring)[1]
 
 
-HEARD = """
+READ_CONFIG_MAP = """
 - name: Read what was said
   kubernetes.core.k8s_info:
     api_version: v1
@@ -239,7 +239,7 @@ def test_a_condition_that_a_task_wrote_is_seen_at_the_end_of_its_run(
 ) -> None:
     """Also by a run that changes nothing else."""
     role = project / ROLE
-    role.write_text(role.read_text() + HEARD)
+    role.write_text(role.read_text() + READ_CONFIG_MAP)
     with (project / "watches.yaml").open("a") as watches:
         watches.write(REPORTED)
     kubectl("create", "configmap", "said", "--from-literal=word=Word0")

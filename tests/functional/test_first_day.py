@@ -69,7 +69,7 @@ class Day:
     def is_successful(self) -> bool:
         return self.condition("Successful") is not None
 
-    def is_gone(self, kind: str, name: str) -> bool:
+    def is_absent(self, kind: str, name: str) -> bool:
         """Return whether an object does not exist."""
         return self.kubectl.get(kind, name) is None
 
@@ -295,7 +295,7 @@ def test_a_deleted_wiki_leaves_its_backup(day: Day) -> None:
     eventually(lambda: day.condition("Successful", "notes") is not None, details=day.log)
     day.kubectl("delete", "wiki", "notes", "--timeout=90s")
     for kind in ("deployment", "service", "configmap", "persistentvolumeclaim"):
-        eventually(partial(day.is_gone, kind, "notes"), details=day.log)
+        eventually(partial(day.is_absent, kind, "notes"), details=day.log)
     backup = day.kubectl.get("configmap", "notes-backup") or {}
     assert backup["data"] == {"title": "Handbook"}
     assert "ownerReferences" not in backup["metadata"]

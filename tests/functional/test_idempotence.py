@@ -73,7 +73,7 @@ def test_reports_are_not_changes(kubectl: Kubectl, operator: Operator, project: 
     assert " 0 changed" in event["note"]
 
 
-ANEW = """
+NOT_IDEMPOTENT = """
 - name: Settings
   kubernetes.core.k8s:
     definition:
@@ -118,7 +118,7 @@ def test_fields_that_change_in_every_run_are_reported(
 ) -> None:
     """Log, Event, metric and `why` name task, object and field, once, until the role is mended."""
     role = project / ROLE
-    role.write_text(ANEW)
+    role.write_text(NOT_IDEMPOTENT)
     operator.start(f"--executor={executor}")
     kubectl.apply(resource())
     eventually(lambda: not_idempotent(operator), lambda count: count == 1, details=operator.log)
@@ -150,7 +150,7 @@ def test_fields_that_change_in_every_run_are_reported(
     assert secret is not None
     assert str(secret["data"]["password"]) not in operator.log()
 
-    role.write_text(ANEW[ANEW.index("- name: Steady") :])
+    role.write_text(NOT_IDEMPOTENT[NOT_IDEMPOTENT.index("- name: Steady") :])
     eventually(lambda: not_idempotent(operator), lambda count: count == 0, details=operator.log)
 
 

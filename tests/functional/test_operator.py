@@ -103,7 +103,7 @@ def test_objects_of_the_clean_up_outlive_the_resource(
     kubectl.apply(echo())
     wait_for_text(kubectl, operator, "hello nothing")
     kubectl("delete", KIND, "a")
-    # What the role made has an owner: once that has gone, the garbage collector has been here.
+    # Objects of the role have an owner: when they are deleted, the garbage collector has run.
     eventually(lambda: text_of(kubectl), lambda text: text is None, details=operator.log)
     assert text_of(kubectl, "record") == "it was here"
 
@@ -153,7 +153,7 @@ def test_a_clean_up_may_write_existing_objects(
     kubectl.apply(echo())
     wait_for_text(kubectl, operator, "hello nothing")
     kubectl("delete", KIND, "a")
-    # What the role made has an owner: once that has gone, the garbage collector has been here.
+    # Objects of the role have an owner: when they are deleted, the garbage collector has run.
     eventually(lambda: text_of(kubectl), lambda text: text is None, details=operator.log)
     assert [text_of(kubectl, name) for name in ways] == ["done"] * 3
 

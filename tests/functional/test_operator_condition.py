@@ -52,7 +52,7 @@ def test_an_upgrade_waits_for_a_run_that_must_not_be_broken(
     with (project / "watches.yaml").open("a") as watches:
         watches.write("  blockUpgrade: spec.sleepy\n")
 
-    def says(status: str) -> None:
+    def wait_for_upgradeable(status: str) -> None:
         eventually(
             lambda: condition_of(kubectl, NAME).get("status"),
             lambda now: now == status,
@@ -60,7 +60,7 @@ def test_an_upgrade_waits_for_a_run_that_must_not_be_broken(
         )
 
     operator.start("--graceful-shutdown-timeout=0s")
-    says("True")
+    wait_for_upgradeable("True")
     kubectl.apply(echo("calm"))
     eventually(lambda: operator.lines("Reconciled"), details=operator.log)
     assert condition_of(kubectl, NAME)["status"] == "True"
@@ -72,4 +72,4 @@ def test_an_upgrade_waits_for_a_run_that_must_not_be_broken(
     assert f"Echo {kubectl.namespace}/a" in busy["message"]
 
     operator.terminate()
-    says("True")
+    wait_for_upgradeable("True")

@@ -61,7 +61,7 @@ def test_a_role_with_requeue_after_is_run_again(
 ) -> None:
     """The play runs to its end, the status is written, and then the first requested period starts.
 
-    The resource is not Successful before a run ends without asking, and is not written again
+    The resource is not Successful before a run ends without requeue_after, and is not written again
     while nothing changes. The conditions of the role are kept beside the operator's own
     conditions, and its metric is among the operator's.
     """

@@ -29,7 +29,7 @@ class Etcd:
         """Return the stored custom resources by `namespace/name`."""
         prefix = f"/registry/{group}/{plural}/"
         after = prefix[:-1] + "0"  # the character after the slash
-        found = self._ask("kv/range", key=_base64(prefix), range_end=_base64(after))
+        found = self._request("kv/range", key=_base64(prefix), range_end=_base64(after))
         return {
             base64.b64decode(entry["key"]).decode().removeprefix(prefix): json.loads(
                 base64.b64decode(entry["value"])
@@ -47,10 +47,10 @@ class Etcd:
 
     def compact(self) -> None:
         """Forget all revisions but the last one, as happens after some minutes."""
-        revision = self._ask("kv/range", key=_base64("/"))["header"]["revision"]
-        self._ask("kv/compaction", revision=revision, physical=True)
+        revision = self._request("kv/range", key=_base64("/"))["header"]["revision"]
+        self._request("kv/compaction", revision=revision, physical=True)
 
-    def _ask(self, what: str, **body: Any) -> Any:
+    def _request(self, what: str, **body: Any) -> Any:
         request = urllib.request.Request(
             f"{self._url}/v3/{what}", data=json.dumps(body).encode(), method="POST"
         )

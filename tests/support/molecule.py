@@ -38,7 +38,7 @@ class Molecule:
     def run(self, *command: str, **environment: str) -> subprocess.CompletedProcess[str]:
         """Run a command in the project; the exit status is the caller's business.
 
-        `stdout` of what it returns has both outputs.
+        `stdout` of the result has both outputs.
         """
         return subprocess.run(
             command,

@@ -89,10 +89,10 @@ class World:
 
         self.until(lambda: self.kubectl.get("deployment", name), is_available)
 
-    def wait_told_available(self, name: str = "web") -> None:
+    def wait_reported_available(self, name: str = "web") -> None:
         """Wait until the resource is Available: nothing is left to write then."""
 
-        def is_told(body: Json | None) -> bool:
+        def is_reported(body: Json | None) -> bool:
             available = self.condition("Available", name)
             return (
                 body is not None
@@ -101,7 +101,7 @@ class World:
                 and self.condition("Successful", name).get("status") == "True"
             )
 
-        self.until(lambda: self.kubectl.get(KIND, name), is_told)
+        self.until(lambda: self.kubectl.get(KIND, name), is_reported)
 
     def fetch(self, name: str = "web", index: int = 0) -> int:
         """Fetch through a port of the Service; return the HTTP status, 0 without an answer."""

@@ -82,36 +82,36 @@ class Client:
 
     def query(self, expression: str) -> list[Json]:
         """Return what an expression gives now: `metric` and `value` of each series."""
-        found = self._ask("query", query=expression)
+        found = self._request("query", query=expression)
         return [] if found is None else list(found["result"])
 
     def query_range(self, expression: str, begin: float, end: float, step: float) -> list[Json]:
         """Return `metric` and `values` (time, value) of each series, times in epoch seconds."""
-        found = self._ask(
+        found = self._request(
             "query_range", query=expression, start=str(begin), end=str(end), step=str(step)
         )
         return [] if found is None else list(found["result"])
 
     def alerts(self) -> dict[str, str]:
         """Return the state (pending, firing) of each alert that is not quiet, by its name."""
-        found = self._ask("alerts") or {"alerts": []}
+        found = self._request("alerts") or {"alerts": []}
         return {alert["labels"]["alertname"]: alert["state"] for alert in found["alerts"]}
 
     def rules(self) -> list[Json]:
         """Return the loaded rules, each with its health and last error."""
-        found = self._ask("rules") or {"groups": []}
+        found = self._request("rules") or {"groups": []}
         return [rule for group in found["groups"] for rule in group["rules"]]
 
     def targets(self) -> list[Json]:
         """Return the active targets, each with its `scrapePool`, `labels` and `health`."""
-        found = self._ask("targets", state="active") or {"activeTargets": []}
+        found = self._request("targets", state="active") or {"activeTargets": []}
         return list(found["activeTargets"])
 
     def metadata(self) -> dict[str, Json]:
         """Return type and help of each metric that was scraped."""
-        return dict(self._ask("metadata") or {})
+        return dict(self._request("metadata") or {})
 
-    def _ask(self, what: str, **parameters: str) -> Any:
+    def _request(self, what: str, **parameters: str) -> Any:
         """Return the data of an answer; None while it is starting. Fails if it is refused."""
         encoded = urllib.parse.urlencode(parameters)
         try:

@@ -133,7 +133,7 @@ def test_validate_seeks_roles_as_run_does(project: Path) -> None:
 
 
 def test_the_schema_is_printed_as_json() -> None:
-    """An editor can read what the command prints."""
+    """An editor can read the output of the command."""
     assert json.loads(call("schema").stdout) == schema()
 
 

@@ -29,11 +29,11 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
     return found
 
 
-def deployment(wanted: int = 2, **status: Any) -> Json:
+def deployment(size: int = 2, **status: Any) -> Json:
     return {
         "kind": "Deployment",
         "metadata": {"generation": 3},
-        "spec": {"replicas": wanted},
+        "spec": {"replicas": size},
         "status": {"observedGeneration": 3, **status},
     }
 
@@ -50,7 +50,7 @@ def shown(watch: Watch, *dependents: Json, **status: Any) -> EvaluatedStatus:
     ("found", "status"),
     [
         (deployment(**COUNTS), "True"),
-        (deployment(wanted=0), "True"),
+        (deployment(size=0), "True"),
         (deployment(), "False"),
         (deployment(**COUNTS | {"availableReplicas": 1}), "False"),
         (deployment(**COUNTS | {"updatedReplicas": 1}), "False"),

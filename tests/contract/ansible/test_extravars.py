@@ -82,11 +82,11 @@ def read() -> Iterator[Callable[[Path], Any]]:
         assert stdin is not None
         assert stdout is not None
 
-        def ask(path: Path) -> Any:
+        def read_variables(path: Path) -> Any:
             print(path, file=stdin, flush=True)
             return json.loads(stdout.readline())
 
-        yield ask
+        yield read_variables
         stdin.close()
 
 

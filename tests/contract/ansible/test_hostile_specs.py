@@ -206,7 +206,7 @@ async def test_type_tags_of_a_resource_mean_nothing(runs: Runs) -> None:
 async def test_vars_of_the_watch_keep_templates_and_vault_values(runs: Runs, spec: Json) -> None:
     """Templates of the operator's author are evaluated, for any resource."""
     program = Path(sys.executable).with_name("ansible-vault")
-    encrypted = subprocess.run(  # noqa: ASYNC221 (short, and nothing else goes on)
+    encrypted = subprocess.run(  # noqa: ASYNC221 (short, and no other task is active)
         [program, "encrypt", "--output=-"],
         input="secret",
         capture_output=True,

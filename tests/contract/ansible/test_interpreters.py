@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-ASK = """
+SCRIPT = """
 import sys
 from pathlib import Path
 from operator_runner.ansible.forkserver import module_files
@@ -26,6 +26,6 @@ def test_an_interpreter_with_the_same_libraries_is_the_same(tmp_path: Path) -> N
     (place / "ours.pth").write_text("\n".join(libraries))
 
     interpreters = [*pythons, tmp_path / "missing", Path("/bin/sh")]
-    command = [sys.executable, "-c", ASK, *map(str, interpreters)]
+    command = [sys.executable, "-c", SCRIPT, *map(str, interpreters)]
     output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert output.split() == ["True", "False", "False", "False"]

@@ -214,7 +214,7 @@ def test_ways_to_hide_files(tmp_path: Path, isolation: Isolation) -> None:
     sandbox = Sandbox(isolation, str(work), shown, (str(work / "shared"),))
     assert Sandbox.from_json(json.loads(json.dumps(sandbox.as_json()))) == sandbox
 
-    def what_it_can() -> list[str]:
+    def find_accessible() -> list[str]:
         os.chdir(paths["other"].parent)
         sandbox.enter()
         readable = _readable({**paths, "in the working directory": Path("other")})
@@ -241,7 +241,7 @@ def test_ways_to_hide_files(tmp_path: Path, isolation: Isolation) -> None:
 
     expected = [name for name in paths if name not in ("other", "environment")]
     refused = [change for change in changes if not change.startswith("own")]
-    assert _in_child(what_it_can) == [*expected, *refused]
+    assert _in_child(find_accessible) == [*expected, *refused]
     assert paths["other"].read_text() == "x"
 
 
@@ -314,7 +314,7 @@ def test_credentials_of_the_operator_cannot_be_read(tmp_path: Path, isolation: I
     places = {name: site / path for name, path in CREDENTIALS.items()}
     through = {f"{name} by its target": path.resolve() for name, path in places.items()}
 
-    def what_it_reads() -> list[str]:
+    def find_readable() -> list[str]:
         sandbox.enter()
         assert _in_child(lambda: _texts(PUBLIC, site)) == [f"secret of {name}" for name in PUBLIC]
         return [
@@ -323,7 +323,7 @@ def test_credentials_of_the_operator_cannot_be_read(tmp_path: Path, isolation: I
             if any("secret" in text for text in _texts([str(path)], site))
         ]
 
-    assert _in_child(what_it_reads) == []
+    assert _in_child(find_readable) == []
     assert _texts(CREDENTIALS.values(), site) == [f"secret of {n}" for n in CREDENTIALS.values()]
 
 
@@ -341,7 +341,7 @@ def test_without_privileges_rules_for_paths_and_scopes_do_the_same() -> None:
         isolation = Isolation(paths=True, processes=True, signals=True)
         sandbox = Sandbox(isolation, str(work), (), (), secrets)
 
-        def what_it_does() -> list[str]:
+        def find_readable_without_root() -> list[str]:
             os.setgroups([])
             os.setgid(NOBODY)
             os.setuid(NOBODY)
@@ -357,7 +357,7 @@ def test_without_privileges_rules_for_paths_and_scopes_do_the_same() -> None:
 
         with subprocess.Popen(["sleep", "600"], user=NOBODY) as outside:
             try:
-                assert _in_child(what_it_does) == []
+                assert _in_child(find_readable_without_root) == []
                 assert outside.poll() is None
             finally:
                 outside.kill()
@@ -444,8 +444,8 @@ if done:
     module.fail_json(msg=f"done: {done}")
 module.exit_json()
 """
-EVERYBODY = """
-- name: Send everybody a signal that is ignored by default, and its own shell one that ends it
+SIGNAL_ALL = """
+- name: Send all processes a signal that is ignored by default, and its own shell one that ends it
   shell: kill -s URG -1; kill -9 0
 """
 WITNESS = """
@@ -508,7 +508,7 @@ async def test_a_run_attacks_neither_the_operator_nor_another_run(
             "attacking", ATTACK, ATTACKING, targets=targets, files=files, own_process=True
         )
         assert attack.successful, attack.failures
-        ended = await runs.start("ending", EVERYBODY, ATTACKING)
+        ended = await runs.start("ending", SIGNAL_ALL, ATTACKING)
         assert not ended.successful
         assert not (tmp_path / "hit").exists()
         (tmp_path / "searched").touch()

@@ -45,7 +45,7 @@ async def test_the_names_are_those_of_ansible(tmp_path: Path) -> None:
     names = await ReservedNamesLoader(AnsibleSettings(), [role, playbook]).get()
 
     documented = json.loads(
-        subprocess.run(  # noqa: ASYNC221 (nothing else goes on)
+        subprocess.run(  # noqa: ASYNC221 (no other task is active)
             [sys.executable, "-c", DOCUMENTED], capture_output=True, check=True, text=True
         ).stdout
     )

@@ -35,7 +35,7 @@ def _write(folder: Path, made: WebhookCertificates) -> None:
             (folder / name).symlink_to(f"..data/{name}")
 
 
-async def _ask(port: int, trusted: WebhookCertificates) -> int:
+async def _send_review(port: int, trusted: WebhookCertificates) -> int:
     context = ssl.create_default_context(cadata=trusted.authorities.decode())
     async with (
         aiohttp.ClientSession() as http,
@@ -48,7 +48,7 @@ async def _until_trusted(port: int, trusted: WebhookCertificates) -> None:
     async with asyncio.timeout(180):
         while True:
             try:
-                assert await _ask(port, trusted) == 400
+                assert await _send_review(port, trusted) == 400
             except aiohttp.ClientError:
                 await asyncio.sleep(0.2)
             else:
@@ -64,7 +64,7 @@ async def test_files_are_waited_for_and_loaded_again_when_they_change(tmp_path: 
     try:
         first, second = _make(), _make()
         with pytest.raises(aiohttp.ClientError):
-            await _ask(server.port, first)
+            await _send_review(server.port, first)
         _write(tmp_path, first)
         await _until_trusted(server.port, first)
         assert files.missing() is None
@@ -72,7 +72,7 @@ async def test_files_are_waited_for_and_loaded_again_when_they_change(tmp_path: 
         _write(tmp_path, WebhookCertificates(b"", b"", second.certificate, first.key))
         with pytest.raises(ValueError, match="do not match"):
             serving.load(second.certificate, first.key)
-        assert await _ask(server.port, first) == 400
+        assert await _send_review(server.port, first) == 400
 
         _write(tmp_path, second)
         await _until_trusted(server.port, second)
@@ -87,10 +87,10 @@ async def test_missing_files_are_reported_with_their_path(tmp_path: Path) -> Non
     files = CertificateFiles(tmp_path / "none", ServingCertificate())
     task = asyncio.create_task(files.run())
 
-    async def is_told() -> bool:
+    async def is_reported() -> bool:
         return "No such file" in (files.missing() or "")
 
-    await until(is_told)
+    await until(is_reported)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     assert f"--webhook-cert-dir={tmp_path}/none: " in (files.missing() or "")

@@ -145,7 +145,7 @@ async def _cancel(task: asyncio.Task[None]) -> None:
 async def test_a_released_lease_is_taken_before_it_expires(
     connection: Connection, contender: Contender, kubectl: Kubectl
 ) -> None:
-    """A successor need not wait for the duration; the takeover is counted."""
+    """A successor does not wait for the duration; the takeover is counted."""
     first, second = contender(connection, LONG), contender(connection, LONG)
     await _soon(first.acquire())
     with capture_logs() as logs:

@@ -181,12 +181,12 @@ def _line(kind: str, body: Json) -> bytes:
 _EXPIRED = _line("ERROR", {"kind": "Status", "code": 410, "message": "too old"})
 
 
-@pytest.mark.parametrize("gone", [[_EXPIRED], 410])
+@pytest.mark.parametrize("expired", [[_EXPIRED], 410])
 async def test_missed_changes_are_reported_after_a_410(
-    scripted: ScriptedServer, scripted_api: Api, gone: list[bytes] | int
+    scripted: ScriptedServer, scripted_api: Api, expired: list[bytes] | int
 ) -> None:
     """The difference between before and a fresh list is yielded, deletions included."""
-    before = _listed(10, _widget("kept", 1), _widget("changed", 2), _widget("gone", 3))
+    before = _listed(10, _widget("kept", 1), _widget("changed", 2), _widget("removed", 3))
     again = _widget("again", 4, uid="first")
     before["items"].append(again)
     after = _listed(
@@ -196,14 +196,14 @@ async def test_missed_changes_are_reported_after_a_410(
         _widget("again", 13, uid="second"),
         _widget("new", 14),
     )
-    scripted.answer = script = Script([before, after], [gone])
+    scripted.answer = script = Script([before, after], [expired])
 
     async with aclosing(watch_metadata(scripted_api, WIDGETS, None)) as events:  # type: ignore[type-var]
         assert (await _take(events, 5))[-1] == ("SYNCED", "")
         missed = await _take(events, 6)
 
     assert missed == [
-        ("DELETED", "gone"),
+        ("DELETED", "removed"),
         ("DELETED", "again"),
         ("MODIFIED", "changed"),
         ("ADDED", "again"),

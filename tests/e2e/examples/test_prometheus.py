@@ -1,4 +1,4 @@
-"""The example Prometheus operator: what it has real servers scrape and evaluate, and notify.
+"""The example Prometheus operator with real servers: scraping, rules and notifications.
 
 The tests share a Prometheus `main` of the team a, one called `other` of the team b, and an
 Alertmanager. Each test removes what it has added.

@@ -53,12 +53,12 @@ class Stream:
 
     def __init__(self) -> None:
         self.events: asyncio.Queue[MetadataEvent] = asyncio.Queue()
-        self.asked: list[tuple[GVK, str | None]] = []
+        self.requested: list[tuple[GVK, str | None]] = []
 
     async def __call__(
         self, gvk: GVK, namespace: str | None, extraction: Extraction | None = None
     ) -> AsyncIterator[MetadataEvent]:
-        self.asked.append((gvk, namespace))
+        self.requested.append((gvk, namespace))
         while True:
             event = await self.events.get()
             if extraction is not None and event.type in {EventType.ADDED, EventType.MODIFIED}:
@@ -111,7 +111,7 @@ async def dependents(
 
 
 async def test_an_edit_by_others_starts_a_run_and_is_named() -> None:
-    """Causes of a new generation and a deletion name object and verb; a repeat has none."""
+    """Causes of a new generation and a deletion have object and verb; repetitions have no cause."""
     async with dependents() as (subject, stream, woken):
         subject.on_dependent(OWNER, CHILD, metadata(10), WATCH)
         await stream.send("MODIFIED", metadata(11, generation=2))
@@ -188,7 +188,7 @@ async def test_a_kind_is_watched_once_and_in_the_operators_namespaces() -> None:
             child = ObjectRef(DEPLOYMENT, "a", name)
             subject.on_dependent(OWNER, child, metadata(1), WATCH)
         await asyncio.sleep(0)
-        assert stream.asked == [(DEPLOYMENT, "a"), (DEPLOYMENT, "b")]
+        assert stream.requested == [(DEPLOYMENT, "a"), (DEPLOYMENT, "b")]
 
 
 async def test_a_deletion_before_the_watch_began_is_seen() -> None:
@@ -346,7 +346,7 @@ async def test_a_watch_may_do_without_dependents(watch: Watch) -> None:
             subject.on_dependent(OWNER, CHILD, metadata(10), watch, NOT_READY)
             subject.on_write(OWNER, CHILD, "10", "create")
         await asyncio.sleep(0)
-        assert stream.asked == []
+        assert stream.requested == []
         assert woken == []
 
 
@@ -354,22 +354,22 @@ CLUSTER_ROLE = ObjectRef(GVK("rbac.authorization.k8s.io", "v1", "ClusterRole"), 
 
 
 @pytest.mark.parametrize(
-    ("namespace", "asked", "expected"),
+    ("namespace", "requested", "expected"),
     [("default", False, 0), ("default", True, 1), ("", False, 1)],
 )
 async def test_cluster_scoped_dependents_reconcile_their_owner_if_watched(
-    namespace: str, asked: bool, expected: int
+    namespace: str, requested: bool, expected: int
 ) -> None:
     """They start a run of a namespaced owner only if its watch enables it."""
     stream, woken = Stream(), []
     owner = ObjectRef(WATCH.gvk, namespace, "owner")
-    watch = replace(WATCH, watch_cluster_scoped_resources=asked)
+    watch = replace(WATCH, watch_cluster_scoped_resources=requested)
     subject = Dependents(stream, lambda ref, _: woken.append(ref), ("default",))
     subject.on_dependent(owner, CLUSTER_ROLE, metadata(10) | {"namespace": ""}, watch)
     if expected:
         await stream.send("DELETED", metadata(11) | {"namespace": ""})
     await asyncio.sleep(0)
-    assert stream.asked == [(CLUSTER_ROLE.gvk, None)] * expected
+    assert stream.requested == [(CLUSTER_ROLE.gvk, None)] * expected
     assert woken == [owner] * expected
     await subject.stop()
 

@@ -14,11 +14,11 @@ Json = dict[str, Any]
 GROUP = "operator.example.com"
 
 
-def question(*objects: Any, wanted: str = f"{GROUP}/v1alpha2") -> Json:
+def conversion_review(*objects: Any, to_version: str = f"{GROUP}/v1alpha2") -> Json:
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "ConversionReview",
-        "request": {"uid": "705ab4f5", "desiredAPIVersion": wanted, "objects": list(objects)},
+        "request": {"uid": "705ab4f5", "desiredAPIVersion": to_version, "objects": list(objects)},
     }
 
 
@@ -37,7 +37,7 @@ def test_objects_of_several_versions_in_order(nginx: Converter) -> None:
         resource("b", version="v1alpha2", replicas=2),
         resource("c", version="v1alpha1"),
     )
-    assert answer(question(*objects), nginx) == {
+    assert answer(conversion_review(*objects), nginx) == {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "ConversionReview",
         "response": {
@@ -53,7 +53,7 @@ def test_objects_of_several_versions_in_order(nginx: Converter) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "wanted", "complaint"),
+    ("wrong", "to_version", "complaint"),
     [
         (resource("x", version="v3"), "v1alpha2", "NginxOperator x: cannot convert v3 to v1alpha2"),
         (resource("x", version="v1alpha1"), "v9", "NginxOperator x: cannot convert v1alpha1 to v9"),
@@ -67,15 +67,17 @@ def test_objects_of_several_versions_in_order(nginx: Converter) -> None:
     ],
 )
 def test_one_object_that_fails_fails_all(
-    nginx: Converter, wrong: Any, wanted: str, complaint: str
+    nginx: Converter, wrong: Any, to_version: str, complaint: str
 ) -> None:
     """The answer is a Failure that names the object, and has no objects."""
-    body = question(resource("ok", version="v1alpha2"), wrong, wanted=f"{GROUP}/{wanted}")
+    body = conversion_review(
+        resource("ok", version="v1alpha2"), wrong, to_version=f"{GROUP}/{to_version}"
+    )
     response = answer(body, nginx)["response"]
     assert response["uid"] == "705ab4f5"
     assert response["result"]["status"] == "Failure"
     assert "convertedObjects" not in response
-    if wanted != "v9":
+    if to_version != "v9":
         assert response["result"]["message"].startswith(complaint)
 
 
@@ -85,11 +87,15 @@ def test_one_object_that_fails_fails_all(
         (None, "expected a ConversionReview"),
         ([], "expected a ConversionReview"),
         ({"kind": "AdmissionReview"}, "expected a ConversionReview"),
-        (question() | {"apiVersion": "apiextensions.k8s.io/v1beta1"}, "conversionReviewVersions"),
-        (question() | {"request": None}, "request is missing"),
-        (question() | {"request": {"uid": "1"}}, "request.desiredAPIVersion is missing"),
         (
-            question() | {"request": {"uid": "1", "desiredAPIVersion": "a/v1", "objects": {}}},
+            conversion_review() | {"apiVersion": "apiextensions.k8s.io/v1beta1"},
+            "conversionReviewVersions",
+        ),
+        (conversion_review() | {"request": None}, "request is missing"),
+        (conversion_review() | {"request": {"uid": "1"}}, "request.desiredAPIVersion is missing"),
+        (
+            conversion_review()
+            | {"request": {"uid": "1", "desiredAPIVersion": "a/v1", "objects": {}}},
             "request.objects is missing",
         ),
     ],

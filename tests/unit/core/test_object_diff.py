@@ -25,7 +25,7 @@ def test_fields_of_the_api_server_are_not_compared() -> None:
 
 
 def test_a_difference_has_the_paths_of_the_changed_fields() -> None:
-    """An object that is created or deleted has none."""
+    """An object that is created or deleted has no changed fields."""
     changed = object_difference(_body(data={"a": "1"}), _body(data={"a": "2", "b": "3"}))
     assert changed is not None
     assert changed.paths == ("data.a", "data.b")

@@ -36,7 +36,7 @@ READ = base64.b64decode(
 OWNER_OF_READ = "9270b161-8fe7-4a06-911a-5a171f8daec8"
 
 
-def asks(patch: MetadataPatch) -> Any:
+def decision_for(patch: MetadataPatch) -> Any:
     """Return a decision that results in `patch`, in addition to the owners of a body."""
 
     def decide(body: Json) -> MetadataPatch:
@@ -51,7 +51,7 @@ def asks(patch: MetadataPatch) -> Any:
 
 def added(kind: str, body: str, patch: MetadataPatch = CLAIM) -> Json:
     """Return the decoded body after the claim was added."""
-    content: Json = json.loads(bodies.add_owner(kind, body.encode(), asks(patch)))
+    content: Json = json.loads(bodies.add_owner(kind, body.encode(), decision_for(patch)))
     return content
 
 
@@ -110,7 +110,7 @@ def test_yaml_scalars_keep_their_types(kind: str) -> None:
 )
 def test_unreadable_bodies_are_passed_on(kind: str, body: bytes) -> None:
     """Invalid bodies are passed on unchanged, for the error message of the API server."""
-    assert bodies.add_owner(kind, body, asks(CLAIM)) == body
+    assert bodies.add_owner(kind, body, decision_for(CLAIM)) == body
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_unreadable_bodies_are_passed_on(kind: str, body: bytes) -> None:
 )
 def test_a_complete_body_is_unchanged(kind: str, body: bytes) -> None:
     """A complete body is passed on byte for byte."""
-    assert bodies.add_owner(kind, body, asks(MetadataPatch())) == body
+    assert bodies.add_owner(kind, body, decision_for(MetadataPatch())) == body
 
 
 def test_metadata_is_read_from_protobuf() -> None:
@@ -134,7 +134,7 @@ def test_metadata_is_read_from_protobuf() -> None:
 @pytest.mark.parametrize(("body", "owners"), [(CREATED, []), (READ, [OWNER_OF_READ])])
 def test_owner_and_annotation_are_added_to_protobuf(body: bytes, owners: list[str]) -> None:
     """Reference and annotation can be read back, and everything else stays as it was."""
-    changed = bodies.add_owner(bodies.PROTOBUF, body, asks(CLAIM))
+    changed = bodies.add_owner(bodies.PROTOBUF, body, decision_for(CLAIM))
     before, after = protobuf.view(body), protobuf.view(changed)
     uids = [reference["uid"] for reference in after["metadata"].pop("ownerReferences")]
     assert uids == [*owners, "uid-1"]
@@ -149,7 +149,7 @@ def test_broken_protobuf_is_refused_or_owned(noise: bytes, at: int) -> None:
     """No body makes the proxy fail: broken ones are refused or get their owner."""
     body = READ[:at] + noise + READ[at:]
     try:
-        changed = bodies.add_owner(bodies.PROTOBUF, body, asks(CLAIM))
+        changed = bodies.add_owner(bodies.PROTOBUF, body, decision_for(CLAIM))
     except DecodingError:
         return
     owners = protobuf.view(changed)["metadata"]["ownerReferences"]
@@ -224,7 +224,7 @@ def raw(content: bytes) -> bytes:
 def test_bodies_beyond_the_bounds_are_refused(kind: str, body: bytes, problem: str) -> None:
     """Bodies that the API server might parse, but the proxy does not, are rejected."""
     with pytest.raises(DecodingError, match=problem):
-        bodies.add_owner(kind, body, asks(CLAIM))
+        bodies.add_owner(kind, body, decision_for(CLAIM))
 
 
 def test_go_drops_the_upper_bits_of_a_field_number() -> None:
@@ -236,7 +236,7 @@ def test_go_drops_the_upper_bits_of_a_field_number() -> None:
 def test_invalid_utf_8_is_read_as_go_reads_it() -> None:
     """An object with invalid UTF-8 still gets its owner."""
     content = json.loads(
-        bodies.add_owner("application/json", b'{"data": {"a": "\xff"}}', asks(CLAIM))
+        bodies.add_owner("application/json", b'{"data": {"a": "\xff"}}', decision_for(CLAIM))
     )
     assert content["data"] == {"a": "\ufffd"}
     assert content["metadata"]["ownerReferences"] == [REFERENCE]

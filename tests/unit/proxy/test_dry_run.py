@@ -58,7 +58,7 @@ def test_requests_without_a_preview_are_refused(
     ],
 )
 def test_each_write_has_one_dry_run_in_its_query(query: str, expected: str) -> None:
-    """Whatever the client sends."""
+    """For any request of the client."""
     assert with_dry_run(query) == expected
 
 

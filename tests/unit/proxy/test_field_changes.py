@@ -82,7 +82,7 @@ def test_the_number_and_length_of_paths_is_bounded() -> None:
 
 
 def test_a_write_is_compared_with_the_last_content() -> None:
-    """An equal resourceVersion means that nothing changed; the first content has none before."""
+    """An equal resourceVersion means that nothing changed; the first content has no predecessor."""
     seen = SeenObjects()
     assert seen.replace(MAP, "1", b"one") is None
     assert seen.replace(MAP, "1", b"one") is None

@@ -126,7 +126,7 @@ def test_type_of_a_core_kind() -> None:
 
 
 def test_the_owner_does_not_own_itself(owner: Owner) -> None:
-    """The owner is never made its own owner, in whichever version it is written."""
+    """The owner is never made its own owner, in any version."""
     info = RequestInfo("cache.example.com", "v1", "team", "memcacheds", "sample")
     body = {"apiVersion": "cache.example.com/v1", "kind": "Memcached", "metadata": {}}
     assert not patch_for_create(owner, info, body)

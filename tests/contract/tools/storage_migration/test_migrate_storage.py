@@ -142,7 +142,7 @@ async def test_an_interrupted_migration_is_resumed(
     process = await command.start()
     await webhook.held.wait()
     process.send_signal(signal.SIGINT)
-    begin = await _says(process, "interrupted: ")
+    begin = await _wait_for_line(process, "interrupted: ")
     assert "resuming after 100 objects" in begin
     webhook.release.set()
     status, printed = await finished(process)
@@ -166,7 +166,7 @@ async def test_an_interrupted_migration_is_resumed(
     assert await widgets.stored_versions() == ["v2"]
 
 
-async def _says(process: asyncio.subprocess.Process, text: str) -> str:
+async def _wait_for_line(process: asyncio.subprocess.Process, text: str) -> str:
     """Read the output of a process up to a line with this text."""
     assert process.stdout is not None
     read = ""

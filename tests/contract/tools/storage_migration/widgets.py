@@ -105,14 +105,16 @@ class Widgets:
             },
         )
         # It is called some time after the registration.
-        await self.create("asked")
+        await self.create("admitted-object")
 
-        async def is_asked() -> bool:
-            await self.edit("asked", {"metadata": {"labels": {"try": secrets.token_hex(4)}}})
-            return "asked" in webhook.admitted
+        async def is_called() -> bool:
+            await self.edit(
+                "admitted-object", {"metadata": {"labels": {"try": secrets.token_hex(4)}}}
+            )
+            return "admitted-object" in webhook.admitted
 
-        await until(is_asked)
-        await self.api.request("DELETE", self.path("asked"))
+        await until(is_called)
+        await self.api.request("DELETE", self.path("admitted-object"))
 
     async def create(self, name: str, version: str = "v1", **spec: Any) -> None:
         """Make one widget."""

@@ -94,7 +94,7 @@ async def test_output_waits_while_it_is_not_read() -> None:
 
 
 async def test_a_lost_job_ends_the_events_with_its_reason() -> None:
-    """What had come before is passed on first."""
+    """Earlier output is passed on first."""
     channel = RunChannel(Path("input"))
     write = channel.open_writer(0)
     assert write is not None

@@ -85,7 +85,7 @@ def test_a_failure_has_its_message_and_its_age() -> None:
 
 
 def test_the_next_run_is_that_of_the_schedule_or_of_the_role() -> None:
-    """A suspended resource has none."""
+    """A suspended resource has no next run."""
     tick = {"nextScheduleTime": "2026-01-01T12:00:00Z"}
     assert summarize(REF, body(IDLE, DONE, status=tick)).next_run == NOON
     suspended = body(IDLE, DONE, status=tick, annotations={SUSPEND_ANNOTATION: "true"})

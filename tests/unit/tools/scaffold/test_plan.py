@@ -21,7 +21,9 @@ def project() -> dict[str, str]:
     return plan_init(names.project("cache-operator", "example.com"))
 
 
-def wanted(kind: str = KIND, version: str = "v1alpha1", group: str = "cache", **how: Any) -> Wanted:
+def new_api(
+    kind: str = KIND, version: str = "v1alpha1", group: str = "cache", **how: Any
+) -> Wanted:
     return Wanted(names.api(group, version, kind), **how)
 
 
@@ -31,7 +33,7 @@ def watches(files: dict[str, str]) -> list[dict[str, Any]]:
 
 def test_every_text_is_complete_yaml(project: dict[str, str]) -> None:
     """All manifests and playbooks parse, and no place holder is left in any file or path."""
-    files = project | plan_api(project, wanted(role=True, playbook=True))
+    files = project | plan_api(project, new_api(role=True, playbook=True))
     for path, text in files.items():
         assert "[[" not in path + text
         assert "{" not in path
@@ -42,7 +44,7 @@ def test_every_text_is_complete_yaml(project: dict[str, str]) -> None:
 
 def test_project_is_one_that_operator_sdk_reads(project: dict[str, str]) -> None:
     """PROJECT names the layout and plugins of operator-sdk, and each kind."""
-    files = plan_api(project, wanted())
+    files = plan_api(project, new_api())
     assert yaml.safe_load(files["PROJECT"]) == {
         "domain": "example.com",
         "layout": ["ansible.sdk.operatorframework.io/v1"],
@@ -66,7 +68,7 @@ def test_project_is_one_that_operator_sdk_reads(project: dict[str, str]) -> None
 
 def test_the_files_of_a_kind(project: dict[str, str]) -> None:
     """A kind has a CRD, three roles for users, a sample and a test, under the usual paths."""
-    assert set(plan_api(project, wanted())) == {
+    assert set(plan_api(project, new_api())) == {
         "PROJECT",
         "watches.yaml",
         "config/crd/bases/cache.example.com_memcacheds.yaml",
@@ -85,8 +87,8 @@ def test_the_files_of_a_kind(project: dict[str, str]) -> None:
 
 def test_the_files_of_a_role_and_a_playbook(project: dict[str, str]) -> None:
     """A role has all of its usual directories and a test, a playbook beside it imports it."""
-    plain = set(plan_api(project, wanted()))
-    files = plan_api(project, wanted(role=True, playbook=True))
+    plain = set(plan_api(project, new_api()))
+    files = plan_api(project, new_api(role=True, playbook=True))
     assert set(files) - plain == {
         "playbooks/memcached.yml",
         "roles/memcached/README.md",
@@ -106,7 +108,7 @@ def test_the_files_of_a_role_and_a_playbook(project: dict[str, str]) -> None:
 def test_one_list_of_fields_gives_all_files(project: dict[str, str]) -> None:
     """CRD, sample, argument spec, defaults and documentation have the same fields."""
     fields = parse_fields(["size:integer=3", "siteTitle:string!", "words:string=a|b"])
-    files = plan_api(project, wanted(role=True, fields=fields))
+    files = plan_api(project, new_api(role=True, fields=fields))
     crd = yaml.safe_load(files["config/crd/bases/cache.example.com_memcacheds.yaml"])
     (version,) = crd["spec"]["versions"]
     assert version["schema"]["openAPIV3Schema"]["required"] == ["spec"]
@@ -136,7 +138,7 @@ def test_one_list_of_fields_gives_all_files(project: dict[str, str]) -> None:
 def test_a_default_of_a_keyword_is_only_in_the_crd(project: dict[str, str]) -> None:
     """ansible-lint refuses files of variables with keywords of playbooks."""
     fields = (Field("tags", "string", default="a", is_keyword=True),)
-    files = plan_api(project, wanted(role=True, fields=fields))
+    files = plan_api(project, new_api(role=True, fields=fields))
     assert yaml.safe_load(files["roles/memcached/defaults/main.yml"]) is None
     assert "default: a\n" in files["config/crd/bases/cache.example.com_memcacheds.yaml"]
 
@@ -154,7 +156,7 @@ def test_the_watch_names_the_generated_files(
     project: dict[str, str], how: dict[str, Any], serves: dict[str, str]
 ) -> None:
     """It names the generated files, the playbook if there are both; text of resources is data."""
-    (entry,) = watches(plan_api(project, wanted(**how)))
+    (entry,) = watches(plan_api(project, new_api(**how)))
     gvk = {"version": "v1alpha1", "group": "cache.example.com", "kind": "Memcached"}
     safe = {"markUnsafe": True, "ownership": "refuse", "nativeTypes": True}
     assert entry == gvk | serves | safe
@@ -162,12 +164,12 @@ def test_the_watch_names_the_generated_files(
 
 def test_further_kinds_are_added_and_edits_kept(project: dict[str, str]) -> None:
     """A second kind is added to files that the user has edited."""
-    files = project | plan_api(project, wanted(role=True))
+    files = project | plan_api(project, new_api(role=True))
     mine = "  reconcilePeriod: 5m # for the demo\n"
     files["watches.yaml"] = files["watches.yaml"].replace(
         "  role: memcached\n", "  role: memcached\n" + mine
     )
-    files |= plan_api(files, wanted("Proxy", role=True))
+    files |= plan_api(files, new_api("Proxy", role=True))
     assert mine in files["watches.yaml"]
     assert [entry["kind"] for entry in watches(files)] == ["Memcached", "Proxy"]
     rules = yaml.safe_load(files["config/rbac/role.yaml"])["rules"]
@@ -180,8 +182,8 @@ def test_further_kinds_are_added_and_edits_kept(project: dict[str, str]) -> None
 
 def test_equal_kinds_of_two_groups_are_distinguished(project: dict[str, str]) -> None:
     """The user roles of the second Memcached have its group in their names."""
-    files = project | plan_api(project, wanted())
-    more = plan_api(files, wanted(group="other"))
+    files = project | plan_api(project, new_api())
+    more = plan_api(files, new_api(group="other"))
     viewer = yaml.safe_load(more["config/rbac/other_memcached_viewer_role.yaml"])
     assert viewer["metadata"]["name"] == "other-memcached-viewer-role"
 
@@ -196,15 +198,15 @@ def test_an_irregular_plural_is_kept(project: dict[str, str]) -> None:
 @pytest.mark.parametrize(
     ("again", "problem"),
     [
-        (wanted(), "--kind Memcached: PROJECT has cache.example.com/v1alpha1 Memcached already"),
-        (wanted(version="v1"), "--version v1: PROJECT has Memcached in v1alpha1. Add the version"),
+        (new_api(), "--kind Memcached: PROJECT has cache.example.com/v1alpha1 Memcached already"),
+        (new_api(version="v1"), "--version v1: PROJECT has Memcached in v1alpha1. Add the version"),
     ],
 )
 def test_a_kind_that_is_there_is_refused(
     project: dict[str, str], again: Wanted, problem: str
 ) -> None:
     """The same kind is not created twice; the error for a further version refers to the CRD."""
-    files = project | plan_api(project, wanted())
+    files = project | plan_api(project, new_api())
     with pytest.raises(ConfigError, match=problem):
         plan_api(files, again)
 
@@ -230,4 +232,4 @@ def test_a_directory_without_a_valid_project(
     if text is not None:
         files["PROJECT"] = text
     with pytest.raises(ConfigError, match=problem):
-        plan_api(files, wanted())
+        plan_api(files, new_api())
