@@ -60,7 +60,7 @@ class Soak:
     plan: Plan
     console: Console
     done: Counter[str] = field(default_factory=Counter)
-    _wanted: dict[str, int] = field(default_factory=dict)
+    _expected: dict[str, int] = field(default_factory=dict)
     _sizes: int = 0
     _reported: int = 0
     """Number of internal errors that have been printed."""
@@ -94,11 +94,11 @@ class Soak:
 
     def _fill(self) -> Footprint:
         """Create missing resources, and run each until its artifacts are rotated."""
-        for name in sorted(names(self.plan.resources) - set(self._wanted)):
+        for name in sorted(names(self.plan.resources) - set(self._expected)):
             self._create(name)
         self._wait_for_convergence()
         for _ in range(self.site.setup.artifacts):
-            for name in self._wanted:
+            for name in self._expected:
                 self._resize(name)
             self._wait_for_convergence()
         return Footprint.measure(self.site)
@@ -128,26 +128,26 @@ class Soak:
         return name
 
     def _edit(self) -> bool:
-        if not self._wanted:
+        if not self._expected:
             return False
-        self._resize(self._chance.choice(sorted(self._wanted)))
+        self._resize(self._chance.choice(sorted(self._expected)))
         return True
 
     def _resize(self, name: str) -> None:
         self._sizes += 1
         self.site.api.merge(THREE, self.site.namespace, name, {"spec": {"size": self._sizes}})
-        self._wanted[name] = self._sizes
+        self._expected[name] = self._sizes
 
     def _delete(self) -> bool:
-        if not self._wanted:
+        if not self._expected:
             return False
-        name = self._chance.choice(sorted(self._wanted))
+        name = self._chance.choice(sorted(self._expected))
         self.site.api.delete(THREE, self.site.namespace, name)
-        del self._wanted[name]
+        del self._expected[name]
         return True
 
     def _recreate(self) -> bool:
-        missing = sorted(names(self.plan.resources) - set(self._wanted))
+        missing = sorted(names(self.plan.resources) - set(self._expected))
         if missing:
             self._create(self._chance.choice(missing))
         return bool(missing)
@@ -155,18 +155,18 @@ class Soak:
     def _create(self, name: str) -> None:
         self._sizes += 1
         self.site.api.create(THREE, self.site.namespace, name, {"size": self._sizes})
-        self._wanted[name] = self._sizes
+        self._expected[name] = self._sizes
 
     def _wait_for_convergence(self) -> None:
         try:
             wait_until(
-                lambda: not convergence.violations(self.site, self._wanted),
+                lambda: not convergence.violations(self.site, self._expected),
                 "all resources converged",
                 _CONVERGENCE_SECONDS,
                 every=1,
             )
         except BenchError as error:
-            found = convergence.violations(self.site, self._wanted)
+            found = convergence.violations(self.site, self._expected)
             raise BenchError(f"{error}: {'; '.join(found[:10])}") from None
 
     def _check(self, before: Footprint, after: Footprint) -> None:

@@ -40,11 +40,11 @@ def traffic(environment: BenchEnvironment) -> Iterator[Row]:
         ours = _count(site, _RECONCILES, lambda: reconcile_steadily(site, 1))
         # The bench's own request is not the operator's.
         ours["PATCH bench.example.com threes"] -= 1
-        besides = {what: count - role.get(what, 0) for what, count in ours.items()}
-        besides = {what: count for what, count in besides.items() if count > 0}
-        total = sum(besides.values())
+        additional = {what: count - role.get(what, 0) for what, count in ours.items()}
+        additional = {what: count for what, count in additional.items() if count > 0}
+        total = sum(additional.values())
         description = ", ".join(
-            f"{number(count)} {what}" for what, count in sorted(besides.items())
+            f"{number(count)} {what}" for what, count in sorted(additional.items())
         )
         goal, other = Goal(limit=2, target=1), f"ansible-operator: {REFERENCE_REQUESTS}"
         work = "API requests of a steady reconcile besides the role's"

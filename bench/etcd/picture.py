@@ -11,7 +11,7 @@ from bench.panels import nice
 _WIDTH, _LEFT, _RIGHT, _ROW, _TOP, _FOOT = 1200, 110, 20, 22, 34, 52
 _LETTER = 6.0
 _LINES = 12
-_GONE_SECONDS = 1.0
+_DELETED_SECONDS = 1.0
 """A member that was not seen for longer has been removed."""
 _COLOURS = {READY: "#90be6d", UNREADY: "#f4a261", LEARNER: "#8ecae6", LOST: "#e15759"}
 _SILENCE = "no write acknowledged"
@@ -83,7 +83,7 @@ def _bar(stay: Stay, row: int, scale: float, colour: str) -> str:
 def _last(stays: Sequence[Stay], until: float) -> Iterator[Stay]:
     """Yield the last state of each member that does not exist at the end."""
     for stay in {stay.member: stay for stay in stays}.values():
-        if stay.end < until - _GONE_SECONDS:
+        if stay.end < until - _DELETED_SECONDS:
             yield stay
 
 

@@ -94,7 +94,7 @@ class Chaos:
     console: Console
     done: Counter[str] = field(default_factory=Counter)
     _edits: int = 0
-    _wanted: dict[str, str] = field(default_factory=dict)
+    _expected: dict[str, str] = field(default_factory=dict)
     _failures: list[Failure] = field(default_factory=list)
     _outages: dict[str, float] = field(default_factory=dict)
     """End of the freeze or cut of a replica, by its name."""
@@ -175,8 +175,8 @@ class Chaos:
     def _edit(self, *names: str) -> None:
         for name in names:
             self._edits += 1
-            self._wanted[name] = f"edit {self._edits}"
-        self.kubectl.apply(*(echo(name, self._wanted[name]) for name in names))
+            self._expected[name] = f"edit {self._edits}"
+        self.kubectl.apply(*(echo(name, self._expected[name]) for name in names))
 
     def _all_ready(self) -> bool:
         return all(replica.is_ready() for replica in self.replicas)
@@ -185,7 +185,7 @@ class Chaos:
         found = {each["metadata"]["name"]: each for each in self.kubectl.list("configmaps")}
         return [
             name
-            for name, text in self._wanted.items()
+            for name, text in self._expected.items()
             if found.get(name, {}).get("data") != {"text": f"hello {text}"}
         ]
 
@@ -194,7 +194,7 @@ class Chaos:
         return self._all_ready() and not self._unreconciled()
 
     def _result(self) -> Result:
-        writes = [each for each in self.audit_log.writes() if each.name in self._wanted]
+        writes = [each for each in self.audit_log.writes() if each.name in self._expected]
         changes = list(handovers(writes))
         return Result(
             edits=self._edits,

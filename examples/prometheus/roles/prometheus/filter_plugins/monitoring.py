@@ -35,13 +35,13 @@ def in_namespaces(found: Iterable[Json], namespaces: Iterable[Json]) -> list[Jso
     ]
     selected = []
     for each in found:
-        wanted = each["item"]["namespaces"]
+        requested = each["item"]["namespaces"]
         # Without a selector only the namespace of the Prometheus was read.
-        allowed = next((chosen for selector, chosen in names if selector == wanted), None)
+        allowed = next((chosen for selector, chosen in names if selector == requested), None)
         selected += [
             body
             for body in each["resources"]
-            if wanted is None or body["metadata"]["namespace"] in (allowed or ())
+            if requested is None or body["metadata"]["namespace"] in (allowed or ())
         ]
     return sorted(selected, key=object_name)
 
