@@ -148,12 +148,14 @@ fuzz: $(INSTALLED) ## Fuzz parsers of external input; ARGS='--executions 1000000
 	@$(BIN)/python -m tests.fuzz $(ARGS)
 
 .PHONY: prepare
-prepare: $(INSTALLED) ## Build Kubernetes and OLM, and install the packages of the node
+prepare: $(INSTALLED) ## Build Kubernetes and OLM, install the packages of the node and Chromium
 	$(TITLE) "The local cluster (the first time, Kubernetes and OLM are built)"
 	@name=prepare-$$$$; \
 	trap '$(BIN)/operator-runner cluster down --name "$$name"' EXIT; \
 	$(BIN)/operator-runner cluster up --name "$$name" --install-packages; \
 	$(BIN)/operator-runner cluster olm up --name "$$name"
+	$(TITLE) "Chromium, for tests of the web page"
+	@$(BIN)/python -c 'from tests.support import chromium; print(chromium.program())'
 
 .PHONY: manifests
 manifests: $(INSTALLED) ## Generate config/rbac from watches.yaml and recorded requests
@@ -223,6 +225,10 @@ scale: $(INSTALLED) ## Fail replicas that share resources for half an hour; ARGS
 .PHONY: dashboard-picture
 dashboard-picture: $(INSTALLED) ## Draw docs/dashboard.svg with Prometheus; ARGS='--minutes 2'
 	@$(BIN)/python -m bench.dashboard $(ARGS)
+
+.PHONY: ui-pictures
+ui-pictures: $(INSTALLED) ## Take the pictures of docs/ui.md with Chromium
+	@$(BIN)/pytest tests/functional/test_ui.py -p no:randomly --pictures=docs/ui
 
 ##@ Operator Lifecycle Manager
 

@@ -32,6 +32,7 @@ _COMMANDS: Mapping[str, str] = {
     "schema": "operator_runner.commands:print_schema",
     "suspend": "operator_runner.tools.resources.suspend:suspend",
     "tree": "operator_runner.tools.resources.tree:tree",
+    "ui": "operator_runner.tools.ui.command:ui",
     "undeploy": "operator_runner.tools.undeploy.command:undeploy",
     "validate": "operator_runner.commands:validate",
     "why": "operator_runner.tools.run_history.command:why",

@@ -19,8 +19,12 @@ PROJECT = Path(__file__).parent / "project"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add how long an answer may take on the first day; a busy machine takes longer."""
+    """Add how long an answer may take on the first day; a busy machine takes longer.
+
+    And the folder for pictures of the web page, for `make ui-pictures`.
+    """
     parser.addoption("--answer-seconds", type=float, default=90)
+    parser.addoption("--pictures", type=Path, default=None)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -36,6 +36,18 @@ def check_queue_entry(value: Any) -> Json:
     return entry
 
 
+def check_schedule(value: Any) -> Json:
+    """Return an entry of the schedules. Raises ValueError."""
+    entry: Json = _SCHEDULE(value)
+    return entry
+
+
+def check_dependents(value: Any) -> Json:
+    """Return a resource with its objects. Raises ValueError."""
+    entry: Json = _DEPENDENTS(value)
+    return entry
+
+
 def _require(holds: bool, expected: str) -> None:
     if not holds:
         raise ValueError(f"expected {expected}")
@@ -150,3 +162,5 @@ _QUEUE_ENTRY = _object(
     failures=_integer,
     causes=_list(_CAUSE),
 )
+_SCHEDULE = _object({"resource": _OBJECT}, next=_time, last=_time, error=_text)
+_DEPENDENTS = _object({"resource": _OBJECT, "objects": _list(_OBJECT)})

@@ -35,7 +35,7 @@ class Queues:
 
     def next_run(self, ref: ObjectRef) -> NextRun | None:
         """Return when a resource runs next, None if no operator has queued it."""
-        return next((_next_run(each) for each in self.items if _is_about(each, ref)), None)
+        return next((next_run_of(each) for each in self.items if _is_about(each, ref)), None)
 
 
 async def read_queues(api: Api, namespace: str) -> Queues:
@@ -51,7 +51,8 @@ def _is_about(item: Json, ref: ObjectRef) -> bool:
     return matches(item["resource"], {**kind, "namespace": ref.namespace, "name": ref.name})
 
 
-def _next_run(item: Json) -> NextRun:
+def next_run_of(item: Json) -> NextRun:
+    """Return the place of an entry of a queue, as `check_queue_entry` returns it."""
     causes: Iterable[Json] = item.get("causes") or ()
     words = [": ".join(filter(None, (each["trigger"], each.get("detail")))) for each in causes]
     due = item.get("due")

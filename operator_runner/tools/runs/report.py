@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import jinja2
+from markupsafe import Markup
 
 from operator_runner import __version__
 from operator_runner.core.model import Json
 from operator_runner.telemetry.printable import printable
 from operator_runner.tools.runs.display import (
-    causes,
     change_lines,
     duration,
     place,
@@ -24,6 +24,8 @@ from operator_runner.tools.runs.display import (
 )
 
 _TEMPLATE = Path(__file__).with_name("report.html.j2")
+_STYLE = Path(__file__).with_name("static") / "run.css"
+"""Used by the page of `operator-runner ui` too."""
 _SMALLEST_PERCENT = 0.4
 """Width of a bar that is too short to be seen."""
 
@@ -40,24 +42,44 @@ class Bar:
     title: str
 
 
+@dataclass(frozen=True, slots=True)
+class RunReport:
+    """What a page shows of a run. Texts are not escaped, and free of control characters."""
+
+    facts: list[tuple[str, str]]
+    tasks: list[Bar]
+    requests: list[Bar]
+    changes: list[str]
+    dropped: Mapping[str, int]
+    output: str
+    log: list[str]
+
+    @classmethod
+    def of(cls, run: Json, output: str) -> RunReport:
+        """Return the report of a run, as `check_run` returns it, with its output."""
+        lines = (line.partition(":") for line in summary_lines(run))
+        return cls(
+            facts=[(name, value.strip()) for name, _, value in lines],
+            tasks=timeline(run.get("tasks") or (), run, "started", _task_text),
+            requests=timeline(run.get("requests") or (), run, "at", _request_text),
+            changes=list(change_lines(run.get("changes") or ())),
+            dropped=run.get("dropped") or {},
+            output=printable(output),
+            log=[printable(line) for line in run.get("log") or ()],
+        )
+
+
 def report(run: Json, output: str) -> str:
     """Return the page. All texts of the run are escaped."""
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    environment.filters["printable"] = lambda value: printable(str(value))
     template = environment.from_string(_TEMPLATE.read_text(encoding="utf-8"))
     return template.render(
         version=__version__,
-        run=run,
-        facts=[line.partition(":")[::2] for line in summary_lines(run)],
-        causes=causes(run),
-        tasks=timeline(run.get("tasks") or (), run, "started", _task_text),
-        requests=timeline(run.get("requests") or (), run, "at", _request_text),
-        changes=list(change_lines(run.get("changes") or ())),
-        dropped=run.get("dropped") or {},
-        output=output,
-        log=run.get("log") or (),
+        style=Markup(_STYLE.read_text(encoding="utf-8")),  # noqa: S704 (a file of the package)
+        title=printable(f"Run {run['id']}: {run['outcome']}"),
+        run=RunReport.of(run, output),
     )
 
 
@@ -71,7 +93,7 @@ def timeline(entries: Iterable[Json], run: Json, key: str, text: Any) -> list[Ba
         offset = (begun - started).total_seconds() if begun and started else 0.0
         left = min(max(100 * offset / total, 0.0), 100 - _SMALLEST_PERCENT)
         width = min(max(100 * seconds / total, _SMALLEST_PERCENT), 100 - left)
-        label, detail, status = text(entry)
+        label, detail, status = map(printable, text(entry))
         title = f"{offset:+.3f} s, {duration(seconds)}"
         found.append(Bar(label, detail, status, round(left, 2), round(width, 2), title))
     return found

@@ -50,8 +50,8 @@ async def show_run(
                 if run["id"] == run_id:
                     _print(run, "", output)
             return EXIT_UNANSWERED
-        run, client = await _find(operators, run_id)
-        text = await _output(client, run_id)
+        run, client = await find_run(operators, run_id)
+        text = await read_output(client, run_id)
     if html is not None:
         from operator_runner.tools.runs.report import report  # noqa: PLC0415 (slow import)
 
@@ -76,7 +76,7 @@ async def print_output(
             click.echo(f"Error: no operator answers: {printable(operators.reason)}", err=True)
             return EXIT_UNANSWERED
         run_id = what if isinstance(what, str) else await _last_run(cluster, operators, what)
-        _, client = await _find(operators, run_id)
+        _, client = await find_run(operators, run_id)
         params = {"follow": "true"} if follow else {}
         async for text in client.text(f"/runs/{run_id}/output", params):
             click.echo(printable(text), nl=False)
@@ -106,7 +106,7 @@ async def _last_run(cluster: ClusterView, operators: Operators, name: Name) -> s
     return str(found[0]["id"])
 
 
-async def _find(operators: Operators, run_id: str) -> tuple[Json, OperatorClient]:
+async def find_run(operators: Operators, run_id: str) -> tuple[Json, OperatorClient]:
     """Return a run and its operator. Raises NotFound."""
     if not run_id.isalnum():
         raise NotFound(f"invalid run {run_id!r}: write the ID of a run, such as 4f0c19d2a8b3e671")
@@ -132,7 +132,8 @@ async def _read(client: OperatorClient, run_id: str) -> Json:
     return run
 
 
-async def _output(client: OperatorClient, run_id: str) -> str:
+async def read_output(client: OperatorClient, run_id: str) -> str:
+    """Return the output of a run so far. Raises ApiError."""
     parts, size = list[str](), 0
     async for text in client.text(f"/runs/{run_id}/output", {}):
         parts.append(text)

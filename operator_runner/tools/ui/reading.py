@@ -1,0 +1,199 @@
+"""Read the cluster and its operators as long as the page is served."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NoReturn
+
+from operator_runner.core.errors import ApiError, Forbidden, NotFound
+from operator_runner.core.model import GVK, Json, ObjectRef
+from operator_runner.kube.discovery import ApiResource, Discovery
+from operator_runner.kube.watch import EventType, Extraction, watch_metadata
+from operator_runner.telemetry.runs.received import (
+    check_queue_entry,
+    check_run,
+    check_schedule,
+)
+from operator_runner.tools.operator_api.client import OperatorClient
+from operator_runner.tools.operator_api.finding import Operators, find_operators
+from operator_runner.tools.resources.cluster import ClusterView
+from operator_runner.tools.resources.listing import (
+    Selection,
+    custom_kinds,
+    handled_kinds,
+    run_events,
+)
+from operator_runner.tools.ui.feed import Feed
+from operator_runner.tools.ui.views import Observed, views
+
+_POLL_SECONDS = 1.0
+"""Between two requests to the same operator, and between two searches for one."""
+_SEARCH_SECONDS = 60.0
+"""Between searches for further operators and kinds; tokens for operators live longer."""
+_EVENTS_SECONDS = 30.0
+"""Longest age of Events; they are read earlier if a resource changes."""
+_PAUSE_SECONDS = 0.2
+"""Shortest time between two publications."""
+_RUNS = 100
+
+
+@dataclass(slots=True)
+class Reader:
+    """Keeps the views of a feed up to date. `namespace` None means all."""
+
+    cluster: ClusterView
+    feed: Feed
+    namespace: str | None
+    work_dir: Path | None
+    observed: Observed = field(default_factory=Observed)
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
+    _search: asyncio.Event = field(default_factory=asyncio.Event)
+    _operator_kinds: set[tuple[str, str]] = field(default_factory=set)
+    _watches: dict[GVK, asyncio.Task[None]] = field(default_factory=dict)
+    _events_read: float = 0.0
+    _are_events_old: bool = True
+
+    async def run(self) -> None:
+        """Read without end; failures of cluster and operators are in the view `state`."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._publish())
+            group.create_task(self._follow_operators())
+            group.create_task(self._follow_kinds(group))
+
+    async def _publish(self) -> NoReturn:
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            found = views(self.observed, self.namespace, datetime.now(UTC))
+            for name, content in found.items():
+                self.feed.publish(name, content)
+            await asyncio.sleep(_PAUSE_SECONDS)
+
+    async def _follow_operators(self) -> NoReturn:
+        while True:
+            async with find_operators(
+                self.cluster.api, self.cluster.namespace, self.work_dir
+            ) as operators:
+                await self._read_kinds(operators)
+                await self._read_until_lost(operators)
+
+    async def _read_until_lost(self, operators: Operators) -> None:
+        """Read until an operator does not answer, or it is time to search for others."""
+        begun, count = time.monotonic(), len(operators.clients)
+        while time.monotonic() - begun < _SEARCH_SECONDS:
+            await asyncio.gather(self._read_operators(operators), self._read_cluster())
+            self._changed.set()
+            await asyncio.sleep(_POLL_SECONDS)
+            if len(operators.clients) < max(count, 1):
+                return
+
+    async def _read_operators(self, operators: Operators) -> None:
+        in_namespace = {} if self.namespace is None else {"namespace": self.namespace}
+        queue, schedules, runs = await asyncio.gather(
+            operators.collect("/queue", check_queue_entry, in_namespace),
+            operators.collect("/schedules", check_schedule, in_namespace),
+            operators.collect("/runs", check_run, {**in_namespace, "limit": str(_RUNS)}),
+        )
+        seen = self.observed
+        seen.operators = [each.name for each in operators.clients]
+        seen.reason = "" if operators.clients else operators.reason
+        seen.warnings = list(dict.fromkeys(operators.invalid))
+        seen.queue, seen.schedules, seen.runs = queue, schedules, runs[: 2 * _RUNS]
+
+    async def _read_cluster(self) -> None:
+        """Check that the API server answers, and read Events if they may have changed."""
+        api = self.cluster.api
+        try:
+            await api.request("GET", "/version")
+        except ApiError as error:
+            self.observed.fault = str(error)
+            return
+        self.observed.fault = ""
+        if self._are_events_old or time.monotonic() - self._events_read > _EVENTS_SECONDS:
+            self._are_events_old, self._events_read = False, time.monotonic()
+            self.observed.events = await run_events(api, self.namespace)
+
+    async def _read_kinds(self, operators: Operators) -> None:
+        """Search again if operators that answer have other kinds than before."""
+        found = await asyncio.gather(*map(_kinds, list(operators.clients)))
+        kinds = {kind for each in found for kind in each}
+        if not kinds <= self._operator_kinds:
+            self._operator_kinds |= kinds
+            self._search.set()
+
+    async def _follow_kinds(self, group: asyncio.TaskGroup) -> NoReturn:
+        while True:
+            self._search.clear()
+            try:
+                for kind in await self._kinds():
+                    task = self._watches.get(kind.gvk)
+                    if task is None or task.done():
+                        self._watches[kind.gvk] = group.create_task(self._follow(kind))
+            except ApiError as error:
+                self.observed.fault = str(error)
+                self._changed.set()
+            try:
+                async with asyncio.timeout(_SEARCH_SECONDS):
+                    await self._search.wait()
+            except TimeoutError:
+                pass
+
+    async def _kinds(self) -> list[ApiResource]:
+        """Return kinds of CRDs that operators name, or of which one has handled a resource."""
+        served = await Discovery(self.cluster.api).served()
+        cluster = ClusterView(self.cluster.api, served, self.cluster.namespace)
+        handled = (await handled_kinds(cluster, Selection(self.namespace))).kinds
+        named = [
+            each
+            for each in custom_kinds(served)
+            if (each.gvk.group, each.gvk.kind) in self._operator_kinds
+        ]
+        return list({each.gvk: each for each in (*handled, *named)}.values())
+
+    async def _follow(self, kind: ApiResource) -> None:
+        """Keep the resources of a kind until its CRD or the permissions are gone."""
+        namespace = self.namespace if kind.namespaced else None
+        extraction = Extraction(_essentials, whole=True)
+        try:
+            async for event in watch_metadata(
+                self.cluster.api, kind, namespace, extraction=extraction
+            ):
+                if event.type is EventType.SYNCED:
+                    continue
+                ref = ObjectRef.of_kind(kind.gvk, event.body)
+                if event.type is EventType.DELETED:
+                    self.observed.bodies.pop(ref, None)
+                else:
+                    self.observed.bodies[ref] = event.extracted
+                self._are_events_old = True
+                self._changed.set()
+        except (Forbidden, NotFound):
+            bodies = self.observed.bodies
+            self.observed.bodies = {r: body for r, body in bodies.items() if r.gvk != kind.gvk}
+            self._changed.set()
+
+
+def _essentials(body: Json) -> Json:
+    """Return what summaries need of a resource."""
+    names = ("name", "namespace", "uid", "annotations", "deletionTimestamp")
+    metadata = {name: body["metadata"][name] for name in names if name in body["metadata"]}
+    return {"metadata": metadata, "status": body.get("status")}
+
+
+async def _kinds(client: OperatorClient) -> set[tuple[str, str]]:
+    """Return group and kind of what an operator reconciles; none for another answer."""
+    try:
+        found = (await client.get("")).get("kinds")
+    except ApiError:
+        return set()
+    kinds = found if isinstance(found, list) else []
+    gvks = [
+        GVK.of(str(each.get("apiVersion")), str(each.get("kind")))
+        for each in kinds
+        if isinstance(each, dict)
+    ]
+    return {(gvk.group, gvk.kind) for gvk in gvks}

@@ -1,0 +1,216 @@
+"""Build the views of the page from what was read of the cluster and of operators. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from operator_runner.core.errors import ConfigError
+from operator_runner.core.model import GVK, Json, ObjectRef, uid_of
+from operator_runner.reconcile.user_requests import Suspension, annotations_of, suspension
+from operator_runner.telemetry.runs.record import object_json
+from operator_runner.tools.operator_api.next_runs import next_run_of
+from operator_runner.tools.resources.cluster import kind_name
+from operator_runner.tools.resources.summary import Summary, by_resource, summarize, with_next_run
+from operator_runner.tools.run_history.sources import Line, line_of
+from operator_runner.tools.runs.display import causes, time_of
+from operator_runner.tools.runs.listing import newest, run_of, without_repetitions
+from operator_runner.tools.runs.report import timeline
+
+_LOOP_REASONS = frozenset({"ReconcileLoop", "NotIdempotent"})
+_KEY_PARTS = 3
+
+
+@dataclass(slots=True)
+class Observed:
+    """What was read last. `reason` is why no operator answers, `fault` why the cluster does not."""
+
+    bodies: dict[ObjectRef, Json] = field(default_factory=dict)
+    events: list[Json] = field(default_factory=list)
+    operators: list[str] = field(default_factory=list)
+    queue: list[Json] = field(default_factory=list)
+    schedules: list[Json] = field(default_factory=list)
+    runs: list[Json] = field(default_factory=list)
+    reason: str = ""
+    fault: str = ""
+    warnings: list[str] = field(default_factory=list)
+
+
+def key_of(resource: Json) -> str:
+    """Return `page.debug.example.com/default/home`, which identifies a resource in all views."""
+    gvk = GVK.of(str(resource["apiVersion"]), str(resource["kind"]))
+    return f"{kind_name(gvk)}/{resource.get('namespace') or ''}/{resource['name']}"
+
+
+def parse_key(key: str) -> tuple[str, str, str]:
+    """Return kind, namespace and name of a key. Raises ConfigError."""
+    parts = key.split("/")
+    if len(parts) != _KEY_PARTS or not parts[0] or not parts[2]:
+        raise ConfigError(f"invalid resource {key!r}: expected KIND/NAMESPACE/NAME")
+    return parts[0], parts[1], parts[2]
+
+
+def views(observed: Observed, namespace: str | None, now: datetime) -> dict[str, Json]:
+    """Return all views by name. Times are in UTC; unknown fields are omitted."""
+    found = all_runs(observed)
+    queued = {key_of(each["resource"]): each for each in observed.queue}
+    return {
+        "state": {
+            "operators": observed.operators,
+            "reason": observed.reason,
+            "fault": observed.fault,
+            "warnings": observed.warnings,
+            "namespace": namespace,
+        },
+        "resources": {"items": _resources(observed, found, queued)},
+        "queue": {"items": [_queued(each) for each in observed.queue]},
+        "schedules": {"items": [_known(_about(each), each) for each in observed.schedules]},
+        "runs": {"items": run_rows(found, now)},
+        "loops": {"items": _loops(observed.events, queued)},
+    }
+
+
+def all_runs(observed: Observed) -> list[Json]:
+    """Return the runs of operators, newest first; those of Events if no operator answers."""
+    if observed.operators:
+        return newest(without_repetitions(observed.runs))
+    return newest([run for each in observed.events if (run := run_of(each)) is not None])
+
+
+def run_rows(found: Sequence[Json], now: datetime) -> list[Json]:
+    """Return rows of runs with their bars on one axis, from the first start to the last end."""
+    starts = [time for each in found if (time := time_of(each.get("started"))) is not None]
+    ends = [_end(each, now) for each in found]
+    if not starts:
+        return []
+    first = min(starts)
+    axis = {
+        "started": first.isoformat(),
+        "seconds": max((max(ends) - first).total_seconds(), 1.0),
+    }
+    placed = [{**each, "seconds": _seconds(each, now)} for each in found]
+    bars = timeline(placed, axis, "started", lambda run: ("", "", str(run.get("outcome") or "")))
+    return [_run(each, asdict(bar)) for each, bar in zip(found, bars, strict=True)]
+
+
+def resource_view(
+    key: str, observed: Observed, runs: Sequence[Json], objects: Iterable[Json], now: datetime
+) -> Json:
+    """Return why a resource ran: its runs, what is next, and the objects of its runs."""
+    body = next((body for ref, body in observed.bodies.items() if _is(ref, key)), None)
+    events = [each for each in observed.events if _regards(each, key)]
+    ids = {each["id"] for each in runs}
+    others = [each for each in map(line_of, events) if each.run_id not in ids]
+    return {
+        "key": key,
+        "known": body is not None,
+        "suspended": body is not None and suspension(annotations_of(body)) is not Suspension.NONE,
+        "runs": run_rows(newest(runs), now),
+        "events": [_line(each) for each in sorted(others, key=lambda e: e.ended, reverse=True)],
+        "schedules": [
+            _known(_about(each), each)
+            for each in observed.schedules
+            if key_of(each["resource"]) == key
+        ],
+        "queue": [_queued(each) for each in observed.queue if key_of(each["resource"]) == key],
+        "objects": [{"key": key_of(each), **each} for each in objects],
+    }
+
+
+def _resources(observed: Observed, runs: Sequence[Json], queued: Mapping[str, Json]) -> list[Json]:
+    last = {key_of(each["resource"]): each for each in reversed(runs)}
+    events = by_resource(observed.events)
+    found = []
+    for ref, body in observed.bodies.items():
+        summary = summarize(ref, body, events.get((uid_of(body), ref.name), ()))
+        key = key_of(object_json(ref))
+        entry = queued.get(key)
+        summary = with_next_run(summary, next_run_of(entry) if entry is not None else None)
+        found.append(_resource(key, summary, last.get(key)))
+    return sorted(found, key=lambda each: str(each["key"]))
+
+
+def _resource(key: str, summary: Summary, run: Json | None) -> Json:
+    fields = {"key": key, **summary.as_json(), "retries": summary.retries, "why": summary.why}
+    if run is not None:
+        fields["runID"] = run["id"]
+        fields["cause"] = causes(run)
+        fields["lastRun"] = run.get("finished") or run["started"]
+        if not summary.message:
+            fields["why"] = fields["cause"]
+    return {name: value for name, value in fields.items() if value not in (None, "", False)}
+
+
+def _run(run: Json, bar: Json) -> Json:
+    names = ("id", "outcome", "started", "finished", "seconds", "message", "changed", "operator")
+    found = {name: run[name] for name in names if name in run}
+    return {**_about(run), **found, "cause": causes(run), "bar": bar}
+
+
+def _queued(entry: Json) -> Json:
+    return {**_known(_about(entry), entry), "cause": causes(entry)}
+
+
+def _about(entry: Json) -> Json:
+    resource = entry["resource"]
+    names = ("kind", "namespace", "name")
+    return {"key": key_of(resource), **{n: resource[n] for n in names if n in resource}}
+
+
+def _known(about: Json, entry: Json) -> Json:
+    names = ("state", "position", "since", "due", "failures", "next", "last", "error", "operator")
+    return {**about, **{name: entry[name] for name in names if name in entry}}
+
+
+def _loops(events: Iterable[Json], queued: Mapping[str, Json]) -> list[Json]:
+    found = []
+    for event in events:
+        if event.get("reason") not in _LOOP_REASONS:
+            continue
+        resource = _regarding(event)
+        entry = queued.get(key_of(resource), {})
+        # A throttled run waits for the end of its delay.
+        next_ = {"due": entry["due"]} if "due" in entry else {}
+        about = _about({"resource": resource})
+        found.append({**about, **_line(line_of(event)), "reason": event["reason"], **next_})
+    return sorted(found, key=lambda each: str(each["ended"]), reverse=True)
+
+
+def _line(line: Line) -> Json:
+    fields = {
+        "ended": line.ended.astimezone(UTC).isoformat(),
+        "outcome": line.outcome,
+        "seconds": line.seconds,
+        "cause": line.why,
+        "message": line.note,
+        "count": line.count,
+        "runID": line.run_id,
+    }
+    return {name: value for name, value in fields.items() if value not in (None, "")}
+
+
+def _regarding(event: Json) -> Json:
+    regarding: Any = event.get("regarding") or {}
+    names = ("apiVersion", "kind", "namespace", "name")
+    return {name: str(regarding.get(name) or "") for name in names}
+
+
+def _regards(event: Json, key: str) -> bool:
+    return key_of(_regarding(event)) == key
+
+
+def _is(ref: ObjectRef, key: str) -> bool:
+    return key_of(object_json(ref)) == key
+
+
+def _end(run: Json, now: datetime) -> datetime:
+    return time_of(run.get("finished")) or now
+
+
+def _seconds(run: Json, now: datetime) -> float:
+    if "seconds" in run:
+        return float(run["seconds"])
+    started = time_of(run.get("started"))
+    return 0.0 if started is None else max(0.0, (_end(run, now) - started).total_seconds())

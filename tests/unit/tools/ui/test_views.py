@@ -1,0 +1,132 @@
+"""The views of the page, from what was read of the cluster and of operators."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from operator_runner.core.errors import ConfigError
+from operator_runner.core.model import GVK, Json, ObjectRef
+from operator_runner.tools.ui.views import Observed, key_of, parse_key, resource_view, views
+
+NOW = datetime(2026, 1, 1, 12, 0, 30, tzinfo=UTC)
+PAGE = GVK.of("example.com/v1", "Page")
+KEY = "page.example.com/web/home"
+
+
+def resource(name: str = "home", version: str = "v1") -> Json:
+    return {
+        "apiVersion": f"example.com/{version}",
+        "kind": "Page",
+        "namespace": "web",
+        "name": name,
+    }
+
+
+def run(id_: str, second: int, **fields: Any) -> Json:
+    return {
+        "id": id_,
+        "resource": resource(),
+        "outcome": "succeeded",
+        "started": f"2026-01-01T12:00:{second:02}.000Z",
+        "finished": f"2026-01-01T12:00:{second + 5:02}.000Z",
+        "seconds": 5.0,
+        "causes": [{"trigger": "spec", "detail": "spec.title"}],
+        **fields,
+    }
+
+
+def body(*conditions: Json) -> Json:
+    return {
+        "metadata": {"name": "home", "namespace": "web", "uid": "1"},
+        "status": {"conditions": list(conditions)},
+    }
+
+
+def event(reason: str) -> Json:
+    return {
+        "metadata": {},
+        "reason": reason,
+        "type": "Warning",
+        "note": "too often",
+        "eventTime": "2026-01-01T12:00:00.000000Z",
+        "series": {"count": 3, "lastObservedTime": "2026-01-01T12:00:20.000000Z"},
+        "regarding": {**resource(), "uid": "1"},
+    }
+
+
+def observed(**fields: Any) -> Observed:
+    return Observed(bodies={ObjectRef(PAGE, "web", "home"): body()}, **fields)
+
+
+def test_resources_have_cause_and_run_of_their_newest_run() -> None:
+    """An operator that answers has more runs than Events."""
+    seen = observed(operators=["here"], runs=[run("1", 0), run("2", 10)])
+    [row] = views(seen, None, NOW)["resources"]["items"]
+    assert (row["key"], row["runID"], row["cause"]) == (KEY, "2", "spec: spec.title")
+    assert row["lastRun"] == "2026-01-01T12:00:15.000Z"
+
+
+def test_the_queue_names_the_next_run_of_a_resource() -> None:
+    """Whatever version of the kind the operator watches."""
+    entry = {
+        "resource": resource(version="v2"),
+        "state": "Delayed",
+        "due": "2026-01-01T13:00:00Z",
+        "causes": [{"trigger": "period"}],
+    }
+    failed = {"type": "Failure", "status": "True", "message": "no", "lastTransitionTime": "x"}
+    seen = Observed(
+        bodies={ObjectRef(PAGE, "web", "home"): body(failed)}, operators=["here"], queue=[entry]
+    )
+    found = views(seen, "web", NOW)
+    [row] = found["resources"]["items"]
+    assert (row["nextRun"], row["state"], row["message"]) == (
+        "2026-01-01T13:00:00Z",
+        "Failed",
+        "no",
+    )
+    assert [(each["key"], each["cause"]) for each in found["queue"]["items"]] == [(KEY, "period")]
+
+
+def test_runs_share_one_axis() -> None:
+    """From the start of the first to the end of the last; one in progress reaches until now."""
+    last = run("2", 20, outcome="running")
+    del last["finished"], last["seconds"]
+    rows = views(observed(operators=["here"], runs=[last, run("1", 0)]), None, NOW)["runs"]["items"]
+    places = [(each["id"], each["bar"]["left"], each["bar"]["width"]) for each in rows]
+    assert places == [("2", pytest.approx(66.67), pytest.approx(33.33)), ("1", 0.0, 16.67)]
+
+
+def test_loops_are_those_that_events_report() -> None:
+    """With the end of the delay, if the run is throttled now."""
+    delayed = {"resource": resource(), "state": "Delayed", "due": "2026-01-01T12:01:00Z"}
+    seen = observed(events=[event("ReconcileLoop"), event("Failed")], queue=[delayed])
+    [row] = views(seen, None, NOW)["loops"]["items"]
+    assert (row["key"], row["count"], row["due"]) == (KEY, 3, "2026-01-01T12:01:00Z")
+    assert row["message"] == "too often"
+
+
+def test_a_resource_has_its_runs_other_events_and_objects() -> None:
+    """Those of other resources are not in it."""
+    other = event("ReconcileLoop")
+    other["regarding"]["name"] = "shop"
+    seen = observed(operators=["here"], events=[event("ReconcileLoop"), other])
+    config = {"apiVersion": "v1", "kind": "ConfigMap", "namespace": "web", "name": "home"}
+    found = resource_view(KEY, seen, [run("1", 0)], [config], NOW)
+    assert [each["id"] for each in found["runs"]] == ["1"]
+    assert [each["outcome"] for each in found["events"]] == ["looping"]
+    assert [each["key"] for each in found["objects"]] == ["configmap/web/home"]
+    assert found["known"]
+
+
+def test_a_key_names_a_resource() -> None:
+    """Also one without a namespace; anything else is a ConfigError."""
+    assert parse_key(key_of(resource())) == ("page.example.com", "web", "home")
+    cluster_scoped = {"apiVersion": "v1", "kind": "Node", "name": "a"}
+    assert parse_key(key_of(cluster_scoped)) == ("node", "", "a")
+    for invalid in ("", "a", "a/b", "a/b/", "a/b/c/d"):
+        with pytest.raises(ConfigError, match="expected KIND/NAMESPACE/NAME"):
+            parse_key(invalid)
