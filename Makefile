@@ -109,7 +109,7 @@ fmt: $(INSTALLED) ## Format the code and apply lint fixes
 bytecode: $(COMPILED) ## Compile installed packages and changed sources to bytecode
 	@$(BIN)/python -m compileall -q operator_runner
 
-demo olm-demo run contract functional first-day e2e bench soak bench-etcd scale: bytecode
+demo olm-demo run contract functional first-day e2e bench bench-forks soak bench-etcd scale: bytecode
 
 .PHONY: unit
 unit: $(INSTALLED) ## Run unit tests
@@ -120,6 +120,10 @@ unit: $(INSTALLED) ## Run unit tests
 fuzz-resources: $(INSTALLED) ## Fuzz resources, statuses and annotations for an hour
 	$(TITLE) "Fuzzing"
 	@$(BIN)/pytest tests/unit/fuzz --hypothesis-profile=fuzz --timeout=0 --show-capture=no $(ARGS)
+
+.PHONY: unit-python313
+unit-python313: ## Run unit tests on Python 3.13, in .venv-3.13; PYTHON=/path/to/python3.13
+	@$(MAKE) unit VENV=.venv-3.13 PYTHON=$(if $(filter python3,$(PYTHON)),python3.13,$(PYTHON))
 
 .PHONY: contract
 contract: $(INSTALLED) ## Run contract tests: one part at a time, on real dependencies
@@ -213,6 +217,10 @@ bench: $(INSTALLED) ## Measure the cost of reconciles; ARGS=--quick: fewer repet
 .PHONY: soak
 soak: $(INSTALLED) ## Inject faults for half an hour; ARGS='--minutes 5 --seed 1'
 	@$(BIN)/python -m bench.soak $(ARGS)
+
+.PHONY: bench-forks
+bench-forks: $(INSTALLED) ## Fork the preloaded process 100,000 times; ARGS=--mortal: without immortal objects
+	@$(BIN)/python -m bench.forks $(ARGS)
 
 .PHONY: bench-etcd
 bench-etcd: $(INSTALLED) ## Inject faults into the etcd example for ten minutes; ARGS='--minutes 60 --seed 1'

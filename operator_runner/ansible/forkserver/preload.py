@@ -99,6 +99,7 @@ def preload(
                 importlib.import_module(name)
         load_core_api_for(contents)
         _start_openssl()
+        patches.install("immortal-objects")
     _use_huge_pages()
     _trim_heap()  # last: huge pages allocate memory again
     assert threading.active_count() == 1, "a library started a thread; forks would lose it"

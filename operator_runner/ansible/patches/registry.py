@@ -160,6 +160,14 @@ PATCHES: tuple[Patch, ...] = (
         requires=("module-process",),
     ),
     Patch(
+        name="immortal-objects",
+        install=f"{_FORKSERVER}.immortal:install",
+        replaces=(),
+        uses=_symbols("gc", freeze="()", unfreeze="()"),
+        reason="A fork does not copy the pages of loaded objects that it only reads (ADR 45).",
+        gain="a third of the page faults and 40 % of the memory of a run (ADR 45)",
+    ),
+    Patch(
         name="module-process",
         install=f"{_FORKSERVER}.module_process:install",
         replaces=(

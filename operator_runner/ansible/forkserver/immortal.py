@@ -1,0 +1,169 @@
+"""Make what is loaded immortal: forks that use it do not write to its pages.
+
+Python counts references in the objects themselves, so a fork copies nearly every page that it
+reads. Since Python 3.12 the count of an immortal object never changes (PEP 683). Only the
+interpreter creates such objects; this module changes the counts of existing ones. An immortal
+object is never freed, so objects whose end has an effect, such as open files, stay as they are.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import sys
+import weakref
+from pathlib import Path
+from types import (
+    BuiltinFunctionType,
+    CellType,
+    ClassMethodDescriptorType,
+    CodeType,
+    FunctionType,
+    GetSetDescriptorType,
+    MemberDescriptorType,
+    MethodDescriptorType,
+    MethodType,
+    ModuleType,
+    WrapperDescriptorType,
+)
+from typing import Any
+
+_VERSIONS = {(3, 12), (3, 13)}
+"""CPython with this layout: an object begins with 32 bits, immortal if the highest one is set."""
+_POINTER_BYTES = 8
+_IS_HEAP_TYPE = 1 << 9
+"""Py_TPFLAGS_HEAPTYPE: the type is not defined statically, in C."""
+_PLAIN = frozenset(
+    {
+        *(str, bytes, int, float, complex, tuple, frozenset, list, dict, set, object),
+        *(CodeType, FunctionType, MethodType, BuiltinFunctionType, ModuleType, CellType),
+        *(GetSetDescriptorType, MemberDescriptorType, MethodDescriptorType),
+        *(WrapperDescriptorType, ClassMethodDescriptorType),
+        *(property, classmethod, staticmethod),
+    }
+)
+"""Static types whose objects only free other objects when they are freed."""
+_BATCH = 1_000
+
+
+def install() -> None:
+    """Make what is loaded immortal; without effect where the interpreter is not supported."""
+    if is_supported():
+        make_immortal()
+
+
+def is_supported() -> bool:
+    """Return whether this interpreter has immortal objects of the known layout."""
+    return (
+        sys.implementation.name == "cpython"
+        and sys.version_info[:2] in _VERSIONS
+        and sys.byteorder == "little"
+        and object.__basicsize__ == 2 * _POINTER_BYTES
+        and _takes_effect()
+    )
+
+
+def make_immortal() -> int:
+    """Make the objects that exist immortal, where nothing depends on their end.
+
+    The garbage collector ignores all of them from now on. Returns their number. Only for a
+    supported interpreter.
+    """
+    gc.unfreeze()  # frozen objects are not listed
+    try:
+        return _Marking().mark(gc.get_objects())
+    finally:
+        gc.freeze()
+
+
+def is_immortal(value: object) -> bool:
+    """Return whether the count of an object stays as it is."""
+    return sys.getrefcount(value) >= sys.getrefcount(None)
+
+
+class _Marking:
+    """Marks objects and what they refer to; marked objects are not looked at again."""
+
+    def __init__(self) -> None:
+        self._immortal = _count_of(None).value
+        self._threshold = sys.getrefcount(None)
+        self._types: dict[type, bool] = {type: True}
+
+    def mark(self, tracked: list[Any]) -> int:
+        """Mark the objects that the collector tracks and those that only they refer to."""
+        marked = 0
+        for start in range(0, len(tracked), _BATCH):
+            batch = tracked[start : start + _BATCH]
+            found = batch
+            while found:
+                new = [each for each in found if self._mark(each)]
+                marked += len(new)
+                found = _untracked_referents(batch if found is batch else new)
+        return marked
+
+    def _mark(self, value: Any) -> bool:
+        """Mark an object; return False if it is marked already or may not be."""
+        if sys.getrefcount(value) >= self._threshold:
+            return False
+        kind = type(value)
+        is_plain = self._types.get(kind)
+        if is_plain is None:
+            is_plain = self._types[kind] = _is_plain(kind)
+        if not is_plain or (kind not in _PLAIN and _is_observed(value)):
+            return False
+        _count_of(value).value = self._immortal
+        return True
+
+
+def _untracked_referents(values: list[Any]) -> list[Any]:
+    found = [each for each in gc.get_referents(*values) if not gc.is_tracked(each)]
+    for value in values:
+        found += _parts_of_code(value) if type(value) is CodeType else ()
+    return found
+
+
+def _parts_of_code(code: CodeType) -> tuple[object, ...]:
+    """Return what the collector does not see; without attributes that create objects."""
+    return (
+        *(code.co_consts, code.co_names, code.co_linetable, code.co_exceptiontable),
+        *(code.co_filename, code.co_name, code.co_qualname),
+    )
+
+
+def _is_plain(kind: type) -> bool:
+    """Whether freeing an instance has no effect: neither C code nor `__del__` is involved."""
+    if issubclass(kind, type):
+        return True
+    return all(
+        base in _PLAIN
+        or (base.__flags__ & _IS_HEAP_TYPE and "__del__" not in vars(base) and _is_python(base))
+        for base in kind.__mro__
+    )
+
+
+def _is_python(kind: type) -> bool:
+    """Whether a class is defined in Python; other heap types have resources of their own."""
+    module = sys.modules.get(kind.__module__)
+    return Path(getattr(module, "__file__", None) or "").suffix == ".py"
+
+
+def _is_observed(value: Any) -> bool:
+    """Whether an instance is referred to weakly: something may wait for its end."""
+    return not isinstance(value, type) and weakref.getweakrefcount(value) > 0
+
+
+def _takes_effect() -> bool:
+    """Try it with an object of our own."""
+    probe: list[Any] = []
+    before = _count_of(probe).value
+    _count_of(probe).value = _count_of(None).value
+    references = [probe] * 10
+    is_unchanged = _count_of(probe).value == _count_of(None).value
+    del references
+    _count_of(probe).value = before
+    return is_unchanged and sys.getrefcount(None) == _count_of(None).value
+
+
+def _count_of(value: object) -> ctypes.c_uint32:
+    """Return the count of an object, as a place in memory that can be written."""
+    return ctypes.c_uint32.from_address(id(value))
