@@ -227,7 +227,7 @@ bench-etcd: $(INSTALLED) ## Inject faults into the etcd example for ten minutes;
 	@$(BIN)/python -m bench.etcd $(ARGS)
 
 .PHONY: scale
-scale: $(INSTALLED) ## Fail replicas that share resources for half an hour; ARGS='--minutes 5 --seed 1'
+scale: $(INSTALLED) ## Measure and fail replicas that share resources; ARGS='--minutes 5 --seed 1'
 	@$(BIN)/python -m bench.scale $(ARGS)
 
 .PHONY: dashboard-picture

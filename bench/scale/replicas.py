@@ -140,14 +140,23 @@ class Replica:
 
 @contextmanager
 def running(
-    kubectl: Kubectl, project: Path, scratch: Path, count: int, flags: tuple[str, ...]
+    kubectl: Kubectl,
+    project: Path,
+    scratch: Path,
+    count: int,
+    flags: tuple[str, ...],
+    *,
+    prefix: str = "replica",
 ) -> Iterator[list[Replica]]:
-    """Give replicas that have been started; they are killed in the end."""
+    """Give replicas that have been started; they are killed in the end.
+
+    `prefix` begins their names, which are unique in a namespace.
+    """
     network = Network()
     replicas: list[Replica] = []
     try:
         for number in range(count):
-            name = f"replica-{number}"
+            name = f"{prefix}-{number}"
             operator = make_replica(kubectl, project, scratch, name)
             relay = network.relay(scratch / f"{name}.kubeconfig")
             replicas.append(Replica(name, operator, network, relay, flags))

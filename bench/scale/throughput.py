@@ -19,6 +19,7 @@ _RESOURCES = 300
 """More than all runs in the time."""
 _SECONDS = 60.0
 _START_SECONDS = 180.0
+_MIN_RATIO = 2.7
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,11 @@ class Throughput:
     def ratio(self) -> float:
         """How many times the resources of one replica the others have done."""
         return self.several / self.one
+
+    @property
+    def is_good(self) -> bool:
+        """Whether the replicas did enough more."""
+        return self.ratio >= _MIN_RATIO
 
     def rows(self) -> list[tuple[str, str]]:
         """Return all numbers with their names."""
