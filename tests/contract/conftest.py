@@ -14,6 +14,15 @@ from tests.contract.kube.scripted import ScriptedServer
 from tests.fakes.tenure import Clock, held_tenure
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the choice of the launchers' contract."""
+    parser.addoption(
+        "--all-as-jobs",
+        action="store_true",
+        help="run all cases of the launchers' contract as Jobs too, not a selection",
+    )
+
+
 @pytest.fixture
 async def scripted(tmp_path: Path) -> AsyncIterator[ScriptedServer]:
     """Start a server whose responses the test sets, in place of an API server that fails."""

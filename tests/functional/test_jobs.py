@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from operator_runner.kube.api import Api
 from operator_runner.kube.session import connect
@@ -12,35 +16,48 @@ from tests.functional.test_operator import KIND, ROLE, echo
 from tests.support.kubectl import Kubectl
 from tests.support.kubelet import kubelet
 from tests.support.operator import Operator, free_port
+from tests.support.runner_cli import RunnerCli
 from tests.support.waiting import eventually
 
+NAME = "echoes/a"
+SECONDS = 180.0
 TASKS = """
-- {{name: Count, ansible.builtin.shell: 'echo run >> {out}/count'}}
+- {{name: Count, ansible.builtin.shell: 'echo {{{{ size | default(0) }}}} >> {out}/count'}}
 - {{name: Wait, ansible.builtin.wait_for: {{path: '{out}/go', timeout: 300, sleep: 1}}}}
 - name: Read through the next operator
   kubernetes.core.k8s_info: {{kind: ConfigMap, name: a}}
 """
 
 
-async def test_an_operator_that_is_told_to_end_leaves_its_job_to_the_next_one(
-    kubectl: Kubectl,
-    control_plane: Path,
-    project: Path,
-    tmp_path: Path,
-    operator: Operator,
-) -> None:
-    """Nothing ends the play, and the role runs once more only after its success."""
-    (project / ROLE).write_text(TASKS.format(out=tmp_path))
-    job = {"image": "example.com/ee:1", "namespace": kubectl.namespace}
-    entry = {"group": "test.example.com", "version": "v1", "kind": "Echo", "role": "echo"}
-    (project / "watches.yaml").write_text(json.dumps([entry | {"execution": {"job": job}}]))
-    flags = ("--jobs-host=127.0.0.1", f"--jobs-port={free_port()}")
+@pytest.fixture
+async def pods(control_plane: Path, kubectl: Kubectl, tmp_path: Path) -> AsyncIterator[None]:
+    """Run the Pods of Jobs."""
     connection = await connect(control_plane, user_agent="operator-runner/test")
     try:
         async with kubelet(Api(connection), kubectl.namespace, tmp_path):
-            await asyncio.to_thread(_restart, operator, kubectl, tmp_path, flags)
+            yield
     finally:
         await connection.close()
+
+
+def write_project(project: Path, kubectl: Kubectl, out: Path, **keys: Any) -> tuple[str, ...]:
+    """Make the runs of the project Jobs; return the flags for them."""
+    (project / ROLE).write_text(TASKS.format(out=out))
+    job = {"image": "example.com/ee:1", "namespace": kubectl.namespace}
+    entry = {"group": "test.example.com", "version": "v1", "kind": "Echo", "role": "echo"}
+    watches = [entry | keys | {"execution": {"job": job}}]
+    (project / "watches.yaml").write_text(json.dumps(watches))
+    return ("--jobs-host=127.0.0.1", f"--jobs-port={free_port()}")
+
+
+@pytest.mark.usefixtures("pods")
+async def test_an_operator_that_is_told_to_end_leaves_its_job_to_the_next_one(
+    kubectl: Kubectl, project: Path, tmp_path: Path, operator: Operator
+) -> None:
+    """Nothing ends the play, and the role runs once more only after its success."""
+    flags = write_project(project, kubectl, tmp_path)
+    # The kubelet is a task of the event loop.
+    await asyncio.to_thread(_restart, operator, kubectl, tmp_path, flags)
 
 
 def _restart(operator: Operator, kubectl: Kubectl, out: Path, flags: tuple[str, ...]) -> None:
@@ -55,5 +72,77 @@ def _restart(operator: Operator, kubectl: Kubectl, out: Path, flags: tuple[str, 
     (out / "go").touch()
     kubectl("wait", "--for=condition=Successful", f"{KIND}/a", "--timeout=300s")
     # The next run is that for changes which nothing has observed.
-    eventually(lambda: "run\nrun\n" in count.read_text(), details=operator.log)
+    eventually(lambda: "0\n0\n" in count.read_text(), details=operator.log)
     assert operator.terminate() == 0
+
+
+@pytest.mark.usefixtures("pods")
+async def test_the_next_leader_adopts_the_job_of_a_leader_that_was_killed(
+    kubectl: Kubectl, project: Path, tmp_path: Path, make_operator: Callable[[str], Operator]
+) -> None:
+    """Both have the same address, as behind a Service: only the leader serves it."""
+    flags = write_project(project, kubectl, tmp_path)
+    election = (
+        "--leader-elect",
+        "--leader-election-id=echo",
+        f"--leader-election-namespace={kubectl.namespace}",
+        "--leader-elect-lease-duration=12s",
+        "--leader-elect-renew-deadline=8s",
+    )
+    await asyncio.to_thread(_take_over, make_operator, kubectl, tmp_path, (*flags, *election))
+
+
+def _take_over(
+    make_operator: Callable[[str], Operator], kubectl: Kubectl, out: Path, flags: tuple[str, ...]
+) -> None:
+    first, second = make_operator("first"), make_operator("second")
+    first.start(*flags)
+    kubectl.apply(echo())
+    eventually((out / "count").exists, details=first.log)
+    second.start(*flags)
+    first.kill()
+    adopted = "Adopted the Job of an earlier run"
+    eventually(lambda: second.lines(adopted), seconds=SECONDS, details=second.log)
+    assert (out / "count").read_text() == "0\n"
+    (out / "go").touch()
+    kubectl("wait", "--for=condition=Successful", f"{KIND}/a", "--timeout=300s")
+    jobs = [line["job"] for line in first.lines("Created Job") + second.lines(adopted)]
+    assert jobs[0] == jobs[1]
+
+
+@pytest.mark.usefixtures("pods")
+async def test_supersede_and_suspend_delete_the_job_of_the_current_run(
+    kubectl: Kubectl, project: Path, tmp_path: Path, operator: Operator, control_plane: Path
+) -> None:
+    """An edit starts another Job; a suspended resource has none."""
+    flags = write_project(project, kubectl, tmp_path, supersede=True)
+    cli = RunnerCli(control_plane, kubectl.namespace)
+    await asyncio.to_thread(_supersede_and_suspend, operator, kubectl, tmp_path, flags, cli)
+
+
+def _supersede_and_suspend(
+    operator: Operator, kubectl: Kubectl, out: Path, flags: tuple[str, ...], cli: RunnerCli
+) -> None:
+    def jobs() -> list[str]:
+        return [each["metadata"]["name"] for each in kubectl.list("jobs")]
+
+    def sizes() -> list[str]:
+        return (out / "count").read_text().split()
+
+    operator.start(*flags)
+    kubectl.apply(echo(size=1))
+    eventually((out / "count").exists, details=operator.log)
+    (first,) = jobs()
+    kubectl.apply(echo(size=2))
+    eventually(sizes, lambda found: found == ["1", "2"], seconds=SECONDS, details=operator.log)
+    (second,) = jobs()
+    assert second != first
+    suspended = cli.run("suspend", NAME, "--cancel", "--timeout=180s")
+    assert suspended.returncode == 0, suspended.stderr
+    eventually(jobs, lambda found: found == [], seconds=SECONDS, details=operator.log)
+    (out / "go").touch()
+    resumed = cli.run("resume", NAME)
+    assert resumed.returncode == 0, resumed.stderr
+    kubectl("wait", "--for=condition=Successful", f"{KIND}/a", "--timeout=300s")
+    assert sizes()[:2] == ["1", "2"]
+    assert operator.metric("operator_runner_runs_total", outcome="superseded") == 2

@@ -13,7 +13,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -39,6 +39,8 @@ class Kubelet:
     api: Api
     namespace: str
     folder: Path
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Variables of the image, beside PATH and HOME."""
     processes: dict[str, asyncio.subprocess.Process] = field(default_factory=dict)
     _tasks: dict[str, asyncio.Task[None]] = field(default_factory=dict)
 
@@ -113,11 +115,11 @@ class Kubelet:
         paths = await self._mount(pod)
         container = pod["spec"]["containers"][0]
         command = [_replaced(word, paths) for word in container["command"]]
-        tools = str(Path(sys.executable).parent)
+        path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
         process = await asyncio.create_subprocess_exec(
             *command,
             cwd=self.folder,
-            env={"PATH": f"{tools}:{os.environ['PATH']}", "HOME": str(self.folder)},
+            env={"HOME": str(self.folder), **self.environment, "PATH": path},
             start_new_session=True,
         )
         self.processes[name] = process
@@ -204,9 +206,11 @@ def _replaced(word: str, paths: dict[str, Path]) -> str:
 
 
 @asynccontextmanager
-async def kubelet(api: Api, namespace: str, folder: Path) -> AsyncIterator[Kubelet]:
-    """Run the Pods of a namespace inside the block."""
-    running = Kubelet(api, namespace, folder)
+async def kubelet(
+    api: Api, namespace: str, folder: Path, environment: Mapping[str, str] | None = None
+) -> AsyncIterator[Kubelet]:
+    """Run the Pods of a namespace inside the block; see `Kubelet.environment`."""
+    running = Kubelet(api, namespace, folder, environment or {})
     task = asyncio.create_task(running.run(), name="kubelet")
     try:
         yield running

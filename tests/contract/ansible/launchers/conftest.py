@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+import secrets
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from operator_runner.core.settings import AnsibleSettings
+from operator_runner.devcluster import Cluster
 from tests.contract.ansible.launchers.launching import Both, Launchers
+from tests.contract.ansible.launchers.pods import Pods
+from tests.support.kubectl import Kubectl
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -32,7 +36,29 @@ def launchers(steady_environment: None) -> Iterator[Launchers]:
         yield opened
 
 
+@pytest.fixture(scope="session")
+def pods(
+    launchers: Launchers, control_plane_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory
+) -> Pods:
+    """Let the launchers start Jobs, on the control plane."""
+    namespace = f"test-{secrets.token_hex(4)}"
+    control_plane_cluster.exec(["kubectl", "create", "namespace", namespace])
+    Kubectl(control_plane_cluster.bin / "kubectl", namespace).wait_for_account()
+    opened = Pods(control_plane_cluster.kubeconfig, namespace, tmp_path_factory.mktemp("pods"))
+    launchers.open_pods(opened)
+    return opened
+
+
 @pytest.fixture
-def both(launchers: Launchers, tmp_path: Path) -> Both:
-    """Run a project through both launchers, compare, and return the record."""
-    return Both(launchers, tmp_path)
+def both(launchers: Launchers, tmp_path: Path, request: pytest.FixtureRequest) -> Both:
+    """Run a project through the launchers, compare, and return the record.
+
+    Tests with the mark `as_job` run it as a Job too, with --all-as-jobs all tests but those with
+    the mark `local_only`.
+    """
+    marks = {mark.name for mark in request.node.iter_markers()}
+    is_chosen = "as_job" in marks or request.config.getoption("--all-as-jobs")
+    with_job = is_chosen and "local_only" not in marks
+    if with_job:
+        request.getfixturevalue("pods")
+    return Both(launchers, tmp_path, with_job=with_job)

@@ -64,15 +64,20 @@ class Project:
         _write(site / "roles" / "tried" / "tasks" / "main.yml", self.tasks)
         return RunContent(role=site / "roles" / "tried")
 
+    def settings(self, site: Path, general: AnsibleSettings) -> AnsibleSettings:
+        """Return the settings of an operator whose project is in `site`."""
+        return replace(
+            general,
+            args=self.args.format(site=site),
+            inventory=site / self.inventory if self.inventory else None,
+        )
+
     async def run(self, launcher: Launcher, site: Path) -> Record:
         """Write the project to `site` and run it there; the work dir is beside the project."""
         content = self.write(site)
         rundirs = RunDirs(site.parent / "work")
         ref = replace(REF, name=self.resource)
-        settings = AnsibleSettings(
-            args=self.args.format(site=site),
-            inventory=site / self.inventory if self.inventory else None,
-        )
+        settings = self.settings(site, AnsibleSettings())
         request = RunRequest(
             run_id=_RUN,
             ref=ref,

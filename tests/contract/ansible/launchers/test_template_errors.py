@@ -7,6 +7,8 @@ import pytest
 from tests.contract.ansible.launchers.launching import Both
 from tests.contract.ansible.launchers.projects import Project
 
+pytestmark = pytest.mark.local_only("the messages are those of the operator's patches")
+
 SPEC = {"site_title": "Shop", "web": {"listen_port": 80, "urls": ["a"]}}
 PLACE = "roles/tried/templates/page.j2"
 WAYS = {

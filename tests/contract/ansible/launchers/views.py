@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from pathlib import PurePath
 from typing import Any
 
-from operator_runner.core.model import Json
+from operator_runner.core.model import Json, TaskFailure
 from tests.contract.ansible.launchers.records import Record
 
 _HEADER = re.compile(r"\r?\n?(TASK|RUNNING HANDLER) \[.*\] \**(\r?\n)?")
@@ -21,6 +22,13 @@ _TRANSPORT = re.compile(
     r"Loading collection ansible\.builtin)"
 )
 
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_ROLE_PATHS = re.compile(r"(?<=was not found in )\S+")
+_DATA_DIR = re.compile(
+    r"/[\w./<>-]*/(?:operator-runner-data/(?:<temp>|tmp\w{8})/run"
+    r"|case\d+/\w+/example\.com/v1/Foo/default/\w+)(?=/|\b)"
+)
+_PROJECT = re.compile(r"<data>/project|/[\w./<>-]*/case\d+/site(?=/|\b)")
 _POLL = re.compile(r"ASYNC POLL ")
 
 
@@ -72,3 +80,40 @@ def _bare(value: Any) -> Any:
     if isinstance(value, list):
         return [_bare(part) for part in value]
     return _HEADER.sub("", value) if isinstance(value, str) else value
+
+
+def without_place(record: Record) -> Record:
+    """Leave out where a play ran: a Pod has a copy of the project, and no terminal.
+
+    Its output has no colours, ansible-runner's stream no empty lines, and warnings are events of
+    their own. Of the artifacts, both have the output and the events.
+    """
+    outcome = record.outcome
+    failures = tuple(
+        TaskFailure(each.task, _moved(each.message), _moved(each.path)) for each in outcome.failures
+    )
+    events = [_moved(_bare(event)) for event in record.events if event["event"] != "verbose"]
+    for event in events:
+        del event["stdout"]
+        data = event.get("event_data") or {}
+        if "playbook" in data:
+            data["playbook"] = PurePath(data["playbook"]).name
+    return replace(
+        record,
+        outcome=replace(outcome, failures=failures),
+        events=events,
+        artifacts={"stdout": _moved(record.artifacts["stdout"])},
+        files={name: _moved(text) for name, text in record.files.items()},
+    )
+
+
+def _moved(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _moved(part) for key, part in value.items()}
+    if isinstance(value, list):
+        return [_moved(part) for part in value]
+    if not isinstance(value, str):
+        return value
+    text = _PROJECT.sub("<project>", _DATA_DIR.sub("<data>", _COLOUR.sub("", value)))
+    lines = _ROLE_PATHS.sub("<paths>", text).splitlines()
+    return "\n".join(line for line in lines if line)
