@@ -57,6 +57,15 @@ def test_the_wheel_contains_its_commit(environment: Path) -> None:
     assert file.read_text() == expected
 
 
+def test_the_wheel_contains_the_web_page(environment: Path) -> None:
+    """Document, styles and scripts of `operator-runner ui` are data of the package."""
+    source = REPOSITORY / "operator_runner" / "tools"
+    files = [*source.glob("ui/static/*"), *source.glob("runs/static/*")]
+    (packages,) = environment.glob("lib/python*/site-packages/operator_runner/tools")
+    assert [file for file in files if not (packages / file.relative_to(source)).is_file()] == []
+    assert len(files) > 5
+
+
 def test_the_wheel_contains_both_programs(environment: Path) -> None:
     """Each prints its own name and the version that was built."""
     for name in ("operator-runner", "ansible-operator"):

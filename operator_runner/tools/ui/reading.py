@@ -28,7 +28,7 @@ from operator_runner.tools.resources.listing import (
     run_events,
 )
 from operator_runner.tools.ui.feed import Feed
-from operator_runner.tools.ui.views import Observed, views
+from operator_runner.tools.ui.views import Observed, is_valid_event, views
 
 _POLL_SECONDS = 1.0
 """Between two requests to the same operator, and between two searches for one."""
@@ -115,11 +115,12 @@ class Reader:
         self.observed.fault = ""
         if self._are_events_old or time.monotonic() - self._events_read > _EVENTS_SECONDS:
             self._are_events_old, self._events_read = False, time.monotonic()
-            self.observed.events = await run_events(api, self.namespace)
+            found = await run_events(api, self.namespace)
+            self.observed.events = [each for each in found if is_valid_event(each)]
 
     async def _read_kinds(self, operators: Operators) -> None:
         """Search again if operators that answer have other kinds than before."""
-        found = await asyncio.gather(*map(_kinds, list(operators.clients)))
+        found = await asyncio.gather(*map(_kinds_of, list(operators.clients)))
         kinds = {kind for each in found for kind in each}
         if not kinds <= self._operator_kinds:
             self._operator_kinds |= kinds
@@ -184,7 +185,7 @@ def _essentials(body: Json) -> Json:
     return {"metadata": metadata, "status": body.get("status")}
 
 
-async def _kinds(client: OperatorClient) -> set[tuple[str, str]]:
+async def _kinds_of(client: OperatorClient) -> set[tuple[str, str]]:
     """Return group and kind of what an operator reconciles; none for another answer."""
     try:
         found = (await client.get("")).get("kinds")

@@ -19,7 +19,12 @@ from operator_runner.core.model import (
     TaskFailure,
     Trigger,
 )
-from operator_runner.telemetry.runs.received import check_queue_entry, check_run
+from operator_runner.telemetry.runs.received import (
+    check_dependents,
+    check_queue_entry,
+    check_run,
+    check_schedule,
+)
 from operator_runner.telemetry.runs.record import RunRecorder
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -94,6 +99,28 @@ def test_an_entry_of_another_shape_is_invalid(forged: Any) -> None:
     assert check_queue_entry(ENTRY) == ENTRY
     with pytest.raises(ValueError, match=r"expected|Invalid|range"):
         check_queue_entry(forged)
+
+
+@pytest.mark.parametrize(
+    "forged", [{"resource": "x"}, {"resource": RESOURCE, "next": 1}, {"error": "x"}, []]
+)
+def test_a_schedule_of_another_shape_is_invalid(forged: Any) -> None:
+    """As for runs."""
+    known = {"resource": RESOURCE, "next": "2026-01-01T12:00:00Z", "error": "x"}
+    assert check_schedule({**known, "other": 1}) == known
+    with pytest.raises(ValueError, match="expected"):
+        check_schedule(forged)
+
+
+@pytest.mark.parametrize(
+    "forged", [{"resource": RESOURCE}, {"resource": RESOURCE, "objects": ["x"]}, {"objects": []}]
+)
+def test_dependents_of_another_shape_are_invalid(forged: Any) -> None:
+    """As for runs."""
+    known = {"resource": RESOURCE, "objects": [RESOURCE]}
+    assert check_dependents({**known, "other": 1}) == known
+    with pytest.raises(ValueError, match="expected"):
+        check_dependents(forged)
 
 
 def test_texts_and_lists_are_limited_and_unknown_fields_dropped() -> None:
