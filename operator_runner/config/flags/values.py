@@ -187,7 +187,7 @@ def _job_problems(options: Options, watches: Sequence[Watch]) -> list[str]:
     if options["shards"] is not None:
         problems.append(
             f"{kinds}: `execution.job` does not work with --shards, because Pods connect to the"
-            " leader; remove one of the two"
+            " leader; remove --shards, and raise --max-concurrent-reconciles for more Jobs at once"
         )
     return problems
 
