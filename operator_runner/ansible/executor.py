@@ -22,7 +22,7 @@ from operator_runner.ansible.patches.registry import PATCHES, unknown_names
 from operator_runner.ansible.run_spec import run_spec
 from operator_runner.ansible.rundir import RunDir, RunDirs, arguments_of
 from operator_runner.core.errors import ConfigError, RunError
-from operator_runner.core.model import Json, ObjectRef, RunEvent, RunOutcome, RunRequest
+from operator_runner.core.model import Cause, Json, ObjectRef, RunEvent, RunOutcome, RunRequest
 from operator_runner.core.settings import AnsibleSettings, ExecutorName
 
 _log = structlog.get_logger(__name__)
@@ -158,6 +158,10 @@ class AnsibleExecutor:
             rerun.write(self._rundirs.base, request.ref, rerun.Rerun(request.run_id, command))
         except (OSError, ValueError) as error:
             _log.warning("Cannot store the command of a failed run", error=str(error))
+
+    async def record_skip(self, ref: ObjectRef, causes: Sequence[Cause], reason: str) -> None:
+        """Record a run that was skipped; see the port."""
+        await asyncio.to_thread(history.write_skip, self._rundirs.of(ref), causes, reason)
 
     async def add_message(self, ref: ObjectRef, run_id: str, message: str) -> None:
         """Record what was found about a finished run; see the port."""

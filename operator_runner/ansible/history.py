@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,11 +17,13 @@ import structlog
 
 from operator_runner.ansible import nofollow_io
 from operator_runner.ansible.rundir import RunDir
-from operator_runner.core.model import GVK, Json, ObjectRef, RunOutcome, RunRequest
+from operator_runner.core.model import GVK, Cause, Json, ObjectRef, RunOutcome, RunRequest
 
 _log = structlog.get_logger(__name__)
 FILE = "run.json"
 MESSAGE_FILE = "message"
+SKIPPED_FILE = "skipped.json"
+"""The last run of a resource that was skipped, beside its artifacts."""
 _VERSION = re.compile(r"v\d+((alpha|beta)\d+)?")
 _UNREADABLE = (FileNotFoundError, ValueError, KeyError, TypeError, OverflowError, RecursionError)
 """Errors from a file that `write_record` did not write."""
@@ -47,9 +50,7 @@ def write_record(
         "started": started.isoformat(timespec="milliseconds"),
         "seconds": round((datetime.now(UTC) - started).total_seconds(), 3),
         "outcome": _outcome_name(outcome),
-        "causes": [
-            {"trigger": cause.trigger.value, "detail": cause.detail} for cause in request.causes
-        ],
+        "causes": _causes(request.causes),
         "message": outcome.failures[0].message if outcome and outcome.failures else "",
     }
     try:
@@ -74,6 +75,23 @@ def add_message(rundir: RunDir, run_id: str, message: str) -> None:
         _log.warning("Cannot write the record of a run", path=str(rundir.path), error=str(error))
 
 
+def write_skip(rundir: RunDir, causes: Iterable[Cause], reason: str) -> None:
+    """Record the last run that was skipped, in place of the one before. Errors are only logged."""
+    content = {
+        "run_id": "",
+        "started": datetime.now(UTC).isoformat(timespec="milliseconds"),
+        "seconds": 0,
+        "outcome": "skipped",
+        "causes": _causes(causes),
+        "message": f"skipped: {reason}",
+    }
+    try:
+        nofollow_io.make_private(rundir.path / "artifacts")
+        nofollow_io.write(rundir.path / SKIPPED_FILE, json.dumps(content))
+    except OSError as error:
+        _log.warning("Cannot record a skipped run", path=str(rundir.path), error=str(error))
+
+
 def recorded_resources(base: Path) -> dict[ObjectRef, Path]:
     """Return the resources with artifacts below the work dir `base`, with their directories.
 
@@ -88,12 +106,17 @@ def recorded_resources(base: Path) -> dict[ObjectRef, Path]:
 
 
 def past_runs(folder: Path) -> list[PastRun]:
-    """Return the recorded runs of a resource in its private data dir, newest first."""
+    """Return the recorded runs of a resource in its private data dir, newest first.
+
+    The last one that was skipped is among them.
+    """
     runs = [
         run
         for file in folder.glob(f"artifacts/*/{FILE}")
         if not file.parent.is_symlink() and (run := _read(file)) is not None
     ]
+    if (skipped := _read(folder / SKIPPED_FILE)) is not None:
+        runs.append(skipped)
     return sorted(runs, key=lambda run: run.started, reverse=True)
 
 
@@ -132,6 +155,10 @@ def _run_of(content: Json) -> PastRun:
         ),
         message=str(content["message"]),
     )
+
+
+def _causes(causes: Iterable[Cause]) -> list[Json]:
+    return [{"trigger": cause.trigger.value, "detail": cause.detail} for cause in causes]
 
 
 def _outcome_name(outcome: RunOutcome | None) -> str:

@@ -33,11 +33,17 @@ from operator_runner.app.job_serving import JobServing
 from operator_runner.app.once import content_of, exit_status, find_resource
 from operator_runner.app.ports import open_metrics, open_probes
 from operator_runner.app.run_access import OwnedAccess, RecordedWrites
-from operator_runner.app.run_inputs import rundirs_of, variable_names_of
+from operator_runner.app.run_inputs import (
+    content_reader_of,
+    installation_of,
+    rundirs_of,
+    variable_names_of,
+)
 from operator_runner.app.shard_gate import ShardGate
 from operator_runner.app.signals import take_signals, until_one_ends
 from operator_runner.app.streams import ObjectStreams
 from operator_runner.app.traces import open_traces_of
+from operator_runner.app.unchanged_inputs import UnchangedInputs
 from operator_runner.config.watches import trigger_targets
 from operator_runner.config.watches.reference_targets import referenced
 from operator_runner.config.watches.relevance import is_deselected, is_relevant
@@ -311,7 +317,7 @@ class Operator:
             self._job_launcher,
             ask=terminal.ask if settings.ansible.step else None,
         )
-        self._archive = self._make_archive()
+        self._inputs, self._archive = self._make_stores()
         self._reconcilers = self._make_reconcilers(names, traces)
         self._dispatcher = Dispatcher(
             self._queue,
@@ -336,7 +342,7 @@ class Operator:
         previewer = Previewer(self._proxy, self._executor, variable_names, settings.ansible)
         dependencies = Dependencies(
             cluster=self._cluster,
-            access=OwnedAccess(self._proxy, self._dependents),
+            access=OwnedAccess(self._proxy, self._dependents, self._inputs),
             executor=self._executor,
             is_relevant=is_relevant,
             is_deselected=is_deselected,
@@ -358,6 +364,7 @@ class Operator:
             fences=self._fences,
             claim=(lambda _: True) if self._sharding is None else self._sharding.claim,
             records=self._runs,
+            inputs=self._inputs,
             run_environment=traces.run_environment,
         )
         for watch in self._watches:
@@ -388,7 +395,22 @@ class Operator:
         self._jobs = JobServing(server, launcher, self._watches)
         return launcher
 
-    def _make_archive(self) -> RunArchive | None:
+    def _make_stores(self) -> tuple[UnchangedInputs, RunArchive | None]:
+        """Return the inputs of runs, and where they and the runs are kept for a new Pod."""
+        inputs = UnchangedInputs(
+            self._api,
+            self._discovery,
+            content_reader_of(self._settings.ansible),
+            partial(installation_of, self._settings.ansible),
+            self._dependents,
+        )
+        archive = self._make_archive(inputs)
+        if archive is not None:
+            changed = partial(archive.finished, has_changes=True)
+            inputs.use_archive(archive.loaded, changed)
+        return inputs, archive
+
+    def _make_archive(self, inputs: UnchangedInputs) -> RunArchive | None:
         """Return where runs are kept for a new Pod: beside the Lease, if there is one."""
         election = self._settings.leader_election
         if not (self._settings.keep_runs and election.enabled) or self._settings.once is not None:
@@ -398,7 +420,12 @@ class Operator:
         sole = self._elector if self._sharding is None else None
         tenure = None if sole is None else sole.tenure
         archive = RunArchive(
-            self._api, namespace, election.lease_name, self._runs, lambda: Fence(tenure)
+            self._api,
+            namespace,
+            election.lease_name,
+            self._runs,
+            lambda: Fence(tenure),
+            inputs=inputs,
         )
         self._runs.on_finished(archive.finished)
         self._runs.on_deleted(archive.deleted)

@@ -19,9 +19,11 @@ from operator_runner.reconcile.reconciler import (
     Gone,
     Reconciler,
     ReconcileResult,
+    Skipped,
     Succeeded,
     Superseded,
 )
+from operator_runner.reconcile.unchanged import INPUTS_UNCHANGED
 from operator_runner.reconcile.user_requests import RETRY_REQUESTED
 from operator_runner.telemetry.metrics import Metrics, Outcome, Result, RunTimes
 from operator_runner.telemetry.tracing.traces import NoTraces, ReconcileTrace, Traces
@@ -183,6 +185,8 @@ class Dispatcher:
         if outcome is not None:
             times = RunTimes(item.waited, seconds, trace.exemplar)
             self._metrics.run_finished(gvk, item.causes, outcome, times)
+        if isinstance(result, Skipped):
+            self._metrics.run_skipped(gvk, item.causes, INPUTS_UNCHANGED)
         if outcome != "superseded" and result != Aborted():
             self._metrics.record_result(key, failed=outcome == "failed")
         if result == Failed(timed_out=True):
@@ -242,7 +246,7 @@ class Dispatcher:
             _log.info("Deleted: the resource no longer exists")
             self._queue.remove(key)
             self._on_deleted(key)
-        if isinstance(result, Succeeded) and result.after is not None:
+        if isinstance(result, Succeeded | Skipped) and result.after is not None:
             seconds = result.after.total_seconds()
             self._queue.add_after(
                 key, Cause(result.trigger, f"{seconds:g} s"), _spread(seconds, result.trigger)
@@ -270,7 +274,7 @@ def _resets_backoff(cause: Cause) -> bool:
 
 def _own_period(result: ReconcileResult) -> float | None:
     """Return the delay in seconds that the resource itself sets for its next run, or None."""
-    if isinstance(result, Succeeded) and result.by_resource and result.after is not None:
+    if isinstance(result, Succeeded | Skipped) and result.by_resource and result.after is not None:
         return result.after.total_seconds()
     return None
 

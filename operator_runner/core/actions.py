@@ -14,6 +14,14 @@ _STATUS_MODULES = frozenset({"k8s_event", "k8s_status"})
 """Modules of operator_sdk.util that write to the cluster."""
 COMMAND_MODULES = frozenset({"command", "shell"})
 FILE_MODULES = frozenset({"assemble", "blockinfile", "copy", "file", "lineinfile", "template"})
+_PURE_BUILTINS = frozenset(
+    {
+        *("assert", "debug", "fail", "include_role", "include_tasks", "import_role"),
+        *("import_tasks", "meta", "set_fact", "validate_argument_spec", "setup", "gather_facts"),
+    }
+)
+"""Without those of `setup`, whose facts only matter if a template uses them."""
+_PURE_CLUSTER_MODULES = frozenset({"k8s", "k8s_info"})
 _BUILTIN = ("ansible.builtin.", "ansible.legacy.")
 
 
@@ -23,6 +31,19 @@ def acts_on_cluster(action: str) -> bool:
     if f"{prefix}." in COLLECTIONS or not prefix:
         return name in _CLUSTER_MODULES or name in _STATUS_MODULES
     return prefix == "operator_sdk.util" and name in _STATUS_MODULES
+
+
+def is_pure(action: str) -> bool:
+    """Return whether all that an action reads and writes goes through the proxy."""
+    return is_pure_cluster_action(action) or builtin_name(action) in _PURE_BUILTINS
+
+
+def is_pure_cluster_action(action: str) -> bool:
+    """Return whether an action is a module for the cluster that only sends requests."""
+    prefix, _, name = action.rpartition(".")
+    if f"{prefix}." in COLLECTIONS or not prefix:
+        return name in _PURE_CLUSTER_MODULES or action == "k8s_status"
+    return action == "operator_sdk.util.k8s_status"
 
 
 def builtin_name(action: str) -> str:

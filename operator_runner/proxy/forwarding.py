@@ -17,7 +17,7 @@ from multidict import CIMultiDict
 from operator_runner.core.errors import Fenced
 from operator_runner.core.fencing import UNFENCED, Fence, Permit
 from operator_runner.core.model import RunApiRequest
-from operator_runner.kube.api import Api, is_watch
+from operator_runner.kube.api import JSON, Api, is_watch
 from operator_runner.kube.decoding import DecodingError
 from operator_runner.kube.session import Connection, fenced_by
 from operator_runner.kube.worker_thread import WorkerThread
@@ -26,6 +26,7 @@ from operator_runner.proxy.admission import Admission, Decision, WriteRequest, i
 from operator_runner.proxy.dry_run.forwarding import DryRunForwarder
 from operator_runner.proxy.fencing import limited_path, may_act, permit, refused
 from operator_runner.proxy.headers import request_headers, response_headers, upgrade_of
+from operator_runner.proxy.input_log import InputLog
 from operator_runner.proxy.recorder import PermissionRecorder
 from operator_runner.proxy.request_info import RequestInfo
 from operator_runner.proxy.response_tracker import (
@@ -100,6 +101,7 @@ class Forwarder:
         await _send_continue(request)
         info = RequestInfo.parse(request.raw_path.partition("?")[0])
         _log_read(request, info)
+        _note_sent(request, grant, info)
         fence = _fence(request, grant, info)
         permit(fence)  # before anything is read or sent for the request
         if grant is not None and grant.dry_run is not None:
@@ -139,9 +141,10 @@ class Forwarder:
                     await self._recorder.record(
                         request, grant, body, upstream.status, write.requests if write else ()
                     )
+                inputs = _note_answered(request, grant, info, upstream.status)
                 if upstream.status == _SWITCHING:
                     return await tunnel.join(request, upstream, fence)
-                return await self._respond(request, upstream, tracked)
+                return await self._respond(request, upstream, tracked, inputs)
         raise AssertionError("the last attempt returns")
 
     def _report_request(
@@ -206,6 +209,7 @@ class Forwarder:
         request: web.BaseRequest,
         upstream: aiohttp.ClientResponse,
         tracked: TrackedRequest | None,
+        inputs: InputLog | None,
     ) -> web.StreamResponse:
         response = web.StreamResponse(
             status=upstream.status,
@@ -215,7 +219,7 @@ class Forwarder:
         await response.prepare(request)
         chunks: AsyncIterator[bytes] = aiter(upstream.content.iter_any())
         if tracked is not None and upstream.status in _OK:
-            chunks = self._tracked_chunks(upstream, tracked, chunks)
+            chunks = self._tracked_chunks(request, upstream, tracked, inputs, chunks)
         try:
             async for chunk in chunks:
                 await response.write(chunk)
@@ -228,10 +232,22 @@ class Forwarder:
             await response.write_eof()
         return response
 
+    async def _decode_inputs(
+        self, inputs: InputLog, request: web.BaseRequest, tracked: TrackedRequest, body: bytes
+    ) -> None:
+        decode = partial(inputs.decoded, request.method, tracked.info, request.query, body)
+        if bodies.is_quick(JSON, len(body)):
+            decode()
+        else:
+            async with tracked.grant.decoding:
+                await self._worker_thread.call(decode)
+
     async def _tracked_chunks(
         self,
+        request: web.BaseRequest,
         upstream: aiohttp.ClientResponse,
         tracked: TrackedRequest,
+        inputs: InputLog | None,
         chunks: AsyncIterator[bytes],
     ) -> AsyncIterator[bytes]:
         """Yield the chunks; hold the last one back until the response has been tracked."""
@@ -245,9 +261,27 @@ class Forwarder:
         if len(seen) <= MAX_BODY_BYTES:
             kind = upstream.headers.get(hdrs.CONTENT_TYPE, "")
             created = upstream.status == _CREATED
-            await self._tracker.track(tracked, kind, bytes(seen), created=created)
+            body = bytes(seen)
+            await self._tracker.track(tracked, kind, body, created=created)
+            if inputs is not None:
+                await self._decode_inputs(inputs, request, tracked, body)
         if held:
             yield held
+
+
+def _note_sent(request: web.BaseRequest, grant: Grant | None, info: RequestInfo | None) -> None:
+    if grant is not None and grant.inputs is not None:
+        grant.inputs.sent(request.method, request.path, request.query, info)
+
+
+def _note_answered(
+    request: web.BaseRequest, grant: Grant | None, info: RequestInfo | None, status: int
+) -> InputLog | None:
+    """Note the status of a response; return the log if it needs the body too."""
+    inputs = None if grant is None else grant.inputs
+    if inputs is None or not inputs.answered(request.method, info, status):
+        return None
+    return inputs
 
 
 def _fence(request: web.BaseRequest, grant: Grant | None, info: RequestInfo | None) -> Fence:

@@ -17,6 +17,7 @@ from operator_runner.core.model import (
     RunEvent,
     RunOutcome,
     RunRequest,
+    Trigger,
     Watch,
 )
 
@@ -80,6 +81,9 @@ class Executor(Protocol):
         before CancelledError is raised.
         """
 
+    async def record_skip(self, ref: ObjectRef, causes: Sequence[Cause], reason: str) -> None:
+        """Record a run that was skipped, for `operator-runner why`."""
+
     async def add_message(self, ref: ObjectRef, run_id: str, message: str) -> None:
         """Record what was found about a finished run, for `operator-runner why`."""
 
@@ -117,6 +121,49 @@ class NoRunRecords:
 
     def forget(self, ref: ObjectRef) -> None:
         """See `RunRecords`."""
+
+
+class Inputs(Protocol):
+    """Knows the inputs of runs that changed nothing; see docs/adr/0044-unchanged-inputs.md."""
+
+    async def are_unchanged(self, body: Json, watch: Watch, triggers: frozenset[Trigger]) -> bool:
+        """Return whether a run of the resource would read what its last run has read.
+
+        That run has changed nothing. False in case of doubt; never raises ApiError.
+        """
+
+    async def begin(self, body: Json, watch: Watch) -> None:
+        """Record the inputs of a run that is about to start, if they can be known."""
+
+    def on_event(self, uid: str, event: RunEvent) -> None:
+        """Take an event of a run, in order."""
+
+    def ended(self, ref: ObjectRef, uid: str, *, converged: bool) -> None:
+        """Keep the inputs of a run if it `converged` and changed nothing, else none."""
+
+    def forget(self, ref: ObjectRef, uid: str) -> None:
+        """Drop the inputs of a deleted resource."""
+
+
+class UnknownInputs:
+    """Knows nothing, so that nothing is skipped."""
+
+    async def are_unchanged(self, body: Json, watch: Watch, triggers: frozenset[Trigger]) -> bool:
+        """See `Inputs`."""
+        del body, watch, triggers
+        return False
+
+    async def begin(self, body: Json, watch: Watch) -> None:
+        """See `Inputs`."""
+
+    def on_event(self, uid: str, event: RunEvent) -> None:
+        """See `Inputs`."""
+
+    def ended(self, ref: ObjectRef, uid: str, *, converged: bool) -> None:
+        """See `Inputs`."""
+
+    def forget(self, ref: ObjectRef, uid: str) -> None:
+        """See `Inputs`."""
 
 
 class VariableNames(Protocol):

@@ -65,8 +65,10 @@ from operator_runner.reconcile.ports import (
     Access,
     ClusterClient,
     Executor,
+    Inputs,
     NoRunRecords,
     RunRecords,
+    UnknownInputs,
     VariableNames,
     Writes,
 )
@@ -88,6 +90,7 @@ from operator_runner.reconcile.schedule import (
 )
 from operator_runner.reconcile.status import generation_of
 from operator_runner.reconcile.superseding import SupersedeMonitor
+from operator_runner.reconcile.unchanged import INPUTS_UNCHANGED, may_skip
 from operator_runner.reconcile.user_requests import (
     HandledRequest,
     RequestResult,
@@ -147,7 +150,16 @@ class Aborted:
     """The process may have lost its Lease, so that nothing was reported; reconcile again."""
 
 
-ReconcileResult: TypeAlias = Gone | Idle | Succeeded | Failed | Superseded | Aborted
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """The run would have changed nothing. The rest is as in `Succeeded`."""
+
+    after: timedelta | None
+    trigger: Trigger
+    by_resource: bool = field(default=False, compare=False)
+
+
+ReconcileResult: TypeAlias = Gone | Idle | Skipped | Succeeded | Failed | Superseded | Aborted
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +207,7 @@ class Dependencies:
     claim: Callable[[str], bool] = lambda _: True
     """Return whether the current task may reconcile the resource with this uid."""
     records: RunRecords = field(default_factory=NoRunRecords)
+    inputs: Inputs = field(default_factory=UnknownInputs)
     run_environment: Callable[[str], Mapping[str, str]] = lambda _: {}
     """Called with the id of each run that starts; return further variables of its processes."""
 
@@ -302,13 +315,48 @@ class Reconciler:
                 case AddMetadata() as missing:
                     body = await self._add_metadata(ref, body, missing)
                 case Run() | RunDeselection() as action:
-                    self._deps.other_writers.read(body)
-                    pending = self._pending(action, ref, body, causes)
-                    with structlog.contextvars.bound_contextvars(run_id=pending.run_id):
-                        result = await self._run(pending)
-                    await self._answer(ref, body, result, pending.run_id)
-                    return result
+                    return await self._run_or_skip(action, ref, body, causes)
         raise _ResourceDeleted
+
+    async def _run_or_skip(
+        self, action: Run | RunDeselection, ref: ObjectRef, body: Json, causes: Sequence[Cause]
+    ) -> ReconcileResult:
+        self._deps.other_writers.read(body)
+        if action == Run(cleanup=False) and await self._is_unchanged(ref, body, causes):
+            return await self._skip(ref, body, causes)
+        pending = self._pending(action, ref, body, causes)
+        with structlog.contextvars.bound_contextvars(run_id=pending.run_id):
+            result = await self._run(pending)
+        await self._answer(ref, body, result, pending.run_id)
+        return result
+
+    async def _is_unchanged(self, ref: ObjectRef, body: Json, causes: Sequence[Cause]) -> bool:
+        """Return whether a run is known to change nothing."""
+        succeeded = ref in self._succeeded
+        if ref in self._unapplied or not may_skip(body, self._watch, causes, succeeded=succeeded):
+            return False
+        overrides = read_overrides(body)
+        schedule = self._schedule.state(ref, body)
+        ticks = schedule.ticks
+        if overrides.error or schedule.error or ticks.due is not None or ticks.missed is not None:
+            return False
+        triggers = frozenset(cause.trigger for cause in causes)
+        return await self._deps.inputs.are_unchanged(body, self._watch, triggers)
+
+    async def _skip(self, ref: ObjectRef, body: Json, causes: Sequence[Cause]) -> Skipped:
+        """Report a run that is not needed; the resource is left as it is."""
+        _log.info("Skipped reconciliation", reason=INPUTS_UNCHANGED)
+        self._deps.on_suspension(ref, False)
+        self._succeeded[ref] = generation_of(body)
+        await self._deps.executor.record_skip(ref, causes, INPUTS_UNCHANGED)
+        after, by_resource = self._next_period(read_overrides(body).period)
+        return Skipped(after, Trigger.PERIOD, by_resource)
+
+    def _next_period(self, period: timedelta | None) -> tuple[timedelta | None, bool]:
+        """Return the time until the next run, and whether `period` of the resource sets it."""
+        if period is None:
+            return self._period or None, False
+        return clamp_period(period) or None, True
 
     def _drift_policy(self, ref: ObjectRef, body: Json) -> Drift | None:
         """Return the policy if a run would only correct drift, and is not to; else None."""
@@ -389,6 +437,7 @@ class Reconciler:
 
     async def _forget(self, ref: ObjectRef) -> None:
         """Remove the state and the files of a deleted resource."""
+        self._deps.inputs.forget(ref, self._uids.get(ref, ""))
         self.release(ref)
         self._deps.records.forget(ref)
         await self._deps.executor.forget(ref)
@@ -461,17 +510,22 @@ class Reconciler:
         outcome = await self._superseding.run(ref, body, play, supersede=not is_cleanup)
         if outcome is None:
             self._succeeded.pop(ref, None)
+            self._inputs_ended(pending, converged=False)
             return Superseded()
         if is_cleanup and outcome.successful and outcome.requeue_after is None:
             return await self._cleaned_up(context, pending, outcome)
         if outcome.successful:
             self._schedule.succeeded(ref, schedule.ticks.due)
         result = await self._report_outcome(context, outcome, overrides.period)
+        self._inputs_ended(pending, converged=not is_cleanup and _has_converged(result))
         if outcome.successful:
             self._deps.on_drift(ref, False)
         if outcome.successful and not is_cleanup:
             await self._check_idempotence(context, pending, needed)
         return result
+
+    def _inputs_ended(self, pending: _PendingRun, *, converged: bool) -> None:
+        self._deps.inputs.ended(pending.ref, uid_of(pending.body), converged=converged)
 
     async def _report_start(
         self, ref: ObjectRef, body: Json, causes: Sequence[Cause], schedule: ScheduleState
@@ -524,9 +578,8 @@ class Reconciler:
         if outcome.requeue_after is not None:
             return Succeeded(outcome.requeue_after, Trigger.REQUEUE)
         self._unapplied.discard(ref)
-        if period is None:
-            return Succeeded(self._period or None, Trigger.PERIOD)
-        return Succeeded(clamp_period(period) or None, Trigger.PERIOD, by_resource=True)
+        after, by_resource = self._next_period(period)
+        return Succeeded(after, Trigger.PERIOD, by_resource)
 
     async def _drop_fields(self, ref: ObjectRef, body: Json, content: RunContent) -> frozenset[str]:
         """Return the fields with reserved names; report them once per generation.
@@ -582,6 +635,8 @@ class Reconciler:
                 _TEMPLATE_WARNING, fields=fields, cure="markUnsafe: true, or --mark-unsafe"
             )
         content = _content(watch, cleanup=pending.cleanup)
+        if not (pending.cleanup or pending.deselection or pending.schedule.time):
+            await self._deps.inputs.begin(pending.body, watch)
         with self._deps.access.grant(
             pending.body, watch, pending.run_id, of_finalizer=pending.cleanup
         ) as kubeconfig:
@@ -621,6 +676,7 @@ class Reconciler:
                 play_log(event)
                 records.on_event(pending.run_id, event)
                 pending.tasks(event)
+                self._deps.inputs.on_event(request.uid, event)
                 if (timing := task_time(event)) is not None:
                     self._deps.on_task_end(watch.gvk, *timing)
 
@@ -686,6 +742,10 @@ def _answer_to(request: str, result: ReconcileResult, run_id: str) -> HandledReq
             return HandledRequest(request, RequestResult.REQUEUED, waiting_text(after), run_id)
         case _:
             return HandledRequest(request, RequestResult.SUCCEEDED, "", run_id)
+
+
+def _has_converged(result: Succeeded | Failed) -> bool:
+    return isinstance(result, Succeeded) and result.trigger is not Trigger.REQUEUE
 
 
 def _content(watch: Watch, *, cleanup: bool) -> RunContent:

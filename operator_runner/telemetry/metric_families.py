@@ -214,6 +214,12 @@ class RunFamilies:
             _OBJECT,
             registry=registry,
         )
+        self.skipped = Counter(
+            "operator_runner_runs_skipped_total",
+            "Runs that were skipped because all of their inputs were unchanged",
+            (*_OBJECT, "trigger", "reason"),
+            registry=registry,
+        )
         self.missed = Counter(
             "operator_runner_missed_schedules_total",
             "Ticks of schedules that did not run because they were older than their deadline",

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 
 from operator_runner.core.model import (
+    Cause,
     Json,
     ObjectRef,
     ReservedNames,
@@ -37,6 +38,7 @@ class FakeExecutor:
         self.requests: list[RunRequest] = []
         self.forgotten: list[ObjectRef] = []
         self.messages: list[str] = []
+        self.skipped: list[tuple[ObjectRef, str]] = []
         self.events = [RunEvent("playbook_on_task_start", {"task": "a"})]
         self.during: Callable[[], None] = lambda: None
 
@@ -47,6 +49,11 @@ class FakeExecutor:
             on_event(event)
         self.during()
         return self._outcomes.pop(0) if len(self._outcomes) > 1 else self._outcomes[0]
+
+    async def record_skip(self, ref: ObjectRef, causes: Sequence[Cause], reason: str) -> None:
+        """See the port."""
+        assert causes
+        self.skipped.append((ref, reason))
 
     async def add_message(self, ref: ObjectRef, run_id: str, message: str) -> None:
         """See the port."""

@@ -83,6 +83,7 @@ class EntryReader:
             ownership_exceptions=_kinds(fields, "ownershipExceptions"),
             drift=Drift(fields.choice("drift")),
             job=read_execution(fields),
+            skip_unchanged=fields.flag("skipUnchanged"),
         )
         status, wake_on = read_status(fields, watch), read_wake_on(fields, watch)
         return replace(watch, status=status, wake_on=wake_on)

@@ -369,4 +369,11 @@ ENTRY_KEYS = (
         default=Drift.ENFORCE.value,
         choices=tuple(policy.value for policy in Drift),
     ),
+    Key(
+        "skipUnchanged",
+        Shape.FLAG,
+        "Skip runs after a start, a period or a change of a dependent if nothing that the last"
+        " run read has changed.",
+        default=False,
+    ),
 )

@@ -19,6 +19,7 @@ from operator_runner.controller.predicates.chosen_fields import NO_FIELDS, Chose
 from operator_runner.controller.sources.dependent_objects import DependentObjects, ObjectExtract
 from operator_runner.controller.sources.own_writes import OwnWrites
 from operator_runner.controller.sources.seen_fields import SeenFields
+from operator_runner.controller.sources.unclaimed_versions import UnclaimedVersions
 from operator_runner.controller.sources.watch_pacing import Pacer
 from operator_runner.controller.sources.watch_retry import watch_forever
 from operator_runner.core.async_tasks import end_tasks
@@ -53,6 +54,8 @@ class _Dependent:
     """Whether the last read returned a status for an older spec."""
     was_ready: bool = False
     """Whether an object of this name has ever become ready."""
+    unchanged: str = ""
+    """resourceVersion whose event has the health that the owner's last run has seen."""
 
     def has_shown(self, resource_version: str) -> bool:
         """Return whether this resourceVersion was seen before, so that it is not a new write."""
@@ -96,6 +99,7 @@ class Dependents:
         self._pacer = Pacer(enqueue)
         self._fields = fields
         self._seen_fields = SeenFields(self._fields)
+        self._missed = UnclaimedVersions(any(watch.skip_unchanged for watch in watches))
         self.writes = OwnWrites()
         self.objects = DependentObjects(watches)
 
@@ -142,6 +146,26 @@ class Dependents:
                 )
                 for namespace in (self._namespaces if dependent.namespace else (None,))
             ]
+
+    def on_unchanged(
+        self, owner: ObjectRef, dependent: ObjectRef, metadata: Json, watch: Watch
+    ) -> None:
+        """Record an object of `owner` that is as its last run has left it.
+
+        Its first event has the health that this run has seen, so it causes no reconcile.
+        """
+        known = self._objects.get(dependent)
+        if known is None or owner not in known.owners:
+            self.on_dependent(owner, dependent, metadata, watch)
+            if (known := self._objects.get(dependent)) is not None and known.version is not None:
+                known.unchanged = metadata.get("resourceVersion", "")
+
+    def latest_unclaimed(self, dependent: ObjectRef) -> str:
+        """Return the newest resourceVersion of an event or list that was not compared.
+
+        The object may have changed in it, because no owner was known. Empty if there is none.
+        """
+        return "" if dependent in self._objects else self._missed.latest(dependent)
 
     def owners(self, dependent: ObjectRef) -> frozenset[ObjectRef]:
         """Return the resources that own an object, as far as is known."""
@@ -236,6 +260,7 @@ class Dependents:
 
     def _take(self, namespace: str | None, gvk: GVK, event: MetadataEvent) -> None:
         if event.type is EventType.SYNCED:
+            self._missed.listed(gvk, event.body.get("resourceVersion", ""))
             self._find_missing(namespace, gvk, event.body)
             return
         ref = ObjectRef.of_kind(gvk, event.body)
@@ -271,6 +296,7 @@ class Dependents:
 
     def _keep_unclaimed(self, ref: ObjectRef, event: MetadataEvent) -> None:
         """Keep an event of an object that a run may have created, until the response arrives."""
+        self._missed.event(ref, event.body["metadata"].get("resourceVersion", ""))
         if not self._running:
             return
         self._unclaimed[ref] = event
@@ -311,6 +337,10 @@ class Dependents:
     ) -> list[tuple[ObjectRef, Cause]]:
         """Return the owners for which readiness or chosen fields have changed, and the causes."""
         what, is_first = "", False
+        unchanged, known.unchanged = known.unchanged, ""
+        if unchanged and unchanged == event.body["metadata"].get("resourceVersion"):
+            self._take_unchanged(known, ref, event)
+            return []
         if event.health is not None:
             what = known.take(event.health)
             is_first = event.health.readiness is Readiness.READY and not known.was_ready
@@ -323,6 +353,14 @@ class Dependents:
             if text := ", ".join(filter(None, (fields, what))):
                 found.append((owner, Cause(Trigger.DEPENDENT, f"{ref} {text}", about)))
         return found
+
+    def _take_unchanged(self, known: _Dependent, ref: ObjectRef, event: MetadataEvent) -> None:
+        """Take health and fields that the last runs of the owners have seen."""
+        if event.health is not None:
+            known.take(event.health)
+            known.was_ready = known.was_ready or event.health.readiness is Readiness.READY
+        for owner in known.owners:
+            self._changed_fields(known, owner, ref, event)
 
     def _changed_fields(
         self, known: _Dependent, owner: ObjectRef, ref: ObjectRef, event: MetadataEvent

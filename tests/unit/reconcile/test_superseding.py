@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -121,6 +121,9 @@ class HeldExecutor:
         finally:
             self._running.discard(request.ref)
         return success()
+
+    async def record_skip(self, ref: ObjectRef, causes: Sequence[Cause], reason: str) -> None:
+        raise NotImplementedError
 
     async def add_message(self, ref: ObjectRef, run_id: str, message: str) -> None:
         """See the port."""

@@ -1,0 +1,218 @@
+"""The files that a watch runs: their digest, and whether they have inputs beside the cluster."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from operator_runner.ansible.purity.tasks import play_doubts, task_doubts, value_doubts
+from operator_runner.ansible.purity.templates import template_doubts
+from operator_runner.config.watches.lookup import Lookup
+from operator_runner.core.model import RunContent
+from operator_runner.core.run_inputs import digest_of
+
+_PLUGINS = frozenset(
+    {
+        *("library", "module_utils", "modules", "plugins", "filter_plugins", "test_plugins"),
+        *("lookup_plugins", "action_plugins", "callback_plugins", "vars_plugins"),
+        *("cache_plugins", "connection_plugins", "strategy_plugins"),
+    }
+)
+_BESIDE_PLAYBOOK = ("group_vars", "host_vars", "vars", "tasks", "templates", "files", "handlers")
+_YAML = (".yml", ".yaml", ".json", "")
+_TASKS = ("tasks", "handlers")
+_VALUES = ("defaults", "vars")
+_MAX_FILE_BYTES = 1024 * 1024
+_MAX_FILES = 2000
+_ROLE_ACTIONS = frozenset(
+    f"{prefix}{verb}_role"
+    for prefix in ("", "ansible.builtin.", "ansible.legacy.")
+    for verb in ("include", "import")
+)
+_Base: Any = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
+
+
+class _Loader(_Base):  # type: ignore[misc]
+    """Reads what Ansible reads; values with a tag, such as !unsafe, are not templates."""
+
+
+_Loader.add_multi_constructor("!", lambda *_: None)
+
+
+@dataclass(frozen=True, slots=True)
+class ContentState:
+    """The files of a role or playbook at one time.
+
+    `roots` are the directories and files that were read; `doubt` is why they may have other
+    inputs than variables and objects, empty if they have none.
+    """
+
+    digest: str
+    doubt: str = ""
+    roots: tuple[Path, ...] = ()
+
+
+class ContentReader:
+    """Reads the files of what watches run, again only if one of them has changed."""
+
+    def __init__(self, lookup: Lookup) -> None:
+        """`lookup` finds roles by their names."""
+        self._lookup = lookup
+        self._states: dict[RunContent, tuple[str, ContentState]] = {}
+
+    def state(self, content: RunContent) -> ContentState:
+        """Return the current state of a role or playbook and of the roles that it names."""
+        known, state = self._states.get(content, ("", None))
+        if state is not None and _fingerprint(state.roots) == known:
+            return state
+        reading = _Reading(self._lookup)
+        # Before the files are read, so that an edit meanwhile is noticed the next time.
+        if content.role is not None:
+            reading.find_role(content.role)
+        else:
+            reading.find_playbook(content.path)
+        fingerprint = _fingerprint(tuple(reading.roots))
+        state = reading.finish()
+        self._states[content] = fingerprint, state
+        return state
+
+
+@dataclass(slots=True)
+class _Reading:
+    """Collects what one role or playbook consists of."""
+
+    lookup: Lookup
+    roots: list[Path] = field(default_factory=list)
+    doubts: list[str] = field(default_factory=list)
+
+    def find_role(self, role: Path) -> None:
+        """Add a role and the roles that it names."""
+        role = role.resolve()
+        if role in self.roots:
+            return
+        self.roots.append(role)
+        if not role.is_dir():
+            self.doubts.append(f"{role} is not a directory")
+            return
+        for name in sorted(_PLUGINS):
+            if (role / name).exists():
+                self.doubts.append(f"role {role.name} has {name}")
+        for path in _files(role):
+            where = path.relative_to(role).parts
+            if path.suffix in _YAML and where[0] in {*_TASKS, "meta"}:
+                self._roles_named_in(_read_yaml(path), role.parent)
+
+    def find_playbook(self, playbook: Path) -> None:
+        """Add a playbook, the directories beside it, and the roles that it names."""
+        playbook = playbook.resolve()
+        self.roots.append(playbook)
+        for name in sorted(_PLUGINS):
+            if (playbook.parent / name).exists():
+                self.doubts.append(f"the playbook has {name} beside it")
+        # Those that do not exist yet count too.
+        self.roots += [playbook.parent / name for name in (*_BESIDE_PLAYBOOK, *sorted(_PLUGINS))]
+        self._roles_named_in(_read_yaml(playbook), playbook.parent / "roles")
+
+    def finish(self) -> ContentState:
+        """Read all files; return their digest and the first doubt."""
+        digests: list[tuple[str, str]] = []
+        for root in self.roots:
+            for path in _files(root):
+                try:
+                    data = path.read_bytes()
+                except OSError as error:
+                    self.doubts.append(str(error))
+                    continue
+                digests.append((str(path), hashlib.sha256(data).hexdigest()))
+                self.doubts += [f"{path}: {doubt}" for doubt in _doubts_in(root, path, data)]
+        if len(digests) > _MAX_FILES:
+            self.doubts.append(f"more than {_MAX_FILES} files")
+        doubt = self.doubts[0] if self.doubts else ""
+        return ContentState(digest_of(sorted(digests)), doubt, tuple(self.roots))
+
+    def _roles_named_in(self, value: Any, beside: Path) -> None:
+        """Add the roles of tasks, of `dependencies` and of `roles`, at any depth."""
+        if isinstance(value, list):
+            for each in value:
+                self._roles_named_in(each, beside)
+        elif isinstance(value, dict):
+            for key, each in value.items():
+                if key in _ROLE_ACTIONS:
+                    self._role_named(each, beside)
+                elif key in {"dependencies", "roles"} and isinstance(each, list):
+                    for role in each:
+                        self._role_named(role, beside)
+                else:
+                    self._roles_named_in(each, beside)
+
+    def _role_named(self, role: Any, beside: Path) -> None:
+        if isinstance(role, dict):
+            role = role.get("role") or role.get("name")
+        if not isinstance(role, str) or "{{" in role:
+            self.doubts.append("a role without a literal name")
+            return
+        for path in (beside / role, *self.lookup.candidates(role)):
+            if path.is_dir():
+                self.find_role(path)
+                return
+        self.doubts.append(f"role {role} was not found")
+
+
+def _doubts_in(root: Path, path: Path, data: bytes) -> Iterator[str]:
+    """Yield the doubts about one file below a root."""
+    if len(data) > _MAX_FILE_BYTES:
+        yield "too large"
+        return
+    is_playbook = path == root
+    folder = root.name if root.name in _BESIDE_PLAYBOOK else path.relative_to(root).parts[:1]
+    folder = folder if isinstance(folder, str) else "".join(folder)
+    if folder == "templates":
+        yield from template_doubts(data.decode(errors="replace"))
+        return
+    if path.suffix not in _YAML or not (
+        is_playbook or folder in {*_TASKS, *_VALUES, "group_vars", "host_vars"}
+    ):
+        return
+    try:
+        document = yaml.load(data, Loader=_Loader)  # noqa: S506 (it is a safe one)
+    except (ValueError, yaml.YAMLError):
+        yield "invalid YAML"
+        return
+    if is_playbook:
+        yield from play_doubts(document)
+    elif folder in _TASKS:
+        yield from task_doubts(document)
+    else:
+        yield from value_doubts(document)
+
+
+def _files(root: Path) -> list[Path]:
+    """Return the files below a directory, or the file itself, in order."""
+    if root.is_file():
+        return [root]
+    return sorted(path for path in root.rglob("*") if path.is_file())
+
+
+def _fingerprint(roots: tuple[Path, ...]) -> str:
+    """Return a digest of names, times and sizes of all files, and of which plugins there are."""
+    found: list[object] = []
+    for root in roots:
+        for path in [root, *(sorted(root.rglob("*")) if root.is_dir() else ())]:
+            try:
+                stat = path.stat()
+            except OSError:
+                continue
+            found.append((str(path), stat.st_mtime_ns, stat.st_ctime_ns, stat.st_size, stat.st_ino))
+    return digest_of(found)
+
+
+def _read_yaml(path: Path) -> Any:
+    try:
+        return yaml.load(path.read_bytes(), Loader=_Loader)  # noqa: S506 (it is a safe one)
+    except (OSError, ValueError, yaml.YAMLError):
+        return None

@@ -1,0 +1,108 @@
+"""Whether tasks, variables and plays have inputs that the proxy does not see. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from operator_runner.ansible.purity.templates import (
+    expression_doubts,
+    is_local_path,
+    is_template,
+    template_doubts,
+)
+from operator_runner.core.actions import is_pure_cluster_action
+
+_CONDITIONS = frozenset({"when", "changed_when", "failed_when", "until", "that", "var"})
+_LOOPS = frozenset(
+    f"with_{name}"
+    for name in (
+        *("items", "dict", "list", "together", "nested", "cartesian", "sequence", "subelements"),
+        *("indexed_items", "flattened"),
+    )
+)
+_IMPURE_KEYWORDS = frozenset(
+    {
+        *("action", "local_action", "delegate_to", "delegate_facts", "environment", "connection"),
+        *("become", "become_user", "remote_user", "port", "async", "module_defaults"),
+        *("vars_files", "vars_prompt", "fact_path"),
+    }
+)
+_MODULE_PARAMETERS = frozenset(
+    {
+        *("state", "name", "namespace", "api", "api_version", "version", "kind", "definition"),
+        *("resource_definition", "inline", "apply", "server_side_apply", "force", "merge_type"),
+        *("wait", "wait_timeout", "wait_sleep", "wait_condition", "label_selectors"),
+        *("field_selectors", "append_hash", "continue_on_error", "template", "src"),
+        *("hidden_fields", "delete_options", "delete_all", "status", "conditions"),
+        *("replace_lists",),
+    }
+)
+_FILE_PARAMETERS = ("src", "template")
+
+
+def task_doubts(tasks: Any) -> Iterator[str]:
+    """Yield why tasks, as read from YAML, may have other inputs."""
+    for task in tasks if isinstance(tasks, list) else ():
+        if not isinstance(task, dict):
+            continue
+        yield from (f"keyword {key}" for key in task if key in _IMPURE_KEYWORDS)
+        yield from (
+            f"loop {key}" for key in task if str(key).startswith("with_") and key not in _LOOPS
+        )
+        for block in ("block", "rescue", "always"):
+            yield from task_doubts(task.get(block))
+        for key, arguments in task.items():
+            if is_pure_cluster_action(str(key)):
+                yield from _argument_doubts(arguments)
+                yield from _argument_doubts(task.get("args", {}))
+    yield from value_doubts(tasks)
+
+
+def play_doubts(plays: Any) -> Iterator[str]:
+    """Yield why plays, as read from YAML, may have other inputs."""
+    for play in plays if isinstance(plays, list) else ():
+        if not isinstance(play, dict):
+            continue
+        yield from (f"keyword {key}" for key in play if key in _IMPURE_KEYWORDS - {"connection"})
+        if any(str(key).endswith("import_playbook") for key in play):
+            yield "import_playbook"
+        for section in ("pre_tasks", "tasks", "post_tasks", "handlers"):
+            yield from task_doubts(play.get(section))
+    yield from value_doubts(plays)
+
+
+def value_doubts(value: Any, key: str = "") -> Iterator[str]:
+    """Yield why templates in a value, as read from YAML, may not be pure."""
+    match value:
+        case str() if key in _CONDITIONS:
+            yield from expression_doubts(value)
+        case str() if is_template(value):
+            yield from template_doubts(value)
+        case dict():
+            for name, each in value.items():
+                yield from value_doubts(name)
+                yield from value_doubts(each, str(name))
+        case list():
+            for each in value:
+                yield from value_doubts(each, key)
+
+
+def _argument_doubts(arguments: Any) -> Iterator[str]:
+    """Yield doubts about the parameters of a module for the cluster."""
+    if not isinstance(arguments, dict):
+        yield "parameters of a module that are not a mapping"
+        return
+    for name, value in arguments.items():
+        if name not in _MODULE_PARAMETERS:
+            yield f"parameter {name}"
+        elif name in _FILE_PARAMETERS:
+            yield from (f"parameter {name}" for path in _paths(value) if not is_local_path(path))
+
+
+def _paths(value: Any) -> Iterator[str]:
+    for each in value if isinstance(value, list) else [value]:
+        path = each.get("path") if isinstance(each, dict) else each
+        is_plain = not isinstance(each, dict) or set(each) == {"path"}
+        # A template with delimiters of its own is not the one that was read.
+        yield path if isinstance(path, str) and is_plain else "/"

@@ -1,0 +1,76 @@
+"""Decide which runs may be skipped because all of their inputs are unchanged. Pure.
+
+See docs/adr/0044-unchanged-inputs.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+from operator_runner.core.actions import is_pure
+from operator_runner.core.model import Cause, Json, RunEvent, Trigger, Watch
+from operator_runner.reconcile.conditions import is_successful, is_suspended, read_conditions
+from operator_runner.reconcile.user_requests import annotations_of, pending_request
+from operator_runner.reconcile.variables import templated_fields
+
+INPUTS_UNCHANGED = "inputs unchanged"
+_SKIPPABLE = frozenset({Trigger.START, Trigger.PERIOD, Trigger.DEPENDENT})
+"""Causes that ask for no change; all others run."""
+
+
+def may_skip(body: Json, watch: Watch, causes: Iterable[Cause], *, succeeded: bool) -> bool:
+    """Return whether a run with these causes is skipped if its inputs are unchanged.
+
+    `succeeded` is whether the last run in this process did. After a restart the condition
+    Successful shows it.
+    """
+    causes = tuple(causes)
+    conditions = read_conditions(body)
+    return (
+        watch.skip_unchanged
+        and bool(causes)
+        and all(cause.trigger in _SKIPPABLE for cause in causes)
+        and (is_successful(conditions) if watch.manage_status else succeeded)
+        and not is_suspended(conditions)
+        and not pending_request(annotations_of(body))
+    )
+
+
+def has_known_inputs(body: Json, watch: Watch, is_template: Callable[[str], bool]) -> bool:
+    """Return whether the inputs of a run of this resource can be known at all."""
+    if not watch.skip_unchanged or watch.job is not None or _has_template(watch.vars, is_template):
+        return False
+    return watch.mark_unsafe or not any(templated_fields(body))
+
+
+def _has_template(value: object, is_template: Callable[[str], bool]) -> bool:
+    match value:
+        case str():
+            return is_template(value)
+        case list() | tuple():
+            return any(_has_template(each, is_template) for each in value)
+        case Mapping():
+            return any(_has_template(each, is_template) for each in value.values())
+    return False
+
+
+class ExecutedTasks:
+    """Finds executed tasks with inputs beside the proxy: call it with each event of a play."""
+
+    def __init__(self, roots: Iterable[Path], doubt: str = "") -> None:
+        """`roots` are the directories and files whose tasks are known; `doubt` is known before."""
+        self._roots = tuple(roots)
+        self.doubt = doubt
+
+    def __call__(self, event: RunEvent) -> None:
+        """Take the next event."""
+        action = str(event.data.get("resolved_action") or event.data.get("task_action") or "")
+        if not action or self.doubt:
+            return
+        if not is_pure(action):
+            self.doubt = f"module {action}"
+        path = str(event.data.get("task_path") or "").rpartition(":")[0]
+        # Facts are gathered by a task without a file of its own.
+        if path and not any(Path(path).is_relative_to(root) for root in self._roots):
+            self.doubt = f"tasks of {path}"
