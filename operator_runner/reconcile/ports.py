@@ -124,7 +124,7 @@ class NoRunRecords:
 
 
 class Inputs(Protocol):
-    """Knows the inputs of runs that changed nothing; see docs/adr/0044-unchanged-inputs.md."""
+    """Knows the inputs of runs that changed nothing; see docs/adr/0046-unchanged-inputs.md."""
 
     async def are_unchanged(self, body: Json, watch: Watch, triggers: frozenset[Trigger]) -> bool:
         """Return whether a run of the resource would read what its last run has read.

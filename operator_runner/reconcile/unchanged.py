@@ -1,6 +1,6 @@
 """Decide which runs may be skipped because all of their inputs are unchanged. Pure.
 
-See docs/adr/0044-unchanged-inputs.md.
+See docs/adr/0046-unchanged-inputs.md.
 """
 
 from __future__ import annotations
