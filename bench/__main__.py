@@ -51,6 +51,7 @@ GROUPS: Mapping[str, Callable[[BenchEnvironment, Effort], Iterator[Row]]] = {
     "three": lambda environment, effort: single.three_tasks(environment, effort.repetitions),
     "edit": lambda environment, effort: latency.edit(environment, effort.repetitions),
     "empty": lambda environment, effort: single.empty_role(environment, effort.repetitions),
+    "long": lambda environment, effort: single.long_role(environment, effort.repetitions),
     "facts": lambda environment, effort: facts.facts(environment, effort.repetitions),
     "burst": lambda environment, effort: burst.burst(environment, effort.resources),
     "start": lambda environment, effort: start.measure_start(environment, effort.repetitions),

@@ -42,8 +42,8 @@ class Tls:
     key: str
 
 
-THREE, EMPTY, WEB, PAUSE = (
-    Kind(f"{GROUP}/v1", name) for name in ("Three", "Empty", "Web", "Pause")
+THREE, EMPTY, WEB, PAUSE, LONG = (
+    Kind(f"{GROUP}/v1", name) for name in ("Three", "Empty", "Web", "Pause", "Long")
 )
 NGINX = Kind("operator.example.com/v1alpha2", "NginxOperator")
 """The project's own."""

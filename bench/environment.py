@@ -17,7 +17,7 @@ import psutil
 import yaml
 
 from bench import accounting
-from bench.api import EMPTY, NGINX, PAUSE, THREE, WEB, Api, Kind, definition
+from bench.api import EMPTY, LONG, NGINX, PAUSE, THREE, WEB, Api, Kind, definition
 from bench.errors import BenchError
 from operator_runner.devcluster import Cluster, ports
 from tests.support.operator import REPOSITORY, Operator, copy_project
@@ -151,7 +151,7 @@ class BenchEnvironment:
         """Install the kinds on a running cluster; `scratch` is the folder for all files."""
         self.cluster, self.scratch = cluster, scratch
         self.api = Api(cluster.kubeconfig, scratch / "discovery.json")
-        own = [definition(kind) for kind in (THREE, EMPTY, WEB, PAUSE)]
+        own = [definition(kind) for kind in (THREE, EMPTY, WEB, PAUSE, LONG)]
         nginx = [yaml.safe_load(path.read_text()) for path in REPOSITORY.glob("crds/*_*.yaml")]
         self.api.install([*own, *nginx])
 
@@ -203,7 +203,8 @@ def _project(scratch: Path, setup: Setup) -> Path:
         (copied / "watches.yaml").write_text(yaml.safe_dump(kept))
         return copied
     role = setup.kind.name.lower()
-    shutil.copytree(PROJECT / "roles" / role, project / "roles" / role)
+    # All roles: one includes another one.
+    shutil.copytree(PROJECT / "roles", project / "roles")
     group, version = setup.kind.api_version.split("/")
     watches: Sequence[dict[str, object]] = [
         {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from bench.api import EMPTY, THREE, Kind
+from bench.api import EMPTY, LONG, THREE, Kind
 from bench.baseline import AnsibleRunner
 from bench.environment import BenchEnvironment, Setup, Site
 from bench.figures import Cost, Goal, Row, compared
@@ -25,8 +25,20 @@ def empty_role(environment: BenchEnvironment, repetitions: int) -> Iterator[Row]
     return _compare(environment, repetitions, EMPTY, "empty role", Goal(limit=1 / 8, target=1 / 15))
 
 
+def long_role(environment: BenchEnvironment, repetitions: int) -> Iterator[Row]:
+    """Measure the role with some 200 tasks."""
+    goal = Goal(limit=None, target=1 / 12)
+    return _compare(environment, repetitions, LONG, "200 tasks, nothing to change", goal, batch=1)
+
+
 def _compare(
-    environment: BenchEnvironment, repetitions: int, kind: Kind, work: str, goal: Goal
+    environment: BenchEnvironment,
+    repetitions: int,
+    kind: Kind,
+    work: str,
+    goal: Goal,
+    *,
+    batch: int = _BATCH,
 ) -> Iterator[Row]:
     with environment.site(Setup("warm", kind)) as site:
         environment.api.create(kind, site.namespace, "a", {"size": 1})
@@ -34,8 +46,8 @@ def _compare(
         baseline = AnsibleRunner(site, environment.cluster.kubeconfig)
         # The first runs fill the caches.
         baseline.run()
-        reconcile_steadily(site)
-        pairs = [(reconcile_steadily(site), baseline.run()) for _ in range(repetitions)]
+        reconcile_steadily(site, batch)
+        pairs = [(reconcile_steadily(site, batch), baseline.run()) for _ in range(repetitions)]
     ours, other = zip(*pairs, strict=True)
     yield from compared(work, Cost.median(ours), Cost.median(other), goal)
 
