@@ -9,7 +9,9 @@ import resource
 import signal
 import socket
 import sys
+import threading
 import traceback
+import warnings
 from pathlib import Path
 from types import CodeType, ModuleType
 from typing import NoReturn
@@ -22,47 +24,105 @@ from ansible.utils.collection_loader import AnsibleCollectionConfig
 from operator_runner.ansible.forkserver.forks import (
     begin_process,
     exit_status,
+    finish_module,
     finish_process,
+    open_streams,
     use_environment,
 )
-from operator_runner.ansible.forkserver.module_calls import ModuleCall, receive_module
+from operator_runner.ansible.forkserver.module_calls import (
+    GivenModule,
+    ModuleCall,
+    receive_module,
+)
+from operator_runner.ansible.forkserver.shared_process import (
+    Idleness,
+    ProcessState,
+    forget_other_clients,
+)
 from operator_runner.ansible.patches.replacing import replace
 
 
 def become_module(orders: socket.socket) -> NoReturn:
-    """Run the module that arrives at `orders`, and exit; exit as well if `orders` closes."""
-    start_afresh(orders.fileno())
-    with orders:
-        given = receive_module(orders)
-    if given is None:
-        os._exit(0)
-    status, process = 1, os.getpid()
+    """Run the module that arrives at `orders`, and exit; exit as well if `orders` closes.
+
+    After a module that may share its process, wait for the next one if this process is as it was.
+    """
     try:
-        for stream, descriptor in ((1, given.out), (2, given.err)):
-            os.dup2(descriptor, stream)
-            os.close(descriptor)
-        status = run_module(given.call)
-    except KeyboardInterrupt:
-        traceback.print_exc()
-        status = 128 + signal.SIGINT
+        start_afresh(orders.fileno())
+        _run_modules(orders)
     except BaseException:  # noqa: BLE001 (the last line of a process)
         traceback.print_exc()
-    status = finish_process(status)
-    if os.getpid() == process:  # not in a fork that the module has made
+        os._exit(1)
+    os._exit(0)
+
+
+def _run_modules(orders: socket.socket) -> None:
+    """Run modules until none comes; exit after one that does not share its process."""
+    initial: ProcessState | None = None
+    idleness = Idleness()
+    while (given := receive_module(orders)) is not None:
+        if not given.is_shared:
+            orders.close()
+        status, process = 1, os.getpid()
+        try:
+            for stream, descriptor in ((1, given.out), (2, given.err)):
+                os.dup2(descriptor, stream)
+                os.close(descriptor)
+            if given.is_shared:
+                _settle(given.call)
+                initial = initial or ProcessState.now(given.ended)
+                idleness.end()
+                with warnings.catch_warnings():
+                    status = _run(given.call)
+                forget_other_clients()
+            else:
+                status = run_module(given.call)
+        except KeyboardInterrupt:
+            traceback.print_exc()
+            status = 128 + signal.SIGINT
+        except BaseException:  # noqa: BLE001 (the last line of a process)
+            traceback.print_exc()
+        is_again = given.is_shared and not status and threading.active_count() == 1
+        status = finish_module() if is_again else finish_process(status)
+        if os.getpid() != process:  # a fork that the module has made
+            os._exit(status)
+        given.report_ending(orders)
         given.report_exit(status)
-    os._exit(status)
+        if status or not is_again or not _is_put_back(given, initial):
+            os._exit(status)
+        idleness.begin()
+        try:
+            given.offer_process(orders)
+        except OSError:
+            return  # the supervisor wants no more modules
+
+
+def _is_put_back(given: GivenModule, initial: ProcessState | None) -> bool:
+    """Return whether the process is as before its first module, but for what is put back."""
+    _have_no_output()
+    if initial is None or initial.difference(given.ended):
+        return False
+    initial.put_back()
+    open_streams()
+    return True
 
 
 def start_afresh(kept: int) -> None:
     """Begin as a program, with one descriptor beside the standard ones, which have no output."""
     gc.freeze()
-    # No output for now; and once it has one, its input is at its end.
-    nothing, nowhere = os.pipe()
-    for stream, descriptor in enumerate((nothing, nowhere, nowhere)):
-        os.dup2(descriptor, stream)
+    _have_no_output()
     os.closerange(3, kept)
     os.closerange(kept + 1, os.sysconf("SC_OPEN_MAX"))
     begin_process()
+
+
+def _have_no_output() -> None:
+    """Have no output for now; and once there is one, the input is at its end."""
+    nothing, nowhere = os.pipe()
+    for stream, descriptor in enumerate((nothing, nowhere, nowhere)):
+        os.dup2(descriptor, stream)
+    for descriptor in {nothing, nowhere} - {0, 1, 2}:
+        os.close(descriptor)
 
 
 def run_module(call: ModuleCall) -> int:

@@ -30,6 +30,7 @@ from ansible.utils.collection_loader import AnsibleCollectionConfig
 from operator_runner.ansible.forkserver.facts_in_play import gather, needs_no_process
 from operator_runner.ansible.forkserver.module_calls import ModuleCall, announce_module, call_module
 from operator_runner.ansible.forkserver.module_files import ModuleFile, find_module
+from operator_runner.ansible.forkserver.shared_process import is_shareable_action, share_key
 from operator_runner.ansible.patches.replacing import wrap
 
 _ACTION = "ansible.plugins.action:ActionBase"
@@ -75,7 +76,7 @@ def _post_validate(
     # Its condition holds by now; to template its arguments takes about as long as a fork.
     action = task.action
     if action.rpartition(".")[2] not in _WITHOUT_MODULE and not needs_no_process(action):
-        announce_module(requests)
+        announce_module(requests, shared=is_shareable_action(action))
     return original(task, templar=templar)
 
 
@@ -178,7 +179,9 @@ def _exec_command(
     if connection.cwd is not None:
         call = replace(call, cwd=os.fsdecode(connection.cwd))
     printed = gather(call)
-    return call_module(requests, call) if printed is None else (0, printed, b"")
+    if printed is not None:
+        return 0, printed, b""
+    return call_module(requests, call, share_key(call))
 
 
 def _umask() -> int:

@@ -106,6 +106,7 @@ def _prepare(requests: socket.socket, patches: PatchSelection) -> None:
     patches.install("events-in-output")
     patches.install("module-forks", requests)
     patches.install("module-announcement", requests)
+    patches.install("shared-module-process")
     patches.install("facts-in-play")
     patches.install("temporary-directories")
     patches.install("tasks-in-play")

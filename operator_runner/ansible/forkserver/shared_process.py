@@ -1,0 +1,226 @@
+"""Which modules may run in one process one after the other, and how it is put back between them.
+
+Consecutive modules of kubernetes.core and operator_sdk.util in a run differ in their arguments
+alone. A process that has run one of them runs the next one if it is found as it was at first, but
+for what `ProcessState` puts back. What it keeps on purpose is the client of the API with its
+connection and discovery, which kubernetes.core keeps by the parameters of the connection.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import locale
+import logging
+import os
+import resource
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from ansible.module_utils.common import warnings as module_warnings
+
+from operator_runner.ansible.forkserver.module_calls import ModuleCall
+from operator_runner.ansible.patches.replacing import replace
+
+_CORE = "ansible_collections.kubernetes.core.plugins"
+_UTIL = "ansible_collections.operator_sdk.util.plugins"
+_ACTIONS = frozenset(
+    {
+        *("kubernetes.core.k8s", "kubernetes.core.k8s_cluster_info", "kubernetes.core.k8s_info"),
+        *("kubernetes.core.k8s_json_patch", "kubernetes.core.k8s_scale"),
+        *("kubernetes.core.k8s_service", "operator_sdk.util.k8s_event"),
+        "operator_sdk.util.k8s_status",
+    }
+)
+"""Modules that only read and write objects. Others, such as `k8s_exec` and `k8s_drain`, change the
+client or start programs."""
+_MODULES = frozenset(
+    f"ansible_collections.{namespace}.{collection}.plugins.modules.{name}"
+    for namespace, collection, name in (action.split(".") for action in _ACTIONS)
+)
+_IDLE_SECONDS = 30.0
+"""A connection is used again within this time: the proxy keeps it much longer, other servers
+close theirs after a minute."""
+_SIGNALS = tuple(
+    sorted(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP, *range(32, signal.NSIG)})
+)
+
+_enabled = False
+
+
+def install() -> None:
+    """Let this process and its forks request modules that share a process."""
+    global _enabled  # noqa: PLW0603 (a switch of this process, as all patches)
+    _enabled = True
+
+
+def is_shareable_action(action: str) -> bool:
+    """Return whether the module of an action may share a process, as far as its name shows it."""
+    return _enabled and action in _ACTIONS
+
+
+def share_key(call: ModuleCall) -> str:
+    """Return what calls must have in common to share a process; empty: it has its own.
+
+    That is everything but module and arguments. The module must be the one that is loaded.
+    """
+    loaded = sys.modules.get(call.name)
+    if not _enabled or call.name not in _MODULES or loaded is None or loaded.__file__ != call.path:
+        return ""
+    common = (call.profile, call.utils, call.playbook_paths, call.open_files, call.environment)
+    text = json.dumps([*common, call.cwd, call.umask], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessState:
+    """What a module must leave as it was, or what is put back, of the process that it ran in."""
+
+    compared: dict[str, Any]
+    locale: str
+    sys_path: list[str]
+
+    @classmethod
+    def now(cls, ended: int) -> ProcessState:
+        """Return the state of this process, which is settled for a module that has not run.
+
+        `ended` is the descriptor for the exit status, another one for each module.
+        """
+        return cls(
+            _compared(ended),
+            locale.setlocale(locale.LC_ALL),
+            list(sys.path),
+        )
+
+    def difference(self, ended: int) -> str:
+        """Return the name of something that differs and is not put back; empty if there is none."""
+        now = _compared(ended)
+        return next((name for name, value in self.compared.items() if now[name] != value), "")
+
+    def put_back(self) -> None:
+        """Undo what modules leave: what ansible-core remembers of one, locale and paths."""
+        basic = "ansible.module_utils.basic"
+        for name in ("_ANSIBLE_ARGS", "_ANSIBLE_PROFILE", "_PARSED_MODULE_ARGS"):
+            replace(f"{basic}:{name}", None)
+        traceback = "ansible.module_utils._internal._traceback"
+        replace(f"{traceback}:_module_tracebacks_enabled_events", None)
+        module_warnings._global_warnings.clear()
+        module_warnings._global_deprecations.clear()
+        locale.setlocale(locale.LC_ALL, self.locale)
+        sys.path[:] = self.sys_path
+
+
+def _compared(ended: int) -> dict[str, Any]:
+    return {
+        "working directory": os.getcwd(),  # noqa: PTH109
+        "umask": _umask(),
+        "environment": dict(os.environ),
+        "open files": _open_files() - {ended, *_kept_connections()},
+        "threads": threading.active_count(),
+        "child processes": _has_children(),
+        "signal handlers": [signal.getsignal(number) for number in _SIGNALS],
+        "blocked signals": signal.pthread_sigmask(signal.SIG_BLOCK, ()),
+        "timer": signal.getitimer(signal.ITIMER_REAL),
+        "limits": [resource.getrlimit(limit) for limit in _LIMITS],
+        "priority": os.getpriority(os.PRIO_PROCESS, 0),
+        # Only their number: to look at each would copy the pages that they are on.
+        "modules": len(sys.modules),
+        "importers": (list(map(id, sys.meta_path)), list(map(id, sys.path_hooks))),
+        "hooks": (sys.excepthook, sys.displayhook, sys.gettrace(), sys.getprofile()),
+        "recursion limit": sys.getrecursionlimit(),
+        "log handlers": (logging.root.level, list(logging.root.handlers)),
+        "socket timeout": socket.getdefaulttimeout(),
+        "user": (os.getresuid(), os.getresgid()),
+    }
+
+
+_LIMITS = (resource.RLIMIT_NOFILE, resource.RLIMIT_CORE, resource.RLIMIT_AS, resource.RLIMIT_FSIZE)
+
+
+def _umask() -> int:
+    umask = os.umask(0)
+    os.umask(umask)
+    return umask
+
+
+def _open_files() -> set[int]:
+    found = set(map(int, os.listdir("/proc/self/fd")))  # noqa: PTH208
+    # listdir has one open itself, which is closed by now.
+    return {number for number in found if _is_open(number)}
+
+
+def _is_open(number: int) -> bool:
+    try:
+        os.fstat(number)
+    except OSError:
+        return False
+    return True
+
+
+def _has_children() -> bool:
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return True
+
+
+def forget_other_clients() -> None:
+    """Have kubernetes.core keep only clients that later modules can use."""
+    pool = _clients()
+    temporary = _temporary_files()
+    for key, client in list(pool.items()):
+        configuration = client.configuration
+        files = {configuration.ssl_ca_cert, configuration.cert_file, configuration.key_file}
+        if files & temporary:
+            # The files of its certificates are deleted with the module, as at its exit.
+            _close(pool.pop(key))
+
+
+class Idleness:
+    """Closes connections that were idle for so long that the server may be about to."""
+
+    def __init__(self) -> None:
+        """Begin now."""
+        self._since = time.monotonic()
+
+    def begin(self) -> None:
+        """Note that a module has ended."""
+        self._since = time.monotonic()
+
+    def end(self) -> None:
+        """Prepare for the next module."""
+        if time.monotonic() - self._since > _IDLE_SECONDS:
+            for client in _clients().values():
+                _close(client)
+
+
+def _clients() -> dict[str, Any]:
+    module = sys.modules.get(f"{_CORE}.module_utils.k8s.client")
+    return getattr(module, "_pool", None) or {}
+
+
+def _temporary_files() -> set[str]:
+    module = sys.modules.get("kubernetes.config.kube_config")
+    return set((getattr(module, "_temp_files", None) or {}).values())
+
+
+def _close(client: Any) -> None:
+    client.client.rest_client.pool_manager.clear()
+
+
+def _kept_connections() -> Iterator[int]:
+    """Yield the descriptors of idle connections of clients that are kept."""
+    for client in _clients().values():
+        pools = client.client.rest_client.pool_manager.pools
+        for key in pools.keys():  # noqa: SIM118 (it has no iterator)
+            for connection in list(pools[key].pool.queue):
+                sock = getattr(connection, "sock", None)
+                if sock is not None:
+                    yield sock.fileno()
