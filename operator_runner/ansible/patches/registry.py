@@ -277,7 +277,7 @@ PATCHES: tuple[Patch, ...] = (
         ),
         reason="Consecutive modules of kubernetes.core share a process, a client and its"
         " connection.",
-        gain="a third of the CPU time of a run of 190 tasks (ADR 46)",
+        gain="a third of the CPU time of a run of 190 tasks (ADR 47)",
         requires=("module-forks",),
     ),
     Patch(
