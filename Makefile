@@ -304,7 +304,7 @@ docker-build: check unit image ## Run check and unit tests, and build the images
 .PHONY: docker-push
 docker-push: ## Push the nginx operator's image IMG
 	@case '$(IMG)' in */*) ;; *) \
-	  echo 'IMG is $(IMG): that names no registry, and nobody may push it. Say where it goes:' >&2; \
+	  echo 'IMG is $(IMG): the name has no registry, so it cannot be pushed. Set a registry:' >&2; \
 	  echo '  make docker-build docker-push IMG=registry.example.com/team/nginx-operator:v0.0.2' >&2; \
 	  exit 1; esac
 	@$(CONTAINER_TOOL) push $(IMG) || { \

@@ -60,7 +60,7 @@ class LazyCommands(UserDict[str, Any]):
 
 
 def _load(name: str, address: str) -> click.Command:
-    """Import the command at `module:attribute`, or return one that says why it is missing."""
+    """Import the command at `module:attribute`, or return one that reports why it is missing."""
     if name in _NEED_THEM and not all(map(importlib.util.find_spec, _NOT_IN_IMAGE)):
         return _missing(name)
     module, _, attribute = address.partition(":")

@@ -106,7 +106,7 @@ from operator_runner.telemetry.commit import commit
 from operator_runner.telemetry.metrics import Metrics
 from operator_runner.telemetry.probes import HealthChecks
 from operator_runner.telemetry.runs.api import RunsApi
-from operator_runner.telemetry.runs.log_tap import RUN_LOG
+from operator_runner.telemetry.runs.run_log import RUN_LOG
 from operator_runner.telemetry.runs.store import RunStore
 from operator_runner.telemetry.tracing.traces import Traces
 

@@ -1,4 +1,4 @@
-"""The watches of objects that are no primary resources, with the parts of objects that are kept."""
+"""Watches of objects other than primary resources, with the parts of objects that are kept."""
 
 from __future__ import annotations
 

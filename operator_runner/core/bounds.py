@@ -53,7 +53,7 @@ def shorten(raw: bytes, outer_levels: int) -> bytes:
     return raw if depth(raw) <= levels else prune(raw, levels + 1)
 
 
-def fault_of(value: object) -> str:
+def failure_reason(value: object) -> str:
     """Return why an object cannot be worked with, for people; empty if it can."""
     return value.fault if isinstance(value, Refused) else ""
 

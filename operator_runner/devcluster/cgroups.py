@@ -31,7 +31,7 @@ def name_of(token: str, number: int = 1) -> str:
 
 
 def is_v2(root: Path = _ROOT) -> bool:
-    """Tell whether this machine has the unified hierarchy only."""
+    """Return whether this machine has the unified hierarchy only."""
     return (root / "cgroup.controllers").exists()
 
 

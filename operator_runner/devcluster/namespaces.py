@@ -31,7 +31,7 @@ def create(*arguments: str, mark: Path, log: Path) -> Node:
 
 
 def exist(node: Node) -> bool:
-    """Tell whether programs can be started inside.
+    """Return whether programs can be started inside.
 
     A first process that is ending has left its namespaces before the others in them end.
     """

@@ -79,7 +79,7 @@ def wait_until_schedulable(home: Home, state: State) -> None:
 
 
 def is_schedulable(node: dict[str, object]) -> bool:
-    """Tell whether an API Node is ready and has no taint that keeps Pods away."""
+    """Return whether an API Node is ready and has no taint that keeps Pods away."""
     spec, status = node.get("spec"), node.get("status")
     assert isinstance(spec, dict)
     assert isinstance(status, dict)

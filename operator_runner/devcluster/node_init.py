@@ -70,7 +70,7 @@ def copy_over(sysctl: Path) -> None:
 
 
 def overlays_work(folder: Path) -> bool:
-    """Tell whether the file system of `folder` can carry overlays; another overlay cannot."""
+    """Return whether the file system of `folder` can carry overlays; another overlay cannot."""
     layers = {name: folder / "overlay-trial" / name for name in ("low", "up", "work", "all")}
     for layer in layers.values():
         layer.mkdir(parents=True)

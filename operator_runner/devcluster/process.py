@@ -94,7 +94,7 @@ def child_of(parent: Process) -> Process | None:
 
 
 def alive(process: Process) -> bool:
-    """Tell whether `process` still runs; a zombie does not."""
+    """Return whether `process` still runs; a zombie does not."""
     with contextlib.suppress(ChildProcessError):
         os.waitpid(process.pid, os.WNOHANG)
     stat = _stat(process.pid)

@@ -16,7 +16,7 @@ def search_path() -> str:
 
 
 def found(name: str) -> bool:
-    """Tell whether the program `name` is installed."""
+    """Return whether the program `name` is installed."""
     return shutil.which(name, path=search_path()) is not None
 
 

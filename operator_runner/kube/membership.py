@@ -99,7 +99,7 @@ class Membership:
         with suppress(Conflict):
             self._renewed = await self._request("PUT", self._lease.path, timeout)
             return self._renewed
-        # A renewal without a response, or somebody else has written an annotation.
+        # A renewal without a response, or another client has written an annotation.
         lease = await self._read(timeout)
         is_mine = lease["spec"].get("holderIdentity") == self._member
         if not is_mine or lease["metadata"]["uid"] != self._renewed["metadata"]["uid"]:

@@ -198,7 +198,7 @@ class ShardLeases:
         await self._api.request("POST", self._collection, body=body)
 
     async def publish(self, assignment: Assignment, coordinator: Member) -> bool:
-        """Replace the assignment that was observed; return False if somebody else has.
+        """Replace the assignment that was observed; return False after a conflict.
 
         Raises ApiError.
         """

@@ -237,7 +237,7 @@ class ResponseTracker:
 
 
 def _names_owner(body: bytes, owner: Owner) -> bool:
-    """Tell whether a response may have an object that names `owner`."""
+    """Return whether a response may have an object that names `owner`."""
     return any(text.encode() in body for text in (owner.uid, owner.annotations[PRIMARY_ANNOTATION]))
 
 

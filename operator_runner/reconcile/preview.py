@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Protocol
 
-from operator_runner.core.bounds import fault_of
+from operator_runner.core.bounds import failure_reason
 from operator_runner.core.errors import RunError
 from operator_runner.core.model import Json, ObjectRef, RunContent, RunRequest, Watch
 from operator_runner.core.object_diff import ObjectDifference
@@ -81,7 +81,7 @@ class Previewer:
         `limit` is the timeout of runs that have none.
         """
         ref = ObjectRef.of(body)
-        if fault := fault_of(body):
+        if fault := failure_reason(body):
             return Preview(ref, failure=fault)
         cleanup = bool(body["metadata"].get("deletionTimestamp"))
         content = _content(watch, cleanup=cleanup)

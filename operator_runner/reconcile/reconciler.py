@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 import structlog
 
-from operator_runner.core.bounds import fault_of
+from operator_runner.core.bounds import failure_reason
 from operator_runner.core.errors import ApiError, Conflict, RunError
 from operator_runner.core.fencing import Fences
 from operator_runner.core.model import (
@@ -304,7 +304,7 @@ class Reconciler:
                     self._deps.on_suspension(ref, True)
                     await self._reporter.suspended(ref, body, finalizer)
                     return Idle("Resource is suspended")
-                case AddMetadata() | Run() | RunDeselection() if fault := fault_of(body):
+                case AddMetadata() | Run() | RunDeselection() if fault := failure_reason(body):
                     self._unapplied.add(ref)
                     context = RunContext(ref, body, causes, datetime.now(UTC))
                     await self._reporter.error(context, fault)
@@ -407,7 +407,7 @@ class Reconciler:
         return body
 
     async def _add_metadata(self, ref: ObjectRef, body: Json, missing: AddMetadata) -> Json | None:
-        """Return the resource after the patch, or as somebody else has written it meanwhile."""
+        """Return the resource after the patch, or with the concurrent changes of another client."""
         try:
             return await self._deps.cluster.patch_metadata(body, missing.patch(body["metadata"]))
         except Conflict:

@@ -11,7 +11,7 @@ from prometheus_client.registry import Collector
 from operator_runner.telemetry.output import dropped_records
 
 _NAME = "operator_runner_log_records_dropped"
-_HELP = "Log lines and pieces of output that were not written, because nobody read them in time"
+_HELP = "Log lines and pieces of output that were not written, because they were not read in time"
 
 
 class DroppedRecords(Collector):

@@ -22,7 +22,7 @@ from operator_runner.core.errors import ConfigError, OperatorRunnerError
 from operator_runner.telemetry import output
 from operator_runner.telemetry.console import console_renderer
 from operator_runner.telemetry.redaction import redact
-from operator_runner.telemetry.runs.log_tap import RUN_LOG
+from operator_runner.telemetry.runs.run_log import RUN_LOG
 
 Encoder: TypeAlias = Literal["console", "json"]
 

@@ -78,7 +78,7 @@ class OutputWriter:
 
     @property
     def is_stuck(self) -> bool:
-        """Whether text is left that nobody has read, after `close`."""
+        """Whether unread text is left after `close`."""
         return self._thread.is_alive()
 
     def _is_done(self) -> bool:

@@ -83,7 +83,7 @@ class ClusterObjects:
     async def apply(self, body: Json, namespace: str) -> Json:
         """Apply an object and its status; objects without a namespace are in `namespace`.
 
-        The object may be one that was read. An edit by somebody else meanwhile is no conflict.
+        The object may be one that was read. A concurrent edit is not a conflict.
         """
         resource, path = await self._path(body, namespace)
         metadata = {k: v for k, v in body["metadata"].items() if k not in _SET_BY_SERVER}

@@ -40,7 +40,7 @@ def test_a_push_without_a_registry_is_refused(project: Path) -> None:
     done = make(project, "docker-push", "CONTAINER_TOOL=echo")
     assert done.returncode != 0
     assert done.stdout == ""
-    assert "IMG is controller:latest: that names no registry" in done.stderr
+    assert "IMG is controller:latest: the name has no registry" in done.stderr
     assert "make docker-build docker-push IMG=registry.example.com/team/" in done.stderr
 
 

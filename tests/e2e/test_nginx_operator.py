@@ -136,7 +136,7 @@ def test_force_redeploy_rolls_the_pods_out(world: World) -> None:
     assert world.until(world.pods, lambda pods: len(pods) == 2).isdisjoint(before)
 
 
-def test_a_deleted_deployment_comes_back(world: World) -> None:
+def test_a_deleted_deployment_is_recreated(world: World) -> None:
     """The Deployment is made again, with the settings of the resource."""
     world.kubectl.apply(nginx(replicas=2, version="v1alpha1", port=8088))
     world.wait_reconciled()

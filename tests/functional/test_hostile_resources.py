@@ -49,7 +49,7 @@ def wait_for(kubectl: Kubectl, operator: Operator, name: str, type_: str) -> Jso
     )
 
 
-def test_resources_that_are_too_deep_are_refused_and_all_others_go_on(
+def test_resources_that_are_too_deep_are_refused_and_all_others_are_reconciled(
     kubectl: Kubectl, operator: Operator
 ) -> None:
     """Listed or watched, each gets condition, Event and one log line, no run and no retry."""

@@ -62,7 +62,7 @@ def test_the_scenario_passes_with_an_operator_that_runs(
     assert names(kubectl) == before
 
 
-def test_the_scenario_passes_beside_strangers(
+def test_the_scenario_passes_beside_foreign_objects(
     molecule: Molecule, kubectl: Kubectl, control_plane: Path, tmp_path: Path
 ) -> None:
     """With an image and resources of the same kinds elsewhere: these stay as they are."""

@@ -15,7 +15,7 @@ from typing import Protocol
 import structlog
 
 from operator_runner.ansible.event_results import DEFAULT_LIMIT, with_bounded_result
-from operator_runner.ansible.jobs import faults, manifest, worker
+from operator_runner.ansible.jobs import job_failures, manifest, worker
 from operator_runner.ansible.jobs.channel import RunChannel
 from operator_runner.ansible.jobs.client import JobClient
 from operator_runner.ansible.jobs.transmission import Transmission, write_transmission
@@ -121,7 +121,7 @@ class JobLauncher:
         for namespace, kinds in gvks.items():
             client = self._client(namespace)
             for job in await client.jobs():
-                if faults.is_finished(job) or (token := await client.token(job)) is None:
+                if job_failures.is_finished(job) or (token := await client.token(job)) is None:
                     continue
                 seconds = job["spec"].get("activeDeadlineSeconds") or _ADOPTION_SECONDS
                 self._server.expect(token, seconds)
@@ -163,7 +163,7 @@ class JobLauncher:
         assert request.job is not None
         state = _state(request, request.job, transmission.digest)
         for job in await client.jobs_of(request.uid):
-            if faults.is_finished(job):
+            if job_failures.is_finished(job):
                 continue
             name, annotations = job["metadata"]["name"], job["metadata"].get("annotations") or {}
             token = await client.token(job)
@@ -238,16 +238,16 @@ async def _watch(client: JobClient, job: Json, channel: RunChannel) -> None:
             found = await client.job(name)
             if found is not None and found["metadata"]["uid"] != uid:
                 found = None
-            has_ended = found is None or faults.is_finished(found)
+            has_ended = found is None or job_failures.is_finished(found)
             pods = [] if channel.has_contact and not has_ended else await client.pods_of(name)
         except ApiError as error:
             _log.debug("Cannot read Job", job=name, error=str(error))
             continue
-        if fault := faults.fault_of(found, pods):
+        if fault := job_failures.failure_reason(found, pods):
             await asyncio.sleep(_FLUSH_SECONDS)
             channel.fail(f"Job {name}: {fault}")
             return
-        problem = None if channel.has_contact else faults.start_problem(pods)
+        problem = None if channel.has_contact else job_failures.start_problem(pods)
         if not channel.has_contact and loop.time() - begin > _START_SECONDS:
             reason = problem or "unknown reason; see the events of the Pod"
             channel.fail(f"Job {name}: the Pod did not start within {_START_SECONDS:g} s: {reason}")

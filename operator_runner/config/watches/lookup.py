@@ -63,7 +63,7 @@ class Lookup:
 
 
 def has_tasks(role: Path) -> bool:
-    """Tell whether Ansible finds tasks in the directory of a role."""
+    """Return whether Ansible finds tasks in the directory of a role."""
     return any((role / "tasks" / name).is_file() for name in _MAIN_FILES)
 
 

@@ -30,7 +30,7 @@ _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 
 
 def resolve(text: str) -> Scalar:
-    """Return what an unquoted scalar without a tag stands for."""
+    """Return the value of an unquoted scalar without a tag."""
     if text in _WORDS:
         return _WORDS[text]
     if text[0] not in "+-.0123456789":

@@ -17,7 +17,7 @@ _APPLIED = "f:kubectl.kubernetes.io/last-applied-configuration"
 
 
 def introduce(watches: Sequence[Watch]) -> tuple[Watch, ...]:
-    """Tell each watch in which versions its kind is watched, if there is more than one."""
+    """Set the watched versions of the kind of each watch, if there is more than one."""
     versions: dict[tuple[str, str], list[str]] = defaultdict(list)
     for watch in watches:
         versions[watch.gvk.group, watch.gvk.kind].append(watch.gvk.version)

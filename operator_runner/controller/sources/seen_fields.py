@@ -1,7 +1,7 @@
 """The fields of `wakeOn` in dependents, as the runs of their owners have seen them.
 
-A run has seen what the first response shows that has the object: events up to its version are no
-news. Later responses of the same run hide nothing, because the role may have decided before.
+A run has seen the object of the first response with it: events up to its version change
+nothing. Later responses of the same run hide nothing, because the role may have decided before.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class SeenFields:
         *,
         own_write: bool,
     ) -> str:
-        """Return what an event changes for `owner`, for display; empty if it is no news.
+        """Return what an event changes for `owner`, for display; empty if nothing has changed.
 
         `own_write` is whether a run of `owner` has made this version.
         """

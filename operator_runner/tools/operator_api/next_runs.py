@@ -10,7 +10,7 @@ from operator_runner.core.model import Json, ObjectRef
 from operator_runner.kube.api import Api
 from operator_runner.telemetry.runs.received import check_queue_entry
 from operator_runner.telemetry.runs.record import matches
-from operator_runner.tools.operator_api.finding import find_operators
+from operator_runner.tools.operator_api.discovery import find_operators
 
 
 @dataclass(frozen=True, slots=True)

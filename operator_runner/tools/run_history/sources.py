@@ -131,8 +131,8 @@ def from_files(
 ) -> History:
     """Return the runs of a resource that an operator with this work dir has recorded.
 
-    `namespace` None means all. The cluster of `kubeconfig` is asked for types that are no kind or
-    regular plural. Raises ConfigError for a kind without runs, and OSError.
+    `namespace` None means all. Types that are neither kind nor regular plural are looked up in the
+    cluster of `kubeconfig`. Raises ConfigError for a kind without runs, and OSError.
     """
     if not os.access(work_dir, os.R_OK | os.X_OK):
         raise ConfigError(

@@ -16,7 +16,7 @@ from operator_runner.kube.events import RUN_ANNOTATION
 from operator_runner.telemetry.printable import printable
 from operator_runner.telemetry.runs.received import check_run
 from operator_runner.telemetry.runs.record import matches, object_json
-from operator_runner.tools.operator_api.finding import Operators, find_operators
+from operator_runner.tools.operator_api.discovery import Operators, find_operators
 from operator_runner.tools.resources.cluster import ClusterView, open_cluster
 from operator_runner.tools.resources.listing import run_events
 from operator_runner.tools.resources.options import EXIT_UNANSWERED, Name

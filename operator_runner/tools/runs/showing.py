@@ -14,7 +14,7 @@ from operator_runner.core.model import Json
 from operator_runner.telemetry.printable import printable
 from operator_runner.telemetry.runs.received import check_run
 from operator_runner.tools.operator_api.client import InvalidAnswer, OperatorClient
-from operator_runner.tools.operator_api.finding import Operators, checked, find_operators
+from operator_runner.tools.operator_api.discovery import Operators, checked, find_operators
 from operator_runner.tools.resources.cluster import ClusterView, open_cluster
 from operator_runner.tools.resources.options import EXIT_UNANSWERED, Name
 from operator_runner.tools.resources.output import Format, print_data, print_table

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from operator_runner.core.model import GVK, Json
 from operator_runner.telemetry.runs.received import check_dependents, check_run
-from operator_runner.tools.operator_api.finding import find_operators
+from operator_runner.tools.operator_api.discovery import find_operators
 from operator_runner.tools.runs.listing import without_repetitions
 from operator_runner.tools.runs.report import RunReport
 from operator_runner.tools.runs.showing import find_run, read_output

@@ -19,7 +19,7 @@ from operator_runner.telemetry.runs.received import (
     check_schedule,
 )
 from operator_runner.tools.operator_api.client import OperatorClient
-from operator_runner.tools.operator_api.finding import Operators, find_operators
+from operator_runner.tools.operator_api.discovery import Operators, find_operators
 from operator_runner.tools.resources.cluster import ClusterView
 from operator_runner.tools.resources.listing import (
     Selection,

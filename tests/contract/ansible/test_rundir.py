@@ -57,7 +57,7 @@ def test_the_temporary_directory_is_deleted_with_the_run(rundirs: RunDirs) -> No
     assert found.read_text() == "one"
 
 
-def test_processes_that_go_on_keep_theirs_a_while(rundirs: RunDirs) -> None:
+def test_processes_that_are_still_running_keep_theirs_for_a_while(rundirs: RunDirs) -> None:
     """Until the artifacts of their run are rotated away, or the resource goes."""
     kept = run(rundirs, "one", left_processes=True)
     assert kept.exists()

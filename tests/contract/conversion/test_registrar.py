@@ -46,7 +46,7 @@ async def test_the_webhook_is_registered_and_converts(kind: Kind) -> None:
         assert [item["spec"] for item in listed["items"]] == [{"replicas": 2}, {"replicas": 3}]
 
 
-async def test_requests_go_on_while_certificates_and_authorities_change(kind: Kind) -> None:
+async def test_requests_succeed_while_certificates_and_authorities_change(kind: Kind) -> None:
     """Old and new authority overlap, and until the old one is dropped no conversion fails."""
     await kind.create("v2", "web", replicas=3)
     async with served(kind, SHORT):

@@ -17,7 +17,7 @@ from tests.contract.kube.waiting import until
 from tests.support.kubectl import Kubectl
 
 
-async def test_built_in_kinds_are_known(discovery: Discovery) -> None:
+async def test_built_in_kinds_are_discovered(discovery: Discovery) -> None:
     """Scope, plural and subresources are those of the API server."""
     pod = await discovery.resource(GVK("", "v1", "Pod"))
     role = await discovery.resource(GVK("rbac.authorization.k8s.io", "v1", "ClusterRole"))
@@ -41,7 +41,7 @@ async def test_the_error_of_an_unknown_kind_names_its_crd(
         await discovery.resource_named("apps", version, "nothings")
 
 
-async def test_a_kind_that_is_installed_later_becomes_known(
+async def test_a_kind_that_is_installed_later_is_discovered(
     discovery: Discovery, kubectl: Kubectl
 ) -> None:
     """A missing CRD is found once it is there, without a restart."""

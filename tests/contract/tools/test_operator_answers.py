@@ -13,7 +13,7 @@ from operator_runner.core.errors import ApiError
 from operator_runner.core.model import Json
 from operator_runner.telemetry.runs.received import check_run
 from operator_runner.tools.operator_api.client import OperatorClient, base_of
-from operator_runner.tools.operator_api.finding import Operators
+from operator_runner.tools.operator_api.discovery import Operators
 
 RUN: Json = {
     "id": "1",

@@ -85,7 +85,7 @@ async def test_writes_of_foreign_objects_are_detected_by_version(subject: Depend
     assert echoes == [True, False, True]
 
 
-async def test_edits_of_the_resource_by_its_own_run_are_known(subject: Dependents) -> None:
+async def test_edits_of_the_resource_by_its_own_run_are_recognised(subject: Dependents) -> None:
     """By the generation and the annotations that they led to; those of others are not."""
     own = metadata("9", generation=3, annotations={"a": "1"})
     subject.on_own_write(OWNER, own)

@@ -135,7 +135,7 @@ async def test_a_later_read_of_the_same_run_hides_nothing() -> None:
         assert case.woken == [f"{CAUSE} status.readyReplicas 1 to 2"]
 
 
-async def test_an_own_write_is_no_news() -> None:
+async def test_an_own_write_starts_no_run() -> None:
     """A role that writes a chosen field itself is not run by that."""
     async with world() as case:
         case.response(10, readyReplicas=1)

@@ -25,7 +25,7 @@ def pacer(woken: asyncio.Queue[tuple[ObjectRef, Cause]], monkeypatch: pytest.Mon
     return Pacer(lambda ref, cause: woken.put_nowait((ref, cause)))
 
 
-async def test_the_first_cause_comes_at_once_and_the_others_together(
+async def test_the_first_cause_is_passed_at_once_and_the_others_together(
     pacer: Pacer, woken: asyncio.Queue[tuple[ObjectRef, Cause]]
 ) -> None:
     """Each owner has a pause of its own; a cause that comes twice in it is one."""

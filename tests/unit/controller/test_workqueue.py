@@ -238,7 +238,7 @@ def test_causes_are_described_for_people() -> None:
     assert describe([SPEC, Cause(Trigger.START), SPEC]) == "spec: created; start"
 
 
-def test_a_key_that_is_held_back_comes_later_with_its_causes() -> None:
+def test_a_delayed_key_is_returned_later_with_its_causes() -> None:
     """Deferring keeps all causes, and a new cause makes the key ready at once."""
     queue = backlog()
     echo = Cause(Trigger.DEPENDENT, "x")

@@ -89,7 +89,7 @@ def test_years_of_renewals_without_a_gap() -> None:
     assert len(bundle(shown)) <= 2
 
 
-def test_a_new_authority_signs_only_when_it_is_known() -> None:
+def test_a_new_authority_signs_only_after_its_propagation() -> None:
     """Neither before the CRD has it, nor at the same moment."""
     made = make(None)
     due = START + 250 * DAY

@@ -73,8 +73,8 @@ def test_an_existing_registration_is_not_written_again() -> None:
     assert patch(crd(now), SERVICE, b"CA") is not None
 
 
-def test_whether_an_authority_is_known() -> None:
-    """It is if it is one of the bundle."""
+def test_authorities_in_the_ca_bundle_are_recognised() -> None:
+    """A bundle has several certificates."""
     assert is_trusted(crd(webhook(caBundle=encoded(b"one two"))), b"two")
     assert not is_trusted(crd(webhook(caBundle=encoded(b"one"))), b"two")
     assert not is_trusted(crd(webhook(caBundle="?")), b"two")

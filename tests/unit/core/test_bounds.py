@@ -14,7 +14,7 @@ from operator_runner.core.bounds import (
     MAX_SIZE,
     decode,
     depth,
-    fault_of,
+    failure_reason,
     height,
     prune,
     shorten,
@@ -37,7 +37,7 @@ def test_objects_within_the_bounds_are_unchanged(levels: int) -> None:
     """Up to a hundred levels an object is decoded like any other JSON."""
     value = decode(nested(levels))
     assert value == json.loads(nested(levels))
-    assert fault_of(value) == ""
+    assert failure_reason(value) == ""
 
 
 @pytest.mark.parametrize("levels", [MAX_DEPTH + 1, 400, 1_000, 10_000, 200_000])
@@ -47,7 +47,7 @@ def test_deeply_nested_values_are_cut_and_named(levels: int) -> None:
     value = decode(raw)
     assert value["metadata"] == {"name": "x"}
     assert height(value) == MAX_DEPTH + 1
-    assert "nested more than 100 levels deep at spec.a.a: make it flatter" in fault_of(value)
+    assert "nested more than 100 levels deep at spec.a.a: make it flatter" in failure_reason(value)
 
 
 def test_in_a_list_one_deep_object_costs_the_others_nothing() -> None:
@@ -69,9 +69,9 @@ def test_brackets_in_texts_are_not_levels() -> None:
 
 def test_an_object_that_is_too_large_is_named() -> None:
     """Half of the limit is fine, and beyond it the largest part is named."""
-    assert fault_of(decode(json.dumps({"spec": "x" * (MAX_SIZE // 2)}).encode())) == ""
+    assert failure_reason(decode(json.dumps({"spec": "x" * (MAX_SIZE // 2)}).encode())) == ""
     value = decode(json.dumps({"spec": "x" * MAX_SIZE}).encode())
-    assert "bytes large, most of it in spec; at most 3145728" in fault_of(value)
+    assert "bytes large, most of it in spec; at most 3145728" in failure_reason(value)
 
 
 def test_numbers_of_any_length_are_decoded() -> None:

@@ -102,7 +102,7 @@ def test_the_available_memory_of_the_machine(tmp_path: Path) -> None:
     assert machine(tmp_path, files).free_memory() == 90 * MB
 
 
-def test_memory_is_never_less_than_none(tmp_path: Path) -> None:
+def test_memory_is_never_negative(tmp_path: Path) -> None:
     """A container may use more than its limit for a moment."""
     files = {**v2("/", str(MB)), "sys/fs/cgroup/memory.current": str(2 * MB)}
     assert machine(tmp_path, files).free_memory() == 0

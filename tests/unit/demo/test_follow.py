@@ -54,7 +54,7 @@ def test_the_reason_of_a_failure_is_shown_whole(tmp_path: Path, this_process: Pr
     assert follow(log, this_process) == (False, f"{failure}\n")
 
 
-def test_a_run_that_never_comes_is_an_error_with_the_log(
+def test_a_run_that_never_starts_is_an_error_with_the_log(
     tmp_path: Path, this_process: Process
 ) -> None:
     """The demo has a deadline, and prints the path of the log."""

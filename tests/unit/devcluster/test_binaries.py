@@ -102,7 +102,7 @@ def test_programs_know_their_version() -> None:
 
 
 @pytest.mark.parametrize("what", ["Kubernetes", "OLM"])
-def test_a_go_mod_without_its_chief_module_is_refused(tmp_path: Path, what: str) -> None:
+def test_a_go_mod_without_its_main_module_is_refused(tmp_path: Path, what: str) -> None:
     """The version cannot be guessed."""
     (tmp_path / "go.mod").write_text("module x\n")
     with pytest.raises(BinariesMissing, match=r"go\.mod requires no"):

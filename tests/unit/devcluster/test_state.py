@@ -38,7 +38,7 @@ def test_the_state_is_private(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", "null", "{}", '{"boot": "b1", "node": 3}'])
-def test_a_damaged_state_counts_as_none(tmp_path: Path, content: str) -> None:
+def test_a_damaged_state_counts_as_absent(tmp_path: Path, content: str) -> None:
     """A file cut short or of another version does not stop the next command."""
     home = Home(tmp_path)
     home.state.write_text(content)

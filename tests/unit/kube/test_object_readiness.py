@@ -168,7 +168,7 @@ def test_no_shape_of_an_object_raises(gvk: GVK, spec: Any, status: Any, generati
     assert isinstance(health_of(gvk, body), Health)
 
 
-def test_words_of_a_change_are_known_again() -> None:
+def test_texts_of_a_change_are_recognised() -> None:
     """The message for a loop of readiness differs from that for two writers."""
     assert is_change(f"Deployment default/web {change(READY, NOT_READY)}")
     assert not is_change("Deployment default/web changed by kubectl (spec.replicas)")

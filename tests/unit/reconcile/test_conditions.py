@@ -25,7 +25,7 @@ def asking(now: datetime, changed: int = 0, seconds: int = 10) -> RunOutcome:
     return RunOutcome(Stats(ok=3, changed=changed), (), timedelta(seconds=seconds), now)
 
 
-def test_a_first_run_says_that_it_runs() -> None:
+def test_the_first_run_sets_running() -> None:
     """A new resource gets the condition Running alone."""
     assert conditions.started([], T1) == [
         {
@@ -133,7 +133,7 @@ def test_a_play_that_could_not_run_is_reported_without_recap() -> None:
     assert "Running" not in found
 
 
-def test_a_run_that_asks_for_another_one_is_not_the_end() -> None:
+def test_a_run_that_requeues_is_not_successful_yet() -> None:
     """As with ansible-operator Running stays; a new resource gets no other condition."""
     (running,) = conditions.finished(conditions.started([], T1), asking(T2), T2)
     assert running["status"] == "True"

@@ -275,7 +275,7 @@ async def test_a_field_without_a_schema_is_reported_and_not_written_for_ever() -
     assert case.reasons() == ["InvalidStatus"]
 
 
-async def test_a_deleted_resource_is_forgotten() -> None:
+async def test_a_deleted_resource_is_removed_from_the_cache() -> None:
     """A new one of the name gets the reports again."""
     declared = DeclaredStatus({"count": "length(result.nothing)"})
     case = Declared(success(), declared=declared)

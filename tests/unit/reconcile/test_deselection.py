@@ -95,9 +95,7 @@ async def deselect(case: Case) -> object:
     return await case.reconciler.reconcile(REF, SPEC)
 
 
-async def test_the_annotation_is_there_before_the_first_run_and_gone_after_the_deselection() -> (
-    None
-):
+async def test_the_annotation_exists_from_the_first_run_to_the_deselection() -> None:
     """The content and the vars of the deselection run once, as any other run."""
     case = Case(WATCH, FakeCluster(resource(annotations={"kept": "1"})))
     case.executor.during = lambda: seen.append(case.cluster.objects[REF]["metadata"]["annotations"])
@@ -186,7 +184,7 @@ async def test_a_deselection_that_fails_is_repeated() -> None:
     assert await annotations_of(case) == {}
 
 
-async def test_a_deselection_may_ask_to_run_again() -> None:
+async def test_a_deselection_may_requeue() -> None:
     """It is done when a run ends without requeue_after, as a finalizer is."""
     asking = RunOutcome(Stats(ok=1), requeue_after=timedelta(seconds=7))
     case = Case(WATCH, FakeCluster(resource(annotations=MARKED)), asking, success())

@@ -102,12 +102,12 @@ def test_a_pending_request_is_not_drift() -> None:
         ([Trigger.ANNOTATION], True),
     ],
 )
-def test_causes_that_change_what_is_asked_for(triggers: list[Trigger], expected: bool) -> None:
+def test_causes_that_change_the_desired_state(triggers: list[Trigger], expected: bool) -> None:
     """Their runs write."""
     assert has_change(Cause(trigger) for trigger in triggers) is expected
 
 
-def test_the_condition_shows_what_a_run_would_write() -> None:
+def test_the_condition_has_the_writes_of_a_preview() -> None:
     """It keeps the generation; a run without the policy, or one that failed, removes it."""
     difference = ObjectDifference(REF, {"spec": {"replicas": 4}}, {"spec": {"replicas": 2}})
     (found,) = after_preview(MARKED, Preview(REF, (difference,)), 3, NOW)

@@ -81,7 +81,7 @@ def test_a_role_that_converges_in_two_runs_is_not_reported() -> None:
     assert runs(change("2", "3")) == QUIET
 
 
-def test_changes_that_something_asked_for_do_not_count() -> None:
+def test_requested_changes_do_not_count() -> None:
     """A spec that is edited again and again changes a field again and again."""
     runs = Runs()
     for number in range(5):
@@ -143,7 +143,7 @@ def test_only_the_first_fields_are_kept() -> None:
     assert len(finding.paths) == 16
 
 
-def test_a_deleted_resource_is_forgotten() -> None:
+def test_a_deleted_resource_is_removed_from_the_cache() -> None:
     """Another one of its name begins without changes."""
     runs = Runs()
     runs(change("1", "2"))

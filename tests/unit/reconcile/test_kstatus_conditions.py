@@ -48,7 +48,7 @@ async def test_a_success_is_ready() -> None:
     assert await case.version() == version
 
 
-async def test_a_run_that_asks_for_another_one_is_reconciling() -> None:
+async def test_a_run_that_requeues_is_reconciling() -> None:
     """Not ready, not even where it was before, until a run ends without asking."""
     cluster = FakeCluster(resource(generation=2))
     asking = replace(success(), requeue_after=timedelta(seconds=10))

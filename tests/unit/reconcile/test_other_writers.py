@@ -89,7 +89,7 @@ def test_two_updates_a_day_apart_are_not_another_operator() -> None:
     assert process.sees(1000 + 24 * 3600 + 1 + OVERLAP) is not None
 
 
-def test_own_writes_are_no_ones_else() -> None:
+def test_own_writes_are_not_those_of_another_writer() -> None:
     """What was written by this process, or may have been, is the new state."""
     process = Process()
     for second in (OVERLAP, 2 * OVERLAP, 3 * OVERLAP):

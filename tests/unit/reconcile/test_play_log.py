@@ -192,7 +192,7 @@ def test_secrets_do_not_reach_stdout(capsys: pytest.CaptureFixture[str]) -> None
     assert "abcdefghijklmnop" not in out
 
 
-def test_output_that_is_no_text_ends_no_run(capsys: pytest.CaptureFixture[str]) -> None:
+def test_output_that_is_not_text_ends_no_run(capsys: pytest.CaptureFixture[str]) -> None:
     """A module may print any bytes; Ansible hands them on as lone surrogates."""
     event = RunEvent("runner_item_on_ok", {"task": "x"}, "b\udcffd")
 

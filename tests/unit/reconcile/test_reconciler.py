@@ -136,7 +136,7 @@ class Case:
         return str(body["metadata"]["resourceVersion"])
 
 
-async def test_a_success_is_reported_and_comes_back_after_the_period() -> None:
+async def test_a_success_is_reported_and_requeued_after_the_period() -> None:
     """Conditions, one Event, and the period of the flag."""
     case = Case(PLAIN, FakeCluster(resource()), success(changed=2))
     verdict = await case.reconciler.reconcile(REF, SPEC)
@@ -184,7 +184,7 @@ async def test_a_steady_resource_is_read_once(version: str, reads: int) -> None:
     assert case.cluster.reads == before + reads
 
 
-async def test_a_write_that_no_event_has_told_yet_is_not_overwritten() -> None:
+async def test_a_write_without_an_event_yet_is_not_overwritten() -> None:
     """The status that the role has just written is kept beside the conditions."""
     cluster = FakeCluster(resource())
     case = Case(PLAIN, cluster, success(), success(changed=1))
@@ -221,7 +221,7 @@ async def test_a_failure_is_reported_and_retried() -> None:
     assert [event.reason for event in case.cluster.events] == ["Failed", "Successful"]
 
 
-async def test_a_run_that_passed_its_deadline_is_told_from_other_failures() -> None:
+async def test_a_timeout_is_distinguished_from_other_failures() -> None:
     """The result is marked as timed out, for the metric."""
     case = Case(
         PLAIN, FakeCluster(resource()), replace(failure("Hang", "deadline"), timed_out=True)
@@ -250,7 +250,7 @@ async def test_somebody_elses_write_is_never_overwritten() -> None:
     assert body["status"]["url"] == "x"
 
 
-async def test_a_schema_that_asks_for_reasons_gets_them() -> None:
+async def test_a_schema_that_requires_reasons_gets_them() -> None:
     """A CRD with metav1.Condition's schema is served, and stays steady."""
     case = Case(PLAIN, FakeCluster(resource(), strict_reasons=True), success())
     await case.reconciler.reconcile(REF, SPEC)
@@ -415,7 +415,7 @@ async def test_a_clean_up_that_asks_holds_the_resource() -> None:
     ("annotation", "variable", "raw"),
     [("4", False, True), ("0", False, False), ("x", False, False), (None, True, True)],
 )
-async def test_a_verbosity_asked_for_shows_the_output_of_the_run(
+async def test_a_requested_verbosity_shows_the_output_of_the_run(
     annotation: str | None, variable: bool, raw: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The annotation of the resource, or ANSIBLE_VERBOSITY, decides for each run."""
@@ -430,7 +430,7 @@ async def test_a_verbosity_asked_for_shows_the_output_of_the_run(
 @pytest.mark.parametrize(
     ("marked", "text", "warned"), [(False, "{{ x }}", 1), (True, "{{ x }}", 0), (False, "x", 0)]
 )
-async def test_text_that_is_evaluated_is_told(marked: bool, text: str, warned: int) -> None:
+async def test_evaluated_text_is_warned_about(marked: bool, text: str, warned: int) -> None:
     """Writers of a resource could run templates; the log has the fields and the cure."""
     body = resource()
     body["spec"]["title"] = text
@@ -556,7 +556,7 @@ def nested(levels: int) -> Json:
 
 @pytest.mark.parametrize("outcome", [success(changed=1), failure("t", "m")])
 @pytest.mark.parametrize("manage_status", [True, False])
-async def test_a_run_says_nothing_of_a_resource_that_has_taken_the_name(
+async def test_a_run_reports_nothing_about_a_new_resource_of_the_same_name(
     outcome: RunOutcome, manage_status: bool
 ) -> None:
     """Neither status nor Event; the new one is announced and run, and its finalizer stays."""

@@ -67,7 +67,7 @@ async def test_an_odd_result_of_an_earlier_run_is_replaced(odd: Any, outcome: Ru
 
 
 @pytest.mark.parametrize("conditions", [None, "none", {}, []])
-async def test_conditions_that_are_no_list_are_none(conditions: Any) -> None:
+async def test_conditions_that_are_not_a_list_are_ignored(conditions: Any) -> None:
     """A status that was written by hand does not keep the operator from reporting."""
     body = resource() | {"status": {"conditions": conditions}}
     case = Case(PLAIN, FakeCluster(body), success(changed=1))
@@ -75,7 +75,7 @@ async def test_conditions_that_are_no_list_are_none(conditions: Any) -> None:
     assert (await case.conditions())["Successful"]["status"] == "True"
 
 
-async def test_without_manage_status_an_error_is_no_condition_either() -> None:
+async def test_without_manage_status_an_error_sets_no_condition() -> None:
     """An Event reports a resource that cannot be run; without manageStatus the status is kept."""
     body = resource(annotations={PERIOD: "soon"}) | {"status": {"mine": 1}}
     case = Case(replace(PLAIN, manage_status=False), FakeCluster(body))

@@ -83,7 +83,7 @@ def test_annotations_count_where_the_watch_runs_for_them() -> None:
     assert supersede_reason(resource(), resource(), ANNOTATED) == ""
 
 
-def test_kinds_without_generation_are_compared_by_what_they_hold() -> None:
+def test_kinds_without_generation_are_compared_by_content() -> None:
     """A ConfigMap with new data is a new wish; one with a new label is not."""
     old = resource(1, generation=0)
     assert supersede_reason(old, resource(1, generation=0, resourceVersion="2"), PLAIN) == ""
@@ -91,7 +91,7 @@ def test_kinds_without_generation_are_compared_by_what_they_hold() -> None:
     assert supersede_reason(old, edited, PLAIN) == "resourceVersion 1 to 2"
 
 
-def test_a_resource_that_was_being_deleted_already_is_no_news() -> None:
+def test_a_repeated_event_of_a_deletion_ends_no_run() -> None:
     """A finalizer of another controller does not end the run."""
     deleting = resource(deletionTimestamp="now")
     assert supersede_reason(deleting, deleting, PLAIN) == ""
@@ -244,7 +244,7 @@ async def test_an_edit_ends_the_run_and_the_newest_spec_runs_in_its_place() -> N
     "cause",
     [Cause(Trigger.DEPENDENT), Cause(Trigger.PERIOD), Cause(Trigger.RETRY), Cause(Trigger.PROJECT)],
 )
-async def test_what_nobody_asked_for_waits_for_the_end_of_the_run(cause: Cause) -> None:
+async def test_causes_that_no_user_requested_wait_for_the_end_of_the_run(cause: Cause) -> None:
     """Dependents, resyncs, retries and edits of the project make one later run."""
     case = Case(PLAIN, resource())
     async with case.running():
@@ -271,7 +271,7 @@ async def test_without_the_key_an_edit_waits() -> None:
 
 
 @pytest.mark.parametrize("metadata", [{}, {"deletionTimestamp": "now"}])
-async def test_a_suspension_ends_the_run_only_if_it_says_so(metadata: Json) -> None:
+async def test_a_suspension_ends_the_run_only_on_request(metadata: Json) -> None:
     """`true` lets the run end by itself and `cancel` ends it, without the key and in clean-ups."""
     case = Case(replace(HELD, supersede=False), resource(finalizers=["example.com/f"], **metadata))
     async with case.running():
@@ -304,7 +304,7 @@ async def test_an_edit_every_moment_does_not_keep_a_resource_from_ever_being_don
     assert case.count("superseded") == 5
 
 
-async def test_a_deletion_is_cleaned_up_at_once_and_the_clean_up_goes_to_its_end() -> None:
+async def test_a_deletion_is_cleaned_up_at_once_and_the_clean_up_completes() -> None:
     """The deletion ends the ordinary run; an edit during the clean-up ends nothing."""
     case = Case(HELD, resource(finalizers=["example.com/f"]))
     async with case.running():
@@ -322,7 +322,7 @@ async def test_a_deletion_is_cleaned_up_at_once_and_the_clean_up_goes_to_its_end
     assert await case.cluster.get(REF) is None
 
 
-async def test_a_resource_that_is_gone_is_not_worked_on() -> None:
+async def test_a_deleted_resource_is_not_reconciled() -> None:
     """Without a finalizer the run just ends."""
     case = Case(PLAIN, resource())
     async with case.running():

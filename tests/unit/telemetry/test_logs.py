@@ -63,7 +63,7 @@ def test_a_line_carries_message_values_and_the_bound_object() -> None:
     }
 
 
-def test_a_request_that_is_repeated_is_no_error_yet() -> None:
+def test_a_repeated_request_is_not_an_error_yet() -> None:
     """Kopf logs each attempt as an error; only the last one remains an error."""
     stream = json_logs()
     kopf = logging.getLogger("kopf._cogs.clients.watching")
@@ -118,7 +118,7 @@ def test_lines_of_a_library_take_the_same_way() -> None:
 
 
 @pytest.mark.parametrize(("level", "heard"), [("info", False), ("debug", True), ("2", True)])
-def test_chatter_of_kopf_is_heard_only_at_debug(level: str, heard: bool) -> None:
+def test_details_of_kopf_are_logged_only_at_debug(level: str, heard: bool) -> None:
     """Kopf logs each step at INFO, which is only useful for debugging."""
     stream = json_logs(level)
     logging.getLogger("kopf.activities").info("Initial authentication has been initiated.")

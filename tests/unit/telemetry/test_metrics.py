@@ -48,7 +48,7 @@ def value(metrics: Metrics, name: str, labels: dict[str, str]) -> float | None:
     return samples(metrics).get((name, frozenset(labels.items())))
 
 
-def test_the_build_is_told() -> None:
+def test_the_build_is_exported() -> None:
     """Version and commit are labels of a constant 1."""
     labels = {"version": "1.2.3", "commit": "abc"}
     assert value(watching(), "ansible_operator_build_info", labels) == 1
@@ -72,7 +72,7 @@ def test_series_of_a_kind_exist_before_anything_happened() -> None:
         assert seen[name, frozenset(labels.items())] == 0
 
 
-def test_the_share_of_a_kind_is_told() -> None:
+def test_the_share_of_a_kind_is_exported() -> None:
     """The number of workers is a gauge."""
     name = "controller_runtime_max_concurrent_reconciles"
     assert value(watching(), name, CONTROLLER) == 3
@@ -191,7 +191,7 @@ def test_a_resource_has_its_series_as_long_as_it_exists() -> None:
     assert value(metrics, "resource_created_at_seconds", labels) is None
 
 
-def test_the_queue_tells_depth_adds_retries_and_times() -> None:
+def test_the_queue_exports_depth_adds_retries_and_times() -> None:
     """Names are client-go's."""
     metrics = watching()
     metrics.queue_added(FOO)
@@ -255,7 +255,7 @@ def test_two_operators_in_one_process_do_not_mix() -> None:
     assert (value(first, "reconciles_total", {}), value(second, "reconciles_total", {})) == (1, 0)
 
 
-def test_resources_that_fail_are_counted_and_the_longest_is_told() -> None:
+def test_failing_resources_are_counted_with_the_age_of_the_oldest_failure() -> None:
     """A failing resource counts once, until it succeeds or goes."""
     clock = Clock()
     metrics = watching(clock)

@@ -103,7 +103,7 @@ def test_a_stalled_stream_does_not_stop_the_other(outputs: Outputs) -> None:
     assert _read(reader, 8) == "log line"
 
 
-def test_a_reader_that_has_ended_ends_nobody(outputs: Outputs) -> None:
+def test_a_reader_that_has_ended_ends_no_writer(outputs: Outputs) -> None:
     """Records for it are dropped, those for others are written."""
     reader, writer = os.pipe()
     os.close(reader)

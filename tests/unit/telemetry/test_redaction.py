@@ -38,7 +38,7 @@ def test_secrets_are_found_in_nested_values() -> None:
     assert redact(event) == {"spec": {"users": [{"name": "ann", "password": REDACTED}]}}
 
 
-def test_flags_and_counts_are_no_secrets() -> None:
+def test_flags_and_counts_are_not_secrets() -> None:
     """`token=True` is not a secret."""
     assert redact({"token": True, "password": None}) == {"token": True, "password": None}
 

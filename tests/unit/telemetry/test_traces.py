@@ -220,7 +220,7 @@ def test_a_failed_run_is_an_error_of_task_run_and_reconcile(recorded: Recorded) 
         assert status.description == "no answer from https://me:[redacted]@example.com"
 
 
-def test_a_refused_request_is_an_error_and_an_absent_object_is_none(recorded: Recorded) -> None:
+def test_a_refused_request_is_an_error_and_an_absent_object_is_not(recorded: Recorded) -> None:
     """Roles ask whether an object exists."""
     recorded.run(request(1, "PATCH", status=403), request(2, status=404))
     found = {span.name.partition(" ")[0]: span for span in recorded.spans.values()}

@@ -229,7 +229,7 @@ def test_a_hostile_request_is_refused_with_a_short_reason(
     assert len(str(refused.value)) < 500
 
 
-def test_a_description_that_is_no_text(metrics: Metrics) -> None:
+def test_a_description_that_is_not_text(metrics: Metrics) -> None:
     """One role cannot make all metrics unreadable."""
     metrics.user.apply(b'{"name": "odd", "description": "\\ud800", "gauge": {"set": 1}}')
     assert value(metrics, "odd") == 1

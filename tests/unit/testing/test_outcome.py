@@ -49,7 +49,7 @@ def test_a_new_object_is_created_and_not_changed() -> None:
     assert repr(found) == "<Report/weekly succeeded: created ConfigMap/weekly>"
 
 
-def test_a_write_without_a_difference_is_no_change() -> None:
+def test_a_write_without_a_difference_is_not_a_change() -> None:
     """Modules patch objects that are as they should be."""
     found = outcome(write("patch"))
     assert (found.created, found.changed, found.deleted) == ([], [], [])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 
-from operator_runner.ansible.jobs.faults import is_finished
+from operator_runner.ansible.jobs.job_failures import is_finished
 from tests.contract.ansible.jobs.conftest import SECONDS, JobRuns
 
 WAITING = """

@@ -420,7 +420,7 @@ def test_replicas_with_shards_do_not_report_to_olm() -> None:
     assert "ignored with --shards" in warning
 
 
-def test_all_problems_come_at_once() -> None:
+def test_all_problems_are_reported_together() -> None:
     """All errors are reported at once."""
     with pytest.raises(ConfigError) as caught:
         settings("--leader-elect", "--metrics-require-rbac", ANSIBLE_INVENTORY="/no/such")

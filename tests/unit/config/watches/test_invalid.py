@@ -28,7 +28,7 @@ def test_every_problem_is_reported_with_line_path_and_cure(path: Path, project: 
     assert sorted(caught.value.problems) == sorted(expected)
 
 
-def test_problems_of_all_entries_come_at_once(project: Path) -> None:
+def test_problems_of_all_entries_are_reported_together(project: Path) -> None:
     """All errors of a file are reported at once."""
     path = project / "watches.yaml"
     path.write_text("- {version: v1, role: web}\n- {kind: Web}\n- {version: v1, kind: Web}\n")
@@ -40,7 +40,7 @@ def test_problems_of_all_entries_come_at_once(project: Path) -> None:
     assert paths == ["[0].kind", "[1].version", "[1]", "[2]"]
 
 
-def test_warnings_come_with_the_problems(project: Path) -> None:
+def test_warnings_are_reported_with_the_problems(project: Path) -> None:
     """A misspelled key is often the cause of a missing one."""
     path = project / "watches.yaml"
     path.write_text("- {version: v1, kind: Web, rol: web}\n")

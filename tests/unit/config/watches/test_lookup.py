@@ -19,7 +19,7 @@ def test_a_role_lives_below_roles(project: Path) -> None:
     assert Lookup.of({}, "", "").role("web") == project / "roles" / "web"
 
 
-def test_the_roles_path_comes_before_the_working_directory(project: Path) -> None:
+def test_the_roles_path_precedes_the_working_directory(project: Path) -> None:
     """Each directory of the path is tried with and without roles/."""
     inner = make(project / "more" / "roles" / "web")
     environ = {"ANSIBLE_ROLES_PATH": f"{project}/none:{project}/more"}

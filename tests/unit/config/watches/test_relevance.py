@@ -91,7 +91,7 @@ def test_when_decides_by_the_truth_of_jmespath(when: str | None, expected: bool)
     assert is_relevant(web(), watch(when)) is expected
 
 
-def test_labels_come_before_when() -> None:
+def test_labels_are_checked_before_when() -> None:
     """Both must choose the resource."""
     selector = LabelSelector({"tier": "front"})
 

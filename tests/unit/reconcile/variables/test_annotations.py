@@ -61,7 +61,7 @@ def test_bad_numbers_are_ignored(text: str) -> None:
 
 
 @pytest.mark.parametrize(("text", "verbosity"), [("-1", 0), ("+2", 2), ("007", 7), ("99", 7)])
-def test_verbosity_stays_within_what_ansible_takes(text: str, verbosity: int) -> None:
+def test_verbosity_stays_within_the_range_of_ansible(text: str, verbosity: int) -> None:
     """Ansible supports up to seven v."""
     assert read_overrides(annotated(verbosity=text)).verbosity == verbosity
 

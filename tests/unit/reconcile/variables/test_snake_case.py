@@ -48,7 +48,7 @@ JSON = st.recursive(
         ("größeNeu", "größe_neu"),
     ],
 )
-def test_names_become_what_roles_know(name: str, expected: str) -> None:
+def test_names_become_snake_case(name: str, expected: str) -> None:
     """Every oddity of ansible-operator is kept."""
     assert to_snake(name) == expected
 

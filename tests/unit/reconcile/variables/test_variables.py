@@ -46,7 +46,7 @@ def test_without_snake_case_names_stay() -> None:
 
 
 @pytest.mark.parametrize("spec", [None, "text", ["a"], 3])
-def test_a_spec_that_is_no_map_is_empty(spec: Any) -> None:
+def test_a_spec_that_is_not_a_map_is_empty(spec: Any) -> None:
     """Kinds without a spec, such as ConfigMap, run too."""
     resource = body(spec)
 
@@ -70,7 +70,7 @@ def test_top_level_fields_become_variables_where_the_watch_names_them() -> None:
     assert "rbac_bindings" not in extra_vars(resource, WATCH, cleanup=False)
 
 
-def test_marked_unsafe_top_level_fields_are_no_templates_either() -> None:
+def test_marked_unsafe_top_level_fields_are_not_templates() -> None:
     """Text of a ConfigMap is text."""
     watch = replace(WATCH, top_level_fields=("data",), mark_unsafe=True)
     resource = {"metadata": {"name": "a"}, "data": {"a": "{{ 1 }}"}}

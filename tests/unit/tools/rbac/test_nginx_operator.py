@@ -71,7 +71,7 @@ def test_each_removed_verb_is_reported() -> None:
         assert all(reported), lines
 
 
-def test_each_verb_that_comes_is_superfluous() -> None:
+def test_each_added_verb_is_superfluous() -> None:
     """Any additional verb of a rule is reported."""
     required = requirements()
     for place, rule in _rules():

@@ -46,7 +46,9 @@ def test_rendered_rules_pass_the_check(requirements: list[Requirement]) -> None:
 
 
 @given(_NEEDS, st.randoms(use_true_random=False))
-def test_the_order_of_needs_is_no_matter(requirements: list[Requirement], random: Any) -> None:
+def test_the_order_of_requirements_does_not_matter(
+    requirements: list[Requirement], random: Any
+) -> None:
     """Equal permissions give the same text, so that a diff shows only real changes."""
     shuffled = list(requirements)
     random.shuffle(shuffled)

@@ -48,7 +48,7 @@ def _checked(condition: dict[str, Any], path: str) -> dict[str, Any]:
 
 
 def are_conditions(value: Any) -> bool:
-    """Tell whether each item of the list has a type, so that it can be merged by that."""
+    """Return whether each item of the list has a type, so that it can be merged by that."""
     return isinstance(value, list) and all(
         isinstance(item, dict) and item.get("type") for item in value
     )

@@ -18,7 +18,7 @@ _OWN_KEYS = frozenset(
 """Keys that the record or the beginning of the line already has, and ids of traces."""
 
 
-class LogTap:
+class RunLog:
     """A processor of structlog that passes lines with a `run_id` on; it changes nothing."""
 
     def __init__(self) -> None:
@@ -43,5 +43,5 @@ def _line(event: EventDict) -> str:
     return printable(f"{event.get('level', '')}: {event.get('event', '')}{fields}")
 
 
-RUN_LOG = LogTap()
-"""The tap of the process: there is one log."""
+RUN_LOG = RunLog()
+"""The instance of the process: there is one log."""

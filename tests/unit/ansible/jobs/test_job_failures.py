@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from operator_runner.ansible.jobs.faults import fault_of, is_finished, start_problem
+from operator_runner.ansible.jobs.job_failures import failure_reason, is_finished, start_problem
 from operator_runner.core.model import Json
 
 
@@ -82,7 +82,7 @@ def test_a_lost_job_has_the_reasons_of_kubernetes(
     job: Json | None, pod: Json, expected: str | None
 ) -> None:
     """Condition of the Job, status of the Pod, and state of the container."""
-    assert fault_of(job, [pod]) == expected
+    assert failure_reason(job, [pod]) == expected
 
 
 def test_a_pod_that_has_not_started_has_a_reason() -> None:

@@ -11,13 +11,13 @@ _UNSTARTABLE = {"InvalidImageName", "ErrImageNeverPull"}
 """Reasons of waiting containers that do not disappear by themselves."""
 
 
-def fault_of(job: Json | None, pods: Sequence[Json]) -> str | None:
+def failure_reason(job: Json | None, pods: Sequence[Json]) -> str | None:
     """Return why a Job reports no result, None while it may. `job` is None if it is deleted."""
     if job is None or job["metadata"].get("deletionTimestamp"):
-        return "; ".join(["the Job was deleted before the run ended", *_pod_faults(pods)])
+        return "; ".join(["the Job was deleted before the run ended", *_pod_failures(pods)])
     for condition in conditions(job):
         if condition["status"] == "True" and condition["type"] in {"Failed", "Complete"}:
-            return "; ".join([_condition_text(condition), *_pod_faults(pods)])
+            return "; ".join([_condition_text(condition), *_pod_failures(pods)])
     for pod in pods:
         for waiting in _waiting(pod):
             if waiting.get("reason") in _UNSTARTABLE:
@@ -56,7 +56,7 @@ def _condition_text(condition: Json) -> str:
     return f"the Job failed: {_text(condition)}"
 
 
-def _pod_faults(pods: Iterable[Json]) -> Iterator[str]:
+def _pod_failures(pods: Iterable[Json]) -> Iterator[str]:
     """Yield the reasons for the end of Pods: evicted, node lost, out of memory."""
     for pod in pods:
         status = pod.get("status") or {}
