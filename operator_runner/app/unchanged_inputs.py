@@ -34,6 +34,8 @@ from operator_runner.reconcile.unchanged import ExecutedTasks, has_known_inputs
 _log = structlog.get_logger(__name__)
 _SHARED_SECONDS = 2.0
 """Maximum age of a list that resources share at the start; a run would have read it then."""
+_ATTEMPTS = 3
+"""Attempts of a comparison while watches of dependents begin."""
 _WHOLE_LIST = 3
 """From so many objects of a collection on, all of it is listed."""
 
@@ -166,19 +168,23 @@ class UnchangedInputs:
             content = self._contents.state(watch.content)
             if kept.digest != await self._digest(body, watch, content):
                 return False
-            if not await self._are_reads_unchanged(
-                kept, body, watch, single=is_single, max_age=0.0 if is_single else _SHARED_SECONDS
-            ):
-                return False
+            max_age = 0.0 if is_single else _SHARED_SECONDS
+            for _ in range(_ATTEMPTS):
+                verdict = await self._compare(kept, body, watch, single=is_single, max_age=max_age)
+                if verdict is not None:
+                    return verdict
+                max_age = 0.0
         except ApiError as error:
             _log.debug("Cannot compare the inputs of a run", error=str(error))
-            return False
-        return True
+        return False
 
-    async def _are_reads_unchanged(
-        self, kept: RunInputs, body: Json, watch: Watch, *, single: bool, max_age: float = 0.0
-    ) -> bool:
-        """Compare what was read; `single` reads each object alone, not lists that are shared."""
+    async def _compare(
+        self, kept: RunInputs, body: Json, watch: Watch, *, single: bool, max_age: float
+    ) -> bool | None:
+        """Return whether everything that was read is unchanged; None if the lists are too old.
+
+        `single` reads each object alone, not lists that are shared.
+        """
         owner, owned = Owner.of(body), []
         lists = await asyncio.gather(
             *(self._listed(read, single=single, max_age=max_age) for read in kept.reads)
@@ -193,9 +199,7 @@ class UnchangedInputs:
         # No events are lost from here on: nothing is awaited until all objects are known.
         for ref, (_, _, version) in zip(refs, owned, strict=True):
             if is_certainly_older(version, self._dependents.latest_unclaimed(ref)):
-                if not max_age:
-                    return False
-                return await self._are_reads_unchanged(kept, body, watch, single=single)
+                return None
         for ref, (_, metadata, _) in zip(refs, owned, strict=True):
             self._dependents.on_unchanged(owner.ref, ref, metadata, watch)
         return True
