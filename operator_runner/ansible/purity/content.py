@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,10 +23,10 @@ _PLUGINS = frozenset(
         *("cache_plugins", "connection_plugins", "strategy_plugins"),
     }
 )
-_BESIDE_PLAYBOOK = ("group_vars", "host_vars", "vars", "tasks", "templates", "files", "handlers")
+_UNTEMPLATED = frozenset({"files", "meta", "molecule", "tests"})
 _YAML = (".yml", ".yaml", ".json", "")
 _TASKS = ("tasks", "handlers")
-_VALUES = ("defaults", "vars")
+_VALUES = ("defaults", "vars", "group_vars", "host_vars")
 _MAX_FILE_BYTES = 1024 * 1024
 _MAX_FILES = 2000
 _ROLE_ACTIONS = frozenset(
@@ -108,14 +108,13 @@ class _Reading:
                 self._roles_named_in(_read_yaml(path), role.parent)
 
     def find_playbook(self, playbook: Path) -> None:
-        """Add a playbook, the directories beside it, and the roles that it names."""
+        """Add a playbook, its directory, where Ansible finds files, and the roles that it names."""
         playbook = playbook.resolve()
         self.roots.append(playbook)
         for name in sorted(_PLUGINS):
             if (playbook.parent / name).exists():
                 self.doubts.append(f"the playbook has {name} beside it")
-        # Those that do not exist yet count too.
-        self.roots += [playbook.parent / name for name in (*_BESIDE_PLAYBOOK, *sorted(_PLUGINS))]
+        self.roots.append(playbook.parent)
         self._roles_named_in(_read_yaml(playbook), playbook.parent / "roles")
 
     def finish(self) -> ContentState:
@@ -168,27 +167,34 @@ def _doubts_in(root: Path, path: Path, data: bytes) -> Iterator[str]:
     if len(data) > _MAX_FILE_BYTES:
         yield "too large"
         return
-    is_playbook = path == root
-    folder = root.name if root.name in _BESIDE_PLAYBOOK else path.relative_to(root).parts[:1]
-    folder = folder if isinstance(folder, str) else "".join(folder)
-    if folder == "templates":
+    if path == root:
+        yield from _yaml_doubts(data, play_doubts)
+        return
+    folder = path.relative_to(root).parts[0]
+    if folder in _TASKS and path.suffix in _YAML:
+        yield from _yaml_doubts(data, task_doubts)
+    elif folder in _VALUES and path.suffix in _YAML:
+        yield from _yaml_doubts(data, value_doubts)
+    elif folder not in _UNTEMPLATED:
+        # Modules find templates and tasks outside of their directories too.
         yield from template_doubts(data.decode(errors="replace"))
-        return
-    if path.suffix not in _YAML or not (
-        is_playbook or folder in {*_TASKS, *_VALUES, "group_vars", "host_vars"}
-    ):
-        return
+        if folder != "templates" and path.suffix in _YAML[:2]:
+            yield from _yaml_doubts(data, _included_doubts)
+
+
+def _yaml_doubts(data: bytes, doubts: Callable[[Any], Iterator[str]]) -> Iterator[str]:
     try:
         document = yaml.load(data, Loader=_Loader)  # noqa: S506 (it is a safe one)
     except (ValueError, yaml.YAMLError):
         yield "invalid YAML"
-        return
-    if is_playbook:
-        yield from play_doubts(document)
-    elif folder in _TASKS:
-        yield from task_doubts(document)
     else:
-        yield from value_doubts(document)
+        yield from doubts(document)
+
+
+def _included_doubts(document: Any) -> Iterator[str]:
+    """Yield doubts about a file that may have tasks; other plays are not executed."""
+    if isinstance(document, list) and not any("hosts" in each for each in document if each):
+        yield from task_doubts(document)
 
 
 def _files(root: Path) -> list[Path]:

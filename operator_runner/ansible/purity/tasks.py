@@ -39,6 +39,7 @@ _MODULE_PARAMETERS = frozenset(
     }
 )
 _FILE_PARAMETERS = ("src", "template")
+_UNTEMPLATED = ("files/", "meta/", "molecule/", "tests/")
 
 
 def task_doubts(tasks: Any) -> Iterator[str]:
@@ -105,4 +106,6 @@ def _paths(value: Any) -> Iterator[str]:
         path = each.get("path") if isinstance(each, dict) else each
         is_plain = not isinstance(each, dict) or set(each) == {"path"}
         # A template with delimiters of its own is not the one that was read.
+        # These directories are not searched for templates, but a path may name them.
+        is_plain = is_plain and not str(path).startswith(_UNTEMPLATED)
         yield path if isinstance(path, str) and is_plain else "/"

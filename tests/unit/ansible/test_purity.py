@@ -101,6 +101,7 @@ def test_templates_with_other_inputs_are_a_doubt(template: str) -> None:
         "- kubernetes.core.k8s: {kubeconfig: other}",
         "- kubernetes.core.k8s: '{{ parameters }}'",
         "- {kubernetes.core.k8s: {}, args: {context: other}}",
+        "- kubernetes.core.k8s: {template: files/settings.j2}",
         "- {debug: {}, delegate_to: other}",
         "- {debug: {}, environment: {A: b}}",
         "- {debug: {}, with_fileglob: '*'}",
@@ -131,6 +132,15 @@ def test_included_roles_are_read_too(role: Path, reader: ContentReader) -> None:
     assert after.digest != before.digest
 
 
+@pytest.mark.parametrize("name", ["settings.j2", "settings.yml", "tasks/settings.j2"])
+def test_templates_outside_of_their_directory_are_examined(
+    role: Path, reader: ContentReader, name: str
+) -> None:
+    """Ansible finds them in the directory of the role and beside the tasks too."""
+    (role / name).write_text("a: '{{ now() }}'")
+    assert "now" in reader.state(RunContent(role=role)).doubt
+
+
 def test_plugins_of_a_role_are_a_doubt(role: Path, reader: ContentReader) -> None:
     """A filter of its own may do anything, and may have the name of a known one."""
     (role / "filter_plugins").mkdir()
@@ -148,6 +158,20 @@ def test_a_playbook_is_read_with_what_is_beside_it(tmp_path: Path, reader: Conte
     after = reader.state(RunContent(playbook=playbook))
     assert after.digest != before.digest
     assert "now" in after.doubt
+
+
+def test_files_beside_a_playbook_are_inputs(tmp_path: Path, reader: ContentReader) -> None:
+    """Tasks and templates need no directory of their own there."""
+    playbook = tmp_path / "playbook.yml"
+    playbook.write_text("- {hosts: localhost, tasks: [{include_tasks: other.yml}]}")
+    (tmp_path / "unused.yml").write_text("- {hosts: localhost, connection: local}")
+    (tmp_path / "other.yml").write_text("- debug: {msg: a}")
+    before = reader.state(RunContent(playbook=playbook))
+    assert before.doubt == ""
+    (tmp_path / "other.yml").write_text("- {debug: {msg: a}, delegate_to: other}")
+    after = reader.state(RunContent(playbook=playbook))
+    assert after.digest != before.digest
+    assert "delegate_to" in after.doubt
 
 
 def test_settings_of_ansible_are_inputs(tmp_path: Path) -> None:
