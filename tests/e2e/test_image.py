@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,8 @@ from operator_runner.devcluster import Cluster
 from tests.support.kubectl import Kubectl
 from tests.support.nginx import KIND, V1ALPHA1, nginx
 from tests.support.operator import REPOSITORY
+from tests.support.runner_cli import RunnerCli
+from tests.support.scaffold import OPERATOR_RUNNER
 from tests.support.waiting import eventually
 
 # The images are built first, and on a busy machine that takes long.
@@ -88,7 +92,7 @@ def _patch(operation: dict[str, Any]) -> dict[str, Any]:
     return {"target": {"kind": "Deployment"}, "patch": json.dumps([operation])}
 
 
-def test_the_image_runs_the_operator(deployed: Kubectl, kubectl: Kubectl) -> None:
+def test_the_image_runs_the_operator(deployed: Kubectl, cluster: Cluster, kubectl: Kubectl) -> None:
     """Not as root, with a read-only file system and the default seccomp profile, nginx comes up."""
 
     def details() -> str:
@@ -106,6 +110,7 @@ def test_the_image_runs_the_operator(deployed: Kubectl, kubectl: Kubectl) -> Non
     eventually(is_well, seconds=180, details=details)
     kubectl("rollout", "status", "deployment/web", "--timeout=120s")
     _converts_through_its_service(deployed, kubectl)
+    _previews_in_its_pod(cluster, kubectl)
     status = deployed("exec", MANAGER, "--", "cat", "/proc/1/status").splitlines()
     fields = dict(line.split(":", 1) for line in status)
     assert fields["Uid"].split() == [str(USER_ID)] * 4
@@ -156,3 +161,30 @@ def _converts_through_its_service(deployed: Kubectl, kubectl: Kubectl) -> None:
     config = crd["spec"]["conversion"]["webhook"]["clientConfig"]
     assert config["service"]["name"] == "nginx-operator-webhook-service"
     assert config["caBundle"] == secret["data"]["ca.crt"]
+
+
+def _previews_in_its_pod(cluster: Cluster, kubectl: Kubectl) -> None:
+    """Assert that `diff --deployed` runs the role of the image, and prints what it would change."""
+
+    def diff() -> subprocess.CompletedProcess[str]:
+        name = MANAGER.removeprefix("deployment/")
+        return subprocess.run(
+            [
+                *(OPERATOR_RUNNER, "diff", f"{KIND}/web", f"--deployed={SYSTEM}/{name}"),
+                *(f"--namespace={kubectl.namespace}", f"--kubeconfig={cluster.kubeconfig}"),
+            ],
+            env=os.environ | {"PATH": f"{cluster.bin}:{os.environ['PATH']}"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    # The operator leaves the edit to the preview.
+    RunnerCli(cluster.kubeconfig, kubectl.namespace)("suspend", f"{KIND}/web")
+    same = diff()
+    assert same.returncode == 0, same.stdout + same.stderr
+    kubectl.merge(KIND, "web", {"spec": {"replicas": 2}})
+    different = diff()
+    assert different.returncode == 1, different.stdout + different.stderr
+    assert "+  replicas: 2" in different.stdout
+    kubectl.merge(KIND, "web", {"spec": {"replicas": 1}})
