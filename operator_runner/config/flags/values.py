@@ -342,9 +342,14 @@ def _exclusions(options: Options) -> list[str]:
 def _leader_problems(options: Options, environ: Environ) -> list[str]:
     election = _leader_election(options, environ)
     if not election.enabled:
-        if options["shards"] is None:
-            return []
-        return ["--shards requires --leader-elect, whose leader assigns the resources to replicas"]
+        needs = {
+            "--shards requires --leader-elect, whose leader assigns the resources to replicas": (
+                options["shards"] is not None
+            ),
+            "--keep-runs requires --leader-elect, because runs are kept beside its Lease; add it,"
+            " or omit --keep-runs": options["keep_runs"] and options["once"] is None,
+        }
+        return [problem for problem, is_set in needs.items() if is_set]
     problems = []
     if options["shards"] is not None and len(election.lease_name) > _MAX_LABEL:
         problems.append(

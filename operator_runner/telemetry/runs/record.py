@@ -65,6 +65,7 @@ class RunRecorder:
     _hidden_since: float | None = None
     _is_remote: bool = False
     _last_end: float = 0.0
+    _last_ends: dict[str, float] = field(default_factory=dict)
     _end: Json = field(default_factory=dict)
 
     @property
@@ -91,9 +92,10 @@ class RunRecorder:
             self._output_bytes += len(text)
         if (result := _RESULTS.get(event.kind)) is None:
             return
+        start, overlap = self._without_overlap(str(data.get("host") or LOCALHOST), start, end)
         if end is not None:
             self._last_end = max(self._last_end, end)
-        self._append("tasks", self._tasks, MAX_TASKS, _task(data, result, start, end))
+        self._append("tasks", self._tasks, MAX_TASKS, _task(data, result, start, end, overlap))
 
     def on_write(self, ref: ObjectRef, verb: str) -> None:
         """Add a write of an object; repeated ones are recorded once."""
@@ -168,6 +170,21 @@ class RunRecorder:
         }
         return {name: value for name, value in fields.items() if value not in (None, "", [], {})}
 
+    def _without_overlap(
+        self, host: str, start: float | None, end: float | None
+    ) -> tuple[float | None, float]:
+        """Return the start of a task, and by how many seconds that of its event is too early.
+
+        A host executes one task at a time; events of `meta` tasks have the start of another.
+        """
+        before = self._last_ends.get(host)
+        if end is not None:
+            self._last_ends[host] = end
+        if start is None or end is None or before is None or start >= before:
+            return start, 0.0
+        corrected = min(before, end)
+        return corrected, corrected - start
+
     def _append(self, name: str, entries: list[Any], limit: int, entry: object) -> None:
         if len(entries) < limit:
             entries.append(entry)
@@ -233,7 +250,7 @@ def _without_values(change: Json) -> Json:
     return {name: value for name, value in change.items() if name not in {"before", "after"}}
 
 
-def _task(data: Json, result: str, start: float | None, end: float | None) -> Json:
+def _task(data: Json, result: str, start: float | None, end: float | None, overlap: float) -> Json:
     outcome = data.get("res") or {}
     if result == "ok" and isinstance(outcome, dict) and outcome.get("changed"):
         result = "changed"
@@ -245,7 +262,7 @@ def _task(data: Json, result: str, start: float | None, end: float | None) -> Js
         "path": str(data.get("task_path") or ""),
         "host": host if (host := str(data.get("host") or LOCALHOST)) != LOCALHOST else None,
         "started": None if start is None else _time(start),
-        "seconds": round(float(data.get("duration") or 0.0), 3),
+        "seconds": round(max(0.0, float(data.get("duration") or 0.0) - overlap), 3),
         "result": result,
         "ended": None if end is None else _time(end),
         "noLog": _is_hidden(data) or None,

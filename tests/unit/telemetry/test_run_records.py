@@ -61,6 +61,20 @@ def test_a_change_has_its_values_and_its_task_after_the_run() -> None:
     assert changes_of(run) == [('"b"', "Write")]
 
 
+def test_a_meta_task_starts_when_the_task_before_has_ended() -> None:
+    """Its event has the start of that task; changes meanwhile are those of that task."""
+    run = recorder()
+    run.on_event(task("Write", 1, 2))
+    run.on_event(task("flush_handlers", 1, 2.5))
+    run.on_change(change(2.25))
+    run.on_change(change(1.5))
+    run.end(DONE, NOON + timedelta(seconds=3))
+    document = run.document()
+    times = [(each["started"][-7:-1], each["seconds"]) for each in document["tasks"]]
+    assert times == [("01.000", 1.0), ("02.000", 0.5)]
+    assert changes_of(run) == [('"b"', "flush_handlers"), ('"b"', "Write")]
+
+
 def test_values_are_hidden_from_the_first_task_with_no_log_on() -> None:
     """A background process of that task may write until the run ends."""
     run = recorder()

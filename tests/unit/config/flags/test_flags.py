@@ -366,6 +366,7 @@ def test_a_bad_value_names_the_flag_and_the_cure(flag: str, message: str) -> Non
         ),
         (("--leader-elect",), {}, "requires --leader-election-id"),
         (("--shards=auto",), {}, "--shards requires --leader-elect"),
+        (("--keep-runs",), {}, "--keep-runs requires --leader-elect"),
         (
             ("--shards=auto", "--leader-elect", f"--leader-election-id={'x' * 64}"),
             {},
