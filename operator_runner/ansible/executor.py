@@ -167,6 +167,10 @@ class AnsibleExecutor:
         """Record what was found about a finished run; see the port."""
         await asyncio.to_thread(history.add_message, self._rundirs.of(ref), run_id, message)
 
+    async def add_details(self, ref: ObjectRef, document: Json) -> None:
+        """Store the record of a finished run, as the HTTP API has it, among its artifacts."""
+        await asyncio.to_thread(history.write_details, self._rundirs.of(ref), document)
+
     async def forget(self, ref: ObjectRef) -> None:
         """Remove the private data dir and the artifacts of a deleted resource."""
         await asyncio.to_thread(self._rundirs.remove, ref)

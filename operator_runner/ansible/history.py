@@ -1,7 +1,7 @@
 """Write and read a record of each run: its time, outcome and causes.
 
-The record is a file among the artifacts of the run, `artifacts/<run id>/run.json`, with another
-one for what was found after the run.
+The record is a file among the artifacts of the run, `artifacts/<run id>/run.json`, with others for
+what was found after the run, and for tasks, changed fields and requests, as the HTTP API has them.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ FILE = "run.json"
 MESSAGE_FILE = "message"
 SKIPPED_FILE = "skipped.json"
 """The last run of a resource that was skipped, beside its artifacts."""
+DETAILS_FILE = "record.json"
 _VERSION = re.compile(r"v\d+((alpha|beta)\d+)?")
 _UNREADABLE = (FileNotFoundError, ValueError, KeyError, TypeError, OverflowError, RecursionError)
 """Errors from a file that `write_record` did not write."""
@@ -92,6 +93,42 @@ def write_skip(rundir: RunDir, causes: Iterable[Cause], reason: str) -> None:
         _log.warning("Cannot record a skipped run", path=str(rundir.path), error=str(error))
 
 
+def write_details(rundir: RunDir, document: Json) -> None:
+    """Write the record of a finished run that the HTTP API has. Errors are only logged."""
+    run_id = str(document["id"])
+    if not rundir.artifacts(run_id).is_dir():
+        return  # no longer kept
+    try:
+        with rundir.artifact(run_id, DETAILS_FILE) as file:
+            json.dump(document, file)
+    except OSError as error:
+        _log.warning("Cannot write the record of a run", path=str(rundir.path), error=str(error))
+
+
+def details_of(folder: Path) -> list[tuple[Json, str]]:
+    """Return the records that `write_details` wrote for a resource, each with its output.
+
+    `folder` is the private data dir. Runs could have written them: check them before use.
+    """
+    files = (file for file in folder.glob(f"artifacts/*/{DETAILS_FILE}") if _is_own(file.parent))
+    return [found for file in files if (found := _read_details(file)) is not None]
+
+
+def _is_own(artifacts: Path) -> bool:
+    return not artifacts.is_symlink()
+
+
+def _read_details(file: Path) -> tuple[Json, str] | None:
+    try:
+        document: Json = json.loads(nofollow_io.read(file))
+    except _UNREADABLE:
+        return None  # see `_read`
+    try:
+        return document, nofollow_io.read(file.parent / "stdout")
+    except OSError:
+        return document, ""
+
+
 def recorded_resources(base: Path) -> dict[ObjectRef, Path]:
     """Return the resources with artifacts below the work dir `base`, with their directories.
 
@@ -113,7 +150,7 @@ def past_runs(folder: Path) -> list[PastRun]:
     runs = [
         run
         for file in folder.glob(f"artifacts/*/{FILE}")
-        if not file.parent.is_symlink() and (run := _read(file)) is not None
+        if _is_own(file.parent) and (run := _read(file)) is not None
     ]
     if (skipped := _read(folder / SKIPPED_FILE)) is not None:
         runs.append(skipped)

@@ -33,6 +33,7 @@ from operator_runner.app.job_serving import JobServing
 from operator_runner.app.once import content_of, exit_status, find_resource
 from operator_runner.app.ports import open_metrics, open_probes
 from operator_runner.app.run_access import OwnedAccess, RecordedWrites
+from operator_runner.app.run_files import RunFiles
 from operator_runner.app.run_inputs import (
     content_reader_of,
     installation_of,
@@ -211,10 +212,8 @@ class Operator:
 
         `stop` is set when the operator is to end.
         """
-        self._settings = settings
-        self._watches = watches
-        self._connection, self._launcher = connection, launcher
-        self._stop = stop
+        self._settings, self._watches = settings, watches
+        self._connection, self._launcher, self._stop = connection, launcher, stop
         self._stack = AsyncExitStack()
         self._leading = False
         self._metrics = metrics
@@ -318,6 +317,7 @@ class Operator:
             ask=terminal.ask if settings.ansible.step else None,
         )
         self._inputs, self._archive = self._make_stores()
+        self._run_files = RunFiles(self._executor)
         self._reconcilers = self._make_reconcilers(names, traces)
         self._dispatcher = Dispatcher(
             self._queue,
@@ -339,6 +339,7 @@ class Operator:
         settings = self._settings
         variable_names = variable_names_of(settings, names)
         self._runs.on_record(traces.run_ended)
+        self._runs.on_record(self._run_files.write)
         previewer = Previewer(self._proxy, self._executor, variable_names, settings.ansible)
         dependencies = Dependencies(
             cluster=self._cluster,
@@ -482,6 +483,7 @@ class Operator:
         await self._proxy.start()
         stack.push_async_callback(self._proxy.stop)
         stack.push_async_callback(self._leave_jobs)
+        stack.push_async_callback(self._run_files.finish)
 
     async def run(self, load: Callable[[], Sequence[Watch]]) -> int | None:
         """Lead, work until something ends that, and shut down in order; see `run` above."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html.parser
 import json
+import os
 import secrets
 import shutil
 import socket
@@ -194,6 +195,34 @@ def test_the_report_of_a_failed_run_is_one_page_that_escapes_markup(
     assert "Say what the resource says" in text
 
 
+def test_the_report_of_all_runs_needs_no_operator(running: RunningOperator, tmp_path: Path) -> None:
+    """It is made from artifacts in a copy of the work dir, with tasks, changes and output."""
+    running.kubectl.apply(echo("reported", sayThis="1"))
+    ended = running.last_run("reported", "succeeded")
+    work = running.operator.scratch / "work"
+    record = Path(*work.glob(f"*/*/*/*/reported/artifacts/{ended['id']}")) / "record.json"
+    eventually(record.is_file, bool)
+    copy = shutil.copytree(work, tmp_path / "work", ignore=lambda *_: {"api.json"}, symlinks=True)
+    file = tmp_path / "all.html"
+    done = subprocess.run(
+        [OPERATOR_RUNNER, "runs", "report", f"--html={file}", f"--work-dir={copy}"],
+        env={**os.environ, "KUBECONFIG": str(tmp_path / "none")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    text = file.read_text()
+    page = _Page()
+    page.feed(text)
+    assert not page.tags & {"script", "link", "img"}
+    assert page.links == []
+    assert ended["id"] in text
+    assert "Say what the resource says" in text
+    assert "PLAY RECAP" in text
+    assert "Requests to the API server" in text
+
+
 def test_logs_follow_a_run_until_it_ends(running: RunningOperator, tmp_path: Path) -> None:
     """The output is printed while the run is in progress, and the command ends with the run."""
     gate = tmp_path / "gate"
@@ -257,6 +286,9 @@ def test_runs_are_read_through_the_proxy_of_the_operators_pod(
     ).stdout
     assert run_id in rows
     assert "Tasks:" in running.cli("runs", "show", run_id)
+    report = tmp_path / "all.html"
+    running.cli("runs", "report", f"--html={report}")
+    assert run_id in report.read_text()
     [item] = eventually(
         lambda: json.loads(running.cli("get", "echo/remote", "-o", "json"))["items"],
         lambda items: "nextRun" in items[0],

@@ -50,12 +50,20 @@ def molecule(
 
 
 def test_the_scenario_passes_with_an_operator_that_runs(
-    molecule: Molecule, kubectl: Kubectl, make_operator: Callable[[str], Operator]
+    molecule: Molecule,
+    kubectl: Kubectl,
+    make_operator: Callable[[str], Operator],
+    tmp_path: Path,
 ) -> None:
-    """All steps of `molecule test` pass; what they have created is deleted, nothing else."""
+    """All steps of `molecule test` pass; what they have created is deleted, except the report."""
     before = names(kubectl)
     operator = make_operator("operator").start(wait=False)
-    molecule.passes("test", OPERATOR_IMAGE="none")
+    report = tmp_path / "runs.html"
+    work_dir = operator.scratch / "work"
+    molecule.passes(
+        "test", OPERATOR_IMAGE="none", RUNS_REPORT=str(report), RUNS_WORK_DIR=str(work_dir)
+    )
+    assert "memcached-sample" in report.read_text()
     assert reconciled(operator) == {
         (kubectl.namespace, f"{n}-sample") for n in ("memcached", "proxy")
     }

@@ -137,3 +137,52 @@ def logs(
     name = Name.parse(what) if "/" in what else None
     work = print_output(name or what, kubeconfig, namespace, work_dir, follow=follow)
     raise SystemExit(complete(work))
+
+
+@runs.command("report")
+@click.option(
+    "--html",
+    required=True,
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="File to write: one static page.",
+)
+@click.option(
+    "-n", "--namespace", default=None, help="Runs of one namespace.  [default: all namespaces]"
+)
+@click.option(
+    "--kubeconfig",
+    default=None,
+    type=click.Path(path_type=Path),
+    help="Kubeconfig.  [default: KUBECONFIG, the Pod's own, ~/.kube/config]",
+)
+@click.option(
+    "--limit", default=500, show_default=True, type=click.IntRange(1, 500), help="Maximum runs."
+)
+@click.option(
+    "--work-dir",
+    "work_dirs",
+    multiple=True,
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    help="Read the artifacts in the work dir of an operator, which may have ended; repeatable."
+    "  [default: operators of the cluster]",
+)
+def write_report(
+    *,
+    html: Path,
+    namespace: str | None,
+    kubeconfig: Path | None,
+    limit: int,
+    work_dirs: tuple[Path, ...],
+) -> None:
+    """Write a report of all runs: a timeline, and tasks, changed fields and output of each run.
+
+    With --work-dir no operator and no cluster is needed. The exit status is 3 if no operator
+    answers.
+    """
+    from operator_runner.tools.runs import reporting  # noqa: PLC0415 (slow import)
+
+    if work_dirs:
+        work = reporting.report_artifacts(html, work_dirs, namespace, limit)
+    else:
+        work = reporting.report_operators(html, kubeconfig, namespace, limit)
+    raise SystemExit(complete(work))

@@ -1,10 +1,10 @@
-"""Write the report of a run: one HTML page without scripts and external resources."""
+"""Write the report of a run, or of many: one HTML page without scripts and external resources."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +15,12 @@ from operator_runner import __version__
 from operator_runner.core.model import Json
 from operator_runner.telemetry.printable import printable
 from operator_runner.tools.runs.display import (
+    causes,
     change_lines,
+    cut,
     duration,
     place,
+    resource_name,
     short_path,
     summary_lines,
     time_of,
@@ -69,18 +72,58 @@ class RunReport:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class _Section:
+    """One of many runs on a page."""
+
+    heading: str
+    is_open: bool
+    run: RunReport
+
+
 def report(run: Json, output: str) -> str:
-    """Return the page. All texts of the run are escaped."""
+    """Return the page of one run. All texts of the run are escaped."""
+    title = printable(f"Run {run['id']}: {run['outcome']}")
+    return _render(title=title, run=RunReport.of(run, output))
+
+
+def report_of_runs(found: Sequence[tuple[Json, str]]) -> str:
+    """Return the page of many runs, in this order, each with its output. Escape all texts."""
+    runs = [run for run, _ in found]
+    failed = sum(run.get("outcome") == "failed" for run in runs)
+    return _render(
+        title=f"{len(runs)} runs, {failed} failed",
+        overview=timeline(runs, _span(runs), "started", _run_text),
+        sections=[_section(run, output) for run, output in found],
+    )
+
+
+def _section(run: Json, output: str) -> _Section:
+    heading = printable(f"{resource_name(run)}, {run['id']}: {run['outcome']}")
+    return _Section(heading, run["outcome"] == "failed", RunReport.of(run, output))
+
+
+def _render(**values: Any) -> str:
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     template = environment.from_string(_TEMPLATE.read_text(encoding="utf-8"))
-    return template.render(
-        version=__version__,
-        style=Markup(_STYLE.read_text(encoding="utf-8")),  # noqa: S704 (a file of the package)
-        title=printable(f"Run {run['id']}: {run['outcome']}"),
-        run=RunReport.of(run, output),
-    )
+    style = Markup(_STYLE.read_text(encoding="utf-8"))  # noqa: S704 (a file of the package)
+    defaults = {"version": __version__, "run": None, "overview": (), "sections": ()}
+    return template.render({**defaults, "style": style, **values})
+
+
+def _span(runs: Sequence[Json]) -> Json:
+    """Return start and duration of the time in which all runs were."""
+    times = [
+        (begun, begun + timedelta(seconds=float(run.get("seconds") or 0.0)))
+        for run in runs
+        if (begun := time_of(run.get("started")))
+    ]
+    if not times:
+        return {}
+    first, last = min(start for start, _ in times), max(end for _, end in times)
+    return {"started": first.isoformat(), "seconds": (last - first).total_seconds()}
 
 
 def timeline(entries: Iterable[Json], run: Json, key: str, text: Any) -> list[Bar]:
@@ -102,6 +145,12 @@ def timeline(entries: Iterable[Json], run: Json, key: str, text: Any) -> list[Ba
 def _latest(entries: Iterable[Json], key: str, started: datetime | None) -> float:
     times = [time_of(each.get(key)) for each in entries]
     return max(((t - started).total_seconds() for t in times if t and started), default=0.0)
+
+
+def _run_text(run: Json) -> tuple[str, str, str]:
+    where = str((run.get("resource") or {}).get("namespace") or "")
+    name = f"{where}: {resource_name(run)}" if where else resource_name(run)
+    return name, cut(causes(run)), str(run.get("outcome") or "")
 
 
 def _task_text(task: Json) -> tuple[str, str, str]:

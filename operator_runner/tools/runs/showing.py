@@ -43,7 +43,7 @@ async def show_run(
     html: Path | None,
 ) -> int:
     """Print a run or write its report; return the exit status. Raises ApiError."""
-    async with _opened(kubeconfig, namespace, work_dir) as (cluster, operators):
+    async with open_operators(kubeconfig, namespace, work_dir) as (cluster, operators):
         if not operators.clients:
             warn_unavailable(operators)
             for run in await from_events(cluster, {}):
@@ -71,7 +71,7 @@ async def print_output(
     follow: bool,
 ) -> int:
     """Print the output of a run; return the exit status. Raises ApiError."""
-    async with _opened(kubeconfig, namespace, work_dir) as (cluster, operators):
+    async with open_operators(kubeconfig, namespace, work_dir) as (cluster, operators):
         if not operators.clients:
             click.echo(f"Error: no operator answers: {printable(operators.reason)}", err=True)
             return EXIT_UNANSWERED
@@ -84,9 +84,10 @@ async def print_output(
 
 
 @asynccontextmanager
-async def _opened(
+async def open_operators(
     kubeconfig: Path | None, namespace: str | None, work_dir: Path | None
 ) -> AsyncIterator[tuple[ClusterView, Operators]]:
+    """Connect to the cluster, and find its operators, or that of a work dir. Raises ApiError."""
     async with (
         open_cluster(kubeconfig, namespace) as cluster,
         find_operators(cluster.api, cluster.namespace, work_dir) as operators,
@@ -112,7 +113,7 @@ async def find_run(operators: Operators, run_id: str) -> tuple[Json, OperatorCli
         raise NotFound(f"invalid run {run_id!r}: write the ID of a run, such as 4f0c19d2a8b3e671")
     for client in list(operators.clients):
         try:
-            return await _read(client, run_id), client
+            return await read_run(client, run_id), client
         except NotFound:
             continue
         except InvalidAnswer as error:
@@ -124,7 +125,7 @@ async def find_run(operators: Operators, run_id: str) -> tuple[Json, OperatorCli
     )
 
 
-async def _read(client: OperatorClient, run_id: str) -> Json:
+async def read_run(client: OperatorClient, run_id: str) -> Json:
     """Return a run of an operator. Raises NotFound and other ApiErrors."""
     run = checked(client, await client.get(f"/runs/{run_id}"), check_run)
     if run["id"] != run_id:
