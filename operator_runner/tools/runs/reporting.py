@@ -14,7 +14,7 @@ from operator_runner.core.model import Json
 from operator_runner.telemetry.printable import printable
 from operator_runner.telemetry.runs.received import check_run
 from operator_runner.telemetry.runs.record import matches
-from operator_runner.tools.operator_api.finding import Operators
+from operator_runner.tools.operator_api.discovery import Operators
 from operator_runner.tools.resources.options import EXIT_UNANSWERED
 from operator_runner.tools.runs.listing import newest, warn_invalid, without_repetitions
 from operator_runner.tools.runs.report import report_of_runs
