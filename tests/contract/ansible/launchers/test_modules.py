@@ -259,6 +259,7 @@ def test_facts_are_the_same(both: Both) -> None:
     assert [failure.task for failure in record.outcome.failures] == ["Validated"]
 
 
+@pytest.mark.local_only("capabilities of processes are those of the Pod")
 def test_setup_finds_the_same_facts(both: Both) -> None:
     """A whole `setup` finds the same facts, the environment of modules included.
 

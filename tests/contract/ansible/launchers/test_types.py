@@ -13,6 +13,8 @@ from operator_runner.core.settings import AnsibleSettings
 from tests.contract.ansible.launchers.launching import Both, Launchers
 from tests.contract.ansible.launchers.projects import Project
 
+pytestmark = pytest.mark.local_only("types are those of the image's ansible-core")
+
 TASKS = """
 - name: Values
   set_fact:

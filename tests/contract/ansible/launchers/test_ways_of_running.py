@@ -73,6 +73,7 @@ def test_async_tasks_are_polled_and_time_out(both: Both, tmp_path: Path) -> None
     assert "runner_on_async_failed" in record.kinds(task="Slow")
 
 
+@pytest.mark.local_only("the temporary directory is that of the Pod")
 def test_become_switches_the_user_of_one_task(both: Both) -> None:
     """A task of another user runs as that user, and the next one as ourselves again."""
     tasks = """
@@ -113,6 +114,7 @@ def test_become_switches_the_user_of_one_task(both: Both) -> None:
     assert record.result("Root")["uid"] == 0
 
 
+@pytest.mark.local_only("the environment is that of the Pod")
 def test_environment_reaches_modules_of_its_scope_only(both: Both) -> None:
     """The environment of play, block and task reaches modules and commands, and them alone."""
     plays = """
