@@ -80,8 +80,10 @@ def _restart(operator: Operator, kubectl: Kubectl, out: Path, flags: tuple[str, 
 async def test_the_next_leader_adopts_the_job_of_a_leader_that_was_killed(
     kubectl: Kubectl, project: Path, tmp_path: Path, make_operator: Callable[[str], Operator]
 ) -> None:
-    """Both have the same address, as behind a Service: only the leader serves it."""
-    flags = write_project(project, kubectl, tmp_path)
+    """Both are behind the Service of --jobs-service: only the leader opens the port."""
+    write_project(project, kubectl, tmp_path)
+    port = free_port()
+    flags = (f"--jobs-service={kubectl.namespace}/echo-jobs:{port}", f"--jobs-port={port}")
     election = (
         "--leader-elect",
         "--leader-election-id=echo",
@@ -108,6 +110,7 @@ def _take_over(
     kubectl("wait", "--for=condition=Successful", f"{KIND}/a", "--timeout=300s")
     jobs = [line["job"] for line in first.lines("Created Job") + second.lines(adopted)]
     assert jobs[0] == jobs[1]
+    assert kubectl.get("secret", "echo-jobs-certificate") is not None
 
 
 @pytest.mark.usefixtures("pods")

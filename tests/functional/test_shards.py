@@ -6,13 +6,15 @@ import json
 import secrets
 import signal
 from collections.abc import Iterator
-from itertools import pairwise
+from datetime import UTC, datetime
+from functools import partial
+from itertools import count, pairwise
 from pathlib import Path
 
 import pytest
 import yaml
 
-from operator_runner.core.sharding import SLOTS, decode_assignment, slot_of
+from operator_runner.core.sharding import SLOTS, Assignment, decode_assignment, slot_of
 from operator_runner.devcluster import Cluster
 from operator_runner.kube.shard_leases import ASSIGNMENT
 from tests.support.audit_log import AuditLog, audited_cluster, make_replica
@@ -131,13 +133,34 @@ def apply_waiting(kubectl: Kubectl) -> list[str]:
         new = [f"wait-{len(names) + number}" for number in range(3)]
         kubectl.apply(*(echo(name, count="yes") for name in new))
         names += new
-        lease = kubectl.get("lease", "echo-shards")
-        assert lease is not None
-        assignment = decode_assignment("", lease["metadata"]["annotations"][ASSIGNMENT])
-        resources = [kubectl.get(KIND, name) or {} for name in names]
-        owners = [assignment.owners[slot_of(each["metadata"]["uid"])] for each in resources]
+        assignment = current_assignment(kubectl)
+        owners = [owner_of(kubectl, assignment, name) for name in names]
         if min(owners.count(owner) for owner in set(assignment.owners.values())) >= RUNS:
             return names
+
+
+def apply_scheduled(kubectl: Kubectl, operator: Operator, *, owner: str) -> str:
+    """Apply resources with a schedule until a replica owns one; return its name."""
+    for number in count():
+        name = f"scheduled-{number}"
+        kubectl.apply(echo(name, sayThis="one", cron=YEARLY))
+        if owner_of(kubectl, current_assignment(kubectl), name) == owner:
+            wait_for_text(kubectl, operator, [name], "hello one")
+            return name
+    raise AssertionError("unreachable")
+
+
+def current_assignment(kubectl: Kubectl) -> Assignment:
+    lease = kubectl.get("lease", "echo-shards")
+    assert lease is not None
+    return decode_assignment("", lease["metadata"]["annotations"][ASSIGNMENT])
+
+
+def owner_of(kubectl: Kubectl, assignment: Assignment, name: str) -> str:
+    """Return the member that owns a resource."""
+    resource = kubectl.get(KIND, name)
+    assert resource is not None
+    return assignment.owners[slot_of(resource["metadata"]["uid"])]
 
 
 def runners(audit_log: AuditLog, name: str) -> list[str]:
@@ -231,3 +254,80 @@ def test_the_resources_of_a_failed_replica_are_taken_over(
         found = runners(audit_log, name)
         assert len(found) == len(set(found))
         assert found[-1] == "third"
+
+
+MOVED = """
+  schedule: {cron: spec.cron}
+  triggers:
+    - {version: v1, kind: ConfigMap, when: "data.ready == 'yes'", name: data.for}
+"""
+YEARLY, MISSED = "0 0 1 1 *", "2020-01-01T00:00:00Z"
+TICK = f"{datetime.now(UTC).year}-01-01T00:00:00Z"
+
+
+def test_schedules_triggers_finalizers_and_retries_continue_at_the_next_owner(
+    replicas: dict[str, Operator], kubectl: Kubectl, project: Path, tmp_path: Path
+) -> None:
+    """All resources move from the first replica: some when the second one starts, some later."""
+    cure = tmp_path / "cure"
+    with (project / "watches.yaml").open("a") as watches:
+        watches.write(MOVED)
+    role = project / "roles" / "echo" / "tasks" / "main.yml"
+    fail = {"command": f"test -e {cure}", "when": "broken is defined"}
+    role.write_text(json.dumps([*yaml.safe_load(role.read_text()), fail]))
+    first, second = replicas["first"], replicas["second"]
+    kinds = ("triggered", "deleted", "failing")
+    names = {kind: [f"{kind}-{number}" for number in range(3)] for kind in kinds}
+    every = [name for kind in kinds for name in names[kind]]
+    first.start(*FLAGS)
+    edit(kubectl, names["triggered"] + names["deleted"], "one")
+    kubectl.apply(*(echo(name, sayThis="one", broken="yes") for name in names["failing"]))
+    wait_for_text(kubectl, first, every, "hello one")
+    second.start(*FLAGS, wait=False)
+    wait_balanced(first, second)
+    (joined,) = first.lines("Joined the shards")
+    scheduled = apply_scheduled(kubectl, first, owner=joined["identity"])
+
+    status = json.dumps({"status": {"lastScheduleTime": MISSED, "nextScheduleTime": MISSED}})
+    kubectl("patch", KIND, scheduled, "--subresource=status", "--type=merge", f"--patch={status}")
+    first.kill()
+    kubectl("delete", KIND, *names["deleted"], "--wait=false")
+    wait_balanced(second)
+
+    def causes(name: str) -> list[str]:
+        lines = second.lines("Reconciling")
+        return [line["cause"] for line in lines if line["name"] == name]
+
+    def last_tick() -> str:
+        found = kubectl.get(KIND, scheduled) or {}
+        return str(found.get("status", {}).get("lastScheduleTime", ""))
+
+    for name in names["triggered"]:
+        kubectl.apply(
+            {
+                "apiVersion": "v1",
+                "kind": "ConfigMap",
+                "metadata": {"name": f"for-{name}"},
+                "data": {"ready": "yes", "for": name},
+            }
+        )
+        eventually(
+            partial(causes, name),
+            lambda found: any("trigger: ConfigMap" in cause for cause in found),
+            seconds=SECONDS,
+            details=second.log,
+        )
+    eventually(last_tick, lambda found: found == TICK, seconds=SECONDS, details=second.log)
+    for name in names["deleted"]:
+        kubectl("wait", "--for=delete", f"{KIND}/{name}", f"--timeout={SECONDS:.0f}s")
+    for name in names["failing"]:
+        eventually(
+            partial(causes, name),
+            lambda found: any("retry" in cause for cause in found),
+            seconds=SECONDS,
+            details=second.log,
+        )
+    cure.touch()
+    for name in names["failing"]:
+        condition = "--for=condition=Successful"
+        kubectl("wait", condition, f"{KIND}/{name}", f"--timeout={2 * SECONDS:.0f}s")
