@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.contract.ansible.launchers.launching import Both
 from tests.contract.ansible.launchers.projects import Project
 
 
+@pytest.mark.as_job
 def test_rescued_failures_do_not_fail_the_play(both: Both) -> None:
     """Rescued and ignored failures do not fail the play; `always` runs; the last task fails."""
     tasks = """
