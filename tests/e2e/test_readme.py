@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.support.doc_commands import Block, blocks, section
+from tests.support.doc_commands import Block, Step, blocks, section, steps
 from tests.support.operator import REPOSITORY
 from tests.support.session import Session
 from tests.support.waiting import eventually
@@ -25,6 +26,13 @@ def page() -> list[Block]:
     return blocks(
         section((REPOSITORY / "README.md").read_text(), "Your first role, in five minutes")
     )
+
+
+@pytest.fixture
+def tutorial() -> list[Step]:
+    """Return the commands of the section that are shown with their output."""
+    text = (REPOSITORY / "README.md").read_text()
+    return steps(section(text, "Your first role, in five minutes"))
 
 
 @pytest.fixture
@@ -75,15 +83,31 @@ def other_shell(tmp_path: Path, environment: dict[str, str]) -> Iterator[Session
 
 @pytest.mark.timeout(1800)
 def test_the_first_role_of_the_readme(
-    page: list[Block], shell: Session, other_shell: Session, tmp_path: Path
+    page: list[Block], tutorial: list[Step], shell: Session, other_shell: Session, tmp_path: Path
 ) -> None:
     """The blocks work as printed, in order, and the output is that of the resource."""
-    _, cluster, kind, role, watches, run, use = (block.text for block in page)
+    _, cluster, kind, role, watches, create, run, wait, use = (
+        block.text for block in page if not block.info
+    )
+    diff, get, ui = tutorial
     for block in (cluster, kind, role, watches):
         shell.run(block)
+    eventually(lambda: shell.attempt("kubectl get greetings")[0], lambda status: status == 0)
+    shell.run(create)
+    status, printed = shell.attempt(diff.command)
+    assert (status, diff.is_shown_by(printed)) == (1, True), printed
     log = shell.go_on(f"{run.strip()} --work-dir={tmp_path / 'work'} {_PORTS}")
-    printed = other_shell.run(use)
-    assert "greeting.example.com/first condition met\nHello, you!\n" in printed, log.read_text()
-    get_deleted = "kubectl get configmap --ignore-not-found first"
-    eventually(lambda: other_shell.run(get_deleted), lambda output: output == "")
+    printed = other_shell.run(wait)
+    assert "greeting.example.com/first condition met" in printed, log.read_text()
+    # The rest of a row depends on the time, and on where the operator runs.
+    shown = [line.split()[:3] for line in other_shell.run(get.command).splitlines()]
+    assert [line.split()[:3] for line in get.printed] == [row for row in shown if row[0] != "Note:"]
+    # A browser that does nothing.
+    served = other_shell.go_on(f"BROWSER=true {ui.command}")
+    line = eventually(served.read_text, lambda text: "Ctrl-C" in text).splitlines()[0]
+    with urllib.request.urlopen(line.split()[1], timeout=60) as answer:
+        assert '<h1 id="title-resources"' in answer.read().decode()
+    assert "\nHello, you!\n" in f"\n{other_shell.run(use)}", log.read_text()
+    gone = "kubectl get configmap --ignore-not-found first"
+    eventually(lambda: other_shell.run(gone), lambda told: told == "")
     assert shell.end_background() == [0], log.read_text()
