@@ -48,6 +48,7 @@ def test_rescued_failures_do_not_fail_the_play(both: Both) -> None:
     assert record.events[-1]["event_data"]["ignored"] == {"localhost": 1}
 
 
+@pytest.mark.as_job
 def test_loops_return_a_result_for_each_item(both: Both) -> None:
     """Items, labels, indexes, results of a loop; retries until a condition holds."""
     tasks = """
@@ -140,6 +141,7 @@ def test_skipped_tasks_name_their_condition(both: Both) -> None:
     assert record.events[-1]["event_data"]["artifact_data"] == {"total": 1}
 
 
+@pytest.mark.as_job
 def test_conditions_of_older_roles(both: Both) -> None:
     """Any value is a condition, as it was before ansible-core 2.19, whose warning is shown."""
     tasks = """
