@@ -109,6 +109,7 @@ def test_loops_return_a_result_for_each_item(both: Both) -> None:
     ]
 
 
+@pytest.mark.local_only("types of templates are those of the image's ansible-core")
 def test_skipped_tasks_name_their_condition(both: Both) -> None:
     """Skipped tasks have a reason; facts that are set, registered and passed on are kept."""
     tasks = """
