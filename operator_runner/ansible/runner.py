@@ -19,7 +19,7 @@ from operator_runner.ansible.process_tree import end_descendants, has_children
 
 
 def config_of(spec: dict[str, Any]) -> RunnerConfig:
-    """Return ansible-runner's configuration of a run that `spec.run_spec` describes."""
+    """Return ansible-runner's configuration of a run that `run_spec.run_spec` describes."""
     config = RunnerConfig(
         spec["private_data_dir"],
         ident=spec["ident"],

@@ -48,7 +48,7 @@ def supervise(
 ) -> NoReturn:
     """Run what `orders` gives, in a process just forked for it, and exit.
 
-    There comes one message, once there is a run: what `spec.run_spec` describes as JSON, and
+    There comes one message, once there is a run: what `run_spec.run_spec` describes as JSON, and
     the socket to the operator. `environment` is the one that everything was loaded with;
     `scope` are the arguments of `landlock.scope_signals`; None: it is not called.
     """

@@ -1,4 +1,4 @@
-"""ApiResponse the requests of a dry run: writes as dry runs, reads from what the run has written.
+"""Answer the requests of a dry run: writes as dry runs, reads from what the run has written.
 
 Nothing but reads and requests with `dryRun=All` reaches the API server.
 """
