@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from operator_runner.kube.events import CONTROLLER, DURATION_ANNOTATION, RUN_ANNOTATION
 from tests.functional.test_operator import KIND, ROLE, echo, wait_for_text
 from tests.support.kubectl import Kubectl
 from tests.support.operator import Operator
@@ -90,6 +91,30 @@ def test_get_lists_resources_and_why_they_fail(
     missing = cli.run("get", "echo/none")
     assert (missing.returncode, '"none" not found' in missing.stderr) == (1, True)
     assert cli.run("get", "echo", "--watch", "--output=json").returncode == 2
+
+
+def test_malformed_events_are_left_out(cli: RunnerCli, kubectl: Kubectl) -> None:
+    """Such an Event of another writer does not end `get`, `runs` and `why`."""
+    kubectl.apply(echo(sayThis="1"))
+    annotations = {RUN_ANNOTATION: "abc", DURATION_ANNOTATION: "fast"}
+    kubectl.apply(
+        {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"name": "forged", "annotations": annotations},
+            "involvedObject": {
+                "apiVersion": "test.example.com/v1",
+                "kind": "Echo",
+                "name": "a",
+                "namespace": kubectl.namespace,
+            },
+            "reportingComponent": CONTROLLER,
+        }
+    )
+    assert cells(cli("get", "echo"))[0][2] == "Unhandled"
+    listed = cli.run("runs", "echo/a")
+    assert (listed.returncode, "No runs found" in listed.stderr) == (3, True)
+    assert "No runs of Echo" in cli("why", "echo/a")
 
 
 def test_tree_shows_the_objects_of_a_resource(

@@ -77,6 +77,12 @@ def test_run_show_is_runs_show(words: tuple[str, str]) -> None:
     assert (result.exit_code, f"runs {words[1]}" in result.stdout) == (0, True)
 
 
+def test_runs_logs_reports_an_invalid_name_as_wrong_usage() -> None:
+    """As all commands with an argument KIND/NAME do."""
+    result = call("runs", "logs", "pages/")
+    assert (result.exit_code, "write KIND/NAME" in result.stderr) == (2, True)
+
+
 def test_validate_reports_everything_as_run_does(project: Path) -> None:
     """Both give the same lines, every problem at once, and the same exit status."""
     (project / "bad.yaml").write_text(BAD)

@@ -124,12 +124,14 @@ _TASK = _object(
     name=_text,
     action=_text,
     path=_text,
+    host=_text,
     started=_time,
     seconds=_number,
     result=_text,
     ended=_time,
     noLog=_flag,
 )
+_WRITE = _object({"object": _OBJECT, "verb": _text})
 _CHANGE = _object(
     {"object": _OBJECT, "path": _text},
     at=_time,
@@ -139,7 +141,9 @@ _CHANGE = _object(
     after=_text,
 )
 _REQUEST = _object({"method": _text, "path": _text}, status=_integer, at=_time, seconds=_number)
-_DROPPED = _object({}, tasks=_integer, changes=_integer, requests=_integer, log=_integer)
+_DROPPED = _object(
+    {}, tasks=_integer, writes=_integer, changes=_integer, requests=_integer, log=_integer
+)
 _RUN = _object(
     {"id": _id, "resource": _OBJECT, "outcome": _name, "started": _time},
     finished=_time,
@@ -149,6 +153,7 @@ _RUN = _object(
     changed=_integer,
     causes=_list(_CAUSE),
     tasks=_list(_TASK),
+    writes=_list(_WRITE),
     changes=_list(_CHANGE),
     requests=_list(_REQUEST),
     log=_list(_text),

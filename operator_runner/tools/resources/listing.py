@@ -15,6 +15,7 @@ from operator_runner.kube.events import CONTROLLER
 from operator_runner.kube.paging import list_pages
 from operator_runner.tools.resources.options import Name
 from operator_runner.tools.resources.summary import Summary, by_resource, summarize
+from operator_runner.tools.run_history.sources import is_valid_event
 
 if TYPE_CHECKING:
     from operator_runner.tools.resources.cluster import ClusterView
@@ -147,7 +148,8 @@ async def _bodies(
 async def run_events(api: Api, namespace: str | None) -> list[Json]:
     """Return the Events of operators in a namespace, None for all; without permission, none.
 
-    Events about cluster-scoped resources are in `default`.
+    Malformed ones, which others have written, are left out. Events about cluster-scoped resources
+    are in `default`.
     """
     root = "/apis/events.k8s.io/v1"
     paths = [f"{root}/events"]
@@ -160,7 +162,7 @@ async def run_events(api: Api, namespace: str | None) -> list[Json]:
     for path in paths:
         try:
             async for page in list_pages(api, path, params=params):
-                found += page["items"]
+                found += filter(is_valid_event, page["items"])
         except ApiError:
             # Causes are an addition; the state is in the resources.
             continue

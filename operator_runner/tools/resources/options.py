@@ -83,6 +83,25 @@ class KindOrNameType(click.ParamType[str]):
         return complete_kinds(ctx, incomplete)
 
 
+class IdOrNameType(click.ParamType[str | Name]):
+    """An argument ID of a run, or KIND/NAME."""
+
+    name = "ID"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> str | Name:
+        """Return the ID or the name; end with a usage error for an invalid name."""
+        is_id = isinstance(value, str) and "/" not in value
+        return str(value) if is_id else NameType().convert(value, param, ctx)
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """Return resources of the cluster that begin with `incomplete`."""
+        return NameType().shell_complete(ctx, param, incomplete)
+
+
 class DurationType(click.ParamType[timedelta]):
     """A Go duration: `90s`, `5m`."""
 

@@ -7,6 +7,7 @@ container the work dir has every run whose artifacts are kept.
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -126,6 +127,16 @@ def line_of(event: Json) -> Line:
     )
 
 
+def is_valid_event(event: Json) -> bool:
+    """Return whether an Event has what those of operators have; others may have written it."""
+    try:
+        line = line_of(event)
+        line.ended.astimezone(UTC)
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
+        return False
+    return line.ended.tzinfo is not None and math.isfinite(line.seconds or 0.0)
+
+
 def from_files(
     work_dir: Path, type_: str, namespace: str | None, name: str, kubeconfig: Path | None = None
 ) -> History:
@@ -216,14 +227,14 @@ async def from_events(
         ref = ObjectRef(resource.gvk, place, name)
         # Events about cluster-scoped objects are in `default`.
         events = await _events(api, place or "default", name)
-        events = [event for event in events if _is_about(event, ref)]
+        events = [each for each in events if _is_about(each, ref) and is_valid_event(each)]
         lines = [line_of(event) for event in events]
         suspended = await _is_suspended(api, resource.path(place, name), known=bool(lines))
     finally:
         await connection.close()
     lines.sort(key=lambda line: line.ended, reverse=True)
     # The operator may watch another version of the kind than the preferred one.
-    watched = {GVK.of(event["regarding"]["apiVersion"], ref.gvk.kind) for event in events}
+    watched = {GVK.of(_regarding(event).get("apiVersion", ""), ref.gvk.kind) for event in events}
     refs = [ObjectRef(gvk, place, name) for gvk in watched]
     return History(ref, tuple(lines), _local_rerun(refs, lines), suspended)
 
@@ -249,13 +260,18 @@ async def _resource(api: Api, type_: str) -> ApiResource:
 
 
 def _is_about(event: Json, ref: ObjectRef) -> bool:
-    regarding = event["regarding"]
+    regarding = _regarding(event)
     gvk = GVK.of(regarding.get("apiVersion", ""), regarding.get("kind", ""))
     return (
         event.get("reportingController") == CONTROLLER
         and (gvk.group, gvk.kind) == (ref.gvk.group, ref.gvk.kind)
         and (regarding.get("namespace") or "") == ref.namespace
     )
+
+
+def _regarding(event: Json) -> Json:
+    regarding: Json = event.get("regarding") or {}
+    return regarding
 
 
 async def _events(api: Api, namespace: str, name: str) -> list[Json]:

@@ -8,6 +8,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from operator_runner.tools.resources.options import (
+    IdOrNameType,
     KindOrNameType,
     Name,
     cluster_options,
@@ -119,12 +120,12 @@ def show(
 
 
 @runs.command("logs")
-@click.argument("what", metavar="ID | KIND/NAME")
+@click.argument("what", metavar="ID | KIND/NAME", type=IdOrNameType())
 @cluster_options
 @click.option("-f", "--follow", is_flag=True, help="Continue until the run ends.")
 @_work_dir_option
 def logs(
-    what: str,
+    what: str | Name,
     namespace: str | None,
     kubeconfig: Path | None,
     work_dir: Path | None,
@@ -134,8 +135,7 @@ def logs(
     """Print the output of a run, or of the last run of a resource."""
     from operator_runner.tools.runs.showing import print_output  # noqa: PLC0415 (slow import)
 
-    name = Name.parse(what) if "/" in what else None
-    work = print_output(name or what, kubeconfig, namespace, work_dir, follow=follow)
+    work = print_output(what, kubeconfig, namespace, work_dir, follow=follow)
     raise SystemExit(complete(work))
 
 

@@ -28,7 +28,7 @@ from operator_runner.tools.resources.listing import (
     run_events,
 )
 from operator_runner.tools.ui.feed import Feed
-from operator_runner.tools.ui.views import Observed, is_valid_event, views
+from operator_runner.tools.ui.views import Observed, views
 
 _POLL_SECONDS = 1.0
 """Between two requests to the same operator, and between two searches for one."""
@@ -115,8 +115,7 @@ class Reader:
         self.observed.fault = ""
         if self._are_events_old or time.monotonic() - self._events_read > _EVENTS_SECONDS:
             self._are_events_old, self._events_read = False, time.monotonic()
-            found = await run_events(api, self.namespace)
-            self.observed.events = [each for each in found if is_valid_event(each)]
+            self.observed.events = await run_events(api, self.namespace)
 
     async def _read_kinds(self, operators: Operators) -> None:
         """Search again if operators that answer have other kinds than before."""

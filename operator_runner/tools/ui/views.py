@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
@@ -51,16 +50,6 @@ def parse_key(key: str) -> tuple[str, str, str]:
     if len(parts) != _KEY_PARTS or not parts[0] or not parts[2]:
         raise ConfigError(f"invalid resource {key!r}: expected KIND/NAMESPACE/NAME")
     return parts[0], parts[1], parts[2]
-
-
-def is_valid_event(event: Json) -> bool:
-    """Return whether an Event has what those of operators have; others may have written it."""
-    try:
-        line = line_of(event)
-        run_of(event)
-    except (KeyError, TypeError, ValueError, AttributeError):
-        return False
-    return line.ended.tzinfo is not None and math.isfinite(line.seconds or 0.0)
 
 
 def views(observed: Observed, namespace: str | None, now: datetime) -> dict[str, Json]:

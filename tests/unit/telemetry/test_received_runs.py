@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -44,6 +45,9 @@ def test_a_record_of_this_operator_is_kept_whole() -> None:
     run = RunRecorder("1", REF, "uid", (Cause(Trigger.SPEC, "spec.text"),), NOON)
     data = {"task": "Write", "start": NOON.isoformat(), "end": NOON.isoformat(), "duration": 1.5}
     run.on_event(RunEvent("runner_on_ok", {**data, "res": {"censored": "hidden"}}))
+    run.on_event(RunEvent("runner_on_ok", {**data, "host": "web-1"}))
+    for number in range(300):
+        run.on_write(replace(REF, name=str(number)), "create")
     run.on_change(FieldChange(REF, "data.text", b"1", b"2", NOON.timestamp() - 1, '"a"', '"b"'))
     run.on_change(FieldChange(REF, "data.text", b"1", b"2", NOON.timestamp() + 1, '"a"', '"b"'))
     run.on_request(RunApiRequest("GET", "/api", 200, NOON.timestamp(), 0.1))
@@ -51,7 +55,9 @@ def test_a_record_of_this_operator_is_kept_whole() -> None:
         run.on_log("info: Reconciling")
     run.end(RunOutcome(None, (TaskFailure("Write", "no", "a.yml:1"),)), NOON + timedelta(seconds=1))
     document = json.loads(json.dumps(run.document()))
-    assert {"tasks", "changes", "requests", "log", "dropped", "failedTask"} <= document.keys()
+    details = {"tasks", "writes", "changes", "requests", "log", "dropped", "failedTask"}
+    assert details <= document.keys()
+    assert document["tasks"][1]["host"] == "web-1"
     assert check_run(document) == document
 
 

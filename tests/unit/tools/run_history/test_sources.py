@@ -24,8 +24,15 @@ from operator_runner.core.model import (
     TaskFailure,
     Trigger,
 )
+from operator_runner.kube.events import DURATION_ANNOTATION
 from operator_runner.tools.run_history.command import why
-from operator_runner.tools.run_history.sources import History, Line, from_files, line_of
+from operator_runner.tools.run_history.sources import (
+    History,
+    Line,
+    from_files,
+    is_valid_event,
+    line_of,
+)
 
 FOO = ObjectRef(GVK("example.com", "v1", "Foo"), "default", "a")
 CLUSTER = ObjectRef(GVK("", "v1", "Node"), "", "a")
@@ -153,6 +160,26 @@ def test_an_event_is_a_line() -> None:
     assert (failed.outcome, failed.note, failed.count) == ("failed", "no", 7)
     assert failed.ended == datetime(2026, 1, 5, 12, 9, tzinfo=UTC)
     assert "failed (x7)" in failed.text(now)
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        {"eventTime": None},
+        {"eventTime": "yesterday"},
+        {"eventTime": "2026-01-05T12:00:00"},
+        {"eventTime": "0001-01-01T00:00:00+23:00"},
+        {"metadata": {"annotations": {DURATION_ANNOTATION: "long"}}},
+        {"metadata": {"annotations": {DURATION_ANNOTATION: "nan"}}},
+        {"note": None},
+        {"reason": None},
+    ],
+)
+def test_an_event_of_another_shape_is_left_out(forged: dict[str, Any]) -> None:
+    """Whoever may create Events cannot end the commands that read them."""
+    assert is_valid_event(event(type="Warning"))
+    altered = event(type="Warning") | forged
+    assert not is_valid_event({key: value for key, value in altered.items() if value is not None})
 
 
 @pytest.mark.parametrize("wrong", ["Foo", "Foo/", "/a", "Foo/a/b"])

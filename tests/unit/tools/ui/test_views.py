@@ -9,10 +9,8 @@ import pytest
 
 from operator_runner.core.errors import ConfigError
 from operator_runner.core.model import GVK, Json, ObjectRef
-from operator_runner.kube.events import DURATION_ANNOTATION
 from operator_runner.tools.ui.views import (
     Observed,
-    is_valid_event,
     key_of,
     parse_key,
     resource_view,
@@ -115,22 +113,6 @@ def test_loops_are_those_that_events_report() -> None:
     [row] = views(seen, None, NOW)["loops"]["items"]
     assert (row["key"], row["count"], row["due"]) == (KEY, 3, "2026-01-01T12:01:00Z")
     assert row["message"] == "too often"
-
-
-@pytest.mark.parametrize(
-    "forged",
-    [
-        {"eventTime": None, "series": None},
-        {"eventTime": "yesterday", "series": None},
-        {"metadata": {"annotations": {DURATION_ANNOTATION: "long"}}},
-        {"metadata": {"annotations": {DURATION_ANNOTATION: "nan"}}},
-        {"note": None},
-    ],
-)
-def test_an_event_of_another_shape_is_left_out(forged: Json) -> None:
-    """Whoever may create Events cannot end the page."""
-    assert is_valid_event(event("ReconcileLoop"))
-    assert not is_valid_event({**event("ReconcileLoop"), **forged})
 
 
 def test_a_resource_has_its_runs_other_events_and_objects() -> None:
