@@ -121,6 +121,11 @@ fuzz-resources: $(INSTALLED) ## Fuzz resources, statuses and annotations for an 
 	$(TITLE) "Fuzzing"
 	@$(BIN)/pytest tests/unit/fuzz --hypothesis-profile=fuzz --timeout=0 --show-capture=no $(ARGS)
 
+.PHONY: fuzz-unchanged
+fuzz-unchanged: $(INSTALLED) ## Run random roles after random edits for an hour: skipped runs change nothing
+	$(TITLE) "Runs that are skipped"
+	@$(BIN)/pytest tests/contract/reconcile/test_skipped_runs.py --hypothesis-profile=fuzz --timeout=0 --show-capture=no $(ARGS)
+
 .PHONY: unit-python313
 unit-python313: ## Run unit tests on Python 3.13, in .venv-3.13; PYTHON=/path/to/python3.13
 	@$(MAKE) unit VENV=.venv-3.13 PYTHON=$(if $(filter python3,$(PYTHON)),python3.13,$(PYTHON))

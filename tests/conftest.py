@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, settings
 from operator_runner.devcluster import Cluster
 from tests.support.kubectl import Kubectl
 
-# `make fuzz-resources`: --hypothesis-profile=fuzz.
+# `make fuzz-resources` and `make fuzz-unchanged`: --hypothesis-profile=fuzz.
 settings.register_profile("fuzz", max_examples=100_000, deadline=None)
 # The duration of an example depends on the load of the machine.
 settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -14,7 +14,7 @@ from operator_runner.ansible.purity.templates import is_template
 from operator_runner.controller.sources.dependents import Dependents
 from operator_runner.core.errors import ApiError
 from operator_runner.core.model import Json, ObjectRef, RunEvent, Trigger, Watch, uid_of
-from operator_runner.core.resource_versions import is_certainly_older
+from operator_runner.core.resource_versions import may_be_older
 from operator_runner.core.run_inputs import (
     ABSENT,
     Read,
@@ -167,6 +167,7 @@ class UnchangedInputs:
         try:
             content = self._contents.state(watch.content)
             if kept.digest != await self._digest(body, watch, content):
+                _log.debug("Inputs have changed", input="resource, role or environment")
                 return False
             max_age = 0.0 if is_single else _SHARED_SECONDS
             for _ in range(_ATTEMPTS):
@@ -191,6 +192,7 @@ class UnchangedInputs:
         )
         for (read, version), found in zip(kept.reads.items(), lists, strict=True):
             if _version_in(found, read) != version:
+                _log.debug("Inputs have changed", input=f"{read.collection} {read.name}")
                 return False
             for metadata in _objects_in(found, read):
                 if is_owned(owner, metadata):
@@ -198,7 +200,8 @@ class UnchangedInputs:
         refs = [await self._reference(read, metadata) for read, metadata, _ in owned]
         # No events are lost from here on: nothing is awaited until all objects are known.
         for ref, (_, _, version) in zip(refs, owned, strict=True):
-            if is_certainly_older(version, self._dependents.latest_unclaimed(ref)):
+            latest = self._dependents.latest_unclaimed(ref)
+            if latest and may_be_older(version, latest):
                 return None
         for ref, (_, metadata, _) in zip(refs, owned, strict=True):
             self._dependents.on_unchanged(owner.ref, ref, metadata, watch)

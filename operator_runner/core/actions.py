@@ -21,6 +21,7 @@ _PURE_BUILTINS = frozenset(
     }
 )
 """Without those of `setup`, whose facts only matter if a template uses them."""
+_FACT_MODULES = frozenset({"setup", "gather_facts"})
 _PURE_CLUSTER_MODULES = frozenset({"k8s", "k8s_info"})
 _BUILTIN = ("ansible.builtin.", "ansible.legacy.")
 
@@ -36,6 +37,11 @@ def acts_on_cluster(action: str) -> bool:
 def is_pure(action: str) -> bool:
     """Return whether all that an action reads and writes goes through the proxy."""
     return is_pure_cluster_action(action) or builtin_name(action) in _PURE_BUILTINS
+
+
+def gathers_facts(action: str) -> bool:
+    """Return whether an action gathers facts of the host."""
+    return builtin_name(action) in _FACT_MODULES
 
 
 def is_pure_cluster_action(action: str) -> bool:

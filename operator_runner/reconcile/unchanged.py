@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from operator_runner.core.actions import is_pure
+from operator_runner.core.actions import gathers_facts, is_pure
 from operator_runner.core.model import Cause, Json, RunEvent, Trigger, Watch
 from operator_runner.reconcile.conditions import is_successful, is_suspended, read_conditions
 from operator_runner.reconcile.user_requests import annotations_of, pending_request
@@ -71,6 +71,10 @@ class ExecutedTasks:
         if not is_pure(action):
             self.doubt = f"module {action}"
         path = str(event.data.get("task_path") or "").rpartition(":")[0]
-        # Facts are gathered by a task without a file of its own.
-        if path and not any(Path(path).is_relative_to(root) for root in self._roots):
+        # Facts are gathered by a task of the play, which is a file of the run.
+        if (
+            path
+            and not gathers_facts(action)
+            and not any(Path(path).is_relative_to(root) for root in self._roots)
+        ):
             self.doubt = f"tasks of {path}"

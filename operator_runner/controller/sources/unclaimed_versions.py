@@ -35,10 +35,14 @@ class UnclaimedVersions:
 
     def latest(self, ref: ObjectRef) -> str:
         """Return the newest version in which an object may have changed; empty if there is none."""
-        listed, event = self._listed.get(ref.gvk, ""), self._events.get(ref, "")
-        return event if not listed or may_be_older(listed, event) else listed
+        return _newer(self._listed.get(ref.gvk, ""), self._events.get(ref, ""))
 
     def _raise(self, gvk: GVK, resource_version: str) -> None:
-        known = self._listed.get(gvk, "")
-        if not known or may_be_older(known, resource_version):
-            self._listed[gvk] = resource_version
+        self._listed[gvk] = _newer(self._listed.get(gvk, ""), resource_version)
+
+
+def _newer(version: str, other: str) -> str:
+    """Return the newer one of two versions, each may be empty; the second if that is unknown."""
+    if not version or not other:
+        return version or other
+    return other if may_be_older(version, other) else version
