@@ -27,6 +27,8 @@ _TIMERS = frozenset(
     {Trigger.RETRY, Trigger.PERIOD, Trigger.REQUEUE, Trigger.SCHEDULE, Trigger.START}
 )
 """Causes that are not events of an object."""
+_REQUESTED = frozenset({Trigger.RETRY, Trigger.REQUEUE, Trigger.SCHEDULE})
+"""Times that the role, its schedule or a failure has set: events do not delay such a run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +104,8 @@ class LoopThrottle:
             return None
         if not events:
             return _check_period(streak, causes, now)
+        if any(cause.trigger in _REQUESTED for cause in causes):
+            return None
         echoes = tuple(cause for cause in events if self._is_echo(key, cause))
         if any(_is_edit(cause) and cause not in echoes for cause in events):
             # A user intervened, which ends the loop.

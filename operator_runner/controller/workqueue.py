@@ -33,6 +33,9 @@ class Item:
     key: ObjectRef
     causes: tuple[Cause, ...]
     waited: float
+    replaced: tuple[float, Cause] | None = None
+    """The delayed request that this run replaces, with its time; it is in force again if the run is
+    deferred."""
 
 
 @dataclass(slots=True)
@@ -76,7 +79,7 @@ class Backlog:
         """
         entry = self._entries.setdefault(key, _Entry())
         due = now + delay
-        if entry.causes or (entry.scheduled is not None and entry.scheduled[0] <= due):
+        if entry.scheduled is not None and entry.scheduled[0] <= due:
             return
         entry.scheduled = (due, cause)
         heapq.heappush(self._timers, (due, next(self._sequence), key))
@@ -88,6 +91,9 @@ class Backlog:
         """
         self._entries[item.key].deferred.update(dict.fromkeys(item.causes))
         self.add_after(item.key, item.causes[0], now, delay)
+        if item.replaced is not None:
+            due, cause = item.replaced
+            self.add_after(item.key, cause, now, due - now)
 
     def add_rate_limited(self, key: ObjectRef, now: float, first: float = 0.0) -> float:
         """Request a retry after the backoff of the key; return the delay in seconds.
@@ -181,7 +187,7 @@ class Backlog:
     def _start(self, key: ObjectRef, now: float) -> Item:
         entry = self._entries[key]
         causes = tuple(entry.deferred | entry.causes)
-        item = Item(key, causes, max(0.0, now - entry.ready_since))
+        item = Item(key, causes, max(0.0, now - entry.ready_since), entry.scheduled)
         entry.causes, entry.deferred, entry.scheduled, entry.processing = {}, {}, None, True
         return item
 

@@ -184,6 +184,15 @@ def test_timers_do_not_count_as_loops() -> None:
     assert fighter.fight(5) == [0] * 5
 
 
+def test_a_run_that_the_role_asked_for_is_not_delayed_by_echoes() -> None:
+    """An operand that changes in steps wakes its role between them."""
+    stepwise = Resource()
+    stepwise.run()
+    stepwise.fight(9)
+    assert stepwise.wake(ECHO) is not None
+    assert stepwise.wake(ECHO, Cause(Trigger.REQUEUE, "1 s"), after=1.0) is None
+
+
 def test_deleted_resources_are_discarded() -> None:
     """A new resource of the same name is not throttled."""
     fighter = Resource()

@@ -258,6 +258,27 @@ def test_a_delayed_key_is_returned_later_with_its_causes() -> None:
     assert queue.next_due() is None
 
 
+def test_a_deferred_run_keeps_an_earlier_request() -> None:
+    """A role asked to run again, events of the run arrived first, and were deferred for longer."""
+    queue = backlog()
+    echo, request = Cause(Trigger.DEPENDENT, "x"), Cause(Trigger.REQUEUE, "1 s")
+    queue.add(key("a"), SPEC, 0)
+    assert queue.get(0) is not None
+    queue.add(key("a"), echo, 1)
+    queue.add_after(key("a"), request, 2, 1)
+    queue.done(key("a"))
+    item = queue.get(2)
+    assert item is not None
+    assert item.causes == (echo,)
+    queue.defer(item, 2, 300)
+    queue.done(key("a"))
+    item = queue.get(3)
+    assert item is not None
+    assert item.causes == (echo, request)
+    queue.done(key("a"))
+    assert queue.next_due() is None
+
+
 def test_no_trigger_is_lost_among_many_causes() -> None:
     """However many objects changed, an edit of the spec is listed too."""
     queue = backlog()
