@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import structlog
@@ -12,7 +13,7 @@ import structlog
 from operator_runner.ansible.purity.content import ContentReader, ContentState
 from operator_runner.ansible.purity.templates import is_template
 from operator_runner.controller.sources.dependents import Dependents
-from operator_runner.core.errors import ApiError
+from operator_runner.core.errors import ApiError, Forbidden
 from operator_runner.core.model import Json, ObjectRef, RunEvent, Trigger, Watch, uid_of
 from operator_runner.core.resource_versions import may_be_older
 from operator_runner.core.run_inputs import (
@@ -208,8 +209,12 @@ class UnchangedInputs:
         return True
 
     async def _listed(self, read: Read, *, single: bool, max_age: float) -> MetadataList:
-        if not read.name or (not single and self._objects[read.collection] >= _WHOLE_LIST):
+        if not read.name:
             return await self._lists.get(read.collection, read.query, max_age=max_age)
+        if not single and self._objects[read.collection] >= _WHOLE_LIST:
+            # The permission may be limited to names.
+            with suppress(Forbidden):
+                return await self._lists.get(read.collection, max_age=max_age)
         query = f"fieldSelector=metadata.name%3D{read.name}"
         return await self._lists.get(read.collection, query, max_age=max_age)
 

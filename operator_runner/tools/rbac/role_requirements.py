@@ -46,6 +46,8 @@ def requirements_of_roles(
             yield from _following(asked, watch, features)
         if watch is not None and asked.resource and features.inject_owner_ref:
             yield from _verifying(asked, watch, features)
+        if watch is not None and watch.skip_unchanged and asked.resource:
+            yield from _comparing(asked, watch, features)
 
 
 def unwatched_kinds(recorded: Sequence[Permission], watches: Sequence[Watch]) -> list[str]:
@@ -78,6 +80,17 @@ def _verifying(asked: Permission, watch: Watch, features: EnabledFeatures) -> It
     for scope, verb in itertools.product(_scopes(asked, features), verbs):
         reason = f"the proxy reads the owner of objects that {_content(watch)} writes"
         yield Requirement(AccessRule(asked.group, info.resource, verb, scope, asked.name), reason)
+
+
+def _comparing(asked: Permission, watch: Watch, features: EnabledFeatures) -> Iterator[Requirement]:
+    """Yield the requirements of finding out whether an object that a role reads has changed."""
+    if asked.verb != "get" or "/" in asked.resource:
+        return
+    for scope in _scopes(asked, features):
+        reason = f"skipUnchanged compares objects that {_content(watch)} reads"
+        yield Requirement(
+            AccessRule(asked.group, asked.resource, "list", scope, asked.name), reason
+        )
 
 
 def _is_followed(

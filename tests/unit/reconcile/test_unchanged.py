@@ -193,7 +193,7 @@ def test_known_tasks_of_the_role_are_no_doubt() -> None:
     for action in ("kubernetes.core.k8s", "k8s_info", "ansible.builtin.set_fact", "include_role"):
         data = {"task_action": action, "task_path": f"{ROLE}/tasks/main.yml:1"}
         tasks(RunEvent("runner_on_ok", data))
-    play = {"task_action": "gather_facts", "task_path": "/tmp/runs/1/project/main.json:1"}
+    play = {"task_action": "gather_facts", "task_path": "/var/runs/1/project/main.json:1"}
     tasks(RunEvent("runner_on_ok", play))
     tasks(RunEvent("playbook_on_stats", {}))
     assert tasks.doubt == ""
