@@ -216,6 +216,6 @@ class Settings:
     shards: ShardSettings | None = None
     """None: the leader alone works."""
     once: tuple[str, str] | None = None
-    """Kind, as kubectl takes it, and name of the only resource to reconcile."""
+    """Kind, spelled as for kubectl, and name of the only resource to reconcile."""
     reload: bool = False
     """Whether an edited role or playbook is run at once for every resource of its kind."""

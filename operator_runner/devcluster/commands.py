@@ -38,7 +38,7 @@ def _named(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @cluster.command()
 @_named
-@click.option("--control-plane-only", is_flag=True, help="No node and no Pods; needs no root.")
+@click.option("--control-plane-only", is_flag=True, help="No nodes and Pods; works without root.")
 @click.option("--nodes", type=click.IntRange(1, MAX_NODES), help="Number of nodes.  [default: 1]")
 @click.option("--port", type=click.IntRange(1, 65535), help="Port of the API server.")
 @click.option("--install-packages", is_flag=True, help="Install missing packages with apt-get.")

@@ -97,8 +97,8 @@ class Discovery:
         """Return the namespaced resources that can be listed, each in one of its versions."""
         found: dict[tuple[str, str], ApiResource] = {}
         async with self._lock:
-            for wanted in (("", "v1"), ("apps", "v1")):
-                await self._refresh(wanted)
+            for group_version in (("", "v1"), ("apps", "v1")):
+                await self._refresh(group_version)
         for table in self._tables.values():
             for each in table:
                 if each.namespaced and "list" in each.verbs:
@@ -125,38 +125,38 @@ class Discovery:
     async def _find(
         self, group: str, version: str, matches: Callable[[ApiResource], bool]
     ) -> ApiResource | None:
-        wanted = (group, version)
-        if found := self._known(wanted, matches):
+        group_version = (group, version)
+        if found := self._known(group_version, matches):
             return found
         async with self._lock:
-            if found := self._known(wanted, matches):
+            if found := self._known(group_version, matches):
                 return found
             now = time.monotonic()
-            if now - self._asked.get(wanted, -_MIN_REFRESH_SECONDS) >= _MIN_REFRESH_SECONDS:
-                await self._refresh(wanted)
-                self._asked[wanted] = now
-            return self._known(wanted, matches)
+            if now - self._asked.get(group_version, -_MIN_REFRESH_SECONDS) >= _MIN_REFRESH_SECONDS:
+                await self._refresh(group_version)
+                self._asked[group_version] = now
+            return self._known(group_version, matches)
 
     def _known(
-        self, wanted: tuple[str, str], matches: Callable[[ApiResource], bool]
+        self, group_version: tuple[str, str], matches: Callable[[ApiResource], bool]
     ) -> ApiResource | None:
-        return next(filter(matches, self._tables.get(wanted, ())), None)
+        return next(filter(matches, self._tables.get(group_version, ())), None)
 
-    async def _refresh(self, wanted: tuple[str, str]) -> None:
-        group, version = wanted
+    async def _refresh(self, group_version: tuple[str, str]) -> None:
+        group, version = group_version
         root = "/apis" if group else "/api"
         answer = await self._api.request("GET", root, accept=_AGGREGATED)
         tables = dict(_aggregated(answer))
         self._tables.update(tables)
         self._served = [each.gvk for table in tables.values() for each in table]
-        if wanted not in tables:
+        if group_version not in tables:
             path = f"{root}/{group}/{version}" if group else f"{root}/{version}"
             try:
                 listed = await self._api.request("GET", path)
             except NotFound:
-                self._tables.pop(wanted, None)
+                self._tables.pop(group_version, None)
             else:
-                self._tables[wanted] = _listed(listed, group, version)
+                self._tables[group_version] = _listed(listed, group, version)
 
 
 def _aggregated(answer: Json) -> Iterator[tuple[tuple[str, str], list[ApiResource]]]:

@@ -109,38 +109,38 @@ def _deployment(spec: _Object, status: _Object) -> Readiness:
     conditions = _conditions(status)
     if conditions.get("Progressing") == _FALSE:
         return Readiness.FAILED
-    wanted, updated = _count(spec, "replicas", 1), _count(status, "updatedReplicas")
+    desired, updated = _count(spec, "replicas", 1), _count(status, "updatedReplicas")
     return _ready(
-        _is_counted(status, wanted)
-        and wanted <= updated <= _count(status, "availableReplicas")
+        _is_counted(status, desired)
+        and desired <= updated <= _count(status, "availableReplicas")
         and conditions.get("Available") != _FALSE
     )
 
 
 def _stateful_set(spec: _Object, status: _Object) -> Readiness:
-    wanted = _count(spec, "replicas", 1)
+    desired = _count(spec, "replicas", 1)
     strategy = _map(spec.get("updateStrategy"))
     partition = _count(_map(strategy.get("rollingUpdate")), "partition")
     if strategy.get("type") == "OnDelete":
         rolled_out = True
     elif partition:
-        rolled_out = _count(status, "updatedReplicas") >= wanted - partition
+        rolled_out = _count(status, "updatedReplicas") >= desired - partition
     else:
         rolled_out = status.get("currentRevision") == status.get("updateRevision")
-    return _ready(_is_counted(status, wanted) and rolled_out)
+    return _ready(_is_counted(status, desired) and rolled_out)
 
 
 def _daemon_set(_: _Object, status: _Object) -> Readiness:
-    wanted = _count(status, "desiredNumberScheduled", -1)
+    desired = _count(status, "desiredNumberScheduled", -1)
     counts = ("currentNumberScheduled", "updatedNumberScheduled", "numberAvailable", "numberReady")
-    return _ready(wanted >= 0 and all(_count(status, name) >= wanted for name in counts))
+    return _ready(desired >= 0 and all(_count(status, name) >= desired for name in counts))
 
 
 def _replica_set(spec: _Object, status: _Object) -> Readiness:
-    wanted = _count(spec, "replicas", 1)
+    desired = _count(spec, "replicas", 1)
     return _ready(
-        _is_counted(status, wanted)
-        and _count(status, "availableReplicas") >= wanted
+        _is_counted(status, desired)
+        and _count(status, "availableReplicas") >= desired
         and _conditions(status).get("ReplicaFailure") != _TRUE
     )
 
@@ -187,9 +187,9 @@ _KINDS: Mapping[tuple[str, str], Callable[[_Object, _Object], Readiness]] = {
 """Kinds whose readiness is in more than one condition, by group and kind."""
 
 
-def _is_counted(status: _Object, wanted: int) -> bool:
-    """Return whether all wanted Pods exist and are ready; False for an empty status."""
-    counts = _count(status, "replicas") == wanted <= _count(status, "readyReplicas")
+def _is_counted(status: _Object, desired: int) -> bool:
+    """Return whether all desired Pods exist and are ready; False for an empty status."""
+    counts = _count(status, "replicas") == desired <= _count(status, "readyReplicas")
     return bool(status) and counts
 
 

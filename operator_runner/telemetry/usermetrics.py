@@ -235,27 +235,27 @@ def _make(request: UserMetric, registry: CollectorRegistry) -> _Series:
 
 def _operate(series: _Series, request: UserMetric, clock: Callable[[], float]) -> None:
     """Do the first requested operation, if any, in ansible-operator's order."""
-    asked = request.operations
+    operations = request.operations
     match series:
         case Counter() | ExactCounter():
-            series.inc(1 if asked.get("increment") else asked.get("add", 0))
+            series.inc(1 if operations.get("increment") else operations.get("add", 0))
         case Histogram() | Summary():
-            if "observe" in asked:
-                series.observe(asked["observe"])
+            if "observe" in operations:
+                series.observe(operations["observe"])
         case Gauge():
-            _operate_gauge(series, asked, clock)
+            _operate_gauge(series, operations, clock)
 
 
-def _operate_gauge(gauge: Gauge, asked: Mapping[str, Any], clock: Callable[[], float]) -> None:
-    if asked.get("increment"):
+def _operate_gauge(gauge: Gauge, operations: Mapping[str, Any], clock: Callable[[], float]) -> None:
+    if operations.get("increment"):
         gauge.inc()
-    elif asked.get("decrement"):
+    elif operations.get("decrement"):
         gauge.dec()
-    elif asked.get("add"):
-        gauge.inc(asked["add"])
-    elif asked.get("subtract"):
-        gauge.dec(asked["subtract"])
-    elif "set" in asked:
-        gauge.set(asked["set"])
-    elif asked.get("set_to_current_time"):
+    elif operations.get("add"):
+        gauge.inc(operations["add"])
+    elif operations.get("subtract"):
+        gauge.dec(operations["subtract"])
+    elif "set" in operations:
+        gauge.set(operations["set"])
+    elif operations.get("set_to_current_time"):
         gauge.set(clock())

@@ -77,7 +77,7 @@ def supervise(
 def _enter(written: dict[str, Any], *, scoped: bool) -> None:
     sandbox = Sandbox.from_json(written)
     if sandbox.isolation.signals and not scoped:
-        raise OSError("the run could not be kept from sending signals to others")
+        raise OSError("cannot prevent the run from sending signals to other processes")
     sandbox.enter(scoped=scoped)
 
 

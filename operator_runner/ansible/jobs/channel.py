@@ -61,10 +61,10 @@ class RunChannel:
         return self._has_ended
 
     def open_writer(self, offset: int) -> Callable[[bytes], Awaitable[None]] | None:
-        """Return what takes the output from `offset` on, None if the next byte is another one.
+        """Return a writer of the output from `offset` on; None if that is not the next byte.
 
-        It waits while earlier output is unread. The former writer ends: its connection may be lost
-        without a notice. Then it raises ConnectionAbortedError.
+        A writer waits while earlier output is unread. It replaces the former one, whose connection
+        may be lost without a notice and whose next write raises ConnectionAbortedError.
         """
         self.has_contact = True
         if offset != self.received:
@@ -84,7 +84,7 @@ class RunChannel:
         self._changed.set()
 
     def fail(self, reason: str) -> None:
-        """End the output: no more of it will come, for this reason."""
+        """End the output with this reason; no more will be received."""
         self.fault = self.fault or reason
         self._changed.set()
 

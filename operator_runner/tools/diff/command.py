@@ -105,10 +105,10 @@ def diff(
     status_of_differences: int,
     **lookup: Any,
 ) -> None:
-    """Show what the role of a resource would change in the cluster, and write nothing.
+    """Preview what the role of a resource would change in the cluster.
 
-    The role runs, and each of its writes becomes a dry run, also those of kubectl and helm. Exit
-    status: 0 without differences, 1 with differences, 2 after an error.
+    The role runs, and each of its writes is a dry run, also by kubectl and helm. Nothing is
+    written. Exit status: 0 without differences, 1 with differences, 2 after an error.
     """
     if (name is None) == (not all_):
         raise click.UsageError("name one resource as KIND/NAME, or add --all")

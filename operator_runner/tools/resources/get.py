@@ -38,7 +38,7 @@ _WHY_CHARACTERS = 70
 @cluster_options
 @click.option("-A", "--all-namespaces", is_flag=True, help="Resources of all namespaces.")
 @output_option
-@click.option("-w", "--watch", is_flag=True, help="Then print each change, until interrupted.")
+@click.option("-w", "--watch", is_flag=True, help="Then print each change until interrupted.")
 def get(
     wanted: tuple[str, ...],
     namespace: str | None,
@@ -48,15 +48,15 @@ def get(
     all_namespaces: bool,
     watch: bool,
 ) -> None:
-    """List resources of operators: ready, last run, next run, age of the failure and why.
+    """List resources of operators with readiness, last run, next run and failure.
 
-    Without arguments: all resources of CRDs of which an operator has handled one. KIND as kubectl
-    takes it: wikis, wiki, a short name, wiki.apps.example.com.
+    Without arguments: the resources of all CRDs with one that an operator has handled. KIND is
+    spelled as for kubectl: wikis, wiki, a short name, wiki.apps.example.com.
     """
     if watch and output in {Format.JSON, Format.YAML}:
         raise click.UsageError(f"--watch prints rows; omit --output={output.value}")
     if all_namespaces and any("/" in each for each in wanted):
-        raise click.UsageError("a resource cannot be named across all namespaces; use --namespace")
+        raise click.UsageError("KIND/NAME excludes --all-namespaces; use --namespace")
     complete(_get(wanted, namespace, kubeconfig, output, all_=all_namespaces, watch=watch))
 
 

@@ -64,8 +64,8 @@ def reconcile(
 ) -> None:
     """Run a resource now.
 
-    KIND as kubectl takes it: wikis, wiki, a short name, wiki.apps.example.com. With --wait the
-    exit status is 0 if the run succeeds, 1 if it fails, and 3 if no operator answers in time.
+    KIND is spelled as for kubectl: wikis, wiki, a short name, wiki.apps.example.com. With --wait
+    the exit status is 0 if the run succeeds, 1 if it fails, and 3 if no operator answers in time.
     """
     sys.exit(complete(_request(names, namespace, kubeconfig, timeout if wait else None)))
 
@@ -75,9 +75,9 @@ def reconcile(
 def retry(
     names: Names, namespace: str | None, kubeconfig: Path | None, wait: bool, timeout: timedelta
 ) -> None:
-    """Run a resource that fails now, and begin its backoff again.
+    """Run a failing resource now, and reset its backoff.
 
-    Otherwise as `reconcile`.
+    Otherwise the same as `reconcile`.
     """
     work = _request(names, namespace, kubeconfig, timeout if wait else None, reset=True)
     sys.exit(complete(work))

@@ -41,10 +41,10 @@ _timeout_option = click.option(
 def suspend(
     names: Names, namespace: str | None, kubeconfig: Path | None, cancel: bool, timeout: timedelta
 ) -> None:
-    """Start no run of a resource, for any cause, until it is resumed.
+    """Suspend a resource: no run starts until it is resumed.
 
-    KIND as kubectl takes it: wikis, wiki, a short name, wiki.apps.example.com. A resource that is
-    deleted meanwhile keeps its finalizer until it is resumed.
+    KIND is spelled as for kubectl: wikis, wiki, a short name, wiki.apps.example.com. A resource
+    that is deleted meanwhile keeps its finalizer until it is resumed.
     """
     wanted = Suspension.CANCEL if cancel else Suspension.TRUE
     complete(_set(names, namespace, kubeconfig, wanted, timeout))
@@ -57,7 +57,7 @@ def suspend(
 def resume(
     names: Names, namespace: str | None, kubeconfig: Path | None, timeout: timedelta
 ) -> None:
-    """Run a suspended resource again, at once for all that was missed."""
+    """Resume a suspended resource, and run it now."""
     complete(_set(names, namespace, kubeconfig, Suspension.NONE, timeout))
 
 

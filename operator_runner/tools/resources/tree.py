@@ -53,7 +53,7 @@ def tree(
 ) -> None:
     """Show the objects of a resource, with their readiness and their last writer.
 
-    KIND as kubectl takes it: wikis, wiki, a short name, wiki.apps.example.com.
+    KIND is spelled as for kubectl: wikis, wiki, a short name, wiki.apps.example.com.
     """
     complete(_tree(name, namespace, kubeconfig, output, all_=all_namespaces))
 

@@ -39,7 +39,7 @@ def why(
 ) -> None:
     """List the last runs of a resource with their causes, newest first.
 
-    KIND as kubectl takes it: wikis, wiki, a short name, wiki.apps.example.com.
+    KIND is spelled as for kubectl: wikis, wiki, a short name, wiki.apps.example.com.
     """
     kind, slash, name = resource.partition("/")
     if not (kind and slash and name) or "/" in name:

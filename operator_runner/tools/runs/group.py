@@ -58,7 +58,7 @@ def runs() -> None:
 @cluster_options
 @click.option("-A", "--all-namespaces", is_flag=True, help="Runs of all namespaces.")
 @output_option
-@click.option("-w", "--watch", is_flag=True, help="Then print each change, until interrupted.")
+@click.option("-w", "--watch", is_flag=True, help="Then print each change until interrupted.")
 @click.option(
     "--limit", default=20, show_default=True, type=click.IntRange(1, 500), help="Maximum runs."
 )
@@ -81,7 +81,7 @@ def list_runs(
     if watch and output in {Format.JSON, Format.YAML}:
         raise click.UsageError(f"--watch prints rows; omit --output={output.value}")
     if all_namespaces and wanted and "/" in wanted:
-        raise click.UsageError("a resource cannot be named across all namespaces; use --namespace")
+        raise click.UsageError("KIND/NAME excludes --all-namespaces; use --namespace")
     # The API client is slow to import, and --help does not need it.
     from operator_runner.tools.runs.listing import Listing  # noqa: PLC0415
 

@@ -17,13 +17,13 @@ from operator_runner.core.model import GVK, ReservedNames
 from operator_runner.core.settings import AnsibleSettings
 from operator_runner.tools.scaffold import names, writer
 from operator_runner.tools.scaffold.fields import mark_keywords, parse_fields
-from operator_runner.tools.scaffold.plan import EDITED, Wanted, plan_api, plan_init
+from operator_runner.tools.scaffold.plan import EDITED, ApiPlan, plan_api, plan_init
 
 _KIND_FLAGS: tuple[Callable[..., Any], ...] = (
     click.option("--group", default="", help="Group before the domain, such as cache."),
     click.option("--version", default="", help="Version, such as v1alpha1."),
     click.option("--kind", default="", help="Kind in CamelCase, such as Memcached."),
-    click.option("--plural", default="", help="Where the plural is irregular, such as indices."),
+    click.option("--plural", default="", help="Plural, if it is irregular, such as indices."),
     click.option(
         "--field",
         "fields",
@@ -32,8 +32,8 @@ _KIND_FLAGS: tuple[Callable[..., Any], ...] = (
         help="Field of the spec, such as size:integer=3, image:string or owner:string! (required)."
         " Types: string, integer, number, boolean, object, array:TYPE. May be repeated.",
     ),
-    click.option("--generate-role", is_flag=True, help="Make roles/<kind>."),
-    click.option("--generate-playbook", is_flag=True, help="Make playbooks/<kind>.yml."),
+    click.option("--generate-role", is_flag=True, help="Create roles/<kind>."),
+    click.option("--generate-playbook", is_flag=True, help="Create playbooks/<kind>.yml."),
     click.option(
         "--crd-version",
         type=click.Choice(["v1"]),
@@ -51,23 +51,23 @@ def _kind_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @click.command()
-@click.option("--domain", default="my.domain", show_default=True, help="The end of all groups.")
+@click.option("--domain", default="my.domain", show_default=True, help="Suffix of all groups.")
 @click.option("--project-name", help="Name of the project; else that of the directory.")
 @click.option(
     "--plugins",
     type=click.Choice(["ansible", "ansible/v1", "ansible.sdk.operatorframework.io/v1"]),
     default="ansible",
-    help="Taken for scripts that call operator-sdk; there is only this one.",
+    help="Accepted for compatibility with operator-sdk; without effect.",
 )
 @_kind_options
 def init(domain: str, project_name: str | None, plugins: str, **kind: Any) -> None:  # noqa: ARG001
-    """Make a new operator project in this directory."""
+    """Create a new operator project in this directory."""
     with _errors():
         root = Path.cwd()
         project = names.project(root.name.lower() if project_name is None else project_name, domain)
         files = plan_init(project)
         if any(kind[name] for name in ("group", "version", "kind", "fields")):
-            files |= plan_api(files, _wanted(kind))
+            files |= plan_api(files, _api_plan(kind))
         _tell(writer.write(root, files, {}))
         if not kind["kind"]:
             click.echo(
@@ -78,31 +78,31 @@ def init(domain: str, project_name: str | None, plugins: str, **kind: Any) -> No
 
 @click.group()
 def create() -> None:
-    """Add to an operator project."""
+    """Add a kind to an operator project."""
 
 
 @create.command()
 @_kind_options
 def api(**kind: Any) -> None:
-    """Add a kind: its CRD, rights, sample, test, and role or playbook."""
+    """Add a kind: CRD, permissions, sample, test, and role or playbook."""
     with _errors():
         root = Path.cwd()
         present = writer.read(root, EDITED)
-        wanted = _wanted(kind)
-        _tell(writer.write(root, plan_api(present, wanted), present))
+        api_plan = _api_plan(kind)
+        _tell(writer.write(root, plan_api(present, api_plan), present))
         click.echo("\nNext: make install run")
-        if not (wanted.role or wanted.playbook):
+        if not (api_plan.role or api_plan.playbook):
             click.echo("But first name the role or playbook of the kind in watches.yaml")
 
 
-def _wanted(kind: dict[str, Any]) -> Wanted:
+def _api_plan(kind: dict[str, Any]) -> ApiPlan:
     api = names.api(kind["group"], kind["version"], kind["kind"], kind["plural"])
     fields = parse_fields(kind["fields"])
     if fields:
         gvk = GVK(api.group, api.version, api.kind)
         declared = kind["generate_role"]
         fields = mark_keywords(fields, gvk, _reserved_names(), declared=declared)
-    return Wanted(
+    return ApiPlan(
         api,
         fields,
         role=kind["generate_role"],

@@ -215,7 +215,7 @@ def _parse(text: str) -> Field:
         return field
     if field.required:
         raise ConfigError(
-            "a required field (!) needs no default; remove one of them:"
+            "a required field (!) cannot have a default; remove one of them:"
             f" {name}:{found['type']}={found['default']}"
         )
     return replace(field, default=_default_of(field, found["default"]))
@@ -302,10 +302,10 @@ def _is_json(value: Any) -> bool:
 def _check_unique(field: Field, others: Iterable[Field]) -> None:
     for other in others:
         if other.name == field.name:
-            raise ConfigError("the field is given twice; remove one of them")
+            raise ConfigError("duplicate field; remove one of them")
         if other.variable == field.variable:
             raise ConfigError(
-                f"its variable {field.variable} is that of the field {other.name} too; rename one"
+                f"variable {field.variable} is also that of field {other.name}; rename one of them"
             )
 
 

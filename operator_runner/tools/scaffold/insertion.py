@@ -31,8 +31,8 @@ def insert(path: str, text: str, marker: str, key: str, item: str) -> str:
         at, indent = end, ""
     else:
         raise ConfigError(
-            f"{path}: there is neither the comment `# +kubebuilder:scaffold:{marker}` nor a list "
-            f"`{key}:` of one line for each item; add one of them, or by hand:\n{item}"
+            f"{path}: missing comment `# +kubebuilder:scaffold:{marker}` or list `{key}:` with one "
+            f"line for each item; add one of them, or insert this by hand:\n{item}"
         )
     # Indent as the other items: the marker may be further left.
     items = [match for line in lines[begin or 0 : end] if (match := _ITEM.match(line))]

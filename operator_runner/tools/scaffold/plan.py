@@ -32,8 +32,8 @@ _VERBS = ("create", "delete", "get", "list", "patch", "update", "watch")
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """A kind to add, the fields of its spec, and what shall serve it."""
+class ApiPlan:
+    """A kind to add, the fields of its spec, and whether it has a role or a playbook."""
 
     api: ApiNames
     fields: tuple[Field, ...] = ()
@@ -48,36 +48,36 @@ def plan_init(project: Project) -> dict[str, str]:
     return {project_file.PATH: project_file.new(project), **tree("project", values)}
 
 
-def plan_api(present: Mapping[str, str], wanted: Wanted) -> dict[str, str]:
-    """Return the files that one more kind makes or changes, by path.
+def plan_api(present: Mapping[str, str], api_plan: ApiPlan) -> dict[str, str]:
+    """Return the files that a new kind creates or changes, by path.
 
-    `present` has the files of EDITED that there are. Raises ConfigError if the kind is there
-    already, or if one of these files has no place for it.
+    `present` has the existing files of EDITED. Raises ConfigError if the project already has the
+    kind, or if one of these files has no place for it.
     """
     for path in EDITED:
         if path not in present and path not in _MADE_ONCE:
-            raise ConfigError(f"{path}: it is missing; begin a project with `operator-runner init`")
-    api = wanted.api
+            raise ConfigError(f"{path}: no such file; create it with `operator-runner init`")
+    api = api_plan.api
     text = present[project_file.PATH]
     project = project_file.read(text)
     _refuse_what_is_there(project, project_file.kinds(text), api)
     if not api.full_group(project.domain):
         raise ConfigError("--group: PROJECT has no domain, so the kind needs one: --group=cache")
-    values = _values(project, project_file.kinds(text), wanted)
+    values = _values(project, project_file.kinds(text), api_plan)
     files = tree("api", values)
-    if wanted.role:
+    if api_plan.role:
         files |= tree("role", values)
-        if wanted.fields:
+        if api_plan.fields:
             files |= tree("role_arguments", values)
-    if wanted.playbook:
+    if api_plan.playbook:
         files |= tree("playbook", values)
-    if wanted.role or wanted.playbook:
+    if api_plan.role or api_plan.playbook:
         files |= tree("tests", values)
     regular = api.plural == pluralize(api.lower)
     files[project_file.PATH] = project_file.add(
-        text, api, wanted.crd_version, regular_plural=regular
+        text, api, api_plan.crd_version, regular_plural=regular
     )
-    for path, marker, key, item in _items(project, values, wanted):
+    for path, marker, key, item in _items(project, values, api_plan):
         before = files[path] if path in files and path not in present else present[path]
         files[path] = insert(path, before, marker, key, item)
     return files
@@ -100,9 +100,9 @@ def _refuse_what_is_there(project: Project, kinds: tuple[ApiNames, ...], api: Ap
         )
 
 
-def _values(project: Project, kinds: tuple[ApiNames, ...], wanted: Wanted) -> dict[str, Any]:
+def _values(project: Project, kinds: tuple[ApiNames, ...], api_plan: ApiPlan) -> dict[str, Any]:
     """Return what the templates of a kind name."""
-    api = wanted.api
+    api = api_plan.api
     namesake = any(known.kind == api.kind for known in kinds)
     grouped = bool(api.group) and (project.multigroup or namesake)
     full_group = api.full_group(project.domain)
@@ -116,14 +116,14 @@ def _values(project: Project, kinds: tuple[ApiNames, ...], wanted: Wanted) -> di
         "Kind": api.kind,
         "kind": api.lower,
         "plural": api.plural,
-        "crd_version": wanted.crd_version,
+        "crd_version": api_plan.crd_version,
         "sample": "_".join(part for part in (api.group, api.version, api.lower) if part) + ".yaml",
         "rbac_file": file_name,
         "test_name": re.sub(r"[.-]", "_", file_name),
         "rbac_name": f"{api.group}-{api.lower}".replace(".", "-") if grouped else api.lower,
-        "with_role": wanted.role,
-        "with_playbook": wanted.playbook,
-        **_values_of_fields(api, wanted.fields),
+        "with_role": api_plan.role,
+        "with_playbook": api_plan.playbook,
+        **_values_of_fields(api, api_plan.fields),
     }
 
 
@@ -147,16 +147,16 @@ def _values_of_fields(api: ApiNames, fields: tuple[Field, ...]) -> dict[str, Any
 
 
 def _items(
-    project: Project, values: Mapping[str, Any], wanted: Wanted
+    project: Project, values: Mapping[str, Any], api_plan: ApiPlan
 ) -> list[tuple[str, str, str, str]]:
     """Return path, marker, key and text of each item to insert."""
-    api, group = wanted.api, values["full_group"]
+    api, group = api_plan.api, values["full_group"]
     crd = f"- bases/{group}_{api.plural}.yaml"
     roles = "\n".join(
         f"- {values['rbac_file']}_{who}_role.yaml" for who in ("admin", "editor", "viewer")
     )
     return [
-        (_WATCHES, "watch", "", _watch(project, wanted)),
+        (_WATCHES, "watch", "", _watch(project, api_plan)),
         (_RULES, "rules", "rules", _rules(project, api)),
         (_ROLES, "roles", "resources", roles),
         (_CRDS, "crdkustomizeresource", "resources", crd),
@@ -164,11 +164,11 @@ def _items(
     ]
 
 
-def _watch(project: Project, wanted: Wanted) -> str:
-    api = wanted.api
-    if wanted.playbook:
+def _watch(project: Project, api_plan: ApiPlan) -> str:
+    api = api_plan.api
+    if api_plan.playbook:
         content = f"playbook: playbooks/{api.lower}.yml"
-    elif wanted.role:
+    elif api_plan.role:
         content = f"role: {api.lower}"
     else:
         content = "# Name what serves the kind: `role: NAME` or `playbook: playbooks/NAME.yml`."

@@ -43,12 +43,10 @@ def read(text: str) -> Project:
     content = _load(text)
     name, domain = content.get("projectName"), content.get("domain", "")
     if not isinstance(name, str) or not isinstance(domain, str):
-        raise ConfigError(f"{PATH}: `projectName` and `domain` must be there, as text")
+        raise ConfigError(f"{PATH}: invalid `projectName` or `domain`: expected text in both")
     layout = content.get("layout")
     if _LAYOUT not in (layout if isinstance(layout, list) else [layout]):
-        raise ConfigError(
-            f"{PATH}: `layout` is {layout!r}, and only projects of {_LAYOUT} are known here"
-        )
+        raise ConfigError(f"{PATH}: unsupported `layout` {layout!r}: expected {_LAYOUT}")
     return Project(name, domain, multigroup=bool(content.get("multigroup")))
 
 

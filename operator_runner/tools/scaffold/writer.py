@@ -14,17 +14,17 @@ def read(root: Path, paths: Iterable[str]) -> dict[str, str]:
 
 
 def write(root: Path, files: Mapping[str, str], replacing: Mapping[str, str]) -> list[str]:
-    """Write files below a directory; return the paths that were made or changed.
+    """Write files below a directory; return the paths that were created or changed.
 
-    `replacing` has the texts that the changed files had when they were read. Raises ConfigError
-    that names all files in the way; nothing is written then.
+    `replacing` has the texts that the changed files had when they were read. If files exist
+    already, raises ConfigError that names all of them, and writes nothing.
     """
     new = [path for path in files if path not in replacing]
-    # A link that leads nowhere is in the way as well.
+    # A dangling link counts as an existing file.
     taken = [path for path in new if (root / path).exists() or (root / path).is_symlink()]
     if taken:
         raise ConfigError(
-            *(f"{path}: it exists, and is not overwritten" for path in taken),
+            *(f"{path}: already exists" for path in taken),
             "Nothing was written. Move these files away, or choose other names",
         )
     changed = [path for path, text in files.items() if replacing.get(path) != text]
@@ -37,7 +37,7 @@ def _read(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: it cannot be read: {error}") from error
+        raise ConfigError(f"{path}: cannot be read: {error}") from error
 
 
 def _write(path: Path, text: str) -> None:
@@ -50,4 +50,4 @@ def _write(path: Path, text: str) -> None:
             draft.chmod(path.stat().st_mode)
         draft.replace(path)
     except OSError as error:
-        raise ConfigError(f"{path}: it cannot be written: {error.strerror}") from error
+        raise ConfigError(f"{path}: cannot be written: {error.strerror}") from error

@@ -32,7 +32,7 @@ def test_nothing_of_the_user_is_overwritten(tmp_path: Path) -> None:
     (root / "Makefile").write_text("mine\n")
     done = run(root, "init", "--domain=example.com")
     assert done.returncode == 1
-    assert "Makefile: it exists, and is not overwritten" in done.stderr
+    assert "Makefile: already exists" in done.stderr
     assert [f.name for f in root.iterdir()] == ["Makefile"]
     (root / "Makefile").unlink()
     assert run(root, "init", "--domain=example.com").returncode == 0

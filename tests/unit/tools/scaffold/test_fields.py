@@ -59,7 +59,7 @@ def test_a_field_has_name_type_and_default(text: str, field: Field) -> None:
         ("hosts:array:str", "unknown type of items 'str'; write hosts:array:string"),
         ("hosts:array:array", "unknown type of items 'array'; write hosts:array:string"),
         ("size:integer:string", "only an array has items; write size:integer"),
-        ("size:integer!=3", "a required field .* needs no default.*: size:integer=3"),
+        ("size:integer!=3", "a required field .* cannot have a default.*: size:integer=3"),
         ("size:integer!3", "expected NAME:TYPE"),
         ("size:integer=three", "invalid default 'three': expected integer; write size:integer=1"),
         ("size:integer=3.5", "expected integer"),
@@ -89,9 +89,9 @@ def test_all_mistakes_are_reported_at_once() -> None:
     with pytest.raises(ConfigError) as caught:
         parse_fields(texts)
     twice, unknown, same = caught.value.problems
-    assert twice == "--field a:integer: the field is given twice; remove one of them"
+    assert twice == "--field a:integer: duplicate field; remove one of them"
     assert "unknown type 'int'" in unknown
-    assert "its variable site_url is that of the field siteURL too" in same
+    assert "variable site_url is also that of field siteURL" in same
 
 
 @pytest.mark.parametrize("name", ["environment", "ansibleHost"])

@@ -10,7 +10,7 @@ import yaml
 from operator_runner.core.errors import ConfigError
 from operator_runner.tools.scaffold import names
 from operator_runner.tools.scaffold.fields import Field, parse_fields
-from operator_runner.tools.scaffold.plan import Wanted, plan_api, plan_init
+from operator_runner.tools.scaffold.plan import ApiPlan, plan_api, plan_init
 
 KIND = "Memcached"
 
@@ -23,8 +23,8 @@ def project() -> dict[str, str]:
 
 def new_api(
     kind: str = KIND, version: str = "v1alpha1", group: str = "cache", **how: Any
-) -> Wanted:
-    return Wanted(names.api(group, version, kind), **how)
+) -> ApiPlan:
+    return ApiPlan(names.api(group, version, kind), **how)
 
 
 def watches(files: dict[str, str]) -> list[dict[str, Any]]:
@@ -190,7 +190,7 @@ def test_equal_kinds_of_two_groups_are_distinguished(project: dict[str, str]) ->
 
 def test_an_irregular_plural_is_kept(project: dict[str, str]) -> None:
     """PROJECT has the plural where it does not follow from the kind."""
-    files = plan_api(project, Wanted(names.api("cache", "v1", "Index", "indices")))
+    files = plan_api(project, ApiPlan(names.api("cache", "v1", "Index", "indices")))
     assert yaml.safe_load(files["PROJECT"])["resources"][0]["plural"] == "indices"
     assert "config/crd/bases/cache.example.com_indices.yaml" in files
 
@@ -203,7 +203,7 @@ def test_an_irregular_plural_is_kept(project: dict[str, str]) -> None:
     ],
 )
 def test_a_kind_that_is_there_is_refused(
-    project: dict[str, str], again: Wanted, problem: str
+    project: dict[str, str], again: ApiPlan, problem: str
 ) -> None:
     """The same kind is not created twice; the error for a further version refers to the CRD."""
     files = project | plan_api(project, new_api())
@@ -214,13 +214,13 @@ def test_a_kind_that_is_there_is_refused(
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        (None, "PROJECT: it is missing; begin a project with `operator-runner init`"),
+        (None, "PROJECT: no such file; create it with `operator-runner init`"),
         ("a: [", "PROJECT: invalid YAML"),
         ("[]", "PROJECT: expected a mapping"),
-        ("domain: a.b\n", "PROJECT: `projectName` and `domain`"),
+        ("domain: a.b\n", "PROJECT: invalid `projectName` or `domain`"),
         (
             "domain: a.b\nprojectName: a\nlayout: [go.kubebuilder.io/v4]\n",
-            "PROJECT: `layout` is .*only projects of ansible.sdk",
+            "PROJECT: unsupported `layout` .*: expected ansible.sdk",
         ),
     ],
 )
