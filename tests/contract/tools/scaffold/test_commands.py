@@ -43,7 +43,7 @@ def test_nothing_of_the_user_is_overwritten(tmp_path: Path) -> None:
         root, "create", "api", "--group=web", "--version=v1", "--kind=Page", "--generate-role"
     )
     assert done.returncode == 1
-    assert "roles/page/tasks/main.yml: it exists" in done.stderr
+    assert "roles/page/tasks/main.yml: already exists" in done.stderr
     assert (root / "watches.yaml").read_text() == before
     assert (root / "roles/page/tasks/main.yml").read_text() == "mine\n"
 
@@ -53,7 +53,7 @@ def test_nothing_of_the_user_is_overwritten(tmp_path: Path) -> None:
     [
         (("init", "--domain=Example_Com"), "--domain 'Example_Com'"),
         (("init", "--domain=a.b", "--kind=page"), "--kind=Page"),
-        (("create", "api", "--group=g", "--version=v1", "--kind=Page"), "PROJECT: it is missing"),
+        (("create", "api", "--group=g", "--version=v1", "--kind=Page"), "PROJECT: no such file"),
     ],
 )
 def test_invalid_arguments_are_reported_and_nothing_is_written(
