@@ -35,7 +35,7 @@ _COMMANDS: Mapping[str, str] = {
     "ui": "operator_runner.tools.ui.command:ui",
     "undeploy": "operator_runner.tools.undeploy.command:undeploy",
     "validate": "operator_runner.commands:validate",
-    "why": "operator_runner.tools.run_history.command:why",
+    "why": "operator_runner.tools.runs.why:why",
 }
 """Module and attribute of each command, by its name."""
 _NOT_IN_IMAGE = ("operator_runner.devcluster", "rich")

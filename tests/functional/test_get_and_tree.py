@@ -117,6 +117,23 @@ def test_malformed_events_are_left_out(cli: RunnerCli, kubectl: Kubectl) -> None
     assert "No runs of Echo" in cli("why", "echo/a")
 
 
+def test_kubectl_runs_the_commands_as_a_plugin(cli: RunnerCli, kubectl: Kubectl) -> None:
+    """It finds `kubectl-operator_runner` in PATH."""
+    kubectl.apply(echo(sayThis="1"))
+    done = subprocess.run(
+        [
+            *(kubectl.program, "operator-runner", "get", "echo"),
+            *(f"--namespace={cli.namespace}", f"--kubeconfig={cli.kubeconfig}"),
+        ],
+        env=os.environ | {"PATH": f"{Path(OPERATOR_RUNNER).parent}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert cells(done.stdout)[0][0] == "echo/a"
+
+
 def test_tree_shows_the_objects_of_a_resource(
     cli: RunnerCli, kubectl: Kubectl, operator: Operator
 ) -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import html.parser
 import json
 import os
+import re
 import secrets
 import shutil
+import signal
 import socket
 import ssl
 import subprocess
@@ -241,6 +243,34 @@ def test_logs_follow_a_run_until_it_ends(running: RunningOperator, tmp_path: Pat
     gate.touch()
     assert following.wait(180) == 0
     assert "PLAY RECAP" in log.read_text()
+
+
+def test_watched_runs_are_printed_as_they_begin_and_end(
+    running: RunningOperator, tmp_path: Path
+) -> None:
+    """Below the list, until Ctrl-C; `get` has the retry of the queue."""
+    log, gate = tmp_path / "watch.txt", tmp_path / "gate"
+    with log.open("w") as out:
+        watching = subprocess.Popen(
+            [
+                *(OPERATOR_RUNNER, "runs", "--watch", "echo/watched", running.work_dir),
+                *(f"--namespace={running.cli.namespace}", f"--kubeconfig={running.kubeconfig}"),
+            ],
+            stdout=out,
+            stderr=subprocess.STDOUT,
+        )
+    eventually(log.read_text, bool)
+    running.kubectl.apply(echo("watched", waitFor=str(gate), refuse=True))
+    eventually(log.read_text, lambda text: re.search("echo/watched +Running", text))
+    gate.touch()
+    eventually(log.read_text, lambda text: re.search("echo/watched +Failed", text))
+    watching.send_signal(signal.SIGINT)
+    assert watching.wait(60) == 130
+    listed = eventually(
+        lambda: json.loads(running.cli("get", "echo/watched", running.work_dir, "--output=json")),
+        lambda found: "nextRun" in found["items"][0],
+    )
+    assert "retry" in listed["items"][0]["nextCause"]
 
 
 def test_runs_are_read_through_the_proxy_of_the_operators_pod(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import signal
 import subprocess
@@ -33,7 +32,9 @@ from operator_runner.tools.resources.options import (
     Name,
     NameType,
     cluster_options,
+    diff_output_option,
 )
+from operator_runner.tools.resources.output import Format, print_data
 
 if TYPE_CHECKING:
     from operator_runner.reconcile.preview import Preview
@@ -43,7 +44,6 @@ _DIFFERENT, _ERROR = 1, 2
 """Exit statuses, as those of `kubectl diff`."""
 _DEPLOYED_DIFFERENT = 10
 """Exit status of differences in a container: `kubectl exec` has status 1 for its own errors."""
-_JSON = "json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class _DiffOptions:
     name: Name | None
     namespace: str | None
     timeout: timedelta
-    as_json: bool
+    output: Format
 
 
 @click.command()
@@ -86,9 +86,7 @@ class _DiffOptions:
     help="Maximum duration of a run without a timeout of its own.",
     show_default=True,
 )
-@click.option(
-    "-o", "--output", type=click.Choice([_JSON]), default=None, help="Format.  [default: a diff]"
-)
+@diff_output_option
 @lookup_options
 @cluster_options
 def diff(
@@ -98,7 +96,7 @@ def diff(
     deployed: str | None,
     executor: ExecutorName | None,
     timeout: timedelta,
-    output: str | None,
+    output: Format,
     namespace: str | None,
     kubeconfig: Path | None,
     all_: bool,
@@ -117,7 +115,7 @@ def diff(
     logs.configure(None, "error")
     kubeconfig = None if kubeconfig is None else kubeconfig.absolute()
     os.chdir(project)
-    options = _DiffOptions(name, namespace, timeout, output == _JSON)
+    options = _DiffOptions(name, namespace, timeout, output)
     try:
         with tempfile.TemporaryDirectory(prefix="operator-runner-diff-") as work_dir:
             kind: ExecutorName = executor or ("warm" if all_ else "cold")
@@ -180,15 +178,15 @@ async def _diff(settings: Settings, watches: tuple[Watch, ...], options: _DiffOp
         async for resource in _resources(project, options):
             preview = await project.preview(resource, options.timeout)
             previews.append(preview)
-            if not options.as_json:
+            if options.output is Format.TABLE:
                 for line in preview_lines(preview):
                     click.echo(painted(line))
             if preview.failure:
                 click.echo(f"Error: {preview.ref}: {preview.failure}", err=True)
-    if options.as_json:
-        click.echo(json.dumps([as_json(each) for each in previews], indent=4))
-    else:
+    if options.output is Format.TABLE:
         click.echo(summary(previews), err=True)
+    else:
+        print_data([as_json(each) for each in previews], options.output)
     if any(each.failure for each in previews):
         return _ERROR
     return _DIFFERENT if any(each.differences for each in previews) else 0

@@ -37,14 +37,21 @@ def painted(line: str) -> str:
 
 
 def summary(previews: Sequence[Preview]) -> str:
-    """Return the counts: `2 of 3 resources with differences; objects: 1 created, 2 changed`."""
+    """Return the counts: `2 of 3 resources with differences; objects: 1 created, 2 changed`.
+
+    Failed runs are counted at the end.
+    """
     differing = sum(bool(each.differences) for each in previews)
     noun = "resource" if len(previews) == 1 else "resources"
+    failed = sum(bool(each.failure) for each in previews)
+    end = f"; {failed} failed" if failed else ""
     if not differing:
-        return f"No differences, {len(previews)} {noun}"
+        return f"No differences, {len(previews)} {noun}{end}"
     counts = Counter(each.change for one in previews for each in one.differences)
     parts = (f"{counts[change]} {change.value}" for change in ChangeType if counts[change])
-    return f"{differing} of {len(previews)} {noun} with differences; objects: {', '.join(parts)}"
+    return (
+        f"{differing} of {len(previews)} {noun} with differences; objects: {', '.join(parts)}{end}"
+    )
 
 
 def as_json(preview: Preview) -> Json:

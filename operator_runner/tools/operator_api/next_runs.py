@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 
 from operator_runner.core.model import Json, ObjectRef
 from operator_runner.kube.api import Api
@@ -38,9 +39,12 @@ class Queues:
         return next((next_run_of(each) for each in self.items if _is_about(each, ref)), None)
 
 
-async def read_queues(api: Api, namespace: str) -> Queues:
-    """Return the queues of all operators of the cluster that answer. Does not raise ApiError."""
-    async with find_operators(api, namespace) as operators:
+async def read_queues(api: Api, namespace: str, work_dir: Path | None = None) -> Queues:
+    """Return the queues of all operators of the cluster that answer, or of that of `work_dir`.
+
+    Does not raise ApiError.
+    """
+    async with find_operators(api, namespace, work_dir) as operators:
         items = await operators.collect("/queue", check_queue_entry)
         reason = "" if operators.clients else operators.reason
         return Queues(tuple(items), reason, tuple(operators.invalid))

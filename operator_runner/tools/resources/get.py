@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +19,7 @@ from operator_runner.tools.resources.options import (
     cluster_options,
     complete,
     output_option,
+    work_dir_option,
 )
 from operator_runner.tools.resources.output import Format, print_data, print_row, print_table
 from operator_runner.tools.run_history.ages import age
@@ -39,14 +41,16 @@ _WHY_CHARACTERS = 70
 @click.option("-A", "--all-namespaces", is_flag=True, help="Resources of all namespaces.")
 @output_option
 @click.option("-w", "--watch", is_flag=True, help="Then print each change until interrupted.")
+@work_dir_option
 def get(
     wanted: tuple[str, ...],
+    *,
     namespace: str | None,
     kubeconfig: Path | None,
     output: Format,
-    *,
     all_namespaces: bool,
     watch: bool,
+    work_dir: Path | None,
 ) -> None:
     """List resources of operators with readiness, last run, next run and failure.
 
@@ -57,28 +61,34 @@ def get(
         raise click.UsageError(f"--watch prints rows; omit --output={output.value}")
     if all_namespaces and any("/" in each for each in wanted):
         raise click.UsageError("KIND/NAME excludes --all-namespaces; use --namespace")
-    complete(_get(wanted, namespace, kubeconfig, output, all_=all_namespaces, watch=watch))
+    options = _Options(namespace, work_dir, output, all_namespaces, watch)
+    complete(_get(wanted, kubeconfig, options))
 
 
-async def _get(
-    wanted: Sequence[str],
-    namespace: str | None,
-    kubeconfig: Path | None,
-    output: Format,
-    *,
-    all_: bool,
-    watch: bool,
-) -> None:
+@dataclass(frozen=True, slots=True)
+class _Options:
+    """What to list, and how to print it."""
+
+    namespace: str | None
+    work_dir: Path | None
+    output: Format
+    all_namespaces: bool
+    watch: bool
+
+
+async def _get(wanted: Sequence[str], kubeconfig: Path | None, options: _Options) -> None:
     # The API client is slow to import, and --help does not need it.
     from operator_runner.tools.operator_api.next_runs import read_queues  # noqa: PLC0415
     from operator_runner.tools.resources.cluster import open_cluster  # noqa: PLC0415
     from operator_runner.tools.resources.listing import select, summaries  # noqa: PLC0415
     from operator_runner.tools.resources.summary import with_next_run  # noqa: PLC0415
 
-    async with open_cluster(kubeconfig, namespace) as cluster:
-        selection = await select(cluster, wanted, None if all_ else cluster.namespace)
+    output, everywhere = options.output, options.all_namespaces
+    async with open_cluster(kubeconfig, options.namespace) as cluster:
+        selection = await select(cluster, wanted, None if everywhere else cluster.namespace)
         found, queues = await asyncio.gather(
-            summaries(cluster, selection), read_queues(cluster.api, cluster.namespace)
+            summaries(cluster, selection),
+            read_queues(cluster.api, cluster.namespace, options.work_dir),
         )
         found = [with_next_run(each, queues.next_run(each.ref)) for each in found]
         if found and queues.reason and output in {Format.TABLE, Format.WIDE}:
@@ -97,12 +107,12 @@ async def _get(
         if output in {Format.JSON, Format.YAML}:
             print_data({"items": [each.as_json() for each in found]}, output)
             return
-        table = _Table(is_wide=output is Format.WIDE, all_namespaces=all_)
+        table = _Table(is_wide=output is Format.WIDE, all_namespaces=everywhere)
         if found:
             table.print(found)
-        elif not watch:
+        elif not options.watch:
             click.echo(_nothing(selection), err=True)
-        if watch:
+        if options.watch:
             await _watch(cluster, selection, table, found)
 
 

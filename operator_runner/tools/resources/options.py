@@ -117,13 +117,27 @@ class DurationType(click.ParamType[timedelta]):
             self.fail(str(error), param, ctx)
 
 
-output_option = click.option(
-    "-o",
-    "--output",
-    type=click.Choice([each.value for each in Format if each.value]),
+def _output_option(*formats: Format, default: str = "a table") -> Callable[[_Function], _Function]:
+    return click.option(
+        "-o",
+        "--output",
+        type=click.Choice([each.value for each in formats]),
+        default=None,
+        callback=lambda _context, _parameter, value: Format(value or ""),
+        help=f"Format.  [default: {default}]",
+    )
+
+
+output_option = _output_option(Format.WIDE, Format.JSON, Format.YAML)
+data_output_option = _output_option(Format.JSON, Format.YAML)
+diff_output_option = _output_option(Format.JSON, Format.YAML, default="a diff")
+
+
+work_dir_option = click.option(
+    "--work-dir",
     default=None,
-    callback=lambda _context, _parameter, value: Format(value or ""),
-    help="Format.  [default: a table]",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    help="Read from the operator with this work dir.  [default: operators of the cluster]",
 )
 
 
@@ -148,6 +162,9 @@ def complete(work: Coroutine[Any, Any, _Result]) -> _Result:
     """Run a coroutine; end with an error message and exit status 1 if the cluster refuses it."""
     try:
         return asyncio.run(work)
+    except BrokenPipeError:
+        # The reader has ended, such as `head`; click ends without a message.
+        raise
     except (ApiError, ConfigError, OSError) as error:
         raise click.ClickException(str(error)) from error
     except KeyboardInterrupt:

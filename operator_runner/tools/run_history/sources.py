@@ -80,6 +80,20 @@ class Line:
         # Names of fields are those of the resource and may contain line breaks.
         return printable("\n".join((line.replace("\n", "\\n"), *below)))
 
+    def as_json(self) -> Json:
+        """Return the fields that are known, for `--output=json`."""
+        fields = {
+            "ended": self.ended.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "seconds": self.seconds,
+            "outcome": self.outcome,
+            "runID": self.run_id,
+            "replica": self.replica,
+            "cause": self.why,
+            "message": self.note,
+            "count": self.count,
+        }
+        return {name: value for name, value in fields.items() if value not in {None, ""}}
+
 
 @dataclass(frozen=True, slots=True)
 class History:

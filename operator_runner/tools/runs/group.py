@@ -14,6 +14,7 @@ from operator_runner.tools.resources.options import (
     cluster_options,
     complete,
     output_option,
+    work_dir_option,
 )
 from operator_runner.tools.resources.output import Format
 
@@ -37,14 +38,6 @@ class _ListsByDefault(click.Group):
         ]
 
 
-_work_dir_option = click.option(
-    "--work-dir",
-    default=None,
-    type=click.Path(path_type=Path, exists=True, file_okay=False),
-    help="Read from the operator with this work dir.  [default: operators of the cluster]",
-)
-
-
 @click.group(cls=_ListsByDefault)
 def runs() -> None:
     """List runs of operators, and show one of them.
@@ -62,7 +55,7 @@ def runs() -> None:
 @click.option(
     "--limit", default=20, show_default=True, type=click.IntRange(1, 500), help="Maximum runs."
 )
-@_work_dir_option
+@work_dir_option
 def list_runs(
     wanted: str | None,
     *,
@@ -99,7 +92,7 @@ def list_runs(
     type=click.Path(path_type=Path, dir_okay=False),
     help="Write a report to this file instead: one static page.",
 )
-@_work_dir_option
+@work_dir_option
 def show(
     run_id: str,
     *,
@@ -123,7 +116,7 @@ def show(
 @click.argument("what", metavar="ID | KIND/NAME", type=IdOrNameType())
 @cluster_options
 @click.option("-f", "--follow", is_flag=True, help="Continue until the run ends.")
-@_work_dir_option
+@work_dir_option
 def logs(
     what: str | Name,
     namespace: str | None,

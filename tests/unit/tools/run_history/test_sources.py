@@ -25,7 +25,6 @@ from operator_runner.core.model import (
     Trigger,
 )
 from operator_runner.kube.events import DURATION_ANNOTATION
-from operator_runner.tools.run_history.command import why
 from operator_runner.tools.run_history.sources import (
     History,
     Line,
@@ -33,6 +32,7 @@ from operator_runner.tools.run_history.sources import (
     is_valid_event,
     line_of,
 )
+from operator_runner.tools.runs.why import why
 
 FOO = ObjectRef(GVK("example.com", "v1", "Foo"), "default", "a")
 CLUSTER = ObjectRef(GVK("", "v1", "Node"), "", "a")
@@ -95,6 +95,13 @@ def test_files_list_every_kept_run(dirs: RunDirs, tmp_path: Path) -> None:
     assert status == 0
     assert text.count("spec: spec.size; period") == 2
     assert "no such image" in text
+    status, text = show(tmp_path, "Foo/a", "-n", "default", "--limit=2", "--output=json")
+    data = json.loads(text)
+    assert (status, data["suspended"]) == (0, False)
+    assert [(each["runID"], each["outcome"]) for each in data["items"]] == [
+        (line.run_id, line.outcome) for line in lines[:2]
+    ]
+    assert data["items"][1]["message"] == "no such image"
 
 
 def test_cluster_scoped_resources_are_found(dirs: RunDirs, tmp_path: Path) -> None:

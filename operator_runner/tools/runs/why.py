@@ -10,21 +10,21 @@ import click
 
 from operator_runner.core.errors import ApiError, ConfigError
 from operator_runner.telemetry.printable import printable
+from operator_runner.tools.resources.options import (
+    Name,
+    NameType,
+    cluster_options,
+    data_output_option,
+)
+from operator_runner.tools.resources.output import Format, print_data
 
 _INDENT = " " * 4
 
 
 @click.command()
-@click.argument("resource", metavar="KIND/NAME")
-@click.option(
-    "-n", "--namespace", default=None, help="Namespace.  [default: that of the kubeconfig]"
-)
-@click.option(
-    "--kubeconfig",
-    default=None,
-    type=click.Path(path_type=Path),
-    help="Kubeconfig.  [default: KUBECONFIG, the Pod's own, ~/.kube/config]",
-)
+@click.argument("resource", metavar="KIND/NAME", type=NameType())
+@cluster_options
+@data_output_option
 @click.option(
     "--work-dir",
     default=None,
@@ -35,15 +35,19 @@ _INDENT = " " * 4
     "--limit", default=20, show_default=True, type=click.IntRange(min=1), help="Maximum lines."
 )
 def why(
-    resource: str, namespace: str | None, kubeconfig: Path | None, work_dir: Path | None, limit: int
+    *,
+    resource: Name,
+    namespace: str | None,
+    kubeconfig: Path | None,
+    output: Format,
+    work_dir: Path | None,
+    limit: int,
 ) -> None:
     """List the last runs of a resource with their causes, newest first.
 
     KIND is spelled as for kubectl: wikis, wiki, a short name, wiki.apps.example.com.
     """
-    kind, slash, name = resource.partition("/")
-    if not (kind and slash and name) or "/" in name:
-        raise click.BadParameter(f"{resource!r}; write KIND/NAME, such as NginxOperator/web")
+    kind, name = resource.kind, resource.name
     # The API client is slow to import, and other commands do not need it.
     from operator_runner.tools.run_history.sources import (  # noqa: PLC0415
         from_events,
@@ -57,8 +61,12 @@ def why(
             history = asyncio.run(from_events(kubeconfig, kind, namespace, name))
     except (ApiError, ConfigError, OSError) as error:
         raise click.ClickException(str(error)) from error
+    if output is not Format.TABLE:
+        found = [each.as_json() for each in history.lines[:limit]]
+        print_data({"suspended": history.suspended, "items": found}, output)
+        return
     if history.suspended:
-        click.echo(f"Suspended: no run starts until `operator-runner resume {resource}`.")
+        click.echo(f"Suspended: no run starts until `operator-runner resume {kind}/{name}`.")
     if not history.lines:
         click.echo(_quiet(str(history.ref), work_dir))
         return
