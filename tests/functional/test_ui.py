@@ -377,13 +377,13 @@ def test_lost_connections_are_reported_and_restored(ui: Ui) -> None:
     ui.kubectl.apply(echo("later", sayThis="1"))
     eventually(
         lambda: {row[0]: row[3] for row in ui.page.rows("#resources")}.get("echo/later"),
-        "Unhandled".__eq__,
+        lambda ready: ready == "Unhandled",
     )
     ui.operator.start()
     eventually(lambda: ui.page.text("#connection"), "Live".__eq__)
     eventually(
         lambda: {row[0]: row[3] for row in ui.page.rows("#resources")}.get("echo/later"),
-        "Succeeded".__eq__,
+        lambda ready: ready == "Succeeded",
         details=ui.operator.log,
     )
     os.kill(ui.process.pid, signal.SIGSTOP)
