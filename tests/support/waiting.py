@@ -25,7 +25,8 @@ def eventually(
     deadline = time.monotonic() + seconds
     while True:
         seen = look()
-        if check(seen):
+        # What `"text".__eq__` returns for None.
+        if (verdict := check(seen)) is not NotImplemented and verdict:
             return seen
         if time.monotonic() > deadline:
             raise AssertionError(f"not within {seconds:g} s; last seen: {seen!r}\n{details()}")
