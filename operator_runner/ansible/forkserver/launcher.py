@@ -18,7 +18,11 @@ import structlog
 
 from operator_runner.ansible.event_stream import MAX_LINE_BYTES, EventStream
 from operator_runner.ansible.forkserver.messages import message
-from operator_runner.ansible.forkserver.server_process import ForkServer, start_server
+from operator_runner.ansible.forkserver.server_process import (
+    ForkServer,
+    ForkServerKilled,
+    start_server,
+)
 from operator_runner.ansible.process_tree import end_descendants
 from operator_runner.ansible.run_spec import run_spec
 from operator_runner.ansible.rundir import RunDir
@@ -82,8 +86,15 @@ class WarmLauncher:
                 await self._server.stop()
                 self._server = None
             if self._server is None:
-                self._server = await start_server(self._ansible, self._contents)
+                self._server = await self._load()
                 self._started()
+
+    async def _load(self) -> ForkServer:
+        """Start a server; another one in place of one that is killed while it loads."""
+        for _ in range(_MAX_SERVERS - 1):
+            with contextlib.suppress(ForkServerKilled):
+                return await start_server(self._ansible, self._contents)
+        return await start_server(self._ansible, self._contents)
 
     async def ready(self) -> None:
         """See `executor.Launcher`; if a server must be replaced, `start` does it."""

@@ -36,6 +36,10 @@ _GRACE_SECONDS = 10.0
 _PROGRAM = (sys.executable, "-P", "-m", "operator_runner.ansible.forkserver.server")
 
 
+class ForkServerKilled(RunError):
+    """A signal ended a fork server while it loaded Ansible; another one may succeed."""
+
+
 @dataclass(slots=True)
 class ForkServer:
     """A fork server that is ready."""
@@ -82,7 +86,8 @@ class ForkServer:
 async def start_server(ansible: AnsibleSettings, contents: Sequence[Path] = ()) -> ForkServer:
     """Start a fork server and wait until everything is loaded. Raises RunError with its reason.
 
-    `contents` are the roles and playbooks that it will run.
+    This is ForkServerKilled after a signal, such as SIGKILL where memory is low. `contents` are the
+    roles and playbooks that it will run.
     """
     environment = common_environment(ansible)
     # The server creates it and is signalled when we end: it is removed even if we are killed.
@@ -112,11 +117,14 @@ async def start_server(ansible: AnsibleSettings, contents: Sequence[Path] = ()) 
         async with contextlib.AsyncExitStack() as undo:
             undo.push_async_callback(end_tree, process, _GRACE_SECONDS)
             undo.callback(_close, ours)
-            await asyncio.to_thread(ours.send, json.dumps(orders).encode())
-            answer = await asyncio.to_thread(ours.recv, MESSAGE_LIMIT)
+            answer = b""
+            with contextlib.suppress(ConnectionError):  # it has ended
+                await asyncio.to_thread(ours.send, json.dumps(orders).encode())
+                answer = await asyncio.to_thread(ours.recv, MESSAGE_LIMIT)
             if not answer:
-                await process.wait()
-                raise RunError(f"the fork server could not load Ansible: {_last_line(complaints)}")
+                status = await process.wait()
+                error = ForkServerKilled if status < 0 else RunError
+                raise error(f"the fork server could not load Ansible: {_last_line(complaints)}")
             _report(json.loads(answer))
             undo.pop_all()
     return ForkServer(process, ours)

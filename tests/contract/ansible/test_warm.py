@@ -393,6 +393,26 @@ asyncio.run(main())
 """
 
 
+async def test_a_server_that_is_killed_while_it_loads_is_replaced() -> None:
+    """Runs do not stay cold for good."""
+    others = _children()
+
+    def kill_the_first() -> None:
+        found = eventually(
+            lambda: [
+                child
+                for child in psutil.Process().children()
+                if child.pid not in others and _is_server(child)
+            ]
+        )
+        found[0].kill()
+
+    killing = asyncio.create_task(asyncio.to_thread(kill_the_first))
+    async with open_launcher("warm", SETTINGS) as launcher:
+        await killing
+        assert isinstance(launcher, WarmLauncher)
+
+
 async def test_a_server_is_stopped_while_it_forks_the_next_run() -> None:
     """The next run's processes are forked when none has come for a while: a busy moment."""
     for _ in range(3):
