@@ -126,7 +126,7 @@ class Node(threading.Thread):
 
     def run(self) -> None:
         """Start the operator once there is a Pod."""
-        pod = eventually(lambda: self._over.is_set() or self._pod(), seconds=300)
+        pod = eventually(lambda: self._over.is_set() or self._pod(), seconds=540)
         if not isinstance(pod, dict):
             return
         (container,) = pod["spec"]["containers"]
