@@ -313,7 +313,7 @@ docker-push: ## Push the nginx operator's image IMG
 	  echo '  make docker-build docker-push IMG=registry.example.com/team/nginx-operator:v0.0.2' >&2; \
 	  exit 1; esac
 	@$(CONTAINER_TOOL) push $(IMG) || { \
-	  echo 'The push of $(IMG) failed. If it was denied: $(CONTAINER_TOOL) login, as one who may write there.' >&2; \
+	  echo 'The push of $(IMG) failed. If access was denied, run $(CONTAINER_TOOL) login.' >&2; \
 	  exit 1; }
 
 .PHONY: release

@@ -48,7 +48,7 @@ def test_a_push_that_is_denied_leads_to_the_login(project: Path) -> None:
     """The output of the tool is kept, followed by the cure."""
     done = make(project, "docker-push", "IMG=sample/nginx-operator:v0.1", "CONTAINER_TOOL=false")
     assert done.returncode != 0
-    assert "If it was denied: false login" in done.stderr
+    assert "If access was denied, run false login." in done.stderr
 
 
 def test_a_push_names_the_image(project: Path) -> None:
