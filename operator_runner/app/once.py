@@ -53,9 +53,7 @@ def content_of(key: ObjectRef, body: Json | None, watches: Sequence[Watch]) -> R
     watch = next(chosen, None)
     if watch is None or body is None:
         return None
-    if body["metadata"].get("deletionTimestamp") and watch.finalizer and watch.finalizer.content:
-        return watch.finalizer.content
-    return watch.content
+    return watch.content_for(cleanup=bool(body["metadata"].get("deletionTimestamp")))
 
 
 def exit_status(key: ObjectRef, result: ReconcileResult) -> int:

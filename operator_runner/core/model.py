@@ -419,6 +419,12 @@ class Watch:
             each.content for each in cleanups if each is not None and each.content is not None
         )
 
+    def content_for(self, *, cleanup: bool) -> RunContent:
+        """Return what to run; a finalizer without content runs the watch's own, with its vars."""
+        if cleanup and self.finalizer is not None and self.finalizer.content is not None:
+            return self.finalizer.content
+        return self.content
+
 
 @dataclass(frozen=True, slots=True)
 class ReservedNames:

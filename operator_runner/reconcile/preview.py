@@ -84,7 +84,7 @@ class Previewer:
         if fault := failure_reason(body):
             return Preview(ref, failure=fault)
         cleanup = bool(body["metadata"].get("deletionTimestamp"))
-        content = _content(watch, cleanup=cleanup)
+        content = watch.content_for(cleanup=cleanup)
         try:
             excluded = await excluded_fields(body, watch, content, self._variable_names)
         except RunError as error:
@@ -121,11 +121,3 @@ async def excluded_fields(
     if any(field.use is Use.KEYWORD for field in found):
         found = dropped(found, await names.declared(content))
     return frozenset(field.name for field in found)
-
-
-def _content(watch: Watch, *, cleanup: bool) -> RunContent:
-    """Return what to run; a finalizer without content runs the watch's own, with its vars."""
-    finalizer = watch.finalizer
-    if cleanup and finalizer is not None and finalizer.content is not None:
-        return finalizer.content
-    return watch.content

@@ -486,7 +486,7 @@ class Reconciler:
             await self._reporter.error(context, overrides.error)
             return Failed(message=overrides.error)
         try:
-            content = _content(pending.watch, cleanup=pending.cleanup)
+            content = pending.watch.content_for(cleanup=pending.cleanup)
             excluded = await self._drop_fields(ref, body, content)
         except RunError as error:
             message = f"Unable to run reconciliation: {error}"
@@ -634,7 +634,7 @@ class Reconciler:
             _log.warning(
                 _TEMPLATE_WARNING, fields=fields, cure="markUnsafe: true, or --mark-unsafe"
             )
-        content = _content(watch, cleanup=pending.cleanup)
+        content = watch.content_for(cleanup=pending.cleanup)
         if not (pending.cleanup or pending.deselection or pending.schedule.time):
             await self._deps.inputs.begin(pending.body, watch)
         with self._deps.access.grant(
@@ -746,14 +746,6 @@ def _answer_to(request: str, result: ReconcileResult, run_id: str) -> HandledReq
 
 def _has_converged(result: Succeeded | Failed) -> bool:
     return isinstance(result, Succeeded) and result.trigger is not Trigger.REQUEUE
-
-
-def _content(watch: Watch, *, cleanup: bool) -> RunContent:
-    """Return what to run; a finalizer without content runs the watch's own, with its vars."""
-    finalizer = watch.finalizer
-    if cleanup and finalizer is not None and finalizer.content is not None:
-        return finalizer.content
-    return watch.content
 
 
 def _deselecting(watch: Watch) -> Watch:

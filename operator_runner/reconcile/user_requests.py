@@ -90,7 +90,7 @@ def annotations_of(body: Json) -> Mapping[str, str]:
 
 
 def suspension(annotations: Mapping[str, str]) -> Suspension:
-    """Return the suspension; None for other values of the annotation, such as `false`."""
+    """Return the suspension; Suspension.NONE for other values, such as `false`."""
     text = annotations.get(SUSPEND_ANNOTATION)
     return next((each for each in Suspension if each.value == text), Suspension.NONE)
 

@@ -141,15 +141,18 @@ work_dir_option = click.option(
 )
 
 
+kubeconfig_option = click.option(
+    "--kubeconfig",
+    default=None,
+    type=click.Path(path_type=Path),
+    help="Kubeconfig.  [default: KUBECONFIG, the Pod's own, ~/.kube/config]",
+)
+
+
 def cluster_options(function: _Function) -> _Function:
     """Add `--namespace` and `--kubeconfig`."""
     for option in (
-        click.option(
-            "--kubeconfig",
-            default=None,
-            type=click.Path(path_type=Path),
-            help="Kubeconfig.  [default: KUBECONFIG, the Pod's own, ~/.kube/config]",
-        ),
+        kubeconfig_option,
         click.option(
             "-n", "--namespace", default=None, help="Namespace.  [default: that of the kubeconfig]"
         ),

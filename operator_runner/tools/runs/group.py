@@ -13,6 +13,7 @@ from operator_runner.tools.resources.options import (
     Name,
     cluster_options,
     complete,
+    kubeconfig_option,
     output_option,
     work_dir_option,
 )
@@ -142,12 +143,7 @@ def logs(
 @click.option(
     "-n", "--namespace", default=None, help="Runs of one namespace.  [default: all namespaces]"
 )
-@click.option(
-    "--kubeconfig",
-    default=None,
-    type=click.Path(path_type=Path),
-    help="Kubeconfig.  [default: KUBECONFIG, the Pod's own, ~/.kube/config]",
-)
+@kubeconfig_option
 @click.option(
     "--limit", default=500, show_default=True, type=click.IntRange(1, 500), help="Maximum runs."
 )
