@@ -1,9 +1,14 @@
-"""Kill, stall, scale and upgrade at random; exit with 1 if an acknowledged write is lost."""
+"""Kill, stall, scale and upgrade at random.
+
+The exit code is 1 if an acknowledged write is lost or the cluster does not settle; then the log of
+the operator is kept.
+"""
 
 from __future__ import annotations
 
 import random
 import secrets
+import shutil
 import signal
 import sys
 import tempfile
@@ -21,7 +26,7 @@ from bench.etcd.timeline import stays
 from bench.table import name_table
 from operator_runner.devcluster import Cluster
 from operator_runner.devcluster.errors import ClusterError
-from tests.support.examples import running
+from tests.support.examples import Example, running
 from tests.support.kubectl import Kubectl
 
 _FILE = click.Path(dir_okay=False, writable=True, path_type=Path)
@@ -51,10 +56,15 @@ def main(*, minutes: float, seed: int | None, picture: Path | None, keep: bool) 
             result = Chaos(example, plan, console).run()
             if picture is not None:
                 picture.write_text(_drawn(result))
-            kubectl = Kubectl(cluster.bin / "kubectl", "default")
-            subject = Subject(example.operator, kubectl, KIND, NAME)
-            with nginx_operator(cluster, Path(scratch)) as other:
-                own, nginx = idle_passes(subject, other)
+            failed = bool(result.lost or result.unsettled)
+            if failed:
+                console.print(f"Log of the operator: {_kept_log(example)}", markup=False)
+                idle = ""
+            else:
+                kubectl = Kubectl(cluster.bin / "kubectl", "default")
+                subject = Subject(example.operator, kubectl, KIND, NAME)
+                with nginx_operator(cluster, Path(scratch)) as other:
+                    idle = _idle_table(*idle_passes(subject, other))
     except (BenchError, ClusterError) as error:
         console.print(f"Failed: {error}", style="bold red", markup=False)
         sys.exit(1)
@@ -63,12 +73,20 @@ def main(*, minutes: float, seed: int | None, picture: Path | None, keep: bool) 
     for name, problems in (("lost", result.lost), ("failed read", result.failed_reads)):
         for problem in problems[:10]:
             console.print(f"{name}: {problem}", markup=False)
-    text = f"{name_table('faults', result.rows())}\n\n{_idle_table(own, nginx)}"
+    if result.unsettled:
+        console.print(f"not settled: {result.unsettled}", markup=False)
+    text = f"{name_table('faults', result.rows())}\n\n{idle}"
     console.print(text, markup=False)
-    if keep:
+    if keep and not failed:
         head = f"Measured: {circumstances()}; {plan.minutes:g} minutes, seed {plan.seed}."
         write_part("etcd", f"{head}\n\n{text}")
-    sys.exit(bool(result.lost))
+    sys.exit(failed)
+
+
+def _kept_log(example: Example) -> Path:
+    """Copy the log of the operator to where it stays."""
+    folder = Path(tempfile.mkdtemp(prefix="bench-etcd-"))
+    return Path(shutil.copy(example.operator.log_file, folder))
 
 
 def _idle_table(own: IdlePass, nginx: IdlePass) -> str:

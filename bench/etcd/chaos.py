@@ -55,6 +55,8 @@ class Result:
     steps: Counter[str]
     """How often each step of the operator was taken."""
     timeline: Timeline
+    unsettled: str = ""
+    """Why the cluster did not settle after the faults; empty if it did."""
 
     def rows(self) -> list[tuple[str, str]]:
         """Return all numbers with their names."""
@@ -88,7 +90,10 @@ class Chaos:
         self._chance = random.Random(self.plan.seed)  # noqa: S311 (no secret)
 
     def run(self) -> Result:
-        """Return the result. Raises BenchError if the cluster does not converge."""
+        """Return the result. Raises BenchError if the cluster is not settled before the faults.
+
+        One that is not settled after them is part of the result, as its losses count all the more.
+        """
         since = len(self._tasks())
         self._kubectl.apply(_resource(self._size))
         self._wait_until_settled()
@@ -99,9 +104,7 @@ class Chaos:
         timeline = Timeline(api, self.namespace, NAME, client)
         with timeline.recording(), Writer(client).writing() as writer:
             self._inject_faults(writer, timeline)
-            self._wait_until_settled()
-            target = len(writer.acknowledged) + 10
-            wait_until(lambda: len(writer.acknowledged) >= target, "writes go on", 60, every=0.1)
+            unsettled = self._settle(writer)
         return Result(
             acknowledged=len(writer.acknowledged),
             lost=tuple(sorted(writer.lost())),
@@ -112,7 +115,18 @@ class Chaos:
             done=self.done,
             steps=_steps(self._tasks()[since:]),
             timeline=timeline,
+            unsettled=unsettled,
         )
+
+    def _settle(self, writer: Writer) -> str:
+        """Wait until the cluster is settled and takes writes; return why it is not, or nothing."""
+        try:
+            self._wait_until_settled()
+            target = len(writer.acknowledged) + 10
+            wait_until(lambda: len(writer.acknowledged) >= target, "writes go on", 60, every=0.1)
+        except BenchError as error:
+            return str(error)
+        return ""
 
     def _inject_faults(self, writer: Writer, timeline: Timeline) -> None:
         actions: dict[str, Callable[[], str]] = {
