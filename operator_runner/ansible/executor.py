@@ -13,7 +13,7 @@ from typing import Protocol
 
 import structlog
 
-from operator_runner.ansible import history, rerun, task_prompts
+from operator_runner.ansible import history, rerun_command, task_prompts
 from operator_runner.ansible.censor import Censor
 from operator_runner.ansible.cold.launcher import ColdLauncher
 from operator_runner.ansible.forkserver.launcher import WarmLauncher
@@ -91,7 +91,7 @@ async def open_launcher(
 
 
 class AnsibleExecutor:
-    """Runs plays through a launcher; see `reconcile.ports.Executor`."""
+    """Runs plays through a launcher; see `reconcile.protocols.Executor`."""
 
     def __init__(
         self,
@@ -154,8 +154,10 @@ class AnsibleExecutor:
             spec = run_spec(request, rundir, self._ansible)
             args = arguments_of(self._ansible)
             native = request.native_types is True
-            command = rerun.command_line(spec, args, self._kubeconfig, native_types=native)
-            rerun.write(self._rundirs.base, request.ref, rerun.Rerun(request.run_id, command))
+            command = rerun_command.command_line(spec, args, self._kubeconfig, native_types=native)
+            rerun_command.write(
+                self._rundirs.base, request.ref, rerun_command.Rerun(request.run_id, command)
+            )
         except (OSError, ValueError) as error:
             _log.warning("Cannot store the command of a failed run", error=str(error))
 

@@ -83,7 +83,7 @@ class ReservedNamesLoader:
 
 @dataclass(frozen=True, slots=True)
 class AnsibleVariableNames:
-    """See `reconcile.ports.VariableNames`."""
+    """See `reconcile.protocols.VariableNames`."""
 
     _names: ReservedNamesLoader
     _declared: Callable[[RunContent], frozenset[str]]

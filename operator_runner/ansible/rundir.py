@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
-from operator_runner.ansible import nofollow_io, rerun
+from operator_runner.ansible import nofollow_io, rerun_command
 from operator_runner.ansible.extravars_file import serialize
 from operator_runner.ansible.sandbox.isolation import Isolation, Sandbox
 from operator_runner.ansible.sandbox.isolation_probe import ProbeResult, probe_isolation
@@ -198,13 +198,13 @@ class RunDirs:
             shutil.rmtree(path)
         self._remove_empty_parents(path)
         self.forget_command(ref)
-        own = {*DIR_NAMES, _SHARED, rerun.DIR_NAME}
+        own = {*DIR_NAMES, _SHARED, rerun_command.DIR_NAME}
         if not any(entry.is_dir() for entry in self.base.iterdir() if entry.name not in own):
             self._temp_dirs.remove_all()
 
     def forget_command(self, ref: ObjectRef) -> None:
         """Remove the command that repeats the last failed run of a resource."""
-        command = rerun.path_of(self.base, ref)
+        command = rerun_command.path_of(self.base, ref)
         if command.exists():
             command.unlink()
             self._remove_empty_parents(command)

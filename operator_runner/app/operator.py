@@ -29,17 +29,17 @@ from operator_runner.ansible.jobs.launcher import JobLauncher
 from operator_runner.ansible.reserved_names import ReservedNamesLoader
 from operator_runner.ansible.templating.effective_types import log_types
 from operator_runner.app import terminal
-from operator_runner.app.job_serving import JobServing
-from operator_runner.app.once import content_of, exit_status, find_resource
-from operator_runner.app.ports import open_metrics, open_probes
-from operator_runner.app.run_access import OwnedAccess, RecordedWrites
-from operator_runner.app.run_files import RunFiles
-from operator_runner.app.run_inputs import (
+from operator_runner.app.ansible_setup import (
     content_reader_of,
     installation_of,
     rundirs_of,
     variable_names_of,
 )
+from operator_runner.app.endpoints import open_metrics, open_probes
+from operator_runner.app.job_serving import JobServing
+from operator_runner.app.once import content_of, exit_status, find_resource
+from operator_runner.app.run_access import OwnedAccess, RecordedWrites
+from operator_runner.app.run_files import RunFiles
 from operator_runner.app.shard_gate import ShardGate
 from operator_runner.app.signals import take_signals, until_one_ends
 from operator_runner.app.streams import ObjectStreams

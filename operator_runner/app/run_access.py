@@ -23,7 +23,7 @@ class OwnedAccess:
 
     @contextmanager
     def grant(self, owner: Json, watch: Watch, run_id: str, *, of_finalizer: bool) -> Iterator[str]:
-        """See `reconcile.ports.Access`."""
+        """See `reconcile.protocols.Access`."""
         with (
             self._dependents.hold_events(ObjectRef.of(owner)),
             self._proxy.grant(

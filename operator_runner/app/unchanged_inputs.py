@@ -53,7 +53,7 @@ class _Recording:
 
 
 class UnchangedInputs:
-    """See `reconcile.ports.Inputs`."""
+    """See `reconcile.protocols.Inputs`."""
 
     def __init__(
         self,

@@ -11,7 +11,7 @@ from urllib.parse import unquote_plus
 from operator_runner.core.durations import parse_duration
 from operator_runner.core.errors import Fenced
 from operator_runner.core.fencing import Fence, Permit
-from operator_runner.proxy.admission import is_write
+from operator_runner.proxy.ownership_enforcement import is_write
 from operator_runner.proxy.request_info import RequestInfo
 from operator_runner.proxy.status_errors import StatusError
 

@@ -22,12 +22,12 @@ from operator_runner.kube.decoding import DecodingError
 from operator_runner.kube.session import Connection, fenced_by
 from operator_runner.kube.worker_thread import WorkerThread
 from operator_runner.proxy import bodies, tunnel
-from operator_runner.proxy.admission import Admission, Decision, WriteRequest, is_write
 from operator_runner.proxy.dry_run.forwarding import DryRunForwarder
 from operator_runner.proxy.fencing import limited_path, may_act, permit, refused
 from operator_runner.proxy.headers import request_headers, response_headers, upgrade_of
 from operator_runner.proxy.input_log import InputLog
-from operator_runner.proxy.recorder import PermissionRecorder
+from operator_runner.proxy.ownership_enforcement import Admission, Decision, WriteRequest, is_write
+from operator_runner.proxy.permission_recorder import PermissionRecorder
 from operator_runner.proxy.request_info import RequestInfo
 from operator_runner.proxy.response_tracker import (
     MAX_BODY_BYTES,

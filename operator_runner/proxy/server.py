@@ -27,15 +27,15 @@ from operator_runner.kube.worker_thread import WorkerThread
 from operator_runner.net.connections import Connections
 from operator_runner.net.serving_certificate import server_context
 from operator_runner.net.sockets import Listener
-from operator_runner.proxy.admission import Admission
 from operator_runner.proxy.anonymous import grant_for_basic_auth
 from operator_runner.proxy.dry_run.overlay import DryRun
 from operator_runner.proxy.forwarding import Forwarder, RequestCallback
 from operator_runner.proxy.input_log import InputLog
 from operator_runner.proxy.metadata_client import MetadataClient
 from operator_runner.proxy.ownership import Owner
+from operator_runner.proxy.ownership_enforcement import Admission
 from operator_runner.proxy.permission_log import PermissionLog
-from operator_runner.proxy.recorder import PermissionRecorder
+from operator_runner.proxy.permission_recorder import PermissionRecorder
 from operator_runner.proxy.response_tracker import Observer, ResponseTracker
 from operator_runner.proxy.run_tokens import Grant, Grants, kubeconfig
 from operator_runner.proxy.status_errors import StatusError

@@ -29,7 +29,7 @@ from operator_runner.reconcile.declared_status import (
 )
 from operator_runner.reconcile.expression_conditions import ExpressionConditions
 from operator_runner.reconcile.other_writers import OtherWriters
-from operator_runner.reconcile.ports import ClusterClient
+from operator_runner.reconcile.protocols import ClusterClient
 from operator_runner.reconcile.status import (
     ATTEMPTS,
     ConditionsUpdate,

@@ -15,7 +15,7 @@ from operator_runner.core.model import Json, ObjectRef, RunContent, RunRequest, 
 from operator_runner.core.object_diff import ObjectDifference
 from operator_runner.core.settings import AnsibleSettings
 from operator_runner.reconcile.conditions import failure_line
-from operator_runner.reconcile.ports import Executor, VariableNames
+from operator_runner.reconcile.protocols import Executor, VariableNames
 from operator_runner.reconcile.reserved_fields import Use, dropped, reserved_fields
 from operator_runner.reconcile.unpreviewed_tasks import VERBOSITY, UnpreviewedTasks
 from operator_runner.reconcile.variables import extra_vars
@@ -41,7 +41,7 @@ class DryRunAccess(Protocol):
     ) -> AbstractContextManager[tuple[str, DryRunResult]]:
         """Return the text of a kubeconfig that is valid inside the block, and its result.
 
-        Nothing that is written with it is stored; see `ports.Access` for the arguments.
+        Nothing that is written with it is stored; see `protocols.Access` for the arguments.
         """
 
 

@@ -54,14 +54,15 @@ from operator_runner.reconcile.decide import (
 from operator_runner.reconcile.drift import has_change, is_drift_run, is_recorded, policy_of
 from operator_runner.reconcile.expression_conditions import ExpressionConditions
 from operator_runner.reconcile.idempotence import IdempotenceCheck, TaskTimes, runs_needed
-from operator_runner.reconcile.metadata import (
+from operator_runner.reconcile.metadata_patches import (
     change_metadata,
     without_annotation,
     without_finalizer,
 )
 from operator_runner.reconcile.other_writers import OtherWriters
 from operator_runner.reconcile.play_log import PlayLog, task_time
-from operator_runner.reconcile.ports import (
+from operator_runner.reconcile.preview import Preview
+from operator_runner.reconcile.protocols import (
     Access,
     ClusterClient,
     Executor,
@@ -72,7 +73,6 @@ from operator_runner.reconcile.ports import (
     VariableNames,
     Writes,
 )
-from operator_runner.reconcile.preview import Preview
 from operator_runner.reconcile.report import Reporter, RunContext
 from operator_runner.reconcile.reserved_fields import (
     ReservedField,
@@ -164,7 +164,7 @@ ReconcileResult: TypeAlias = Gone | Idle | Skipped | Succeeded | Failed | Supers
 
 @dataclass(frozen=True, slots=True)
 class Dependencies:
-    """Everything that a reconciler calls; `ports` documents each Protocol."""
+    """Everything that a reconciler calls; `protocols` documents each."""
 
     cluster: ClusterClient
     access: Access

@@ -32,8 +32,8 @@ from operator_runner.reconcile.declared_status_writer import DeclaredStatusWrite
 from operator_runner.reconcile.expression_conditions import ExpressionConditions
 from operator_runner.reconcile.idempotence import CURE, RepeatedChange
 from operator_runner.reconcile.other_writers import OtherWriter, OtherWriters
-from operator_runner.reconcile.ports import ClusterClient
 from operator_runner.reconcile.preview import Preview
+from operator_runner.reconcile.protocols import ClusterClient
 from operator_runner.reconcile.reserved_fields import ReservedField
 from operator_runner.reconcile.schedule import INVALID, NO_SCHEDULE, ScheduleState
 from operator_runner.reconcile.status import (

@@ -10,7 +10,7 @@ from operator_runner.core.merge_patch import replacing
 from operator_runner.core.model import GVK, Json, ObjectRef, uid_of
 from operator_runner.reconcile.conditions import read_conditions, with_reasons
 from operator_runner.reconcile.other_writers import OtherWriters
-from operator_runner.reconcile.ports import ClusterClient
+from operator_runner.reconcile.protocols import ClusterClient
 
 ATTEMPTS = 5
 

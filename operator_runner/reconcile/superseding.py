@@ -109,7 +109,7 @@ class SupersedeMonitor:
         """Run the play to its end; return None if it was cancelled.
 
         Either a user cancelled it, or `body` is obsolete and `supersede` as well as the watch's
-        own permit that. A cancelled play has terminated all its processes, see `ports.Executor`.
+        own permit that. All processes of a cancelled play are terminated.
         """
         supersede = supersede and self.watch.supersede
         playing = asyncio.create_task(play)

@@ -15,7 +15,7 @@ from operator_runner.core.model import GVK, Cause, ObjectRef, Trigger
 from operator_runner.telemetry.api_requests import ApiRequests
 from operator_runner.telemetry.conversion_metrics import Conversions
 from operator_runner.telemetry.dropped_records import DroppedRecords
-from operator_runner.telemetry.metric_families import (
+from operator_runner.telemetry.metric_definitions import (
     AnsibleFamilies,
     ControllerFamilies,
     MachineFamilies,

@@ -18,7 +18,7 @@ import yaml
 
 from operator_runner.devcluster import Cluster
 from operator_runner.proxy.permission_log import read
-from operator_runner.tools.rbac.manager import find_manager
+from operator_runner.tools.rbac.manager_deployment import find_manager
 from tests.support.kubectl import Json, Kubectl
 from tests.support.nginx import KIND, World, installed_with, nginx
 from tests.support.operator import REPOSITORY, Operator, copy_project

@@ -25,7 +25,7 @@ from pathlib import Path
 import yaml
 
 from operator_runner.devcluster import Cluster, pack
-from operator_runner.tools.rbac.manager import find_manager
+from operator_runner.tools.rbac.manager_deployment import find_manager
 from tests.support.kubectl import Json, Kubectl
 from tests.support.operator import REPOSITORY, Operator
 

@@ -34,7 +34,7 @@ from operator_runner.ansible.forkserver.module_calls import (
     ModuleCall,
     receive_module,
 )
-from operator_runner.ansible.forkserver.shared_process import (
+from operator_runner.ansible.forkserver.module_process_reuse import (
     Idleness,
     ProcessState,
     forget_other_clients,

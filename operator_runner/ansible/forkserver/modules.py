@@ -30,7 +30,7 @@ from ansible.utils.collection_loader import AnsibleCollectionConfig
 from operator_runner.ansible.forkserver.facts_in_play import gather, needs_no_process
 from operator_runner.ansible.forkserver.module_calls import ModuleCall, announce_module, call_module
 from operator_runner.ansible.forkserver.module_files import ModuleFile, find_module
-from operator_runner.ansible.forkserver.shared_process import is_shareable_action, share_key
+from operator_runner.ansible.forkserver.module_process_reuse import is_shareable_action, share_key
 from operator_runner.ansible.patches.replacing import wrap
 
 _ACTION = "ansible.plugins.action:ActionBase"

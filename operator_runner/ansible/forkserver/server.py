@@ -24,10 +24,10 @@ import psutil
 
 from operator_runner.ansible.forkserver.compiled import RoleTemplates
 from operator_runner.ansible.forkserver.forks import fork, open_streams
-from operator_runner.ansible.forkserver.frames import call_with_room
 from operator_runner.ansible.forkserver.freshness import Freshness, preloaded_paths
 from operator_runner.ansible.forkserver.messages import MESSAGE_LIMIT, Message, send
 from operator_runner.ansible.forkserver.preload import preload
+from operator_runner.ansible.forkserver.stack_memory import call_with_room
 from operator_runner.ansible.patches.selection import PatchSelection
 from operator_runner.ansible.process_tree import (
     END_SIGNALS,

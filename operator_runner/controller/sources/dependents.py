@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 
-from operator_runner.controller.predicates.changes import Version, difference
 from operator_runner.controller.predicates.chosen_fields import NO_FIELDS, ChosenFields
+from operator_runner.controller.predicates.dependent_changes import Version, difference
 from operator_runner.controller.sources.dependent_objects import DependentObjects, ObjectExtract
 from operator_runner.controller.sources.own_writes import OwnWrites
 from operator_runner.controller.sources.seen_fields import SeenFields

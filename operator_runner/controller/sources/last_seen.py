@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import replace
 
-from operator_runner.controller.predicates.predicate import Seen
+from operator_runner.controller.predicates.primary_events import Seen
 from operator_runner.core.model import ObjectRef
 
 LIMIT = 16 * 1024**2

@@ -9,7 +9,10 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from operator_runner.controller.predicates.predicate import annotations_state_key, spec_state_key
+from operator_runner.controller.predicates.primary_events import (
+    annotations_state_key,
+    spec_state_key,
+)
 from operator_runner.core.model import Cause, FieldChange, Json, ObjectRef, Trigger
 
 _MAX_STATE_KEYS = 16

@@ -14,7 +14,7 @@ import aiohttp
 import kopf
 import structlog
 
-from operator_runner.controller.predicates.predicate import (
+from operator_runner.controller.predicates.primary_events import (
     Seen,
     ignored_annotation,
     reconcile_cause,

@@ -11,12 +11,12 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
-from operator_runner.controller.predicates.changes import Version, difference
 from operator_runner.controller.predicates.chosen_fields import (
     NO_FIELDS,
     ChosenFields,
     difference_of,
 )
+from operator_runner.controller.predicates.dependent_changes import Version, difference
 from operator_runner.controller.predicates.failed_expression import (
     ExpressionPlace,
     FailedExpression,

@@ -20,7 +20,6 @@ from operator_runner.core.errors import ApiError, NotFound
 from operator_runner.core.model import Json
 from operator_runner.kube.api import JSON, Api
 from operator_runner.kube.decoding import DecodingError, encode_json
-from operator_runner.proxy.admission import Admission, WriteRequest
 from operator_runner.proxy.bodies import APPLY
 from operator_runner.proxy.dry_run.overlay import DryRun, ObjectKey, OverlayEntry, Selectors
 from operator_runner.proxy.dry_run.patches import patched
@@ -48,6 +47,7 @@ from operator_runner.proxy.dry_run.responses import (
 )
 from operator_runner.proxy.dry_run.sending import Sender
 from operator_runner.proxy.ownership import PRIMARY_ANNOTATION, PRIMARY_TYPE_ANNOTATION
+from operator_runner.proxy.ownership_enforcement import Admission, WriteRequest
 from operator_runner.proxy.request_info import RequestInfo
 from operator_runner.proxy.run_tokens import Grant
 from operator_runner.proxy.status_errors import StatusError

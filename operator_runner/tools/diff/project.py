@@ -11,7 +11,7 @@ from typing import Any
 from operator_runner import __version__
 from operator_runner.ansible.executor import AnsibleExecutor, open_launcher
 from operator_runner.ansible.reserved_names import ReservedNamesLoader
-from operator_runner.app.run_inputs import rundirs_of, variable_names_of
+from operator_runner.app.ansible_setup import rundirs_of, variable_names_of
 from operator_runner.config.watches.relevance import is_relevant
 from operator_runner.core.errors import ConfigError
 from operator_runner.core.model import Json, ObjectRef, Watch

@@ -20,7 +20,7 @@ from operator_runner.tools.rbac.access_rules import Requirement
 from operator_runner.tools.rbac.check import differences, missing_rules
 from operator_runner.tools.rbac.grants import grants_in
 from operator_runner.tools.rbac.kinds import KindTable
-from operator_runner.tools.rbac.manager import (
+from operator_runner.tools.rbac.manager_deployment import (
     PLACEHOLDER,
     Manager,
     features_of,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from operator_runner.core.errors import ConfigError
 from operator_runner.core.model import Json
 from operator_runner.tools.rbac.access_rules import CLUSTER_WIDE, OWN_NAMESPACE, AccessRule
-from operator_runner.tools.rbac.manager import PLACEHOLDER, Manager
+from operator_runner.tools.rbac.manager_deployment import PLACEHOLDER, Manager
 
 
 @dataclass(frozen=True, slots=True)

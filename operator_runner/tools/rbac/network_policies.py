@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from operator_runner.core.model import Json, Watch
-from operator_runner.tools.rbac.manager import PLACEHOLDER, Manager
+from operator_runner.tools.rbac.manager_deployment import PLACEHOLDER, Manager
 
 _NAMESPACE_LABEL = "kubernetes.io/metadata.name"
 _POD_LABELS = {"app.kubernetes.io/managed-by": "operator-runner"}

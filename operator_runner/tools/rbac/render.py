@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import yaml
 
 from operator_runner.tools.rbac.access_rules import CLUSTER_WIDE, OWN_NAMESPACE, Requirement
-from operator_runner.tools.rbac.manager import PLACEHOLDER
+from operator_runner.tools.rbac.manager_deployment import PLACEHOLDER
 from operator_runner.tools.rbac.operator_requirements import JOBS
 
 _API = "rbac.authorization.k8s.io"

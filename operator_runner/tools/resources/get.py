@@ -14,6 +14,7 @@ import click
 from operator_runner.core.errors import ConfigError
 from operator_runner.core.model import ObjectRef
 from operator_runner.telemetry.printable import printable
+from operator_runner.tools.ages import age
 from operator_runner.tools.resources.options import (
     KindOrNameType,
     cluster_options,
@@ -22,7 +23,6 @@ from operator_runner.tools.resources.options import (
     work_dir_option,
 )
 from operator_runner.tools.resources.output import Format, print_data, print_row, print_table
-from operator_runner.tools.run_history.ages import age
 
 if TYPE_CHECKING:
     from operator_runner.kube.discovery import ApiResource

@@ -15,7 +15,7 @@ from operator_runner.kube.events import CONTROLLER
 from operator_runner.kube.paging import list_pages
 from operator_runner.tools.resources.options import Name
 from operator_runner.tools.resources.summary import Summary, by_resource, summarize
-from operator_runner.tools.run_history.sources import is_valid_event
+from operator_runner.tools.run_lines import is_valid_event
 
 if TYPE_CHECKING:
     from operator_runner.tools.resources.cluster import ClusterView

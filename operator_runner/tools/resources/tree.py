@@ -14,6 +14,7 @@ import click
 from operator_runner.core.errors import Forbidden, NotFound, Unavailable
 from operator_runner.core.model import Json, ObjectRef
 from operator_runner.reconcile.conditions import read_conditions
+from operator_runner.tools.ages import age
 from operator_runner.tools.resources.options import (
     Name,
     NameType,
@@ -22,7 +23,6 @@ from operator_runner.tools.resources.options import (
     output_option,
 )
 from operator_runner.tools.resources.output import Format, print_data, print_table
-from operator_runner.tools.run_history.ages import age
 
 if TYPE_CHECKING:
     from operator_runner.kube.discovery import ApiResource

@@ -8,8 +8,8 @@ from typing import Any
 
 from operator_runner.core.model import GVK, Json
 from operator_runner.telemetry.printable import printable
+from operator_runner.tools.ages import age
 from operator_runner.tools.resources.cluster import kind_name
-from operator_runner.tools.run_history.ages import age
 
 HEADER = ("RUN", "RESOURCE", "RESULT", "AGE", "DURATION", "CAUSE")
 WIDE_HEADER = (*HEADER, "STARTED", "FAILED TASK", "OPERATOR", "MESSAGE")

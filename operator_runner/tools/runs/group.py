@@ -107,7 +107,7 @@ def show(
 
     The exit status is 3 if no operator answers.
     """
-    from operator_runner.tools.runs.showing import show_run  # noqa: PLC0415 (slow import)
+    from operator_runner.tools.runs.run_details import show_run  # noqa: PLC0415 (slow import)
 
     work = show_run(run_id, kubeconfig, namespace, work_dir, output=output, html=html)
     raise SystemExit(complete(work))
@@ -127,7 +127,7 @@ def logs(
     follow: bool,
 ) -> None:
     """Print the output of a run, or of the last run of a resource."""
-    from operator_runner.tools.runs.showing import print_output  # noqa: PLC0415 (slow import)
+    from operator_runner.tools.runs.run_details import print_output  # noqa: PLC0415 (slow import)
 
     work = print_output(what, kubeconfig, namespace, work_dir, follow=follow)
     raise SystemExit(complete(work))
@@ -168,10 +168,10 @@ def write_report(
     With --work-dir no operator and no cluster is needed. The exit status is 3 if no operator
     answers.
     """
-    from operator_runner.tools.runs import reporting  # noqa: PLC0415 (slow import)
+    from operator_runner.tools.runs import report_command  # noqa: PLC0415 (slow import)
 
     if work_dirs:
-        work = reporting.report_artifacts(html, work_dirs, namespace, limit)
+        work = report_command.report_artifacts(html, work_dirs, namespace, limit)
     else:
-        work = reporting.report_operators(html, kubeconfig, namespace, limit)
+        work = report_command.report_operators(html, kubeconfig, namespace, limit)
     raise SystemExit(complete(work))

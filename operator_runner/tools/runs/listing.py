@@ -21,7 +21,7 @@ from operator_runner.tools.resources.cluster import ClusterView, open_cluster
 from operator_runner.tools.resources.listing import run_events
 from operator_runner.tools.resources.options import EXIT_UNANSWERED, Name
 from operator_runner.tools.resources.output import Format, print_data, print_row, print_table
-from operator_runner.tools.run_history.sources import line_of
+from operator_runner.tools.run_lines import line_of
 from operator_runner.tools.runs.display import HEADER, WIDE_HEADER, row
 
 _POLL_SECONDS = 1.0

@@ -49,7 +49,7 @@ def why(
     """
     kind, name = resource.kind, resource.name
     # The API client is slow to import, and other commands do not need it.
-    from operator_runner.tools.run_history.sources import (  # noqa: PLC0415
+    from operator_runner.tools.runs.past_runs import (  # noqa: PLC0415
         from_events,
         from_files,
     )

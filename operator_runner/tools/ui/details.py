@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 from operator_runner.core.model import GVK, Json
 from operator_runner.telemetry.runs.received import check_dependents, check_run
 from operator_runner.tools.operator_api.discovery import find_operators
+from operator_runner.tools.runs.html_report import RunReport
 from operator_runner.tools.runs.listing import without_repetitions
-from operator_runner.tools.runs.report import RunReport
-from operator_runner.tools.runs.showing import find_run, read_output
+from operator_runner.tools.runs.run_details import find_run, read_output
 from operator_runner.tools.ui.reading import Reader
 from operator_runner.tools.ui.views import all_runs, key_of, parse_key, resource_view, run_rows
 

@@ -14,10 +14,10 @@ from operator_runner.telemetry.runs.record import object_json
 from operator_runner.tools.operator_api.next_runs import next_run_of
 from operator_runner.tools.resources.cluster import kind_name
 from operator_runner.tools.resources.summary import Summary, by_resource, summarize, with_next_run
-from operator_runner.tools.run_history.sources import Line, line_of
+from operator_runner.tools.run_lines import RunLine, line_of
 from operator_runner.tools.runs.display import causes, time_of
+from operator_runner.tools.runs.html_report import timeline
 from operator_runner.tools.runs.listing import newest, run_of, without_repetitions
-from operator_runner.tools.runs.report import timeline
 
 _LOOP_REASONS = frozenset({"ReconcileLoop", "NotIdempotent"})
 _KEY_PARTS = 3
@@ -178,7 +178,7 @@ def _loops(events: Iterable[Json], queued: Mapping[str, Json]) -> list[Json]:
     return sorted(found, key=lambda each: str(each["ended"]), reverse=True)
 
 
-def _line(line: Line) -> Json:
+def _line(line: RunLine) -> Json:
     fields = {
         "ended": line.ended.astimezone(UTC).isoformat(),
         "outcome": line.outcome,

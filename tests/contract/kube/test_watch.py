@@ -10,7 +10,7 @@ from contextlib import aclosing
 import pytest
 from aiohttp import web
 
-from operator_runner.controller.predicates.changes import Version
+from operator_runner.controller.predicates.dependent_changes import Version
 from operator_runner.core.bounds import MAX_DEPTH, height
 from operator_runner.core.errors import Forbidden, NotFound
 from operator_runner.core.model import GVK, Json

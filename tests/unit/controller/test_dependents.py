@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from operator_runner.controller.predicates.changes import Version, difference
+from operator_runner.controller.predicates.dependent_changes import Version, difference
 from operator_runner.controller.sources import watch_pacing
 from operator_runner.controller.sources.dependents import Dependents
 from operator_runner.core.model import GVK, Cause, Json, ObjectRef, RunContent, Watch

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from operator_runner.controller.predicates.predicate import annotations_state_key
+from operator_runner.controller.predicates.primary_events import annotations_state_key
 from operator_runner.controller.sources.dependents import Dependents
 from operator_runner.controller.sources.own_writes import OwnWrites
 from operator_runner.core.model import (

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from operator_runner.controller.predicates.changes import Version, difference
+from operator_runner.controller.predicates.dependent_changes import Version, difference
 from operator_runner.core.field_paths import (
     changed_paths,
     managed_paths,

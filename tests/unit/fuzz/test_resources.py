@@ -22,7 +22,7 @@ from operator_runner.config.watches import expressions
 from operator_runner.config.watches.reference_targets import referenced
 from operator_runner.config.watches.relevance import blocks_upgrade, is_deselected, is_relevant
 from operator_runner.config.watches.trigger_targets import selected_by, targets_of
-from operator_runner.controller.predicates.changes import Version, difference
+from operator_runner.controller.predicates.dependent_changes import Version, difference
 from operator_runner.controller.sources.own_writes import OwnWrites
 from operator_runner.controller.sources.primary import PrimaryWatcher
 from operator_runner.conversion.converter import ConversionError, Converter

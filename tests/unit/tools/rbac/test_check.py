@@ -12,7 +12,7 @@ from operator_runner.tools.rbac.access_rules import OWN_NAMESPACE, AccessRule, R
 from operator_runner.tools.rbac.check import differences
 from operator_runner.tools.rbac.grants import grants_in
 from operator_runner.tools.rbac.kinds import KindTable
-from operator_runner.tools.rbac.manager import Manager, features_of, find_manager
+from operator_runner.tools.rbac.manager_deployment import Manager, features_of, find_manager
 from operator_runner.tools.rbac.operator_requirements import (
     EnabledFeatures,
     requirements_of_runner,

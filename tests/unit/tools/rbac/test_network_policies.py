@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from operator_runner.core.model import GVK, JobTemplate, Json, RunContent, Watch
-from operator_runner.tools.rbac.manager import PLACEHOLDER, Manager
+from operator_runner.tools.rbac.manager_deployment import PLACEHOLDER, Manager
 from operator_runner.tools.rbac.network_policies import network_policies_of
 
 PORT = 8444

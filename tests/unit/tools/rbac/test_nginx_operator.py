@@ -16,7 +16,7 @@ from operator_runner.tools.rbac.access_rules import Requirement
 from operator_runner.tools.rbac.check import differences
 from operator_runner.tools.rbac.grants import grants_in
 from operator_runner.tools.rbac.kinds import KindTable
-from operator_runner.tools.rbac.manager import features_of, find_manager
+from operator_runner.tools.rbac.manager_deployment import features_of, find_manager
 from operator_runner.tools.rbac.operator_requirements import LEADER
 from operator_runner.tools.rbac.render import manifest
 from operator_runner.tools.rbac.requirements import RequirementSources, requirements_of, warnings_of

@@ -17,7 +17,7 @@ from operator_runner.tools.rbac.access_rules import (
 )
 from operator_runner.tools.rbac.check import differences
 from operator_runner.tools.rbac.grants import grants_in
-from operator_runner.tools.rbac.manager import Manager
+from operator_runner.tools.rbac.manager_deployment import Manager
 from operator_runner.tools.rbac.operator_requirements import LEADER
 from operator_runner.tools.rbac.render import component, manifest, roles_of
 

@@ -25,13 +25,8 @@ from operator_runner.core.model import (
     Trigger,
 )
 from operator_runner.kube.events import DURATION_ANNOTATION
-from operator_runner.tools.run_history.sources import (
-    History,
-    Line,
-    from_files,
-    is_valid_event,
-    line_of,
-)
+from operator_runner.tools.run_lines import RunLine, is_valid_event, line_of
+from operator_runner.tools.runs.past_runs import History, from_files
 from operator_runner.tools.runs.why import why
 
 FOO = ObjectRef(GVK("example.com", "v1", "Foo"), "default", "a")
@@ -223,7 +218,7 @@ def test_times_are_of_the_end_in_one_zone(dirs: RunDirs, tmp_path: Path) -> None
 def test_the_replica_is_shown_if_there_are_several() -> None:
     """Events name the Pod that ran a resource."""
     now = datetime.now(UTC)
-    first = Line(now, 1.0, "succeeded", "spec", run_id="1", replica="web-7d4b9-k9qzl")
+    first = RunLine(now, 1.0, "succeeded", "spec", run_id="1", replica="web-7d4b9-k9qzl")
     second = replace(first, replica="web-7d4b9-x2x8p")
     assert "REPLICA" not in History(FOO, (first, first)).header
 

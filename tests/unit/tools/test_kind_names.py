@@ -7,7 +7,7 @@ import pytest
 from operator_runner.core.errors import ConfigError
 from operator_runner.core.model import GVK
 from operator_runner.kube.discovery import ApiResource
-from operator_runner.tools.run_history.resource_names import find_kind, of_kinds, of_resources
+from operator_runner.tools.kind_names import find_kind, of_kinds, of_resources
 
 WIKI = GVK("apps.example.com", "v1", "Wiki")
 ALPHA = GVK("apps.example.com", "v1alpha1", "Wiki")

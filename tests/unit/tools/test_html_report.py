@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from operator_runner.tools.runs.report import report_of_runs
+from operator_runner.tools.runs.html_report import report_of_runs
 
 
 def run(number: int, **more: Any) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from operator_runner.controller.predicates.predicate import Seen, reconcile_cause
+from operator_runner.controller.predicates.primary_events import Seen, reconcile_cause
 from operator_runner.controller.sources.last_seen import LastSeen
 from operator_runner.controller.sources.primary import PrimaryWatcher
 from operator_runner.core.model import (

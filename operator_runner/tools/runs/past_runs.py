@@ -7,92 +7,28 @@ container the work dir has every run whose artifacts are kept.
 from __future__ import annotations
 
 import asyncio
-import math
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 from operator_runner import __version__
 from operator_runner.ansible.history import PastRun, past_runs, recorded_resources
-from operator_runner.ansible.rerun import Rerun, read
+from operator_runner.ansible.rerun_command import Rerun, read
 from operator_runner.core.errors import ApiError, ConfigError
 from operator_runner.core.model import GVK, Json, ObjectRef
 from operator_runner.core.settings import DEFAULT_WORK_DIR
 from operator_runner.kube.api import Api
 from operator_runner.kube.discovery import ApiResource, Discovery
 from operator_runner.kube.events import (
-    CAUSE_ANNOTATION,
     CONTROLLER,
-    DURATION_ANNOTATION,
-    RUN_ANNOTATION,
 )
 from operator_runner.kube.paging import list_pages
 from operator_runner.kube.session import Connection, connect
 from operator_runner.reconcile.user_requests import Suspension, annotations_of, suspension
-from operator_runner.telemetry.printable import printable
-from operator_runner.tools.run_history.ages import age
-from operator_runner.tools.run_history.resource_names import find_kind, of_kinds, of_resources
-
-_INDENT = " " * 4
-_WORDS = {
-    "Successful": "succeeded",
-    "Failed": "failed",
-    "ReconcileLoop": "looping",
-    "NotIdempotent": "not idempotent",
-}
-_COLUMNS = "{:<20}  {:>5}  {:>8}  {:<15}  {:<16}  {}"
-_HEADER = ("ENDED", "AGE", "DURATION", "RESULT", "RUN")
-_REPLICA = "REPLICA"
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """One run, or several equal ones, as it is printed.
-
-    `ended` is the end of the last one; `seconds` is None and `run_id` empty if unknown.
-    """
-
-    ended: datetime
-    seconds: float | None
-    outcome: str
-    why: str
-    note: str = ""
-    count: int = 1
-    run_id: str = ""
-    replica: str = ""
-    """Name of the Pod that ran it; empty if unknown."""
-
-    def text(self, now: datetime, replica_width: int = 0) -> str:
-        """Return the columns of `History.header`, and the error of a failed run below."""
-        took = "" if self.seconds is None else f"{self.seconds:.1f} s"
-        times = f" (x{self.count})" if self.count > 1 else ""
-        line = _COLUMNS.format(
-            self.ended.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-            age(now - self.ended),
-            took,
-            self.outcome + times,
-            self.run_id,
-            _with_replica(self.replica, self.why, replica_width),
-        ).rstrip()
-        below = (_INDENT + text for text in self.note.splitlines())
-        # Names of fields are those of the resource and may contain line breaks.
-        return printable("\n".join((line.replace("\n", "\\n"), *below)))
-
-    def as_json(self) -> Json:
-        """Return the fields that are known, for `--output=json`."""
-        fields = {
-            "ended": self.ended.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-            "seconds": self.seconds,
-            "outcome": self.outcome,
-            "runID": self.run_id,
-            "replica": self.replica,
-            "cause": self.why,
-            "message": self.note,
-            "count": self.count,
-        }
-        return {name: value for name, value in fields.items() if value not in {None, ""}}
+from operator_runner.tools.kind_names import find_kind, of_kinds, of_resources
+from operator_runner.tools.run_lines import REPLICA, RunLine, header, is_valid_event, line_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +36,7 @@ class History:
     """The runs of one resource, newest first."""
 
     ref: ObjectRef
-    lines: tuple[Line, ...]
+    lines: tuple[RunLine, ...]
     rerun: Rerun | None = None
     """How to repeat the last run, if it failed and its files are here."""
     suspended: bool = False
@@ -110,45 +46,12 @@ class History:
     def replica_width(self) -> int:
         """Width of the column with the replica; 0 if all runs are of the same one."""
         replicas = {line.replica for line in self.lines if line.replica}
-        return max(len(_REPLICA), *map(len, replicas)) if len(replicas) > 1 else 0
+        return max(len(REPLICA), *map(len, replicas)) if len(replicas) > 1 else 0
 
     @property
     def header(self) -> str:
         """The names of the columns."""
-        return _COLUMNS.format(*_HEADER, _with_replica(_REPLICA, "CAUSE", self.replica_width))
-
-
-def _with_replica(replica: str, why: str, width: int) -> str:
-    return f"{replica:<{width}}  {why}" if width else why
-
-
-def line_of(event: Json) -> Line:
-    """Read an Event of the operator (events.k8s.io/v1) as a line."""
-    annotations = event["metadata"].get("annotations") or {}
-    series = event.get("series") or {}
-    reason: str = event["reason"]
-    causes, seconds = annotations.get(CAUSE_ANNOTATION, ""), annotations.get(DURATION_ANNOTATION)
-    bad = event["type"] == "Warning"
-    return Line(
-        ended=datetime.fromisoformat(series.get("lastObservedTime") or event["eventTime"]),
-        seconds=float(seconds) if seconds else None,
-        outcome=_WORDS.get(reason, reason),
-        why=causes,
-        note=event["note"].rpartition(" (why: ")[0] or event["note"] if bad else "",
-        count=int(series.get("count") or 1),
-        run_id=annotations.get(RUN_ANNOTATION, ""),
-        replica=event.get("reportingInstance") or "",
-    )
-
-
-def is_valid_event(event: Json) -> bool:
-    """Return whether an Event has what those of operators have; others may have written it."""
-    try:
-        line = line_of(event)
-        line.ended.astimezone(UTC)
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
-        return False
-    return line.ended.tzinfo is not None and math.isfinite(line.seconds or 0.0)
+        return header(self.replica_width)
 
 
 def from_files(
@@ -178,14 +81,14 @@ def from_files(
     return History(ObjectRef(gvk, namespace or "", name), tuple(lines), rerun)
 
 
-def _rerun(work_dir: Path, refs: Iterable[ObjectRef], lines: Sequence[Line]) -> Rerun | None:
+def _rerun(work_dir: Path, refs: Iterable[ObjectRef], lines: Sequence[RunLine]) -> Rerun | None:
     """Return the command that repeats the run of one of these lines."""
     run_ids = {line.run_id for line in lines}
     found = (read(work_dir, ref) for ref in refs)
     return next((each for each in found if each is not None and each.run_id in run_ids), None)
 
 
-def _local_rerun(refs: Iterable[ObjectRef], lines: Sequence[Line]) -> Rerun | None:
+def _local_rerun(refs: Iterable[ObjectRef], lines: Sequence[RunLine]) -> Rerun | None:
     """Return the command from the default work dir of an operator of this user, if it is here."""
     try:
         # Others may write to /tmp, and the command is meant to be executed.
@@ -219,10 +122,10 @@ async def _connect(kubeconfig: Path | None) -> Connection:
     return await connect(kubeconfig, user_agent=f"operator-runner/{__version__}")
 
 
-def _line_of_run(run: PastRun) -> Line:
+def _line_of_run(run: PastRun) -> RunLine:
     ended = run.started + timedelta(seconds=run.seconds)
     causes = "; ".join(run.causes)
-    return Line(ended, run.seconds, run.outcome, causes, run.message, run_id=run.run_id)
+    return RunLine(ended, run.seconds, run.outcome, causes, run.message, run_id=run.run_id)
 
 
 async def from_events(

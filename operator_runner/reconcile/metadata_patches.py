@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from operator_runner.core.errors import Conflict, NotFound
 from operator_runner.core.model import Json, ObjectRef, uid_of
-from operator_runner.reconcile.ports import ClusterClient
+from operator_runner.reconcile.protocols import ClusterClient
 
 
 def without_finalizer(metadata: Json, name: str) -> Json:

@@ -1,4 +1,4 @@
-"""The port to the cluster: the same cases on the fake of the unit tests and on the real API."""
+"""ClusterClient: the same cases on the fake of the unit tests and on a real API server."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from operator_runner.kube.api import Api
 from operator_runner.kube.cluster import KubeCluster
 from operator_runner.kube.discovery import Discovery
 from operator_runner.kube.session import connect
-from operator_runner.reconcile.ports import ClusterClient
+from operator_runner.reconcile.protocols import ClusterClient
 from tests.fakes.cluster import FakeCluster
 from tests.support.kubectl import Kubectl
 from tests.support.operator import REPOSITORY

@@ -53,7 +53,7 @@ async def show_run(
         run, client = await find_run(operators, run_id)
         text = await read_output(client, run_id)
     if html is not None:
-        from operator_runner.tools.runs.report import report  # noqa: PLC0415 (slow import)
+        from operator_runner.tools.runs.html_report import report  # noqa: PLC0415 (slow import)
 
         await asyncio.to_thread(html.write_text, report(run, text), encoding="utf-8")
         click.echo(f"Wrote {html}")

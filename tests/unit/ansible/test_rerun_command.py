@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from operator_runner.ansible import rerun
-from operator_runner.ansible.rerun import Rerun, command_line
+from operator_runner.ansible import rerun_command
+from operator_runner.ansible.rerun_command import Rerun, command_line
 from operator_runner.ansible.rundir import RunDirs
 from operator_runner.core.model import GVK, Json, ObjectRef
 
@@ -61,12 +61,12 @@ def test_the_command_is_private_and_is_removed_with_the_resource(
 ) -> None:
     """It is outside of the directories that runs can write."""
     dirs = RunDirs(tmp_path)
-    assert rerun.read(tmp_path, ref) is None
-    rerun.write(tmp_path, ref, Rerun("1", "true"))
-    path = rerun.path_of(tmp_path, ref)
+    assert rerun_command.read(tmp_path, ref) is None
+    rerun_command.write(tmp_path, ref, Rerun("1", "true"))
+    path = rerun_command.path_of(tmp_path, ref)
     assert path.stat().st_mode & 0o077 == 0
     assert not path.is_relative_to(dirs.of(ref).path)
-    assert rerun.read(tmp_path, ref) == Rerun("1", "true")
+    assert rerun_command.read(tmp_path, ref) == Rerun("1", "true")
     dirs.remove(ref)
-    assert rerun.read(tmp_path, ref) is None
-    assert not (tmp_path / rerun.DIR_NAME).exists()
+    assert rerun_command.read(tmp_path, ref) is None
+    assert not (tmp_path / rerun_command.DIR_NAME).exists()

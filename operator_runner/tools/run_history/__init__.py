@@ -1,1 +1,0 @@
-"""List the last runs of a resource with their causes."""
