@@ -46,6 +46,19 @@ class Kubelet:
     """Variables of the image, beside PATH and HOME."""
     processes: dict[str, asyncio.subprocess.Process] = field(default_factory=dict)
     _tasks: dict[str, asyncio.Task[None]] = field(default_factory=dict)
+    _reports_ends: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def __post_init__(self) -> None:
+        """Report the end of Pods as soon as it happens."""
+        self._reports_ends.set()
+
+    def hold_ends(self) -> None:
+        """Do not report the end of Pods until `release_ends`."""
+        self._reports_ends.clear()
+
+    def release_ends(self) -> None:
+        """Report the ends that were held back."""
+        self._reports_ends.set()
 
     async def run(self) -> None:
         """Run Pods until cancelled; then end all processes."""
@@ -128,6 +141,7 @@ class Kubelet:
         self.processes[name] = process
         await self._set_status(name, {"phase": "Running"})
         status = await process.wait()
+        await self._reports_ends.wait()
         reason = (
             "OOMKilled" if status == -signal.SIGKILL else "Completed" if not status else "Error"
         )

@@ -36,6 +36,8 @@ _ADOPTION_SECONDS = 3600.0
 """Time limit for the adoption of Jobs without a deadline; their Pods give up after it too."""
 _END_SECONDS = 60.0
 """Time limit for the end of a Pod; on a lost node it does not end."""
+_KEPT_SECONDS = 600.0
+"""Time for Kubernetes to mark a Job as finished after its run has reported its end."""
 
 _log = structlog.get_logger(__name__)
 
@@ -104,6 +106,8 @@ class JobLauncher:
         self._fences = fences
         self._on_adopted = on_adopted
         self._is_leaving = False
+        self._ended: set[str] = set()
+        """Uids of Jobs whose runs have reported their end, although they may still be active."""
         self.adoptable: list[ObjectRef] = []
         """What the resources of expected Jobs may be; they are to be reconciled first."""
 
@@ -163,7 +167,7 @@ class JobLauncher:
         assert request.job is not None
         state = _state(request, request.job, transmission.digest)
         for job in await client.jobs_of(request.uid):
-            if job_failures.is_finished(job):
+            if job_failures.is_finished(job) or job["metadata"]["uid"] in self._ended:
                 continue
             name, annotations = job["metadata"]["name"], job["metadata"].get("annotations") or {}
             token = await client.token(job)
@@ -205,6 +209,10 @@ class JobLauncher:
 
     async def _end(self, client: JobClient, job: Json, channel: RunChannel, fence: Fence) -> None:
         """Delete the Job of a cancelled run; one that has ended is kept for its `ttl`."""
+        if channel.is_complete:
+            uid = job["metadata"]["uid"]
+            self._ended.add(uid)
+            asyncio.get_running_loop().call_later(_KEPT_SECONDS, self._ended.discard, uid)
         if channel.is_complete or channel.fault:
             try:
                 await client.delete_secret(job["metadata"]["name"], fence)

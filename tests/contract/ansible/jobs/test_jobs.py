@@ -172,6 +172,19 @@ async def test_the_next_operator_adopts_a_running_job(runs: JobRuns) -> None:
     assert runs.adopted == [runs.ref]
 
 
+async def test_a_job_whose_run_has_ended_is_kept_for_its_ttl(runs: JobRuns) -> None:
+    """The next run does not delete it, although its Pod has not ended yet."""
+    runs.kubelet.hold_ends()
+    assert (await runs("- debug: {msg: first}\n")).successful
+    first = await runs.job()
+    assert not is_finished(first)
+    assert (await runs("- debug: {msg: second}\n")).successful
+    runs.kubelet.release_ends()
+    jobs = await runs.client.jobs_of(runs.owner["metadata"]["uid"])
+    assert len(jobs) == 2
+    assert first["metadata"]["uid"] in {each["metadata"]["uid"] for each in jobs}
+
+
 async def test_a_job_for_an_outdated_role_is_not_adopted(runs: JobRuns) -> None:
     """It is deleted, and the edited role runs as another Job."""
     first = asyncio.create_task(runs(WAITING))
