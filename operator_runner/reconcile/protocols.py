@@ -103,6 +103,9 @@ class RunRecords(Protocol):
     def ended(self, run_id: str, outcome: RunOutcome | None, keep: int) -> None:
         """Record the end of a run, None for a cancelled one; keep `keep` runs of the resource."""
 
+    def skipped(self, ref: ObjectRef, uid: str, causes: Sequence[Cause], reason: str) -> None:
+        """Record a run that was skipped."""
+
     def forget(self, ref: ObjectRef) -> None:
         """Drop the runs of a deleted resource."""
 
@@ -117,6 +120,9 @@ class NoRunRecords:
         """See `RunRecords`."""
 
     def ended(self, run_id: str, outcome: RunOutcome | None, keep: int) -> None:
+        """See `RunRecords`."""
+
+    def skipped(self, ref: ObjectRef, uid: str, causes: Sequence[Cause], reason: str) -> None:
         """See `RunRecords`."""
 
     def forget(self, ref: ObjectRef) -> None:

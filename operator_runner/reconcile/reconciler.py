@@ -349,6 +349,7 @@ class Reconciler:
         self._deps.on_suspension(ref, False)
         self._succeeded[ref] = generation_of(body)
         await self._deps.executor.record_skip(ref, causes, INPUTS_UNCHANGED)
+        self._deps.records.skipped(ref, uid_of(body), causes, INPUTS_UNCHANGED)
         after, by_resource = self._next_period(read_overrides(body).period)
         return Skipped(after, Trigger.PERIOD, by_resource)
 

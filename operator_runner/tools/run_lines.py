@@ -1,19 +1,18 @@
-"""Lines of past runs: what the Events of an operator report, in the columns of `why`. Pure."""
+"""Lines of past runs in the columns of `why`, and Events of operators as such lines. Pure."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import TypeAlias
 
-from operator_runner.core.model import Json
-from operator_runner.kube.events import (
-    CAUSE_ANNOTATION,
-    DURATION_ANNOTATION,
-    RUN_ANNOTATION,
-)
+from operator_runner.ansible.rerun_command import Rerun
+from operator_runner.core.model import Json, ObjectRef
+from operator_runner.kube.events import CAUSE_ANNOTATION, DURATION_ANNOTATION, RUN_ANNOTATION
 from operator_runner.telemetry.printable import printable
 from operator_runner.tools.ages import age
+from operator_runner.tools.task_paths import with_short_paths
 
 _INDENT = " " * 4
 _WORDS = {
@@ -24,7 +23,9 @@ _WORDS = {
 }
 _COLUMNS = "{:<20}  {:>5}  {:>8}  {:<15}  {:<16}  {}"
 _HEADER = ("ENDED", "AGE", "DURATION", "RESULT", "RUN")
-REPLICA = "REPLICA"
+_RESOURCE, _REPLICA = "RESOURCE", "REPLICA"
+Widths: TypeAlias = tuple[int, int]
+"""Of the columns RESOURCE and REPLICA."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +44,11 @@ class RunLine:
     run_id: str = ""
     replica: str = ""
     """Name of the Pod that ran it; empty if unknown."""
+    ref: ObjectRef | None = None
+    """The resource, if the history is that of several."""
 
-    def text(self, now: datetime, replica_width: int = 0) -> str:
-        """Return the columns of `header`, and the error of a failed run below."""
+    def text(self, now: datetime, widths: Widths = (0, 0)) -> str:
+        """Return the columns of `History.header`, and the error of a failed run below."""
         took = "" if self.seconds is None else f"{self.seconds:.1f} s"
         times = f" (x{self.count})" if self.count > 1 else ""
         line = _COLUMNS.format(
@@ -54,15 +57,24 @@ class RunLine:
             took,
             self.outcome + times,
             self.run_id,
-            _with_replica(self.replica, self.why, replica_width),
+            _with_columns((self.place, self.replica), self.why, widths),
         ).rstrip()
         below = (_INDENT + text for text in self.note.splitlines())
         # Names of fields are those of the resource and may contain line breaks.
         return printable("\n".join((line.replace("\n", "\\n"), *below)))
 
+    @property
+    def place(self) -> str:
+        """Namespace and name of the resource, if the history is that of several."""
+        if self.ref is None:
+            return ""
+        return "/".join(filter(None, (self.ref.namespace, self.ref.name)))
+
     def as_json(self) -> Json:
         """Return the fields that are known, for `--output=json`."""
         fields = {
+            "namespace": "" if self.ref is None else self.ref.namespace,
+            "name": "" if self.ref is None else self.ref.name,
             "ended": self.ended.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
             "seconds": self.seconds,
             "outcome": self.outcome,
@@ -75,13 +87,41 @@ class RunLine:
         return {name: value for name, value in fields.items() if value not in {None, ""}}
 
 
-def header(replica_width: int) -> str:
-    """Return the names of the columns of `RunLine.text`."""
-    return _COLUMNS.format(*_HEADER, _with_replica(REPLICA, "CAUSE", replica_width))
+@dataclass(frozen=True, slots=True)
+class History:
+    """The runs of one resource, or of all of a kind, newest first.
+
+    `name` of `ref` is empty for a kind.
+    """
+
+    ref: ObjectRef
+    lines: tuple[RunLine, ...]
+    rerun: Rerun | None = None
+    """How to repeat the last run, if it failed and its files are here."""
+    suspended: tuple[ObjectRef, ...] = ()
+    """The resources that an annotation suspends; empty if unknown."""
+
+    def widths(self, *, is_wide: bool = False) -> Widths:
+        """Return the widths of the columns that only some histories have; 0: not shown.
+
+        The replica is shown if runs are of several ones, or with `is_wide`.
+        """
+        places = [len(line.place) for line in self.lines] if not self.ref.name else []
+        replicas = {line.replica for line in self.lines if line.replica}
+        return (
+            max([len(_RESOURCE), *places]) if places else 0,
+            max([len(_REPLICA), *map(len, replicas)]) if len(replicas) > 1 or is_wide else 0,
+        )
 
 
-def _with_replica(replica: str, why: str, width: int) -> str:
-    return f"{replica:<{width}}  {why}" if width else why
+def header(widths: Widths = (0, 0)) -> str:
+    """Return the names of the columns."""
+    return _COLUMNS.format(*_HEADER, _with_columns((_RESOURCE, _REPLICA), "CAUSE", widths))
+
+
+def _with_columns(cells: tuple[str, str], last: str, widths: Widths) -> str:
+    shown = [f"{cell:<{width}}" for cell, width in zip(cells, widths, strict=True) if width]
+    return "  ".join([*shown, last])
 
 
 def line_of(event: Json) -> RunLine:
@@ -96,7 +136,9 @@ def line_of(event: Json) -> RunLine:
         seconds=float(seconds) if seconds else None,
         outcome=_WORDS.get(reason, reason),
         why=causes,
-        note=event["note"].rpartition(" (why: ")[0] or event["note"] if bad else "",
+        note=with_short_paths(event["note"].rpartition(" (why: ")[0] or event["note"])
+        if bad
+        else "",
         count=int(series.get("count") or 1),
         run_id=annotations.get(RUN_ANNOTATION, ""),
         replica=event.get("reportingInstance") or "",

@@ -73,7 +73,7 @@ def test_get_lists_resources_and_why_they_fail(
         lambda: cells(cli("get", "echoes"))[0], lambda row: row[2] == "Failed"
     )
     assert (ready, next_) == ("False", "retry")
-    assert "not today (task 'Refuse'" in why
+    assert "not today (task 'Refuse' at roles/echo/tasks/main.yml:" in why
     assert last.endswith("s")
     assert failing.endswith("s")
     wide = cli("get", "-o", "wide")
@@ -150,6 +150,48 @@ def test_tree_shows_the_objects_of_a_resource(
     found = json.loads(cli("tree", "echo/a", "-o", "json"))
     assert [each["kind"] for each in found["children"]] == ["ConfigMap"]
     assert found["children"][0]["lastWriter"] == "kubectl-patch"
+
+
+def test_watches_print_new_trees_runs_and_times_of_next_runs(
+    cli: RunnerCli, kubectl: Kubectl, operator: Operator, project: Path, tmp_path: Path
+) -> None:
+    """`tree --watch`, `why --watch`, and `get --watch` with the queue of an operator."""
+    with (project / "watches.yaml").open("a") as watches:
+        watches.write("  reconcilePeriod: 1h\n")
+    kubectl.apply(echo(sayThis="1"))
+    work_dir = operator.scratch / "work"
+    work_dir.mkdir(exist_ok=True)
+    commands = {
+        "tree": ("tree", "echo/a"),
+        "why": ("why", "echo/a"),
+        "get": ("get", "echo/a", "-o", "wide", f"--work-dir={work_dir}"),
+    }
+    logs = {name: tmp_path / name for name in commands}
+    watching = []
+    for name, command in commands.items():
+        with logs[name].open("w") as out:
+            where = (f"--namespace={cli.namespace}", f"--kubeconfig={cli.kubeconfig}")
+            watching.append(
+                subprocess.Popen([OPERATOR_RUNNER, *command, *where, "--watch"], stdout=out)
+            )
+    try:
+        # Each has printed what was there before.
+        eventually(logs["tree"].read_text, lambda text: "echo.test.example.com/a" in text)
+        eventually(logs["why"].read_text, lambda text: "No runs of" in text)
+        eventually(logs["get"].read_text, lambda text: "Unhandled" in text)
+        operator.start()
+        wait_for_text(kubectl, operator, "hello 1")
+        eventually(logs["tree"].read_text, lambda text: "configmap/a" in text)
+        eventually(logs["why"].read_text, lambda text: "start" in text)
+        line = eventually(
+            lambda: [each for each in logs["get"].read_text().splitlines() if " in " in each],
+            details=logs["get"].read_text,
+        )[0]
+        assert "operator at http" in line
+    finally:
+        for each in watching:
+            each.send_signal(signal.SIGINT)
+    assert [each.wait(60) for each in watching] == [130, 130, 130]
 
 
 @pytest.mark.parametrize(

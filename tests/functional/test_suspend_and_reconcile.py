@@ -80,7 +80,7 @@ def test_nothing_runs_while_suspended_and_one_run_follows_the_resume(
     assert f"operator-runner resume Echo/a --namespace {kubectl.namespace}" in condition["message"]
     assert operator.metric("operator_runner_suspended_resources", kind="Echo") == 1
     assert "is already suspended" in cli("suspend", NAME)
-    assert f"until `operator-runner resume {NAME}`" in cli("why", NAME)
+    assert f"until `operator-runner resume echo/a -n {cli.namespace}`" in cli("why", NAME)
 
     kubectl.merge(KIND, "a", {"spec": {"sayThis": "2"}})
     kubectl("delete", "configmap", "a")
@@ -168,3 +168,38 @@ def test_a_requested_run_ends_the_wait_with_its_outcome(
     again = cli.run("reconcile", "echoes/b", "--wait")
     assert (again.returncode, "not found" in again.stderr) == (1, True)
     assert not operator.lines("Cannot answer the request")
+
+
+def test_all_resources_of_a_kind_are_requested_and_suspended(
+    cli: RunnerCli, kubectl: Kubectl, operator: Operator
+) -> None:
+    """`--all` and `-A`, with the results as data; suspended ones are left out of requests."""
+    missing = cli.run("suspend", "echoes")
+    assert (missing.returncode, "or --all for all of its resources" in missing.stderr) == (2, True)
+    assert cli.run("suspend", NAME, "--all").returncode == 2
+    assert cli.run("suspend", NAME, "-A").returncode == 2
+    assert "No resources found" in cli.run("retry", "echoes", "--all").stderr
+    operator.start()
+    for name in ("a", "b"):
+        kubectl.apply(echo(name, sayThis="1"))
+    requested = json.loads(cli("reconcile", "echoes", "--all", "--wait", "-o", "json"))["items"]
+    assert [(each["name"], each["result"]) for each in requested] == [
+        ("a", "succeeded"),
+        ("b", "succeeded"),
+    ]
+    assert all(each["runID"] for each in requested)
+    cli("suspend", NAME)
+    rest = cli("retry", "echoes", "--all", "--wait").splitlines()
+    assert rest[:2] == [
+        "echo.test.example.com/a is suspended; skipped",
+        "echo.test.example.com/b retry requested",
+    ]
+    assert rest[2].startswith("echo.test.example.com/b succeeded (run ")
+    both = yaml.safe_load(cli("suspend", "echoes", "--all", "-o", "yaml"))["items"]
+    assert [each["result"] for each in both] == ["unchanged", "suspended"]
+    listed = cli("why", "echoes", "-A")
+    for name in ("a", "b"):
+        cure = f"operator-runner resume echo/{name} -n {cli.namespace}"
+        assert f"Suspended echo/{name}: no run starts until `{cure}`." in listed
+    everywhere = cli("resume", "echoes", "-A", "--timeout=0s")
+    assert f"echo.test.example.com/b (namespace {cli.namespace}) resumed" in everywhere

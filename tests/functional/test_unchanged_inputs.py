@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from tests.functional.test_run_history import ROLE, wait_until_idle, why
 from tests.support.kubectl import Json, Kubectl
 from tests.support.operator import Operator
+from tests.support.runner_cli import RunnerCli
 from tests.support.waiting import eventually
 
 SKIPPED = "operator_runner_runs_skipped_total"
@@ -86,12 +88,12 @@ class Restarts:
 
 
 def test_a_restart_runs_exactly_what_has_changed_meanwhile(
-    kubectl: Kubectl, operator: Operator, project: Path
+    kubectl: Kubectl, operator: Operator, project: Path, control_plane: Path
 ) -> None:
     """Dependents edited and deleted by hand, the role, and what the role reads.
 
     Dependents of skipped resources are watched. After the first start, which writes objects, a
-    second one is needed until runs are known to change nothing.
+    second one is needed until runs are known to change nothing. Kept runs survive each restart.
     """
     with (project / "watches.yaml").open("a") as watches:
         watches.write("  skipUnchanged: true\n")
@@ -104,12 +106,22 @@ def test_a_restart_runs_exactly_what_has_changed_meanwhile(
     assert ran == set(NAMES)
     restarts.stop()
     restarts.start()
+    cli = RunnerCli(control_plane, kubectl.namespace)
+    at_work = f"--work-dir={operator.scratch / 'work'}"
+
+    def runs_of_c() -> set[str]:
+        items = json.loads(cli("runs", "echo/c", at_work, "-o", "json"))["items"]
+        return {each["id"] for each in items if each["outcome"] != "skipped"}
 
     def restart_after_edits() -> tuple[set[str], set[str]]:
+        before = runs_of_c()
         restarts.stop()
         kubectl.merge("configmap", "a", {"data": {"text": "by hand"}})
         kubectl("delete", "configmap", "b")
-        return restarts.start()
+        found = restarts.start()
+        # The new process has read them from the ConfigMaps; one more run leaves two of three.
+        assert before & runs_of_c()
+        return found
 
     # Again if the API server has begun or ceased to serve a kind meanwhile, which runs all.
     eventually(
@@ -119,6 +131,12 @@ def test_a_restart_runs_exactly_what_has_changed_meanwhile(
     )
     assert data_of(kubectl, "a")["text"] == data_of(kubectl, "b")["text"] == "hello"
     assert "skipped: inputs unchanged" in why("echo/c", f"--work-dir={operator.scratch / 'work'}")
+    listed = cli("runs", "echo/c", at_work).splitlines()[1]
+    assert "Skipped" in listed
+    assert "start; skipped: inputs unchanged" in listed
+    assert "skipped: inputs unchanged" in cli("get", "echo/c", at_work)
+    [item] = json.loads(cli("get", "echo/c", at_work, "-o", "json"))["items"]
+    assert item["skipReason"] == "skipped: inputs unchanged"
     assert operator.metric(SKIPPED, trigger="start", reason="inputs unchanged") == 2
     kubectl("delete", "configmap", "c")
     eventually(

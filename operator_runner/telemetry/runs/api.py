@@ -58,7 +58,10 @@ class RunsApi:
             return _error(400, "invalid limit: write a number")
         query = dict(request.query)
         found = self._store.summaries(
-            lambda run: matches(run["resource"], query), max(1, min(limit, _MAX_LIMIT))
+            lambda run: (
+                matches(run["resource"], query) and query.get("outcome") in {None, run["outcome"]}
+            ),
+            max(1, min(limit, _MAX_LIMIT)),
         )
         return _json({"items": found})
 

@@ -37,6 +37,8 @@ _RESULTS = {
 }
 _HIDDEN_ARGS = "the output has been hidden due to the fact that 'no_log: true'"
 """Start of the arguments of a task with no_log in ansible-runner's events."""
+SKIPPED = "skipped"
+"""Outcome of a run that was skipped."""
 LOCALHOST = "localhost"
 """The host of roles; tasks on others have its name."""
 _DETAILS = ("tasks", "writes", "changes", "requests", "log", "dropped")
@@ -157,10 +159,7 @@ class RunRecorder:
             "outcome": "running",
             "started": timestamp(self.started),
             **self._end,
-            "causes": [
-                {"trigger": cause.trigger.value, "detail": truncated(cause.detail, _TEXT_BYTES)}
-                for cause in self.causes
-            ],
+            "causes": _causes(self.causes),
             "tasks": self._tasks,
             "writes": self._writes,
             "changes": [self._change(*each) for each in self._changes],
@@ -209,6 +208,21 @@ class RunRecorder:
         return {**found, "before": change.old, "after": change.new}
 
 
+def skipped_run(
+    ref: ObjectRef, uid: str, causes: Sequence[Cause], reason: str, *, run_id: str, now: datetime
+) -> Json:
+    """Return the record of a run that was skipped."""
+    return {
+        "id": run_id,
+        "resource": {**object_json(ref), "uid": uid},
+        "outcome": SKIPPED,
+        "started": timestamp(now),
+        "finished": timestamp(now),
+        "message": f"{SKIPPED}: {reason}",
+        "causes": _causes(causes),
+    }
+
+
 def object_json(ref: ObjectRef) -> Json:
     """Return what identifies an object, without an empty namespace."""
     found = {
@@ -237,6 +251,22 @@ def matches(resource: Json, query: Mapping[str, str]) -> bool:
 def summary_of(document: Json) -> Json:
     """Return a record without the fields that only its details have."""
     return {name: value for name, value in document.items() if name not in _DETAILS}
+
+
+def _causes(causes: Sequence[Cause]) -> list[Json]:
+    return [
+        {"trigger": each.trigger.value, "detail": truncated(each.detail, _TEXT_BYTES)}
+        for each in causes
+    ]
+
+
+def causes_text(entry: Json) -> str:
+    """Return the causes of a run or of an entry of a queue: `spec: spec.size; retry: attempt 2`."""
+    found = (
+        ": ".join(filter(None, (str(each.get("trigger")), each.get("detail"))))
+        for each in entry.get("causes") or ()
+    )
+    return "; ".join(dict.fromkeys(found))
 
 
 def compact(document: Json) -> Json:

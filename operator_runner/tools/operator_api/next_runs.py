@@ -1,42 +1,54 @@
-"""When resources run next, from the queues of operators."""
+"""When resources run next, and which runs were skipped, from operators."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
 from operator_runner.core.model import Json, ObjectRef
 from operator_runner.kube.api import Api
-from operator_runner.telemetry.runs.received import check_queue_entry
-from operator_runner.telemetry.runs.record import matches
-from operator_runner.tools.operator_api.discovery import find_operators
+from operator_runner.telemetry.runs.received import check_queue_entry, check_run
+from operator_runner.telemetry.runs.record import SKIPPED, matches
+from operator_runner.tools.operator_api.discovery import Operators, find_operators
+
+_MAX_SKIPPED = "500"
 
 
 @dataclass(frozen=True, slots=True)
 class NextRun:
-    """The place of a resource in a queue: a time, or the position among those that wait."""
+    """The place of a resource in a queue: a time, or the position among those that wait.
+
+    `replica` is the operator with this queue, such as `Pod NAMESPACE/NAME`.
+    """
 
     due: datetime | None = None
     position: int | None = None
     cause: str = ""
+    replica: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Queues:
     """The queues of the operators that answer; `reason` is why none does, else empty.
 
-    `invalid` has those that gave no valid answer.
+    `skipped` has the last skipped runs, newest first. `invalid` has the operators that gave no
+    valid answer.
     """
 
     items: tuple[Json, ...] = ()
+    skipped: tuple[Json, ...] = ()
     reason: str = ""
     invalid: tuple[str, ...] = ()
 
     def next_run(self, ref: ObjectRef) -> NextRun | None:
         """Return when a resource runs next, None if no operator has queued it."""
         return next((next_run_of(each) for each in self.items if _is_about(each, ref)), None)
+
+    def skipped_run(self, ref: ObjectRef) -> Json | None:
+        """Return the last skipped run of a resource, None if there is none."""
+        return next((each for each in self.skipped if _is_about(each, ref)), None)
 
 
 async def read_queues(api: Api, namespace: str, work_dir: Path | None = None) -> Queues:
@@ -45,9 +57,24 @@ async def read_queues(api: Api, namespace: str, work_dir: Path | None = None) ->
     Does not raise ApiError.
     """
     async with find_operators(api, namespace, work_dir) as operators:
-        items = await operators.collect("/queue", check_queue_entry)
-        reason = "" if operators.clients else operators.reason
-        return Queues(tuple(items), reason, tuple(operators.invalid))
+        return await queues_of(operators)
+
+
+async def queues_of(operators: Operators) -> Queues:
+    """Return the queues of the operators that answer. Does not raise ApiError."""
+    items = await operators.collect("/queue", check_queue_entry)
+    skipped = await skipped_runs(operators, {})
+    reason = "" if operators.clients else operators.reason
+    return Queues(tuple(items), tuple(skipped), reason, tuple(operators.invalid))
+
+
+async def skipped_runs(operators: Operators, query: Mapping[str, str]) -> list[Json]:
+    """Return the last skipped run of each resource that a query selects, newest first."""
+    params = {**query, "outcome": SKIPPED, "limit": _MAX_SKIPPED}
+    found = await operators.collect("/runs", check_run, params)
+    # Operators of other versions ignore `outcome`.
+    mine = [each for each in found if each["outcome"] == SKIPPED]
+    return sorted(mine, key=lambda each: str(each["started"]), reverse=True)
 
 
 def _is_about(item: Json, ref: ObjectRef) -> bool:
@@ -61,4 +88,4 @@ def next_run_of(item: Json) -> NextRun:
     words = [": ".join(filter(None, (each["trigger"], each.get("detail")))) for each in causes]
     due = item.get("due")
     time = None if due is None else datetime.fromisoformat(due)
-    return NextRun(time, item.get("position"), "; ".join(words))
+    return NextRun(time, item.get("position"), "; ".join(words), str(item.get("operator") or ""))

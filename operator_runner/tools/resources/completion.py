@@ -58,7 +58,8 @@ def _run(context: click.Context, kind: str) -> list[str]:
     async def read(cluster: ClusterView) -> list[str]:
         if not kind:
             return sorted({each.plural for each in listing.custom_kinds(cluster.served)})
-        return await listing.names(cluster, cluster.resource(kind))
+        found = await listing.refs(cluster.api, cluster.resource(kind), cluster.namespace)
+        return [each.name for each in found]
 
     async def run() -> list[str]:
         kubeconfig = context.params.get("kubeconfig")

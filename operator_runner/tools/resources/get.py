@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
 from operator_runner.core.errors import ConfigError
-from operator_runner.core.model import ObjectRef
+from operator_runner.core.model import Json, ObjectRef, uid_of
 from operator_runner.telemetry.printable import printable
 from operator_runner.tools.ages import age
 from operator_runner.tools.resources.options import (
@@ -26,12 +26,14 @@ from operator_runner.tools.resources.output import Format, print_data, print_row
 
 if TYPE_CHECKING:
     from operator_runner.kube.discovery import ApiResource
+    from operator_runner.tools.operator_api.next_runs import Queues
     from operator_runner.tools.resources.cluster import ClusterView
     from operator_runner.tools.resources.listing import Selection
     from operator_runner.tools.resources.summary import Summary
 
 _HEADER = ("NAME", "READY", "STATE", "LAST RUN", "NEXT RUN", "FAILING", "WHY")
-_WIDE_HEADER = (*_HEADER[:-1], "RUN", "CAUSE", "MESSAGE")
+_WIDE_HEADER = (*_HEADER[:-1], "REPLICA", "RUN", "CAUSE", "MESSAGE")
+_POLL_SECONDS = 1.0
 _WHY_CHARACTERS = 70
 
 
@@ -81,7 +83,7 @@ async def _get(wanted: Sequence[str], kubeconfig: Path | None, options: _Options
     from operator_runner.tools.operator_api.next_runs import read_queues  # noqa: PLC0415
     from operator_runner.tools.resources.cluster import open_cluster  # noqa: PLC0415
     from operator_runner.tools.resources.listing import select, summaries  # noqa: PLC0415
-    from operator_runner.tools.resources.summary import with_next_run  # noqa: PLC0415
+    from operator_runner.tools.resources.summary import with_queues  # noqa: PLC0415
 
     output, everywhere = options.output, options.all_namespaces
     async with open_cluster(kubeconfig, options.namespace) as cluster:
@@ -90,7 +92,7 @@ async def _get(wanted: Sequence[str], kubeconfig: Path | None, options: _Options
             summaries(cluster, selection),
             read_queues(cluster.api, cluster.namespace, options.work_dir),
         )
-        found = [with_next_run(each, queues.next_run(each.ref)) for each in found]
+        found = [with_queues(each, queues) for each in found]
         if found and queues.reason and output in {Format.TABLE, Format.WIDE}:
             click.echo(
                 f"Note: NEXT RUN lacks periods, retries and the queue: {printable(queues.reason)}",
@@ -113,7 +115,7 @@ async def _get(wanted: Sequence[str], kubeconfig: Path | None, options: _Options
         elif not options.watch:
             click.echo(_nothing(selection), err=True)
         if options.watch:
-            await _watch(cluster, selection, table, found)
+            await _Watching(cluster, selection, table, found, queues).run(options.work_dir)
 
 
 def _nothing(selection: Selection) -> str:
@@ -158,6 +160,7 @@ class _Table:
         if self._is_wide:
             row = (
                 *row,
+                summary.replica or "-",
                 summary.run_id or "-",
                 summary.cause or "-",
                 " ".join(summary.message.split()),
@@ -181,39 +184,90 @@ def _until(summary: Summary, now: datetime) -> str:
     return "retry" if summary.retries else "-"
 
 
-async def _watch(
-    cluster: ClusterView, selection: Selection, table: _Table, shown: Sequence[Summary]
-) -> None:
-    """Print the summary of each resource that changes, without end."""
-    from operator_runner.kube.watch import (  # noqa: PLC0415 (slow import)
-        EventType,
-        Extraction,
-        watch_metadata,
-    )
-    from operator_runner.tools.resources.listing import run_events  # noqa: PLC0415
-    from operator_runner.tools.resources.summary import by_resource, summarize  # noqa: PLC0415
+class _Watching:
+    """Prints the summary of each resource that changes, or whose next run does."""
 
-    if not selection.kinds:
-        raise ConfigError("nothing to watch; name a kind: operator-runner get KIND --watch")
-    last: dict[ObjectRef, Summary] = {each.ref: each for each in shown}
+    def __init__(
+        self,
+        cluster: ClusterView,
+        selection: Selection,
+        table: _Table,
+        shown: Sequence[Summary],
+        queues: Queues,
+    ) -> None:
+        self._cluster, self._selection, self._table = cluster, selection, table
+        self._shown = {each.ref: each for each in shown}
+        self._queues = queues
+        self._without_queue: dict[ObjectRef, Summary] = {}
 
-    async def follow(kind: ApiResource) -> None:
+    async def run(self, work_dir: Path | None) -> NoReturn:
+        """Read without end. Raises ApiError; ConfigError without kinds."""
+        if not self._selection.kinds:
+            raise ConfigError("nothing to watch; name a kind: operator-runner get KIND --watch")
+        await asyncio.gather(
+            self._follow_queues(work_dir), *map(self._follow, self._selection.kinds)
+        )
+        raise AssertionError("watches do not end")
+
+    async def _follow(self, kind: ApiResource) -> None:
+        from operator_runner.kube.watch import (  # noqa: PLC0415 (slow import)
+            EventType,
+            Extraction,
+            watch_metadata,
+        )
+
         whole = Extraction(lambda body: body, whole=True)
-        async for event in watch_metadata(cluster.api, kind, selection.namespace, extraction=whole):
+        async for event in watch_metadata(
+            self._cluster.api, kind, self._selection.namespace, extraction=whole
+        ):
             if event.type is EventType.SYNCED:
                 continue
             ref = ObjectRef.of_kind(kind.gvk, event.body)
-            if not selection.has(ref):
+            if not self._selection.has(ref):
                 continue
             if event.type is EventType.DELETED:
-                if (gone := last.pop(ref, None)) is not None:
-                    table.print([gone])
+                self._without_queue.pop(ref, None)
+                if (gone := self._shown.pop(ref, None)) is not None:
+                    self._table.print([gone])
                 continue
-            uid = event.body["metadata"]["uid"]
-            events = by_resource(await run_events(cluster.api, ref.namespace or "default"))
-            summary = summarize(ref, event.extracted, events.get((uid, ref.name), ()))
-            if summary != last.get(ref):
-                last[ref] = summary
-                table.print([summary])
+            self._without_queue[ref] = await self._summary(ref, event.body, event.extracted)
+            self._show(ref)
 
-    await asyncio.gather(*map(follow, selection.kinds))
+    async def _summary(self, ref: ObjectRef, metadata: Json, body: Json) -> Summary:
+        from operator_runner.tools.resources.listing import run_events  # noqa: PLC0415
+        from operator_runner.tools.resources.summary import (  # noqa: PLC0415
+            by_resource,
+            summarize,
+        )
+
+        events = by_resource(await run_events(self._cluster.api, ref.namespace or "default"))
+        return summarize(ref, body, events.get((uid_of(metadata), ref.name), ()))
+
+    async def _follow_queues(self, work_dir: Path | None) -> NoReturn:
+        from operator_runner.tools.operator_api.discovery import find_operators  # noqa: PLC0415
+        from operator_runner.tools.operator_api.next_runs import queues_of  # noqa: PLC0415
+
+        while True:
+            async with find_operators(
+                self._cluster.api, self._cluster.namespace, work_dir
+            ) as operators:
+                count = len(operators.clients)
+                # If one does not answer, all are searched again.
+                while len(operators.clients) >= count:
+                    self._queues = await queues_of(operators)
+                    for ref in list(self._without_queue):
+                        self._show(ref)
+                    await asyncio.sleep(_POLL_SECONDS)
+                    if not count:
+                        break
+
+    def _show(self, ref: ObjectRef) -> None:
+        from operator_runner.tools.resources.summary import (  # noqa: PLC0415
+            is_same,
+            with_queues,
+        )
+
+        summary = with_queues(self._without_queue[ref], self._queues)
+        if not is_same(summary, self._shown.get(ref)):
+            self._shown[ref] = summary
+            self._table.print([summary])

@@ -101,12 +101,11 @@ def custom_kinds(served: Sequence[ApiResource]) -> list[ApiResource]:
     return list(found.values())
 
 
-async def names(cluster: ClusterView, kind: ApiResource) -> list[str]:
-    """Return the names of the resources of a kind in the user's namespace. Raises ApiError."""
-    path = kind.path(cluster.namespace)
+async def refs(api: Api, kind: ApiResource, namespace: str | None) -> list[ObjectRef]:
+    """Return the resources of a kind in a namespace, None for all. Raises ApiError."""
     return [
-        item["metadata"]["name"]
-        async for page in list_pages(cluster.api, path, accept=METADATA, outer_levels=2)
+        ObjectRef.of_kind(kind.gvk, item)
+        async for page in list_pages(api, kind.path(namespace), accept=METADATA, outer_levels=2)
         for item in page.get("items") or ()
     ]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -172,9 +172,3 @@ def complete(work: Coroutine[Any, Any, _Result]) -> _Result:
         raise click.ClickException(str(error)) from error
     except KeyboardInterrupt:
         raise SystemExit(_INTERRUPTED) from None
-
-
-names_argument = click.argument(
-    "names", metavar="KIND/NAME...", nargs=-1, required=True, type=NameType()
-)
-Names = Sequence[Name]

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from operator_runner.core.durations import format_duration
-from operator_runner.core.errors import ConfigError, NotFound
+from operator_runner.core.errors import ConfigError, Forbidden, NotFound
 from operator_runner.core.model import Json
 from operator_runner.reconcile.conditions import read_conditions
 from operator_runner.reconcile.user_requests import (
@@ -25,14 +25,10 @@ from operator_runner.reconcile.user_requests import (
     suspension,
 )
 from operator_runner.telemetry.printable import printable
-from operator_runner.tools.resources.options import (
-    EXIT_UNANSWERED,
-    DurationType,
-    Names,
-    cluster_options,
-    complete,
-    names_argument,
-)
+from operator_runner.tools.resources.options import EXIT_UNANSWERED, DurationType, complete
+from operator_runner.tools.resources.output import Format
+from operator_runner.tools.resources.targets import Results, Targets, target_options
+from operator_runner.tools.task_paths import with_short_paths
 
 if TYPE_CHECKING:
     from operator_runner.tools.resources.cluster import ClusterView, Target
@@ -49,9 +45,8 @@ def _request_options(function: _Function) -> _Function:
             show_default=True,
             help="Time to wait with --wait.",
         ),
-        click.option("--wait", is_flag=True, help="Wait for the end of the run."),
-        cluster_options,
-        names_argument,
+        click.option("--wait", is_flag=True, help="Wait for the end of the runs."),
+        target_options,
     ):
         function = option(function)
     return function
@@ -59,37 +54,29 @@ def _request_options(function: _Function) -> _Function:
 
 @click.command()
 @_request_options
-def reconcile(
-    names: Names, namespace: str | None, kubeconfig: Path | None, wait: bool, timeout: timedelta
-) -> None:
-    """Run a resource now.
+def reconcile(*, output: Format, wait: bool, timeout: timedelta, **where: Any) -> None:
+    """Run resources now.
 
     KIND is spelled as for kubectl: wikis, wiki, a short name, wiki.apps.example.com. With --wait
-    the exit status is 0 if the run succeeds, 1 if it fails, and 3 if no operator answers in time.
+    the exit status is 0 if all runs succeed, 1 if one fails, and 3 if no operator answers in time.
+    With --all and -A, suspended resources are left out.
     """
-    sys.exit(complete(_request(names, namespace, kubeconfig, timeout if wait else None)))
+    sys.exit(complete(_request(Targets(**where), timeout if wait else None, output)))
 
 
 @click.command()
 @_request_options
-def retry(
-    names: Names, namespace: str | None, kubeconfig: Path | None, wait: bool, timeout: timedelta
-) -> None:
-    """Run a failing resource now, and reset its backoff.
+def retry(*, output: Format, wait: bool, timeout: timedelta, **where: Any) -> None:
+    """Run failing resources now, and reset their backoff.
 
     Otherwise the same as `reconcile`.
     """
-    work = _request(names, namespace, kubeconfig, timeout if wait else None, reset=True)
+    work = _request(Targets(**where), timeout if wait else None, output, reset=True)
     sys.exit(complete(work))
 
 
 async def _request(
-    names: Names,
-    namespace: str | None,
-    kubeconfig: Path | None,
-    within: timedelta | None,
-    *,
-    reset: bool = False,
+    targets: Targets, within: timedelta | None, output: Format, *, reset: bool = False
 ) -> int:
     """Request a run of each resource; with `within`, wait for the ends. Return the exit status."""
     # The API client is slow to import, and --help does not need it.
@@ -97,44 +84,81 @@ async def _request(
 
     request = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     annotations = {REQUEST_ANNOTATION: request, RESET_ANNOTATION: request if reset else None}
-    async with open_cluster(kubeconfig, namespace) as cluster:
-        targets = [cluster.find(name) for name in names]
-        for target in targets:
-            _check_active(target, await cluster.read(target))
-            await cluster.annotate(target, annotations)
-            click.echo(f"{target} {'retry' if reset else 'run'} requested")
-        if within is None:
-            return 0
-        return max([await _outcome(cluster, target, request, within) for target in targets])
+    results = Results(targets, output)
+    word = "retry" if reset else "run"
+    async with open_cluster(targets.kubeconfig, targets.namespace) as cluster:
+        requested: list[Target] = []
+        async for target in targets.find(cluster):
+            try:
+                body = await cluster.read(target)
+                if targets.are_all and _is_suspended(body):
+                    results.add(target, "is suspended; skipped", "suspended")
+                    continue
+                _check_active(target, body)
+                await cluster.annotate(target, annotations)
+            except (ConfigError, Forbidden, NotFound) as error:
+                results.fail(target, error)
+            else:
+                results.add(target, f"{word} requested", "requested")
+                requested.append(target)
+        statuses = [int(results.has_failed)]
+        if within is not None:
+            deadline = time.monotonic() + within.total_seconds()
+            for target in requested:
+                left = max(0.0, deadline - time.monotonic())
+                statuses.append(
+                    await _outcome(cluster, target, request, results, left=left, within=within)
+                )
+        results.end(cluster.namespace)
+        return max(statuses)
+
+
+def _is_suspended(body: Json) -> bool:
+    return suspension(annotations_of(body)) is not Suspension.NONE
 
 
 def _check_active(target: Target, body: Json) -> None:
     """Raise ConfigError for a resource that is suspended."""
-    if suspension(annotations_of(body)) is not Suspension.NONE:
+    if _is_suspended(body):
         place = f" --namespace {target.ref.namespace}" if target.ref.namespace else ""
         cure = f"operator-runner resume {target}{place}"
         raise ConfigError(f"{target} is suspended; to resume: {cure}")
 
 
-async def _outcome(cluster: ClusterView, target: Target, request: str, within: timedelta) -> int:
-    """Wait for the end of the requested run and print it; return the exit status."""
+async def _outcome(
+    cluster: ClusterView,
+    target: Target,
+    request: str,
+    results: Results,
+    *,
+    left: float,
+    within: timedelta,
+) -> int:
+    """Wait for the end of the requested run and print it; return the exit status.
+
+    `left` is how many seconds remain of `within`, the time for all runs.
+    """
 
     def is_over(body: Json) -> bool:
         _check_active(target, body)
         return _answer(body, request) is not None
 
     try:
-        body = await cluster.wait(target, is_over, within.total_seconds())
+        body = await cluster.wait(target, is_over, left)
         if body is None:
             reason = _silence(await cluster.read(target), within)
-            click.echo(f"Error: {target}: {reason}", err=True)
+            click.echo(printable(f"Error: {target}: {reason}"), err=True)
+            results.keep(target, result="unanswered", message=reason)
             return EXIT_UNANSWERED
     except NotFound:
-        click.echo(f"{target} deleted")
+        results.add(target, "deleted", "deleted")
         return 0
+    except (ConfigError, Forbidden) as error:
+        results.fail(target, error)
+        return 1
     answer = _answer(body, request)
     assert answer is not None
-    return _print(target, answer)
+    return _print(target, answer, results)
 
 
 def _answer(body: Json, request: str) -> HandledRequest | None:
@@ -145,14 +169,20 @@ def _answer(body: Json, request: str) -> HandledRequest | None:
     return handled if handled is not None and handled.id in {request, latest} else None
 
 
-def _print(target: Target, answer: HandledRequest) -> int:
+def _print(target: Target, answer: HandledRequest, results: Results) -> int:
     run = f" (run {answer.run_id})" if answer.run_id else ""
-    if answer.result is RequestResult.FAILED:
-        click.echo(printable(f"{target} failed{run}: {answer.message}"), err=True)
-        return 1
-    more = f"; {answer.message}" if answer.message else ""
-    click.echo(printable(f"{target} succeeded{run}{more}"))
-    return 0
+    is_failed = answer.result is RequestResult.FAILED
+    reason = with_short_paths(answer.message)
+    message = f"{': ' if is_failed else '; '}{reason}" if reason else ""
+    results.add(
+        target,
+        f"{'failed' if is_failed else 'succeeded'}{run}{message}",
+        answer.result.value,
+        err=is_failed,
+        runID=answer.run_id,
+        message=reason,
+    )
+    return int(is_failed)
 
 
 def _silence(body: Json, within: timedelta) -> str:

@@ -18,13 +18,16 @@ from operator_runner.core.timetable import NEXT_FIELD
 from operator_runner.kube.events import CAUSE_ANNOTATION, RUN_ANNOTATION
 from operator_runner.reconcile.conditions import read_conditions
 from operator_runner.reconcile.user_requests import Suspension, annotations_of, suspension
+from operator_runner.tools.task_paths import with_short_paths
 
 if TYPE_CHECKING:
-    from operator_runner.tools.operator_api.next_runs import NextRun
+    from operator_runner.tools.operator_api.next_runs import NextRun, Queues
 
 _READY = ("Ready", "Available", "Successful")
 """The first of these conditions that exists is shown as READY."""
 _REQUEUE = re.compile(r"the role asked to run again in (\S+)$")
+
+_SAME_TIME = timedelta(seconds=2)
 
 
 class State(StrEnum):
@@ -47,7 +50,8 @@ class Summary:
     `ready` is True, False or Unknown. `last_run` is the end of the last run that changed something
     or failed. `cause` led to it. `message` is that of a failure. `failing_since` is when the
     failures began. `next_run` is a time; `retries` is whether a failed run is retried. Only the
-    operator has `queue_position`, and `next_cause` of the next run.
+    operator has `queue_position`, `next_cause` of the next run, and `replica`, whose queue it is.
+    `skipped` is when a later run was skipped, because of `skip_reason`.
     """
 
     ref: ObjectRef
@@ -62,13 +66,16 @@ class Summary:
     retries: bool = False
     queue_position: int | None = None
     next_cause: str = ""
+    replica: str = ""
+    skipped: datetime | None = None
+    skip_reason: str = ""
 
     @property
     def why(self) -> str:
         """The message of a failure, else the cause of the last run, on one line."""
         if self.state is State.UNHANDLED:
             return "no operator has written its conditions"
-        return " ".join((self.message or self.cause).split())
+        return " ".join((self.message or self.skip_reason or self.cause).split())
 
     def as_json(self) -> Json:
         """Return the fields that are known, for `--output=json`."""
@@ -87,6 +94,9 @@ class Summary:
             "nextRun": _text(self.next_run),
             "nextCause": self.next_cause,
             "queuePosition": self.queue_position,
+            "replica": self.replica,
+            "skipped": _text(self.skipped),
+            "skipReason": self.skip_reason,
         }
         return {name: value for name, value in fields.items() if value}
 
@@ -110,7 +120,7 @@ def summarize(ref: ObjectRef, body: Json, events: Iterable[Json] = ()) -> Summar
         last_run=last_run,
         run_id=annotations.get(RUN_ANNOTATION, ""),
         cause=annotations.get(CAUSE_ANNOTATION, ""),
-        message=str(failure.get("message") or ""),
+        message=with_short_paths(str(failure.get("message") or "")),
         failing_since=_time(failure.get("lastTransitionTime")),
         next_run=_next_run(body, state, conditions, last_run),
         retries=state is State.FAILED,
@@ -127,7 +137,36 @@ def with_next_run(summary: Summary, next_run: NextRun | None) -> Summary:
         next_run=min(times, default=None),
         queue_position=next_run.position,
         next_cause=next_run.cause,
+        replica=next_run.replica,
     )
+
+
+def with_skipped_run(summary: Summary, run: Json | None) -> Summary:
+    """Return a summary with the last skipped run of the resource, if no later run is known."""
+    time = _time(run["started"]) if run is not None else None
+    if run is None or time is None or (summary.last_run is not None and time < summary.last_run):
+        return summary
+    return replace(summary, skipped=time, skip_reason=str(run.get("message") or ""))
+
+
+def with_queues(summary: Summary, queues: Queues) -> Summary:
+    """Return a summary with what operators have about the resource."""
+    ref = summary.ref
+    return with_skipped_run(with_next_run(summary, queues.next_run(ref)), queues.skipped_run(ref))
+
+
+def is_same(one: Summary, other: Summary | None) -> bool:
+    """Return whether both show the same to a user.
+
+    Times of next runs differ by how long their request to the operator took.
+    """
+    if other is None:
+        return False
+    if replace(one, next_run=None, skipped=None) != replace(other, next_run=None, skipped=None):
+        return False
+    if one.next_run is None or other.next_run is None:
+        return one.next_run is other.next_run
+    return abs(one.next_run - other.next_run) < _SAME_TIME
 
 
 def _state(body: Json, conditions: Mapping[str, Json]) -> State:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import sys
+import time
+from collections.abc import Sequence
 from datetime import timedelta
-from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from operator_runner.core.durations import format_duration
+from operator_runner.core.errors import Forbidden, NotFound
 from operator_runner.core.model import Json
 from operator_runner.reconcile.conditions import is_suspended, read_conditions
 from operator_runner.reconcile.user_requests import (
@@ -16,13 +20,12 @@ from operator_runner.reconcile.user_requests import (
     annotations_of,
     suspension,
 )
-from operator_runner.tools.resources.options import (
-    DurationType,
-    Names,
-    cluster_options,
-    complete,
-    names_argument,
-)
+from operator_runner.tools.resources.options import DurationType, complete
+from operator_runner.tools.resources.output import Format
+from operator_runner.tools.resources.targets import Results, Targets, target_options
+
+if TYPE_CHECKING:
+    from operator_runner.tools.resources.cluster import ClusterView, Target
 
 _timeout_option = click.option(
     "--timeout",
@@ -34,66 +37,81 @@ _timeout_option = click.option(
 
 
 @click.command()
-@names_argument
-@cluster_options
+@target_options
 @click.option("--cancel", is_flag=True, help="End the current run; else it runs to its end.")
 @_timeout_option
-def suspend(
-    names: Names, namespace: str | None, kubeconfig: Path | None, cancel: bool, timeout: timedelta
-) -> None:
-    """Suspend a resource: no run starts until it is resumed.
+def suspend(*, output: Format, cancel: bool, timeout: timedelta, **where: Any) -> None:
+    """Suspend resources: no run starts until they are resumed.
 
     KIND is spelled as for kubectl: wikis, wiki, a short name, wiki.apps.example.com. A resource
     that is deleted meanwhile keeps its finalizer until it is resumed.
     """
     wanted = Suspension.CANCEL if cancel else Suspension.TRUE
-    complete(_set(names, namespace, kubeconfig, wanted, timeout))
+    sys.exit(complete(_set(Targets(**where), wanted, timeout, output)))
 
 
 @click.command()
-@names_argument
-@cluster_options
+@target_options
 @_timeout_option
-def resume(
-    names: Names, namespace: str | None, kubeconfig: Path | None, timeout: timedelta
-) -> None:
-    """Resume a suspended resource, and run it now."""
-    complete(_set(names, namespace, kubeconfig, Suspension.NONE, timeout))
+def resume(*, output: Format, timeout: timedelta, **where: Any) -> None:
+    """Resume suspended resources, and run them now."""
+    sys.exit(complete(_set(Targets(**where), Suspension.NONE, timeout, output)))
 
 
-async def _set(
-    names: Names,
-    namespace: str | None,
-    kubeconfig: Path | None,
+async def _set(targets: Targets, wanted: Suspension, within: timedelta, output: Format) -> int:
+    """Set or remove the annotation, and wait until operators show it; return the exit status."""
+    # The API client is slow to import, and --help does not need it.
+    from operator_runner.tools.resources.cluster import open_cluster  # noqa: PLC0415
+
+    results = Results(targets, output)
+    async with open_cluster(targets.kubeconfig, targets.namespace) as cluster:
+        changed: list[Target] = []
+        async for target in targets.find(cluster):
+            try:
+                if await _annotate(cluster, target, wanted, results):
+                    changed.append(target)
+            except (Forbidden, NotFound) as error:
+                results.fail(target, error)
+        if within:
+            await _wait(cluster, changed, wanted, within, results)
+        results.end(cluster.namespace)
+    return int(results.has_failed)
+
+
+async def _annotate(
+    cluster: ClusterView, target: Target, wanted: Suspension, results: Results
+) -> bool:
+    """Set or remove the annotation; return whether that was a change."""
+    before = suspension(annotations_of(await cluster.read(target)))
+    word = "suspended" if wanted.value else "resumed"
+    is_suspended_already = wanted is Suspension.TRUE and before is not Suspension.NONE
+    if before is wanted or is_suspended_already:
+        text = "is already suspended" if wanted.value else "is not suspended"
+        results.add(target, text, "unchanged")
+        return False
+    await cluster.annotate(target, {SUSPEND_ANNOTATION: wanted.value or None})
+    results.add(target, word, word)
+    return True
+
+
+async def _wait(
+    cluster: ClusterView,
+    changed: Sequence[Target],
     wanted: Suspension,
     within: timedelta,
+    results: Results,
 ) -> None:
-    # The API client is slow to import, and --help does not need it.
-    from operator_runner.tools.resources.cluster import Target, open_cluster  # noqa: PLC0415
-
-    word = "resumed" if wanted is Suspension.NONE else "suspended"
-    annotation = {SUSPEND_ANNOTATION: wanted.value or None}
-    async with open_cluster(kubeconfig, namespace) as cluster:
-        changed: list[Target] = []
-        for target in map(cluster.find, names):
-            before = suspension(annotations_of(await cluster.read(target)))
-            is_suspended_already = wanted is Suspension.TRUE and before is not Suspension.NONE
-            if before is wanted or is_suspended_already:
-                click.echo(
-                    f"{target} is already {word}" if wanted.value else f"{target} is not suspended"
-                )
-                continue
-            await cluster.annotate(target, annotation)
-            click.echo(f"{target} {word}")
-            changed.append(target)
-        if not within:
-            return
-        for target in changed:
-            shows = _shows_suspension if wanted.value else _shows_none
-            seconds = within.total_seconds()
-            if await cluster.wait(target, shows, seconds) is None:
-                body = await cluster.read(target)
-                click.echo(f"Warning: {target}: {_reason(body, within)}", err=True)
+    """Wait until all resources show the suspension, or show it no more; warn of others."""
+    shows = _shows_suspension if wanted.value else _shows_none
+    deadline = time.monotonic() + within.total_seconds()
+    for target in changed:
+        try:
+            left = max(0.0, deadline - time.monotonic())
+            if await cluster.wait(target, shows, left) is None:
+                results.warn(target, _reason(await cluster.read(target), within))
+        except NotFound as error:
+            if wanted.value:
+                results.fail(target, error)
 
 
 def _shows_suspension(body: Json) -> bool:

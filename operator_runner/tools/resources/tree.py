@@ -27,11 +27,12 @@ from operator_runner.tools.resources.output import Format, print_data, print_tab
 if TYPE_CHECKING:
     from operator_runner.kube.discovery import ApiResource
     from operator_runner.kube.object_readiness import Readiness
-    from operator_runner.tools.resources.cluster import ClusterView
+    from operator_runner.tools.resources.cluster import ClusterView, Target
     from operator_runner.tools.resources.ownership_tree import Node
 
 _CONCURRENCY = 8
 """Requests at a time."""
+_POLL_SECONDS = 2.0
 _HEADER = ("NAME", "READY", "LAST WRITTEN BY", "WRITTEN", "AGE")
 _NOT_OWNED = {("", "Event"), ("events.k8s.io", "Event")}
 """Kinds, by group, with many objects that never have an owner."""
@@ -44,41 +45,61 @@ _NOT_OWNED = {("", "Event"), ("events.k8s.io", "Event")}
     "-A", "--all-namespaces", is_flag=True, help="Also search other namespaces and cluster-wide."
 )
 @output_option
+@click.option(
+    "-w", "--watch", is_flag=True, help="Then print the tree after each change until interrupted."
+)
 def tree(
+    *,
     name: Name,
     namespace: str | None,
     kubeconfig: Path | None,
     all_namespaces: bool,
     output: Format,
+    watch: bool,
 ) -> None:
     """Show the objects of a resource, with their readiness and their last writer.
 
     KIND is spelled as for kubectl: wikis, wiki, a short name, wiki.apps.example.com.
     """
-    complete(_tree(name, namespace, kubeconfig, output, all_=all_namespaces))
+    complete(_tree(name, namespace, kubeconfig, output, all_=all_namespaces, watch=watch))
 
 
 async def _tree(
-    name: Name, namespace: str | None, kubeconfig: Path | None, output: Format, *, all_: bool
+    name: Name,
+    namespace: str | None,
+    kubeconfig: Path | None,
+    output: Format,
+    *,
+    all_: bool,
+    watch: bool,
 ) -> None:
     # The API client is slow to import, and --help does not need it.
     from operator_runner.tools.resources.cluster import open_cluster  # noqa: PLC0415
-    from operator_runner.tools.resources.ownership_tree import tree_of  # noqa: PLC0415
 
     async with open_cluster(kubeconfig, namespace) as cluster:
         target = cluster.find(name)
-        body = await cluster.read(target)
         everywhere = all_ or not target.ref.namespace
         search = _Search(cluster, None if everywhere else target.ref.namespace)
-        objects = await search.run()
-        root = tree_of(body, target.ref, objects)
-        readiness = await search.readiness(root)
-    if search.skipped:
-        click.echo(
-            f"Warning: {len(search.skipped)} kinds could not be searched: "
-            f"{', '.join(sorted(search.skipped))}",
-            err=True,
-        )
+        root, readiness = await search.tree(target)
+        if search.skipped:
+            click.echo(
+                f"Warning: {len(search.skipped)} kinds could not be searched: "
+                f"{', '.join(sorted(search.skipped))}",
+                err=True,
+            )
+        _print(root, readiness, output)
+        shown = _data(root, readiness)
+        while watch:
+            await asyncio.sleep(_POLL_SECONDS)
+            root, readiness = await search.tree(target)
+            if (data := _data(root, readiness)) == shown:
+                continue
+            shown = data
+            click.echo("---" if output is Format.YAML else "")
+            _print(root, readiness, output)
+
+
+def _print(root: Node, readiness: dict[ObjectRef, Readiness], output: Format) -> None:
     if output in {Format.JSON, Format.YAML}:
         print_data(_data(root, readiness), output)
         return
@@ -100,7 +121,15 @@ class _Search:
     skipped: set[str] = field(default_factory=set)
     """Kinds that could not be listed."""
 
-    async def run(self) -> dict[ObjectRef, Json]:
+    async def tree(self, target: Target) -> tuple[Node, dict[ObjectRef, Readiness]]:
+        """Return a resource with its objects, and their readiness. Raises ApiError."""
+        from operator_runner.tools.resources.ownership_tree import tree_of  # noqa: PLC0415
+
+        body = await self.cluster.read(target)
+        root = tree_of(body, target.ref, await self._objects())
+        return root, await self._readiness(root)
+
+    async def _objects(self) -> dict[ObjectRef, Json]:
         """Return the metadata of all objects that can be listed. Raises ApiError."""
         limit = asyncio.Semaphore(_CONCURRENCY)
         found: dict[ObjectRef, Json] = {}
@@ -138,7 +167,7 @@ class _Search:
             pass
         return found
 
-    async def readiness(self, root: Node) -> dict[ObjectRef, Readiness]:
+    async def _readiness(self, root: Node) -> dict[ObjectRef, Readiness]:
         """Return the readiness of the objects that have a status; others are not read."""
         kinds = {each.gvk: each for each in self.cluster.served}
         limit = asyncio.Semaphore(_CONCURRENCY)

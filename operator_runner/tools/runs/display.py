@@ -8,8 +8,10 @@ from typing import Any
 
 from operator_runner.core.model import GVK, Json
 from operator_runner.telemetry.printable import printable
+from operator_runner.telemetry.runs.record import SKIPPED, causes_text
 from operator_runner.tools.ages import age
 from operator_runner.tools.resources.cluster import kind_name
+from operator_runner.tools.task_paths import short_path
 
 HEADER = ("RUN", "RESOURCE", "RESULT", "AGE", "DURATION", "CAUSE")
 WIDE_HEADER = (*HEADER, "STARTED", "FAILED TASK", "OPERATOR", "MESSAGE")
@@ -53,14 +55,12 @@ def result(run: Json) -> str:
 
 
 def causes(run: Json) -> str:
-    """Return the causes as in log lines: `spec: spec.size; retry: attempt 2`."""
-    found = (
-        f"{each.get('trigger')}: {each['detail']}"
-        if each.get("detail")
-        else str(each.get("trigger"))
-        for each in run.get("causes") or ()
-    )
-    return "; ".join(dict.fromkeys(found))
+    """Return the causes as in log lines: `spec: spec.size; retry: attempt 2`.
+
+    For a skipped run, the reason follows: `start; skipped: inputs unchanged`.
+    """
+    reason = str(run.get("message") or "") if run.get("outcome") == SKIPPED else ""
+    return "; ".join(filter(None, (causes_text(run), reason)))
 
 
 def summary_lines(run: Json) -> Iterator[str]:
@@ -144,13 +144,6 @@ def place(task: Json) -> str:
         return ""
     path = short_path(str(task.get("path") or ""))
     return f"task '{task['name']}'" + (f" at {path}" if path else "")
-
-
-def short_path(path: str) -> str:
-    """Return a path from its last `roles` or `playbooks` on."""
-    parts = path.split("/")
-    starts = [n for n, part in enumerate(parts) if part in {"roles", "playbooks"}]
-    return "/".join(parts[starts[-1] :]) if starts else path
 
 
 def duration(seconds: Any) -> str:

@@ -21,10 +21,10 @@ from operator_runner.tools.runs.display import (
     duration,
     place,
     resource_name,
-    short_path,
     summary_lines,
     time_of,
 )
+from operator_runner.tools.task_paths import short_path
 
 _TEMPLATE = Path(__file__).with_name("report.html.j2")
 _STYLE = Path(__file__).with_name("static") / "run.css"

@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from datetime import timedelta
+from dataclasses import replace
+from datetime import datetime, timedelta
 from pathlib import Path
 
 from operator_runner import __version__
@@ -21,37 +21,15 @@ from operator_runner.core.model import GVK, Json, ObjectRef
 from operator_runner.core.settings import DEFAULT_WORK_DIR
 from operator_runner.kube.api import Api
 from operator_runner.kube.discovery import ApiResource, Discovery
-from operator_runner.kube.events import (
-    CONTROLLER,
-)
+from operator_runner.kube.events import CONTROLLER
 from operator_runner.kube.paging import list_pages
 from operator_runner.kube.session import Connection, connect
 from operator_runner.reconcile.user_requests import Suspension, annotations_of, suspension
+from operator_runner.telemetry.runs.record import SKIPPED, causes_text, matches
 from operator_runner.tools.kind_names import find_kind, of_kinds, of_resources
-from operator_runner.tools.run_lines import REPLICA, RunLine, header, is_valid_event, line_of
-
-
-@dataclass(frozen=True, slots=True)
-class History:
-    """The runs of one resource, newest first."""
-
-    ref: ObjectRef
-    lines: tuple[RunLine, ...]
-    rerun: Rerun | None = None
-    """How to repeat the last run, if it failed and its files are here."""
-    suspended: bool = False
-    """Whether an annotation suspends the resource; False if unknown."""
-
-    @property
-    def replica_width(self) -> int:
-        """Width of the column with the replica; 0 if all runs are of the same one."""
-        replicas = {line.replica for line in self.lines if line.replica}
-        return max(len(REPLICA), *map(len, replicas)) if len(replicas) > 1 else 0
-
-    @property
-    def header(self) -> str:
-        """The names of the columns."""
-        return header(self.replica_width)
+from operator_runner.tools.operator_api.discovery import find_operators
+from operator_runner.tools.operator_api.next_runs import skipped_runs
+from operator_runner.tools.run_lines import History, RunLine, is_valid_event, line_of
 
 
 def from_files(
@@ -59,8 +37,9 @@ def from_files(
 ) -> History:
     """Return the runs of a resource that an operator with this work dir has recorded.
 
-    `namespace` None means all. Types that are neither kind nor regular plural are looked up in the
-    cluster of `kubeconfig`. Raises ConfigError for a kind without runs, and OSError.
+    `namespace` None means all, and an empty `name` all resources of the kind. Types that are
+    neither kind nor regular plural are looked up in the cluster of `kubeconfig`. Raises
+    ConfigError for a kind without runs, and OSError.
     """
     if not os.access(work_dir, os.R_OK | os.X_OK):
         raise ConfigError(
@@ -72,11 +51,16 @@ def from_files(
     folders = {
         ref: folder
         for ref, folder in recorded.items()
-        if (ref.gvk.group, ref.gvk.kind, ref.name) == (gvk.group, gvk.kind, name)
+        if (ref.gvk.group, ref.gvk.kind) == (gvk.group, gvk.kind)
+        and name in {"", ref.name}
         and namespace in {None, ref.namespace}
     }
-    runs = [run for folder in folders.values() for run in past_runs(folder)]
-    lines = sorted(map(_line_of_run, runs), key=lambda line: line.ended, reverse=True)
+    lines = [
+        replace(_line_of_run(run), ref=None if name else ref)
+        for ref, folder in folders.items()
+        for run in past_runs(folder)
+    ]
+    lines.sort(key=lambda line: line.ended, reverse=True)
     rerun = _rerun(work_dir, folders, lines)
     return History(ObjectRef(gvk, namespace or "", name), tuple(lines), rerun)
 
@@ -129,45 +113,105 @@ def _line_of_run(run: PastRun) -> RunLine:
 
 
 async def from_events(
-    kubeconfig: Path | None, type_: str, namespace: str | None, name: str
+    kubeconfig: Path | None,
+    type_: str,
+    namespace: str | None,
+    name: str,
+    *,
+    everywhere: bool = False,
 ) -> History:
-    """Return the runs of a resource that its Events report.
+    """Return the runs of a resource, or without `name` of all of the type, that Events report.
 
-    `namespace` None is that of the kubeconfig. Raises ConfigError for an unknown type, NotFound
-    for a resource without Events that does not exist, and other ApiErrors.
+    `namespace` None is that of the kubeconfig; `everywhere` means all. Raises ConfigError for an
+    unknown type, NotFound for a resource without Events that does not exist, and other ApiErrors.
     """
     connection = await _connect(kubeconfig)
     try:
         api = Api(connection)
         resource = await _resource(api, type_)
         place = (namespace or connection.namespace) if resource.namespaced else ""
-        ref = ObjectRef(resource.gvk, place, name)
+        ref = ObjectRef(resource.gvk, "" if everywhere else place, name)
         # Events about cluster-scoped objects are in `default`.
-        events = await _events(api, place or "default", name)
-        events = [each for each in events if _is_about(each, ref) and is_valid_event(each)]
-        lines = [line_of(event) for event in events]
-        suspended = await _is_suspended(api, resource.path(place, name), known=bool(lines))
+        events = await _events(api, None if everywhere else place or "default", name)
+        events = [
+            each
+            for each in events
+            if _is_about(each, ref, everywhere=everywhere) and is_valid_event(each)
+        ]
+        lines = [_line_about(event, ref) for event in events]
+        lines += await _skipped(api, ref, everywhere=everywhere)
+        suspended = await _suspended(api, resource, ref, known=bool(lines))
     finally:
         await connection.close()
     lines.sort(key=lambda line: line.ended, reverse=True)
     # The operator may watch another version of the kind than the preferred one.
     watched = {GVK.of(_regarding(event).get("apiVersion", ""), ref.gvk.kind) for event in events}
-    refs = [ObjectRef(gvk, place, name) for gvk in watched]
+    refs = [ObjectRef(gvk, place, name) for gvk in watched if name]
     return History(ref, tuple(lines), _local_rerun(refs, lines), suspended)
 
 
-async def _is_suspended(api: Api, path: str, *, known: bool) -> bool:
-    """Return whether an annotation suspends the resource.
+def _line_about(event: Json, ref: ObjectRef) -> RunLine:
+    """Return the line of an Event, with its resource unless `ref` names one."""
+    line, regarding = line_of(event), _regarding(event)
+    if ref.name:
+        return line
+    namespace = str(regarding.get("namespace") or "")
+    return replace(line, ref=ObjectRef(ref.gvk, namespace, str(regarding.get("name"))))
+
+
+async def _skipped(api: Api, ref: ObjectRef, *, everywhere: bool) -> list[RunLine]:
+    """Return the last skipped runs that operators have; none if no operator answers."""
+    query = {"group": ref.gvk.group, "kind": ref.gvk.kind}
+    if not everywhere:
+        query["namespace"] = ref.namespace
+    if ref.name:
+        query["name"] = ref.name
+    async with find_operators(api, ref.namespace or "default") as operators:
+        found = await skipped_runs(operators, query)
+    return [
+        RunLine(
+            datetime.fromisoformat(run["started"]),
+            None,
+            SKIPPED,
+            "; ".join(filter(None, (causes_text(run), run.get("message")))),
+            ref=None if ref.name else _ref_of(ref.gvk, run),
+        )
+        for run in found
+        if matches(run["resource"], query)
+    ]
+
+
+def _ref_of(gvk: GVK, run: Json) -> ObjectRef:
+    resource = run["resource"]
+    return ObjectRef(gvk, resource.get("namespace", ""), resource["name"])
+
+
+async def _suspended(
+    api: Api, resource: ApiResource, ref: ObjectRef, *, known: bool
+) -> tuple[ObjectRef, ...]:
+    """Return the resources that an annotation suspends.
 
     Raises ApiError for a resource that cannot be read, unless its runs are known.
     """
     try:
-        body = await api.request("GET", path)
+        if ref.name:
+            bodies = [await api.request("GET", resource.path(ref.namespace, ref.name))]
+        else:
+            path = resource.path(ref.namespace or None)
+            bodies = [
+                body
+                async for page in list_pages(api, path, outer_levels=2)
+                for body in page["items"]
+            ]
     except ApiError:
         if known:
-            return False
+            return ()
         raise
-    return suspension(annotations_of(body)) is not Suspension.NONE
+    return tuple(
+        ObjectRef.of_kind(ref.gvk, body)
+        for body in bodies
+        if suspension(annotations_of(body)) is not Suspension.NONE
+    )
 
 
 async def _resource(api: Api, type_: str) -> ApiResource:
@@ -176,13 +220,13 @@ async def _resource(api: Api, type_: str) -> ApiResource:
     return next(each for each in served if each.gvk == gvk)
 
 
-def _is_about(event: Json, ref: ObjectRef) -> bool:
+def _is_about(event: Json, ref: ObjectRef, *, everywhere: bool) -> bool:
     regarding = _regarding(event)
     gvk = GVK.of(regarding.get("apiVersion", ""), regarding.get("kind", ""))
     return (
         event.get("reportingController") == CONTROLLER
         and (gvk.group, gvk.kind) == (ref.gvk.group, ref.gvk.kind)
-        and (regarding.get("namespace") or "") == ref.namespace
+        and (everywhere or (regarding.get("namespace") or "") == ref.namespace)
     )
 
 
@@ -191,7 +235,9 @@ def _regarding(event: Json) -> Json:
     return regarding
 
 
-async def _events(api: Api, namespace: str, name: str) -> list[Json]:
-    path = f"/apis/events.k8s.io/v1/namespaces/{namespace}/events"
-    params = {"fieldSelector": f"regarding.name={name}"}
+async def _events(api: Api, namespace: str | None, name: str) -> list[Json]:
+    """Return the Events about objects of a name, empty for all, in a namespace, None for all."""
+    root = "/apis/events.k8s.io/v1"
+    path = f"{root}/events" if namespace is None else f"{root}/namespaces/{namespace}/events"
+    params = {"fieldSelector": f"regarding.name={name}"} if name else None
     return [event async for page in list_pages(api, path, params=params) for event in page["items"]]

@@ -13,6 +13,7 @@ from operator_runner.core.errors import NotFound
 from operator_runner.core.model import Json
 from operator_runner.telemetry.printable import printable
 from operator_runner.telemetry.runs.received import check_run
+from operator_runner.telemetry.runs.record import SKIPPED
 from operator_runner.tools.operator_api.client import InvalidAnswer, OperatorClient
 from operator_runner.tools.operator_api.discovery import Operators, checked, find_operators
 from operator_runner.tools.resources.cluster import ClusterView, open_cluster
@@ -97,10 +98,12 @@ async def open_operators(
 
 async def _last_run(cluster: ClusterView, operators: Operators, name: Name) -> str:
     ref = cluster.find(name).ref
-    query = {"group": ref.gvk.group, "kind": ref.gvk.kind, "name": ref.name, "limit": "1"}
+    query = {"group": ref.gvk.group, "kind": ref.gvk.kind, "name": ref.name, "limit": "2"}
     if ref.namespace:
         query["namespace"] = ref.namespace
-    found = newest(await operators.collect("/runs", check_run, query))
+    listed = newest(await operators.collect("/runs", check_run, query))
+    # The last skipped run is listed too, and has no output.
+    found = [each for each in listed if each["outcome"] != SKIPPED]
     warn_invalid(operators)
     if not found:
         raise NotFound(f"no operator that answers has a run of {name.kind}/{name.name}")

@@ -3,28 +3,36 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
 import click
 
-from operator_runner.core.errors import ApiError, ConfigError
+from operator_runner.core.model import ObjectRef
 from operator_runner.telemetry.printable import printable
 from operator_runner.tools.resources.options import (
-    Name,
-    NameType,
+    KindOrNameType,
     cluster_options,
-    data_output_option,
+    complete,
+    output_option,
 )
 from operator_runner.tools.resources.output import Format, print_data
+from operator_runner.tools.run_lines import History, Widths, header
 
 _INDENT = " " * 4
+_DATA = {Format.JSON, Format.YAML}
+_POLL_SECONDS = 1.0
 
 
 @click.command()
-@click.argument("resource", metavar="KIND/NAME", type=NameType())
+@click.argument("wanted", metavar="KIND/NAME | KIND", type=KindOrNameType())
 @cluster_options
-@data_output_option
+@click.option(
+    "-A", "--all-namespaces", is_flag=True, help="Runs of all resources of a KIND, everywhere."
+)
+@output_option
+@click.option("-w", "--watch", is_flag=True, help="Then print each new run until interrupted.")
 @click.option(
     "--work-dir",
     default=None,
@@ -36,50 +44,89 @@ _INDENT = " " * 4
 )
 def why(
     *,
-    resource: Name,
+    wanted: str,
     namespace: str | None,
     kubeconfig: Path | None,
+    all_namespaces: bool,
     output: Format,
+    watch: bool,
     work_dir: Path | None,
     limit: int,
 ) -> None:
-    """List the last runs of a resource with their causes, newest first.
+    """List the last runs of a resource, or of a kind, with their causes, newest first.
 
     KIND is spelled as for kubectl: wikis, wiki, a short name, wiki.apps.example.com.
     """
-    kind, name = resource.kind, resource.name
+    if watch and output in _DATA:
+        raise click.UsageError(f"--watch prints rows; omit --output={output.value}")
+    if all_namespaces and "/" in wanted:
+        raise click.UsageError("KIND/NAME excludes --all-namespaces; use --namespace")
+    kind, _, name = wanted.partition("/")
     # The API client is slow to import, and other commands do not need it.
     from operator_runner.tools.runs.past_runs import (  # noqa: PLC0415
         from_events,
         from_files,
     )
 
-    try:
+    async def read() -> History:
         if work_dir is not None:
-            history = from_files(work_dir, kind, namespace, name, kubeconfig)
-        else:
-            history = asyncio.run(from_events(kubeconfig, kind, namespace, name))
-    except (ApiError, ConfigError, OSError) as error:
-        raise click.ClickException(str(error)) from error
-    if output is not Format.TABLE:
-        found = [each.as_json() for each in history.lines[:limit]]
-        print_data({"suspended": history.suspended, "items": found}, output)
-        return
-    if history.suspended:
-        click.echo(f"Suspended: no run starts until `operator-runner resume {kind}/{name}`.")
+            place = None if all_namespaces else namespace
+            return await asyncio.to_thread(from_files, work_dir, kind, place, name, kubeconfig)
+        return await from_events(kubeconfig, kind, namespace, name, everywhere=all_namespaces)
+
+    async def run() -> None:
+        history = await read()
+        if output in _DATA:
+            found = [each.as_json() for each in history.lines[:limit]]
+            print_data({"suspended": bool(history.suspended), "items": found}, output)
+            return
+        widths = _print(history, limit, work_dir, is_wide=output is Format.WIDE)
+        if watch:
+            await _watch(read, history, widths)
+
+    complete(run())
+
+
+def _print(history: History, limit: int, work_dir: Path | None, *, is_wide: bool) -> Widths:
+    """Print the runs and what the user can do; return the widths of the columns."""
+    for ref in history.suspended:
+        kind = ref.gvk.kind.lower()
+        place = f" -n {ref.namespace}" if ref.namespace else ""
+        cure = f"operator-runner resume {kind}/{ref.name}{place}"
+        which = "" if history.ref.name else f" {kind}/{ref.name}"
+        click.echo(printable(f"Suspended{which}: no run starts until `{cure}`."))
+    widths = history.widths(is_wide=is_wide)
     if not history.lines:
-        click.echo(_quiet(str(history.ref), work_dir))
-        return
+        click.echo(_quiet(history.ref, work_dir))
+        return widths
     now = datetime.now(UTC)
-    click.echo(history.header)
+    click.echo(header(widths))
     for line in history.lines[:limit]:
-        click.echo(line.text(now, history.replica_width))
+        click.echo(line.text(now, widths))
     if (rerun := history.rerun) is not None:
         heading = f"To repeat run {rerun.run_id} with your kubeconfig:"
         click.echo(f"\n{heading}\n\n{_INDENT}{printable(rerun.command)}")
+    return widths
 
 
-def _quiet(resource: str, work_dir: Path | None) -> str:
+async def _watch(read: Callable[[], Awaitable[History]], shown: History, widths: Widths) -> None:
+    """Print each run that is new, without end. Raises ApiError and ConfigError."""
+    has_header = bool(shown.lines)
+    before = set(shown.lines)
+    while True:
+        await asyncio.sleep(_POLL_SECONDS)
+        history = await read()
+        new = [line for line in reversed(history.lines) if line not in before]
+        before |= set(new)
+        if new and not has_header:
+            has_header = True
+            click.echo(header(widths))
+        for line in new:
+            click.echo(line.text(datetime.now(UTC), widths))
+
+
+def _quiet(ref: ObjectRef, work_dir: Path | None) -> str:
+    resource = str(ref) if ref.name else ref.gvk.kind
     if work_dir is not None:
         return f"No runs of {resource} are recorded in {work_dir}."
     return (

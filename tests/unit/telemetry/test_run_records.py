@@ -18,6 +18,7 @@ from operator_runner.core.model import (
     TaskFailure,
     Trigger,
 )
+from operator_runner.telemetry.runs.received import check_run
 from operator_runner.telemetry.runs.record import MAX_TASKS, RunRecorder, compact
 from operator_runner.telemetry.runs.store import RunStore
 
@@ -201,3 +202,17 @@ async def test_restored_runs_are_before_those_of_this_process() -> None:
     new.restore(REF, old.last(REF, "uid", 3))
     assert [each["id"] for each in new.last(REF, "uid", 3)] == ["1", "2"]
     assert new.last(REF, "another uid", 3) == []
+
+
+def test_the_last_skipped_run_of_a_resource_is_listed() -> None:
+    """It replaces the one before, and is neither a finished run nor kept after a deletion."""
+    store = RunStore(lambda: NOON)
+    for detail in ("first", "second"):
+        store.skipped(REF, "uid", (Cause(Trigger.PERIOD, detail),), "inputs unchanged")
+    [listed] = store.summaries(lambda _: True, 10)
+    assert (listed["outcome"], listed["message"]) == ("skipped", "skipped: inputs unchanged")
+    assert listed["causes"] == [{"trigger": "period", "detail": "second"}]
+    assert store.document(listed["id"]) == check_run(listed) == listed
+    assert store.last(REF, "uid", 3) == []
+    store.forget(REF)
+    assert store.summaries(lambda _: True, 10) == []

@@ -25,8 +25,14 @@ from operator_runner.core.model import (
     Trigger,
 )
 from operator_runner.kube.events import DURATION_ANNOTATION
-from operator_runner.tools.run_lines import RunLine, is_valid_event, line_of
-from operator_runner.tools.runs.past_runs import History, from_files
+from operator_runner.tools.run_lines import (
+    History,
+    RunLine,
+    header,
+    is_valid_event,
+    line_of,
+)
+from operator_runner.tools.runs.past_runs import from_files
 from operator_runner.tools.runs.why import why
 
 FOO = ObjectRef(GVK("example.com", "v1", "Foo"), "default", "a")
@@ -184,7 +190,7 @@ def test_an_event_of_another_shape_is_left_out(forged: dict[str, Any]) -> None:
     assert not is_valid_event({key: value for key, value in altered.items() if value is not None})
 
 
-@pytest.mark.parametrize("wrong", ["Foo", "Foo/", "/a", "Foo/a/b"])
+@pytest.mark.parametrize("wrong", ["Foo/", "/a", "Foo/a/b"])
 def test_an_invalid_name_is_reported_with_the_format(wrong: str, tmp_path: Path) -> None:
     """KIND/NAME, with an example."""
     status, text = show(tmp_path, wrong)
@@ -220,15 +226,34 @@ def test_the_replica_is_shown_if_there_are_several() -> None:
     now = datetime.now(UTC)
     first = RunLine(now, 1.0, "succeeded", "spec", run_id="1", replica="web-7d4b9-k9qzl")
     second = replace(first, replica="web-7d4b9-x2x8p")
-    assert "REPLICA" not in History(FOO, (first, first)).header
+    assert "REPLICA" not in header(History(FOO, (first, first)).widths())
+    assert "REPLICA" in header(History(FOO, (first, first)).widths(is_wide=True))
 
     history = History(FOO, (first, second))
 
-    assert history.header.split()[-2:] == ["REPLICA", "CAUSE"]
+    columns = header(history.widths())
+    assert columns.split()[-2:] == ["REPLICA", "CAUSE"]
     for line in history.lines:
-        shown = line.text(now, history.replica_width)
-        assert shown.index(line.replica) == history.header.index("REPLICA")
-        assert shown.index("spec") == history.header.index("CAUSE")
+        shown = line.text(now, history.widths())
+        assert shown.index(line.replica) == columns.index("REPLICA")
+        assert shown.index("spec") == columns.index("CAUSE")
+
+
+def test_a_history_of_a_kind_names_the_resources() -> None:
+    """`why KIND` has a column with namespace and name."""
+    now = datetime.now(UTC)
+    lines = tuple(
+        RunLine(now, 1.0, "succeeded", "spec", ref=replace(FOO, name=name))
+        for name in ("a", "bcdef")
+    )
+    history = History(replace(FOO, name=""), lines)
+    columns = header(history.widths())
+    assert columns.split()[-2:] == ["RESOURCE", "CAUSE"]
+    for line in lines:
+        shown = line.text(now, history.widths())
+        assert shown.index(line.place) == columns.index("RESOURCE")
+        assert shown.index("spec") == columns.index("CAUSE")
+    assert [each["name"] for each in map(RunLine.as_json, lines)] == ["a", "bcdef"]
 
 
 def test_later_findings_are_shown_with_their_run(dirs: RunDirs, tmp_path: Path) -> None:
