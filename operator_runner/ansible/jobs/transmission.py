@@ -73,6 +73,8 @@ def write_transmission(
 
 def _copy_content(request: RunRequest, project: Path, ansible: AnsibleSettings) -> str:
     """Copy the playbook's directory, roles and own collection; return the name of the playbook."""
+    # One of the project takes precedence, so it is copied later.
+    _copy(COLLECTIONS, project / "collections")
     roles = [Path(each) for each in roles_path_of(ansible).split(os.pathsep) if each]
     if request.content.role is not None:
         roles.insert(0, request.content.role.parent)
@@ -86,7 +88,6 @@ def _copy_content(request: RunRequest, project: Path, ansible: AnsibleSettings) 
         # The first in the search path takes precedence, so it is copied last.
         if folder.is_dir():
             _copy(folder, project / "roles")
-    _copy(COLLECTIONS, project / "collections")
     return name
 
 

@@ -95,6 +95,7 @@ def test_the_first_requeue_period_counts(both: Both) -> None:
     assert record.result("Later")["msg"] == "the play goes on"
 
 
+@pytest.mark.local_only("the port for metrics of roles is on localhost of the operator")
 def test_each_metric_type_is_sent_to_the_operator(both: Both, operator: Operator) -> None:
     """Each type of metric; the operator's error message; a missing server."""
     tasks = """

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.contract.ansible.launchers.launching import Both
 from tests.contract.ansible.launchers.projects import Project
 
@@ -60,6 +62,7 @@ module.exit_json(said=module.params["name"])
 }
 
 
+@pytest.mark.local_only("the temporary directory is that of the Pod")
 def test_modules_of_every_language_are_called(both: Both) -> None:
     """Each is called in its own way, and its result understood."""
     names = [name.split(".")[0] for name in LIBRARY]

@@ -133,6 +133,7 @@ stringData: {word: xyzzy}
     assert record.result("Delete")["changed"] is True
 
 
+@pytest.mark.local_only("refused upgrades have the header Server of the port for Jobs")
 def test_api_errors_fail_the_task(in_cluster: InCluster) -> None:
     """Rejected requests, missing objects, and modules that need a node or a program."""
     tasks = """
@@ -174,6 +175,7 @@ def test_api_errors_fail_the_task(in_cluster: InCluster) -> None:
     assert "helm" in str(record.result("Helm")["msg"])
 
 
+@pytest.mark.local_only("the temporary directory is that of the Pod")
 def test_charts_are_installed_and_upgraded(in_cluster: InCluster) -> None:
     """A chart in the role is rendered, installed, found, upgraded and removed."""
     tasks = """

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.contract.ansible.launchers.launching import Both
 from tests.contract.ansible.launchers.projects import Project, library
 
@@ -180,6 +182,7 @@ module.exit_json(
     assert record.files["copied"] == "0o100644 x"
 
 
+@pytest.mark.local_only("the temporary directory is that of the Pod")
 def test_leaks_and_daemons_disturb_no_other_module(both: Both) -> None:
     """A module that uses much memory or leaves a daemon does not affect other tasks."""
     modules = library(

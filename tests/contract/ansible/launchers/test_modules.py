@@ -99,6 +99,7 @@ def test_command_modules_return_output_and_status(both: Both) -> None:
     assert [result["changed"] for _, result in record.ends("Created")] == [True, False, True]
 
 
+@pytest.mark.local_only("the messages are those of the operator's patches")
 def test_file_modules_write_the_same_files(both: Both) -> None:
     """Files, their modes and owners, lines, blocks, searches, archives and links."""
     tasks = """
@@ -213,6 +214,7 @@ def test_http_modules_reach_a_server(both: Both, server: str) -> None:
     assert record.result("Looked up")["msg"]["path"] == "/looked"
 
 
+@pytest.mark.local_only("capabilities of processes are those of the Pod")
 def test_facts_are_the_same(both: Both) -> None:
     """Facts of the machine, of the environment and of the user's own fact files."""
     plays = """

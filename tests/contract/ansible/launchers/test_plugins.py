@@ -136,6 +136,7 @@ def test_collections_and_roles_paths(tmp_path: Path) -> None:
     assert record.result("Refused")["msg"] == "missing required arguments: name"
 
 
+@pytest.mark.local_only("types of templates are those of the image's ansible-core")
 def test_filters_tests_and_lookups_that_come_with_ansible(both: Both) -> None:
     """Filters (json_query too), tests and lookups give the same, as text and as data."""
     tasks = """

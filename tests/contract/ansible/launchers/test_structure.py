@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.contract.ansible.launchers.launching import Both
 from tests.contract.ansible.launchers.projects import Project
 
@@ -175,6 +177,7 @@ def test_tags_select_tasks(both: Both) -> None:
     assert record.tasks() == ["Wanted", "Always"]
 
 
+@pytest.mark.local_only("the temporary directory is that of the Pod")
 def test_check_mode_changes_nothing_and_diff_is_shown(both: Both) -> None:
     """--check changes nothing and --diff shows the changes; tasks may override both."""
     tasks = """
