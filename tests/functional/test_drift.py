@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.functional.test_operator import KIND, echo, text_of, wait_for_text
+from tests.functional.test_operator import KIND, ROLE, echo, text_of, wait_for_text
 from tests.support.kubectl import Json, Kubectl
 from tests.support.operator import Operator
 from tests.support.waiting import eventually
@@ -57,3 +57,33 @@ def test_a_changed_object_is_reported_until_the_resource_is_edited(
         lambda count: count == 0,
         details=operator.log,
     )
+
+
+def test_a_new_role_is_drift_and_the_annotation_overrides_the_watch(
+    kubectl: Kubectl, operator: Operator, project: Path
+) -> None:
+    """With `warn` a new version of the role is reported until the resource is edited."""
+    watches = project / "watches.yaml"
+    watches.write_text(watches.read_text() + "  drift: warn\n")
+    operator.start()
+    kubectl.apply(echo(sayThis="1"))
+    wait_for_text(kubectl, operator, "hello 1")
+    _wait_drifted(kubectl, operator, "False", 1)
+    assert operator.terminate() == 0
+    role = project / ROLE
+    role.write_text(role.read_text().replace("{{ greeting }}", "goodbye"))
+    operator.start()
+    message = _wait_drifted(kubectl, operator, "True", 1)
+    assert message == f"A run would write: ConfigMap {kubectl.namespace}/a changed: data.text"
+    assert text_of(kubectl) == "hello 1"
+
+    policy = "operator-runner.dev/drift"
+    kubectl("annotate", KIND, "a", f"{policy}=ignore")
+    kubectl.merge(KIND, "a", {"spec": {"sayThis": "2"}})
+    wait_for_text(kubectl, operator, "goodbye 2")
+    message = _wait_drifted(kubectl, operator, "False", 2)
+    assert message.endswith("drift is ignored")
+
+    kubectl("annotate", KIND, "a", f"{policy}=enforce", "--overwrite")
+    kubectl("patch", "configmap", "a", '--patch={"data": {"text": "other"}}')
+    wait_for_text(kubectl, operator, "goodbye 2")
