@@ -57,6 +57,8 @@ def main(*, minutes: float, seed: int | None, picture: Path | None, keep: bool) 
             if picture is not None:
                 picture.write_text(_drawn(result))
             failed = bool(result.lost or result.unsettled)
+            # What an hour has shown must not be lost with what follows.
+            _print(console, result)
             if failed:
                 console.print(f"Log of the operator: {_kept_log(example)}", markup=False)
                 idle = ""
@@ -70,17 +72,22 @@ def main(*, minutes: float, seed: int | None, picture: Path | None, keep: bool) 
         sys.exit(1)
     finally:
         cluster.down()
+    if idle:
+        console.print(idle, markup=False)
+    if keep and not failed:
+        head = f"Measured: {circumstances()}; {plan.minutes:g} minutes, seed {plan.seed}."
+        table = name_table("faults", result.rows())
+        write_part("etcd", f"{head}\n\n{table}\n\n{idle}")
+    sys.exit(failed)
+
+
+def _print(console: Console, result: Result) -> None:
     for name, problems in (("lost", result.lost), ("failed read", result.failed_reads)):
         for problem in problems[:10]:
             console.print(f"{name}: {problem}", markup=False)
     if result.unsettled:
         console.print(f"not settled: {result.unsettled}", markup=False)
-    text = f"{name_table('faults', result.rows())}\n\n{idle}"
-    console.print(text, markup=False)
-    if keep and not failed:
-        head = f"Measured: {circumstances()}; {plan.minutes:g} minutes, seed {plan.seed}."
-        write_part("etcd", f"{head}\n\n{text}")
-    sys.exit(failed)
+    console.print(name_table("faults", result.rows()), markup=False)
 
 
 def _kept_log(example: Example) -> Path:

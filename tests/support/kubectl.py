@@ -49,7 +49,8 @@ class Kubectl:
     def token(self, account: str) -> str:
         """Return a token of a service account, which a controller may not have created yet."""
         self.wait_for_account(account)
-        return self("create", "token", account).strip()
+        # By default it is valid for an hour, and a long run of faults takes longer.
+        return self("create", "token", account, "--duration=24h").strip()
 
     def kubeconfig(self, account: str, folder: Path) -> Path:
         """Write a kubeconfig of a service account, whose namespace is this one; return the file."""
