@@ -21,7 +21,7 @@ from tests.support.scaffold import OPERATOR_RUNNER
 from tests.support.waiting import eventually
 
 # The images are built first, and on a busy machine that takes long.
-pytestmark = [pytest.mark.timeout(1800), pytest.mark.xdist_group("images")]
+pytestmark = pytest.mark.xdist_group("images")
 
 SYSTEM = "nginx-operator-system"
 MANAGER = "deployment/nginx-operator-controller-manager"

@@ -15,7 +15,7 @@ from tests.support.kubectl import Kubectl
 from tests.support.operator import REPOSITORY, Operator, free_port
 from tests.support.waiting import eventually
 
-pytestmark = [pytest.mark.timeout(1800), pytest.mark.xdist_group("images")]
+pytestmark = pytest.mark.xdist_group("images")
 
 KIND = "echoes.test.example.com"
 ECHO = {"apiVersion": "test.example.com/v1", "kind": "Echo", "metadata": {"name": "a"}}

@@ -17,7 +17,7 @@ from tests.support.operator import REPOSITORY
 
 TOOLS = Path(sys.executable).parent
 
-pytestmark = [pytest.mark.timeout(1800), pytest.mark.xdist_group("molecule")]
+pytestmark = pytest.mark.xdist_group("molecule")
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ from tests.support.operator import REPOSITORY
 from tests.support.waiting import eventually
 
 # The images are built first, and on a busy machine that takes long.
-pytestmark = [pytest.mark.timeout(1800), pytest.mark.xdist_group("images")]
+pytestmark = pytest.mark.xdist_group("images")
 
 NAMESPACE = "nginx-by-olm"
 FIRST, SECOND = "nginx-operator.v0.0.1", "nginx-operator.v0.0.2"

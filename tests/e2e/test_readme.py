@@ -81,7 +81,6 @@ def other_shell(tmp_path: Path, environment: dict[str, str]) -> Iterator[Session
         yield shell
 
 
-@pytest.mark.timeout(1800)
 def test_the_first_role_of_the_readme(
     page: list[Block], tutorial: list[Step], shell: Session, other_shell: Session, tmp_path: Path
 ) -> None:
