@@ -1,4 +1,4 @@
-r"""Kubernetes' protobuf encoding, as far as setting an owner requires. Pure.
+r"""Kubernetes' protobuf encoding, as far as owners and previews require. Pure.
 
 kubectl and helm create built-in kinds in this encoding. A body is the magic `k8s\0` and an
 envelope (runtime.Unknown) around the object, whose field 1 is its metadata whatever the
@@ -27,7 +27,8 @@ _TYPE_META, _RAW = 1, 2
 _API_VERSION, _KIND = 1, 2
 # Every kind; metav1.ObjectMeta
 _METADATA = 1
-_NAME, _UID, _RESOURCE_VERSION, _ANNOTATIONS, _OWNER_REFERENCES = 1, 5, 6, 12, 13
+_NAME, _NAMESPACE, _UID, _RESOURCE_VERSION = 1, 3, 5, 6
+_ANNOTATIONS, _OWNER_REFERENCES = 12, 13
 # metav1.OwnerReference
 _OWNER = {"kind": 1, "name": 3, "uid": 4, "apiVersion": 5}
 _TEXTS = {_NAME: "name", _UID: "uid", _RESOURCE_VERSION: "resourceVersion"}
@@ -82,8 +83,24 @@ def add(body: bytes, patch: MetadataPatch) -> bytes:
         entries.append(_text(_UID, patch.uid))
     if patch.resource_version and given.get("resourceVersion", "0") == "0":
         entries.append(_text(_RESOURCE_VERSION, patch.resource_version))
-    dropped = _OWNER_REFERENCES if patch.references is not None else None
+    dropped = {_OWNER_REFERENCES} if patch.references is not None else set[int]()
     return _MAGIC + _extend(_open(body), (_RAW, _METADATA), b"".join(entries), dropped)
+
+
+def copy(body: bytes, name: str, namespace: str) -> bytes:
+    """Return the body for the creation of a copy under another name; `namespace` may be empty.
+
+    Raises ValueError if `body` is not such a message.
+    """
+    extra = _text(_NAME, name) + (_text(_NAMESPACE, namespace) if namespace else b"")
+    dropped = {_NAME, _NAMESPACE, _UID, _RESOURCE_VERSION}
+    return _MAGIC + _extend(_open(body), (_RAW, _METADATA), extra, dropped)
+
+
+def with_resource_version(body: bytes, version: str) -> bytes:
+    """Return the body with this resourceVersion. Raises ValueError if it is not such a message."""
+    extra = _text(_RESOURCE_VERSION, version)
+    return _MAGIC + _extend(_open(body), (_RAW, _METADATA), extra, {_RESOURCE_VERSION})
 
 
 def add_precondition(body: bytes, uid: str) -> bytes:
@@ -94,9 +111,7 @@ def add_precondition(body: bytes, uid: str) -> bytes:
     options = _first(_first(_open(body)).get(_RAW, b""))
     if _PRECONDITION_UID in _first(options.get(_PRECONDITIONS, b"")):
         return body
-    return _MAGIC + _extend(
-        _open(body), (_RAW, _PRECONDITIONS), _text(_PRECONDITION_UID, uid), None
-    )
+    return _MAGIC + _extend(_open(body), (_RAW, _PRECONDITIONS), _text(_PRECONDITION_UID, uid), ())
 
 
 def is_dry_run(body: bytes) -> bool:
@@ -110,11 +125,11 @@ def _open(body: bytes) -> bytes:
     return body[len(_MAGIC) :]
 
 
-def _extend(message: bytes, path: tuple[int, ...], extra: bytes, dropped: int | None) -> bytes:
-    """Append fields to the message at the field numbers of `path`; drop the field `dropped`."""
+def _extend(message: bytes, path: tuple[int, ...], extra: bytes, dropped: Collection[int]) -> bytes:
+    """Append fields to the message at the field numbers of `path`; drop the fields `dropped`."""
     if not path:
-        kept = (field.raw for field in _fields(message) if field.number != dropped)
-        return (message if dropped is None else b"".join(kept)) + extra
+        kept = (field.raw for field in _fields(message) if field.number not in dropped)
+        return (b"".join(kept) if dropped else message) + extra
     number, *rest = path
     done, parts = False, []
     for field in _fields(message):

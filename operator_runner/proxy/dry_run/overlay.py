@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Self
 
 from operator_runner.core.labels import match_labels
-from operator_runner.core.model import Json, LabelSelector, LabelSelectorRequirement
+from operator_runner.core.model import Json, LabelSelector, LabelSelectorRequirement, uid_of
 from operator_runner.core.object_diff import ObjectDifference, object_difference
 from operator_runner.proxy.request_info import RequestInfo
 from operator_runner.proxy.status_errors import StatusError
@@ -46,6 +46,13 @@ class OverlayEntry:
 
     before: Json | None
     after: Json | None
+
+    @property
+    def is_update(self) -> bool:
+        """Whether the run has changed an object of the cluster; it may have made a new one."""
+        if self.before is None or self.after is None:
+            return False
+        return uid_of(self.before) == uid_of(self.after)
 
 
 @dataclass(slots=True)

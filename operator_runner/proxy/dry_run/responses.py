@@ -10,6 +10,7 @@ from aiohttp import hdrs, web
 from operator_runner.core.model import Json
 from operator_runner.kube.api import JSON
 from operator_runner.kube.decoding import decode_json, decode_yaml, encode_json
+from operator_runner.proxy import protobuf
 from operator_runner.proxy.bodies import PROTOBUF
 from operator_runner.proxy.headers import response_headers
 from operator_runner.proxy.request_info import RequestInfo
@@ -47,7 +48,7 @@ class ApiResponse:
 def object_of(kind: str, body: bytes) -> Json:
     """Return the object of a body. Raises StatusError for an invalid one."""
     if kind == PROTOBUF:
-        raise StatusError(415, "a dry run cannot write an object twice in protobuf: send JSON")
+        raise StatusError(415, "a dry run cannot write a subresource in protobuf: send JSON")
     try:
         content = decode_yaml(body) if "yaml" in kind else decode_json(body)
     except ValueError as error:
@@ -59,11 +60,10 @@ def object_of(kind: str, body: bytes) -> Json:
 
 def name_of(kind: str, body: bytes) -> str:
     """Return the name of an object that is created, empty if the API server generates it."""
-    if kind == PROTOBUF:
-        return ""
     try:
-        return str((object_of(kind, body).get("metadata") or {}).get("name") or "")
-    except StatusError:
+        content = protobuf.view(body) if kind == PROTOBUF else object_of(kind, body)
+        return str((content.get("metadata") or {}).get("name") or "")
+    except (StatusError, ValueError):
         return ""
 
 
@@ -109,11 +109,6 @@ def selectors_of(request: web.BaseRequest) -> dict[str, str]:
 def item_kind(listed: Json) -> str:
     """Return the kind of the items of a list."""
     return str(listed.get("kind", "")).removesuffix("List")
-
-
-def uid_in(body: Json) -> str:
-    """Return the uid of an object, empty if it has none."""
-    return str((body.get("metadata") or {}).get("uid") or "")
 
 
 def status_of(code: int, reason: str, message: str) -> dict[str, Any]:

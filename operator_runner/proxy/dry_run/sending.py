@@ -57,6 +57,8 @@ class Sender:
                 self._connection.url(path),
                 data=body or None,
                 headers=headers,
+                # Without a type the API server expects JSON; aiohttp would add another one.
+                skip_auto_headers=(hdrs.CONTENT_TYPE,),
                 allow_redirects=False,
             ) as response:
                 if response.status in _REDIRECTS:

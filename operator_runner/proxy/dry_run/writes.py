@@ -17,10 +17,11 @@ from uuid import uuid4
 from aiohttp import hdrs, web
 
 from operator_runner.core.errors import ApiError, NotFound
-from operator_runner.core.model import Json
+from operator_runner.core.model import Json, uid_of
 from operator_runner.kube.api import JSON, Api
 from operator_runner.kube.decoding import DecodingError, encode_json
-from operator_runner.proxy.bodies import APPLY
+from operator_runner.proxy import protobuf
+from operator_runner.proxy.bodies import APPLY, PROTOBUF
 from operator_runner.proxy.dry_run.overlay import DryRun, ObjectKey, OverlayEntry, Selectors
 from operator_runner.proxy.dry_run.patches import patched
 from operator_runner.proxy.dry_run.requests import (
@@ -42,7 +43,6 @@ from operator_runner.proxy.dry_run.responses import (
     scaled,
     selectors_of,
     status_of,
-    uid_in,
     with_version,
 )
 from operator_runner.proxy.dry_run.sending import Sender
@@ -154,13 +154,15 @@ class DryRunWrites:
             body = await self._object(write, await self._admit(write))
             return await self._recreate(write, write.key, body, CREATED)
         current = entry.after
+        if write.kind == PROTOBUF:
+            write = await self._as_json(write, entry)
         try:
             wanted = await self._decoded(write, lambda: _wanted(write, current))
         except ValueError as error:
             return ApiResponse(422, status_of(422, "Invalid", str(error)))
         if write.dry_run.is_new_namespace(write.info.namespace):
             return self._accept(write, write.key, wanted, OK)
-        if entry.before is None or uid_in(entry.before) != uid_in(entry.after):
+        if not entry.is_update:
             return await self._recreate(write, write.key, wanted, OK)
         return await self._replace(write, entry, wanted)
 
@@ -234,7 +236,7 @@ class DryRunWrites:
         chosen = Selectors(selectors.get("labelSelector", ""), selectors.get("fieldSelector", ""))
         kinds = {"apiVersion": listed.get("apiVersion"), "kind": item_kind(listed)}
         live = [{**kinds, **item} for item in listed.get("items") or ()]
-        uids = {uid_in(item) for item in live}
+        uids = {uid_of(item) for item in live}
         for item in write.dry_run.merge(write.info, live, chosen):
             metadata = item["metadata"]
             key = ObjectKey(
@@ -243,7 +245,7 @@ class DryRunWrites:
                 str(metadata.get("namespace") or ""),
                 metadata["name"],
             )
-            write.dry_run.record(key, item if uid_in(item) in uids else None, None)
+            write.dry_run.record(key, item if uid_of(item) in uids else None, None)
         return done
 
     async def _recreate(self, write: Write, key: ObjectKey, body: Json, code: int) -> ApiResponse:
@@ -253,8 +255,7 @@ class DryRunWrites:
         """
         entry = write.dry_run.get(key)
         is_taken = entry is not None and entry.before is not None
-        suffix = f"-{secrets.token_hex(_SUFFIX_BYTES)}" if is_taken else ""
-        name = f"{key.name[: _MAX_NAME - len(suffix)]}{suffix}"
+        name = _other_name(key.name) if is_taken else key.name
         path = write.info.collection_path
         sent = encode_json(as_new(body, name))
         done = await self._dry(write, sent, method="POST", kind=JSON, path=path)
@@ -289,7 +290,51 @@ class DryRunWrites:
             raise StatusError(400, str(error)) from error
 
     async def _object(self, write: Write, body: bytes) -> Json:
+        if write.kind == PROTOBUF:
+            return await self._object_of_copy(write, body)
         return await self._decoded(write, lambda: object_of(write.kind, body))
+
+    async def _as_json(self, write: Write, entry: OverlayEntry) -> Write:
+        """Return a PUT in protobuf as one in JSON: the API server has the schemas, so it decodes.
+
+        Raises StatusError if the API server refuses the object.
+        """
+        live = await self._live(write.info) if entry.is_update else None
+        if live is None:
+            content = await self._object(write, write.body)
+        else:
+            # Controllers may have written the object since; retries would always conflict.
+            version = live["metadata"]["resourceVersion"]
+            sent = await self._edited(
+                write, lambda: protobuf.with_resource_version(write.body, version)
+            )
+            content = _body_of(await self._dry(write, sent))
+        return replace(write, kind=JSON, body=encode_json(content))
+
+    async def _object_of_copy(self, write: Write, body: bytes) -> Json:
+        """Return the object of a body in protobuf: the API server decodes it for a copy.
+
+        Raises StatusError if the API server refuses the copy.
+        """
+        info = write.info
+        if write.dry_run.is_new_namespace(info.namespace):
+            # It is not there yet.
+            info = replace(info, namespace=write.grant.owner.ref.namespace or "default")
+        original = await self._decoded(write, lambda: name_of(write.kind, body))
+        name = _other_name(original or info.name)
+        sent = await self._edited(write, lambda: protobuf.copy(body, name, info.namespace))
+        path = info.collection_path
+        created = _body_of(await self._dry(write, sent, method="POST", kind=PROTOBUF, path=path))
+        content = as_new(created, original)
+        if info.namespace:
+            content["metadata"]["namespace"] = write.info.namespace
+        return content
+
+    async def _edited(self, write: Write, edit: Callable[[], bytes]) -> bytes:
+        try:
+            return await self._decoded(write, edit)
+        except ValueError as error:
+            raise StatusError(400, f"invalid body: {error}") from error
 
     async def _decoded(self, write: Write, function: Callable[[], _T]) -> _T:
         """Return what `function` makes of the body, in a thread if that is large."""
@@ -326,6 +371,19 @@ class DryRunWrites:
         if done.is_success:
             write.dry_run.reserve(done.size)
         return done
+
+
+def _other_name(name: str) -> str:
+    """Return a name that is not taken in the cluster."""
+    suffix = f"-{secrets.token_hex(_SUFFIX_BYTES)}"
+    return f"{name[: _MAX_NAME - len(suffix)]}{suffix}"
+
+
+def _body_of(done: ApiResponse) -> Json:
+    """Return the object of a response. Raises StatusError for an error."""
+    if not done.is_success:
+        raise StatusError(done.code, str(done.body.get("message") or "invalid object"))
+    return done.body
 
 
 def _wanted(write: Write, current: Json) -> Json:

@@ -277,3 +277,28 @@ def test_sexagesimal_numbers_and_equal_hashes_cost_no_time() -> None:
     decode_yaml(b"a: 1" + b":1" * 100_000)
     decode_yaml(b"".join(b"%d: 1\n" % (n * (2**61 - 1)) for n in range(20_000)))
     assert time.process_time() - started < 10
+
+
+def test_a_copy_in_protobuf_has_another_name_and_no_identity() -> None:
+    """As the API server requires it for a creation; all else is kept."""
+    before = protobuf.view(READ)
+    after = protobuf.view(protobuf.copy(READ, "other", "elsewhere"))
+    assert after == {
+        **before,
+        "metadata": {
+            "name": "other",
+            "annotations": before["metadata"]["annotations"],
+            "ownerReferences": before["metadata"]["ownerReferences"],
+        },
+    }
+    assert b"elsewhere" in protobuf.copy(READ, "other", "elsewhere")
+    assert b"default" not in protobuf.copy(READ, "other", "")
+
+
+def test_a_resource_version_in_protobuf_is_replaced() -> None:
+    """And nothing else is changed."""
+    changed = protobuf.with_resource_version(READ, "99")
+    assert protobuf.view(changed)["metadata"]["resourceVersion"] == "99"
+    version = protobuf.view(READ)["metadata"]["resourceVersion"]
+    again = protobuf.view(protobuf.with_resource_version(changed, version))
+    assert again == protobuf.view(READ)

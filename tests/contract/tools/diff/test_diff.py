@@ -5,18 +5,74 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from operator_runner.devcluster import Cluster
+from tests.support import helm
 from tests.support.kubectl import Kubectl
 from tests.support.nginx import KIND, nginx
 from tests.support.operator import REPOSITORY
 from tests.support.scaffold import OPERATOR_RUNNER
 
 PROJECT = Path(__file__).parent
+
+CHART = """
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: {{ .Release.Name }}}
+data: {word: {{ .Values.word }}}
+"""
+SCRIPT = """
+from kubernetes import client, config
+config.load_kube_config()
+namespace = config.list_kube_config_contexts()[1]["context"]["namespace"]
+body = client.V1ConfigMap(metadata=client.V1ObjectMeta(name="by-script"), data={"word": "third"})
+client.CoreV1Api().create_namespaced_config_map(namespace, body)
+"""
+RELEASES = """
+- name: Install by the module
+  kubernetes.core.helm:
+    release_name: by-module
+    release_namespace: "{{ ansible_operator_meta.namespace }}"
+    chart_ref: "{{ role_path }}/files/chart"
+    values: {word: first}
+
+- name: Install by the command
+  ansible.builtin.command:
+    cmd: helm upgrade --install by-command {{ role_path }}/files/chart --set word=second
+
+- name: Upgrade what was installed before
+  ansible.builtin.command: helm upgrade deployed {{ role_path }}/files/chart --set word=new
+
+- name: Read the release
+  ansible.builtin.command: helm get values by-command --output=json
+  register: values
+
+- name: Run a script
+  ansible.builtin.command: python {{ role_path }}/files/script.py
+
+- name: Run a script in check mode too
+  ansible.builtin.command: python {{ role_path }}/files/script.py
+  check_mode: false
+
+- name: Post to the API server
+  ansible.builtin.shell: curl --request POST --data '{}' https://example.com/
+
+- name: Write what was read
+  kubernetes.core.k8s:
+    definition:
+      apiVersion: v1
+      kind: ConfigMap
+      metadata:
+        name: read-back
+        namespace: "{{ ansible_operator_meta.namespace }}"
+      data:
+        word: "{{ (values.stdout | from_json).word }}"
+"""
 
 
 class Diff:
@@ -26,6 +82,11 @@ class Diff:
         self._flags = [f"--kubeconfig={kubeconfig}", f"--namespace={namespace}", "--executor=cold"]
         path = f"{cluster.bin.parent / 'tools'}{os.pathsep}{os.environ['PATH']}"
         self._environment = {**os.environ, "PATH": path, "ANSIBLE_GATHERING": "explicit"}
+
+    def add_to_path(self, *folders: Path) -> None:
+        """Find programs in these folders first."""
+        path = os.pathsep.join([*map(str, folders), self._environment["PATH"]])
+        self._environment["PATH"] = path
 
     def __call__(self, *args: str) -> subprocess.CompletedProcess[str]:
         """Run it to its end."""
@@ -110,3 +171,63 @@ def test_writes_of_all_clients_are_shown_and_other_tasks_are_named(
     not_deployed = diff("ConfigMap/mixed", f"--deployed={kubectl.namespace}/none")
     assert not_deployed.returncode == 2  # 1 would be differences
     assert "not found" in not_deployed.stderr
+
+
+def test_releases_of_helm_and_scripts_write_nothing(
+    diff: Diff, kubectl: Kubectl, control_plane: Path, tmp_path: Path
+) -> None:
+    """By the module, the command, and a script that runs; others are named."""
+    files = tmp_path / "roles" / "releases" / "files"
+    chart = files / "chart"
+    (chart / "templates").mkdir(parents=True)
+    (chart / "Chart.yaml").write_text("{apiVersion: v2, name: tried, version: 0.1.0}")
+    (chart / "templates" / "map.yaml").write_text(CHART)
+    (files / "script.py").write_text(SCRIPT)
+    tasks = files.parent / "tasks"
+    tasks.mkdir()
+    (tasks / "main.yml").write_text(RELEASES)
+    (tmp_path / "watches.yaml").write_text(
+        "[{version: v1, kind: ConfigMap, role: releases, manageStatus: false,"
+        " selector: {matchLabels: {role: releases}}}]"
+    )
+    labels = {"name": "wanted", "labels": {"role": "releases"}}
+    kubectl.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": labels})
+    where = (f"--namespace={kubectl.namespace}", f"--kubeconfig={control_plane}")
+    subprocess.run(
+        [helm.program(), "install", "deployed", chart, "--set=word=old", *where],
+        check=True,
+        capture_output=True,
+    )
+    diff.add_to_path(helm.program().parent, Path(sys.executable).parent)
+    done = diff("--all", f"--project={tmp_path}", "--output=json")
+    (preview,) = json.loads(done.stdout)
+    assert (preview["error"], done.returncode) == (None, 1), done.stderr
+    objects = {each["name"]: each for each in preview["objects"]}
+    created = {
+        name: each["after"]["data"]["word"]
+        for name, each in objects.items()
+        if each["kind"] == "ConfigMap" and each["change"] == "created"
+    }
+    assert created == {
+        "by-module": "first",
+        "by-command": "second",
+        "by-script": "third",
+        "read-back": "second",
+    }
+    word = {"path": "data.word", "before": "old", "after": "new"}
+    assert objects["deployed"]["fields"] == [word]
+    # helm writes each of them twice, in protobuf.
+    for name in ("by-module.v1", "by-command.v1", "deployed.v2"):
+        release = objects[f"sh.helm.release.v1.{name}"]["after"]
+        assert release["metadata"]["labels"]["status"] == "deployed"
+    assert [each.partition(",")[0] for each in preview["notPreviewed"]] == [
+        "task Run a script (ansible.builtin.command)",
+        "task Post to the API server (ansible.builtin.shell)",
+    ]
+    for name in ("by-module", "by-command", "by-script", "read-back"):
+        assert kubectl.get("configmap", name) is None
+    deployed = kubectl.get("configmap", "deployed")
+    assert deployed is not None
+    assert deployed["data"] == {"word": "old"}
+    secrets = [each["metadata"]["name"] for each in kubectl.list("secrets")]
+    assert secrets == ["sh.helm.release.v1.deployed.v1"]
