@@ -256,7 +256,7 @@ PATCHES: tuple[Patch, ...] = (
     ),
     Patch(
         name="shared-module-process",
-        install=f"{_FORKSERVER}.shared_process:install",
+        install=f"{_FORKSERVER}.module_process_reuse:install",
         replaces=(
             # After each module:
             *_symbols(
