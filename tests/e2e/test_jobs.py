@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from operator_runner.devcluster import Cluster
-from tests.support.kubectl import Kubectl
+from tests.support.kubectl import Json, Kubectl
 from tests.support.operator import REPOSITORY, Operator, free_port
 from tests.support.waiting import eventually
 
@@ -67,7 +67,10 @@ def operator(
 def test_a_job_outlives_its_operator_and_is_adopted_by_the_next_one(
     operator: Operator, cluster: Cluster, kubectl: Kubectl
 ) -> None:
-    """The role runs once, as any user, without credentials in its Pod but those of the run."""
+    """The Job ends as the run, as any user, without credentials but those of the run.
+
+    The operator reconciles all resources after its start, so another run may follow at once.
+    """
     config = yaml.safe_load(cluster.kubeconfig.read_text())
     host = urlsplit(config["clusters"][0]["cluster"]["server"]).hostname
     flags = (f"--jobs-host={host}", f"--jobs-port={free_port()}")
@@ -81,15 +84,20 @@ def test_a_job_outlives_its_operator_and_is_adopted_by_the_next_one(
     def details() -> str:
         return operator.log() + kubectl("get", "jobs,pods", "--output=yaml")
 
-    eventually(counts, details=details)
+    def jobs() -> dict[str, Json]:
+        items = json.loads(kubectl("get", "jobs", "--output=json"))["items"]
+        return {job["metadata"]["uid"]: job for job in items}
+
+    (first,) = eventually(counts, details=details)
+    (uid,) = jobs()
     operator.kill()
     kubectl("create", "configmap", "go")
     operator.start(*flags)
     kubectl("wait", "--for=condition=Successful", f"{KIND}/a", "--timeout=300s")
-    assert len(counts()) == 1
     assert operator.lines("Adopted the Job of an earlier run")
-    (job,) = json.loads(kubectl("get", "jobs", "--output=json"))["items"]
+    job = eventually(jobs, lambda found: "succeeded" in found[uid]["status"], details=details)[uid]
+    assert (job["status"]["succeeded"], "failed" in job["status"]) == (1, False)
     assert job["metadata"]["annotations"]["operator-runner.dev/resource"].endswith("/a")
-    made = kubectl.get("configmap", counts()[0].partition("/")[2])
+    made = kubectl.get("configmap", first.partition("/")[2])
     assert made is not None
     assert made["metadata"]["ownerReferences"][0]["name"] == "a"
