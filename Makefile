@@ -35,6 +35,12 @@ TWO := --numprocesses=2 --dist=loadgroup --no-loadscope-reorder -p no:randomly
 # How much of the package unit tests alone execute; a choice of tests is not measured.
 COVERAGE := --cov=operator_runner --cov-report= --cov-fail-under=60
 
+# The first Python 3.13 that works: pyenv has the command for versions that are not chosen too.
+PYTHON313 ?= $(shell for python in python3.13 "$${PYENV_ROOT:-$$HOME/.pyenv}"/versions/3.13.*/bin/python3; do \
+  "$$python" -c 'import ensurepip, venv' 2>/dev/null && echo "$$python" && break; done)
+# Launchers' contract on Python 3.13: cold and warm runs, without a cluster.
+CONTRACT313 := $(addprefix tests/contract/ansible/launchers/test_,modules.py results.py structure.py types.py)
+
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
@@ -84,7 +90,7 @@ venv: $(INSTALLED) ## Create .venv from requirements.lock
 .PHONY: test
 test: ## Run check and all tests; a failing tier does not stop the others
 	@$(MAKE) prepare
-	@$(MAKE) --keep-going check unit contract functional e2e
+	@$(MAKE) --keep-going check unit test-python313 contract functional e2e
 	$(TITLE) "All of it passed"
 
 .PHONY: check
@@ -126,9 +132,22 @@ fuzz-unchanged: $(INSTALLED) ## Run random roles after random edits for an hour:
 	$(TITLE) "Runs that are skipped"
 	@$(BIN)/pytest tests/contract/reconcile/test_skipped_runs.py --hypothesis-profile=fuzz --timeout=0 --show-capture=no $(ARGS)
 
+.PHONY: test-python313
+test-python313: $(INSTALLED) ## Run unit tests and a part of the contract tests on Python 3.13, if there is one
+	$(TITLE) "Python 3.13"
+	@python='$(PYTHON313)'; \
+	if $(BIN)/python -c 'import sys; sys.exit(sys.version_info[:2] != (3, 13))'; then \
+	  echo 'Skipped: $(VENV) has Python 3.13, so that all tests run on it'; \
+	elif [ -z "$$python" ]; then \
+	  echo 'Skipped: no Python 3.13 found. Run its tests with: make test-python313 PYTHON313=/path/to/python3.13'; \
+	else \
+	  $(MAKE) venv VENV=.venv-3.13 PYTHON="$$python"; \
+	  .venv-3.13/bin/pytest tests/unit $(CONTRACT313) $(TWO) $(ARGS); \
+	fi
+
 .PHONY: unit-python313
-unit-python313: ## Run unit tests on Python 3.13, in .venv-3.13; PYTHON=/path/to/python3.13
-	@$(MAKE) unit VENV=.venv-3.13 PYTHON=$(if $(filter python3,$(PYTHON)),python3.13,$(PYTHON))
+unit-python313: ## Run unit tests on Python 3.13, in .venv-3.13; PYTHON313=/path/to/python3.13
+	@$(MAKE) unit VENV=.venv-3.13 PYTHON=$(or $(PYTHON313),python3.13)
 
 .PHONY: contract
 contract: $(INSTALLED) ## Run contract tests: one part at a time, on real dependencies
