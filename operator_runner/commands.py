@@ -12,7 +12,12 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import click
-import structlog
+
+from operator_runner.core.imports import without_garbage_collection, without_package
+
+# structlog imports rich for tracebacks that the operator does not print: 5 MiB.
+with without_package("rich"):
+    import structlog
 
 from operator_runner.config.flags import (
     RunCommand,
@@ -25,7 +30,6 @@ from operator_runner.config.flags import (
 from operator_runner.config.watches import Loaded, load, schema, summarize
 from operator_runner.config.watches.lookup import Lookup
 from operator_runner.core.errors import ConfigError
-from operator_runner.core.imports import without_garbage_collection
 from operator_runner.core.model import Watch
 from operator_runner.telemetry import logs, output
 

@@ -14,8 +14,8 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from operator_runner.ansible.child_process import end_tree
 from operator_runner.ansible.cold import playbook
-from operator_runner.ansible.process_tree import end_tree
 from operator_runner.ansible.run_spec import common_environment, role_play, roles_path_for
 from operator_runner.ansible.rundir import arguments_of, write_plays
 from operator_runner.core.errors import ConfigError

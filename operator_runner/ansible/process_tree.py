@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 import signal
@@ -61,27 +60,6 @@ def end_run() -> NoReturn:
     end_descendants(os.getpid(), _PLAY_GRACE_SECONDS)
     # No cleanup handlers: the run was interrupted.
     os._exit(128 + signal.SIGTERM)
-
-
-async def end_tree(process: asyncio.subprocess.Process, grace: float) -> None:
-    """Terminate a child, which terminates its descendants; kill all after `grace` seconds."""
-    if process.returncode is not None:
-        return
-    _send_signal(process, signal.SIGTERM)
-    try:
-        async with asyncio.timeout(grace):
-            await process.wait()
-    except TimeoutError:
-        await asyncio.to_thread(end_descendants, process.pid, 0.0)
-        _send_signal(process, signal.SIGKILL)
-        await process.wait()
-
-
-def _send_signal(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
-    # Process.send_signal polls, which takes the exit status of a process that has just exited
-    # from asyncio: wait() would return 255.
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(process.pid, number)
 
 
 def _signal_descendants(pid: int, number: signal.Signals) -> list[psutil.Process]:

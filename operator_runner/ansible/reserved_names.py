@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from operator_runner.ansible.process_tree import end_tree
+from operator_runner.ansible.child_process import end_tree
 from operator_runner.ansible.run_spec import common_environment
 from operator_runner.core.errors import RunError
 from operator_runner.core.model import ReservedNames, RunContent

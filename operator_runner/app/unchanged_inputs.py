@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 import structlog
 
+from operator_runner.ansible.purity import templates
 from operator_runner.ansible.purity.content import ContentReader, ContentState
-from operator_runner.ansible.purity.templates import is_template
 from operator_runner.controller.sources.dependents import Dependents
 from operator_runner.core.errors import ApiError, Forbidden
 from operator_runner.core.model import Json, ObjectRef, RunEvent, Trigger, Watch, uid_of
@@ -121,7 +121,7 @@ class UnchangedInputs:
         running = self._running[uid] = _Recording(self._inputs.get(uid))
         # Whatever happens to the run, what was known before is no longer.
         self._keep(uid, None)
-        if not has_known_inputs(body, watch, is_template):
+        if not has_known_inputs(body, watch, templates.is_template):
             return
         content = self._contents.state(watch.content)
         try:

@@ -1,4 +1,4 @@
-"""Cheaper imports: packages without their submodules, and without garbage collection."""
+"""Cheaper imports: without submodules, optional packages and garbage collection."""
 
 from __future__ import annotations
 
@@ -43,6 +43,22 @@ def _import_lazily(name: str) -> None:
     parent, _, child = name.rpartition(".")
     if parent:
         setattr(sys.modules[parent], child, package)
+
+
+@contextmanager
+def without_package(name: str) -> Iterator[None]:
+    """Import modules in this block as if a package were not installed, which they do not require.
+
+    If it is imported already, nothing changes.
+    """
+    is_new = name not in sys.modules
+    if is_new:
+        sys.modules[name] = None  # type: ignore[assignment]  # the import system allows it
+    try:
+        yield
+    finally:
+        if is_new:
+            del sys.modules[name]
 
 
 @contextmanager

@@ -12,8 +12,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import IO
 
+from operator_runner.ansible.child_process import end_tree
 from operator_runner.ansible.event_stream import MAX_LINE_BYTES, EventStream
-from operator_runner.ansible.process_tree import end_tree
 from operator_runner.ansible.run_spec import run_spec
 from operator_runner.ansible.rundir import RunDir
 from operator_runner.core.errors import RunError

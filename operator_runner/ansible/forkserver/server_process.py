@@ -19,9 +19,9 @@ from typing import IO
 
 import structlog
 
+from operator_runner.ansible.child_process import end_tree
 from operator_runner.ansible.forkserver.messages import MESSAGE_LIMIT, send
 from operator_runner.ansible.patches.selection import Mismatch
-from operator_runner.ansible.process_tree import end_tree
 from operator_runner.ansible.run_spec import common_environment
 from operator_runner.ansible.sandbox.isolation_probe import can_mount, signals_scoped
 from operator_runner.core.errors import RunError

@@ -10,8 +10,8 @@ from typing import Any
 
 import yaml
 
+from operator_runner.ansible.purity import templates
 from operator_runner.ansible.purity.tasks import play_doubts, task_doubts, value_doubts
-from operator_runner.ansible.purity.templates import template_doubts
 from operator_runner.config.watches.lookup import Lookup
 from operator_runner.core.model import RunContent
 from operator_runner.core.run_inputs import digest_of
@@ -177,7 +177,7 @@ def _doubts_in(root: Path, path: Path, data: bytes) -> Iterator[str]:
         yield from _yaml_doubts(data, value_doubts)
     elif folder not in _UNTEMPLATED:
         # Modules find templates and tasks outside of their directories too.
-        yield from template_doubts(data.decode(errors="replace"))
+        yield from templates.template_doubts(data.decode(errors="replace"))
         if folder != "templates" and path.suffix in _YAML[:2]:
             yield from _yaml_doubts(data, _included_doubts)
 

@@ -5,12 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from operator_runner.ansible.purity.templates import (
-    expression_doubts,
-    is_local_path,
-    is_template,
-    template_doubts,
-)
+from operator_runner.ansible.purity import templates
 from operator_runner.core.actions import is_pure_cluster_action
 
 _CONDITIONS = frozenset({"when", "changed_when", "failed_when", "until", "that", "var"})
@@ -77,9 +72,9 @@ def value_doubts(value: Any, key: str = "") -> Iterator[str]:
     """Yield why templates in a value, as read from YAML, may not be pure."""
     match value:
         case str() if key in _CONDITIONS:
-            yield from expression_doubts(value)
-        case str() if is_template(value):
-            yield from template_doubts(value)
+            yield from templates.expression_doubts(value)
+        case str() if templates.is_template(value):
+            yield from templates.template_doubts(value)
         case dict():
             for name, each in value.items():
                 yield from value_doubts(name)
@@ -98,7 +93,9 @@ def _argument_doubts(arguments: Any) -> Iterator[str]:
         if name not in _MODULE_PARAMETERS:
             yield f"parameter {name}"
         elif name in _FILE_PARAMETERS:
-            yield from (f"parameter {name}" for path in _paths(value) if not is_local_path(path))
+            yield from (
+                f"parameter {name}" for path in _paths(value) if not templates.is_local_path(path)
+            )
 
 
 def _paths(value: Any) -> Iterator[str]:

@@ -11,7 +11,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 import aiohttp
-import kopf
 import structlog
 
 from operator_runner.controller.predicates.primary_events import (
@@ -22,10 +21,15 @@ from operator_runner.controller.predicates.primary_events import (
 from operator_runner.controller.sources.last_seen import LastSeen
 from operator_runner.core.async_tasks import end_tasks
 from operator_runner.core.errors import Expired, NotFound
+from operator_runner.core.imports import without_package
 from operator_runner.core.model import GVK, Cause, Json, ObjectRef, Trigger, Watch, uid_of
 from operator_runner.kube.discovery import ApiResource
 from operator_runner.kube.kopf_session import KopfSession
 from operator_runner.kube.session import Connection
+
+# kopf takes its objects too, which there are none of here: it imports pydantic, 5 MiB.
+with without_package("kubernetes.client"):
+    import kopf
 
 _log = structlog.get_logger(__name__)
 

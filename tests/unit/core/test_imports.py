@@ -10,7 +10,11 @@ from types import ModuleType
 
 import pytest
 
-from operator_runner.core.imports import import_lazily, without_garbage_collection
+from operator_runner.core.imports import (
+    import_lazily,
+    without_garbage_collection,
+    without_package,
+)
 
 NAME = "package_of_test_imports"
 FILES = {
@@ -97,3 +101,18 @@ def test_a_module_is_loaded_by_its_first_use() -> None:
     assert str(module.__file__).endswith("large.py")
     assert "value" not in vars(module)
     assert module.value == 1
+
+
+def test_a_package_can_be_left_out() -> None:
+    """Its import fails within the block, and succeeds afterwards."""
+    with without_package(NAME), pytest.raises(ImportError):
+        __import__(NAME)
+    assert __import__(NAME).VERSION == "1.2"
+
+
+def test_an_imported_package_is_not_left_out() -> None:
+    """Modules that have it keep it, and others get the same one."""
+    package = __import__(NAME)
+    with without_package(NAME):
+        assert __import__(NAME) is package
+    assert sys.modules[NAME] is package

@@ -1,0 +1,34 @@
+"""Terminate a child process of the operator, with its descendants.
+
+Not part of `process_tree`, because the fork server does not import asyncio, which takes 1.5 MiB.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+
+from operator_runner.ansible.process_tree import end_descendants
+
+
+async def end_tree(process: asyncio.subprocess.Process, grace: float) -> None:
+    """Terminate a child, which terminates its descendants; kill all after `grace` seconds."""
+    if process.returncode is not None:
+        return
+    _send_signal(process, signal.SIGTERM)
+    try:
+        async with asyncio.timeout(grace):
+            await process.wait()
+    except TimeoutError:
+        await asyncio.to_thread(end_descendants, process.pid, 0.0)
+        _send_signal(process, signal.SIGKILL)
+        await process.wait()
+
+
+def _send_signal(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
+    # Process.send_signal polls, which takes the exit status of a process that has just exited
+    # from asyncio: wait() would return 255.
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(process.pid, number)
