@@ -29,13 +29,13 @@ MERGE_PATCH = "application/merge-patch+json"
 FIELD_MANAGER = "operator-runner"
 
 _ERRORS: dict[int, type[ApiError]] = {
-    401: Forbidden,
     403: Forbidden,
     404: NotFound,
     409: Conflict,
     422: Invalid,
     429: Unavailable,
 }
+_UNAUTHORIZED = 401
 _GONE = 410
 _TOO_MANY_REQUESTS = 429
 
@@ -169,6 +169,12 @@ def error_from_status(status: int, answer: Any, otherwise: str) -> ApiError:
     """Return the error for an HTTP status and the Status object in the body, if there is one."""
     details = answer if isinstance(answer, dict) else {}
     message = details.get("message")
+    if status == _UNAUTHORIZED:
+        return Forbidden(
+            f"{message or otherwise}: the API server refused the credentials; renew the token or "
+            "certificate in the kubeconfig, or that of the service account",
+            status,
+        )
     if status == _GONE:
         continue_token = (details.get("metadata") or {}).get("continue") or ""
         return Expired(str(message or f"{otherwise} (HTTP 410)"), status, continue_token)
