@@ -28,7 +28,7 @@ from operator_runner.proxy.headers import request_headers, response_headers, upg
 from operator_runner.proxy.input_log import InputLog
 from operator_runner.proxy.ownership_enforcement import Admission, Decision, WriteRequest, is_write
 from operator_runner.proxy.permission_recorder import PermissionRecorder
-from operator_runner.proxy.request_info import RequestInfo
+from operator_runner.proxy.request_info import RequestInfo, ambiguity
 from operator_runner.proxy.response_tracker import (
     MAX_BODY_BYTES,
     WRITES,
@@ -57,6 +57,8 @@ _PRECONDITION_FAILED = (409, 422)
 _MAX_ATTEMPTS = 3
 """Attempts of a write whose object changes between the GET and the write."""
 _SELECTORS = ("labelSelector", "fieldSelector")
+_SHOWN = 200
+"""Characters of an invalid path in the error."""
 
 
 RequestCallback = Callable[[str, RunApiRequest], None]
@@ -93,11 +95,7 @@ class Forwarder:
 
         Requests without a grant have no owner: the proxy adds no owner to their objects.
         """
-        # Anything else (a full URL, an authority) could send the credentials elsewhere.
-        if not request.raw_path.startswith("/"):
-            raise StatusError(
-                400, f"invalid path {request.raw_path!r}: expected one that starts with /"
-            )
+        _check_target(request.raw_path)
         await _send_continue(request)
         info = RequestInfo.parse(request.raw_path.partition("?")[0])
         _log_read(request, info)
@@ -267,6 +265,15 @@ class Forwarder:
                 await self._decode_inputs(inputs, request, tracked, body)
         if held:
             yield held
+
+
+def _check_target(target: str) -> None:
+    """Raise StatusError unless the API server reads a path with query as the proxy does."""
+    # Anything else (a full URL, an authority) could send the credentials elsewhere.
+    if not target.startswith("/"):
+        raise StatusError(400, f"invalid path {target!r}: expected one that starts with /")
+    if found := ambiguity(target):
+        raise StatusError(400, f"invalid path {target[:_SHOWN]!r}: it has {found}")
 
 
 def _note_sent(request: web.BaseRequest, grant: Grant | None, info: RequestInfo | None) -> None:

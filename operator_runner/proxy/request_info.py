@@ -6,6 +6,7 @@ The grammar is that of the API server: `/api/v1/...` or `/apis/GROUP/VERSION/...
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from urllib.parse import quote, unquote
 
@@ -13,6 +14,9 @@ _OF_NAMESPACES = frozenset({"status", "finalize"})
 """Subresources of a Namespace; any other part after its name is a resource in it."""
 _GROUPED = 3
 """Parts that name a group version: `apis`, group and version."""
+_INCOMPLETE_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
+_MAX_PARAMETERS = 1000
+"""Go ignores the whole query beyond 10,000."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +91,27 @@ class RequestInfo:
             "Subresource": self.subresource,
             "Name": self.name,
         }
+
+
+def ambiguity(target: str) -> str:
+    """Return what the API server reads differently in a path with query, empty if nothing is.
+
+    Go drops a parameter that it cannot decode without an error: a deletecollection would lose its
+    selector, and a write its time limit. A fragment is not sent at all.
+    """
+    path, _, query = target.partition("?")
+    # The query of `services/NAME/proxy` is one of the application, which may use semicolons.
+    info = RequestInfo.parse(path)
+    is_read_here = info is None or info.subresource != "proxy"
+    if "#" in target:
+        return "a fragment: write # as %23"
+    if is_read_here and ";" in query:
+        return "a semicolon in the query: write ; as %3B, and & between parameters"
+    if is_read_here and _INCOMPLETE_ESCAPE.search(query):
+        return "an incomplete escape in the query: write % as %25"
+    if query.count("&") >= _MAX_PARAMETERS:
+        return f"a query of more than {_MAX_PARAMETERS} parameters"
+    return ""
 
 
 def _quote(part: str) -> str:

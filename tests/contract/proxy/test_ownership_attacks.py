@@ -97,6 +97,51 @@ async def test_an_encoded_slash_hides_no_object(start: Start, kubectl: Kubectl) 
     assert "data" not in await run.get("configmap", "theirs")
 
 
+async def test_what_the_api_server_reads_differently_is_rejected(
+    start: Start, kubectl: Kubectl
+) -> None:
+    """A selector that Go drops selects everything, and what follows a # is not sent at all."""
+    run = start(REFUSE)
+    kubectl("create", "configmap", "theirs")
+    theirs = json.loads(kubectl("get", "configmap", "theirs", "--output=json"))
+    collection = f"/api/v1/namespaces/{kubectl.namespace}/configmaps"
+    selected = f"{collection}?fieldSelector=metadata.name%3Dmine"
+    requests = [
+        ("DELETE", f"{selected};", b""),
+        ("DELETE", f"{selected}%zz", b""),
+        ("DELETE", f"{selected}{'&a' * 10_000}", b""),
+        ("PUT", f"{collection}/theirs#x", json.dumps({**theirs, "data": {"a": "1"}}).encode()),
+        ("DELETE", f"/api/v1/namespaces/{kubectl.namespace}#/events/e", b""),
+    ]
+
+    answers = [await _sent_as_is(run, *each) for each in requests]
+
+    live = json.loads(kubectl("get", "configmap", "theirs", "--output=json"))
+    assert live["metadata"] == theirs["metadata"]
+    assert "deletionTimestamp" not in kubectl(
+        "get", "namespace", kubectl.namespace, "--output=jsonpath={.metadata}"
+    )
+    assert all(" 400 " in answer and "invalid path" in answer for answer in answers), answers
+
+
+async def _sent_as_is(run: Run, method: str, target: str, body: bytes) -> str:
+    """Send a request whose target no client would write; return the response."""
+    server, authority, token = run.server
+    host, _, port = server.removeprefix("https://").rpartition(":")
+    tls = ssl.create_default_context(cafile=authority)
+    async with asyncio.timeout(SECONDS):
+        reader, writer = await asyncio.open_connection(host, int(port), ssl=tls)
+        head = (
+            f"{method} {target} HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {token}\r\n"
+            f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n"
+            "Connection: close\r\n\r\n"
+        )
+        writer.write(head.encode() + body)
+        answer = await reader.read()
+        writer.close()
+    return answer.decode()
+
+
 async def test_typed_bodies_keep_owners(run: Run, kubectl: Kubectl) -> None:
     """A PUT in protobuf, as typed Go clients send it, adopts nothing and keeps the owners."""
     await run.kubectl("create", "configmap", "mine")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operator_runner.proxy.request_info import RequestInfo
+from operator_runner.proxy.request_info import RequestInfo, ambiguity
 
 NAMES = st.text(
     st.characters(min_codepoint=33, max_codepoint=0x7FF, exclude_characters="/"),
@@ -102,3 +102,37 @@ def test_no_path_is_an_error(text: str) -> None:
     """Any path of a client is parsed without an exception."""
     info = RequestInfo.parse("/api/v1/" + text)
     assert info is None or info.version == "v1"
+
+
+@pytest.mark.parametrize(
+    ("target", "found"),
+    [
+        ("/api/v1/pods?fieldSelector=a;", "; as %3B"),
+        ("/api/v1/pods?timeout=1s;&a=b", "; as %3B"),
+        ("/api/v1/pods?labelSelector=a%3Db%zz", "% as %25"),
+        ("/api/v1/pods?dryRun=All%", "% as %25"),
+        ("/api/v1/pods?dryRun=All%4", "% as %25"),
+        ("/api/v1/pods?a=b#", "# as %23"),
+        ("/api/v1/namespaces/team#/events/e", "# as %23"),
+        ("/api/v1/pods?" + "a&" * 1000, "1000 parameters"),
+        ("/api/v1/namespaces/n/services/s/proxy/?a=b#", "# as %23"),
+    ],
+)
+def test_what_go_reads_differently_is_ambiguous(target: str, found: str) -> None:
+    """Go drops such a parameter or the whole query, and a fragment is not sent."""
+    assert found in ambiguity(target)
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "/api/v1/pods",
+        "/api/v1/pods?labelSelector=a%3Db%2Cc&limit=500",
+        "/api/v1/namespaces/n/pods/p/exec?command=a%3Bb&command=%25&stdin=true",
+        "/api/v1/namespaces/n/services/s/proxy/find?a=1;b=100%",
+        "/healthz/ping?verbose",
+    ],
+)
+def test_ordinary_queries_are_not_ambiguous(target: str) -> None:
+    """Those of clients, and any query of an application behind a Service."""
+    assert ambiguity(target) == ""
