@@ -64,7 +64,8 @@ def path_of(base: Path, ref: ObjectRef) -> Path:
     """Return the file for a resource below the work dir `base`."""
     gvk = ref.gvk
     folder = base / DIR_NAME / gvk.group / gvk.version / gvk.kind / ref.namespace
-    return folder / f"{ref.name}.json"
+    # Without a suffix: with one, the longest name of a resource would be too long for a file.
+    return folder / ref.name / "command.json"
 
 
 def write(base: Path, ref: ObjectRef, rerun: Rerun) -> None:

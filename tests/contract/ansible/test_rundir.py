@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from operator_runner.ansible import rerun_command
 from operator_runner.ansible.rundir import RunDirs
 from operator_runner.core.model import GVK, ObjectRef, RunContent, RunRequest
 from operator_runner.core.settings import AnsibleSettings
@@ -93,3 +94,15 @@ def test_artifacts_contain_no_environment(rundirs: RunDirs, text: str) -> None:
     run(rundirs, "one", command=text)
     left = [path for path in rundirs.of(REF).artifacts("one").rglob("*") if path.is_file()]
     assert "SECR" not in "".join(path.read_text() for path in left)
+
+
+def test_the_longest_name_of_a_resource_is_no_error(rundirs: RunDirs) -> None:
+    """253 characters: the command of a failed run is kept, and everything is deleted."""
+    ref = ObjectRef(REF.gvk, "default", "a" * 253)
+    rundirs.of(ref).prepare(request("one"), AnsibleSettings())
+    command = rerun_command.Rerun("one", "ansible-playbook main.json")
+    rerun_command.write(rundirs.base, ref, command)
+    assert rerun_command.read(rundirs.base, ref) == command
+    rundirs.remove(ref)
+    assert rerun_command.read(rundirs.base, ref) is None
+    assert not list(rundirs.base.glob("**/a*"))
