@@ -176,14 +176,14 @@ fuzz: $(INSTALLED) ## Fuzz parsers of external input; ARGS='--executions 1000000
 	@$(BIN)/python -m tests.fuzz $(ARGS)
 
 .PHONY: prepare
-prepare: $(INSTALLED) ## Build Kubernetes and OLM, install the packages of the node and Chromium
+prepare: $(INSTALLED) ## Build Kubernetes and OLM, install the packages of the node, Chromium and shells
 	$(TITLE) "The local cluster (the first time, Kubernetes and OLM are built)"
 	@name=prepare-$$$$; \
 	trap '$(BIN)/operator-runner cluster down --name "$$name"' EXIT; \
 	$(BIN)/operator-runner cluster up --name "$$name" --install-packages; \
 	$(BIN)/operator-runner cluster olm up --name "$$name"
-	$(TITLE) "Chromium, for tests of the web page"
-	@$(BIN)/python -c 'from tests.support import chromium; print(chromium.program())'
+	$(TITLE) "Chromium, for tests of the web page, and shells, for those of completion"
+	@$(BIN)/python -c 'from tests.support.debian import program; print(*map(program, ("chromium", "zsh", "fish")))'
 
 .PHONY: manifests
 manifests: $(INSTALLED) ## Generate config/rbac from watches.yaml and recorded requests

@@ -14,6 +14,7 @@ from operator_runner.devcluster import Cluster
 from tests.support.kubectl import Kubectl
 from tests.support.nginx import KIND
 from tests.support.operator import Operator
+from tests.support.runner_cli import RunnerCli
 
 PROJECT = Path(__file__).parent / "project"
 
@@ -67,6 +68,12 @@ def make_operator(
 def operator(make_operator: Callable[[str], Operator]) -> Operator:
     """Give one operator; it is not started yet."""
     return make_operator("operator")
+
+
+@pytest.fixture
+def cli(control_plane: Path, kubectl: Kubectl) -> RunnerCli:
+    """Give the commands for the test's namespace."""
+    return RunnerCli(control_plane, kubectl.namespace)
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""`operator-runner get` and `tree`, and their completion in a shell, on a real API server."""
+"""`operator-runner get` and `tree` on a real API server."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import signal
 import subprocess
 from pathlib import Path
 
-import pytest
 import yaml
 
 from operator_runner.kube.events import CONTROLLER, DURATION_ANNOTATION, RUN_ANNOTATION
@@ -18,12 +17,6 @@ from tests.support.operator import Operator
 from tests.support.runner_cli import RunnerCli
 from tests.support.scaffold import OPERATOR_RUNNER
 from tests.support.waiting import eventually
-
-
-@pytest.fixture
-def cli(control_plane: Path, kubectl: Kubectl) -> RunnerCli:
-    """Give the commands for the test's namespace."""
-    return RunnerCli(control_plane, kubectl.namespace)
 
 
 def cells(text: str) -> list[list[str]]:
@@ -192,28 +185,3 @@ def test_watches_print_new_trees_runs_and_times_of_next_runs(
         for each in watching:
             each.send_signal(signal.SIGINT)
     assert [each.wait(60) for each in watching] == [130, 130, 130]
-
-
-@pytest.mark.parametrize(
-    ("words", "expected"),
-    [
-        ("operator-runner get ech", "echoes"),
-        ("operator-runner tree ech", "echoes/page"),
-    ],
-)
-def test_a_shell_completes_kinds_and_names(
-    cli: RunnerCli, kubectl: Kubectl, words: str, expected: str
-) -> None:
-    """Completion of bash, zsh and fish by click offers the kinds and names of the cluster."""
-    kubectl.apply(echo("page"))
-    command = f"operator-runner {words.split()[1]} -n {cli.namespace} {words.split()[2]}"
-    environment = os.environ | {
-        "_OPERATOR_RUNNER_COMPLETE": "bash_complete",
-        "COMP_WORDS": command,
-        "COMP_CWORD": "4",
-        "KUBECONFIG": str(cli.kubeconfig),
-    }
-    done = subprocess.run(
-        [OPERATOR_RUNNER], env=environment, capture_output=True, text=True, check=False
-    )
-    assert f"plain,{expected}" in done.stdout.splitlines(), done.stderr

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
 import yaml
 
 from tests.functional.test_operator import KIND, ROLE, echo, text_of, wait_for_text
@@ -28,12 +27,6 @@ WAIT = {
     "retries": 3000,
     "delay": 0.2,
 }
-
-
-@pytest.fixture
-def cli(control_plane: Path, kubectl: Kubectl) -> RunnerCli:
-    """Give the commands for the test's namespace."""
-    return RunnerCli(control_plane, kubectl.namespace)
 
 
 def conditions(kubectl: Kubectl) -> dict[str, Json]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import base64
 import json
 import os
-import shutil
 import subprocess
 import urllib.request
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ from typing import Any
 
 import websocket
 
+from tests.support.debian import program
 from tests.support.waiting import eventually
 
 Json = dict[str, Any]
@@ -26,19 +26,6 @@ _KEYS = {"Tab": 9, "Enter": 13, "Escape": 27, "ArrowDown": 40, "ArrowUp": 38}
 _SHIFT = 8
 _SECONDS = 120.0
 """Longest time for a response of the browser."""
-
-
-def program() -> str:
-    """Return the path of Chromium; root installs the package if it is missing."""
-    if (found := shutil.which(PACKAGE)) is not None:
-        return found
-    install = ["apt-get", "install", "--yes", "--quiet", "--no-install-recommends", PACKAGE]
-    assert os.geteuid() == 0, f"{PACKAGE} is not installed: run {' '.join(install)} as root"
-    subprocess.run(["apt-get", "update", "--quiet"], check=True)
-    subprocess.run(install, check=True, env=os.environ | {"DEBIAN_FRONTEND": "noninteractive"})
-    found = shutil.which(PACKAGE)
-    assert found is not None
-    return found
 
 
 class Page:
@@ -169,7 +156,7 @@ class Page:
 def chromium(scratch: Path) -> Iterator[Page]:
     """Start a browser with a profile in `scratch`; give its tab."""
     command = [
-        program(),
+        program(PACKAGE),
         "--headless=new",
         "--remote-debugging-port=0",
         f"--user-data-dir={scratch / 'profile'}",

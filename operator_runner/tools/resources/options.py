@@ -98,8 +98,26 @@ class IdOrNameType(click.ParamType[str | Name]):
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        """Return resources of the cluster that begin with `incomplete`."""
-        return NameType().shell_complete(ctx, param, incomplete)
+        """Return runs, or resources of the cluster, that begin with `incomplete`."""
+        found = NameType().shell_complete(ctx, param, incomplete)
+        return found if "/" in incomplete else [*complete_runs(ctx, param, incomplete), *found]
+
+
+def complete_runs(
+    ctx: click.Context, _param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Return the IDs of runs that begin with `incomplete`."""
+    from operator_runner.tools.resources import completion  # noqa: PLC0415 (slow import)
+
+    return completion.complete_runs(ctx, incomplete)
+
+
+def _complete_namespaces(
+    ctx: click.Context, _param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    from operator_runner.tools.resources import completion  # noqa: PLC0415 (slow import)
+
+    return completion.complete_namespaces(ctx, incomplete)
 
 
 class DurationType(click.ParamType[timedelta]):
@@ -149,13 +167,18 @@ kubeconfig_option = click.option(
 )
 
 
+def namespace_option(text: str) -> Callable[[_Function], _Function]:
+    """Return the option `--namespace` with this help."""
+    return click.option(
+        "-n", "--namespace", default=None, shell_complete=_complete_namespaces, help=text
+    )
+
+
 def cluster_options(function: _Function) -> _Function:
     """Add `--namespace` and `--kubeconfig`."""
     for option in (
         kubeconfig_option,
-        click.option(
-            "-n", "--namespace", default=None, help="Namespace.  [default: that of the kubeconfig]"
-        ),
+        namespace_option("Namespace.  [default: that of the kubeconfig]"),
     ):
         function = option(function)
     return function

@@ -13,7 +13,9 @@ from operator_runner.tools.resources.options import (
     Name,
     cluster_options,
     complete,
+    complete_runs,
     kubeconfig_option,
+    namespace_option,
     output_option,
     work_dir_option,
 )
@@ -84,7 +86,7 @@ def list_runs(
 
 
 @runs.command("show")
-@click.argument("run_id", metavar="ID")
+@click.argument("run_id", metavar="ID", shell_complete=complete_runs)
 @cluster_options
 @output_option
 @click.option(
@@ -140,9 +142,7 @@ def logs(
     type=click.Path(path_type=Path, dir_okay=False),
     help="File to write: one static page.",
 )
-@click.option(
-    "-n", "--namespace", default=None, help="Runs of one namespace.  [default: all namespaces]"
-)
+@namespace_option("Runs of one namespace.  [default: all namespaces]")
 @kubeconfig_option
 @click.option(
     "--limit", default=500, show_default=True, type=click.IntRange(1, 500), help="Maximum runs."
