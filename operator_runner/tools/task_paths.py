@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import re
 
-_PLACE = re.compile(r"(?<=' at )/[^\n]*:\d+(?=\))")
-"""The position of a task in a message: `(task 'Refuse' at /opt/roles/page/tasks/main.yml:14)`."""
+_PLACE = re.compile(r"(?:(?<=' at )/[^\n]*:\d+(?=\)))|(?:(?<=\), )/[^\n]*:\d+$)")
+"""The position of a task in a message: `(task 'Refuse' at /opt/roles/page/tasks/main.yml:14)`.
+
+Or at the end of one about a preview: `task Migrate (command), /opt/roles/page/tasks/main.yml:17`.
+"""
 
 
 def short_path(path: str) -> str:
@@ -16,5 +19,5 @@ def short_path(path: str) -> str:
 
 
 def with_short_paths(message: str) -> str:
-    """Return the message of a failed run with a short path of its task."""
+    """Return the message of a failed run, or about a task, with a short path of the task."""
     return _PLACE.sub(lambda found: short_path(found[0]), message)

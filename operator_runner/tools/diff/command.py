@@ -170,13 +170,15 @@ async def _diff(settings: Settings, watches: tuple[Watch, ...], options: _DiffOp
         painted,
         preview_lines,
         summary,
+        with_relative_paths,
     )
     from operator_runner.tools.diff.project import open_project  # noqa: PLC0415
 
     previews: list[Preview] = []
     async with open_project(settings, watches) as project:
         async for resource in _resources(project, options):
-            preview = await project.preview(resource, options.timeout)
+            found = await project.preview(resource, options.timeout)
+            preview = with_relative_paths(found, Path.cwd())
             previews.append(preview)
             if options.output is Format.TABLE:
                 for line in preview_lines(preview):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -16,8 +17,23 @@ from operator_runner.reconcile.preview import Preview
 from operator_runner.telemetry.printable import printable
 from operator_runner.telemetry.runs.record import object_json
 from operator_runner.tools import yaml_io
+from operator_runner.tools.task_paths import with_short_paths
 
 _COLOURS = {"+": "green", "-": "red", "@": "cyan"}
+
+
+def with_relative_paths(preview: Preview, project: Path) -> Preview:
+    """Return a preview whose paths of tasks are relative to the project, as in other commands."""
+    folder = f"{project}/"
+
+    def relative(text: str) -> str:
+        return with_short_paths(text.replace(folder, ""))
+
+    return replace(
+        preview,
+        unpreviewed=tuple(map(relative, preview.unpreviewed)),
+        failure=relative(preview.failure),
+    )
 
 
 def preview_lines(preview: Preview) -> Iterator[str]:
@@ -26,8 +42,7 @@ def preview_lines(preview: Preview) -> Iterator[str]:
         yield from _diff_lines(difference)
     if preview.unpreviewed:
         yield f"Not previewed for {preview.ref}:"
-        here = f"{Path.cwd()}/"
-        yield from (f"  {printable(each.replace(here, ''))}" for each in preview.unpreviewed)
+        yield from (f"  {printable(each)}" for each in preview.unpreviewed)
 
 
 def painted(line: str) -> str:

@@ -158,6 +158,8 @@ def test_writes_of_all_clients_are_shown_and_other_tasks_are_named(
         "task Run a command in a container (kubernetes.core.k8s_exec)",
         "task Write a file on the host (ansible.builtin.copy)",
     ]
+    places = [each.partition(", ")[2].partition(":")[0] for each in preview["notPreviewed"]]
+    assert set(places) == {"roles/mixed/tasks/main.yml"}
     assert not touched.exists()
     assert kubectl.get("secret", "unneeded") is not None
     assert kubectl.get("configmap", "by-kubectl") is None
