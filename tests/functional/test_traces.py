@@ -14,6 +14,7 @@ from tests.functional.test_operator import ROLE, echo, text_of, wait_for_text
 from tests.support.kubectl import Kubectl
 from tests.support.operator import Operator
 from tests.support.otlp import Collector, collector, texts
+from tests.support.runner_cli import RunnerCli
 from tests.support.waiting import eventually
 
 TASKS = """
@@ -85,8 +86,8 @@ def trace_of_run(receiving: Collector, operator: Operator, result: str) -> dict[
     return {span.name: span for span in receiving.spans() if span.trace_id == root.trace_id}
 
 
-def test_a_reconcile_is_one_trace_to_which_logs_metrics_and_role_refer(
-    kubectl: Kubectl, traced: Operator, receiving: Collector
+def test_a_reconcile_is_one_trace_to_which_logs_metrics_run_and_role_refer(
+    kubectl: Kubectl, traced: Operator, receiving: Collector, cli: RunnerCli
 ) -> None:
     """Queue, run, tasks and requests; no name or content of a Secret.
 
@@ -111,6 +112,9 @@ def test_a_reconcile_is_one_trace_to_which_logs_metrics_and_role_refer(
 
     [line, *_] = [each for each in traced.lines("Reconciling") if each["trace_id"] == trace_id]
     assert line["span_id"] == root.span_id.hex()
+    run_id = texts(root.attributes)["operator_runner.run.id"]
+    shown = cli("runs", "show", run_id, f"--work-dir={traced.scratch / 'work'}")
+    assert re.search(rf"^Trace: +{trace_id}$", shown, re.MULTILINE)
     # Meanwhile a retry may have replaced what the first run left here.
     parent = text_of(kubectl, "a-trace")
     assert parent is not None

@@ -66,7 +66,7 @@ def _name(value: Any) -> str:
 def _id(value: Any) -> str:
     text = _text(value)
     is_plain = text.isascii() and text.isalnum() and len(text) <= _MAX_ID_CHARACTERS
-    _require(is_plain, "the ID of a run")
+    _require(is_plain, "an ID of letters and digits")
     return text
 
 
@@ -148,6 +148,7 @@ _RUN = _object(
     {"id": _id, "resource": _OBJECT, "outcome": _name, "started": _time},
     finished=_time,
     seconds=_number,
+    traceID=_id,
     message=_text,
     failedTask=_object({}, name=_text, path=_text),
     changed=_integer,

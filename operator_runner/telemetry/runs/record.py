@@ -56,6 +56,8 @@ class RunRecorder:
     uid: str
     causes: Sequence[Cause]
     started: datetime
+    trace_id: str = ""
+    """The trace that has the run; empty if it is not exported."""
     _tasks: list[Json] = field(default_factory=list)
     _writes: list[Json] = field(default_factory=list)
     _changes: list[tuple[FieldChange, Json]] = field(default_factory=list)
@@ -158,6 +160,7 @@ class RunRecorder:
             "resource": {**object_json(self.ref), "uid": self.uid},
             "outcome": "running",
             "started": timestamp(self.started),
+            "traceID": self.trace_id,
             **self._end,
             "causes": _causes(self.causes),
             "tasks": self._tasks,

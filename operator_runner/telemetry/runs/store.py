@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+import structlog
+
 from operator_runner.core.model import (
     Cause,
     FieldChange,
@@ -82,8 +84,10 @@ class RunStore:
     # Reports of runs -----------------------------------------------------------------
 
     def started(self, ref: ObjectRef, uid: str, run_id: str, causes: Sequence[Cause]) -> None:
-        """Record the start of a run."""
-        self._running[run_id] = RunRecorder(run_id, ref, uid, tuple(causes), self._clock())
+        """Record the start of a run; its trace is that of the log lines of the current task."""
+        trace_id = str(structlog.contextvars.get_contextvars().get("trace_id") or "")
+        recorder = RunRecorder(run_id, ref, uid, tuple(causes), self._clock(), trace_id)
+        self._running[run_id] = recorder
         self._notify()
 
     def on_event(self, run_id: str, event: RunEvent) -> None:

@@ -79,6 +79,7 @@ def summary_lines(run: Json) -> Iterator[str]:
         "Result": f"{run.get('outcome')}{ended}{changed}",
         "Started": run.get("started"),
         "Causes": causes(run),
+        "Trace": run.get("traceID"),
         "Failed task": place(task),
         "Message": run.get("message"),
     }

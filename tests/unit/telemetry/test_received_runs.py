@@ -42,7 +42,7 @@ ENTRY: dict[str, Any] = {"resource": RESOURCE, "state": "Delayed"}
 
 def test_a_record_of_this_operator_is_kept_whole() -> None:
     """Every field that a record has is known."""
-    run = RunRecorder("1", REF, "uid", (Cause(Trigger.SPEC, "spec.text"),), NOON)
+    run = RunRecorder("1", REF, "uid", (Cause(Trigger.SPEC, "spec.text"),), NOON, "5573a27b")
     data = {"task": "Write", "start": NOON.isoformat(), "end": NOON.isoformat(), "duration": 1.5}
     run.on_event(RunEvent("runner_on_ok", {**data, "res": {"censored": "hidden"}}))
     run.on_event(RunEvent("runner_on_ok", {**data, "host": "web-1"}))
@@ -55,7 +55,7 @@ def test_a_record_of_this_operator_is_kept_whole() -> None:
         run.on_log("info: Reconciling")
     run.end(RunOutcome(None, (TaskFailure("Write", "no", "a.yml:1"),)), NOON + timedelta(seconds=1))
     document = json.loads(json.dumps(run.document()))
-    details = {"tasks", "writes", "changes", "requests", "log", "dropped", "failedTask"}
+    details = {"tasks", "writes", "changes", "requests", "log", "dropped", "failedTask", "traceID"}
     assert details <= document.keys()
     assert document["tasks"][1]["host"] == "web-1"
     assert check_run(document) == document
@@ -70,6 +70,7 @@ def test_a_record_of_this_operator_is_kept_whole() -> None:
         {**RUN, "resource": "x"},
         {**RUN, "resource": {**RESOURCE, "name": ["x"]}},
         {**RUN, "id": "../x"},
+        {**RUN, "traceID": "a b"},
         {**RUN, "started": "2026-01-01T12:00:00"},
         {**RUN, "started": "0001-01-01T00:00:00+14:00"},
         {**RUN, "seconds": float("inf")},

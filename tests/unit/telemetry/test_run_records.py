@@ -7,6 +7,8 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import structlog
+
 from operator_runner.core.model import (
     GVK,
     Cause,
@@ -216,3 +218,15 @@ def test_the_last_skipped_run_of_a_resource_is_listed() -> None:
     assert store.last(REF, "uid", 3) == []
     store.forget(REF)
     assert store.summaries(lambda _: True, 10) == []
+
+
+def test_a_run_has_the_trace_of_its_log_lines() -> None:
+    """Also in summaries; without traces there is none."""
+    store = RunStore()
+    with structlog.contextvars.bound_contextvars(trace_id="5573a27b"):
+        store.started(REF, "uid", "1", ())
+    store.ended("1", DONE)
+    store.started(REF, "uid", "2", ())
+    store.ended("2", DONE)
+    found = store.summaries(lambda _: True, 2)
+    assert {each["id"]: each.get("traceID") for each in found} == {"1": "5573a27b", "2": None}
