@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -10,7 +10,7 @@ from pathlib import Path
 from operator_runner.core.model import Json, ObjectRef
 from operator_runner.kube.api import Api
 from operator_runner.telemetry.runs.received import check_queue_entry, check_run
-from operator_runner.telemetry.runs.record import SKIPPED, matches
+from operator_runner.telemetry.runs.record import SKIPPED, causes_text, matches
 from operator_runner.tools.operator_api.discovery import Operators, find_operators
 
 _MAX_SKIPPED = "500"
@@ -84,8 +84,6 @@ def _is_about(item: Json, ref: ObjectRef) -> bool:
 
 def next_run_of(item: Json) -> NextRun:
     """Return the place of an entry of a queue, as `check_queue_entry` returns it."""
-    causes: Iterable[Json] = item.get("causes") or ()
-    words = [": ".join(filter(None, (each["trigger"], each.get("detail")))) for each in causes]
     due = item.get("due")
     time = None if due is None else datetime.fromisoformat(due)
-    return NextRun(time, item.get("position"), "; ".join(words), str(item.get("operator") or ""))
+    return NextRun(time, item.get("position"), causes_text(item), str(item.get("operator") or ""))

@@ -7,6 +7,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 
 from operator_runner import __version__
@@ -36,6 +37,20 @@ class Target:
     def __str__(self) -> str:
         """`page.debug.example.com/home`, as kubectl writes it."""
         return f"{kind_name(self.ref.gvk)}/{self.ref.name}"
+
+
+class Deadline:
+    """The end of the time for all resources of a command."""
+
+    def __init__(self, within: timedelta) -> None:
+        """Begin now."""
+        self.within = within
+        self._end = time.monotonic() + within.total_seconds()
+
+    @property
+    def has_passed(self) -> bool:
+        """Whether the time is over."""
+        return time.monotonic() >= self._end
 
 
 class ClusterView:
@@ -73,18 +88,17 @@ class ClusterView:
         )
 
     async def wait(
-        self, target: Target, is_met: Callable[[Json], bool], seconds: float
+        self, target: Target, is_met: Callable[[Json], bool], deadline: Deadline
     ) -> Json | None:
-        """Read the resource until it meets a condition; return it, None after `seconds`.
+        """Read the resource until it meets a condition; return it, None after the deadline.
 
-        Raises NotFound once it is deleted.
+        It is read at least once. Raises NotFound once it is deleted.
         """
-        deadline = time.monotonic() + seconds
         while True:
             body = await self.read(target)
             if is_met(body):
                 return body
-            if time.monotonic() >= deadline:
+            if deadline.has_passed:
                 return None
             await asyncio.sleep(_POLL_SECONDS)
 

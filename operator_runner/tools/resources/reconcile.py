@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -31,7 +30,7 @@ from operator_runner.tools.resources.targets import Results, Targets, target_opt
 from operator_runner.tools.task_paths import with_short_paths
 
 if TYPE_CHECKING:
-    from operator_runner.tools.resources.cluster import ClusterView, Target
+    from operator_runner.tools.resources.cluster import ClusterView, Deadline, Target
 
 _Function = TypeVar("_Function", bound=Callable[..., None])
 
@@ -80,7 +79,7 @@ async def _request(
 ) -> int:
     """Request a run of each resource; with `within`, wait for the ends. Return the exit status."""
     # The API client is slow to import, and --help does not need it.
-    from operator_runner.tools.resources.cluster import open_cluster  # noqa: PLC0415
+    from operator_runner.tools.resources.cluster import Deadline, open_cluster  # noqa: PLC0415
 
     request = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     annotations = {REQUEST_ANNOTATION: request, RESET_ANNOTATION: request if reset else None}
@@ -103,12 +102,9 @@ async def _request(
                 requested.append(target)
         statuses = [int(results.has_failed)]
         if within is not None:
-            deadline = time.monotonic() + within.total_seconds()
+            deadline = Deadline(within)
             for target in requested:
-                left = max(0.0, deadline - time.monotonic())
-                statuses.append(
-                    await _outcome(cluster, target, request, results, left=left, within=within)
-                )
+                statuses.append(await _outcome(cluster, target, request, results, deadline))
         results.end(cluster.namespace)
         return max(statuses)
 
@@ -130,23 +126,18 @@ async def _outcome(
     target: Target,
     request: str,
     results: Results,
-    *,
-    left: float,
-    within: timedelta,
+    deadline: Deadline,
 ) -> int:
-    """Wait for the end of the requested run and print it; return the exit status.
-
-    `left` is how many seconds remain of `within`, the time for all runs.
-    """
+    """Wait for the end of the requested run and print it; return the exit status."""
 
     def is_over(body: Json) -> bool:
         _check_active(target, body)
         return _answer(body, request) is not None
 
     try:
-        body = await cluster.wait(target, is_over, left)
+        body = await cluster.wait(target, is_over, deadline)
         if body is None:
-            reason = _silence(await cluster.read(target), within)
+            reason = _silence(await cluster.read(target), deadline.within)
             click.echo(printable(f"Error: {target}: {reason}"), err=True)
             results.keep(target, result="unanswered", message=reason)
             return EXIT_UNANSWERED

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -25,7 +24,7 @@ from operator_runner.tools.resources.output import Format
 from operator_runner.tools.resources.targets import Results, Targets, target_options
 
 if TYPE_CHECKING:
-    from operator_runner.tools.resources.cluster import ClusterView, Target
+    from operator_runner.tools.resources.cluster import ClusterView, Deadline, Target
 
 _timeout_option = click.option(
     "--timeout",
@@ -61,7 +60,7 @@ def resume(*, output: Format, timeout: timedelta, **where: Any) -> None:
 async def _set(targets: Targets, wanted: Suspension, within: timedelta, output: Format) -> int:
     """Set or remove the annotation, and wait until operators show it; return the exit status."""
     # The API client is slow to import, and --help does not need it.
-    from operator_runner.tools.resources.cluster import open_cluster  # noqa: PLC0415
+    from operator_runner.tools.resources.cluster import Deadline, open_cluster  # noqa: PLC0415
 
     results = Results(targets, output)
     async with open_cluster(targets.kubeconfig, targets.namespace) as cluster:
@@ -73,7 +72,7 @@ async def _set(targets: Targets, wanted: Suspension, within: timedelta, output: 
             except (Forbidden, NotFound) as error:
                 results.fail(target, error)
         if within:
-            await _wait(cluster, changed, wanted, within, results)
+            await _wait(cluster, changed, wanted, Deadline(within), results)
         results.end(cluster.namespace)
     return int(results.has_failed)
 
@@ -98,17 +97,15 @@ async def _wait(
     cluster: ClusterView,
     changed: Sequence[Target],
     wanted: Suspension,
-    within: timedelta,
+    deadline: Deadline,
     results: Results,
 ) -> None:
     """Wait until all resources show the suspension, or show it no more; warn of others."""
     shows = _shows_suspension if wanted.value else _shows_none
-    deadline = time.monotonic() + within.total_seconds()
     for target in changed:
         try:
-            left = max(0.0, deadline - time.monotonic())
-            if await cluster.wait(target, shows, left) is None:
-                results.warn(target, _reason(await cluster.read(target), within))
+            if await cluster.wait(target, shows, deadline) is None:
+                results.warn(target, _reason(await cluster.read(target), deadline.within))
         except NotFound as error:
             if wanted.value:
                 results.fail(target, error)
