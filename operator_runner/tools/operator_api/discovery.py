@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -114,6 +114,23 @@ async def find_operators(
             await _add_pods(api, namespace, found)
         await _drop_unavailable(found)
         yield found
+
+
+async def follow_operators(
+    api: Api, namespace: str, work_dir: Path | None = None, *, pause: float
+) -> AsyncGenerator[Operators]:
+    """Yield the operators again each `pause` seconds, without end.
+
+    They are the same until one does not answer, and searched again each time while there is none.
+    """
+    while True:
+        async with find_operators(api, namespace, work_dir) as operators:
+            count = len(operators.clients)
+            while True:
+                yield operators
+                await asyncio.sleep(pause)
+                if not count or len(operators.clients) < count:
+                    break
 
 
 async def _drop_unavailable(found: Operators) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -244,22 +245,20 @@ class _Watching:
         return summarize(ref, body, events.get((uid_of(metadata), ref.name), ()))
 
     async def _follow_queues(self, work_dir: Path | None) -> NoReturn:
-        from operator_runner.tools.operator_api.discovery import find_operators  # noqa: PLC0415
+        from operator_runner.tools.operator_api.discovery import (  # noqa: PLC0415 (slow import)
+            follow_operators,
+        )
         from operator_runner.tools.operator_api.next_runs import queues_of  # noqa: PLC0415
 
-        while True:
-            async with find_operators(
-                self._cluster.api, self._cluster.namespace, work_dir
-            ) as operators:
-                count = len(operators.clients)
-                # If one does not answer, all are searched again.
-                while len(operators.clients) >= count:
-                    self._queues = await queues_of(operators)
-                    for ref in list(self._without_queue):
-                        self._show(ref)
-                    await asyncio.sleep(_POLL_SECONDS)
-                    if not count:
-                        break
+        found = follow_operators(
+            self._cluster.api, self._cluster.namespace, work_dir, pause=_POLL_SECONDS
+        )
+        async with aclosing(found):
+            async for operators in found:
+                self._queues = await queues_of(operators)
+                for ref in list(self._without_queue):
+                    self._show(ref)
+        raise AssertionError("operators are followed without end")
 
     def _show(self, ref: ObjectRef) -> None:
         from operator_runner.tools.resources.summary import (  # noqa: PLC0415

@@ -103,8 +103,9 @@ async def _request(
         statuses = [int(results.has_failed)]
         if within is not None:
             deadline = Deadline(within)
-            for target in requested:
-                statuses.append(await _outcome(cluster, target, request, results, deadline))
+            statuses += [
+                await _outcome(cluster, target, request, results, deadline) for target in requested
+            ]
         results.end(cluster.namespace)
         return max(statuses)
 

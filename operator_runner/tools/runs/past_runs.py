@@ -8,28 +8,40 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from contextlib import aclosing
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from operator_runner import __version__
 from operator_runner.ansible.history import PastRun, past_runs, recorded_resources
 from operator_runner.ansible.rerun_command import Rerun, read
 from operator_runner.core.errors import ApiError, ConfigError
 from operator_runner.core.model import GVK, Json, ObjectRef
 from operator_runner.core.settings import DEFAULT_WORK_DIR
 from operator_runner.kube.api import Api
-from operator_runner.kube.discovery import ApiResource, Discovery
+from operator_runner.kube.discovery import ApiResource
 from operator_runner.kube.events import CONTROLLER
 from operator_runner.kube.paging import list_pages
-from operator_runner.kube.session import Connection, connect
 from operator_runner.reconcile.user_requests import Suspension, annotations_of, suspension
-from operator_runner.telemetry.runs.record import SKIPPED, causes_text, matches
-from operator_runner.tools.kind_names import find_kind, of_kinds, of_resources
-from operator_runner.tools.operator_api.discovery import find_operators
+from operator_runner.telemetry.runs.record import SKIPPED, matches
+from operator_runner.tools.kind_names import find_kind, of_kinds
+from operator_runner.tools.operator_api.discovery import Operators, follow_operators
 from operator_runner.tools.operator_api.next_runs import skipped_runs
+from operator_runner.tools.resources.cluster import open_cluster
 from operator_runner.tools.run_lines import History, RunLine, is_valid_event, line_of
+from operator_runner.tools.runs.display import causes
+
+_POLL_SECONDS = 1.0
+
+
+async def follow_files(
+    work_dir: Path, type_: str, namespace: str | None, name: str, kubeconfig: Path | None = None
+) -> AsyncGenerator[History]:
+    """Yield what `from_files` returns, now and again each second without end."""
+    while True:
+        yield await asyncio.to_thread(from_files, work_dir, type_, namespace, name, kubeconfig)
+        await asyncio.sleep(_POLL_SECONDS)
 
 
 def from_files(
@@ -95,15 +107,8 @@ def _recorded_kind(work_dir: Path, type_: str, gvks: list[GVK], kubeconfig: Path
 
 
 async def _served_kind(kubeconfig: Path | None, type_: str) -> GVK:
-    connection = await _connect(kubeconfig)
-    try:
-        return (await _resource(Api(connection), type_)).gvk
-    finally:
-        await connection.close()
-
-
-async def _connect(kubeconfig: Path | None) -> Connection:
-    return await connect(kubeconfig, user_agent=f"operator-runner/{__version__}")
+    async with open_cluster(kubeconfig, None) as cluster:
+        return cluster.resource(type_).gvk
 
 
 def _line_of_run(run: PastRun) -> RunLine:
@@ -112,41 +117,46 @@ def _line_of_run(run: PastRun) -> RunLine:
     return RunLine(ended, run.seconds, run.outcome, causes, run.message, run_id=run.run_id)
 
 
-async def from_events(
+async def follow_events(
     kubeconfig: Path | None,
     type_: str,
     namespace: str | None,
     name: str,
     *,
     everywhere: bool = False,
-) -> History:
-    """Return the runs of a resource, or without `name` of all of the type, that Events report.
+) -> AsyncGenerator[History]:
+    """Yield the runs of a resource, or without `name` of all of the type, that Events report.
 
-    `namespace` None is that of the kubeconfig; `everywhere` means all. Raises ConfigError for an
-    unknown type, NotFound for a resource without Events that does not exist, and other ApiErrors.
+    Now, and again each second without end. `namespace` None is that of the kubeconfig;
+    `everywhere` means all. Raises ConfigError for an unknown type, NotFound for a resource without
+    Events that does not exist, and other ApiErrors.
     """
-    connection = await _connect(kubeconfig)
-    try:
-        api = Api(connection)
-        resource = await _resource(api, type_)
-        place = (namespace or connection.namespace) if resource.namespaced else ""
-        ref = ObjectRef(resource.gvk, "" if everywhere else place, name)
-        # Events about cluster-scoped objects are in `default`.
-        events = await _events(api, None if everywhere else place or "default", name)
-        events = [
-            each
-            for each in events
-            if _is_about(each, ref, everywhere=everywhere) and is_valid_event(each)
-        ]
-        lines = [_line_about(event, ref) for event in events]
-        lines += await _skipped(api, ref, everywhere=everywhere)
-        suspended = await _suspended(api, resource, ref, known=bool(lines))
-    finally:
-        await connection.close()
+    async with open_cluster(kubeconfig, namespace) as cluster:
+        resource = cluster.resource(type_)
+        place = cluster.namespace if resource.namespaced and not everywhere else ""
+        ref = ObjectRef(resource.gvk, place, name)
+        found = follow_operators(cluster.api, cluster.namespace, pause=_POLL_SECONDS)
+        async with aclosing(found):
+            async for operators in found:
+                yield await _from_events(cluster.api, resource, ref, operators, everywhere)
+
+
+async def _from_events(
+    api: Api, resource: ApiResource, ref: ObjectRef, operators: Operators, everywhere: bool
+) -> History:
+    # Events about cluster-scoped objects are in `default`.
+    events = [
+        each
+        for each in await _events(api, None if everywhere else ref.namespace or "default", ref.name)
+        if _is_about(each, ref, everywhere=everywhere) and is_valid_event(each)
+    ]
+    lines = [_line_about(event, ref) for event in events]
+    lines += await _skipped(operators, ref, everywhere=everywhere)
+    suspended = await _suspended(api, resource, ref, known=bool(lines))
     lines.sort(key=lambda line: line.ended, reverse=True)
     # The operator may watch another version of the kind than the preferred one.
     watched = {GVK.of(_regarding(event).get("apiVersion", ""), ref.gvk.kind) for event in events}
-    refs = [ObjectRef(gvk, place, name) for gvk in watched if name]
+    refs = [ObjectRef(gvk, ref.namespace, ref.name) for gvk in watched if ref.name]
     return History(ref, tuple(lines), _local_rerun(refs, lines), suspended)
 
 
@@ -159,24 +169,22 @@ def _line_about(event: Json, ref: ObjectRef) -> RunLine:
     return replace(line, ref=ObjectRef(ref.gvk, namespace, str(regarding.get("name"))))
 
 
-async def _skipped(api: Api, ref: ObjectRef, *, everywhere: bool) -> list[RunLine]:
-    """Return the last skipped runs that operators have; none if no operator answers."""
+async def _skipped(operators: Operators, ref: ObjectRef, *, everywhere: bool) -> list[RunLine]:
+    """Return the last skipped runs that operators have."""
     query = {"group": ref.gvk.group, "kind": ref.gvk.kind}
     if not everywhere:
         query["namespace"] = ref.namespace
     if ref.name:
         query["name"] = ref.name
-    async with find_operators(api, ref.namespace or "default") as operators:
-        found = await skipped_runs(operators, query)
     return [
         RunLine(
             datetime.fromisoformat(run["started"]),
             None,
             SKIPPED,
-            "; ".join(filter(None, (causes_text(run), run.get("message")))),
+            causes(run),
             ref=None if ref.name else _ref_of(ref.gvk, run),
         )
-        for run in found
+        for run in await skipped_runs(operators, query)
         if matches(run["resource"], query)
     ]
 
@@ -212,12 +220,6 @@ async def _suspended(
         for body in bodies
         if suspension(annotations_of(body)) is not Suspension.NONE
     )
-
-
-async def _resource(api: Api, type_: str) -> ApiResource:
-    served = await Discovery(api).served()
-    gvk = find_kind(type_, of_resources(served))
-    return next(each for each in served if each.gvk == gvk)
 
 
 def _is_about(event: Json, ref: ObjectRef, *, everywhere: bool) -> bool:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
+from contextlib import aclosing
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -22,7 +22,6 @@ from operator_runner.tools.run_lines import History, Widths, header
 
 _INDENT = " " * 4
 _DATA = {Format.JSON, Format.YAML}
-_POLL_SECONDS = 1.0
 
 
 @click.command()
@@ -64,25 +63,26 @@ def why(
     kind, _, name = wanted.partition("/")
     # The API client is slow to import, and other commands do not need it.
     from operator_runner.tools.runs.past_runs import (  # noqa: PLC0415
-        from_events,
-        from_files,
+        follow_events,
+        follow_files,
     )
 
-    async def read() -> History:
-        if work_dir is not None:
-            place = None if all_namespaces else namespace
-            return await asyncio.to_thread(from_files, work_dir, kind, place, name, kubeconfig)
-        return await from_events(kubeconfig, kind, namespace, name, everywhere=all_namespaces)
+    if work_dir is not None:
+        place = None if all_namespaces else namespace
+        histories = follow_files(work_dir, kind, place, name, kubeconfig)
+    else:
+        histories = follow_events(kubeconfig, kind, namespace, name, everywhere=all_namespaces)
 
     async def run() -> None:
-        history = await read()
-        if output in _DATA:
-            found = [each.as_json() for each in history.lines[:limit]]
-            print_data({"suspended": bool(history.suspended), "items": found}, output)
-            return
-        widths = _print(history, limit, work_dir, is_wide=output is Format.WIDE)
-        if watch:
-            await _watch(read, history, widths)
+        async with aclosing(histories):
+            history = await anext(histories)
+            if output in _DATA:
+                found = [each.as_json() for each in history.lines[:limit]]
+                print_data({"suspended": bool(history.suspended), "items": found}, output)
+                return
+            widths = _print(history, limit, work_dir, is_wide=output is Format.WIDE)
+            if watch:
+                await _watch(histories, history, widths)
 
     complete(run())
 
@@ -109,13 +109,11 @@ def _print(history: History, limit: int, work_dir: Path | None, *, is_wide: bool
     return widths
 
 
-async def _watch(read: Callable[[], Awaitable[History]], shown: History, widths: Widths) -> None:
+async def _watch(histories: AsyncIterator[History], shown: History, widths: Widths) -> None:
     """Print each run that is new, without end. Raises ApiError and ConfigError."""
     has_header = bool(shown.lines)
     before = set(shown.lines)
-    while True:
-        await asyncio.sleep(_POLL_SECONDS)
-        history = await read()
+    async for history in histories:
         new = [line for line in reversed(history.lines) if line not in before]
         before |= set(new)
         if new and not has_header:
