@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -17,6 +22,8 @@ from tests.support.operator import Operator
 from tests.support.runner_cli import RunnerCli
 from tests.support.scaffold import OPERATOR_RUNNER
 from tests.support.waiting import eventually
+
+Json = dict[str, Any]
 
 
 def cells(text: str) -> list[list[str]]:
@@ -41,25 +48,14 @@ def test_get_lists_resources_and_why_they_fail(
     name, ready, state, *_, why = cells(cli("get"))[0]
     assert (name, ready, state, why) == ("echo/a", "True", "Succeeded", "start")
 
-    log = tmp_path / "watch.txt"
-    with log.open("w") as out:
-        watching = subprocess.Popen(
-            [
-                OPERATOR_RUNNER,
-                "get",
-                "--watch",
-                f"--namespace={cli.namespace}",
-                f"--kubeconfig={cli.kubeconfig}",
-            ],
-            stdout=out,
-        )
-    eventually(log.read_text, lambda text: "Succeeded" in text)
-    role = project / ROLE
-    role.write_text(role.read_text() + "- {name: Refuse, ansible.builtin.fail: {msg: not today}}\n")
-    kubectl.merge(KIND, "a", {"spec": {"sayThis": "2"}})
-    eventually(log.read_text, lambda text: "Failed" in text and "(task 'Refuse'" in text)
-    watching.send_signal(signal.SIGINT)
-    assert watching.wait(60) == 130
+    with watching(cli, tmp_path, {"get": ("get",)}) as logs:
+        log = logs["get"]
+        eventually(log.read_text, lambda text: "Succeeded" in text)
+        role = project / ROLE
+        refuse = "- {name: Refuse, ansible.builtin.fail: {msg: not today}}\n"
+        role.write_text(role.read_text() + refuse)
+        kubectl.merge(KIND, "a", {"spec": {"sayThis": "2"}})
+        eventually(log.read_text, lambda text: "Failed" in text and "(task 'Refuse'" in text)
 
     # Retries are in between.
     _, ready, _, last, next_, failing, why = eventually(
@@ -83,7 +79,26 @@ def test_get_lists_resources_and_why_they_fail(
 
     missing = cli.run("get", "echo/none")
     assert (missing.returncode, '"none" not found' in missing.stderr) == (1, True)
-    assert cli.run("get", "echo", "--watch", "--output=json").returncode == 2
+
+
+@contextmanager
+def watching(
+    cli: RunnerCli, tmp_path: Path, commands: Mapping[str, Sequence[str]]
+) -> Iterator[dict[str, Path]]:
+    """Run these commands with `--watch`; give the files of their output. Ctrl-C ends them."""
+    logs = {name: tmp_path / name for name in commands}
+    where = (f"--namespace={cli.namespace}", f"--kubeconfig={cli.kubeconfig}", "--watch")
+    started = []
+    for name, command in commands.items():
+        with logs[name].open("w") as out:
+            started.append(subprocess.Popen([OPERATOR_RUNNER, *command, *where], stdout=out))
+    try:
+        yield logs
+    finally:
+        for each in started:
+            each.send_signal(signal.SIGINT)
+        statuses = [each.wait(60) for each in started]
+    assert set(statuses) == {130}
 
 
 def test_malformed_events_are_left_out(cli: RunnerCli, kubectl: Kubectl) -> None:
@@ -159,15 +174,7 @@ def test_watches_print_new_trees_runs_and_times_of_next_runs(
         "why": ("why", "echo/a"),
         "get": ("get", "echo/a", "-o", "wide", f"--work-dir={work_dir}"),
     }
-    logs = {name: tmp_path / name for name in commands}
-    watching = []
-    for name, command in commands.items():
-        with logs[name].open("w") as out:
-            where = (f"--namespace={cli.namespace}", f"--kubeconfig={cli.kubeconfig}")
-            watching.append(
-                subprocess.Popen([OPERATOR_RUNNER, *command, *where, "--watch"], stdout=out)
-            )
-    try:
+    with watching(cli, tmp_path, commands) as logs:
         # Each has printed what was there before.
         eventually(logs["tree"].read_text, lambda text: "echo.test.example.com/a" in text)
         eventually(logs["why"].read_text, lambda text: "No runs of" in text)
@@ -181,7 +188,53 @@ def test_watches_print_new_trees_runs_and_times_of_next_runs(
             details=logs["get"].read_text,
         )[0]
         assert "operator at http" in line
-    finally:
-        for each in watching:
-            each.send_signal(signal.SIGINT)
-    assert [each.wait(60) for each in watching] == [130, 130, 130]
+
+
+def test_watches_print_a_stream_of_documents(
+    cli: RunnerCli, kubectl: Kubectl, operator: Operator, tmp_path: Path
+) -> None:
+    """One for what was there before, and one for each change: lines of JSON, or YAML after ---."""
+    operator.start()
+    kubectl.apply(echo(sayThis="1"))
+    wait_for_text(kubectl, operator, "hello 1")
+    kubectl("wait", "--for=condition=Successful", f"{KIND}/a", "--timeout=90s")
+    where = f"--work-dir={operator.scratch / 'work'}"
+    commands = {
+        "get": ("get", "echo/a", "--output=json", where),
+        "tree": ("tree", "echo/a", "--output=yaml"),
+        "why": ("why", "echo/a", "--output=json"),
+        "runs": ("runs", "echo/a", "--output=yaml", where),
+    }
+    with watching(cli, tmp_path, commands) as logs:
+
+        def documents(name: str) -> list[Json]:
+            """Return the documents so far; the last one may be incomplete."""
+            text = logs[name].read_text()
+            if commands[name][2].endswith("json"):
+                return [
+                    json.loads(line) for line in text.splitlines(keepends=True) if line[-1:] == "\n"
+                ]
+            return [
+                yaml.safe_load(each) for each in re.split(r"^---\n", text, flags=re.MULTILINE)[1:]
+            ]
+
+        for name in commands:
+            eventually(partial(documents, name), details=operator.log)
+        kubectl.merge(KIND, "a", {"spec": {"sayThis": "2"}})
+        wait_for_text(kubectl, operator, "hello 2")
+        cause = "spec: spec.sayThis"
+        eventually(lambda: documents("get")[-1].get("cause") == cause, details=operator.log)
+        eventually(lambda: documents("why")[-1].get("cause") == cause, details=operator.log)
+        eventually(
+            lambda: documents("runs")[-1],
+            lambda run: (
+                (run["outcome"], run["causes"][0].get("detail")) == ("succeeded", "spec.sayThis")
+            ),
+            details=operator.log,
+        )
+        assert [each["kind"] for each in documents("tree")[0]["children"]] == ["ConfigMap"]
+    with watching(cli, tmp_path, {"deleted": ("get", "echo/a", "--output=json")}) as logs:
+        log = logs["deleted"]
+        eventually(log.read_text)
+        kubectl("delete", KIND, "a")
+        eventually(log.read_text, lambda text: '"Deleted"' in text)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NoReturn, Protocol
 
 import click
 
@@ -23,7 +23,13 @@ from operator_runner.tools.resources.options import (
     output_option,
     work_dir_option,
 )
-from operator_runner.tools.resources.output import Format, print_data, print_row, print_table
+from operator_runner.tools.resources.output import (
+    Format,
+    print_data,
+    print_document,
+    print_row,
+    print_table,
+)
 
 if TYPE_CHECKING:
     from operator_runner.kube.discovery import ApiResource
@@ -60,8 +66,6 @@ def get(
     Without arguments: the resources of all CRDs with one that an operator has handled. KIND is
     spelled as for kubectl: wikis, wiki, a short name, wiki.apps.example.com.
     """
-    if watch and output in {Format.JSON, Format.YAML}:
-        raise click.UsageError(f"--watch prints rows; omit --output={output.value}")
     if all_namespaces and any("/" in each for each in wanted):
         raise click.UsageError("KIND/NAME excludes --all-namespaces; use --namespace")
     options = _Options(namespace, work_dir, output, all_namespaces, watch)
@@ -94,7 +98,7 @@ async def _get(wanted: Sequence[str], kubeconfig: Path | None, options: _Options
             read_queues(cluster.api, cluster.namespace, options.work_dir),
         )
         found = [with_queues(each, queues) for each in found]
-        if found and queues.reason and output in {Format.TABLE, Format.WIDE}:
+        if found and queues.reason and not output.is_data:
             click.echo(
                 f"Note: NEXT RUN lacks periods, retries and the queue: {printable(queues.reason)}",
                 err=True,
@@ -107,16 +111,20 @@ async def _get(wanted: Sequence[str], kubeconfig: Path | None, options: _Options
                 "name the kinds that you need",
                 err=True,
             )
-        if output in {Format.JSON, Format.YAML}:
+        if output.is_data and not options.watch:
             print_data({"items": [each.as_json() for each in found]}, output)
             return
-        table = _Table(is_wide=output is Format.WIDE, all_namespaces=everywhere)
+        printer: _Printer = (
+            _Documents(output)
+            if output.is_data
+            else _Table(is_wide=output is Format.WIDE, all_namespaces=everywhere)
+        )
         if found:
-            table.print(found)
+            printer.print(found)
         elif not options.watch:
             click.echo(_nothing(selection), err=True)
         if options.watch:
-            await _Watching(cluster, selection, table, found, queues).run(options.work_dir)
+            await _Watching(cluster, selection, printer, found, queues).run(options.work_dir)
 
 
 def _nothing(selection: Selection) -> str:
@@ -127,6 +135,25 @@ def _nothing(selection: Selection) -> str:
         f"No resource that an operator has handled was found {place}. Name a kind to see its "
         "resources: operator-runner get KIND"
     )
+
+
+class _Printer(Protocol):
+    """Prints summaries, and later those that have changed."""
+
+    def print(self, found: Sequence[Summary]) -> None:
+        """Print them."""
+
+
+class _Documents:
+    """A stream of documents, one for each summary."""
+
+    def __init__(self, output: Format) -> None:
+        self._output = output
+
+    def print(self, found: Sequence[Summary]) -> None:
+        """Print each of them."""
+        for each in found:
+            print_document(each.as_json(), self._output)
 
 
 class _Table:
@@ -192,11 +219,11 @@ class _Watching:
         self,
         cluster: ClusterView,
         selection: Selection,
-        table: _Table,
+        printer: _Printer,
         shown: Sequence[Summary],
         queues: Queues,
     ) -> None:
-        self._cluster, self._selection, self._table = cluster, selection, table
+        self._cluster, self._selection, self._printer = cluster, selection, printer
         self._shown = {each.ref: each for each in shown}
         self._queues = queues
         self._without_queue: dict[ObjectRef, Summary] = {}
@@ -229,7 +256,9 @@ class _Watching:
             if event.type is EventType.DELETED:
                 self._without_queue.pop(ref, None)
                 if (gone := self._shown.pop(ref, None)) is not None:
-                    self._table.print([gone])
+                    from operator_runner.tools.resources.summary import State  # noqa: PLC0415
+
+                    self._printer.print([replace(gone, state=State.DELETED)])
                 continue
             self._without_queue[ref] = await self._summary(ref, event.body, event.extracted)
             self._show(ref)
@@ -269,4 +298,4 @@ class _Watching:
         summary = with_queues(self._without_queue[ref], self._queues)
         if not is_same(summary, self._shown.get(ref)):
             self._shown[ref] = summary
-            self._table.print([summary])
+            self._printer.print([summary])

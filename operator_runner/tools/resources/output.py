@@ -40,6 +40,11 @@ class Format(StrEnum):
     JSON = "json"
     YAML = "yaml"
 
+    @property
+    def is_data(self) -> bool:
+        """Whether it is for programs."""
+        return self in {Format.JSON, Format.YAML}
+
 
 def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[int]:
     """Print a table; return the widths of its columns."""
@@ -68,6 +73,14 @@ def print_data(data: Any, format_: Format) -> None:
         click.echo(json.dumps(data, indent=4))
     else:
         click.echo(yaml_io.dump(data), nl=False)
+
+
+def print_document(data: Any, format_: Format) -> None:
+    """Print one of a stream of documents: a line of JSON, or YAML after `---`."""
+    if format_ is Format.JSON:
+        click.echo(json.dumps(data))
+    else:
+        click.echo(f"---\n{yaml_io.dump(data)}", nl=False)
 
 
 def _painted(cell: str, padded: str) -> str:

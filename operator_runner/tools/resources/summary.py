@@ -41,6 +41,7 @@ class State(StrEnum):
     SUSPENDED = "Suspended"
     DELETING = "Deleting"
     DESELECTED = "Deselected"
+    DELETED = "Deleted"
 
 
 @dataclass(frozen=True, slots=True)

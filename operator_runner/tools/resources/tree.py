@@ -22,7 +22,7 @@ from operator_runner.tools.resources.options import (
     complete,
     output_option,
 )
-from operator_runner.tools.resources.output import Format, print_data, print_table
+from operator_runner.tools.resources.output import Format, print_data, print_document, print_table
 
 if TYPE_CHECKING:
     from operator_runner.kube.discovery import ApiResource
@@ -87,21 +87,25 @@ async def _tree(
                 f"{', '.join(sorted(search.skipped))}",
                 err=True,
             )
-        _print(root, readiness, output)
         shown = _data(root, readiness)
+        if output.is_data and not watch:
+            print_data(shown, output)
+            return
+        _print(root, readiness, output)
         while watch:
             await asyncio.sleep(_POLL_SECONDS)
             root, readiness = await search.tree(target)
             if (data := _data(root, readiness)) == shown:
                 continue
             shown = data
-            click.echo("---" if output is Format.YAML else "")
+            if not output.is_data:
+                click.echo()
             _print(root, readiness, output)
 
 
 def _print(root: Node, readiness: dict[ObjectRef, Readiness], output: Format) -> None:
-    if output in {Format.JSON, Format.YAML}:
-        print_data(_data(root, readiness), output)
+    if output.is_data:
+        print_document(_data(root, readiness), output)
         return
     is_wide = output is Format.WIDE
     header = (*_HEADER, "NAMESPACE", "API VERSION") if is_wide else _HEADER

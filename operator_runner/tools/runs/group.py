@@ -74,8 +74,6 @@ def list_runs(
 
     If no operator answers, the runs of Events are listed, and the exit status is 3.
     """
-    if watch and output in {Format.JSON, Format.YAML}:
-        raise click.UsageError(f"--watch prints rows; omit --output={output.value}")
     if all_namespaces and wanted and "/" in wanted:
         raise click.UsageError("KIND/NAME excludes --all-namespaces; use --namespace")
     # The API client is slow to import, and --help does not need it.

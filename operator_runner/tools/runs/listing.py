@@ -20,7 +20,13 @@ from operator_runner.tools.operator_api.discovery import Operators, find_operato
 from operator_runner.tools.resources.cluster import ClusterView, open_cluster
 from operator_runner.tools.resources.listing import run_events
 from operator_runner.tools.resources.options import EXIT_UNANSWERED, Name
-from operator_runner.tools.resources.output import Format, print_data, print_row, print_table
+from operator_runner.tools.resources.output import (
+    Format,
+    print_data,
+    print_document,
+    print_row,
+    print_table,
+)
 from operator_runner.tools.run_lines import line_of
 from operator_runner.tools.runs.display import HEADER, WIDE_HEADER, row
 
@@ -47,9 +53,9 @@ class Listing:
             found = await self._read(operators, query)
             if not operators.clients:
                 warn_unavailable(operators)
-                self._print(await from_events(cluster, query), everywhere=self.everywhere)
+                self._print(await from_events(cluster, query), watch=watch)
                 return EXIT_UNANSWERED
-            widths = self._print(found, everywhere=self.everywhere)
+            widths = self._print(found, watch=watch)
             if watch:
                 await self._watch(operators, query, found, widths)
             return 0
@@ -73,19 +79,26 @@ class Listing:
         warn_invalid(operators)
         return newest(without_repetitions(found))[: self.limit]
 
-    def _print(self, found: Sequence[Json], *, everywhere: bool) -> list[int]:
-        if self.output in {Format.JSON, Format.YAML}:
-            print_data({"items": list(found)}, self.output)
+    def _print(self, found: Sequence[Json], *, watch: bool) -> list[int]:
+        """Print runs; return the widths of the columns."""
+        if self.output.is_data:
+            if watch:
+                for each in reversed(found):
+                    print_document(each, self.output)
+            else:
+                print_data({"items": list(found)}, self.output)
             return []
         header = WIDE_HEADER if self.output is Format.WIDE else HEADER
         if not found:
             click.echo("No runs found.", err=True)
-        rows = [self._row(each, everywhere=everywhere) for each in found]
-        return print_table(("NAMESPACE", *header) if everywhere else header, rows) if rows else []
+        rows = [self._row(each) for each in found]
+        return (
+            print_table(("NAMESPACE", *header) if self.everywhere else header, rows) if rows else []
+        )
 
-    def _row(self, run: Json, *, everywhere: bool) -> tuple[str, ...]:
+    def _row(self, run: Json) -> tuple[str, ...]:
         cells = row(run, datetime.now(UTC), is_wide=self.output is Format.WIDE)
-        return (str(run["resource"].get("namespace") or "-"), *cells) if everywhere else cells
+        return (str(run["resource"].get("namespace") or "-"), *cells) if self.everywhere else cells
 
     async def _watch(
         self, operators: Operators, query: dict[str, str], found: list[Json], widths: list[int]
@@ -99,9 +112,9 @@ class Listing:
                     continue
                 shown[each["id"]] = each["outcome"]
                 if widths:
-                    print_row(self._row(each, everywhere=self.everywhere), widths)
+                    print_row(self._row(each), widths)
                 else:
-                    widths = self._print([each], everywhere=self.everywhere)
+                    widths = self._print([each], watch=True)
         raise ApiError(operators.reason)
 
 

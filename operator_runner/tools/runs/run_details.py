@@ -148,7 +148,7 @@ async def read_output(client: OperatorClient, run_id: str) -> str:
 
 
 def _print(run: Json, output_text: str, output: Format) -> None:
-    if output in {Format.JSON, Format.YAML}:
+    if output.is_data:
         print_data({**run, "output": output_text}, output)
         return
     for line in summary_lines(run):

@@ -17,11 +17,10 @@ from operator_runner.tools.resources.options import (
     complete,
     output_option,
 )
-from operator_runner.tools.resources.output import Format, print_data
+from operator_runner.tools.resources.output import Format, print_data, print_document
 from operator_runner.tools.run_lines import History, Widths, header
 
 _INDENT = " " * 4
-_DATA = {Format.JSON, Format.YAML}
 
 
 @click.command()
@@ -56,8 +55,6 @@ def why(
 
     KIND is spelled as for kubectl: wikis, wiki, a short name, wiki.apps.example.com.
     """
-    if watch and output in _DATA:
-        raise click.UsageError(f"--watch prints rows; omit --output={output.value}")
     if all_namespaces and "/" in wanted:
         raise click.UsageError("KIND/NAME excludes --all-namespaces; use --namespace")
     kind, _, name = wanted.partition("/")
@@ -76,13 +73,17 @@ def why(
     async def run() -> None:
         async with aclosing(histories):
             history = await anext(histories)
-            if output in _DATA:
+            widths: Widths = (0, 0)
+            if not output.is_data:
+                widths = _print(history, limit, work_dir, is_wide=output is Format.WIDE)
+            elif watch:
+                for line in reversed(history.lines[:limit]):
+                    print_document(line.as_json(), output)
+            else:
                 found = [each.as_json() for each in history.lines[:limit]]
                 print_data({"suspended": bool(history.suspended), "items": found}, output)
-                return
-            widths = _print(history, limit, work_dir, is_wide=output is Format.WIDE)
             if watch:
-                await _watch(histories, history, widths)
+                await _watch(histories, history, widths, output)
 
     complete(run())
 
@@ -109,9 +110,11 @@ def _print(history: History, limit: int, work_dir: Path | None, *, is_wide: bool
     return widths
 
 
-async def _watch(histories: AsyncIterator[History], shown: History, widths: Widths) -> None:
+async def _watch(
+    histories: AsyncIterator[History], shown: History, widths: Widths, output: Format
+) -> None:
     """Print each run that is new, without end. Raises ApiError and ConfigError."""
-    has_header = bool(shown.lines)
+    has_header = bool(shown.lines) or output.is_data
     before = set(shown.lines)
     async for history in histories:
         new = [line for line in reversed(history.lines) if line not in before]
@@ -120,7 +123,10 @@ async def _watch(histories: AsyncIterator[History], shown: History, widths: Widt
             has_header = True
             click.echo(header(widths))
         for line in new:
-            click.echo(line.text(datetime.now(UTC), widths))
+            if output.is_data:
+                print_document(line.as_json(), output)
+            else:
+                click.echo(line.text(datetime.now(UTC), widths))
 
 
 def _quiet(ref: ObjectRef, work_dir: Path | None) -> str:
