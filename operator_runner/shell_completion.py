@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import click
 from click.shell_completion import (
     BashComplete,
+    CompletionItem,
     FishComplete,
     ShellComplete,
     ZshComplete,
@@ -63,11 +64,21 @@ class _Zsh(ZshComplete):
     def source(self) -> str:
         """Return the script."""
         values = f"{self.func_name}_values"
+        # For file names; `compadd -U` replaces the whole word in any case.
         return (
             f"{super().source()}\n"
             f"{values}() {{\n    compset -P '--*='\n    {self.func_name}\n}}\n"
             f"compdef {values} {self.prog_name}\n"
         )
+
+    def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem]:
+        """Return what can be in place of the incomplete word."""
+        found = super().get_completions(args, incomplete)
+        option, equals, _ = incomplete.partition("=")
+        if option.startswith("--") and equals:
+            for item in found:
+                item.value = f"{option}={item.value}"
+        return found
 
 
 class _Fish(FishComplete):
