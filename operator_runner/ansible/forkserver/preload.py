@@ -65,7 +65,7 @@ _LATE = (
 """What these modules import while they work; tests/contract/ansible/test_preloaded.py looks."""
 _PATCHES = (
     *("kubernetes-apis", "kubeconfig-parser", "tls-context", "plugin-source", "jinja-names"),
-    *("compiled-templates", "kept-facts"),
+    *("compiled-templates", "kept-facts", "caller-frames"),
 )
 """Patches that hold in the fork server, and so in all its forks."""
 

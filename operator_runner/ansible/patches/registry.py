@@ -391,6 +391,14 @@ PATCHES: tuple[Patch, ...] = (
         gain="2 ms for each module that connects",
     ),
     Patch(
+        name="caller-frames",
+        install=f"{_FORKSERVER}.caller_frames:install",
+        replaces=_symbols("ansible.module_utils._internal._stack", iter_stack="()"),
+        uses=_symbols("ansible.module_utils._internal._stack", caller_frame="()"),
+        reason="A deprecation needs one frame of the stack; ansible-core describes all of them.",
+        gain="a sixth of the CPU time of a run of 190 tasks, eight with `template` (ADR 28)",
+    ),
+    Patch(
         name="text-types",
         install="operator_runner.ansible.templating.text_templates:install",
         replaces=(
