@@ -5,7 +5,15 @@ from __future__ import annotations
 import asyncio
 import functools
 import signal
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterator, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Callable,
+    Collection,
+    Coroutine,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
 from functools import partial
@@ -49,6 +57,7 @@ from operator_runner.config.watches import trigger_targets
 from operator_runner.config.watches.reference_targets import referenced
 from operator_runner.config.watches.relevance import is_deselected, is_relevant
 from operator_runner.config.watches.schedules import timetable
+from operator_runner.controller.backoff_handover import BackoffHandover
 from operator_runner.controller.dispatcher import Dispatcher
 from operator_runner.controller.loop_throttle import LoopThrottle
 from operator_runner.controller.operator_view import RunningOperator
@@ -72,6 +81,7 @@ from operator_runner.conversion.authority import CertificateLifetimes
 from operator_runner.conversion.certificate_sources import SecretCertificates
 from operator_runner.conversion.service import ConversionService
 from operator_runner.core.async_tasks import end_tasks
+from operator_runner.core.backoff import BackoffState
 from operator_runner.core.errors import ConfigError
 from operator_runner.core.fencing import Fence, Fences
 from operator_runner.core.host_resources import HostResources
@@ -308,6 +318,7 @@ class Operator:
         self._loop_throttle = LoopThrottle(
             self._dependents.writes.is_recent_echo, self._dependents.writes.has_written
         )
+        self._backoff_handover = BackoffHandover(self._queue, self._loop_throttle)
         self._executor = AnsibleExecutor(
             launcher,
             rundirs,
@@ -326,7 +337,7 @@ class Operator:
             self._loop_throttle,
             self._gone,
             reload=settings.reload,
-            claim=self._gate.claim,
+            claim=self._claim,
             traces=traces,
         )
         self._conversions = ConversionService(
@@ -694,16 +705,26 @@ class Operator:
         if self._gate.reports(body):
             await self._cluster.emit(body, event)
 
-    def _on_gained(self, slots: frozenset[int]) -> None:
+    def _claim(self, ref: ObjectRef) -> bool:
+        """Return whether the current task may reconcile a resource, see `ShardGate.claim`."""
+        is_claimed = self._gate.claim(ref)
+        if is_claimed:
+            self._backoff_handover.restore(ref, self._uid(ref))
+        return is_claimed
+
+    def _on_gained(self, slots: frozenset[int], states: Mapping[str, BackoffState]) -> None:
+        self._backoff_handover.gained(states)
         self._metrics.shards.gained(len(slots))
         for ref, uid in self._primary.chosen():
             if slot_of(uid) in slots:
                 self._enqueue(ref, Cause(Trigger.START, "slot gained"))
 
-    def _on_released(self, slots: frozenset[int]) -> None:
+    def _on_released(self, slots: frozenset[int]) -> Mapping[str, BackoffState]:
         """Forget what is known about resources; if they return, others have run them."""
         self._metrics.shards.released(len(slots))
-        refs = [ref for ref, uid in self._primary.chosen() if slot_of(uid) in slots]
+        found = [(ref, uid) for ref, uid in self._primary.chosen() if slot_of(uid) in slots]
+        states = self._backoff_handover.released(slots, found)
+        refs = [ref for ref, _ in found]
         for ref in refs:
             self._queue.remove(ref)
             self._dispatcher.awaiting_edit.discard(ref)
@@ -714,6 +735,7 @@ class Operator:
             self._metrics.record_suspension(ref, False)
             self._metrics.record_drift(ref, False)
         self._dependents.forget(*refs)
+        return states
 
     # ---------------------------------------------------------------------------------
 

@@ -91,6 +91,20 @@ class LoopThrottle:
         """Drop the state of a deleted resource."""
         self._streaks.pop(key, None)
 
+    def counts(self, key: ObjectRef) -> tuple[int, int]:
+        """Return how many echoes and quick periods a throttled resource has had; 0 for others."""
+        streak = self._streaks.get(key)
+        found = (0, 0) if streak is None else (streak.length, streak.periods)
+        echoes, periods = (count if count > _MAX_STREAK else 0 for count in found)
+        return echoes, periods
+
+    def restore(self, key: ObjectRef, echoes: int, periods: int, now: float) -> None:
+        """Continue to throttle a resource with the counts of another replica."""
+        if (echoes or periods) and key not in self._streaks:
+            self._streaks[key] = _Streak(
+                now, echoes, is_quick_period=bool(periods), periods=periods
+            )
+
     def check(
         self, key: ObjectRef, causes: Iterable[Cause], arrived: float, now: float
     ) -> Throttle | None:
@@ -117,7 +131,8 @@ class LoopThrottle:
             streak.lengthened = quick
             if streak.length > _MAX_STREAK:
                 streak.until = streak.ended + min(
-                    _FIRST_DELAY_SECONDS * 2.0 ** (streak.length - _MAX_STREAK - 1),
+                    # A loop of days has a length that overflows; 2**60 exceeds the maximum.
+                    _FIRST_DELAY_SECONDS * 2.0 ** min(streak.length - _MAX_STREAK - 1, 60),
                     _MAX_DELAY_SECONDS,
                 )
         if len(echoes) < len(events) or now >= streak.until:

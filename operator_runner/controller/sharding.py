@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import NoReturn
@@ -15,6 +15,7 @@ from typing import NoReturn
 import structlog
 
 from operator_runner.core.async_tasks import end_tasks
+from operator_runner.core.backoff import BackoffState, bounded
 from operator_runner.core.deduplication import Deduplicator
 from operator_runner.core.errors import ApiError, Conflict
 from operator_runner.core.fencing import Tenure, boot_time
@@ -34,10 +35,13 @@ _log = structlog.get_logger(__name__)
 class SlotEvents:
     """What is called when slots of this member change."""
 
-    gained: Callable[[frozenset[int]], None]
-    """Enqueue the resources of these slots."""
-    released: Callable[[frozenset[int]], None]
-    """Forget what is known about the resources of these slots: another member runs them."""
+    gained: Callable[[frozenset[int], Mapping[str, BackoffState]], None]
+    """Enqueue the resources of these slots, and continue with these states of some, by uid."""
+    released: Callable[[frozenset[int]], Mapping[str, BackoffState]]
+    """Forget what is known about the resources of these slots: another member runs them.
+
+    Returns what delays some of them, by uid.
+    """
     counted: Callable[[int, int, int], None]
     """Report the numbers of active and of draining slots, and the epoch."""
     coordinating: Callable[[bool], None]
@@ -70,6 +74,8 @@ class Sharding:
         self._slots = MemberSlots(elector.identity)
         self._running: defaultdict[int, set[asyncio.Task[object]]] = defaultdict(set)
         self._drains: dict[int, asyncio.Task[None]] = {}
+        self._handed_over: dict[str, BackoffState] = {}
+        """States of resources of released slots, by uid, until another member has them."""
         self._to_revise = asyncio.Event()
         self._decided: object = None
         """The assignment and reports of the last revision."""
@@ -113,7 +119,7 @@ class Sharding:
 
     async def join(self) -> None:
         """Return once this replica is a member."""
-        await self._membership.join(lambda: self._slots.report)
+        await self._membership.join(lambda: self._slots.report, lambda: self._handed_over)
 
     async def lost(self) -> None:
         """Return when this replica is no longer a member."""
@@ -132,12 +138,15 @@ class Sharding:
 
     async def leave(self) -> None:
         """Delete the Lease of this member, after all work has ended."""
+        # Slots whose runs were cancelled are draining yet.
+        self._release(self._slots.draining)
         await self._elector.release()
         await self._membership.leave()
 
     def _on_change(self) -> None:
         leases = self._leases
         self._apply(self._slots.observe(leases.assignment))
+        self._drop_taken_over()
         reports = {member: lease.report for member, lease in leases.members.items()}
         if self._decided != (leases.assignment, reports):
             self._decided = leases.assignment, reports
@@ -148,7 +157,7 @@ class Sharding:
             self._drains.pop(slot).cancel()
         if change.gained:
             _log.info("Gained slots", slots=len(change.gained), epoch=self._slots.epoch)
-            self._events.gained(change.gained)
+            self._events.gained(change.gained, self._take_over(change.gained))
         if change.lost:
             busy = {slot for slot in change.lost if self._running[slot]}
             _log.info(
@@ -176,7 +185,29 @@ class Sharding:
         for slot in slots:
             self._slots.drained(slot)
         if slots:
-            self._events.released(slots)
+            self._handed_over = bounded(self._handed_over | {**self._events.released(slots)})
+
+    def _take_over(self, slots: frozenset[int]) -> dict[str, BackoffState]:
+        """Return the states of resources of slots that this member gains."""
+        # The own ones may have been released a moment ago, and not be written yet.
+        states = self._leases.handed_over | self._handed_over
+        return {uid: state for uid, state in states.items() if slot_of(uid) in slots}
+
+    def _drop_taken_over(self) -> None:
+        """Drop the states of resources whose slot has an owner that has observed them."""
+        # The own Lease as observed may be older than the release of a slot.
+        others = (
+            lease.report.held
+            for member, lease in self._leases.members.items()
+            if member != self._slots.member
+        )
+        held = self._slots.held.union(*others)
+        for states in (self._leases.handed_over, self._handed_over):
+            taken = [uid for uid in states if slot_of(uid) in held]
+            for uid in taken:
+                del states[uid]
+            if taken and states is self._handed_over:
+                self._membership.report_soon()
 
     def _report(self) -> None:
         report = self._slots.report

@@ -114,6 +114,16 @@ class Backlog:
         if key in self._entries:
             self._entries[key].failures = 0
 
+    def num_requeues(self, key: ObjectRef) -> int:
+        """Return the number of consecutive failures of a key."""
+        entry = self._entries.get(key)
+        return 0 if entry is None else entry.failures
+
+    def restore_failures(self, key: ObjectRef, failures: int) -> None:
+        """Continue the backoff of a key, which is being processed, after so many failures."""
+        entry = self._entries[key]
+        entry.failures = max(entry.failures, failures)
+
     def get(self, now: float, is_memory_low: Callable[[], bool] = bool) -> Item | None:
         """Return the next item, whose key is being processed until `done`; None if none may run.
 
@@ -260,6 +270,14 @@ class WorkQueue:
     def forget(self, key: ObjectRef) -> None:
         """Reset the backoff of a key."""
         self._backlog.forget(key)
+
+    def num_requeues(self, key: ObjectRef) -> int:
+        """Return the number of consecutive failures of a key."""
+        return self._backlog.num_requeues(key)
+
+    def restore_failures(self, key: ObjectRef, failures: int) -> None:
+        """Continue the backoff of a key; see `Backlog.restore_failures`."""
+        self._backlog.restore_failures(key, failures)
 
     def remove(self, key: ObjectRef) -> None:
         """Remove a key whose resource was deleted; see `Backlog.remove`."""

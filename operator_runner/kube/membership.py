@@ -6,11 +6,12 @@ Unlike the leader Lease it has one holder in its life: once it is deleted, membe
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 import structlog
 
+from operator_runner.core.backoff import BackoffState, encode_states
 from operator_runner.core.errors import ApiError, Conflict, NotFound
 from operator_runner.core.model import Json
 from operator_runner.core.settings import LeaderElection
@@ -23,7 +24,7 @@ from operator_runner.kube.lease_keeper import (
     LeaseKeeper,
     claimed_spec,
 )
-from operator_runner.kube.shard_leases import REPORT, lease_of_member, shard_labels
+from operator_runner.kube.shard_leases import BACKOFF, REPORT, lease_of_member, shard_labels
 
 _log = structlog.get_logger(__name__)
 
@@ -48,14 +49,22 @@ class Membership:
         self.seconds: float = self._lease.seconds
         """Seconds after a renewal at which the Lease expires."""
         self._report: Callable[[], Report] = Report
+        self._backoff: Callable[[], Mapping[str, BackoffState]] = dict
         self._renewed: Json = {}
 
-    async def join(self, report: Callable[[], Report]) -> None:
+    async def join(
+        self,
+        report: Callable[[], Report],
+        backoff: Callable[[], Mapping[str, BackoffState]] = dict,
+    ) -> None:
         """Return once the Lease exists; it is then renewed in the background with the report.
+
+        `backoff` returns what delays the resources of released slots, by uid; it is written with
+        the report that releases them.
 
         Errors are logged and retried without limit: missing permissions can be granted.
         """
-        self._report = report
+        self._report, self._backoff = report, backoff
         while await self._lease.acquire() is not LeaseAttempt.HELD:  # noqa: ASYNC110 requests, retried
             await asyncio.sleep(self._lease.retry_period)
         _log.info("Joined the shards", lease=self.name, identity=self._member)
@@ -74,6 +83,7 @@ class Membership:
         A failure is logged, and the Lease expires.
         """
         await self._lease.stop()
+        await self._hand_over()
         try:
             await self._api.request("DELETE", self._lease.path, timeout=RELEASE_TIMEOUT_SECONDS)
             _log.info("Left the shards", lease=self.name)
@@ -81,6 +91,19 @@ class Membership:
             pass
         except ApiError as error:
             _log.warning("Cannot delete the lease", lease=self.name, error=str(error))
+
+    async def _hand_over(self) -> None:
+        """Write what the last report lacks: others observe it before the Lease is deleted."""
+        last = (self._renewed.get("metadata") or {}).get("annotations") or {}
+        states = encode_states(self._backoff())
+        if not self._renewed or not states or last.get(BACKOFF) == states:
+            return
+        try:
+            await self._renew(RELEASE_TIMEOUT_SECONDS)
+        except NotFound:
+            pass  # another replica has deleted it
+        except ApiError as error:
+            _log.warning("Cannot hand over the backoff of resources", error=str(error))
 
     async def _create_or_renew(self, timeout: float) -> Json | None:  # noqa: ASYNC109 for requests
         """Return the Lease, None if it was deleted or replaced. Raises ApiError."""
@@ -116,11 +139,14 @@ class Membership:
         return await self._api.request("GET", self._lease.path, timeout=timeout)
 
     def _body(self, lease: Json) -> Json:
+        annotations = {REPORT: encode_report(self._report())}
+        if states := encode_states(self._backoff()):
+            annotations[BACKOFF] = states
         metadata = {
             "name": self.name,
             "namespace": self._lease.namespace,
             "labels": shard_labels(self._leader_lease),
-            "annotations": {REPORT: encode_report(self._report())},
+            "annotations": annotations,
         }
         if lease:
             metadata |= {key: lease["metadata"][key] for key in ("uid", "resourceVersion")}

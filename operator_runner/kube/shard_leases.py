@@ -13,6 +13,7 @@ from typing import NoReturn
 
 import structlog
 
+from operator_runner.core.backoff import BackoffState, decode_states
 from operator_runner.core.deduplication import Deduplicator
 from operator_runner.core.errors import ApiError, Conflict, Forbidden, NotFound
 from operator_runner.core.fencing import boot_time
@@ -36,6 +37,8 @@ LABEL = f"{ANNOTATION_DOMAIN}/shards-of"
 """Label of the Leases of one operator; its value is the name of the leader Lease."""
 REPORT = f"{ANNOTATION_DOMAIN}/shard-report"
 """Annotation of the Lease of a member."""
+BACKOFF = f"{ANNOTATION_DOMAIN}/shard-backoff"
+"""Annotation of the Lease of a member: what delays the resources of slots that it has released."""
 ASSIGNMENT = f"{ANNOTATION_DOMAIN}/shard-assignment"
 """Annotation of the Lease with the assignment."""
 _HOLDS_EVERYTHING = Report(held=frozenset(range(SLOTS)))
@@ -100,6 +103,11 @@ class ShardLeases:
         self.synced = False
         """Whether all Leases have been listed."""
         self.assignment: Assignment | None = None
+        self.handed_over: dict[str, BackoffState] = {}
+        """What members have written about resources of slots that they have released, by uid.
+
+        It outlives the Lease of a member that has left. `Sharding` removes what is taken over.
+        """
 
     @property
     def members(self) -> dict[Member, MemberLease]:
@@ -161,6 +169,7 @@ class ShardLeases:
         if name == self._name:
             self._take_assignment(None if is_deleted else event.body)
         elif is_deleted:
+            self._take_states(metadata)
             self._members.pop(name, None)
         else:
             self._take_member(name, metadata, event.extracted)
@@ -185,12 +194,16 @@ class ShardLeases:
         _, old = self._members.get(name, (None, None))
         if old is not None and old.version == version:
             return
+        self._take_states(metadata)
         try:
             report = decode_report((metadata.get("annotations") or {}).get(REPORT, ""))
         except ValueError:
             report = _HOLDS_EVERYTHING
         lease = MemberLease(name, metadata["uid"], version, spec.duration, report, boot_time())
         self._members[name] = spec.holder, lease
+
+    def _take_states(self, metadata: Json) -> None:
+        self.handed_over |= decode_states((metadata.get("annotations") or {}).get(BACKOFF, ""))
 
     async def create(self, coordinator: Member) -> None:
         """Create the object of the assignment, without owners. Raises ApiError."""

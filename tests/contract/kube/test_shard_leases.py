@@ -8,6 +8,7 @@ from datetime import timedelta
 
 import pytest
 
+from operator_runner.core.backoff import BackoffState
 from operator_runner.core.errors import Fenced
 from operator_runner.core.fencing import Fence
 from operator_runner.core.settings import LeaderElection
@@ -156,3 +157,26 @@ async def test_an_edited_assignment_is_invalid(leases: ShardLeases, kubectl: Kub
 
     await until(is_invalid)
     assert not leases.is_missing
+
+
+async def test_the_backoff_of_a_member_that_leaves_is_observed(
+    connection: Connection, leases: ShardLeases, namespace: str
+) -> None:
+    """Its Lease is deleted at once: what was not written yet is written before that."""
+    states: dict[str, BackoffState] = {}
+    made = Membership(Api(connection), ELECTION, namespace, A)
+    await made.join(Report, lambda: states)
+
+    async def is_seen() -> bool:
+        return A in leases.members
+
+    async def is_gone() -> bool:
+        return not leases.members
+
+    await until(is_seen)
+    assert leases.handed_over == {}
+    states["uid"] = BackoffState(failures=3)
+    await made.leave()
+
+    await until(is_gone)
+    assert leases.handed_over == states

@@ -229,3 +229,36 @@ def test_throttling_is_reported_once() -> None:
         assert not (again := hasty.wake(PERIOD, after=0.0)) or not again.first
         hasty.now += 10
     assert firsts == [False] * 5 + [True] + [False] * 3
+
+
+def test_a_loop_that_moves_to_another_replica_is_throttled_there() -> None:
+    """The first run of the next owner is not delayed; the first echo of it is."""
+    former, fighter = Resource(), Resource()
+    former.run()
+    former.fight(8)
+    echoes, periods = former.throttle.counts(KEY)
+    assert (echoes, periods) == (8, 0)
+
+    fighter.throttle.restore(KEY, echoes, periods, fighter.now)
+    assert fighter.wake(Cause(Trigger.START)) is None
+    fighter.run()
+    assert [round(seconds) for seconds in fighter.fight(2)] == [16, 32]
+
+
+def test_only_throttled_resources_are_counted() -> None:
+    """A few echoes are ordinary."""
+    fighter = Resource()
+    assert fighter.throttle.counts(KEY) == (0, 0)
+    fighter.run()
+    fighter.fight(5)
+    assert fighter.throttle.counts(KEY) == (0, 0)
+    fighter.throttle.restore(KEY, 9, 0, 0.0)
+    assert fighter.throttle.counts(KEY) == (0, 0)
+
+
+def test_a_loop_of_many_days_is_still_throttled() -> None:
+    """The delay has a maximum, whatever the number of echoes."""
+    fighter = Resource()
+    fighter.throttle.restore(KEY, 100_000, 0, fighter.now)
+    fighter.run()
+    assert [round(seconds) for seconds in fighter.fight(1)] == [300]

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 from typing import Any, NoReturn
 
 import pytest
 
 from operator_runner.controller.sharding import Sharding, SlotEvents
+from operator_runner.core.backoff import BackoffState
 from operator_runner.core.errors import Fenced
 from operator_runner.core.fencing import Fence, Tenure
 from operator_runner.core.sharding import SLOTS, Assignment, Move, Report, slot_of
@@ -27,6 +29,9 @@ class Elector:
 
     identity = "a"
 
+    async def release(self) -> None:
+        """Do nothing."""
+
 
 class Lease:
     """The Lease of this member, which is held."""
@@ -37,10 +42,16 @@ class Lease:
         self.tenure: Tenure = held_tenure(Clock())
         self.reported = asyncio.Event()
         self.report: Callable[[], Report] = Report
+        self.backoff: Callable[[], Mapping[str, BackoffState]] = dict
 
-    async def join(self, report: Callable[[], Report]) -> None:
-        """Keep the reader of the report."""
-        self.report = report
+    async def join(
+        self, report: Callable[[], Report], backoff: Callable[[], Mapping[str, BackoffState]]
+    ) -> None:
+        """Keep the readers of the annotations."""
+        self.report, self.backoff = report, backoff
+
+    async def leave(self) -> None:
+        """Do nothing."""
 
     def report_soon(self) -> None:
         """Record that the report has changed."""
@@ -53,6 +64,7 @@ class Leases:
     def __init__(self) -> None:
         self.assignment: Assignment | None = None
         self.members: dict[str, Any] = {}
+        self.handed_over: dict[str, BackoffState] = {}
         self.on_change: Callable[[], None] = lambda: None
 
     async def watch(self, on_change: Callable[[], None]) -> NoReturn:
@@ -69,6 +81,8 @@ class Member:
         self.lease, self.leases = Lease(), Leases()
         self.gained: list[frozenset[int]] = []
         self.released: list[frozenset[int]] = []
+        self.taken_over: list[Mapping[str, BackoffState]] = []
+        self.states: dict[str, BackoffState] = {}
         elector: Any = Elector()
         lease: Any = self.lease
         leases: Any = self.leases
@@ -78,10 +92,16 @@ class Member:
             leases,
             limit=None,
             grace=grace,
-            events=SlotEvents(
-                self.gained.append, self.released.append, lambda *_: None, lambda _: None
-            ),
+            events=SlotEvents(self._on_gained, self._on_released, lambda *_: None, lambda _: None),
         )
+
+    def _on_gained(self, slots: frozenset[int], states: Mapping[str, BackoffState]) -> None:
+        self.gained.append(slots)
+        self.taken_over.append(states)
+
+    def _on_released(self, slots: frozenset[int]) -> Mapping[str, BackoffState]:
+        self.released.append(slots)
+        return {uid: state for uid, state in self.states.items() if slot_of(uid) in slots}
 
     def observe(self, assignment: Assignment | None) -> None:
         """Let the watch show an assignment."""
@@ -204,3 +224,73 @@ async def test_a_resource_without_a_uid_cannot_be_written() -> None:
     async with member() as one:
         with pytest.raises(Fenced):
             Fence(one.sharding.tenure_of("")).check()
+
+
+FAILING = {UID: BackoffState(failures=7)}
+
+
+def reporting(*held: int) -> Any:
+    """Return the Lease of a member that holds slots."""
+    return SimpleNamespace(report=Report("object", 3, frozenset(held)))
+
+
+async def test_a_released_slot_is_reported_with_its_states_until_the_next_owner_has_it() -> None:
+    """An outdated copy of the own Lease, from before the release, does not remove them."""
+    async with member() as one:
+        one.states = FAILING
+        one.leases.members = {"a": reporting(SLOT), "b": reporting()}
+        one.observe(MOVING)
+        assert one.lease.backoff() == FAILING
+
+        moved = Assignment("object", 3, {**OWNED.owners, SLOT: "b"})
+        one.observe(moved)
+        assert one.lease.backoff() == FAILING
+
+        one.lease.reported.clear()
+        one.leases.members["b"] = reporting(SLOT)
+        one.observe(moved)
+        assert one.lease.backoff() == {}
+        assert one.lease.reported.is_set()
+
+
+async def test_a_gained_slot_comes_with_the_states_of_its_former_owner() -> None:
+    """Those of other slots stay for their next owners; what was taken over is used once."""
+    other = next(uid for uid in map(str, range(999)) if slot_of(uid) != SLOT)
+    async with member() as one:
+        one.observe(Assignment("object", 2, dict.fromkeys(range(SLOTS), "b")))
+        one.leases.handed_over = {**FAILING, other: BackoffState(failures=1)}
+
+        one.observe(Assignment("object", 3, {**OWNED.owners, SLOT: "a"}))
+
+        assert one.taken_over[-1] == FAILING
+        assert one.leases.handed_over == {other: BackoffState(failures=1)}
+
+
+async def test_a_slot_that_returns_at_once_comes_with_its_states() -> None:
+    """The next owner failed before it had the slot."""
+    async with member() as one:
+        one.states = FAILING
+        one.observe(MOVING)
+        one.states = {}
+
+        one.observe(Assignment("object", 3, OWNED.owners))
+
+        assert one.taken_over[-1] == FAILING
+        assert one.lease.backoff() == {}
+
+
+async def test_a_leaving_member_hands_over_slots_whose_runs_were_cancelled() -> None:
+    """Its Lease is deleted after that."""
+    async with member() as one:
+        one.states = FAILING
+        run = asyncio.create_task(one.work(asyncio.Event()))
+        await asyncio.sleep(0)
+        one.sharding.start_leaving()
+        assert one.lease.backoff() == {}
+        run.cancel()
+        await asyncio.wait([run])
+
+        await one.sharding.leave()
+
+        assert one.lease.backoff() == FAILING
+        assert one.held == frozenset()
