@@ -93,6 +93,7 @@ from operator_runner.core.model import (
     ObjectRef,
     Trigger,
     Watch,
+    uid_of,
 )
 from operator_runner.core.settings import Address, JobSettings, Settings
 from operator_runner.core.sharding import slot_of
@@ -257,7 +258,13 @@ class Operator:
             self._concerned, self._expression_changed, metrics.expression_failed
         )
         self._cluster = KubeCluster(self._api, self._discovery, self._fences)
-        failures = FailedExpressions(self._emit, self._uid, self._expressions)
+        failures = FailedExpressions(
+            self._emit,
+            self._uid,
+            self._expressions,
+            count=metrics.expression_failed,
+            owns=self._gate.owns,
+        )
         self._failed_expressions = failures
         fields = ChosenFields(watches, failures.report, failures.recovered)
         self._dependents = Dependents(
@@ -307,7 +314,7 @@ class Operator:
             watches,
             trigger_targets,
             self._primary.is_chosen,
-            Sinks(self._enqueue, failures.report, metrics.trigger_handled, failures.recovered),
+            Sinks(self._enqueue, failures.report, self._trigger_handled, failures.recovered),
             fields,
         )
         self._shared_watches = SharedWatches(
@@ -702,7 +709,7 @@ class Operator:
 
     async def _emit(self, body: Json, event: EventSpec) -> None:
         """Emit an Event; one replica does if all of them have noticed what it is about."""
-        if self._gate.reports(body):
+        if self._gate.owns(uid_of(body)):
             await self._cluster.emit(body, event)
 
     def _claim(self, ref: ObjectRef) -> bool:
@@ -714,6 +721,10 @@ class Operator:
 
     def _on_gained(self, slots: frozenset[int], states: Mapping[str, BackoffState]) -> None:
         self._backoff_handover.gained(states)
+        self._failed_expressions.gained(slots)
+        for ref, uid, created in self._primary.existing():
+            if slot_of(uid) in slots:
+                self._metrics.resource_seen(ref, created)
         self._metrics.shards.gained(len(slots))
         for ref, uid in self._primary.chosen():
             if slot_of(uid) in slots:
@@ -735,13 +746,25 @@ class Operator:
             self._metrics.record_suspension(ref, False)
             self._metrics.record_drift(ref, False)
         self._dependents.forget(*refs)
+        for ref, uid, _ in self._primary.existing():
+            if slot_of(uid) in slots:
+                self._metrics.resource_gone(ref)
         return states
+
+    def _trigger_handled(self, gvk: GVK, object_gvk: GVK, uid: str, resources: int) -> None:
+        """Count an event of a trigger object; the owner of its slot does."""
+        if self._gate.owns(uid):
+            self._metrics.trigger_handled(gvk, object_gvk, resources)
 
     # ---------------------------------------------------------------------------------
 
     def _on_first_seen(self, ref: ObjectRef, body: Json) -> None:
-        created = datetime.fromisoformat(body["metadata"]["creationTimestamp"])
-        self._metrics.resource_seen(ref, created)
+        if self._gate.owns(uid_of(body)):
+            created = datetime.fromisoformat(body["metadata"]["creationTimestamp"])
+            self._metrics.resource_seen(ref, created.timestamp())
+        else:
+            # Another one of this name, which was deleted, may have been in a slot of this replica.
+            self._metrics.resource_gone(ref)
 
     def _on_change(self, ref: ObjectRef, body: Json | None) -> None:
         self._references.on_change(ref, body)

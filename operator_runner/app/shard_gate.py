@@ -6,7 +6,7 @@ from collections.abc import Callable, Container
 
 from operator_runner.controller.sharding import Sharding
 from operator_runner.core.fencing import Tenure
-from operator_runner.core.model import GVK, Json, ObjectRef, uid_of
+from operator_runner.core.model import GVK, ObjectRef
 from operator_runner.kube.leader_election import LeaderElector
 
 
@@ -47,6 +47,6 @@ class ShardGate:
         uid = "" if self._sharding is None else self._uid(ref)
         return self._sharding is None or not uid or self._sharding.claim(uid)
 
-    def reports(self, body: Json) -> bool:
-        """Return whether this replica emits an Event that all of them have a reason for."""
-        return self._sharding is None or self._sharding.is_active(uid_of(body))
+    def owns(self, uid: str) -> bool:
+        """Return whether this replica reports what all of them notice about an object."""
+        return self._sharding is None or self._sharding.is_active(uid)

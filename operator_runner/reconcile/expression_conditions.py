@@ -43,7 +43,8 @@ class ExpressionConditions:
         """`concerned` returns the resources that own an object or refer to it.
 
         `changed` is called with a resource, the key of the expression and what has happened when
-        the condition is to be written; `count` with kind and key of each failure.
+        the condition is to be written; `count` with kind and key of each failure of a declared
+        status.
         """
         self._concerned = concerned
         self._changed = changed
@@ -59,7 +60,6 @@ class ExpressionConditions:
 
         `resources` are those that the object was about; they stay concerned until it recovers.
         """
-        self._count(gvk, key)
         old = self._by_object[gvk].get((key, ref))
         if old is not None:
             resources |= old.resources

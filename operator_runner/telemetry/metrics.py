@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Literal, TypeAlias
 
 from prometheus_client import CollectorRegistry, Gauge, GCCollector, Metric, ProcessCollector
@@ -129,10 +128,10 @@ class Metrics:
                 self._runs.total.labels(*_of(gvk), trigger.value, outcome)
                 self._runs.causes.labels(*_of(gvk), trigger.value, outcome)
 
-    def resource_seen(self, ref: ObjectRef, created: datetime) -> None:
-        """Note a watched resource; `created` is its creationTimestamp."""
+    def resource_seen(self, ref: ObjectRef, created: float) -> None:
+        """Note a watched resource; `created` is its creationTimestamp in seconds."""
         series = self._ansible.created_at.labels(ref.name, ref.namespace, *_of(ref.gvk))
-        series.set(created.timestamp())
+        series.set(created)
 
     def record_result(self, ref: ObjectRef, *, failed: bool) -> None:
         """Record whether the last reconcile of a resource failed."""
@@ -158,7 +157,7 @@ class Metrics:
         _record_state(self._runs.drifted, self._watched[ref.gvk].drifted, ref, is_drifted)
 
     def resource_gone(self, ref: ObjectRef) -> None:
-        """End the series of a resource that was deleted."""
+        """End the series of a resource that was deleted, or that another replica runs."""
         self._ansible.created_at.remove(ref.name, ref.namespace, *_of(ref.gvk))
 
     def reconcile_started(self, gvk: GVK) -> None:

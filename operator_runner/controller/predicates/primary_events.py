@@ -12,6 +12,7 @@ import json
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from operator_runner.core.field_paths import changed_paths, summarize
@@ -35,6 +36,8 @@ class Seen:
     annotations: Mapping[str, str]
     desired: bytes | None
     """The desired state, compressed; None if it was dropped to save memory."""
+    created: float = 0.0
+    """creationTimestamp in seconds since the epoch; 0 without one."""
     digest: str = ""
     """Digest of the desired state; empty where the generation counts its changes."""
 
@@ -63,6 +66,7 @@ class Seen:
             relevant=relevant,
             deselected=deselected,
             annotations=_annotations(metadata),
+            created=_seconds(metadata.get("creationTimestamp")),
             desired=zlib.compress(json.dumps(desired).encode(), 1),
             digest=""
             if metadata.get("generation") and not ignored and not built_in
@@ -152,6 +156,10 @@ def _paths(old: Seen, new: Seen) -> list[str] | None:
         return None
     before, after = (json.loads(zlib.decompress(packed)) for packed in (old.desired, new.desired))
     return list(changed_paths(before, after))
+
+
+def _seconds(timestamp: str | None) -> float:
+    return datetime.fromisoformat(timestamp).timestamp() if timestamp else 0.0
 
 
 def _desired(body: Json, ignored: str) -> Json:

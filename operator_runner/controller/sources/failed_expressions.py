@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterator
 
 import structlog
 
@@ -15,7 +15,8 @@ from operator_runner.controller.predicates.failed_expression import (
     ExpressionPlace,
     FailedExpression,
 )
-from operator_runner.core.model import EventSpec, Json, ObjectRef
+from operator_runner.core.model import GVK, EventSpec, Json, ObjectRef
+from operator_runner.core.sharding import slot_of
 from operator_runner.core.truncation import truncated
 from operator_runner.reconcile.expression_conditions import ExpressionConditions
 
@@ -36,12 +37,22 @@ class FailedExpressions:
         uid: Callable[[ObjectRef], str],
         conditions: ExpressionConditions,
         clock: Callable[[], float] = time.monotonic,
+        *,
+        count: Callable[[GVK, str], None] = lambda *_: None,
+        owns: Callable[[str], bool] = lambda _: True,
     ) -> None:
-        """`emit` writes an Event, `uid` returns that of a resource; empty if it is not known."""
+        """`emit` writes an Event, `uid` returns that of a resource; empty if it is not known.
+
+        `count` is called with kind and key of each failure that is counted: all replicas notice
+        it, and that one counts which `owns` the uid of the object.
+        """
         self._emit = emit
         self._uid = uid
         self._conditions = conditions
         self._clock = clock
+        self._count = count
+        self._owns = owns
+        self._failing: dict[ExpressionPlace, FailedExpression] = {}
         self._waiting: asyncio.Queue[tuple[Json, EventSpec]] = asyncio.Queue()
         self._counts: dict[tuple[str, str], tuple[float, int]] = {}
         """Start of the window and number of Events by kind and key."""
@@ -58,6 +69,9 @@ class FailedExpressions:
             error=reason,
         )
         text = f"{key} of watches.yaml fails for {failed.ref}: {failed.error.expression}: {reason}"
+        self._failing[failed.place] = failed
+        if self._owns(failed.uid):
+            self._count(failed.gvk, key)
         self._conditions.failed(failed.gvk, key, failed.ref, text, failed.resources)
         note = f"{text}; correct the expression or the object"
         spec = EventSpec("InvalidExpression", note, warning=True, action="Watch")
@@ -67,7 +81,14 @@ class FailedExpressions:
 
     def recovered(self, place: ExpressionPlace) -> None:
         """Take the failure out of the condition of the resources."""
+        self._failing.pop(place, None)
         self._conditions.recovered(place.gvk, place.key, place.ref)
+
+    def gained(self, slots: Collection[int]) -> None:
+        """Count what fails for the objects of slots that this replica gains, as after a start."""
+        for failed in self._failing.values():
+            if slot_of(failed.uid) in slots:
+                self._count(failed.gvk, failed.error.key)
 
     async def run(self) -> None:
         """Emit the Events until cancelled."""

@@ -94,6 +94,13 @@ class PrimaryWatcher:
             if seen is not None and (seen.relevant or seen.deleting or seen.deselected):
                 yield ref, seen.uid
 
+    def existing(self) -> Iterator[tuple[ObjectRef, str, float]]:
+        """Yield all resources that exist, with uid and creation time in seconds."""
+        for ref in self._seen:
+            seen = self._seen.get(ref)
+            if seen is not None:
+                yield ref, seen.uid, seen.created
+
     def is_chosen(self, ref: ObjectRef) -> bool:
         """Return whether events lead to runs: the resource matches its watch, or is deleted."""
         seen = self._seen.get(ref)

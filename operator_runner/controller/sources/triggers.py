@@ -67,8 +67,8 @@ class Sinks:
 
     enqueue: Callable[[ObjectRef, Cause], None]
     failed: Callable[[FailedExpression], None]
-    handled: Callable[[GVK, GVK, int], None] = lambda *_: None
-    """Called for each event that matters, with both kinds and the number of resources."""
+    handled: Callable[[GVK, GVK, str, int], None] = lambda *_: None
+    """Called for each event that matters: both kinds, uid of the object, number of resources."""
     recovered: Callable[[ExpressionPlace], None] = lambda _: None
     """Called when an expression can be evaluated again, or its object is deleted."""
 
@@ -303,7 +303,7 @@ class _Rule:
         del self._objects[ref]
         # The API server also reports an object that has lost the labels as deleted.
         is_sure = self._trigger.selector == LabelSelector()
-        self._wake(ref, [seen.targets], "deleted" if is_sure else "deleted or no longer selected")
+        self._wake(ref, [seen], "deleted" if is_sure else "deleted or no longer selected")
 
     def _on_failure(self, ref: ObjectRef, version: Version, error: ExpressionError) -> None:
         """Report a failure once for each state of the object, which is not chosen any more."""
@@ -316,7 +316,7 @@ class _Rule:
             resources = frozenset() if seen is None else frozenset(self._find(ref, [seen.targets]))
             self._report(error, ref, version.uid, resources)
         if seen is not None:
-            self._wake(ref, [seen.targets], "no longer matches")
+            self._wake(ref, [seen], "no longer matches")
 
     def _forget_failure(self, ref: ObjectRef) -> None:
         failed = self._failed.pop(ref, None)
@@ -334,32 +334,33 @@ class _Rule:
         if old is None:
             if new is not None and not event.existed:
                 created = event.type is EventType.ADDED
-                self._wake(ref, [new.targets], "created" if created else "now matches")
+                self._wake(ref, [new], "created" if created else "now matches")
         elif new is None:
-            self._wake(ref, [old.targets], "no longer matches")
+            self._wake(ref, [old], "no longer matches")
         else:
             moved = "changed" if old.targets != new.targets else ""
             what = difference(old.version, new.version) or moved
             fields = difference_of(old.values, new.values, self._coalescing.chosen)
             text = ", ".join(filter(None, (what, fields)))
-            self._wake(ref, [old.targets, new.targets], text, coalesce=not what)
+            self._wake(ref, [old, new], text, coalesce=not what)
 
     def _wake(
         self,
         ref: ObjectRef,
-        targets: Iterable[TriggerTargets],
+        states: Sequence[_Seen],
         what: str,
         *,
         coalesce: bool = False,
     ) -> None:
         if not what:
             return
-        resources = self._find(ref, targets)
+        resources = self._find(ref, [seen.targets for seen in states])
         cause = Cause(Trigger.TRIGGER, f"{ref} {what}", ref)
         enqueue = self._coalescing.pacer.add if coalesce else self._sinks.enqueue
         for resource in resources:
             enqueue(resource, cause)
-        self._sinks.handled(self._resources.gvk, self._trigger.gvk, len(resources))
+        uid = states[-1].version.uid
+        self._sinks.handled(self._resources.gvk, self._trigger.gvk, uid, len(resources))
 
     def _find(self, ref: ObjectRef, targets: Iterable[TriggerTargets]) -> set[ObjectRef]:
         """Return the chosen resources that an object is about; never the object itself."""

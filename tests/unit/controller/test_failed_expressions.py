@@ -20,6 +20,7 @@ from operator_runner.controller.sources.failed_expressions import (
 )
 from operator_runner.core.errors import ExpressionError
 from operator_runner.core.model import GVK, EventSpec, Json, ObjectRef
+from operator_runner.core.sharding import slot_of
 from operator_runner.reconcile.expression_conditions import ExpressionConditions
 from tests.support.background import in_background
 
@@ -126,6 +127,32 @@ async def test_the_condition_has_the_text_of_the_event() -> None:
         )
         subject.recovered(ExpressionPlace(FOO, ERROR.key, OBJECT))
         assert conditions.put_condition([condition], resource, now) == []
+
+
+async def test_each_failure_is_counted_by_one_replica() -> None:
+    """The owner of the object; a replica that gains its slot counts what fails at that time."""
+    mine, counted = True, list[str]()
+    conditions = ExpressionConditions()
+    subject = FailedExpressions(
+        Emitted(),
+        str,
+        conditions,
+        count=lambda _, key: counted.append(key),
+        owns=lambda uid: mine and uid == "u-team",
+    )
+    subject.report(failure("a"))
+    assert counted == [ERROR.key]
+    mine = False
+    subject.report(failure("a"))
+    assert counted == [ERROR.key]
+
+    subject.gained({slot_of("u-team") + 1})
+    assert counted == [ERROR.key]
+    subject.gained({slot_of("u-team")})
+    assert counted == [ERROR.key] * 2
+    subject.recovered(ExpressionPlace(FOO, ERROR.key, OBJECT))
+    subject.gained({slot_of("u-team")})
+    assert counted == [ERROR.key] * 2
 
 
 async def test_thousands_of_failures_are_a_few_events() -> None:

@@ -260,7 +260,7 @@ async def test_a_gained_slot_comes_with_the_states_of_its_former_owner() -> None
         one.observe(Assignment("object", 2, dict.fromkeys(range(SLOTS), "b")))
         one.leases.handed_over = {**FAILING, other: BackoffState(failures=1)}
 
-        one.observe(Assignment("object", 3, {**OWNED.owners, SLOT: "a"}))
+        one.observe(Assignment("object", 3, {**dict.fromkeys(range(SLOTS), "b"), SLOT: "a"}))
 
         assert one.taken_over[-1] == FAILING
         assert one.leases.handed_over == {other: BackoffState(failures=1)}
