@@ -1,9 +1,10 @@
 """Admission of a run's writes: check the owner of the object, set owner metadata in the body.
 
-Three kinds of write need a GET of the live object first: PUT and server-side apply, which replace
-an object and would remove its owners, and with `ownership: refuse` or `adopt` each write to an
-object that exists. The object may change between the GET and the write, so the write carries uid
-or resourceVersion of the live object as a precondition.
+These writes need a GET of the live object first: PUT and server-side apply, which replace an
+object and would remove its owners; writes of the owner, which may have been created again; and
+with `ownership: refuse` or `adopt` each write to an object that exists. The object may change
+between the GET and the write, so the write carries uid or resourceVersion of the live object as a
+precondition.
 """
 
 from __future__ import annotations
@@ -122,7 +123,9 @@ class Admission:
         if write.method == "POST" and not info.name:
             return _edited(write, _create_patch(write)) if self._inject else _UNCHANGED
         enforced = await self._is_enforced(write)
-        if info.name and (enforced or (self._inject and write.replaces_object)):
+        if info.name and (
+            enforced or (self._inject and write.replaces_object) or await self._names_owner(write)
+        ):
             return await self._decide_on_object(write, enforced=enforced)
         if enforced and write.method == "DELETE":
             await self._check_collection(write)
@@ -165,6 +168,14 @@ class Admission:
     ) -> Decision:
         uid = str(live.get("uid", ""))
         owning = self._inject and write.replaces_object
+        names_owner = await self._names_owner(write)
+        if names_owner and uid != write.grant.owner.uid:
+            # Also with `ignore`. With `adopt` the new resource would be deleted with the former.
+            raise StatusError(
+                403,
+                f"{write.grant.owner.ref} was deleted and created again during this run; the new"
+                " one gets a run of its own",
+            )
         if enforced and not await self._belongs(write, live):
             if write.grant.watch.ownership is Ownership.REFUSE or has_any_owner(live):
                 raise StatusError(403, await self._refusal(write, live))
@@ -177,7 +188,9 @@ class Admission:
             manager = write.field_manager if write.is_apply else None
             edit = partial(_update_patch, write, live, manager)
             return _edited(
-                write, _with_preconditions(edit, uid) if enforced else edit, seen=(uid, "")
+                write,
+                _with_preconditions(edit, uid) if enforced or names_owner else edit,
+                seen=(uid, ""),
             )
         return _require_uid(write, uid)
 
@@ -201,6 +214,13 @@ class Admission:
             if metadata.get("uid") != reference.get("uid"):
                 return False
         return False
+
+    async def _names_owner(self, write: WriteRequest) -> bool:
+        """Return whether the path is that of the owner, or of another object of its name."""
+        info, ref = write.info, write.grant.owner.ref
+        where = (info.group, info.namespace, info.name)
+        same = where == (ref.gvk.group, ref.namespace, ref.name)
+        return same and await self._kind(info) == ref.gvk.kind
 
     async def _controller(self, write: WriteRequest, reference: Mapping[str, Any]) -> Json:
         gvk = GVK.of(str(reference.get("apiVersion")), str(reference.get("kind")))

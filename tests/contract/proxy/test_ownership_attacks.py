@@ -187,7 +187,51 @@ async def test_a_resource_of_the_same_name_is_another_one(start: Start, kubectl:
     await run.kubectl("label", "configmap", "owner", "a=b")
     kubectl("delete", "configmap", "owner")
     kubectl("create", "configmap", "owner")
-    assert "does not belong" in await refused(run, "label", "configmap", "owner", "a=b")
+    assert "created again" in await refused(run, "label", "configmap", "owner", "a=b")
+
+
+@pytest.mark.parametrize("ownership", Ownership)
+async def test_no_policy_lets_a_run_write_a_resource_made_again(
+    upstream: Upstream, ownership: Ownership
+) -> None:
+    """Neither its status nor itself, and it is not adopted: it would be deleted with the former."""
+    writes: list[str] = []
+    live: Json = {"name": "owner", "namespace": "team", "uid": "uid-2"}
+    kind = {"name": "configmaps", "namespaced": True, "kind": "ConfigMap", "verbs": ["get"]}
+    answers: dict[str, Json] = {
+        "/api": {"items": []},
+        "/api/v1": {"kind": "APIResourceList", "resources": [kind]},
+    }
+
+    async def serve(_: asyncio.StreamReader, writer_: asyncio.StreamWriter, head: str) -> None:
+        method, path = head.split()[:2]
+        if method != "GET":
+            writes.append(path)
+        body = answers.get(path, {"kind": "PartialObjectMetadata", "metadata": live})
+        text = json.dumps(body).encode()
+        writer_.write(
+            f"HTTP/1.1 200 OK\r\nContent-Length: {len(text)}\r\nConnection: close\r\n"
+            "Content-Type: application/json\r\n\r\n".encode()
+            + text
+        )
+
+    run = await upstream(serve, replace(WATCH, ownership=ownership))
+    path = "/api/v1/namespaces/team/configmaps/owner"
+    tried: list[tuple[str, str, Json | None, str]] = [
+        ("PATCH", f"{path}/status", {"status": {}}, MERGE),
+        ("PATCH", path, {"data": {}}, MERGE),
+        ("PATCH", path, config_map("owner"), APPLY),
+        ("PUT", path, config_map("owner"), ""),
+        ("DELETE", path, None, ""),
+    ]
+    async with client(run) as http:
+        for each in tried:
+            status, answer = await sent(http, *each)
+            assert status == 403, each
+            assert "was deleted and created again" in answer["message"]
+        assert writes == []
+        live["uid"] = "uid-1"
+        assert (await sent(http, *tried[0]))[0] == 200
 
 
 async def test_kinds_that_have_no_owner_are_not_hindered(start: Start, kubectl: Kubectl) -> None:
