@@ -13,34 +13,19 @@ from pathlib import Path
 from typing import Any
 
 from operator_runner.ansible.cluster_commands import is_cluster_command
-from operator_runner.core.actions import (
-    COLLECTIONS,
-    COMMAND_MODULES,
-    FILE_MODULES,
-    acts_on_cluster,
-    builtin_name,
-)
+from operator_runner.core.ansible_modules import Trait, has_trait
 
 VARIABLE = "OPERATOR_RUNNER_DRY_RUN"
 """Set to `true` in the environment of a dry run."""
-_CONTAINER_MODULES = frozenset({"k8s_exec", "k8s_cp"})
 _OTHER_CLUSTER = frozenset(
     {"api_key", "ca_cert", "client_cert", "context", "host", "kubeconfig", "password", "username"}
 )
 """Arguments of modules that select another connection than that of the run."""
-_WAITS = "k8s_scale"
-"""The module that waits unless it is asked not to."""
 _LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")
 _REFUSED_VARIABLES = (
     *("HELM_DRIVER", "HELM_KUBE", "HELM_PLUGINS", "K8S_AUTH_", "KUBECONFIG", "KUBECTL_"),
 )
 """Starts of variables that select another cluster or database, or enable plugins."""
-
-
-def runs_in_container(action: str) -> bool:
-    """Return whether an action runs a command in a container, or copies files to or from it."""
-    prefix, _, name = action.rpartition(".")
-    return name in _CONTAINER_MODULES and (not prefix or f"{prefix}." in COLLECTIONS)
 
 
 def is_previewed(
@@ -53,14 +38,14 @@ def is_previewed(
     """
     if any(name.startswith(_REFUSED_VARIABLES) for name in environment):
         return False
-    if acts_on_cluster(action):
+    if has_trait(action, Trait.PREVIEWED):
         return not any(args.get(name) for name in _OTHER_CLUSTER)
-    name = builtin_name(action)
-    if name in COMMAND_MODULES:
+    if has_trait(action, Trait.RUNS_COMMAND):
         return is_cluster_command(_command_text(args), str(args.get("executable") or ""))
-    if name == "tempfile":
+    if has_trait(action, Trait.MAKES_TEMPORARY_FILE):
         return not args.get("path") or _is_below(str(args["path"]), temp_dir)
-    return name in FILE_MODULES and _is_below(str(args.get("dest") or args.get("path")), temp_dir)
+    path = str(args.get("dest") or args.get("path"))
+    return has_trait(action, Trait.WRITES_FILE) and _is_below(path, temp_dir)
 
 
 def _command_text(args: Mapping[str, Any]) -> str:
@@ -90,7 +75,7 @@ def _post_validate(original: Any, task: Any, templar: Any) -> None:
     if task.check_mode is not True:
         return
     action = str(task.resolved_action or task.action)
-    if runs_in_container(action):
+    if has_trait(action, Trait.CONTAINER):
         # In check mode this is skipped, with the fields of a result of k8s_exec.
         task.action, task.args = "ansible.builtin.command", {"argv": ["true"]}
         return
@@ -99,7 +84,8 @@ def _post_validate(original: Any, task: Any, templar: Any) -> None:
     temp_dir = os.environ.get("TMPDIR", "")
     if _is_local(task, templar) and is_previewed(action, arguments, variables, temp_dir):
         task.check_mode = False
-        if acts_on_cluster(action) and ("wait" in task.args or action.endswith(_WAITS)):
+        may_wait = "wait" in task.args or has_trait(action, Trait.WAITS)
+        if may_wait and has_trait(action, Trait.PREVIEWED):
             task.args["wait"] = False  # nothing that it waits for happens in a dry run
 
 

@@ -10,19 +10,13 @@ from typing import Any
 
 from operator_runner.ansible.api_errors import without_quoted_objects
 from operator_runner.ansible.templating.type_hints import with_type_hint
+from operator_runner.core.ansible_modules import Trait, has_trait
 from operator_runner.core.durations import parse_duration
 from operator_runner.core.model import Json, RunEvent, RunOutcome, Stats, TaskFailure
 from operator_runner.core.truncation import truncated
 
 # ansible-operator reports the recap of this host only; its inventory has no other.
 _HOST = "localhost"
-_REQUEUE_ACTIONS = {"operator_sdk.util.requeue_after", "requeue_after"}
-_REPORTING_MODULES = ("k8s_event", "k8s_status", "osdk_metric", "requeue_after")
-_REPORTING_ACTIONS = {
-    *_REPORTING_MODULES,
-    *(f"operator_sdk.util.{name}" for name in _REPORTING_MODULES),
-}
-"""Modules whose `changed` is about a report, not about objects that the role manages."""
 _REQUEUE_EVENTS = {"runner_on_ok", "runner_item_on_ok"}
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 _ERROR_START = re.compile(r"^(\[ERROR\]: |ERROR! |ansible-playbook: error: )")
@@ -97,7 +91,7 @@ class OutcomeBuilder:
         # Only the first one counts, as in ansible-operator.
         if self._requeue_after is not None or event.kind not in _REQUEUE_EVENTS:
             return
-        if event.data.get("task_action") not in _REQUEUE_ACTIONS:
+        if not has_trait(str(event.data.get("task_action")), Trait.REQUEUES):
             return
         period = (event.data.get("res") or {}).get("period")
         if period is None:
@@ -164,9 +158,10 @@ def _detail(error: Any) -> str:
 
 def _is_report(data: Json) -> bool:
     """Return whether a task on localhost reports that it changed a report."""
-    actions = {data.get("resolved_action"), data.get("task_action")}
+    actions = (str(data.get(key)) for key in ("resolved_action", "task_action"))
     is_changed = (data.get("res") or {}).get("changed") is True
-    return is_changed and data.get("host") == _HOST and not actions.isdisjoint(_REPORTING_ACTIONS)
+    is_local = data.get("host") == _HOST
+    return is_changed and is_local and any(has_trait(each, Trait.REPORTS) for each in actions)
 
 
 def _stats(recap: Json, reports: int) -> Stats:

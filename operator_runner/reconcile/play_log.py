@@ -11,6 +11,7 @@ from typing import Any
 
 import structlog
 
+from operator_runner.core.ansible_modules import Trait, has_trait
 from operator_runner.core.model import ObjectRef, RunEvent, RunOutcome
 from operator_runner.core.settings import AnsibleSettings
 from operator_runner.telemetry import transcript
@@ -24,8 +25,6 @@ _RESULTS = {
     "runner_item_on_failed": "item failed",
 }
 _TIMED = {"runner_on_ok", "runner_on_failed", "runner_on_unreachable"}
-# ansible-operator logs no start of these, because they change nothing.
-_QUIET_ACTIONS = {"set_fact", "debug"}
 _TITLE = "--------------------------- Ansible Task StdOut -------------------------------"
 _RULE = "-------------------------------------------------------------------------------"
 
@@ -79,7 +78,7 @@ class PlayLog:
             self._write_frame(event)
 
     def _log_start(self, event: RunEvent) -> None:
-        if _action(event) in _QUIET_ACTIONS:
+        if has_trait(_action(event), Trait.QUIET):
             return
         # On a terminal the result follows a moment later and is enough.
         level = _log.info if self._framed else _log.debug
@@ -93,7 +92,7 @@ class PlayLog:
             _log.info("[playbook debug]", output=output, **self._fields(event, "TaskArgs"))
             self._write_frame(event)
             return
-        if event.kind == "runner_on_skipped" or _action(event) in _QUIET_ACTIONS:
+        if event.kind == "runner_on_skipped" or has_trait(_action(event), Trait.QUIET):
             _log.debug("[playbook task]", result=_RESULTS[event.kind], **self._fields(event))
             return
         if event.kind == "runner_on_ok":

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from operator_runner.core.actions import gathers_facts, is_pure
+from operator_runner.core.ansible_modules import Trait, has_trait
 from operator_runner.core.model import Cause, Json, RunEvent, Trigger, Watch
 from operator_runner.reconcile.conditions import is_successful, is_suspended, read_conditions
 from operator_runner.reconcile.user_requests import annotations_of, pending_request
@@ -68,13 +68,13 @@ class ExecutedTasks:
         action = str(event.data.get("resolved_action") or event.data.get("task_action") or "")
         if not action or self.doubt:
             return
-        if not is_pure(action):
+        if not has_trait(action, Trait.PURE):
             self.doubt = f"module {action}"
         path = str(event.data.get("task_path") or "").rpartition(":")[0]
         # Facts are gathered by a task of the play, which is a file of the run.
         if (
             path
-            and not gathers_facts(action)
+            and not has_trait(action, Trait.GATHERS_FACTS)
             and not any(Path(path).is_relative_to(root) for root in self._roots)
         ):
             self.doubt = f"tasks of {path}"

@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from operator_runner.core.actions import FILE_MODULES, acts_on_cluster, builtin_name
+from operator_runner.core.ansible_modules import Trait, has_trait
 from operator_runner.core.model import RunEvent
 
 VERBOSITY = 1
 """The least verbosity at which the output has the reason why a task was skipped."""
 _SKIPPED = frozenset({"runner_on_skipped", "runner_item_on_skipped"})
-_HARMLESS = frozenset(
-    {"add_host", "command", "debug", "group_by", "pause", "set_fact", "set_stats"}
-)
-"""Modules of Ansible that change nothing; a command that has run acts on the cluster alone."""
-_REQUEUE = frozenset({"operator_sdk.util.requeue_after", "requeue_after"})
-_FILES = FILE_MODULES | {"tempfile"}
+_COMPLETE = Trait.PREVIEWED | Trait.REQUEUES
+"""Modules whose effects are previewed, or have none on the cluster."""
+_HARMLESS = Trait.PLAY | Trait.RUNS_COMMAND
+"""Modules that change nothing; a command that has run in a dry run acts on the cluster alone."""
+_WRITES_FILE = Trait.WRITES_FILE | Trait.MAKES_TEMPORARY_FILE
 _REASONS = ("check mode", '"censored"')
 """In the output of a skipped task: check mode, or a reason that no_log hides."""
 
@@ -32,7 +31,7 @@ class UnpreviewedTasks:
     def __call__(self, event: RunEvent) -> None:
         """Take the next event."""
         action = str(event.data.get("resolved_action") or event.data.get("task_action") or "")
-        if acts_on_cluster(action) or action in _REQUEUE:
+        if has_trait(action, _COMPLETE):
             return
         if event.kind in _SKIPPED:
             found = any(reason in event.stdout for reason in _REASONS)
@@ -46,10 +45,9 @@ class UnpreviewedTasks:
         result = data.get("res")
         if not isinstance(result, dict) or result.get("changed") is not True:
             return False
-        name = builtin_name(action)
-        if name in _FILES:
+        if has_trait(action, _WRITES_FILE):
             return self._run_id not in str(result.get("dest") or result.get("path") or "")
-        return name not in _HARMLESS and name != "shell"
+        return not has_trait(action, _HARMLESS)
 
 
 def _text(action: str, data: Mapping[str, Any]) -> str:

@@ -23,8 +23,7 @@ from ansible.modules import setup
 from operator_runner.ansible.forkserver import facts
 from operator_runner.ansible.forkserver.module_calls import ModuleCall
 from operator_runner.ansible.patches.replacing import replace
-
-_ACTIONS = {"gather_facts", "setup"}
+from operator_runner.core.ansible_modules import Trait, has_trait
 
 
 def install() -> None:
@@ -39,7 +38,7 @@ def install() -> None:
 
 def needs_no_process(action: str) -> bool:
     """Whether the action is likely to find all facts kept that take a process."""
-    return _Module.is_installed and action.rpartition(".")[2] in _ACTIONS and facts.are_kept()
+    return _Module.is_installed and has_trait(action, Trait.GATHERS_FACTS) and facts.are_kept()
 
 
 def gather(call: ModuleCall) -> bytes | None:

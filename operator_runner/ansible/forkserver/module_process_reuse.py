@@ -27,19 +27,12 @@ from ansible.module_utils.common import warnings as module_warnings
 
 from operator_runner.ansible.forkserver.module_calls import ModuleCall
 from operator_runner.ansible.patches.replacing import replace
+from operator_runner.core.ansible_modules import Trait, modules_with
 
 _CORE = "ansible_collections.kubernetes.core.plugins"
 _UTIL = "ansible_collections.operator_sdk.util.plugins"
-_ACTIONS = frozenset(
-    {
-        *("kubernetes.core.k8s", "kubernetes.core.k8s_cluster_info", "kubernetes.core.k8s_info"),
-        *("kubernetes.core.k8s_json_patch", "kubernetes.core.k8s_scale"),
-        *("kubernetes.core.k8s_service", "operator_sdk.util.k8s_event"),
-        "operator_sdk.util.k8s_status",
-    }
-)
-"""Modules that only read and write objects. Others, such as `k8s_exec` and `k8s_drain`, change the
-client or start programs."""
+_ACTIONS = modules_with(Trait.SHARES_PROCESS)
+"""Others, such as `k8s_exec` and `k8s_drain`, change the client or start programs."""
 _MODULES = frozenset(
     f"ansible_collections.{namespace}.{collection}.plugins.modules.{name}"
     for namespace, collection, name in (action.split(".") for action in _ACTIONS)

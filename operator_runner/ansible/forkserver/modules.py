@@ -32,15 +32,11 @@ from operator_runner.ansible.forkserver.module_calls import ModuleCall, announce
 from operator_runner.ansible.forkserver.module_files import ModuleFile, find_module
 from operator_runner.ansible.forkserver.module_process_reuse import is_shareable_action, share_key
 from operator_runner.ansible.patches.replacing import wrap
+from operator_runner.core.ansible_modules import Trait, has_trait
 
 _ACTION = "ansible.plugins.action:ActionBase"
 _READ_AT_START = ("GCONV_", "GLIBC_", "LANG", "LC_", "LD_", "MALLOC_", "OPENSSL_", "PYTHON")
 """Names of variables that an interpreter, or a library in it, reads when it starts."""
-_WITHOUT_MODULE = {
-    *("add_host", "assert", "debug", "fail", "group_by", "include_role", "include_tasks"),
-    *("include_vars", "meta", "pause", "set_fact", "set_stats", "validate_argument_spec"),
-}
-"""Actions that run no module: no process is forked ahead for them."""
 
 
 class Payload(bytes):
@@ -75,7 +71,7 @@ def _post_validate(
 ) -> Any:
     # Its condition holds by now; to template its arguments takes about as long as a fork.
     action = task.action
-    if action.rpartition(".")[2] not in _WITHOUT_MODULE and not needs_no_process(action):
+    if not has_trait(action, Trait.PLAY) and not needs_no_process(action):
         announce_module(requests, shared=is_shareable_action(action))
     return original(task, templar=templar)
 

@@ -12,11 +12,14 @@ from typing import Any
 import ansible_runner
 
 from operator_runner.ansible.patches.replacing import wrap
+from operator_runner.core.ansible_modules import Trait, modules_with
 
 _ACTIONS = (
-    *("assert", "command", "copy", "debug", "fail", "file", "gather_facts", "include_tasks"),
-    *("include_vars", "normal", "set_fact", "shell", "stat", "template", "uri"),
-    *("kubernetes.core.k8s", "kubernetes.core.k8s_info"),
+    "normal",  # of modules without an action plugin
+    *(
+        name.removeprefix("ansible.builtin.")
+        for name in sorted(modules_with(Trait.PRELOADED_ACTION))
+    ),
 )
 _PLUGINS = (
     *("become", "cache", "callback", "connection", "filter", "inventory", "lookup", "shell"),

@@ -21,6 +21,7 @@ from operator_runner.ansible.forkserver.core_api import import_core_api_lazily, 
 from operator_runner.ansible.forkserver.plugins import load_plugins
 from operator_runner.ansible.patches.replacing import replace
 from operator_runner.ansible.patches.selection import Mismatch, PatchSelection, select
+from operator_runner.core.ansible_modules import Trait, modules_with
 from operator_runner.core.imports import without_garbage_collection
 
 _HUGE_PAGE = 2 * 1024 * 1024
@@ -43,7 +44,8 @@ _LIBRARIES = (
     "operator_runner.ansible.forkserver.supervisor",
 )
 _MODULES = tuple(
-    f"ansible.modules.{name}" for name in ("command", "copy", "file", "setup", "stat", "uri")
+    name.replace("ansible.builtin", "ansible.modules")
+    for name in sorted(modules_with(Trait.PRELOADED_PROGRAM))
 )
 _PACKAGES = (
     "ansible_collections.kubernetes.core.plugins.modules",

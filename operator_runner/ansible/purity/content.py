@@ -13,6 +13,7 @@ import yaml
 from operator_runner.ansible.purity import templates
 from operator_runner.ansible.purity.tasks import play_doubts, task_doubts, value_doubts
 from operator_runner.config.watches.lookup import Lookup
+from operator_runner.core.ansible_modules import Trait, has_trait
 from operator_runner.core.model import RunContent
 from operator_runner.core.run_inputs import digest_of
 
@@ -29,11 +30,6 @@ _TASKS = ("tasks", "handlers")
 _VALUES = ("defaults", "vars", "group_vars", "host_vars")
 _MAX_FILE_BYTES = 1024 * 1024
 _MAX_FILES = 2000
-_ROLE_ACTIONS = frozenset(
-    f"{prefix}{verb}_role"
-    for prefix in ("", "ansible.builtin.", "ansible.legacy.")
-    for verb in ("include", "import")
-)
 _Base: Any = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
 
 
@@ -141,7 +137,7 @@ class _Reading:
                 self._roles_named_in(each, beside)
         elif isinstance(value, dict):
             for key, each in value.items():
-                if key in _ROLE_ACTIONS:
+                if has_trait(str(key), Trait.INCLUDES_ROLE):
                     self._role_named(each, beside)
                 elif key in {"dependencies", "roles"} and isinstance(each, list):
                     for role in each:

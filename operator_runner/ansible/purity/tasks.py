@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from operator_runner.ansible.purity import templates
-from operator_runner.core.actions import is_pure_cluster_action
+from operator_runner.core.ansible_modules import Trait, traits_of
 
+_PURE_REQUESTS = Trait.PURE | Trait.CLUSTER
 _CONDITIONS = frozenset({"when", "changed_when", "failed_when", "until", "that", "var"})
 _LOOPS = frozenset(
     f"with_{name}"
@@ -49,7 +50,7 @@ def task_doubts(tasks: Any) -> Iterator[str]:
         for block in ("block", "rescue", "always"):
             yield from task_doubts(task.get(block))
         for key, arguments in task.items():
-            if is_pure_cluster_action(str(key)):
+            if _PURE_REQUESTS in traits_of(str(key)):
                 yield from _argument_doubts(arguments)
                 yield from _argument_doubts(task.get("args", {}))
     yield from value_doubts(tasks)

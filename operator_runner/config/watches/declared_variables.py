@@ -15,14 +15,12 @@ from typing import Any
 import yaml
 
 from operator_runner.config.watches.lookup import Lookup
+from operator_runner.core.ansible_modules import Trait, has_trait
 from operator_runner.core.model import RunContent
 
 _SUFFIXES = (".yml", ".yaml", ".json", "")
 _PLAY_TASKS = ("pre_tasks", "tasks", "post_tasks", "handlers")
 _BLOCKS = ("block", "rescue", "always")
-_PREFIXES = ("", "ansible.builtin.", "ansible.legacy.")
-_INCLUDE_ROLE = {f"{prefix}{verb}_role" for prefix in _PREFIXES for verb in ("include", "import")}
-_INCLUDE_PLAYS = {f"{prefix}import_playbook" for prefix in _PREFIXES}
 _USES = re.compile(
     r"\{[{%](?P<template>.*?)[%}]\}"
     r"|^\s*(?:-\s+)?(?:when|until|changed_when|failed_when|that|var|loop)\s*:(?P<condition>[^\n]*)$"
@@ -93,8 +91,8 @@ class _Reader:
         ):
             self._uses(path)
         for play in _list(_read(playbook)):
-            for key in _INCLUDE_PLAYS:
-                if isinstance(name := _get(play, key), str):
+            for name in _arguments_of(play, Trait.INCLUDES_PLAYBOOK):
+                if isinstance(name, str):
                     self.playbook(playbook.parent / name)
             given = _get(play, "vars")
             for variables in given if isinstance(given, list) else [given]:
@@ -123,8 +121,8 @@ class _Reader:
         for task in _list(tasks):
             for block in _BLOCKS:
                 self._tasks(_get(task, block), beside)
-            for key in _INCLUDE_ROLE:
-                self._role_named(_get(task, key), beside)
+            for role in _arguments_of(task, Trait.INCLUDES_ROLE):
+                self._role_named(role, beside)
 
     def _role_named(self, role: Any, beside: Path) -> None:
         """Read a role that is named as text, or as `role` or `name` of a map."""
@@ -135,6 +133,13 @@ class _Reader:
             if path.is_dir():
                 self.role(path)
                 return
+
+
+def _arguments_of(task: Any, trait: Trait) -> Iterator[Any]:
+    """Yield the arguments of modules with a trait, as a task or play gives them."""
+    for key, arguments in task.items() if isinstance(task, dict) else ():
+        if has_trait(str(key), trait):
+            yield arguments
 
 
 def _documents(folder: Path, name: str) -> Iterator[Any]:

@@ -19,16 +19,11 @@ from jinja2.filters import FILTERS
 from jinja2.tests import TESTS
 
 from operator_runner.ansible.templating.name_hints import suggestion
+from operator_runner.core.ansible_modules import Trait, has_trait
 from operator_runner.tools.validate.requirements import BASE_IMAGE, FILE, ImageCollections
 
 _BUNDLED = Path(__file__).parents[2] / "collections"
 _FQCN_PARTS = 3
-_FREE_ARGUMENTS = {
-    *("add_host", "command", "import_playbook", "import_role", "import_tasks", "include_role"),
-    *("gather_facts", "include_tasks", "include_vars", "meta", "package", "raw", "script"),
-    *("service", "set_fact", "shell"),
-}
-"""Modules of ansible-core whose arguments are not those of their documentation alone."""
 _LAST_COLLECTION = "ansible.legacy"
 """What ansible-core searches after the collections that a role or play lists."""
 
@@ -158,7 +153,7 @@ class Plugins:
 
 def unknown_parameters(module: Module, arguments: Iterable[str]) -> Iterator[tuple[str, str]]:
     """Yield each argument that the module does not have, and the message."""
-    if module.parameters is None or module.name.rpartition(".")[2] in _FREE_ARGUMENTS:
+    if module.parameters is None or has_trait(module.name, Trait.FREE_ARGUMENTS):
         return
     for name in arguments:
         if name not in module.parameters and not name.startswith("_"):

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from operator_runner.ansible.dry_run_tasks import is_previewed, runs_in_container
+from operator_runner.ansible.dry_run_tasks import is_previewed
 
 
 @pytest.mark.parametrize(
@@ -46,11 +46,3 @@ def test_a_task_with_another_kubeconfig_in_its_environment_is_not_run() -> None:
     """Its writes would not pass the proxy."""
     for name in ("KUBECONFIG", "K8S_AUTH_HOST", "HELM_KUBEAPISERVER", "HELM_DRIVER"):
         assert not is_previewed("kubernetes.core.k8s", {}, {name: "x"}, "")
-
-
-def test_commands_in_containers_are_recognized() -> None:
-    """By their module."""
-    assert runs_in_container("kubernetes.core.k8s_exec")
-    assert runs_in_container("k8s_cp")
-    assert not runs_in_container("kubernetes.core.k8s")
-    assert not runs_in_container("example.com.k8s_exec")
