@@ -11,7 +11,7 @@ from operator_runner.core.errors import ApiError, ConfigError
 from operator_runner.core.model import Json, ObjectRef, RunContent, Watch
 from operator_runner.kube.cluster import KubeCluster
 from operator_runner.kube.discovery import Discovery
-from operator_runner.reconcile.reconciler import Gone, Idle, ReconcileResult, Succeeded
+from operator_runner.reconcile.results import Gone, Idle, ReconcileResult, Succeeded
 
 _log = structlog.get_logger(__name__)
 

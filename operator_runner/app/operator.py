@@ -77,8 +77,6 @@ from operator_runner.controller.sources.triggers import Sinks, Triggers
 from operator_runner.controller.sources.watch_readiness import WatchReadiness
 from operator_runner.controller.sources.watches_file import WatchesFile
 from operator_runner.controller.workqueue import WorkQueue
-from operator_runner.conversion.authority import CertificateLifetimes
-from operator_runner.conversion.certificate_sources import SecretCertificates
 from operator_runner.conversion.service import ConversionService
 from operator_runner.core.async_tasks import end_tasks
 from operator_runner.core.backoff import BackoffState
@@ -98,6 +96,7 @@ from operator_runner.core.model import (
 from operator_runner.core.settings import Address, JobSettings, Settings
 from operator_runner.core.sharding import slot_of
 from operator_runner.kube.api import Api
+from operator_runner.kube.certificate_sources import SecretCertificates
 from operator_runner.kube.cluster import KubeCluster
 from operator_runner.kube.discovery import ApiResource, Discovery
 from operator_runner.kube.leader_election import LeaderElector
@@ -106,13 +105,16 @@ from operator_runner.kube.run_archive import RunArchive
 from operator_runner.kube.session import Connection, connect
 from operator_runner.kube.shard_leases import ShardLeases
 from operator_runner.kube.watch import MetadataEvent
+from operator_runner.net.certificate_authority import CertificateLifetimes
 from operator_runner.olm import OperatorConditionReporter
 from operator_runner.proxy.job_server import JobServer
 from operator_runner.proxy.server import Proxy
+from operator_runner.reconcile.dependencies import Dependencies
 from operator_runner.reconcile.expression_conditions import ExpressionConditions
 from operator_runner.reconcile.other_writers import OtherWriters
 from operator_runner.reconcile.preview import Previewer
-from operator_runner.reconcile.reconciler import Dependencies, Reconciler, ReconcileResult
+from operator_runner.reconcile.reconciler import Reconciler
+from operator_runner.reconcile.results import ReconcileResult
 from operator_runner.telemetry.announcements import announce_servers, announce_watches
 from operator_runner.telemetry.commit import commit
 from operator_runner.telemetry.metrics import Metrics

@@ -13,11 +13,11 @@ from operator_runner.controller.loop_throttle import LoopThrottle
 from operator_runner.controller.workqueue import Item, WorkQueue
 from operator_runner.core.errors import ApiError, Conflict, Fenced, NotFound, Unavailable
 from operator_runner.core.model import GVK, Cause, ObjectRef, Trigger, describe
-from operator_runner.reconcile.reconciler import (
+from operator_runner.reconcile.reconciler import Reconciler
+from operator_runner.reconcile.results import (
     Aborted,
     Failed,
     Gone,
-    Reconciler,
     ReconcileResult,
     Skipped,
     Succeeded,

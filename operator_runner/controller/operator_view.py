@@ -11,12 +11,12 @@ from operator_runner.controller.sources.dependents import Dependents
 from operator_runner.controller.sources.schedule import Schedules
 from operator_runner.controller.workqueue import WorkQueue
 from operator_runner.core.model import Json, ObjectRef, Watch
-from operator_runner.telemetry.runs.queue_view import QueueEntry, ScheduleEntry
+from operator_runner.core.operator_state import QueueEntry, ScheduleEntry
 
 
 @dataclass(frozen=True, slots=True)
 class RunningOperator:
-    """Implements `telemetry.runs.queue_view.OperatorView`."""
+    """Implements `telemetry.runs.operator_view.OperatorView`."""
 
     watches: Sequence[Watch]
     namespaces: Sequence[str]

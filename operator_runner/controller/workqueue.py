@@ -17,8 +17,8 @@ import structlog
 
 from operator_runner.controller.fair_queue import FairScheduler
 from operator_runner.core.model import GVK, Cause, ObjectRef, Trigger
+from operator_runner.core.operator_state import QueueEntry
 from operator_runner.core.settings import BackoffSettings, Concurrency
-from operator_runner.telemetry.runs.queue_view import QueueEntry
 
 _log = structlog.get_logger(__name__)
 

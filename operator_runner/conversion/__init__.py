@@ -1,8 +1,7 @@
 """The conversion webhook: converts objects between the versions of a kind, by watches.yaml.
 
 Pure: `field_paths`, `merging`, `preserved_fields` and `converter` convert one object, `review` a
-whole ConversionReview; `authority` decides when certificates are renewed; `registration` and
-`schemas` evaluate CRDs. I/O: `server` serves the requests; `certificates`, `certificate_sources`
-and `registrar` provide certificates and register them in the CRDs; `webhook` combines these, and
-`service` creates it with the real parts.
+whole ConversionReview; `registration` and `schemas` evaluate CRDs. I/O: `server` serves the
+requests; `certificates` and `registrar` load certificates and register them in the CRDs; `webhook`
+combines these, and `service` creates it with the real parts.
 """

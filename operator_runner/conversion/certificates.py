@@ -9,7 +9,7 @@ from pathlib import Path
 
 import structlog
 
-from operator_runner.conversion.authority import expiry
+from operator_runner.net.certificate_authority import expiry
 from operator_runner.net.tls_keys import load_cert_chain
 
 CERTIFICATE, KEY = "tls.crt", "tls.key"

@@ -8,8 +8,6 @@ from datetime import timedelta
 
 import structlog
 
-from operator_runner.conversion.authority import WebhookCertificates
-from operator_runner.conversion.certificate_sources import CertificateSource
 from operator_runner.conversion.certificates import ServingCertificate
 from operator_runner.conversion.registration import (
     Service,
@@ -24,6 +22,8 @@ from operator_runner.core.deduplication import Deduplicator
 from operator_runner.core.errors import ApiError, Conflict, Forbidden, NotFound
 from operator_runner.core.model import GVK, Conversion, Json
 from operator_runner.kube.api import MERGE_PATCH, Api
+from operator_runner.kube.certificate_sources import CertificateSource
+from operator_runner.net.certificate_authority import CertificateBundle
 
 _CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _MAX_WARNINGS = 1000
@@ -103,7 +103,7 @@ class Registrar:
             self._warn_once(problem)
         return "; ".join(problems) or None
 
-    async def _register(self, crd: Json, target: Target, credentials: WebhookCertificates) -> Json:
+    async def _register(self, crd: Json, target: Target, credentials: CertificateBundle) -> Json:
         change = patch(crd, target, credentials.authorities)
         if change is None:
             return crd

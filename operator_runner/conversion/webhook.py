@@ -8,12 +8,6 @@ from contextlib import AsyncExitStack
 
 import structlog
 
-from operator_runner.conversion.authority import CertificateLifetimes
-from operator_runner.conversion.certificate_sources import (
-    CertificateSource,
-    InMemoryCertificates,
-    SecretCertificates,
-)
 from operator_runner.conversion.certificates import (
     CertificateFiles,
     ServingCertificate,
@@ -26,6 +20,12 @@ from operator_runner.conversion.server import ReviewCallback, serve_conversions
 from operator_runner.core.model import GVK, Conversion
 from operator_runner.core.settings import WebhookSettings
 from operator_runner.kube.api import Api
+from operator_runner.kube.certificate_sources import (
+    CertificateSource,
+    InMemoryCertificates,
+    SecretCertificates,
+)
+from operator_runner.net.certificate_authority import CertificateLifetimes
 from operator_runner.net.local_address import reachable_host
 
 _UNREACHABLE = (

@@ -1,1 +1,1 @@
-"""Reconcile one resource: read, decide, run, report. Only `reconciler` and `report` do I/O."""
+"""Reconcile one resource: read, decide, run, report. The decisions are pure."""

@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-import secrets
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import TypeAlias
 
 import structlog
 
 from operator_runner.core.bounds import failure_reason
-from operator_runner.core.errors import ApiError, Conflict, RunError
-from operator_runner.core.fencing import Fences
+from operator_runner.core.errors import Conflict, RunError
 from operator_runner.core.model import (
-    GVK,
     Cause,
     Drift,
     Json,
     ObjectRef,
-    RunContent,
-    RunEvent,
     RunOutcome,
-    RunRequest,
     Trigger,
     Watch,
     uid_of,
@@ -32,7 +24,7 @@ from operator_runner.core.model import (
 from operator_runner.core.resource_versions import may_be_older
 from operator_runner.core.settings import AnsibleSettings
 from operator_runner.core.timetable import NEXT_FIELD
-from operator_runner.reconcile.annotations import Overrides, clamp_period, read_overrides
+from operator_runner.reconcile.annotations import clamp_period, read_overrides
 from operator_runner.reconcile.conditions import (
     failure_line,
     is_deselected,
@@ -40,7 +32,6 @@ from operator_runner.reconcile.conditions import (
     is_suspended,
     is_waiting,
     read_conditions,
-    waiting_text,
 )
 from operator_runner.reconcile.decide import (
     Action,
@@ -51,186 +42,41 @@ from operator_runner.reconcile.decide import (
     Suspend,
     decide,
 )
+from operator_runner.reconcile.dependencies import Dependencies
 from operator_runner.reconcile.drift import has_change, is_drift_run, is_recorded, policy_of
-from operator_runner.reconcile.expression_conditions import ExpressionConditions
-from operator_runner.reconcile.idempotence import IdempotenceCheck, TaskTimes, runs_needed
+from operator_runner.reconcile.dropped_fields import DroppedFields
+from operator_runner.reconcile.idempotence import IdempotenceCheck, runs_needed
 from operator_runner.reconcile.metadata_patches import (
     change_metadata,
     without_annotation,
     without_finalizer,
 )
-from operator_runner.reconcile.other_writers import OtherWriters
-from operator_runner.reconcile.play_log import PlayLog, task_time
+from operator_runner.reconcile.play import PendingRun, PlayRunner
 from operator_runner.reconcile.preview import Preview
-from operator_runner.reconcile.protocols import (
-    Access,
-    ClusterClient,
-    Executor,
-    Inputs,
-    NoRunRecords,
-    RunRecords,
-    UnknownInputs,
-    VariableNames,
-    Writes,
-)
 from operator_runner.reconcile.report import Reporter, RunContext
-from operator_runner.reconcile.reserved_fields import (
-    ReservedField,
-    Use,
-    dropped,
-    reported,
-    reserved_fields,
+from operator_runner.reconcile.request_answers import answer_request
+from operator_runner.reconcile.results import (
+    Failed,
+    Gone,
+    Idle,
+    ReconcileResult,
+    Skipped,
+    Succeeded,
+    Superseded,
 )
-from operator_runner.reconcile.run_state import state_key
 from operator_runner.reconcile.schedule import (
     NO_SCHEDULE,
     ScheduleState,
     ScheduleTracker,
-    TimetableReader,
 )
 from operator_runner.reconcile.status import generation_of
 from operator_runner.reconcile.superseding import SupersedeMonitor
 from operator_runner.reconcile.unchanged import INPUTS_UNCHANGED, may_skip
-from operator_runner.reconcile.user_requests import (
-    HandledRequest,
-    RequestResult,
-    annotations_of,
-    pending_request,
-)
-from operator_runner.reconcile.variables import extra_vars, templated_fields
 
 _log = structlog.get_logger(__name__)
 _REQUEST_MESSAGE_BYTES = 600
 """Maximum of each failure's message in the answer to a request."""
 _TEMPLATE_WARNING = "Text of the resource is evaluated as a template"
-
-
-@dataclass(frozen=True, slots=True)
-class Gone:
-    """The resource is deleted, and its files are removed."""
-
-
-@dataclass(frozen=True, slots=True)
-class Idle:
-    """Nothing was to be done, or the clean-up is done; reconcile again on the next event.
-
-    `reason` is why nothing was run, empty after a clean-up.
-    """
-
-    reason: str = field(default="", compare=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Succeeded:
-    """The play succeeded. `after` is the time until the next reconcile, None for none."""
-
-    after: timedelta | None
-    trigger: Trigger
-    by_resource: bool = field(default=False, compare=False)
-    """Whether the period is from an annotation of the resource."""
-
-
-@dataclass(frozen=True, slots=True)
-class Failed:
-    """The play failed or could not be run; reconcile again after a backoff."""
-
-    timed_out: bool = False
-    load_failed: bool = False
-    """Whether Ansible could not load the play; see `RunOutcome`."""
-    message: str = field(default="", compare=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Superseded:
-    """The play was ended because the resource changed; reconcile again at once."""
-
-
-@dataclass(frozen=True, slots=True)
-class Aborted:
-    """The process may have lost its Lease, so that nothing was reported; reconcile again."""
-
-
-@dataclass(frozen=True, slots=True)
-class Skipped:
-    """The run would have changed nothing. The rest is as in `Succeeded`."""
-
-    after: timedelta | None
-    trigger: Trigger
-    by_resource: bool = field(default=False, compare=False)
-
-
-ReconcileResult: TypeAlias = Gone | Idle | Skipped | Succeeded | Failed | Superseded | Aborted
-
-
-@dataclass(frozen=True, slots=True)
-class Dependencies:
-    """Everything that a reconciler calls; `protocols` documents each."""
-
-    cluster: ClusterClient
-    access: Access
-    executor: Executor
-    is_relevant: Callable[[Json, Watch], bool]
-    """Return whether the watch's selector and `when` match a resource."""
-    is_deselected: Callable[[Json, Watch], bool]
-    """Return whether they no longer match a resource that has been run."""
-    latest_version: Callable[[ObjectRef], str]
-    """Return the newest resourceVersion seen in events, empty if none; it saves a GET."""
-    on_task_end: Callable[[GVK, str, str, float], None]
-    """Called with kind, task name, action and duration in seconds of each finished task."""
-    run_guard: Callable[[Json, Watch], AbstractAsyncContextManager[None]]
-    """Entered around each run, with the resource as it was when the run began."""
-    on_replaced: Callable[[ObjectRef], None]
-    """Called when a new resource has the name of a deleted one."""
-    variable_names: VariableNames
-    writes: Writes
-    on_idempotence: Callable[[ObjectRef, bool], None]
-    """Called after each successful run with whether the role is idempotent, as far as is known."""
-    other_writers: OtherWriters
-    """Shared by all reconcilers, because a kind may be watched in several versions."""
-    timetable: TimetableReader = lambda *_: None
-    on_missed_tick: Callable[[GVK], None] = lambda _: None
-    """Called with the kind for each tick that is older than its deadline."""
-    clock: Callable[[], datetime] = lambda: datetime.now(UTC)
-    """The wall clock, for schedules."""
-    dependents: Callable[[ObjectRef], Sequence[Json]] = lambda _: ()
-    """Return the objects that a resource owns, as last seen, for its declared status."""
-    on_suspension: Callable[[ObjectRef, bool], None] = lambda *_: None
-    """Called with whether a resource is suspended, at each reconcile."""
-    preview: Callable[[Json, Watch], Awaitable[Preview]] | None = None
-    """Return what a run of a resource would change."""
-    on_drift: Callable[[ObjectRef, bool], None] = lambda *_: None
-    """Called with whether objects of a resource differ from what it asks for."""
-    expressions: ExpressionConditions = field(default_factory=ExpressionConditions)
-    """The expressions of watches that fail, shared by all reconcilers."""
-    fences: Fences = field(default_factory=Fences)
-    """Permit the writes of runs; the cluster and the access have the same ones."""
-    claim: Callable[[str], bool] = lambda _: True
-    """Return whether the current task may reconcile the resource with this uid."""
-    records: RunRecords = field(default_factory=NoRunRecords)
-    inputs: Inputs = field(default_factory=UnknownInputs)
-    run_environment: Callable[[str], Mapping[str, str]] = lambda _: {}
-    """Called with the id of each run that starts; return further variables of its processes."""
-
-
-@dataclass(frozen=True, slots=True)
-class _PendingRun:
-    """A run that is about to start; `body` is the resource.
-
-    `cleanup` is True for its deletion, `deselection` if it is no longer chosen. `watch` has the
-    content and the vars of the run.
-    """
-
-    ref: ObjectRef
-    body: Json
-    run_id: str
-    watch: Watch
-    causes: tuple[Cause, ...]
-    cleanup: bool = False
-    deselection: bool = False
-    excluded: frozenset[str] = frozenset()
-    """Fields that are not passed to the role."""
-    schedule: ScheduleState = NO_SCHEDULE
-    tasks: TaskTimes = field(default_factory=TaskTimes)
 
 
 class Reconciler:
@@ -242,7 +88,6 @@ class Reconciler:
         """`period` is the resync period of resources without one in watch or annotation."""
         self._watch = watch
         self._deps = dependencies
-        self._ansible = ansible
         self._period = clamp_period(
             watch.reconcile_period if watch.reconcile_period is not None else period
         )
@@ -253,6 +98,10 @@ class Reconciler:
             dependencies.dependents,
             dependencies.expressions,
         )
+        self._dropped_fields = DroppedFields(
+            watch, dependencies.variable_names, self._reporter.dropped
+        )
+        self._plays = PlayRunner(dependencies, ansible)
         self._superseding = SupersedeMonitor(
             watch, dependencies.cluster.get, dependencies.is_relevant
         )
@@ -264,9 +113,6 @@ class Reconciler:
         self._unapplied: set[ObjectRef] = set()
         # uid of the resource that the other mappings are about.
         self._uids: dict[ObjectRef, str] = {}
-        # uid, generation and names for which dropped fields were last reported; the data of a kind
-        # without generations may get others.
-        self._reported_fields: dict[ObjectRef, tuple[str, int, frozenset[str]]] = {}
 
     def on_event(self, ref: ObjectRef, cause: Cause) -> None:
         """Record an event; with `supersede` it may end the current run of the resource."""
@@ -308,7 +154,7 @@ class Reconciler:
                     self._unapplied.add(ref)
                     context = RunContext(ref, body, causes, datetime.now(UTC))
                     await self._reporter.error(context, fault)
-                    await self._answer(ref, body, Failed(message=fault))
+                    await answer_request(self._deps.cluster, ref, body, Failed(message=fault))
                     return Idle(fault)
                 case Run(cleanup=False) if policy := self._drift_policy(ref, body):
                     return await self._handle_drift(ref, body, causes, policy)
@@ -324,10 +170,10 @@ class Reconciler:
         self._deps.other_writers.read(body)
         if action == Run(cleanup=False) and await self._is_unchanged(ref, body, causes):
             return await self._skip(ref, body, causes)
-        pending = self._pending(action, ref, body, causes)
+        pending = PendingRun.of(action, ref, body, self._watch, causes)
         with structlog.contextvars.bound_contextvars(run_id=pending.run_id):
             result = await self._run(pending)
-        await self._answer(ref, body, result, pending.run_id)
+        await answer_request(self._deps.cluster, ref, body, result, pending.run_id)
         return result
 
     async def _is_unchanged(self, ref: ObjectRef, body: Json, causes: Sequence[Cause]) -> bool:
@@ -381,23 +227,6 @@ class Reconciler:
         await self._reporter.drift(context, preview)
         return Succeeded(self._period or None, Trigger.PERIOD)
 
-    async def _answer(
-        self, ref: ObjectRef, body: Json, result: ReconcileResult, run_id: str = ""
-    ) -> None:
-        """Record the end of the run that an annotation of `body` requested, if one did.
-
-        A superseded run does not count: the next one follows at once.
-        """
-        request = pending_request(annotations_of(body))
-        if not request or isinstance(result, Superseded):
-            return
-        answer = _answer_to(request, result, run_id)
-        try:
-            await change_metadata(self._deps.cluster, ref, uid_of(body), lambda _: answer.patch())
-        except ApiError as error:
-            # The run itself is reported, and the resource must not be run again for this.
-            _log.warning("Cannot answer the request", request=request, error=str(error))
-
     async def _read(self, ref: ObjectRef) -> Json | None:
         """Return the resource, None if it is deleted; another of its name begins without state."""
         body = await self._deps.cluster.get(ref)
@@ -422,20 +251,6 @@ class Reconciler:
             deselected=self._deps.is_deselected(body, self._watch),
         )
 
-    def _pending(
-        self, action: Run | RunDeselection, ref: ObjectRef, body: Json, causes: Sequence[Cause]
-    ) -> _PendingRun:
-        deselection = isinstance(action, RunDeselection)
-        return _PendingRun(
-            ref,
-            body,
-            secrets.token_hex(8),
-            _deselecting(self._watch) if deselection else self._watch,
-            tuple(causes),
-            cleanup=isinstance(action, Run) and action.cleanup,
-            deselection=deselection,
-        )
-
     async def _forget(self, ref: ObjectRef) -> None:
         """Remove the state and the files of a deleted resource."""
         self._deps.inputs.forget(ref, self._uids.get(ref, ""))
@@ -450,7 +265,7 @@ class Reconciler:
         self._deps.on_drift(ref, False)
         self._succeeded.pop(ref, None)
         self._unapplied.discard(ref)
-        self._reported_fields.pop(ref, None)
+        self._dropped_fields.forget(ref)
         self._idempotence.forget(ref)
         self._schedule.forget(ref)
         self._superseding.forget(ref)
@@ -470,13 +285,13 @@ class Reconciler:
             case _:
                 self._unapplied.add(ref)
                 await self._reporter.failed(context, message)
-                await self._answer(ref, body, Failed(message=message))
+                await answer_request(self._deps.cluster, ref, body, Failed(message=message))
 
     async def report_loop(self, ref: ObjectRef, echoes: Sequence[Cause]) -> None:
         """Emit an Event about a resource that triggers itself, by these causes. Raises ApiError."""
         await self._reporter.loop(ref, echoes)
 
-    async def _run(self, pending: _PendingRun) -> ReconcileResult:
+    async def _run(self, pending: PendingRun) -> ReconcileResult:
         ref, body = pending.ref, pending.body
         self._unapplied.add(ref)
         started_at = datetime.now(UTC)
@@ -488,7 +303,7 @@ class Reconciler:
             return Failed(message=overrides.error)
         try:
             content = pending.watch.content_for(cleanup=pending.cleanup)
-            excluded = await self._drop_fields(ref, body, content)
+            excluded = await self._dropped_fields.find(ref, body, content)
         except RunError as error:
             message = f"Unable to run reconciliation: {error}"
             _log.error("Reconciliation failed", error=message)
@@ -507,7 +322,7 @@ class Reconciler:
         # The role may write the status too.
         self._deps.other_writers.forget(uid_of(body))
         pending = replace(pending, body=body, excluded=excluded, schedule=schedule)
-        play = self._deps.fences.of(ref).guard(partial(self._play, pending, overrides))
+        play = self._deps.fences.of(ref).guard(partial(self._plays.run, pending, overrides))
         outcome = await self._superseding.run(ref, body, play, supersede=not is_cleanup)
         if outcome is None:
             self._succeeded.pop(ref, None)
@@ -525,7 +340,7 @@ class Reconciler:
             await self._check_idempotence(context, pending, needed)
         return result
 
-    def _inputs_ended(self, pending: _PendingRun, *, converged: bool) -> None:
+    def _inputs_ended(self, pending: PendingRun, *, converged: bool) -> None:
         self._deps.inputs.ended(pending.ref, uid_of(pending.body), converged=converged)
 
     async def _report_start(
@@ -548,7 +363,7 @@ class Reconciler:
             await self._reporter.missed_tick(body, ticks.missed)
         return body
 
-    async def _check_idempotence(self, run: RunContext, pending: _PendingRun, needed: int) -> None:
+    async def _check_idempotence(self, run: RunContext, pending: PendingRun, needed: int) -> None:
         """Report fields that the role changes in every run, once until that ends."""
         changes = self._deps.writes.take_changes(run.ref)
         verdict = self._idempotence.run_ended(run.ref, changes, pending.tasks, needed)
@@ -582,23 +397,6 @@ class Reconciler:
         after, by_resource = self._next_period(period)
         return Succeeded(after, Trigger.PERIOD, by_resource)
 
-    async def _drop_fields(self, ref: ObjectRef, body: Json, content: RunContent) -> frozenset[str]:
-        """Return the fields with reserved names; report them once per generation.
-
-        Raises RunError if the reserved names cannot be listed.
-        """
-        names = await self._deps.variable_names.reserved()
-        fields: Sequence[ReservedField] = reserved_fields(body, self._watch, names)
-        if any(field.use is Use.KEYWORD for field in fields):
-            fields = dropped(fields, await self._deps.variable_names.declared(content))
-        names_dropped = frozenset(field.name for field in fields)
-        state = (uid_of(body), generation_of(body), names_dropped)
-        to_report = reported(fields, self._watch.gvk)
-        if to_report and self._reported_fields.get(ref) != state:
-            await self._reporter.dropped(body, to_report)
-            self._reported_fields[ref] = state
-        return names_dropped
-
     def _current(self, ref: ObjectRef, body: Json) -> Json | None:
         """Return `body` if no event showed a newer version of the resource, else None.
 
@@ -627,72 +425,8 @@ class Reconciler:
             return self._succeeded[ref] == generation_of(body)
         return all(cause.trigger is Trigger.START for cause in causes)
 
-    async def _play(self, pending: _PendingRun, overrides: Overrides) -> RunOutcome:
-        watch, ansible = pending.watch, self._ansible
-        verbosity = ansible.verbosity_for(pending.ref.gvk)
-        artifacts = watch.max_runner_artifacts
-        if not watch.mark_unsafe and (fields := list(templated_fields(pending.body))):
-            _log.warning(
-                _TEMPLATE_WARNING, fields=fields, cure="markUnsafe: true, or --mark-unsafe"
-            )
-        content = watch.content_for(cleanup=pending.cleanup)
-        if not (pending.cleanup or pending.deselection or pending.schedule.time):
-            await self._deps.inputs.begin(pending.body, watch)
-        with self._deps.access.grant(
-            pending.body, watch, pending.run_id, of_finalizer=pending.cleanup
-        ) as kubeconfig:
-            request = RunRequest(
-                run_id=pending.run_id,
-                ref=pending.ref,
-                content=content,
-                extra_vars=extra_vars(
-                    pending.body,
-                    watch,
-                    cleanup=pending.cleanup,
-                    excluded=pending.excluded,
-                    schedule_time=pending.schedule.time,
-                ),
-                kubeconfig=kubeconfig,
-                verbosity=verbosity if overrides.verbosity is None else overrides.verbosity,
-                max_artifacts=artifacts if overrides.artifacts is None else overrides.artifacts,
-                timeout=watch.timeout or ansible.timeout,
-                causes=pending.causes,
-                native_types=watch.native_types,
-                job=watch.job,
-                uid=uid_of(pending.body),
-                state_key=state_key(
-                    pending.body,
-                    watch,
-                    content,
-                    cleanup=pending.cleanup,
-                    schedule_time=str(pending.schedule.time),
-                ),
-                environment=self._deps.run_environment(pending.run_id),
-            )
-            raw = ansible.raw_output or (overrides.verbosity or 0) > 0
-            play_log = PlayLog(pending.ref, pending.run_id, ansible, raw=raw)
-            records = self._deps.records
-
-            def on_event(event: RunEvent) -> None:
-                play_log(event)
-                records.on_event(pending.run_id, event)
-                pending.tasks(event)
-                self._deps.inputs.on_event(request.uid, event)
-                if (timing := task_time(event)) is not None:
-                    self._deps.on_task_end(watch.gvk, *timing)
-
-            outcome: RunOutcome | None = None
-            records.started(pending.ref, uid_of(pending.body), pending.run_id, pending.causes)
-            try:
-                async with self._deps.run_guard(pending.body, watch):
-                    outcome = await self._deps.executor.run(request, on_event)
-                play_log.end(outcome)
-                return outcome
-            finally:
-                records.ended(pending.run_id, outcome, request.max_artifacts)
-
     async def _cleaned_up(
-        self, run: RunContext, pending: _PendingRun, outcome: RunOutcome
+        self, run: RunContext, pending: PendingRun, outcome: RunOutcome
     ) -> Idle | Succeeded:
         """Finish a clean-up that succeeded."""
         if pending.deselection:
@@ -734,23 +468,5 @@ def _existing(body: Json | None) -> Json:
     return body
 
 
-def _answer_to(request: str, result: ReconcileResult, run_id: str) -> HandledRequest:
-    """Return how a requested run has ended."""
-    match result:
-        case Failed(message=message):
-            return HandledRequest(request, RequestResult.FAILED, message, run_id)
-        case Succeeded(after=after, trigger=Trigger.REQUEUE) if after is not None:
-            return HandledRequest(request, RequestResult.REQUEUED, waiting_text(after), run_id)
-        case _:
-            return HandledRequest(request, RequestResult.SUCCEEDED, "", run_id)
-
-
 def _has_converged(result: Succeeded | Failed) -> bool:
     return isinstance(result, Succeeded) and result.trigger is not Trigger.REQUEUE
-
-
-def _deselecting(watch: Watch) -> Watch:
-    """Return the watch with the content and the vars of its deselection as its own."""
-    assert watch.deselection is not None
-    content = watch.deselection.content or watch.content
-    return replace(watch, content=content, vars={**watch.vars, **watch.deselection.vars})

@@ -155,7 +155,7 @@ class QueueFamilies:
 
 
 class RunFamilies:
-    """What only this runner exports."""
+    """Runs of roles and playbooks, by the kind of the resource."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.total = Counter(
@@ -190,24 +190,6 @@ class RunFamilies:
             (*_OBJECT, "task", "action"),
             registry=registry,
         )
-        self.throttled = Counter(
-            "operator_runner_reconcile_loops_throttled_total",
-            "Runs that were delayed because their resource keeps triggering itself",
-            _OBJECT,
-            registry=registry,
-        )
-        self.trigger_events = Counter(
-            "operator_runner_trigger_events_total",
-            "Events of trigger objects that concerned resources, by the kind of the object",
-            (*_OBJECT, "object_kind"),
-            registry=registry,
-        )
-        self.expression_failures = Counter(
-            "operator_runner_expression_failures_total",
-            "Objects for which an expression of watches.yaml failed, by the key of the expression",
-            (*_OBJECT, "key"),
-            registry=registry,
-        )
         self.timeouts = Counter(
             "operator_runner_run_timeouts_total",
             "Runs that were ended at their deadline",
@@ -220,12 +202,24 @@ class RunFamilies:
             (*_OBJECT, "trigger", "reason"),
             registry=registry,
         )
+        self.throttled = Counter(
+            "operator_runner_reconcile_loops_throttled_total",
+            "Runs that were delayed because their resource keeps triggering itself",
+            _OBJECT,
+            registry=registry,
+        )
         self.missed = Counter(
             "operator_runner_missed_schedules_total",
             "Ticks of schedules that did not run because they were older than their deadline",
             _OBJECT,
             registry=registry,
         )
+
+
+class ResourceFamilies:
+    """Numbers of resources in a state, by kind."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
         self.failing = Gauge(
             "operator_runner_failing_resources",
             "Resources whose last reconcile failed",
@@ -254,6 +248,24 @@ class RunFamilies:
             "operator_runner_oldest_failure_age_seconds",
             "Seconds since the first of the failing resources began to fail; 0 if none fails",
             _OBJECT,
+            registry=registry,
+        )
+
+
+class EventFamilies:
+    """Events of objects other than the resource, and failures of expressions."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.trigger_events = Counter(
+            "operator_runner_trigger_events_total",
+            "Events of trigger objects that concerned resources, by the kind of the object",
+            (*_OBJECT, "object_kind"),
+            registry=registry,
+        )
+        self.expression_failures = Counter(
+            "operator_runner_expression_failures_total",
+            "Objects for which an expression of watches.yaml failed, by the key of the expression",
+            (*_OBJECT, "key"),
             registry=registry,
         )
 

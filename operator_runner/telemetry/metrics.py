@@ -17,8 +17,10 @@ from operator_runner.telemetry.dropped_records import DroppedRecords
 from operator_runner.telemetry.metric_definitions import (
     AnsibleFamilies,
     ControllerFamilies,
+    EventFamilies,
     MachineFamilies,
     QueueFamilies,
+    ResourceFamilies,
     RunFamilies,
 )
 from operator_runner.telemetry.shard_metrics import ShardMetrics
@@ -79,6 +81,8 @@ class Metrics:
         self._controller = ControllerFamilies(self._registry)
         self._queue = QueueFamilies(self._registry)
         self._runs = RunFamilies(self._registry)
+        self._resources = ResourceFamilies(self._registry)
+        self._events = EventFamilies(self._registry)
         self.machine = MachineFamilies(self._registry)
         self.api_requests = ApiRequests(self._registry)
         self.conversions = Conversions(self._registry)
@@ -113,13 +117,13 @@ class Metrics:
             self._ansible.reconcile_result.labels(str(gvk), outcome).set(0)
         for count in (self._runs.throttled, self._runs.timeouts, self._runs.missed):
             count.labels(*_of(gvk))
-        runs = self._runs
+        resources = self._resources
         states = (
-            runs.failing,
-            runs.not_idempotent,
-            runs.oldest_failure_age,
-            runs.suspended,
-            runs.drifted,
+            resources.failing,
+            resources.not_idempotent,
+            resources.oldest_failure_age,
+            resources.suspended,
+            resources.drifted,
         )
         for state in states:
             state.labels(*_of(gvk)).set(0)
@@ -140,21 +144,21 @@ class Metrics:
             failing.setdefault(ref, self._clock())
         else:
             failing.pop(ref, None)
-        self._runs.failing.labels(*_of(ref.gvk)).set(len(failing))
+        self._resources.failing.labels(*_of(ref.gvk)).set(len(failing))
 
     def record_idempotence(self, ref: ObjectRef, is_idempotent: bool) -> None:
         """Record whether the role of a resource changes the same field in every run."""
         found = self._watched[ref.gvk].not_idempotent
-        _record_state(self._runs.not_idempotent, found, ref, not is_idempotent)
+        _record_state(self._resources.not_idempotent, found, ref, not is_idempotent)
 
     def record_suspension(self, ref: ObjectRef, is_suspended: bool) -> None:
         """Record whether a resource is suspended."""
         found = self._watched[ref.gvk].suspended
-        _record_state(self._runs.suspended, found, ref, is_suspended)
+        _record_state(self._resources.suspended, found, ref, is_suspended)
 
     def record_drift(self, ref: ObjectRef, is_drifted: bool) -> None:
         """Record whether objects of a resource differ from what it asks for."""
-        _record_state(self._runs.drifted, self._watched[ref.gvk].drifted, ref, is_drifted)
+        _record_state(self._resources.drifted, self._watched[ref.gvk].drifted, ref, is_drifted)
 
     def resource_gone(self, ref: ObjectRef) -> None:
         """End the series of a resource that was deleted, or that another replica runs."""
@@ -228,12 +232,12 @@ class Metrics:
 
     def trigger_handled(self, gvk: GVK, object_gvk: GVK, resources: int) -> None:
         """Count an event of a trigger object that concerned so many resources of a kind."""
-        counter = self._runs.trigger_events.labels(*_of(gvk), _kind_and_group(object_gvk))
+        counter = self._events.trigger_events.labels(*_of(gvk), _kind_and_group(object_gvk))
         counter.inc(1 if resources else 0)
 
     def expression_failed(self, gvk: GVK, key: str) -> None:
         """Count an object for which an expression of the watch of a kind failed."""
-        self._runs.expression_failures.labels(*_of(gvk), key).inc()
+        self._events.expression_failures.labels(*_of(gvk), key).inc()
 
     def run_throttled(self, gvk: GVK) -> None:
         """Count a run that is delayed because its resource keeps triggering itself."""
@@ -283,7 +287,7 @@ class Metrics:
             self._queue.unfinished.labels(name, name).set(sum(ages))
             self._queue.longest.labels(name, name).set(max(ages, default=0))
             since = next(iter(watched.failing.values()), now)
-            self._runs.oldest_failure_age.labels(*_of(gvk)).set(now - since)
+            self._resources.oldest_failure_age.labels(*_of(gvk)).set(now - since)
 
     def _queue_of(self, gvk: GVK) -> tuple[str, str]:
         name = self._watched[gvk].controller

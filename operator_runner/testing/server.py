@@ -31,7 +31,7 @@ from operator_runner.core.errors import ConfigError, OperatorRunnerError
 from operator_runner.core.model import GVK, Json, ObjectRef, Watch, uid_of
 from operator_runner.core.settings import Settings
 from operator_runner.kube.session import connect
-from operator_runner.reconcile.reconciler import (
+from operator_runner.reconcile.results import (
     Aborted,
     Failed,
     Gone,

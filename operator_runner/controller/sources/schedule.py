@@ -14,8 +14,8 @@ from datetime import UTC, datetime
 
 from operator_runner.core.cron import format_time
 from operator_runner.core.model import Cause, Json, ObjectRef, Trigger, Watch, uid_of
+from operator_runner.core.operator_state import ScheduleEntry
 from operator_runner.core.timetable import TickRecord, Timetable
-from operator_runner.telemetry.runs.queue_view import ScheduleEntry
 
 _MAX_SLEEP_SECONDS = 30.0
 

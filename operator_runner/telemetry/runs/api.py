@@ -10,9 +10,10 @@ from datetime import UTC, datetime, timedelta
 from aiohttp import web
 
 from operator_runner.core.model import Json
+from operator_runner.core.operator_state import QueueEntry, ScheduleEntry
 from operator_runner.telemetry.printable import printable
 from operator_runner.telemetry.runs.access import ROOT
-from operator_runner.telemetry.runs.queue_view import OperatorView, QueueEntry, ScheduleEntry
+from operator_runner.telemetry.runs.operator_view import OperatorView
 from operator_runner.telemetry.runs.record import matches, object_json, timestamp
 from operator_runner.telemetry.runs.store import RunStore
 

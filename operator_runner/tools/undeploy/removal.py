@@ -6,10 +6,10 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 
-from operator_runner.conversion.certificate_sources import SECRET_KEYS
 from operator_runner.core.errors import ConfigError, NotFound
 from operator_runner.core.model import ObjectRef
 from operator_runner.kube.api import Api
+from operator_runner.kube.certificate_sources import SECRET_KEYS
 from operator_runner.kube.discovery import Discovery
 from operator_runner.tools.undeploy.deletion_summary import (
     delete_commands,

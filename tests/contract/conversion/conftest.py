@@ -13,8 +13,6 @@ from pathlib import Path
 import pytest
 
 from operator_runner.config.watches.expressions import evaluate
-from operator_runner.conversion.authority import CertificateLifetimes
-from operator_runner.conversion.certificate_sources import InMemoryCertificates
 from operator_runner.conversion.certificates import ServingCertificate
 from operator_runner.conversion.converter import Converter
 from operator_runner.conversion.registrar import Registrar
@@ -23,7 +21,9 @@ from operator_runner.conversion.server import serve_conversions
 from operator_runner.core.errors import Unavailable
 from operator_runner.core.model import GVK, Conversion, Json
 from operator_runner.kube.api import Api
+from operator_runner.kube.certificate_sources import InMemoryCertificates
 from operator_runner.kube.session import connect
+from operator_runner.net.certificate_authority import CertificateLifetimes
 
 SHORT = CertificateLifetimes(
     dt.timedelta(seconds=18), dt.timedelta(seconds=9), dt.timedelta(seconds=3)

@@ -11,18 +11,18 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from operator_runner.conversion.authority import CertificateLifetimes, WebhookCertificates, renew
 from operator_runner.conversion.certificates import CertificateFiles, ServingCertificate
 from operator_runner.conversion.server import serve_conversions
+from operator_runner.net.certificate_authority import CertificateBundle, CertificateLifetimes, renew
 from tests.contract.conversion.conftest import until
 
 
-def _make() -> WebhookCertificates:
+def _make() -> CertificateBundle:
     now = dt.datetime.now(dt.UTC)
     return renew(None, ["127.0.0.1"], now, known=False, lifetimes=CertificateLifetimes())
 
 
-def _write(folder: Path, made: WebhookCertificates) -> None:
+def _write(folder: Path, made: CertificateBundle) -> None:
     """Write a new directory and turn the links to it, as the kubelet does."""
     version = folder / f"..{os.urandom(4).hex()}"
     version.mkdir()
@@ -35,7 +35,7 @@ def _write(folder: Path, made: WebhookCertificates) -> None:
             (folder / name).symlink_to(f"..data/{name}")
 
 
-async def _send_review(port: int, trusted: WebhookCertificates) -> int:
+async def _send_review(port: int, trusted: CertificateBundle) -> int:
     context = ssl.create_default_context(cadata=trusted.authorities.decode())
     async with (
         aiohttp.ClientSession() as http,
@@ -44,7 +44,7 @@ async def _send_review(port: int, trusted: WebhookCertificates) -> int:
         return answer.status
 
 
-async def _until_trusted(port: int, trusted: WebhookCertificates) -> None:
+async def _until_trusted(port: int, trusted: CertificateBundle) -> None:
     async with asyncio.timeout(180):
         while True:
             try:
@@ -69,7 +69,7 @@ async def test_files_are_waited_for_and_loaded_again_when_they_change(tmp_path: 
         await _until_trusted(server.port, first)
         assert files.missing() is None
 
-        _write(tmp_path, WebhookCertificates(b"", b"", second.certificate, first.key))
+        _write(tmp_path, CertificateBundle(b"", b"", second.certificate, first.key))
         with pytest.raises(ValueError, match="do not match"):
             serving.load(second.certificate, first.key)
         assert await _send_review(server.port, first) == 400

@@ -7,11 +7,11 @@ import base64
 
 import pytest
 
-from operator_runner.conversion.authority import CertificateLifetimes
-from operator_runner.conversion.certificate_sources import SecretCertificates
 from operator_runner.core.errors import ApiError
 from operator_runner.core.model import Json
 from operator_runner.kube.api import MERGE_PATCH, Api
+from operator_runner.kube.certificate_sources import SecretCertificates
+from operator_runner.net.certificate_authority import CertificateLifetimes
 from tests.contract.conversion.conftest import SHORT, Kind, served, serving, until
 
 

@@ -12,13 +12,13 @@ from typing import Any
 import aiohttp
 import pytest
 
-from operator_runner.conversion.authority import CertificateLifetimes, WebhookCertificates
-from operator_runner.conversion.certificate_sources import InMemoryCertificates
 from operator_runner.core.errors import Unavailable
 from operator_runner.core.fencing import Fences
 from operator_runner.core.model import Json
 from operator_runner.core.settings import Address
+from operator_runner.kube.certificate_sources import InMemoryCertificates
 from operator_runner.kube.session import Connection
+from operator_runner.net.certificate_authority import CertificateBundle, CertificateLifetimes
 from operator_runner.proxy import job_server
 from operator_runner.proxy.job_server import JobServer
 from operator_runner.proxy.server import Proxy
@@ -77,7 +77,7 @@ class Failing(InMemoryCertificates):
     renewed: asyncio.Event
     calls = 0
 
-    async def current(self, names: Sequence[str], *, known: bool) -> WebhookCertificates:
+    async def current(self, names: Sequence[str], *, known: bool) -> CertificateBundle:
         """Return the certificates."""
         self.calls += 1
         if self.calls < 3:

@@ -26,7 +26,7 @@ from operator_runner.core.errors import NotFound
 from operator_runner.core.model import GVK, Json, ObjectRef
 from operator_runner.kube.api import MERGE_PATCH, Api
 from operator_runner.kube.session import connect
-from operator_runner.reconcile.reconciler import ReconcileResult, Skipped, Succeeded
+from operator_runner.reconcile.results import ReconcileResult, Skipped, Succeeded
 from tests.contract.kube.crds import crd
 from tests.support.kubectl import Kubectl
 

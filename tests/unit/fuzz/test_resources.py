@@ -50,15 +50,10 @@ from operator_runner.kube.object_readiness import Readiness, health_of
 from operator_runner.reconcile import conditions, kstatus_conditions
 from operator_runner.reconcile.annotations import read_overrides
 from operator_runner.reconcile.conditions import read_conditions
+from operator_runner.reconcile.dependencies import Dependencies
 from operator_runner.reconcile.other_writers import OtherWriters
-from operator_runner.reconcile.reconciler import (
-    Dependencies,
-    Failed,
-    Gone,
-    Idle,
-    Reconciler,
-    Succeeded,
-)
+from operator_runner.reconcile.reconciler import Reconciler
+from operator_runner.reconcile.results import Failed, Gone, Idle, Succeeded
 from operator_runner.reconcile.superseding import supersede_reason
 from operator_runner.reconcile.variables import extra_vars
 from tests.fakes.cluster import FakeCluster

@@ -22,7 +22,7 @@ from operator_runner.core.model import (
     Trigger,
 )
 from operator_runner.reconcile.expression_conditions import ExpressionConditions
-from operator_runner.reconcile.reconciler import Failed
+from operator_runner.reconcile.results import Failed
 from tests.fakes.cluster import FakeCluster
 from tests.fakes.executor import failure, success
 from tests.unit.reconcile.test_reconciler import PLAIN, REF, SPEC, Case, resource

@@ -28,7 +28,7 @@ from operator_runner.reconcile.decide import (
     Skip,
     decide,
 )
-from operator_runner.reconcile.reconciler import Failed, Gone, Idle, Succeeded
+from operator_runner.reconcile.results import Failed, Gone, Idle, Succeeded
 from operator_runner.reconcile.superseding import supersede_reason
 from tests.fakes.cluster import FakeCluster
 from tests.fakes.executor import failure, success

@@ -34,15 +34,10 @@ from operator_runner.core.model import (
     Watch,
 )
 from operator_runner.core.settings import AnsibleSettings
+from operator_runner.reconcile.dependencies import Dependencies
 from operator_runner.reconcile.other_writers import OtherWriters
-from operator_runner.reconcile.reconciler import (
-    Dependencies,
-    Failed,
-    Gone,
-    Idle,
-    Reconciler,
-    Succeeded,
-)
+from operator_runner.reconcile.reconciler import Reconciler
+from operator_runner.reconcile.results import Failed, Gone, Idle, Succeeded
 from tests.fakes.cluster import FakeCluster
 from tests.fakes.executor import FakeAccess, FakeExecutor, FakeVariableNames, failure, success
 

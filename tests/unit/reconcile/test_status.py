@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from operator_runner.core.model import Json, RunOutcome
-from operator_runner.reconcile.reconciler import Failed
+from operator_runner.reconcile.results import Failed
 from tests.fakes.cluster import FakeCluster
 from tests.fakes.executor import failure, success
 from tests.unit.reconcile.test_reconciler import PERIOD, PLAIN, REF, SPEC, Case, resource

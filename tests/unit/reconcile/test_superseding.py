@@ -31,8 +31,9 @@ from operator_runner.core.model import (
     Watch,
 )
 from operator_runner.core.settings import AnsibleSettings, BackoffSettings, Concurrency
+from operator_runner.reconcile.dependencies import Dependencies
 from operator_runner.reconcile.other_writers import OtherWriters
-from operator_runner.reconcile.reconciler import Dependencies, Reconciler
+from operator_runner.reconcile.reconciler import Reconciler
 from operator_runner.reconcile.superseding import supersede_reason
 from operator_runner.reconcile.user_requests import SUSPEND_ANNOTATION, SUSPENDED
 from operator_runner.telemetry.metrics import Metrics

@@ -18,7 +18,7 @@ from operator_runner.core.model import (
     Trigger,
     Watch,
 )
-from operator_runner.reconcile.reconciler import Failed, Skipped, Succeeded
+from operator_runner.reconcile.results import Failed, Skipped, Succeeded
 from operator_runner.reconcile.unchanged import ExecutedTasks, has_known_inputs, may_skip
 from tests.fakes.cluster import FakeCluster
 from tests.fakes.executor import failure, success

@@ -13,7 +13,7 @@ from operator_runner.core.errors import Forbidden
 from operator_runner.core.model import Cause, Json, RunOutcome, Stats, Trigger
 from operator_runner.reconcile.conditions import is_suspended, read_conditions
 from operator_runner.reconcile.decide import Run, Skip, Suspend, decide
-from operator_runner.reconcile.reconciler import Failed, Idle, Succeeded
+from operator_runner.reconcile.results import Failed, Idle, Succeeded
 from operator_runner.reconcile.superseding import supersede_reason
 from operator_runner.reconcile.user_requests import (
     HANDLED_ANNOTATION,

@@ -14,10 +14,10 @@ from typing import Protocol
 
 import structlog
 
-from operator_runner.conversion.authority import CertificateLifetimes, WebhookCertificates, renew
 from operator_runner.core.errors import Conflict, NotFound
 from operator_runner.core.model import Json
 from operator_runner.kube.api import Api
+from operator_runner.net.certificate_authority import CertificateBundle, CertificateLifetimes, renew
 
 _ATTEMPTS = 5
 SECRET_KEYS = ("ca.crt", "ca.key", "tls.crt", "tls.key")
@@ -27,10 +27,10 @@ _log = structlog.get_logger(__name__)
 
 
 class CertificateSource(Protocol):
-    """Provides the certificates of the webhook."""
+    """Provides the certificates of a server."""
 
-    async def current(self, names: Sequence[str], *, known: bool) -> WebhookCertificates:
-        """Return the certificates to use, renewed if due; see `authority.renew`.
+    async def current(self, names: Sequence[str], *, known: bool) -> CertificateBundle:
+        """Return the certificates to use, renewed if due; see `certificate_authority.renew`.
 
         Raises ApiError.
         """
@@ -48,7 +48,7 @@ class SecretCertificates:
         self._name = name
         self._lives = lifetimes
 
-    async def current(self, names: Sequence[str], *, known: bool) -> WebhookCertificates:
+    async def current(self, names: Sequence[str], *, known: bool) -> CertificateBundle:
         """Return the certificates to use, renewed if due."""
         for _ in range(_ATTEMPTS):
             secret = await self._read()
@@ -74,7 +74,7 @@ class SecretCertificates:
         except NotFound:
             return None
 
-    async def _write(self, secret: Json | None, new: WebhookCertificates) -> None:
+    async def _write(self, secret: Json | None, new: CertificateBundle) -> None:
         values = (new.authorities, new.authority_key, new.certificate, new.key)
         data = {
             key: base64.b64encode(value).decode()
@@ -101,9 +101,9 @@ class InMemoryCertificates:
     def __init__(self, lifetimes: CertificateLifetimes) -> None:
         """Create them on the first use."""
         self._lives = lifetimes
-        self._certificates: WebhookCertificates | None = None
+        self._certificates: CertificateBundle | None = None
 
-    async def current(self, names: Sequence[str], *, known: bool) -> WebhookCertificates:
+    async def current(self, names: Sequence[str], *, known: bool) -> CertificateBundle:
         """Return the certificates to use, renewed if due."""
         now = dt.datetime.now(dt.UTC)
         self._certificates = renew(
@@ -112,10 +112,10 @@ class InMemoryCertificates:
         return self._certificates
 
 
-def _decode(secret: Json) -> WebhookCertificates | None:
+def _decode(secret: Json) -> CertificateBundle | None:
     data = secret.get("data") or {}
     try:
-        return WebhookCertificates(
+        return CertificateBundle(
             *(base64.b64decode(data[key], validate=True) for key in SECRET_KEYS)
         )
     except (KeyError, binascii.Error):

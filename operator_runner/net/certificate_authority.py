@@ -1,4 +1,4 @@
-"""The operator's own certificate authority for its webhook: issuance and renewal. Pure.
+"""The operator's own certificate authority, for webhook and Jobs: issuance and renewal. Pure.
 
 The API server trusts a bundle of CAs. A new CA is added to it long before the old one expires,
 and signs certificates only after the bundle has propagated, so that the API server always trusts
@@ -32,7 +32,7 @@ class CertificateLifetimes:
 
 
 @dataclass(frozen=True, slots=True)
-class WebhookCertificates:
+class CertificateBundle:
     """Certificates and keys that all replicas share, as PEM; `authorities` is newest first."""
 
     authorities: bytes
@@ -47,13 +47,13 @@ class WebhookCertificates:
 
 
 def renew(
-    old: WebhookCertificates | None,
+    old: CertificateBundle | None,
     names: Sequence[str],
     now: dt.datetime,
     *,
     known: bool,
     lifetimes: CertificateLifetimes,
-) -> WebhookCertificates:
+) -> CertificateBundle:
     """Return the certificates to use: `old` itself unless it must be renewed.
 
     `names` are the DNS names and addresses of the server; `known` is whether the bundle of the
@@ -76,13 +76,13 @@ def expiry(certificate: bytes) -> dt.datetime:
 
 
 def _renew(
-    old: WebhookCertificates,
+    old: CertificateBundle,
     names: Sequence[str],
     now: dt.datetime,
     *,
     known: bool,
     lifetimes: CertificateLifetimes,
-) -> WebhookCertificates:
+) -> CertificateBundle:
     authorities = x509.load_certificates(old.authorities)
     valid = [each for each in authorities if each.not_valid_after_utc > now]
     if not valid:
@@ -114,20 +114,20 @@ def _renew(
 
 def _new(
     names: Sequence[str], now: dt.datetime, lifetimes: CertificateLifetimes
-) -> WebhookCertificates:
+) -> CertificateBundle:
     key = x509.new_key()
     authority = _authority(key, now, lifetimes.authority)
-    unsigned = WebhookCertificates(x509.certificate_pem(authority), x509.key_pem(key), b"", b"")
+    unsigned = CertificateBundle(x509.certificate_pem(authority), x509.key_pem(key), b"", b"")
     return _sign(unsigned, authority, names, now, lifetimes)
 
 
 def _sign(
-    old: WebhookCertificates,
+    old: CertificateBundle,
     authority: x509.Certificate,
     names: Sequence[str],
     now: dt.datetime,
     lifetimes: CertificateLifetimes,
-) -> WebhookCertificates:
+) -> CertificateBundle:
     key = x509.new_key()
     certificate = x509.issue(
         key,

@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 from cryptography import x509
 
-from operator_runner.conversion.authority import (
+from operator_runner.net.certificate_authority import (
+    CertificateBundle,
     CertificateLifetimes,
-    WebhookCertificates,
     expiry,
     renew,
 )
@@ -22,16 +22,16 @@ DAY = dt.timedelta(days=1)
 
 
 def make(
-    old: WebhookCertificates | None, now: dt.datetime = START, *, known: bool = True
-) -> WebhookCertificates:
+    old: CertificateBundle | None, now: dt.datetime = START, *, known: bool = True
+) -> CertificateBundle:
     return renew(old, NAMES, now, known=known, lifetimes=LIVES)
 
 
-def bundle(made: WebhookCertificates) -> list[x509.Certificate]:
+def bundle(made: CertificateBundle) -> list[x509.Certificate]:
     return x509.load_pem_x509_certificates(made.authorities)
 
 
-def is_trusted(made: WebhookCertificates, trusted: WebhookCertificates, now: dt.datetime) -> bool:
+def is_trusted(made: CertificateBundle, trusted: CertificateBundle, now: dt.datetime) -> bool:
     """Return True if a client with the bundle of `trusted` accepts the certificate of `made`."""
     certificate = x509.load_pem_x509_certificate(made.certificate)
     store = x509.verification.Store(bundle(trusted))

@@ -1,0 +1,76 @@
+"""Everything that a reconciler calls."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from operator_runner.core.fencing import Fences
+from operator_runner.core.model import GVK, Json, ObjectRef, Watch
+from operator_runner.reconcile.expression_conditions import ExpressionConditions
+from operator_runner.reconcile.other_writers import OtherWriters
+from operator_runner.reconcile.preview import Preview
+from operator_runner.reconcile.protocols import (
+    Access,
+    ClusterClient,
+    Executor,
+    Inputs,
+    NoRunRecords,
+    RunRecords,
+    UnknownInputs,
+    VariableNames,
+    Writes,
+)
+from operator_runner.reconcile.schedule import TimetableReader
+
+
+@dataclass(frozen=True, slots=True)
+class Dependencies:
+    """Everything that a reconciler calls; `protocols` documents each."""
+
+    cluster: ClusterClient
+    access: Access
+    executor: Executor
+    is_relevant: Callable[[Json, Watch], bool]
+    """Return whether the watch's selector and `when` match a resource."""
+    is_deselected: Callable[[Json, Watch], bool]
+    """Return whether they no longer match a resource that has been run."""
+    latest_version: Callable[[ObjectRef], str]
+    """Return the newest resourceVersion seen in events, empty if none; it saves a GET."""
+    on_task_end: Callable[[GVK, str, str, float], None]
+    """Called with kind, task name, action and duration in seconds of each finished task."""
+    run_guard: Callable[[Json, Watch], AbstractAsyncContextManager[None]]
+    """Entered around each run, with the resource as it was when the run began."""
+    on_replaced: Callable[[ObjectRef], None]
+    """Called when a new resource has the name of a deleted one."""
+    variable_names: VariableNames
+    writes: Writes
+    on_idempotence: Callable[[ObjectRef, bool], None]
+    """Called after each successful run with whether the role is idempotent, as far as is known."""
+    other_writers: OtherWriters
+    """Shared by all reconcilers, because a kind may be watched in several versions."""
+    timetable: TimetableReader = lambda *_: None
+    on_missed_tick: Callable[[GVK], None] = lambda _: None
+    """Called with the kind for each tick that is older than its deadline."""
+    clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+    """The wall clock, for schedules."""
+    dependents: Callable[[ObjectRef], Sequence[Json]] = lambda _: ()
+    """Return the objects that a resource owns, as last seen, for its declared status."""
+    on_suspension: Callable[[ObjectRef, bool], None] = lambda *_: None
+    """Called with whether a resource is suspended, at each reconcile."""
+    preview: Callable[[Json, Watch], Awaitable[Preview]] | None = None
+    """Return what a run of a resource would change."""
+    on_drift: Callable[[ObjectRef, bool], None] = lambda *_: None
+    """Called with whether objects of a resource differ from what it asks for."""
+    expressions: ExpressionConditions = field(default_factory=ExpressionConditions)
+    """The expressions of watches that fail, shared by all reconcilers."""
+    fences: Fences = field(default_factory=Fences)
+    """Permit the writes of runs; the cluster and the access have the same ones."""
+    claim: Callable[[str], bool] = lambda _: True
+    """Return whether the current task may reconcile the resource with this uid."""
+    records: RunRecords = field(default_factory=NoRunRecords)
+    inputs: Inputs = field(default_factory=UnknownInputs)
+    run_environment: Callable[[str], Mapping[str, str]] = lambda _: {}
+    """Called with the id of each run that starts; return further variables of its processes."""

@@ -1,0 +1,66 @@
+"""Results of a reconcile."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TypeAlias
+
+from operator_runner.core.model import Trigger
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """The resource is deleted, and its files are removed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Idle:
+    """Nothing was to be done, or the clean-up is done; reconcile again on the next event.
+
+    `reason` is why nothing was run, empty after a clean-up.
+    """
+
+    reason: str = field(default="", compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Succeeded:
+    """The play succeeded. `after` is the time until the next reconcile, None for none."""
+
+    after: timedelta | None
+    trigger: Trigger
+    by_resource: bool = field(default=False, compare=False)
+    """Whether the period is from an annotation of the resource."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The play failed or could not be run; reconcile again after a backoff."""
+
+    timed_out: bool = False
+    load_failed: bool = False
+    """Whether Ansible could not load the play; see `RunOutcome`."""
+    message: str = field(default="", compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Superseded:
+    """The play was ended because the resource changed; reconcile again at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Aborted:
+    """The process may have lost its Lease, so that nothing was reported; reconcile again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """The run would have changed nothing. The rest is as in `Succeeded`."""
+
+    after: timedelta | None
+    trigger: Trigger
+    by_resource: bool = field(default=False, compare=False)
+
+
+ReconcileResult: TypeAlias = Gone | Idle | Skipped | Succeeded | Failed | Superseded | Aborted
