@@ -26,7 +26,7 @@ def sections(text: str) -> dict[str, str]:
 
 
 def newest_version(text: str) -> str | None:
-    """Return the version of the topmost section, `Unreleased` aside; None if there is none."""
+    """Return the version of the topmost section, `Unreleased` aside, or None."""
     return next((title for title in sections(text) if title != UNRELEASED), None)
 
 

@@ -18,6 +18,7 @@ import structlog
 from operator_runner.ansible import nofollow_io
 from operator_runner.ansible.rundir import RunDir
 from operator_runner.core.model import GVK, Cause, Json, ObjectRef, RunOutcome, RunRequest
+from operator_runner.telemetry.runs.record import causes_json
 
 _log = structlog.get_logger(__name__)
 FILE = "run.json"
@@ -51,7 +52,7 @@ def write_record(
         "started": started.isoformat(timespec="milliseconds"),
         "seconds": round((datetime.now(UTC) - started).total_seconds(), 3),
         "outcome": _outcome_name(outcome),
-        "causes": _causes(request.causes),
+        "causes": causes_json(request.causes),
         "message": outcome.failures[0].message if outcome and outcome.failures else "",
     }
     try:
@@ -83,7 +84,7 @@ def write_skip(rundir: RunDir, causes: Iterable[Cause], reason: str) -> None:
         "started": datetime.now(UTC).isoformat(timespec="milliseconds"),
         "seconds": 0,
         "outcome": "skipped",
-        "causes": _causes(causes),
+        "causes": causes_json(causes),
         "message": f"skipped: {reason}",
     }
     try:
@@ -192,10 +193,6 @@ def _run_of(content: Json) -> PastRun:
         ),
         message=str(content["message"]),
     )
-
-
-def _causes(causes: Iterable[Cause]) -> list[Json]:
-    return [{"trigger": cause.trigger.value, "detail": cause.detail} for cause in causes]
 
 
 def _outcome_name(outcome: RunOutcome | None) -> str:

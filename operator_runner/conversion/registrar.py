@@ -57,7 +57,7 @@ class Registrar:
         self._kinds = kinds
         self._check_seconds = check_interval.total_seconds()
         self._crd_name = crd_name
-        self._known = False
+        self._is_published = False
         self._problem: str | None = "the webhook is not registered yet"
         self._warnings = Deduplicator(_MAX_WARNINGS)
 
@@ -80,9 +80,11 @@ class Registrar:
             )
 
     async def _check(self, target: Target) -> str | None:
-        credentials = await self._source.current([target.server_name], known=self._known)
+        credentials = await self._source.current(
+            [target.server_name], is_published=self._is_published
+        )
         self._serving.load(credentials.certificate, credentials.key)
-        known, problems = [], []
+        published, problems = [], []
         for gvk, conversions in self._kinds.items():
             crd = await self._api.request("GET", f"{_CRDS}/{await self._crd_name(gvk)}")
             for line in unmapped_fields(crd, gvk.version, conversions):
@@ -97,8 +99,8 @@ class Registrar:
                 )
             else:
                 crd = await self._register(crd, target, credentials)
-            known.append(is_trusted(crd, credentials.newest))
-        self._known = all(known)
+            published.append(is_trusted(crd, credentials.newest))
+        self._is_published = all(published)
         for problem in problems:
             self._warn_once(problem)
         return "; ".join(problems) or None

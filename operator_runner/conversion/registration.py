@@ -86,7 +86,7 @@ def patch(crd: Json, target: Target, authorities: bytes) -> Json | None:
 
     With its resourceVersion, a concurrent write is a Conflict.
     """
-    wanted = {
+    client_config = {
         **target.client_config(),
         "caBundle": base64.b64encode(authorities).decode(),
     }
@@ -94,9 +94,9 @@ def patch(crd: Json, target: Target, authorities: bytes) -> Json | None:
     now = _client_config(crd)
     versions = (conversion.get("webhook") or {}).get("conversionReviewVersions") or []
     is_webhook = conversion.get("strategy") == "Webhook" and "v1" in versions
-    if is_webhook and all(now.get(key) == value for key, value in wanted.items()):
+    if is_webhook and all(now.get(key) == value for key, value in client_config.items()):
         return None
-    webhook = {"conversionReviewVersions": ["v1"], "clientConfig": wanted}
+    webhook = {"conversionReviewVersions": ["v1"], "clientConfig": client_config}
     return {
         "metadata": {"resourceVersion": crd["metadata"]["resourceVersion"]},
         "spec": {"conversion": {"strategy": "Webhook", "webhook": webhook}},

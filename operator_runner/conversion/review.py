@@ -41,7 +41,7 @@ class Review:
             if not isinstance(request.get(key), kind):
                 raise InvalidReview(f"request.{key} is missing")
         self._uid: str = request["uid"]
-        self._wanted = GVK.of(request["desiredAPIVersion"], "")
+        self._desired = GVK.of(request["desiredAPIVersion"], "")
         self._objects: list[Any] = request["objects"]
         self._converters = converters
 
@@ -63,13 +63,13 @@ class Review:
             raise ConversionError("cannot convert an object without metadata")
         gvk = GVK.of(str(body.get("apiVersion", "")), str(body.get("kind", "")))
         converter = self._converters.get((gvk.group, gvk.kind))
-        if converter is None or gvk.group != self._wanted.group:
+        if converter is None or gvk.group != self._desired.group:
             raise ConversionError(
-                f"{name_of(body)}: cannot convert {gvk.api_version} to {self._wanted.api_version}: "
-                f"watches.yaml has no conversion between them"
+                f"{name_of(body)}: cannot convert {gvk.api_version} to "
+                f"{self._desired.api_version}: watches.yaml has no conversion between them"
             )
         try:
-            return converter.convert(body, self._wanted.version)
+            return converter.convert(body, self._desired.version)
         except RecursionError as error:
             raise ConversionError(f"{name_of(body)}: nested too deep to be converted") from error
 

@@ -58,7 +58,7 @@ class Cron:
         return cron
 
     def next(self, now: datetime) -> datetime | None:
-        """Return the first tick after `now`; None if there is none in fifty years."""
+        """Return the first tick after `now`, or None if it is more than fifty years away."""
         try:
             later = (tick for tick in self._ticks(now - self._margin(now)) if tick > now)
             return next(later, None)
@@ -66,7 +66,7 @@ class Cron:
             return None
 
     def previous(self, now: datetime) -> datetime | None:
-        """Return the last tick at or before `now`; None if there is none in fifty years."""
+        """Return the last tick at or before `now`, or None if it is more than fifty years away."""
         try:
             # In reverse, cronsim starts before the time that it is given.
             start = now.replace(microsecond=0) + self._margin(now) + _SECOND

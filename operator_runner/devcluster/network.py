@@ -77,10 +77,10 @@ class Subnets:
 def free_slot(routed: Collection[IPv4Network]) -> int:
     """Return the first slot none of whose subnets overlaps with the networks `routed`."""
     for slot in range(SLOTS):
-        mine = Subnets(slot)
+        subnets = Subnets(slot)
         if not any(
             own.overlaps(other)
-            for own in (mine.pods, mine.services, mine.links)
+            for own in (subnets.pods, subnets.services, subnets.links)
             for other in routed
         ):
             return slot

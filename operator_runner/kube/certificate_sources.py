@@ -29,7 +29,7 @@ _log = structlog.get_logger(__name__)
 class CertificateSource(Protocol):
     """Provides the certificates of a server."""
 
-    async def current(self, names: Sequence[str], *, known: bool) -> CertificateBundle:
+    async def current(self, names: Sequence[str], *, is_published: bool) -> CertificateBundle:
         """Return the certificates to use, renewed if due; see `certificate_authority.renew`.
 
         Raises ApiError.
@@ -46,14 +46,20 @@ class SecretCertificates:
         self._api = api
         self._collection = f"/api/v1/namespaces/{namespace}/secrets"
         self._name = name
-        self._lives = lifetimes
+        self._lifetimes = lifetimes
 
-    async def current(self, names: Sequence[str], *, known: bool) -> CertificateBundle:
+    async def current(self, names: Sequence[str], *, is_published: bool) -> CertificateBundle:
         """Return the certificates to use, renewed if due."""
         for _ in range(_ATTEMPTS):
             secret = await self._read()
             old = None if secret is None else _decode(secret)
-            new = renew(old, names, dt.datetime.now(dt.UTC), known=known, lifetimes=self._lives)
+            new = renew(
+                old,
+                names,
+                dt.datetime.now(dt.UTC),
+                is_published=is_published,
+                lifetimes=self._lifetimes,
+            )
             if new == old:
                 return new
             try:
@@ -100,14 +106,14 @@ class InMemoryCertificates:
 
     def __init__(self, lifetimes: CertificateLifetimes) -> None:
         """Create them on the first use."""
-        self._lives = lifetimes
+        self._lifetimes = lifetimes
         self._certificates: CertificateBundle | None = None
 
-    async def current(self, names: Sequence[str], *, known: bool) -> CertificateBundle:
+    async def current(self, names: Sequence[str], *, is_published: bool) -> CertificateBundle:
         """Return the certificates to use, renewed if due."""
         now = dt.datetime.now(dt.UTC)
         self._certificates = renew(
-            self._certificates, names, now, known=known, lifetimes=self._lives
+            self._certificates, names, now, is_published=is_published, lifetimes=self._lifetimes
         )
         return self._certificates
 

@@ -74,7 +74,7 @@ class Discovery:
         self._tables: dict[tuple[str, str], list[ApiResource]] = {}
         self._served: list[GVK] = []
         """All kinds of the last aggregated discovery."""
-        self._asked: dict[tuple[str, str], float] = {}
+        self._requested_at: dict[tuple[str, str], float] = {}
         self._lock = asyncio.Lock()
 
     async def resource(self, gvk: GVK) -> ApiResource:
@@ -120,7 +120,7 @@ class Discovery:
     def forget(self, gvk: GVK) -> None:
         """Drop the cached kinds of this group and version: one of them may have been deleted."""
         self._tables.pop((gvk.group, gvk.version), None)
-        self._asked.pop((gvk.group, gvk.version), None)
+        self._requested_at.pop((gvk.group, gvk.version), None)
 
     async def _find(
         self, group: str, version: str, matches: Callable[[ApiResource], bool]
@@ -132,9 +132,12 @@ class Discovery:
             if found := self._known(group_version, matches):
                 return found
             now = time.monotonic()
-            if now - self._asked.get(group_version, -_MIN_REFRESH_SECONDS) >= _MIN_REFRESH_SECONDS:
+            if (
+                now - self._requested_at.get(group_version, -_MIN_REFRESH_SECONDS)
+                >= _MIN_REFRESH_SECONDS
+            ):
                 await self._refresh(group_version)
-                self._asked[group_version] = now
+                self._requested_at[group_version] = now
             return self._known(group_version, matches)
 
     def _known(

@@ -289,7 +289,7 @@ def bucket_of(uid: str) -> int:
 
 
 def encode(documents: Sequence[Json]) -> bytes | None:
-    """Return the last runs that fit, compressed; None if there is none."""
+    """Return the last runs that fit, compressed, or None."""
     runs = [compact(each) for each in documents]
     while runs:
         document = json.dumps(runs).encode()

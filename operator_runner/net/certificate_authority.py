@@ -51,17 +51,17 @@ def renew(
     names: Sequence[str],
     now: dt.datetime,
     *,
-    known: bool,
+    is_published: bool,
     lifetimes: CertificateLifetimes,
 ) -> CertificateBundle:
     """Return the certificates to use: `old` itself unless it must be renewed.
 
-    `names` are the DNS names and addresses of the server; `known` is whether the bundle of the
-    API server contains the newest CA.
+    `names` are the DNS names and addresses of the server; `is_published` is whether the bundle of
+    the API server contains the newest CA.
     """
     try:
         return (
-            _renew(old, names, now, known=known, lifetimes=lifetimes)
+            _renew(old, names, now, is_published=is_published, lifetimes=lifetimes)
             if old
             else _new(names, now, lifetimes)
         )
@@ -80,7 +80,7 @@ def _renew(
     names: Sequence[str],
     now: dt.datetime,
     *,
-    known: bool,
+    is_published: bool,
     lifetimes: CertificateLifetimes,
 ) -> CertificateBundle:
     authorities = x509.load_certificates(old.authorities)
@@ -101,13 +101,13 @@ def _renew(
             authority_key=x509.key_pem(key),
         )
     serving = x509.load_certificates(old.certificate)[0]
-    wanted = (
+    is_renewal_due = (
         _is_due(serving, now)
         or set(x509.alternative_names(serving)) != set(names)
         or not x509.is_issued_by(serving, valid[0])
     )
     since = now - valid[0].not_valid_before_utc - x509.BACKDATE
-    if wanted and (len(valid) == 1 or (known and since >= lifetimes.propagation)):
+    if is_renewal_due and (len(valid) == 1 or (is_published and since >= lifetimes.propagation)):
         return _sign(result, valid[0], names, now, lifetimes)
     return result
 

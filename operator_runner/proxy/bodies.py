@@ -54,10 +54,10 @@ def add_owner(kind: str, body: bytes, patch_for: Callable[[Json], MetadataPatch]
     if kind == PROTOBUF:
         return _add_to_protobuf(body, patch_for)
     content = _decode(kind, body)
-    if not isinstance(content, dict) or not (wanted := patch_for(content)):
+    if not isinstance(content, dict) or not (patch := patch_for(content)):
         return body
     try:
-        _add(content, wanted)
+        _add(content, patch)
     except (TypeError, ValueError):
         return body  # invalid metadata
     # JSON is valid YAML, so the Content-Type remains correct.
@@ -104,8 +104,8 @@ def is_dry_run(kind: str, body: bytes) -> bool:
 
 def _add_to_protobuf(body: bytes, patch_for: Callable[[Json], MetadataPatch]) -> bytes:
     try:
-        wanted = patch_for(protobuf.view(body))
-        return protobuf.add(body, wanted) if wanted else body
+        patch = patch_for(protobuf.view(body))
+        return protobuf.add(body, patch) if patch else body
     except ValueError as error:
         raise DecodingError(f"invalid protobuf: {error}") from error
 

@@ -49,22 +49,22 @@ def limited_path(path: str, info: RequestInfo | None, permit: Permit | None) -> 
     if permit is None or info is None or info.subresource in _LONG_RUNNING:
         return path
     path, _, query = path.partition("?")
-    others, wanted = [], ""
+    others, requested = [], ""
     for part in query.split("&"):
         name, _, value = part.partition("=")
         if unquote_plus(name) != "timeout":
             others.append(part)
         else:
-            wanted = wanted or unquote_plus(value)
-    timeout = wanted if _is_kept(wanted, permit.limit) else permit.timeout
+            requested = requested or unquote_plus(value)
+    timeout = requested if _is_kept(requested, permit.limit) else permit.timeout
     return f"{path}?{'&'.join([*filter(None, others), f'timeout={timeout}'])}"
 
 
-def _is_kept(wanted: str, limit: float) -> bool:
-    if not wanted:
+def _is_kept(requested: str, limit: float) -> bool:
+    if not requested:
         return False
     try:
-        duration = parse_duration(wanted)
+        duration = parse_duration(requested)
     except ValueError:
         return True
     # Zero means without a limit.

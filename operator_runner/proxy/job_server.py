@@ -72,7 +72,7 @@ class Certificates(Protocol):
 class JobCertificates(Protocol):
     """Provides certificates that are the same after a restart, and for all replicas."""
 
-    async def current(self, names: Sequence[str], *, known: bool) -> Certificates:
+    async def current(self, names: Sequence[str], *, is_published: bool) -> Certificates:
         """Return the certificates to use, renewed if due. Raises ApiError."""
 
 
@@ -196,7 +196,7 @@ class JobServer:
                 _log.warning("Cannot renew the certificates for Jobs", error=reason)
 
     async def _load_certificates(self) -> None:
-        found = await self._source.current(_names(self._address.host), known=True)
+        found = await self._source.current(_names(self._address.host), is_published=True)
         load_cert_chain(self._context, found.certificate, found.key)
         self._authorities = found.authorities
 

@@ -38,7 +38,7 @@ class PermissionLog:
     def __init__(self, file: Path) -> None:
         """Read the file if it exists. Raises ConfigError if it cannot be read or written."""
         self._file = file
-        self._known = set(read(file)) if file.exists() else set()
+        self._permissions = set(read(file)) if file.exists() else set()
         self._failures = Deduplicator()
         try:
             self._write()
@@ -50,15 +50,15 @@ class PermissionLog:
 
     def add(self, permissions: Iterable[Permission]) -> None:
         """Record permissions. Never raises: a failed write is logged, once."""
-        known = self._known
+        permissions = self._permissions
         for permission in permissions:
-            known = add_permission(known, permission)
-        if known == self._known:
+            permissions = add_permission(permissions, permission)
+        if permissions == self._permissions:
             return
-        if len(known) > _MAX_ENTRIES:
+        if len(permissions) > _MAX_ENTRIES:
             self._warn(f"the limit of {_MAX_ENTRIES} entries is reached")
             return
-        self._known = known
+        self._permissions = permissions
         try:
             self._write()
         except OSError as error:
@@ -67,7 +67,7 @@ class PermissionLog:
     def _write(self) -> None:
         # Atomically: the file is read while the operator runs.
         beside = self._file.with_name(f".{self._file.name}.new")
-        beside.write_text(encode(self._known))
+        beside.write_text(encode(self._permissions))
         beside.replace(self._file)
 
     def _warn(self, error: str) -> None:
@@ -75,11 +75,11 @@ class PermissionLog:
             _log.warning("Cannot record requests", file=str(self._file), error=error)
 
 
-def add_permission(known: set[Permission], permission: Permission) -> set[Permission]:
-    """Return `known` and `permission`; too many names or namespaces become any."""
-    if permission in known or any(_covers(one, permission) for one in known):
-        return known
-    same = {one for one in known if _without_scope(one) == _without_scope(permission)}
+def add_permission(permissions: set[Permission], permission: Permission) -> set[Permission]:
+    """Return `permissions` and `permission`; too many names or namespaces become any."""
+    if permission in permissions or any(_covers(one, permission) for one in permissions):
+        return permissions
+    same = {one for one in permissions if _without_scope(one) == _without_scope(permission)}
     names = {one.name for one in same if one.namespace == permission.namespace}
     if len(names | {permission.name}) > _MAX_NAMES:
         permission = replace(permission, name="")
@@ -87,7 +87,7 @@ def add_permission(known: set[Permission], permission: Permission) -> set[Permis
         namespaces = {one.namespace for one in same} - {"", OWN}
         if len(namespaces | {permission.namespace}) > _MAX_NAMESPACES:
             permission = replace(permission, name="", namespace=ANY)
-    return {one for one in known if not _covers(permission, one)} | {permission}
+    return {one for one in permissions if not _covers(permission, one)} | {permission}
 
 
 def _covers(wide: Permission, permission: Permission) -> bool:
@@ -104,10 +104,10 @@ def _without_scope(permission: Permission) -> tuple[str, ...]:
     return permission.by, group, resource, permission.verb, permission.path
 
 
-def encode(known: Iterable[Permission]) -> str:
+def encode(permissions: Iterable[Permission]) -> str:
     """Return the text of a file: one line for permissions that differ only in verbs and names."""
     verbs: defaultdict[Permission, set[str]] = defaultdict(set)
-    for permission in known:
+    for permission in permissions:
         verbs[replace(permission, verb="")].add(permission.verb)
     names: defaultdict[tuple[Permission, bool, tuple[str, ...]], list[str]] = defaultdict(list)
     for permission, used in sorted(verbs.items()):

@@ -214,7 +214,7 @@ class ResponseTracker:
             self._observer.changed(grant.owner.ref, changes)
 
     async def _reference(self, tracked: TrackedRequest, response: Json) -> ObjectRef | None:
-        """Return the object of the request; None if there is none.
+        """Return the object of the request, or None.
 
         Most deletions return a Status, and `scale` returns a Scale.
         """

@@ -103,7 +103,7 @@ class Proxy:
         cannot be used. `fences` permit the writes of runs. `on_request` is called for each request
         of a run.
         """
-        self._wanted = address
+        self._address = address
         self._grants = Grants()
         self._granted: dict[str, Grant] = {}
         self._fences = fences or Fences()
@@ -142,11 +142,11 @@ class Proxy:
             runner, context, allow_plaintext=True, connections=self._connections
         )
         try:
-            self._listener.open(self._host, self._wanted.port)
+            self._listener.open(self._host, self._address.port)
             self._port = self._listener.port
         except OSError as error:
             await self.stop()
-            raise ConfigError(_listen_error(self._wanted, error)) from error
+            raise ConfigError(_listen_error(self._address, error)) from error
         if self._anonymous is not None:
             _log.warning(
                 "Any process in the Pod's network namespace has the operator's permissions",
@@ -223,7 +223,7 @@ class Proxy:
     @property
     def _host(self) -> str:
         # Without a host, other servers listen on all interfaces; this one has local clients only.
-        return self._wanted.host or _LOOPBACK
+        return self._address.host or _LOOPBACK
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         return await self.respond(request, self._authenticate, self._connections)

@@ -55,7 +55,7 @@ def has_change(causes: Iterable[Cause]) -> bool:
 def is_drift_run(body: Json, succeeded: int | None) -> bool:
     """Return whether a run without a change would only correct drift.
 
-    `succeeded` is the generation that this process has reconciled, None if there is none.
+    `succeeded` is the generation that this process has reconciled, or None.
     """
     conditions = read_conditions(body)
     if is_waiting(conditions) or pending_request(annotations_of(body)):

@@ -105,7 +105,7 @@ def pending_request(annotations: Mapping[str, str]) -> str:
 
 
 def handled_request(annotations: Mapping[str, str]) -> HandledRequest | None:
-    """Return the last request that was handled, None if there is none or it is invalid."""
+    """Return the last request that was handled, or None if it is invalid or missing."""
     try:
         value = json.loads(annotations.get(HANDLED_ANNOTATION, "")[:_MAX_ANSWER_CHARACTERS])
         return HandledRequest(

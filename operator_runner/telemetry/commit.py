@@ -35,7 +35,7 @@ def _checked_out(root: Path) -> str:
         return ""
     command = ["git", "-C", str(root), "rev-parse", "HEAD"]
     try:
-        asked = subprocess.run(command, capture_output=True, text=True, check=False)
+        completed = subprocess.run(command, capture_output=True, text=True, check=False)
     except OSError:
         return ""  # git is not installed
-    return asked.stdout.strip() if asked.returncode == 0 else ""
+    return completed.stdout.strip() if completed.returncode == 0 else ""

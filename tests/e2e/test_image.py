@@ -20,7 +20,6 @@ from tests.support.runner_cli import RunnerCli
 from tests.support.scaffold import OPERATOR_RUNNER
 from tests.support.waiting import eventually
 
-# The images are built first, and on a busy machine that takes long.
 pytestmark = pytest.mark.xdist_group("images")
 
 SYSTEM = "nginx-operator-system"

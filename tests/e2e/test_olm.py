@@ -27,7 +27,6 @@ from tests.support.olm import CONDITION, condition_of
 from tests.support.operator import REPOSITORY
 from tests.support.waiting import eventually
 
-# The images are built first, and on a busy machine that takes long.
 pytestmark = pytest.mark.xdist_group("images")
 
 NAMESPACE = "nginx-by-olm"

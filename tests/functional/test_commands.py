@@ -49,7 +49,7 @@ ELSEWHERE = {
     "make undeploy": "functional/test_undeploy.py",
     "make undeploy ARGS=--with-crds": "functional/test_undeploy.py",
     "make deploy IMG=...": "functional/test_undeploy.py",
-    "operator-runner why NginxOperator/cluster": "functional/test_run_history.py",
+    "operator-runner why NginxOperator/cluster": "functional/test_past_runs.py",
     "operator-runner reconcile NginxOperator/cluster --wait": "functional/"
     "test_suspend_and_reconcile.py",
     "operator-runner suspend NginxOperator/cluster": "functional/test_suspend_and_reconcile.py",

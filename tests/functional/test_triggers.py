@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.functional.test_operator import echo, wait_for_runs
+from tests.functional.test_past_runs import why
 from tests.functional.test_requeue import conditions
-from tests.functional.test_run_history import why
 from tests.support.kubectl import Json, Kubectl
 from tests.support.operator import Operator
 from tests.support.waiting import eventually

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tests.functional.test_run_history import ROLE, wait_until_idle, why
+from tests.functional.test_past_runs import ROLE, wait_until_idle, why
 from tests.support.kubectl import Json, Kubectl
 from tests.support.operator import Operator
 from tests.support.runner_cli import RunnerCli

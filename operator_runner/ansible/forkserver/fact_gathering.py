@@ -106,7 +106,7 @@ def _become_gatherer(
 def _gather(environment: dict[str, str]) -> facts.FactCache:
     os.chdir("/")
     use_environment(environment)
-    taken = time.monotonic()
+    gathered_at = time.monotonic()
     signals = facts.all_signals()
     results = facts.record()
     arguments = {"gather_subset": ["all", "!facter", "!ohai", "!local"]}
@@ -124,4 +124,4 @@ def _gather(environment: dict[str, str]) -> facts.FactCache:
             umask=0o022,
         )
     )
-    return facts.FactCache(results, signals, taken)
+    return facts.FactCache(results, signals, gathered_at)

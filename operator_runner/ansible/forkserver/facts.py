@@ -53,7 +53,7 @@ class FactCache:
     results: dict[str, str] = field(default_factory=dict)
     """As JSON, by the function's name and its arguments."""
     signals: dict[str, Any] = field(default_factory=dict)
-    taken: float = float("-inf")
+    gathered_at: float = float("-inf")
     """Seconds of the monotonic clock, which all processes of a machine share."""
 
     @classmethod
@@ -68,7 +68,7 @@ class FactCache:
     @property
     def is_old(self) -> bool:
         """Whether it is time to gather them again."""
-        return time.monotonic() - self.taken > LONGEST_SECONDS
+        return time.monotonic() - self.gathered_at > LONGEST_SECONDS
 
 
 class NotKeptError(BaseException):

@@ -108,13 +108,13 @@ class WarmLauncher:
     async def start(self, request: RunRequest, rundir: RunDir) -> AsyncIterator[WarmRun]:
         """Start a run; leaving the block ends whatever of it is still there."""
         spec = run_spec(request, rundir, self._ansible)
-        asked = {
+        header = {
             "asked": time.monotonic(),
             "content": str(request.content.path),
             # The part that is the same for every run.
             "sandbox": {**spec["sandbox"], "visible": [], "readable": []},
         }
-        forking = asyncio.create_task(self._fork(message(asked, spec)))
+        forking = asyncio.create_task(self._fork(message(header, spec)))
         try:
             fork = await asyncio.shield(forking)
         except asyncio.CancelledError:

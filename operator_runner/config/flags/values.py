@@ -237,21 +237,21 @@ def warnings_from(options: Options, environ: Environ, watches: Sequence[Watch]) 
             f"--ansible-log-events={options['ansible_log_events']} is ignored;"
             f" write one of {', '.join(_LOG_EVENTS)}"
         )
-    asked = options["max_concurrent_reconciles"]
-    if asked is not None and asked < 1:
-        warnings.append(f"--max-concurrent-reconciles={asked} is ignored; write 1 or more")
+    limit = options["max_concurrent_reconciles"]
+    if limit is not None and limit < 1:
+        warnings.append(f"--max-concurrent-reconciles={limit} is ignored; write 1 or more")
     return tuple(warnings)
 
 
 def _concurrency(options: Options, environ: Environ, kinds: Sequence[GVK]) -> Concurrency:
     own = environment.concurrency(environ, kinds).values
-    asked = max(options["max_concurrent_reconciles"] or 0, 0)
-    wanted = max(asked, *own.values(), 0)
-    fits = capacity(HostResources(), options["executor"], wanted)
+    limit = max(options["max_concurrent_reconciles"] or 0, 0)
+    largest = max(limit, *own.values(), 0)
+    fits = capacity(HostResources(), options["executor"], largest)
     most = options["max_runs"]
     return Concurrency(
         total=most or fits.runs,
-        per_kind=asked or cores(),
+        per_kind=limit or cores(),
         kinds=own,
         # A number that the user has set is not exceeded.
         extra=0 if most else fits.extra,

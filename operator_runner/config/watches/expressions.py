@@ -133,7 +133,7 @@ def _check_call(name: str, count: int) -> None:
         hint = f"; did you mean {near[0]}()?" if near else ""
         raise ValueError(f"unknown function {name}(){hint}")
     signature = _FUNCTIONS[name]["signature"]
-    wanted = len(signature)
+    required = len(signature)
     variadic = bool(signature) and signature[-1].get("variadic", False)
-    if count < wanted or (count > wanted and not variadic):
-        raise ValueError(f"{name}() takes {wanted} arguments, {count} were given")
+    if count < required or (count > required and not variadic):
+        raise ValueError(f"{name}() takes {required} arguments, {count} were given")

@@ -43,9 +43,9 @@ class MapReader:
         """Take a map and its location; keys that are not among `known` become warnings."""
         self.location = location
         self.report = report
-        self._known = {key.name: key for key in known}
+        self._keys = {key.name: key for key in known}
         self._items: dict[str, YamlValue] = {}
-        names = {name.lower(): name for name in self._known}
+        names = {name.lower(): name for name in self._keys}
         for key, child in items.items():
             name = names.get(key.lower())
             if name is None:
@@ -103,7 +103,7 @@ class MapReader:
     def flag(self, name: str, default: bool | None = None) -> bool:
         """Return a boolean; if absent, `default`, else that of the key."""
         if default is None:
-            default = bool(self._known[name].default)
+            default = bool(self._keys[name].default)
         item = self._shaped(name, Shape.FLAG)
         if item is None:
             return default
@@ -119,7 +119,7 @@ class MapReader:
 
     def choice(self, name: str) -> str:
         """Return one of the words of the key; its default if absent."""
-        key = self._known[name]
+        key = self._keys[name]
         item = self._shaped(name, Shape.CHOICE)
         if item is None:
             return str(key.default)
@@ -130,7 +130,7 @@ class MapReader:
 
     def integer(self, name: str) -> int:
         """Return a whole number; its default if absent or 0, which means `not set` in the file."""
-        default = int(self._known[name].default or 0)
+        default = int(self._keys[name].default or 0)
         item = self._shaped(name, Shape.NUMBER)
         if item is None:
             return default
@@ -173,16 +173,16 @@ class MapReader:
     def fields(self, name: str) -> MapReader | None:
         """Return the map under a key; None if absent, or no map."""
         item = self._shaped(name, Shape.MAP)
-        known = self._known[name].keys
+        known = self._keys[name].keys
         return None if item is None else next(maps((item,), self.report, known), None)
 
     def each(self, name: str) -> Iterator[MapReader]:
         """Return the maps in a list."""
-        return maps(self._items_of(name, Shape.MAPS), self.report, self._known[name].keys)
+        return maps(self._items_of(name, Shape.MAPS), self.report, self._keys[name].keys)
 
     def _shaped(self, name: str, shape: Shape) -> YamlValue | None:
         """Return the value of a key, which is listed with this shape."""
-        assert self._known[name].shape is shape, name
+        assert self._keys[name].shape is shape, name
         return self.item(name)
 
     def _items_of(self, name: str, shape: Shape) -> tuple[YamlValue, ...]:

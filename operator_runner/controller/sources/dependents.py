@@ -118,20 +118,20 @@ class Dependents:
         """Record an object of `owner`, as it is in a response to the owner's run."""
         if not self._enabled or not _is_watched(owner, dependent, watch):
             return
-        known = self._objects.setdefault(dependent, _Dependent())
-        known.owners.add(owner)
+        entry = self._objects.setdefault(dependent, _Dependent())
+        entry.owners.add(owner)
         if body is not None:
             self.objects.on_response(owner, dependent, body)
             self._seen_fields.on_response(owner, dependent, body)
         answered = metadata.get("resourceVersion", "")
-        known.fresh, known.answered = not known.has_shown(answered), answered
+        entry.fresh, entry.answered = not entry.has_shown(answered), answered
         if health.behind is not None:
-            known.read_behind = health.behind
-        if known.version is None:
+            entry.read_behind = health.behind
+        if entry.version is None:
             # Later responses must not hide a change that the role may not have seen.
-            known.version, known.readiness = Version.of(metadata), health.readiness
+            entry.version, entry.readiness = Version.of(metadata), health.readiness
             if (missed := self._unclaimed.pop(dependent, None)) is not None:
-                self._hold_or_judge(dependent, known, missed)
+                self._hold_or_judge(dependent, entry, missed)
         if dependent.gvk not in self._watching:
             self._watching[dependent.gvk] = [
                 asyncio.create_task(
@@ -154,11 +154,11 @@ class Dependents:
 
         Its first event has the health that this run has seen, so it causes no reconcile.
         """
-        known = self._objects.get(dependent)
-        if known is None or owner not in known.owners:
+        entry = self._objects.get(dependent)
+        if entry is None or owner not in entry.owners:
             self.on_dependent(owner, dependent, metadata, watch)
-            if (known := self._objects.get(dependent)) is not None and known.version is not None:
-                known.unchanged = metadata.get("resourceVersion", "")
+            if (entry := self._objects.get(dependent)) is not None and entry.version is not None:
+                entry.unchanged = metadata.get("resourceVersion", "")
 
     def latest_unclaimed(self, dependent: ObjectRef) -> str:
         """Return the newest resourceVersion of an event or list that was not compared.
@@ -169,14 +169,14 @@ class Dependents:
 
     def owners(self, dependent: ObjectRef) -> frozenset[ObjectRef]:
         """Return the resources that own an object, as far as is known."""
-        known = self._objects.get(dependent)
-        return frozenset() if known is None else frozenset(known.owners)
+        entry = self._objects.get(dependent)
+        return frozenset() if entry is None else frozenset(entry.owners)
 
     def by_owner(self) -> dict[ObjectRef, list[ObjectRef]]:
         """Return the objects of each resource, as far as they are known."""
         found: defaultdict[ObjectRef, list[ObjectRef]] = defaultdict(list)
-        for ref, known in self._objects.items():
-            for owner in known.owners:
+        for ref, entry in self._objects.items():
+            for owner in entry.owners:
                 found[owner].append(ref)
         return found
 
@@ -184,20 +184,20 @@ class Dependents:
         self, owner: ObjectRef, dependent: ObjectRef, resource_version: str, verb: str
     ) -> None:
         """Record a write of `owner`'s run, whose event must not cause a reconcile."""
-        known = self._objects.get(dependent)
-        if known is None or owner not in known.owners:
+        entry = self._objects.get(dependent)
+        if entry is None or owner not in entry.owners:
             self.writes.record_foreign(owner, dependent, resource_version)
             return
         if verb == "delete":
-            known.deleted_by_run = True
+            entry.deleted_by_run = True
             self.objects.deleted_by_run(dependent)
             return
-        if known.fresh or not known.has_shown(resource_version):
+        if entry.fresh or not entry.has_shown(resource_version):
             self.writes.record(owner, dependent)
-        known.fresh, known.answered = False, resource_version
-        known.own_writes[resource_version] = None
-        while len(known.own_writes) > _OWN_WRITES:
-            known.own_writes.popitem(last=False)
+        entry.fresh, entry.answered = False, resource_version
+        entry.own_writes[resource_version] = None
+        while len(entry.own_writes) > _OWN_WRITES:
+            entry.own_writes.popitem(last=False)
 
     def changed(self, owner: ObjectRef, changes: Sequence[FieldChange]) -> None:
         """Record the fields that a run changed."""
@@ -232,9 +232,9 @@ class Dependents:
             self.objects.forget(owner)
             self._seen_fields.forget(owner)
             self._pacer.forget(owner)
-        for ref, known in list(self._objects.items()):
-            known.owners.difference_update(owners)
-            if not known.owners:
+        for ref, entry in list(self._objects.items()):
+            entry.owners.difference_update(owners)
+            if not entry.owners:
                 del self._objects[ref]
 
     async def stop(self) -> None:
@@ -266,28 +266,32 @@ class Dependents:
         ref = ObjectRef.of_kind(gvk, event.body)
         if event.type is EventType.DELETED:
             self._fields.deleted(ref)
-        known = self._objects.get(ref)
-        if known is None:
+        entry = self._objects.get(ref)
+        if entry is None:
             self._keep_unclaimed(ref, event)
         else:
-            self._hold_or_judge(ref, known, event)
+            self._hold_or_judge(ref, entry, event)
 
     def _find_missing(self, namespace: str | None, gvk: GVK, listed: Json) -> None:
         """Process objects that a complete list lacks as deleted while there was no watch."""
-        for ref, known in list(self._objects.items()):
-            mine = ref.gvk == gvk and namespace in {None, ref.namespace}
-            if not mine or known.version is None or known.version.uid in listed.get("uids", ()):
+        for ref, entry in list(self._objects.items()):
+            is_of_list = ref.gvk == gvk and namespace in {None, ref.namespace}
+            if (
+                not is_of_list
+                or entry.version is None
+                or entry.version.uid in listed.get("uids", ())
+            ):
                 continue
-            if known.version.was_written_before(listed.get("resourceVersion", "")):
-                names = {"name": ref.name, "namespace": ref.namespace, "uid": known.version.uid}
+            if entry.version.was_written_before(listed.get("resourceVersion", "")):
+                names = {"name": ref.name, "namespace": ref.namespace, "uid": entry.version.uid}
                 event = MetadataEvent(EventType.DELETED, {"metadata": names})
                 self._fields.deleted(ref)
-                self._hold_or_judge(ref, known, event)
+                self._hold_or_judge(ref, entry, event)
 
-    def _hold_or_judge(self, ref: ObjectRef, known: _Dependent, event: MetadataEvent) -> None:
+    def _hold_or_judge(self, ref: ObjectRef, entry: _Dependent, event: MetadataEvent) -> None:
         # A status that is evaluated at the end of a run has the newest objects.
         self.objects.on_event(ref, event)
-        held = next((owner for owner in known.owners if owner in self._running), None)
+        held = next((owner for owner in entry.owners if owner in self._running), None)
         if held is None:
             for owner, cause in self._judge(ref, event):
                 self._pacer.add(owner, cause)
@@ -306,69 +310,69 @@ class Dependents:
 
     def _judge(self, ref: ObjectRef, event: MetadataEvent) -> Sequence[tuple[ObjectRef, Cause]]:
         """Enqueue the owners for a change by others; return causes in the status, to coalesce."""
-        known = self._objects.get(ref)
-        if known is None:
+        entry = self._objects.get(ref)
+        if entry is None:
             return ()
         if event.type is EventType.DELETED:
-            own, known.deleted_by_run = known.deleted_by_run, False
-            if known.version is not None and known.version.uid != event.body["metadata"].get("uid"):
+            own, entry.deleted_by_run = entry.deleted_by_run, False
+            if entry.version is not None and entry.version.uid != event.body["metadata"].get("uid"):
                 # Another object has this name now.
                 return ()
-            known.version, known.readiness, known.read_behind = None, Readiness.UNKNOWN, False
-            for owner in known.owners:
+            entry.version, entry.readiness, entry.read_behind = None, Readiness.UNKNOWN, False
+            for owner in entry.owners:
                 self._seen_fields.removed(owner, ref)
-            self._wake(known, ref, "" if own else "deleted")
+            self._wake(entry, ref, "" if own else "deleted")
             return ()
-        new, old = Version.of(event.body["metadata"]), known.version
+        new, old = Version.of(event.body["metadata"]), entry.version
         if old is not None and new.is_older_than(old):
             return ()
-        known.version = new
-        if old is not None and new.resource_version not in known.own_writes:
-            self._wake(known, ref, difference(old, new))
-        return () if new.deleting else self._judge_status(known, ref, event)
+        entry.version = new
+        if old is not None and new.resource_version not in entry.own_writes:
+            self._wake(entry, ref, difference(old, new))
+        return () if new.deleting else self._judge_status(entry, ref, event)
 
-    def _wake(self, known: _Dependent, ref: ObjectRef, what: str) -> None:
+    def _wake(self, entry: _Dependent, ref: ObjectRef, what: str) -> None:
         """Enqueue the owners for a change of an object that they did not make themselves."""
-        for owner in known.owners if what else ():
+        for owner in entry.owners if what else ():
             self._enqueue(owner, Cause(Trigger.DEPENDENT, f"{ref} {what}", ref))
 
     def _judge_status(
-        self, known: _Dependent, ref: ObjectRef, event: MetadataEvent
+        self, entry: _Dependent, ref: ObjectRef, event: MetadataEvent
     ) -> list[tuple[ObjectRef, Cause]]:
         """Return the owners for which readiness or chosen fields have changed, and the causes."""
         what, is_first = "", False
-        unchanged, known.unchanged = known.unchanged, ""
+        unchanged, entry.unchanged = entry.unchanged, ""
         if unchanged and unchanged == event.body["metadata"].get("resourceVersion"):
-            self._take_unchanged(known, ref, event)
+            self._take_unchanged(entry, ref, event)
             return []
         if event.health is not None:
-            what = known.take(event.health)
-            is_first = event.health.readiness is Readiness.READY and not known.was_ready
-        known.was_ready = known.was_ready or is_first
+            what = entry.take(event.health)
+            is_first = event.health.readiness is Readiness.READY and not entry.was_ready
+        entry.was_ready = entry.was_ready or is_first
         # An object that becomes ready for the first time cannot be part of a loop.
         about = None if is_first else ref
         found = []
-        for owner in known.owners:
-            fields = self._changed_fields(known, owner, ref, event)
+        for owner in entry.owners:
+            fields = self._changed_fields(entry, owner, ref, event)
             if text := ", ".join(filter(None, (fields, what))):
                 found.append((owner, Cause(Trigger.DEPENDENT, f"{ref} {text}", about)))
         return found
 
-    def _take_unchanged(self, known: _Dependent, ref: ObjectRef, event: MetadataEvent) -> None:
+    def _take_unchanged(self, entry: _Dependent, ref: ObjectRef, event: MetadataEvent) -> None:
         """Take health and fields that the last runs of the owners have seen."""
         if event.health is not None:
-            known.take(event.health)
-            known.was_ready = known.was_ready or event.health.readiness is Readiness.READY
-        for owner in known.owners:
-            self._changed_fields(known, owner, ref, event)
+            entry.take(event.health)
+            entry.was_ready = entry.was_ready or event.health.readiness is Readiness.READY
+        for owner in entry.owners:
+            self._changed_fields(entry, owner, ref, event)
 
     def _changed_fields(
-        self, known: _Dependent, owner: ObjectRef, ref: ObjectRef, event: MetadataEvent
+        self, entry: _Dependent, owner: ObjectRef, ref: ObjectRef, event: MetadataEvent
     ) -> str:
         if not isinstance(event.extracted, ObjectExtract):
             return ""
         version = event.body["metadata"].get("resourceVersion", "")
-        own_write = version in known.own_writes
+        own_write = version in entry.own_writes
         values = event.extracted.values
         return self._seen_fields.change(owner, ref, version, values, own_write=own_write)
 

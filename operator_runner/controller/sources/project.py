@@ -85,7 +85,7 @@ class ProjectWatcher:
 
 
 def changed_file(before: _Times, after: _Times) -> Path | None:
-    """Return a file that was added, removed or modified; None if there is none."""
+    """Return a file that was added, removed or modified, or None."""
     return min((path for path, _ in before.items() ^ after.items()), default=None)
 
 

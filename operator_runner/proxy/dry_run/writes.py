@@ -157,24 +157,24 @@ class DryRunWrites:
         if write.kind == PROTOBUF:
             write = await self._as_json(write, entry)
         try:
-            wanted = await self._decoded(write, lambda: _wanted(write, current))
+            desired = await self._decoded(write, lambda: _desired(write, current))
         except ValueError as error:
             return ApiResponse(422, status_of(422, "Invalid", str(error)))
         if write.dry_run.is_new_namespace(write.info.namespace):
-            return self._accept(write, write.key, wanted, OK)
+            return self._accept(write, write.key, desired, OK)
         if not entry.is_update:
-            return await self._recreate(write, write.key, wanted, OK)
-        return await self._replace(write, entry, wanted)
+            return await self._recreate(write, write.key, desired, OK)
+        return await self._replace(write, entry, desired)
 
-    async def _replace(self, write: Write, entry: OverlayEntry, wanted: Json) -> ApiResponse:
+    async def _replace(self, write: Write, entry: OverlayEntry, desired: Json) -> ApiResponse:
         """Try to replace an object of the cluster by what the run has made of it."""
         # Controllers may have written the object since; retries would always conflict.
         live = await self._live(write.info)
         if live is None:
             return not_found(write.info)
         version = live["metadata"]["resourceVersion"]
-        metadata = {**wanted["metadata"], "resourceVersion": version}
-        body = encode_json({**wanted, "metadata": metadata})
+        metadata = {**desired["metadata"], "resourceVersion": version}
+        body = encode_json({**desired, "metadata": metadata})
         done = await self._dry(write, body, method="PUT", kind=JSON)
         if done.is_success:
             write.dry_run.record(write.key, entry.before, done.body)
@@ -386,10 +386,10 @@ def _body_of(done: ApiResponse) -> Json:
     return done.body
 
 
-def _wanted(write: Write, current: Json) -> Json:
+def _desired(write: Write, current: Json) -> Json:
     """Return the object that a write to `current` asks for, with its owners."""
-    wanted = _patched_or_sent(write, current)
-    metadata = dict(wanted.get("metadata") or {})
+    desired = _patched_or_sent(write, current)
+    metadata = dict(desired.get("metadata") or {})
     stored = current.get("metadata") or {}
     if not metadata.get("ownerReferences") and stored.get("ownerReferences"):
         metadata["ownerReferences"] = stored["ownerReferences"]
@@ -400,7 +400,7 @@ def _wanted(write: Write, current: Json) -> Json:
     }
     if owner:
         metadata["annotations"] = {**(metadata.get("annotations") or {}), **owner}
-    return with_identity({**wanted, "metadata": metadata}, current)
+    return with_identity({**desired, "metadata": metadata}, current)
 
 
 def _patched_or_sent(write: Write, current: Json) -> Json:

@@ -59,7 +59,7 @@ def published(work_dir: Path, access: LocalAccess) -> Iterator[None]:
 
 
 def read(work_dir: Path) -> LocalAccess | None:
-    """Return the access to the operator with this work dir; None if there is none.
+    """Return the access to the operator with this work dir, or None.
 
     Only files of this user, or of root, count: others may write to /tmp.
     """

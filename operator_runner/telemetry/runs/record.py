@@ -6,7 +6,7 @@ results of tasks with `no_log`, content of Secrets, or values that such a task m
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -162,7 +162,7 @@ class RunRecorder:
             "started": timestamp(self.started),
             "traceID": self.trace_id,
             **self._end,
-            "causes": _causes(self.causes),
+            "causes": causes_json(self.causes),
             "tasks": self._tasks,
             "writes": self._writes,
             "changes": [self._change(*each) for each in self._changes],
@@ -222,7 +222,7 @@ def skipped_run(
         "started": timestamp(now),
         "finished": timestamp(now),
         "message": f"{SKIPPED}: {reason}",
-        "causes": _causes(causes),
+        "causes": causes_json(causes),
     }
 
 
@@ -256,7 +256,8 @@ def summary_of(document: Json) -> Json:
     return {name: value for name, value in document.items() if name not in _DETAILS}
 
 
-def _causes(causes: Sequence[Cause]) -> list[Json]:
+def causes_json(causes: Iterable[Cause]) -> list[Json]:
+    """Return the causes of a run, as its record and its artifacts have them."""
     return [
         {"trigger": each.trigger.value, "detail": truncated(each.detail, _TEXT_BYTES)}
         for each in causes

@@ -47,7 +47,7 @@ class Queues:
         return next((next_run_of(each) for each in self.items if _is_about(each, ref)), None)
 
     def skipped_run(self, ref: ObjectRef) -> Json | None:
-        """Return the last skipped run of a resource, None if there is none."""
+        """Return the last skipped run of a resource, or None."""
         return next((each for each in self.skipped if _is_about(each, ref)), None)
 
 

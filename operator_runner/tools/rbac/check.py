@@ -41,9 +41,9 @@ def _superfluous_rules(
     A rule that is wider than required is superfluous; its line lists the rules that suffice.
     """
     superfluous: _Findings = defaultdict(set)
-    wanted = {requirement.rule for requirement in requirements}
+    required = {requirement.rule for requirement in requirements}
     for one in granted:
-        if one.rule not in wanted:
+        if one.rule not in required:
             reason = f"granted by {one.role}; {_alternative(one.rule, requirements)}"
             superfluous[replace(one.rule, verb=""), reason].add(one.rule.verb)
     return [*_lines("superfluous", superfluous)]

@@ -100,19 +100,19 @@ def _of_jobs(watch: Watch, own_namespace: str) -> Iterator[Requirement]:
 
 def _of_watch(watch: Watch, kinds: KindTable, features: EnabledFeatures) -> Iterator[Requirement]:
     gvk, plural = watch.gvk, kinds.plural(watch.gvk)
-    wanted = [
+    accesses = [
         ("", verb, f"the runner watches and reads {gvk.kind}") for verb in ("get", *_LIST_WATCH)
     ]
     if watch.finalizer is not None:
         reason = f"the runner adds and removes the finalizer {watch.finalizer.name}"
-        wanted.append(("", "patch", reason))
+        accesses.append(("", "patch", reason))
     if watch.deselection is not None:
         name = watch.deselection.annotation
-        wanted.append(("", "patch", f"the runner adds and removes the annotation {name}"))
+        accesses.append(("", "patch", f"the runner adds and removes the annotation {name}"))
     if watch.manage_status:
-        wanted.append(("/status", "patch", f"the runner writes the conditions of {gvk.kind}"))
+        accesses.append(("/status", "patch", f"the runner writes the conditions of {gvk.kind}"))
     for scope in features.where(plural):
-        for suffix, verb, reason in wanted:
+        for suffix, verb, reason in accesses:
             yield Requirement(AccessRule(gvk.group, plural.name + suffix, verb, scope), reason)
     for scope in _scopes_of_events(plural, features):
         for verb in ("create", "patch"):

@@ -32,9 +32,9 @@ def requirements_of(project: RequirementSources, *, names: bool) -> list[Require
     `names` restricts rules to the names of recorded requests, where these are constant.
     """
     watches, kinds, features = project.watches, project.kinds, project.features
-    asked = list(requirements_of_roles(project.recorded or (), watches, kinds, features))
+    of_roles = list(requirements_of_roles(project.recorded or (), watches, kinds, features))
     runner = requirements_of_runner(watches, kinds, features)
-    return minimal([*runner, *(asked if names else without_names(asked))])
+    return minimal([*runner, *(of_roles if names else without_names(of_roles))])
 
 
 def warnings_of(project: RequirementSources) -> Sequence[str]:

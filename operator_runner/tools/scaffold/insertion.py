@@ -63,8 +63,9 @@ def _block(lines: list[str], key: str) -> tuple[int | None, int]:
 
 
 def _contains(lines: list[str], part: list[str]) -> bool:
-    wanted = [line.strip() for line in part]
+    inserted = [line.strip() for line in part]
     stripped = [line.strip() for line in lines]
     return any(
-        stripped[at : at + len(wanted)] == wanted for at in range(len(lines) - len(wanted) + 1)
+        stripped[at : at + len(inserted)] == inserted
+        for at in range(len(lines) - len(inserted) + 1)
     )

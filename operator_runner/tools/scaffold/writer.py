@@ -21,10 +21,10 @@ def write(root: Path, files: Mapping[str, str], replacing: Mapping[str, str]) ->
     """
     new = [path for path in files if path not in replacing]
     # A dangling link counts as an existing file.
-    taken = [path for path in new if (root / path).exists() or (root / path).is_symlink()]
-    if taken:
+    existing = [path for path in new if (root / path).exists() or (root / path).is_symlink()]
+    if existing:
         raise ConfigError(
-            *(f"{path}: already exists" for path in taken),
+            *(f"{path}: already exists" for path in existing),
             "Nothing was written. Move these files away, or choose other names",
         )
     changed = [path for path, text in files.items() if replacing.get(path) != text]

@@ -34,8 +34,8 @@ class OperatorDetails:
                 run, client = await find_run(operators, run_id)
                 output = await read_output(client, run_id)
             else:
-                known = (each for each in all_runs(self.reader.observed) if each["id"] == run_id)
-                run, output = next(known, {}), ""
+                of_run = (each for each in all_runs(self.reader.observed) if each["id"] == run_id)
+                run, output = next(of_run, {}), ""
         if not run:
             # Neither an operator nor an Event has it.
             return {"id": run_id, "missing": True}
@@ -54,7 +54,7 @@ class OperatorDetails:
             runs = await operators.collect("/runs", check_run, {**query, "limit": _RUNS})
             dependents = await operators.collect("/dependents", check_dependents, query)
             found = without_repetitions(runs) if operators.clients else all_runs(observed)
-        mine = [each for each in found if key_of(each["resource"]) == key]
+        of_resource = [each for each in found if key_of(each["resource"]) == key]
         objects = {
             key_of(each): each
             for entry in dependents
@@ -62,7 +62,7 @@ class OperatorDetails:
             for each in entry["objects"]
         }
         shown = sorted(objects.values(), key=_order)
-        return resource_view(key, observed, mine, shown, datetime.now(UTC))
+        return resource_view(key, observed, of_resource, shown, datetime.now(UTC))
 
 
 def _order(found: Json) -> tuple[str, str, str]:

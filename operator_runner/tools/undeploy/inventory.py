@@ -124,13 +124,15 @@ class Inventory:
     async def _roots(self, metadata: Json) -> set[str]:
         """Return the uids of all owners of an object, transitively."""
         found: set[str] = set()
-        asked = [(metadata.get("namespace"), one) for one in metadata.get("ownerReferences") or ()]
-        while asked:
-            namespace, reference = asked.pop()
+        pending = [
+            (metadata.get("namespace"), one) for one in metadata.get("ownerReferences") or ()
+        ]
+        while pending:
+            namespace, reference = pending.pop()
             if reference["uid"] not in found:
                 found.add(reference["uid"])
                 above = await self._above(namespace, reference)
-                asked += [(namespace, one) for one in above]
+                pending += [(namespace, one) for one in above]
         return found
 
     async def _above(self, namespace: str | None, reference: Json) -> Sequence[Json]:

@@ -25,7 +25,7 @@ class Layout:
     playbooks: list[Path] = field(default_factory=list)
 
     def role(self, name: str, beside: Path) -> Path | None:
-        """Return the directory of a role that is named in a file, None if there is none."""
+        """Return the directory of a role that is named in a file, or None."""
         folders = [
             *(role.parent for role in self.roles),
             *(each.parent / "roles" for each in self.playbooks),
@@ -34,7 +34,7 @@ class Layout:
         return next((each / name for each in folders if (each / name).is_dir()), None)
 
     def file(self, kind: str, name: str, beside: Path) -> Path | None:
-        """Return a file that a task names, None if there is none."""
+        """Return a file that a task names, or None."""
         subfolder = {"template": "templates", "file": "files"}.get(kind, kind)
         places = [beside.parent, *self.roles, *(each.parent for each in self.playbooks)]
         # Normalized first, as Ansible does: `tasks/../a.yml` needs no directory `tasks`.

@@ -19,7 +19,7 @@ from tests.contract.conversion.conftest import until
 
 def _make() -> CertificateBundle:
     now = dt.datetime.now(dt.UTC)
-    return renew(None, ["127.0.0.1"], now, known=False, lifetimes=CertificateLifetimes())
+    return renew(None, ["127.0.0.1"], now, is_published=False, lifetimes=CertificateLifetimes())
 
 
 def _write(folder: Path, made: CertificateBundle) -> None:

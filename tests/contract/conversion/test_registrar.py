@@ -130,7 +130,7 @@ async def test_replicas_that_start_at_once_agree(api: Api, namespace: str) -> No
         SecretCertificates(api, namespace, "webhook", CertificateLifetimes()) for _ in range(6)
     ]
     names = ["webhook.test.svc"]
-    all_of = await asyncio.gather(*(each.current(names, known=False) for each in replicas))
+    all_of = await asyncio.gather(*(each.current(names, is_published=False) for each in replicas))
     assert len({each.authorities for each in all_of}) == 1
     assert len({each.certificate for each in all_of}) == 1
     secret = await api.request("GET", f"/api/v1/namespaces/{namespace}/secrets/webhook")
@@ -139,6 +139,6 @@ async def test_replicas_that_start_at_once_agree(api: Api, namespace: str) -> No
     broken = {"data": {"tls.key": base64.b64encode(b"x").decode()}}
     path = f"/api/v1/namespaces/{namespace}/secrets/webhook"
     await api.request("PATCH", path, body=broken, content_type=MERGE_PATCH)
-    again = await asyncio.gather(*(each.current(names, known=True) for each in replicas))
+    again = await asyncio.gather(*(each.current(names, is_published=True) for each in replicas))
     assert len({each.certificate for each in again}) == 1
     assert again[0].certificate != all_of[0].certificate

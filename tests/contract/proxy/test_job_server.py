@@ -77,14 +77,14 @@ class Failing(InMemoryCertificates):
     renewed: asyncio.Event
     calls = 0
 
-    async def current(self, names: Sequence[str], *, known: bool) -> CertificateBundle:
+    async def current(self, names: Sequence[str], *, is_published: bool) -> CertificateBundle:
         """Return the certificates."""
         self.calls += 1
         if self.calls < 3:
             raise (ValueError if self.calls == 1 else Unavailable)("no certificate")
         if self.calls == 4:
             self.renewed.set()
-        return await super().current(names, known=known)
+        return await super().current(names, is_published=is_published)
 
 
 async def serve(proxy: Proxy) -> AsyncIterator[JobServer]:

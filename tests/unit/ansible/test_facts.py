@@ -10,8 +10,8 @@ from operator_runner.ansible.forkserver.facts import LONGEST_SECONDS, FactCache,
 def test_facts_are_old_after_an_hour() -> None:
     """They are gathered again, even if their dependencies are unchanged."""
     assert FactCache().is_old
-    assert not FactCache(taken=time.monotonic()).is_old
-    assert FactCache(taken=time.monotonic() - LONGEST_SECONDS - 1).is_old
+    assert not FactCache(gathered_at=time.monotonic()).is_old
+    assert FactCache(gathered_at=time.monotonic() - LONGEST_SECONDS - 1).is_old
     assert LONGEST_SECONDS == 3600
 
 

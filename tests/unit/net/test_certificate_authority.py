@@ -22,9 +22,9 @@ DAY = dt.timedelta(days=1)
 
 
 def make(
-    old: CertificateBundle | None, now: dt.datetime = START, *, known: bool = True
+    old: CertificateBundle | None, now: dt.datetime = START, *, is_published: bool = True
 ) -> CertificateBundle:
-    return renew(old, NAMES, now, known=known, lifetimes=LIVES)
+    return renew(old, NAMES, now, is_published=is_published, lifetimes=LIVES)
 
 
 def bundle(made: CertificateBundle) -> list[x509.Certificate]:
@@ -45,7 +45,7 @@ def is_trusted(made: CertificateBundle, trusted: CertificateBundle, now: dt.date
 
 def test_the_first_one_is_complete() -> None:
     """One authority, and a certificate of it for the names of the server."""
-    made = make(None, known=False)
+    made = make(None, is_published=False)
     assert len(bundle(made)) == 1
     assert is_trusted(made, made, START)
     assert expiry(made.certificate) == START + LIVES.serving
@@ -76,7 +76,7 @@ def test_years_of_renewals_without_a_gap() -> None:
     published = shown
     authorities = set()
     while now < START + 1200 * DAY:
-        new = make(shown, now, known=shown.newest in published.authorities)
+        new = make(shown, now, is_published=shown.newest in published.authorities)
         # One API server has the bundle of the last look, one has the new one already; one
         # replica shows the last certificate still, one the new one.
         for certificate in (shown, new):
@@ -93,13 +93,13 @@ def test_a_new_authority_signs_only_after_its_propagation() -> None:
     """Neither before the CRD has it, nor at the same moment."""
     made = make(None)
     due = START + 250 * DAY
-    with_new = make(replace(make(made, due - DAY)), due, known=True)
+    with_new = make(replace(make(made, due - DAY)), due, is_published=True)
     assert len(bundle(with_new)) == 2
     old_certificate = with_new.certificate
     soon, later = due + LIVES.propagation / 2, due + LIVES.propagation
-    assert make(with_new, soon, known=True).certificate == old_certificate
-    assert make(with_new, later, known=False).certificate == old_certificate
-    signed = make(with_new, later, known=True)
+    assert make(with_new, soon, is_published=True).certificate == old_certificate
+    assert make(with_new, later, is_published=False).certificate == old_certificate
+    signed = make(with_new, later, is_published=True)
     assert x509.load_pem_x509_certificate(signed.certificate).issuer == bundle(with_new)[0].subject
 
 
@@ -113,7 +113,7 @@ def test_expired_certificates_are_replaced() -> None:
 def test_other_names_need_another_certificate() -> None:
     """A renamed Service is answered under its new name."""
     made = make(None)
-    other = renew(made, ["other.shop.svc"], START, known=True, lifetimes=LIVES)
+    other = renew(made, ["other.shop.svc"], START, is_published=True, lifetimes=LIVES)
     assert other.authorities == made.authorities
     assert other.certificate != made.certificate
 
