@@ -52,6 +52,6 @@ class TaskKiller:
         for line in self._operator.lines(_ENDED)[self._seen :]:
             self._seen += 1
             task = str(line["task"])
-            mine = line["namespace"] == self._namespace and self._chosen(task)
-            if mine and task not in self.kills:
+            is_chosen = line["namespace"] == self._namespace and self._chosen(task)
+            if is_chosen and task not in self.kills:
                 yield task

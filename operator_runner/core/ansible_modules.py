@@ -1,7 +1,7 @@
-"""The Ansible modules of the image, and what the operator has to know of each. Pure.
+"""The Ansible modules of the image, and their properties. Pure.
 
-One table: whoever treats modules differently asks it, and tests compare it with the modules that
-are installed. A module that is not in it has no trait, which is always the careful answer.
+Code that treats modules differently asks this table, and tests compare it with the modules that are
+installed. A module that is not in it has no trait, which is always the careful answer.
 """
 
 from __future__ import annotations

@@ -125,9 +125,9 @@ def _too_large(value: Any, size: int) -> str:
 
 def _deepest(value: dict[str, Any]) -> list[str]:
     """Return the first steps of the path to the deepest part; metadata only if nothing else is."""
-    asked = {name: part for name, part in value.items() if name != "metadata"}
+    fields = {name: part for name, part in value.items() if name != "metadata"}
     # managedFields follow the rest of the object, five levels deeper.
-    parts = asked if height(asked) > MAX_DEPTH - 5 else value
+    parts = fields if height(fields) > MAX_DEPTH - 5 else value
     steps: list[str] = []
     current: Any = parts
     while isinstance(current, dict | list) and current and len(steps) < _PATH_STEPS:

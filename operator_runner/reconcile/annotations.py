@@ -46,8 +46,8 @@ def read_overrides(body: Json, *, as_job: bool = False) -> Overrides:
 
     `as_job` is whether runs are Jobs: their plays cannot be previewed.
 
-    An invalid period is an error, as in ansible-operator. So is an invalid policy of drift: whoever
-    has set it does not want what happens without it.
+    An invalid period is an error, as in ansible-operator. So is an invalid policy of drift, because
+    the default policy may write what the user wants to keep.
     """
     annotations = body["metadata"].get("annotations") or {}
     period, error = None, ""

@@ -108,5 +108,5 @@ def test_the_first_role_of_the_readme(
         assert '<h1 id="title-resources"' in answer.read().decode()
     assert "\nHello, you!\n" in f"\n{other_shell.run(use)}", log.read_text()
     gone = "kubectl get configmap --ignore-not-found first"
-    eventually(lambda: other_shell.run(gone), lambda told: told == "")
+    eventually(lambda: other_shell.run(gone), lambda output: output == "")
     assert shell.end_background() == [0], log.read_text()

@@ -71,7 +71,7 @@ class Ui:
     pictures: Path
 
     def open(self, view: str) -> None:
-        """Load the page anew, at a view; wait until it is live."""
+        """Load the page again, at a view; wait until it is live."""
         self.page.emulate()
         # A fragment alone would not load it.
         self.page.open("about:blank")

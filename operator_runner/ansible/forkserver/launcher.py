@@ -57,7 +57,11 @@ class WarmRun:
     async def wait(self) -> int:
         """Return the exit status of ansible-playbook. Raises RunError if it never ran."""
         if self._stream.exit_status is None:
-            raise RunError("the run's process was killed before the play had ended")
+            raise RunError(
+                "the run's process was killed before the play had ended, often because memory is"
+                " short; raise the memory limit of the operator, or lower"
+                " --max-concurrent-reconciles"
+            )
         return self._stream.exit_status
 
 
@@ -109,7 +113,7 @@ class WarmLauncher:
         """Start a run; leaving the block ends whatever of it is still there."""
         spec = run_spec(request, rundir, self._ansible)
         header = {
-            "asked": time.monotonic(),
+            "requested_at": time.monotonic(),
             "content": str(request.content.path),
             # The part that is the same for every run.
             "sandbox": {**spec["sandbox"], "visible": [], "readable": []},
@@ -143,7 +147,8 @@ class WarmLauncher:
                 raise RunError(f"the run could not be forked: {answer['refused']}")
             self._replace(server, answer.get("stale"))
         raise RunError(
-            f"run not started: {_MAX_SERVERS} fork servers in a row exited before it began"
+            f"run not started: {_MAX_SERVERS} fork servers in a row exited before it began; "
+            "raise the memory limit of the operator, or set --executor=cold"
         )
 
     def _replace(self, server: ForkServer, changed: str | None) -> None:
@@ -152,7 +157,10 @@ class WarmLauncher:
         if changed is not None:
             _log.info("Restarting fork server: a loaded file changed", path=changed)
         else:
-            _log.warning("Fork server exited; starting another")
+            _log.warning(
+                "Fork server exited; starting another",
+                cure="if it repeats, raise the memory limit of the operator",
+            )
         self._server = None
         self._retired = [retired for retired in self._retired if not retired.gone]
         self._retired.append(server)

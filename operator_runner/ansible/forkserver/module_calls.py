@@ -162,8 +162,8 @@ class ModuleForks:
     def _is_free(self, shared: _Shared) -> bool:
         """Return whether the shared process takes a module; wait if it is about to report it.
 
-        It says that its module ends before the play can know the result, and so before the play
-        requests another module.
+        It reports the end of its module before the play can read the result, and so before the
+        play requests another module.
         """
         while not shared.is_free and self._shared is shared:
             try:
@@ -280,7 +280,7 @@ class GivenModule:
             os.write(self.ended, _STATUS.pack(status << 8))
 
     def report_ending(self, orders: socket.socket) -> None:
-        """Report to the supervisor, before the play knows, that the module ends."""
+        """Report to the supervisor that the module ends, before the play can notice it."""
         if self.is_shared:
             with contextlib.suppress(OSError):  # the supervisor wants no more modules
                 orders.send(_ENDING)

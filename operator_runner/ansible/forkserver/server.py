@@ -156,7 +156,7 @@ class Server:
                 # A run that was requested before loading began gets loaded files that are newer
                 # than its request. So files that change all the time do not delay it for ever.
                 order = message.for_server()
-                is_fresh = order["asked"] <= self._started
+                is_fresh = order["requested_at"] <= self._started
                 changed = None if is_fresh else self._freshness.changed()
                 if changed is not None:
                     self._retire()

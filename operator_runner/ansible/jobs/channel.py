@@ -102,7 +102,7 @@ class RunChannel:
                 return
             elif message.get("event") != "keepalive":
                 yield message
-        raise RunError(self.fault or "incomplete output of the Job")
+        raise RunError(self.fault or "incomplete output of the Job; see the log of its Pod")
 
     def result(self) -> int:
         """Return the exit status of ansible-playbook. Raises RunError if it was not run."""

@@ -146,7 +146,8 @@ class JobLauncher:
             job, token, adopted = await self._provide(client, request, transmission, fence)
         except ApiError as error:
             raise RunError(
-                f"cannot start a Job in namespace {client.namespace}: {error}"
+                f"cannot start a Job in namespace {client.namespace}: {error}; "
+                "check the namespace, its quota, and the permissions with `operator-runner rbac`"
             ) from error
         try:
             with self._server.attach(request.run_id, token, channel):
@@ -230,7 +231,12 @@ async def _delete(client: JobClient, job: Json, fence: Fence) -> None:
             await client.delete_job(job, fence)
     except TimeoutError:
         # Its token is not valid any more, so it cannot write to the cluster.
-        _log.warning("Pod of a deleted Job has not ended", job=name, seconds=_END_SECONDS)
+        _log.warning(
+            "Pod of a deleted Job has not ended",
+            job=name,
+            seconds=_END_SECONDS,
+            cure="delete the Pod with --force if its node is gone",
+        )
     except ApiError as error:
         _log.warning("Cannot delete Job", job=name, error=str(error))
 

@@ -252,7 +252,7 @@ def _check_playbook(playbook: Path) -> str:
 
 def _period(fields: MapReader) -> timedelta | None:
     period = fields.duration("reconcilePeriod")
-    # 0s is the file's way to say nothing, and no period is shorter than none at all.
+    # 0s is the same as no value; a negative period is read as 0s.
     return max(period, timedelta(0)) if period else None
 
 

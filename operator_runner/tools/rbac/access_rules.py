@@ -80,21 +80,21 @@ def without_names(requirements: Sequence[Requirement]) -> list[Requirement]:
     ]
 
 
-def _fits(granted: str, asked: str) -> bool:
-    return granted in {"*", asked}
+def _fits(granted: str, required: str) -> bool:
+    return granted in {"*", required}
 
 
-def _fits_resource(granted: str, asked: str) -> bool:
+def _fits_resource(granted: str, required: str) -> bool:
     parent, slash, _ = granted.partition("/")
     if slash and parent == "*":
-        return granted.partition("/")[2] == asked.partition("/")[2]
-    return _fits(granted, asked)
+        return granted.partition("/")[2] == required.partition("/")[2]
+    return _fits(granted, required)
 
 
-def _fits_path(granted: str, asked: str) -> bool:
+def _fits_path(granted: str, required: str) -> bool:
     if granted.endswith("*"):
-        return asked.startswith(granted[:-1])
-    return granted == asked
+        return required.startswith(granted[:-1])
+    return granted == required
 
 
 def _where(scope: str) -> str:

@@ -33,79 +33,95 @@ def requirements_of_roles(
     Requests of kinds that are no longer watched are skipped, see `unwatched_kinds`.
     """
     by_kind = {_name(watch): watch for watch in watches}
-    for asked in recorded:
-        watch = by_kind.get(asked.by)
-        if watch is None and asked.by:
+    for permission in recorded:
+        watch = by_kind.get(permission.by)
+        if watch is None and permission.by:
             continue
-        for scope in _scopes(asked, features):
+        for scope in _scopes(permission, features):
             rule = AccessRule(
-                asked.group, asked.resource, asked.verb, scope, asked.name, asked.path
+                permission.group,
+                permission.resource,
+                permission.verb,
+                scope,
+                permission.name,
+                permission.path,
             )
             yield Requirement(rule, _who(watch))
-        if watch is not None and _is_followed(asked, watch, kinds, features):
-            yield from _following(asked, watch, features)
-        if watch is not None and asked.resource and features.inject_owner_ref:
-            yield from _verifying(asked, watch, features)
-        if watch is not None and watch.skip_unchanged and asked.resource:
-            yield from _comparing(asked, watch, features)
+        if watch is not None and _is_followed(permission, watch, kinds, features):
+            yield from _following(permission, watch, features)
+        if watch is not None and permission.resource and features.inject_owner_ref:
+            yield from _verifying(permission, watch, features)
+        if watch is not None and watch.skip_unchanged and permission.resource:
+            yield from _comparing(permission, watch, features)
 
 
 def unwatched_kinds(recorded: Sequence[Permission], watches: Sequence[Watch]) -> list[str]:
     """Return the kinds of recorded requests that are no longer watched."""
     names = {_name(watch) for watch in watches} | {""}
-    return sorted({asked.by for asked in recorded} - names)
+    return sorted({permission.by for permission in recorded} - names)
 
 
-def _following(asked: Permission, watch: Watch, features: EnabledFeatures) -> Iterator[Requirement]:
+def _following(
+    permission: Permission, watch: Watch, features: EnabledFeatures
+) -> Iterator[Requirement]:
     """Yield the requirements of watching a kind that a role creates."""
-    for scope in features.scopes if asked.namespace else (CLUSTER_WIDE,):
+    for scope in features.scopes if permission.namespace else (CLUSTER_WIDE,):
         for verb in ("list", "watch"):
             reason = f"the runner watches objects that {_content(watch)} creates"
-            yield Requirement(AccessRule(asked.group, asked.resource, verb, scope), reason)
+            yield Requirement(
+                AccessRule(permission.group, permission.resource, verb, scope), reason
+            )
 
 
-def _verifying(asked: Permission, watch: Watch, features: EnabledFeatures) -> Iterator[Requirement]:
+def _verifying(
+    permission: Permission, watch: Watch, features: EnabledFeatures
+) -> Iterator[Requirement]:
     """Yield the requirements of reading the owner of an object that a role writes."""
-    info = RequestInfo(asked.group, "", asked.namespace, *_split(asked.resource))
+    info = RequestInfo(permission.group, "", permission.namespace, *_split(permission.resource))
     if not can_be_owned(replace(info, subresource="")):
         return
     verbs: tuple[str, ...] = ()
     if watch.ownership is Ownership.IGNORE:
-        verbs = ("get",) if asked.verb == "update" and not info.subresource else ()
-    elif asked.verb == "deletecollection":
+        verbs = ("get",) if permission.verb == "update" and not info.subresource else ()
+    elif permission.verb == "deletecollection":
         verbs = ("list",)
-    elif asked.verb in _CHANGES or (asked.verb == "create" and info.subresource):
-        adopts = watch.ownership is Ownership.ADOPT and asked.verb in {"patch", "update"}
+    elif permission.verb in _CHANGES or (permission.verb == "create" and info.subresource):
+        adopts = watch.ownership is Ownership.ADOPT and permission.verb in {"patch", "update"}
         verbs = ("get", "patch") if adopts else ("get",)
-    for scope, verb in itertools.product(_scopes(asked, features), verbs):
+    for scope, verb in itertools.product(_scopes(permission, features), verbs):
         reason = f"the proxy reads the owner of objects that {_content(watch)} writes"
-        yield Requirement(AccessRule(asked.group, info.resource, verb, scope, asked.name), reason)
+        yield Requirement(
+            AccessRule(permission.group, info.resource, verb, scope, permission.name), reason
+        )
 
 
-def _comparing(asked: Permission, watch: Watch, features: EnabledFeatures) -> Iterator[Requirement]:
+def _comparing(
+    permission: Permission, watch: Watch, features: EnabledFeatures
+) -> Iterator[Requirement]:
     """Yield the requirements of finding out whether an object that a role reads has changed."""
-    if asked.verb != "get" or "/" in asked.resource:
+    if permission.verb != "get" or "/" in permission.resource:
         return
-    for scope in _scopes(asked, features):
+    for scope in _scopes(permission, features):
         reason = f"skipUnchanged compares objects that {_content(watch)} reads"
         yield Requirement(
-            AccessRule(asked.group, asked.resource, "list", scope, asked.name), reason
+            AccessRule(permission.group, permission.resource, "list", scope, permission.name),
+            reason,
         )
 
 
 def _is_followed(
-    asked: Permission, watch: Watch, kinds: KindTable, features: EnabledFeatures
+    permission: Permission, watch: Watch, kinds: KindTable, features: EnabledFeatures
 ) -> bool:
-    info = RequestInfo(asked.group, "", asked.namespace, *_split(asked.resource))
-    if asked.verb != "create" or not asked.resource or not can_be_owned(info):
+    info = RequestInfo(permission.group, "", permission.namespace, *_split(permission.resource))
+    if permission.verb != "create" or not permission.resource or not can_be_owned(info):
         return False
     ignored = {(gvk.group, kinds.plural(gvk).name) for gvk in watch.blacklist}
-    is_far = not asked.namespace and kinds.plural(watch.gvk).namespaced
+    is_far = not permission.namespace and kinds.plural(watch.gvk).namespaced
     return (
         features.inject_owner_ref
         and (watch.watch_cluster_scoped_resources or not is_far)
         and watch.watch_dependent_resources
-        and (asked.group, asked.resource) not in ignored
+        and (permission.group, permission.resource) not in ignored
     )
 
 
@@ -115,11 +131,11 @@ def _split(resource: str) -> tuple[str, str, str]:
     return plural, "", subresource
 
 
-def _scopes(asked: Permission, features: EnabledFeatures) -> tuple[str, ...]:
-    if asked.namespace and asked.namespace == features.own_namespace:
+def _scopes(permission: Permission, features: EnabledFeatures) -> tuple[str, ...]:
+    if permission.namespace and permission.namespace == features.own_namespace:
         return (OWN_NAMESPACE,)
     fixed: Mapping[str, tuple[str, ...]] = {OWN: features.scopes, ANY: (CLUSTER_WIDE,)}
-    return fixed.get(asked.namespace, (asked.namespace,))
+    return fixed.get(permission.namespace, (permission.namespace,))
 
 
 def _name(watch: Watch) -> str:

@@ -152,9 +152,11 @@ def test_a_time_changes_with_the_status_only() -> None:
     assert conditions[1]["observedGeneration"] == 1
     assert first.update(conditions, 1, LATER) == conditions
     second = evaluated(DeclaredCondition("Good", "`true`", None, "'two'"))
-    told = second.update(conditions, 1, LATER)
-    assert told[1]["lastTransitionTime"] == "2026-01-02T03:04:05Z"
-    turned = evaluated(DeclaredCondition("Good", "`false`", None, "'two'")).update(told, 1, LATER)
+    updated = second.update(conditions, 1, LATER)
+    assert updated[1]["lastTransitionTime"] == "2026-01-02T03:04:05Z"
+    turned = evaluated(DeclaredCondition("Good", "`false`", None, "'two'")).update(
+        updated, 1, LATER
+    )
     assert turned[1]["lastTransitionTime"] == "2026-01-02T04:04:05Z"
     assert "observedGeneration" not in first.update([], 0, NOW)[0]
 

@@ -258,23 +258,23 @@ def test_failing_resources_are_counted_with_the_age_of_the_oldest_failure() -> N
     metrics = watching(clock)
     one, two = (ObjectRef(FOO, "ns", name) for name in ("one", "two"))
 
-    def told() -> tuple[float | None, float | None]:
+    def failures() -> tuple[float | None, float | None]:
         return (
             value(metrics, "operator_runner_failing_resources", FOO_LABELS),
             value(metrics, "operator_runner_oldest_failure_age_seconds", FOO_LABELS),
         )
 
-    assert told() == (0, 0)
+    assert failures() == (0, 0)
     metrics.record_result(one, failed=True)
     clock.now += 10
     metrics.record_result(two, failed=True)
     clock.now += 10
     metrics.record_result(one, failed=True)
-    assert told() == (2, 20)
+    assert failures() == (2, 20)
     metrics.record_result(one, failed=False)
-    assert told() == (1, 10)
+    assert failures() == (1, 10)
     metrics.record_result(two, failed=False)
-    assert told() == (0, 0)
+    assert failures() == (0, 0)
 
 
 def test_runs_that_pass_their_deadline_are_counted() -> None:

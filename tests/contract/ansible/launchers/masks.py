@@ -125,7 +125,7 @@ class Masks:
 def _frame(found: re.Match[str]) -> str:
     """Return a frame of a traceback without the path where a launcher put the module.
 
-    Frames of those who call the module go; of the others the directory, for the module may lie
+    Frames of those who call the module go; of the others the directory, because the module may be
     in a zip, and the line of the source, which Python cannot read from there.
     """
     if _CALLERS.search(found["path"]):
