@@ -50,15 +50,15 @@ class PermissionLog:
 
     def add(self, permissions: Iterable[Permission]) -> None:
         """Record permissions. Never raises: a failed write is logged, once."""
-        permissions = self._permissions
+        recorded = self._permissions
         for permission in permissions:
-            permissions = add_permission(permissions, permission)
-        if permissions == self._permissions:
+            recorded = add_permission(recorded, permission)
+        if recorded == self._permissions:
             return
-        if len(permissions) > _MAX_ENTRIES:
+        if len(recorded) > _MAX_ENTRIES:
             self._warn(f"the limit of {_MAX_ENTRIES} entries is reached")
             return
-        self._permissions = permissions
+        self._permissions = recorded
         try:
             self._write()
         except OSError as error:
