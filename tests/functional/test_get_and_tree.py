@@ -15,7 +15,12 @@ from typing import Any
 
 import yaml
 
-from operator_runner.kube.events import CONTROLLER, DURATION_ANNOTATION, RUN_ANNOTATION
+from operator_runner.kube.events import (
+    CAUSE_ANNOTATION,
+    CONTROLLER,
+    DURATION_ANNOTATION,
+    RUN_ANNOTATION,
+)
 from tests.functional.test_operator import KIND, ROLE, echo, wait_for_text
 from tests.support.kubectl import Kubectl
 from tests.support.operator import Operator
@@ -123,6 +128,41 @@ def test_malformed_events_are_left_out(cli: RunnerCli, kubectl: Kubectl) -> None
     listed = cli.run("runs", "echo/a")
     assert (listed.returncode, "No runs found" in listed.stderr) == (3, True)
     assert "No runs of Echo" in cli("why", "echo/a")
+
+
+def test_a_watch_shows_the_cause_of_an_event_that_follows_the_status(
+    cli: RunnerCli, kubectl: Kubectl, tmp_path: Path
+) -> None:
+    """The Event of a run is written after the status, without a further event of the resource."""
+    kubectl.apply(echo(sayThis="1"))
+    uid = (kubectl.get(KIND, "a") or {})["metadata"]["uid"]
+    with watching(cli, tmp_path, {"get": ("get", "echo/a", "--output=json")}) as logs:
+        eventually(logs["get"].read_text)
+        kubectl.apply(
+            {
+                "apiVersion": "events.k8s.io/v1",
+                "kind": "Event",
+                "metadata": {
+                    "name": "later",
+                    "annotations": {RUN_ANNOTATION: "abc", CAUSE_ANNOTATION: "spec: created"},
+                },
+                "eventTime": "2026-01-01T00:00:00.000000Z",
+                "type": "Normal",
+                "reason": "Successful",
+                "action": "Reconcile",
+                "note": "ok=1 changed=1",
+                "regarding": {
+                    "apiVersion": "test.example.com/v1",
+                    "kind": "Echo",
+                    "name": "a",
+                    "namespace": kubectl.namespace,
+                    "uid": uid,
+                },
+                "reportingController": CONTROLLER,
+                "reportingInstance": "test",
+            }
+        )
+        eventually(logs["get"].read_text, lambda text: '"cause": "spec: created"' in text)
 
 
 def test_kubectl_runs_the_commands_as_a_plugin(cli: RunnerCli, kubectl: Kubectl) -> None:

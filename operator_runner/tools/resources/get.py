@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, NoReturn, Protocol
 
 import click
 
-from operator_runner.core.errors import ConfigError
+from operator_runner.core.errors import ApiError, ConfigError
 from operator_runner.core.model import Json, ObjectRef, uid_of
 from operator_runner.telemetry.printable import printable
 from operator_runner.tools.ages import age
@@ -226,14 +227,16 @@ class _Watching:
         self._cluster, self._selection, self._printer = cluster, selection, printer
         self._shown = {each.ref: each for each in shown}
         self._queues = queues
-        self._without_queue: dict[ObjectRef, Summary] = {}
+        self._bodies: dict[ObjectRef, Json] = {}
+        self._events: dict[tuple[str, str], list[Json]] = {}
 
     async def run(self, work_dir: Path | None) -> NoReturn:
         """Read without end. Raises ApiError; ConfigError without kinds."""
         if not self._selection.kinds:
             raise ConfigError("nothing to watch; name a kind: operator-runner get KIND --watch")
+        await self._read_events()
         await asyncio.gather(
-            self._follow_queues(work_dir), *map(self._follow, self._selection.kinds)
+            self._follow_operators(work_dir), *map(self._follow, self._selection.kinds)
         )
         raise AssertionError("watches do not end")
 
@@ -245,35 +248,39 @@ class _Watching:
         )
 
         whole = Extraction(lambda body: body, whole=True)
+        synced = False
         async for event in watch_metadata(
             self._cluster.api, kind, self._selection.namespace, extraction=whole
         ):
             if event.type is EventType.SYNCED:
+                synced = True
                 continue
             ref = ObjectRef.of_kind(kind.gvk, event.body)
             if not self._selection.has(ref):
                 continue
             if event.type is EventType.DELETED:
-                self._without_queue.pop(ref, None)
+                self._bodies.pop(ref, None)
                 if (gone := self._shown.pop(ref, None)) is not None:
                     from operator_runner.tools.resources.summary import State  # noqa: PLC0415
 
                     self._printer.print([replace(gone, state=State.DELETED)])
                 continue
-            self._without_queue[ref] = await self._summary(ref, event.body, event.extracted)
+            self._bodies[ref] = event.extracted
+            if synced:
+                await self._read_events()
             self._show(ref)
 
-    async def _summary(self, ref: ObjectRef, metadata: Json, body: Json) -> Summary:
+    async def _read_events(self) -> None:
+        """Read the Events of runs; if that fails, those that are known stay."""
         from operator_runner.tools.resources.listing import run_events  # noqa: PLC0415
-        from operator_runner.tools.resources.summary import (  # noqa: PLC0415
-            by_resource,
-            summarize,
-        )
+        from operator_runner.tools.resources.summary import by_resource  # noqa: PLC0415
 
-        events = by_resource(await run_events(self._cluster.api, ref.namespace or "default"))
-        return summarize(ref, body, events.get((uid_of(metadata), ref.name), ()))
+        with contextlib.suppress(ApiError):
+            found = await run_events(self._cluster.api, self._selection.namespace)
+            self._events = by_resource(found)
 
-    async def _follow_queues(self, work_dir: Path | None) -> NoReturn:
+    async def _follow_operators(self, work_dir: Path | None) -> NoReturn:
+        """Show what changes in queues, and the Events of runs, which follow their statuses."""
         from operator_runner.tools.operator_api.discovery import (  # noqa: PLC0415 (slow import)
             follow_operators,
         )
@@ -285,17 +292,22 @@ class _Watching:
         async with aclosing(found):
             async for operators in found:
                 self._queues = await queues_of(operators)
-                for ref in list(self._without_queue):
+                await self._read_events()
+                for ref in list(self._bodies):
                     self._show(ref)
         raise AssertionError("operators are followed without end")
 
     def _show(self, ref: ObjectRef) -> None:
         from operator_runner.tools.resources.summary import (  # noqa: PLC0415
             is_same,
+            summarize,
             with_queues,
         )
 
-        summary = with_queues(self._without_queue[ref], self._queues)
+        if (body := self._bodies.get(ref)) is None:
+            return  # deleted since
+        events = self._events.get((uid_of(body), ref.name), ())
+        summary = with_queues(summarize(ref, body, events), self._queues)
         if not is_same(summary, self._shown.get(ref)):
             self._shown[ref] = summary
             self._printer.print([summary])

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from operator_runner.core.errors import ApiError, Forbidden, NotFound
+from operator_runner.core.errors import Forbidden, NotFound
 from operator_runner.core.model import GVK, Json, ObjectRef, uid_of
 from operator_runner.kube.api import FIELD_MANAGER, JSON, Api
 from operator_runner.kube.discovery import ApiResource
@@ -148,7 +148,7 @@ async def run_events(api: Api, namespace: str | None) -> list[Json]:
     """Return the Events of operators in a namespace, None for all; without permission, none.
 
     Malformed ones, which others have written, are left out. Events about cluster-scoped resources
-    are in `default`.
+    are in `default`. Raises ApiError except Forbidden.
     """
     root = "/apis/events.k8s.io/v1"
     paths = [f"{root}/events"]
@@ -162,7 +162,7 @@ async def run_events(api: Api, namespace: str | None) -> list[Json]:
         try:
             async for page in list_pages(api, path, params=params):
                 found += filter(is_valid_event, page["items"])
-        except ApiError:
+        except Forbidden:
             # Causes are an addition; the state is in the resources.
             continue
     return found

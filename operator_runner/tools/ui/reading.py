@@ -109,13 +109,15 @@ class Reader:
         api = self.cluster.api
         try:
             await api.request("GET", "/version")
+            if self._are_events_old or time.monotonic() - self._events_read > _EVENTS_SECONDS:
+                self._are_events_old = False
+                self.observed.events = await run_events(api, self.namespace)
+                self._events_read = time.monotonic()
         except ApiError as error:
             self.observed.fault = str(error)
+            self._are_events_old = True
             return
         self.observed.fault = ""
-        if self._are_events_old or time.monotonic() - self._events_read > _EVENTS_SECONDS:
-            self._are_events_old, self._events_read = False, time.monotonic()
-            self.observed.events = await run_events(api, self.namespace)
 
     async def _read_kinds(self, operators: Operators) -> None:
         """Search again if operators that answer have other kinds than before."""
