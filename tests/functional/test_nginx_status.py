@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -76,3 +78,51 @@ def test_available_follows_the_pods(world: World) -> None:
     causes = "; ".join(line["cause"] for line in world.operator.lines("Reconciled"))
     assert f"trigger: Pod {world.kubectl.namespace}/{name} now matches" in causes
     assert "requeue_after" not in causes
+
+
+def test_a_former_deployment_with_a_finalizer_is_awaited_less_and_less_often(world: World) -> None:
+    """The period grows with the time that the deletion has lasted; then the operand is written."""
+    former = {
+        "apiVersion": "operator.example.com/v1alpha2",
+        "kind": "NginxOperator",
+        "name": "web",
+        "uid": str(uuid.uuid4()),
+    }
+    labels = {"app": "former"}
+    world.kubectl.apply(
+        {
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": {
+                "name": "web",
+                "ownerReferences": [former],
+                "finalizers": ["test.example.com/stuck"],
+            },
+            "spec": {
+                "replicas": 0,
+                "selector": {"matchLabels": labels},
+                "template": {
+                    "metadata": {"labels": labels},
+                    "spec": {"containers": [{"name": "nginx", "image": "nginx"}]},
+                },
+            },
+        },
+        nginx(replicas=0),
+    )
+
+    def seconds() -> int:
+        found = re.search(r"run again in (\d+)s$", world.condition("Running").get("message", ""))
+        return int(found[1]) if found else 0
+
+    world.until(seconds, lambda found: found >= 10)
+    shown = world.kubectl.get(KIND, "web") or {}
+    assert shown["status"]["waiting"]["reason"] == "FormerOperandDeleting"
+    patch = '--patch={"metadata": {"finalizers": null}}'
+    world.kubectl("patch", "deployment", "web", "--type=merge", patch)
+    world.until(
+        lambda: world.kubectl.get("deployment", "web") or {},
+        lambda found: (
+            found.get("metadata", {}).get("ownerReferences", [{}])[0].get("uid")
+            == shown["metadata"]["uid"]
+        ),
+    )

@@ -165,6 +165,25 @@ def test_conditions_inside_status_are_merged_too(run: Run, status: Callable[[], 
     assert [c["type"] for c in status()["conditions"]] == ["Running", "Ready"]
 
 
+@pytest.mark.parametrize("replace", [False, True])
+@pytest.mark.parametrize("malformed", [{"conditions": "text"}, {"conditions": ["text"]}])
+def test_a_malformed_status_is_replaced(
+    run: Run,
+    kubectl: Kubectl,
+    status: Callable[[], Json],
+    widget: str,
+    malformed: Json,
+    *,
+    replace: bool,
+) -> None:
+    """Its schema may permit anything, and conditions that are no maps have no type to merge by."""
+    patch = json.dumps({"status": malformed})
+    where = ("widgets.test.example.com", widget, "--subresource=status")
+    kubectl("patch", *where, "--type=merge", f"--patch={patch}")
+    run(conditions=[{"type": "Ready", "status": "True"}], replace=replace)
+    assert [each["type"] for each in status()["conditions"]] == ["Ready"]
+
+
 def test_transition_time_moves_with_the_status_only(run: Run, status: Callable[[], Json]) -> None:
     """A new message keeps lastTransitionTime, a new status renews it."""
     long_ago = "2001-01-01T00:00:00Z"

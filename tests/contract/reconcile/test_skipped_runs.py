@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Iterator, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -357,7 +357,8 @@ class Lab:
     async def _clear(self) -> None:
         for kind, name in await self._objects():
             path = self._config_maps(name) if kind == "ConfigMap" else f"{self._samples()}/{name}"
-            await self.api.request("DELETE", path)
+            with suppress(NotFound):  # the garbage collector was faster
+                await self.api.request("DELETE", path)
 
     async def _merge(self, name: str, patch: Json) -> bool:
         """Create or edit a ConfigMap; return whether that changed anything."""

@@ -186,12 +186,24 @@ def wanted_status(params: dict[str, Any]) -> tuple[dict[str, Any], list[dict[str
     return fields, None
 
 
+def present_status(instance: dict[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Return the status of a resource and its conditions; what is malformed counts as absent."""
+    status = instance.get("status")
+    status = status if isinstance(status, dict) else {}
+    conditions = status.get("conditions")
+    return status, [
+        each
+        for each in (conditions if isinstance(conditions, list) else ())
+        if isinstance(each, dict)
+    ]
+
+
 def replaced(resource: Any, instance: dict[str, Any], params: dict[str, Any], now: str) -> Any:
     """Return the call that sets the whole status, or None if it is set already."""
     status, conditions = wanted_status(params)
-    old = instance.get("status") or {}
+    old, before = present_status(instance)
     if conditions is not None:
-        status["conditions"] = replace_conditions(old.get("conditions") or [], conditions, now)
+        status["conditions"] = replace_conditions(before, conditions, now)
     if status == old:
         return None
     body = {**deepcopy(instance), "status": status}
@@ -201,16 +213,15 @@ def replaced(resource: Any, instance: dict[str, Any], params: dict[str, Any], no
 def merged(resource: Any, instance: dict[str, Any], params: dict[str, Any], now: str) -> Any:
     """Return the call that sets the fields which differ, or None if none does."""
     status, conditions = wanted_status(params)
-    old = instance.get("status") or {}
+    old, before = present_status(instance)
     patch = {
         field: value
         for field, value in status.items()
         if not contains(old.get(field), value, whole_lists=params["replace_lists"])
     }
     if conditions is not None:
-        before = old.get("conditions") or []
         after = merge_conditions(before, conditions, now)
-        if after != before:
+        if after != (old.get("conditions") or []):
             patch["conditions"] = after
     if not patch:
         return None
