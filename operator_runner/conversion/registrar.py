@@ -106,7 +106,13 @@ class Registrar:
         return "; ".join(problems) or None
 
     async def _register(self, crd: Json, target: Target, credentials: CertificateBundle) -> Json:
-        change = patch(crd, target, credentials.authorities)
+        if patch(crd, target, credentials.authorities) is None:
+            return crd
+        # Another replica may have registered newer certificates since these were read. Those read
+        # now are not older than the CRD, whose resourceVersion the patch has.
+        newest = await self._source.current([target.server_name], is_published=self._is_published)
+        self._serving.load(newest.certificate, newest.key)
+        change = patch(crd, target, newest.authorities)
         if change is None:
             return crd
         name = crd["metadata"]["name"]

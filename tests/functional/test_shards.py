@@ -10,16 +10,18 @@ from datetime import UTC, datetime
 from functools import partial
 from itertools import count, pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
+from operator_runner.controller.loop_throttle import QUICK_SECONDS
 from operator_runner.core.sharding import SLOTS, Assignment, decode_assignment, slot_of
 from operator_runner.devcluster import Cluster
-from operator_runner.kube.shard_leases import ASSIGNMENT
+from operator_runner.kube.shard_leases import ASSIGNMENT, BACKOFF
 from tests.support.audit_log import AuditLog, audited_cluster, make_replica
 from tests.support.kubectl import Json, Kubectl
-from tests.support.operator import Operator
+from tests.support.operator import REPOSITORY, Operator
 from tests.support.processes import pids_of, send
 from tests.support.waiting import eventually
 
@@ -150,6 +152,13 @@ def apply_scheduled(kubectl: Kubectl, operator: Operator, *, owner: str) -> str:
     raise AssertionError("unreachable")
 
 
+def autoscaled_metric() -> tuple[str, dict[str, str]]:
+    """Return the metric by which config/shards scales, with the labels that it selects."""
+    manifest = yaml.safe_load((REPOSITORY / "config" / "shards" / "autoscaler.yaml").read_text())
+    (metric,) = (each["pods"]["metric"] for each in manifest["spec"]["metrics"])
+    return metric["name"], metric.get("selector", {}).get("matchLabels", {})
+
+
 def current_assignment(kubectl: Kubectl) -> Assignment:
     lease = kubectl.get("lease", "echo-shards")
     assert lease is not None
@@ -191,10 +200,19 @@ def test_replicas_share_the_resources(
     second.start(*FLAGS, wait=False)
     third.start(*FLAGS)
     wait_balanced(first, second, third)
-    waiting = apply_waiting(kubectl)
+    waiting = [*apply_waiting(kubectl), "queued"]
+    kubectl.apply(echo("queued", count="yes"))
     eventually(
         lambda: [one.metric("controller_runtime_active_workers") for one in replicas.values()],
         lambda counts: counts == [RUNS, RUNS, RUNS],
+        seconds=SECONDS,
+        details=first.log,
+    )
+    metric, labels = autoscaled_metric()
+    eventually(
+        lambda: sum(one.metric(metric, **labels) for one in replicas.values()),
+        # Runs of gained slots may wait too.
+        lambda depth: depth >= len(waiting) - 3 * RUNS,
         seconds=SECONDS,
         details=first.log,
     )
@@ -331,3 +349,73 @@ def test_schedules_triggers_finalizers_and_retries_continue_at_the_next_owner(
     for name in names["failing"]:
         condition = "--for=condition=Successful"
         kubectl("wait", condition, f"{KIND}/{name}", f"--timeout={2 * SECONDS:.0f}s")
+
+
+PERIOD = "ansible.sdk.operatorframework.io/reconcile-period"
+FAILURES = 8
+"""So many lead to a delay of half a second."""
+
+
+def values(operator: Operator, message: str, name: str, key: str) -> list[Any]:
+    """Return the values of a key of the log lines about a resource."""
+    return [line[key] for line in operator.lines(message) if line["name"] == name]
+
+
+def test_backoff_and_throttling_continue_at_the_next_owner(
+    replicas: dict[str, Operator], kubectl: Kubectl, project: Path
+) -> None:
+    """Some resources move when the second replica starts, the others when the first one ends."""
+    role = project / "roles" / "echo" / "tasks" / "main.yml"
+    fail = {"name": "Fail", "fail": {"msg": "broken"}, "when": "broken is defined"}
+    role.write_text(json.dumps([fail]))
+    first, second = replicas["first"], replicas["second"]
+    failing = [f"failing-{number}" for number in range(4)]
+    quick = [f"quick-{number}" for number in range(4)]
+    first.start(*FLAGS)
+    kubectl.apply(*(echo(name, broken="yes") for name in failing))
+    for name in quick:
+        resource = echo(name)
+        resource["metadata"]["annotations"] = {PERIOD: "1s"}
+        kubectl.apply(resource)
+    for name in failing:
+        eventually(
+            partial(values, first, "Will retry", name, "seconds"),
+            lambda found: len(found) >= FAILURES,
+            seconds=SECONDS,
+            details=first.log,
+        )
+    for name in quick:
+        eventually(
+            partial(values, first, "Reconcile loop: throttling", name, "streak"),
+            seconds=SECONDS,
+            details=first.log,
+        )
+    second.start(*FLAGS)
+    wait_balanced(first, second)
+    # What the second one has taken over is not kept.
+    eventually(
+        lambda: [each for each in kubectl.list("leases") if BACKOFF in str(each["metadata"])],
+        lambda found: found == [],
+        seconds=SECONDS,
+        details=first.log,
+    )
+    assert first.terminate() == 0
+    wait_balanced(second)
+
+    for name in failing:
+        (delay, *_) = eventually(
+            partial(values, second, "Will retry", name, "seconds"),
+            seconds=SECONDS,
+            details=second.log,
+        )
+        # The run of the next owner is the next attempt; others cannot have been cancelled.
+        assert delay == 2 * values(first, "Will retry", name, "seconds")[-1]
+    for name in quick:
+        first_run, second_run, *_ = eventually(
+            partial(values, second, "Reconciling", name, "ts"),
+            lambda found: len(found) >= 2,
+            seconds=SECONDS,
+            details=second.log,
+        )
+        elapsed = datetime.fromisoformat(second_run) - datetime.fromisoformat(first_run)
+        assert elapsed.total_seconds() > QUICK_SECONDS - 1

@@ -45,6 +45,11 @@ def is_finished(job: Json) -> bool:
     )
 
 
+def has_started(pods: Iterable[Json]) -> bool:
+    """Return whether a container of a Job has started, so that it had the Secret of the Job."""
+    return any((pod.get("status") or {}).get("phase", "Pending") != "Pending" for pod in pods)
+
+
 def conditions(body: Mapping[str, Any]) -> list[Json]:
     """Return the conditions of an object."""
     return list((body.get("status") or {}).get("conditions") or ())

@@ -172,6 +172,8 @@ class JobLauncher:
                 continue
             name, annotations = job["metadata"]["name"], job["metadata"].get("annotations") or {}
             token = await client.token(job)
+            if token is None and await _ends_by_itself(client, job):
+                continue
             if token is not None and annotations.get(manifest.STATE_ANNOTATION) == state:
                 _log.info("Adopted the Job of an earlier run", job=name)
                 return job, token, True
@@ -221,6 +223,25 @@ class JobLauncher:
                 _log.warning("Cannot delete the Secret of the Job", error=str(error))
         elif not self._is_leaving:
             await _delete(client, job, fence)
+
+
+async def _ends_by_itself(client: JobClient, job: Json) -> bool:
+    """Wait until a Job without a Secret has finished; return whether it is to be kept.
+
+    The Secret is deleted when the run has reported its end, here to an operator that was killed
+    after that. Without a Pod that has started, the Secret was never created.
+    """
+    name, uid = job["metadata"]["name"], job["metadata"]["uid"]
+    if not job_failures.has_started(await client.pods_of(name)):
+        return False
+    _log.info("Waiting for the end of a Job whose run has ended", job=name)
+    end = asyncio.get_running_loop().time() + _END_SECONDS
+    while asyncio.get_running_loop().time() < end:
+        found = await client.job(name)
+        if found is None or found["metadata"]["uid"] != uid or job_failures.is_finished(found):
+            return True
+        await asyncio.sleep(_CHECK_SECONDS)
+    return False
 
 
 async def _delete(client: JobClient, job: Json, fence: Fence) -> None:

@@ -37,6 +37,14 @@ _GIVE_UP_SECONDS = 3600.0
 """The run is ended after this time without contact with the operator."""
 
 
+_REFUSED_SECONDS = 30.0
+"""A run that has ended waits this long for an operator that accepts its token."""
+
+
+class TokenRefused(OSError):
+    """The operator does not have the run: it has ended, or its Job is not adopted."""
+
+
 class RunEnded(Exception):
     """The operator has received the whole output, or has cancelled the run."""
 
@@ -49,6 +57,7 @@ class OperatorConnection:
         self._context = ssl.create_default_context(cafile=str(folder / "ca.crt"))
         self._port = port
         self._contact = time.monotonic()
+        self._refused_since: float | None = None
 
     def fetch(self, target: Path) -> None:
         """Write the input of the run to a file."""
@@ -63,8 +72,14 @@ class OperatorConnection:
         """Send the output as it is written, until the operator has all of it."""
 
         def attempt() -> None:
-            with self._request("GET", OUTPUT) as answer:
-                offset = int(answer.headers[OFFSET_HEADER])
+            try:
+                with self._request("GET", OUTPUT) as answer:
+                    offset = int(answer.headers[OFFSET_HEADER])
+            except TokenRefused:
+                # The operator was killed before it had answered the last request.
+                if spool.has_ended and self._is_refused_for(_REFUSED_SECONDS):
+                    raise RunEnded from None
+                raise
             while not spool.is_complete(offset):
                 body, headers = spool.follow(offset), {OFFSET_HEADER: str(offset)}
                 with self._request("POST", OUTPUT, body, headers) as answer:
@@ -95,10 +110,19 @@ class OperatorConnection:
         answer = connection.getresponse()
         if answer.status == http.client.GONE:
             raise RunEnded
+        if answer.status == http.client.UNAUTHORIZED:
+            if self._refused_since is None:
+                self._refused_since = time.monotonic()
+            raise TokenRefused(f"{method} {path}: {answer.status} {answer.read(300)!r}")
+        self._refused_since = None
         if answer.status != http.client.OK:
             raise OSError(f"{method} {path}: {answer.status} {answer.read(300)!r}")
         self._contact = time.monotonic()
         return answer
+
+    def _is_refused_for(self, seconds: float) -> bool:
+        since = self._refused_since
+        return since is not None and time.monotonic() - since >= seconds
 
     def _wait(self, error: Exception) -> None:
         if time.monotonic() - self._contact > _GIVE_UP_SECONDS:
@@ -124,9 +148,16 @@ class Spool:
             with self._grown:
                 self._size += len(chunk)
                 self._grown.notify_all()
+        self._file.close()
         with self._grown:
             self._ended = True
             self._grown.notify_all()
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether ansible-runner has written its last output."""
+        with self._grown:
+            return self._ended
 
     def is_complete(self, offset: int) -> bool:
         """Return whether `offset` is the end of all output."""

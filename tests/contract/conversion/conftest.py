@@ -21,7 +21,7 @@ from operator_runner.conversion.server import serve_conversions
 from operator_runner.core.errors import Unavailable
 from operator_runner.core.model import GVK, Conversion, Json
 from operator_runner.kube.api import Api
-from operator_runner.kube.certificate_sources import InMemoryCertificates
+from operator_runner.kube.certificate_sources import CertificateSource, InMemoryCertificates
 from operator_runner.kube.session import connect
 from operator_runner.net.certificate_authority import CertificateLifetimes
 
@@ -159,10 +159,14 @@ Serve = Callable[..., Awaitable[Served]]
 
 @asynccontextmanager
 async def served(
-    kind: Kind, lifetimes: CertificateLifetimes, *, size: str = "spec.replicas"
+    kind: Kind,
+    lifetimes: CertificateLifetimes,
+    *,
+    size: str = "spec.replicas",
+    source: CertificateSource | None = None,
 ) -> AsyncIterator[Served]:
     """Serve conversions of a kind, which are registered when the block begins; see `serving`."""
-    async with serving(kind, lifetimes, size=size) as webhook:
+    async with serving(kind, lifetimes, size=size, source=source) as webhook:
 
         async def is_registered() -> bool:
             return webhook.registrar.missing() is None
@@ -173,7 +177,11 @@ async def served(
 
 @asynccontextmanager
 async def serving(
-    kind: Kind, lifetimes: CertificateLifetimes, *, size: str = "spec.replicas"
+    kind: Kind,
+    lifetimes: CertificateLifetimes,
+    *,
+    size: str = "spec.replicas",
+    source: CertificateSource | None = None,
 ) -> AsyncIterator[Served]:
     """Serve conversions of a kind with certificates of these lives; `size` is an expression."""
     conversion = Conversion("v1", {("spec", "replicas"): "spec.size"}, {("spec", "size"): size})
@@ -182,7 +190,7 @@ async def serving(
     server = await serve_conversions(converters, 0, certificate.context, lambda *_: None)
     registrar = Registrar(
         kind.api,
-        InMemoryCertificates(lifetimes),
+        source or InMemoryCertificates(lifetimes),
         certificate,
         {kind.hub: [conversion]},
         check_interval=lifetimes.check_interval,

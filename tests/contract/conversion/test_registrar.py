@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+from collections.abc import Sequence
 
 import pytest
 
@@ -11,7 +12,7 @@ from operator_runner.core.errors import ApiError
 from operator_runner.core.model import Json
 from operator_runner.kube.api import MERGE_PATCH, Api
 from operator_runner.kube.certificate_sources import SecretCertificates
-from operator_runner.net.certificate_authority import CertificateLifetimes
+from operator_runner.net.certificate_authority import CertificateBundle, CertificateLifetimes
 from tests.contract.conversion.conftest import SHORT, Kind, served, serving, until
 
 
@@ -122,6 +123,38 @@ async def test_a_service_in_the_crd_is_not_replaced_by_an_address(
         assert (await _crd(kind))["spec"] == crd["spec"]
         await kind.api.request("DELETE", f"{services}/webhook")
         assert (await _until_served(kind, "web"))["spec"] == {"size": 3}
+
+
+class OutdatedOnce:
+    """The certificates of a replica that is frozen after it has read them for the first time."""
+
+    def __init__(self, kind: Kind, namespace: str) -> None:
+        self._kind = kind
+        self._secret = f"/api/v1/namespaces/{namespace}/secrets/webhook"
+        self._source = SecretCertificates(kind.api, namespace, "webhook", CertificateLifetimes())
+        self.newest: bytes = b""
+
+    async def current(self, names: Sequence[str], *, is_published: bool) -> CertificateBundle:
+        """Return the certificates; meanwhile another replica registers others once."""
+        found = await self._source.current(names, is_published=is_published)
+        if not self.newest:
+            await self._kind.api.request("DELETE", self._secret)
+            self.newest = (await self._source.current(names, is_published=is_published)).authorities
+            config = {"caBundle": base64.b64encode(self.newest).decode()}
+            change = {"spec": {"conversion": {"webhook": {"clientConfig": config}}}}
+            await self._kind.api.request(
+                "PATCH", self._kind.crd, body=change, content_type=MERGE_PATCH
+            )
+        return found
+
+
+async def test_a_replica_does_not_register_certificates_that_others_have_replaced(
+    kind: Kind, namespace: str
+) -> None:
+    """The API server would not trust the other replicas until the next check."""
+    source = OutdatedOnce(kind, namespace)
+    async with served(kind, CertificateLifetimes(), source=source):
+        assert _authorities(await _crd(kind)) == source.newest
 
 
 async def test_replicas_that_start_at_once_agree(api: Api, namespace: str) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 
+from structlog.testing import capture_logs
+
 from operator_runner.ansible.jobs.job_failures import is_finished
 from tests.contract.ansible.jobs.conftest import SECONDS, JobRuns
 
@@ -180,6 +182,28 @@ async def test_a_job_whose_run_has_ended_is_kept_for_its_ttl(runs: JobRuns) -> N
     assert not is_finished(first)
     assert (await runs("- debug: {msg: second}\n")).successful
     runs.kubelet.release_ends()
+    jobs = await runs.client.jobs_of(runs.owner["metadata"]["uid"])
+    assert len(jobs) == 2
+    assert first["metadata"]["uid"] in {each["metadata"]["uid"] for each in jobs}
+
+
+async def test_a_job_whose_run_had_ended_when_the_operator_was_killed_is_kept(
+    runs: JobRuns,
+) -> None:
+    """The next operator waits until the Job has finished, and does not delete it."""
+    runs.kubelet.hold_ends()
+    assert (await runs("- debug: {msg: first}\n")).successful
+    first = await runs.job()
+    assert not is_finished(first)
+    await runs.stop()
+    await runs.start()
+    with capture_logs() as lines:
+        second = asyncio.create_task(runs("- debug: {msg: second}\n"))
+        while all("whose run has ended" not in line["event"] for line in lines):
+            await asyncio.sleep(0.1)
+            assert not second.done()
+        runs.kubelet.release_ends()
+        assert (await second).successful
     jobs = await runs.client.jobs_of(runs.owner["metadata"]["uid"])
     assert len(jobs) == 2
     assert first["metadata"]["uid"] in {each["metadata"]["uid"] for each in jobs}
