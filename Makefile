@@ -120,7 +120,7 @@ demo olm-demo run contract functional first-day e2e bench bench-forks soak bench
 .PHONY: unit
 unit: $(INSTALLED) ## Run unit tests
 	$(TITLE) "Unit tests"
-	@$(BIN)/pytest tests/unit $(if $(ARGS),$(ARGS),$(COVERAGE))
+	@$(BIN)/pytest tests/unit $(if $(ARGS),$(ARGS),$(TWO) $(COVERAGE))
 
 .PHONY: fuzz-resources
 fuzz-resources: $(INSTALLED) ## Fuzz resources, statuses and annotations for an hour

@@ -77,9 +77,14 @@ class PermissionLog:
 
 def add_permission(permissions: set[Permission], permission: Permission) -> set[Permission]:
     """Return `permissions` and `permission`; too many names or namespaces become any."""
-    if permission in permissions or any(_covers(one, permission) for one in permissions):
+    scopeless = _without_scope(permission)
+    same = {
+        one
+        for one in permissions
+        if one.resource == permission.resource and _without_scope(one) == scopeless
+    }
+    if any(_covers(one, permission) for one in same):
         return permissions
-    same = {one for one in permissions if _without_scope(one) == _without_scope(permission)}
     names = {one.name for one in same if one.namespace == permission.namespace}
     if len(names | {permission.name}) > _MAX_NAMES:
         permission = replace(permission, name="")
@@ -87,15 +92,14 @@ def add_permission(permissions: set[Permission], permission: Permission) -> set[
         namespaces = {one.namespace for one in same} - {"", OWN}
         if len(namespaces | {permission.namespace}) > _MAX_NAMESPACES:
             permission = replace(permission, name="", namespace=ANY)
-    return {one for one in permissions if not _covers(permission, one)} | {permission}
+    return permissions - {one for one in same if _covers(permission, one)} | {permission}
 
 
 def _covers(wide: Permission, permission: Permission) -> bool:
+    """Return whether one of two permissions that differ in scope alone includes the other."""
     everywhere = wide.namespace == ANY and permission.namespace != ""
-    return (
-        wide.name in {"", permission.name}
-        and (everywhere or wide.namespace == permission.namespace)
-        and _without_scope(wide) == _without_scope(permission)
+    return wide.name in {"", permission.name} and (
+        everywhere or wide.namespace == permission.namespace
     )
 
 

@@ -9,6 +9,8 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 _INTERVAL = 0.2
+_LONGEST_INTERVAL = 1.0
+"""The pause is as long as the last look took, so that looking does not load a busy machine."""
 
 
 def eventually(
@@ -24,13 +26,15 @@ def eventually(
     """
     deadline = time.monotonic() + seconds
     while True:
+        started = time.monotonic()
         seen = look()
+        took = time.monotonic() - started
         # What `"text".__eq__` returns for None.
         if (verdict := check(seen)) is not NotImplemented and verdict:
             return seen
         if time.monotonic() > deadline:
             raise AssertionError(f"not within {seconds:g} s; last seen: {seen!r}\n{details()}")
-        time.sleep(_INTERVAL)
+        time.sleep(max(_INTERVAL, min(took, _LONGEST_INTERVAL)))
 
 
 def steadily(look: Callable[[], T], expected: T, *, until: Callable[[], bool]) -> None:

@@ -20,7 +20,7 @@ HUGE = 3_000_000
         {"failed": True, "msg": "because", "stdout": "x" * HUGE, "exception": "y" * HUGE},
         {"results": [{"failed": i > 1900, "msg": f"because {'x' * 3000}"} for i in range(2000)]},
         {"msg": "because", **{f"fact {i}": {"a": ["x" * 100] * 20} for i in range(2000)}},
-        {"msg": "because", "deep": {str(i): {str(j): j for j in range(900)} for i in range(900)}},
+        {"msg": "because", "deep": {str(i): {str(j): j for j in range(450)} for i in range(450)}},
     ],
     ids=["message", "output", "items", "facts", "numbers"],
 )

@@ -19,6 +19,7 @@ from operator_runner.config.watches.keys import ENTRY_KEYS, Key
 from operator_runner.config.watches.report import Diagnostics
 from operator_runner.core.errors import ConfigError
 
+VALIDATOR = Draft7Validator(schema())
 FIXTURES = sorted((Path(__file__).parent / "fixtures").glob("*.yaml"))
 # Errors that a schema cannot detect: files, YAML itself, other entries, expressions.
 BEYOND = re.compile(
@@ -76,7 +77,7 @@ def warnings(path: Path, environ: Mapping[str, str]) -> list[str]:
 
 
 def errors(value: Any) -> list[str]:
-    return [error.message for error in Draft7Validator(schema()).iter_errors(value)]
+    return [error.message for error in VALIDATOR.iter_errors(value)]
 
 
 def documents() -> Iterator[list[Any]]:
