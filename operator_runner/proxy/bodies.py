@@ -45,6 +45,20 @@ def is_quick(kind: str, size: int) -> bool:
     )
 
 
+def name_in(kind: str, body: bytes) -> str:
+    """Return `metadata.name` of an object, empty without one. Raises DecodingError."""
+    if kind == PROTOBUF:
+        try:
+            content: Any = protobuf.view(body)
+        except ValueError as error:
+            raise DecodingError(f"invalid protobuf: {error}") from error
+    else:
+        content = _decode(kind, body)
+    metadata = content.get("metadata") if isinstance(content, dict) else None
+    name = metadata.get("name") if isinstance(metadata, dict) else None
+    return name if isinstance(name, str) else ""
+
+
 def add_owner(kind: str, body: bytes, patch_for: Callable[[Json], MetadataPatch]) -> bytes:
     """Apply the patch that `patch_for` returns to the metadata of `body`.
 

@@ -22,6 +22,16 @@ _LONG_RUNNING = frozenset({"attach", "exec", "log", "portforward", "proxy"})
 """Subresources whose requests the API server does not limit."""
 
 
+def is_session(upgrade: str, info: RequestInfo | None, *, watch: bool) -> bool:
+    """Return whether a request is a stream in both directions, such as exec.
+
+    `upgrade` is the protocol that it asks for. `watch` is that of the query, which makes a
+    websocket of objects a read. Behind a subresource, an application or a kubelet ignores it.
+    """
+    is_watch = watch and info is not None and not info.subresource
+    return bool(upgrade) and not is_watch
+
+
 def may_act(method: str, info: RequestInfo | None, *, upgraded: bool) -> bool:
     """Return whether a request may change something; `upgraded` ones are streams, such as exec."""
     return method not in _READS or upgraded or (info is not None and is_write(method, info))

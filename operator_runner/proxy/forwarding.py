@@ -7,7 +7,7 @@ import io
 import time
 from collections.abc import AsyncIterator, Callable
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import aiohttp
 import structlog
@@ -23,10 +23,17 @@ from operator_runner.kube.session import Connection, fenced_by
 from operator_runner.kube.worker_thread import WorkerThread
 from operator_runner.proxy import bodies, tunnel
 from operator_runner.proxy.dry_run.forwarding import DryRunForwarder
-from operator_runner.proxy.fencing import limited_path, may_act, permit, refused
+from operator_runner.proxy.fencing import is_session, limited_path, may_act, permit, refused
 from operator_runner.proxy.headers import request_headers, response_headers, upgrade_of
 from operator_runner.proxy.input_log import InputLog
-from operator_runner.proxy.ownership_enforcement import Admission, Decision, WriteRequest, is_write
+from operator_runner.proxy.ownership_enforcement import (
+    Admission,
+    Decision,
+    WriteRequest,
+    is_target_in_body,
+    is_write,
+    with_target,
+)
 from operator_runner.proxy.permission_recorder import PermissionRecorder
 from operator_runner.proxy.request_info import RequestInfo, ambiguity
 from operator_runner.proxy.response_tracker import (
@@ -60,6 +67,8 @@ _SELECTORS = ("labelSelector", "fieldSelector")
 _SHOWN = 200
 """Characters of an invalid path in the error."""
 
+
+_T = TypeVar("_T")
 
 RequestCallback = Callable[[str, RunApiRequest], None]
 """Takes the id of a run, and a request of it."""
@@ -108,7 +117,7 @@ class Forwarder:
                 grant,
                 info,
                 partial(_whole, request),
-                upgraded=bool(upgrade_of(request.headers)) and not is_watch(request.query),
+                upgraded=_is_session(request, info),
             )
             if answer is not None:
                 await answer.prepare(request)
@@ -118,12 +127,15 @@ class Forwarder:
         tracked = _tracked_request(request, grant, info, content)
         headers = _headers(request, readable=tracked is not None)
         write = _write(request, grant, info, content)
+        if write is not None and is_target_in_body(write):
+            content = await _buffered(request, content)
+            write = await self._decoded(write, content, partial(with_target, write))
         for attempt in range(1, _MAX_ATTEMPTS + 1):
             decision = Decision() if write is None else await self._admission.decide(write)
             body = content
             if write is not None and decision.edit is not None:
                 content = await _buffered(request, content)
-                body = await self._edited(write, content, decision.edit)
+                body = await self._decoded(write, content, decision.edit)
             if isinstance(body, bytes):
                 headers[hdrs.CONTENT_LENGTH] = str(len(body))
             permitted = permit(fence)
@@ -154,15 +166,15 @@ class Forwarder:
             answered = RunApiRequest(request.method, request.path, status, began, seconds)
             self._on_request(grant.run_id, answered)
 
-    async def _edited(
-        self, write: WriteRequest, body: bytes, edit: Callable[[bytes], bytes]
-    ) -> bytes:
-        """Return the body to send. Raises StatusError beyond the bounds."""
+    async def _decoded(
+        self, write: WriteRequest, body: bytes, function: Callable[[bytes], _T]
+    ) -> _T:
+        """Return what `function` makes of the body. Raises StatusError beyond the bounds."""
         try:
             if bodies.is_quick(write.media_type, len(body)):
-                return edit(body)
+                return function(body)
             async with write.grant.decoding:
-                return await self._worker_thread.call(edit, body)
+                return await self._worker_thread.call(function, body)
         except DecodingError as error:
             raise StatusError(400, str(error)) from error
 
@@ -293,9 +305,12 @@ def _note_answered(
 
 def _fence(request: web.BaseRequest, grant: Grant | None, info: RequestInfo | None) -> Fence:
     """Return the fence of a request; reads are not fenced."""
-    streams = bool(upgrade_of(request.headers)) and not is_watch(request.query)
-    acts = may_act(request.method, info, upgraded=streams)
+    acts = may_act(request.method, info, upgraded=_is_session(request, info))
     return grant.fence if grant is not None and acts else UNFENCED
+
+
+def _is_session(request: web.BaseRequest, info: RequestInfo | None) -> bool:
+    return is_session(upgrade_of(request.headers), info, watch=is_watch(request.query))
 
 
 def _headers(request: web.BaseRequest, *, readable: bool) -> CIMultiDict[str]:
@@ -346,13 +361,15 @@ def _write(
     content: bytes | _Stream | None,
 ) -> WriteRequest | None:
     """Return the request as a write of a run; None if it is not one."""
-    if grant is None or info is None or not is_write(request.method, info):
+    if grant is None or info is None:
+        return None
+    if not is_write(request.method, info, upgraded=_is_session(request, info)):
         return None
     query = request.query
     return WriteRequest(
         grant,
         request.method,
-        info,
+        info.target,
         bodies.media_type(request.headers.get(hdrs.CONTENT_TYPE, "")),
         has_body=bool(content),
         field_manager=query.get("fieldManager", ""),

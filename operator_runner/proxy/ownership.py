@@ -214,6 +214,12 @@ def controller_of(metadata: Json) -> Mapping[str, Any] | None:
     return next((one for one in _references(metadata) if one.get("controller") is True), None)
 
 
+def uid_in(metadata: Json) -> str:
+    """Return the uid in an object's metadata, empty without one, as in some aggregated APIs."""
+    uid = metadata.get("uid")
+    return uid if isinstance(uid, str) else ""
+
+
 def describe_ownership(metadata: Json) -> str:
     """Return the owner of an object for messages: `owned by StatefulSet db`, `without an owner`."""
     references = _references(metadata)

@@ -32,6 +32,7 @@ from operator_runner.proxy.ownership import (
     patch_for_create,
     patch_for_record,
     patch_for_update,
+    uid_in,
 )
 from operator_runner.proxy.request_info import RequestInfo
 from operator_runner.proxy.run_tokens import Grant
@@ -41,6 +42,12 @@ _log = structlog.get_logger(__name__)
 
 _STREAMING = frozenset({"attach", "exec", "portforward"})
 """Subresources of a Pod that act on it whatever the method: a websocket begins with a GET."""
+_READABLE_STREAMS = frozenset({"", "log"})
+"""Subresources that an upgraded GET only reads; by `nodes/NAME/proxy/exec` it runs commands."""
+_BINDING = ("pods", "binding")
+"""Assigns a Pod to a node; its body has the metadata of the Pod."""
+_NAMED_IN_BODY = {("", "bindings"): _BINDING}
+"""Collections whose POST acts on an existing object, with the subresource that does the same."""
 _SUBRESOURCES_WITH_METADATA = frozenset({"", "scale", "status"})
 """Subresources whose bodies have the metadata of the object; others are sent unchanged."""
 _MAX_CONTROLLERS = 5
@@ -97,10 +104,32 @@ class Decision:
 _UNCHANGED = Decision()
 
 
-def is_write(method: str, info: RequestInfo) -> bool:
-    """Return whether a request may change an object."""
-    streams = info.resource == "pods" and info.subresource in _STREAMING
-    return method in {"POST", "PUT", "PATCH", "DELETE"} or streams
+def is_write(method: str, info: RequestInfo, *, upgraded: bool = False) -> bool:
+    """Return whether a request may change an object; `upgraded` ones are streams, such as exec."""
+    if method in {"POST", "PUT", "PATCH", "DELETE"}:
+        return True
+    if upgraded and info.subresource not in _READABLE_STREAMS:
+        return True
+    return info.resource == "pods" and info.subresource in _STREAMING
+
+
+def is_target_in_body(write: WriteRequest) -> bool:
+    """Return whether a write acts on an object that only its body names."""
+    return write.method == "POST" and (write.info.group, write.info.resource) in _NAMED_IN_BODY
+
+
+def with_target(write: WriteRequest, body: bytes) -> WriteRequest:
+    """Return a write as one of the object that its body names.
+
+    Raises StatusError if it names none, DecodingError beyond the bounds.
+    """
+    info = write.info
+    resource, subresource = _NAMED_IN_BODY[info.group, info.resource]
+    name = bodies.name_in(write.media_type, body)
+    if not name:
+        raise StatusError(400, f"invalid body for {_plural(info)}: set metadata.name")
+    target = replace(info, resource=resource, name=name, subresource=subresource)
+    return replace(write, info=target)
 
 
 class Admission:
@@ -166,7 +195,7 @@ class Admission:
     async def _decide_on_existing(
         self, write: WriteRequest, live: Json, *, enforced: bool
     ) -> Decision:
-        uid = str(live.get("uid", ""))
+        uid = uid_in(live)
         owning = self._inject and write.replaces_object
         names_owner = await self._names_owner(write)
         if names_owner and uid != write.grant.owner.uid:
@@ -192,7 +221,7 @@ class Admission:
                 _with_preconditions(edit, uid) if enforced or names_owner else edit,
                 seen=(uid, ""),
             )
-        return _require_uid(write, uid)
+        return _require_uid(write, uid) if uid else _UNCHANGED
 
     # Ownership ---------------------------------------------------------------------
 
@@ -201,8 +230,9 @@ class Admission:
         grant = write.grant
         seen: set[str] = set()
         for _ in range(_MAX_CONTROLLERS + 1):
-            uid = metadata.get("uid", "")
-            seen.add(uid)
+            # Objects of some aggregated APIs have no uid: these are not one and the same.
+            if uid := uid_in(metadata):
+                seen.add(uid)
             if uid == grant.owner.uid or uid in grant.owned_uids or is_owned(grant.owner, metadata):
                 grant.owned_uids.update(seen)
                 return True
@@ -211,7 +241,7 @@ class Admission:
                 return False
             metadata = await self._controller(write, reference)
             # An object of the same name, but not the controller.
-            if metadata.get("uid") != reference.get("uid"):
+            if not uid_in(metadata) or uid_in(metadata) != reference.get("uid"):
                 return False
         return False
 
@@ -268,7 +298,7 @@ class Admission:
         if write.dry_run or not self._inject or write.method not in {"PUT", "PATCH"}:
             return
         added = _create_patch(write)({"metadata": {"name": live.get("name")}})
-        metadata: Json = {"uid": live["uid"], "resourceVersion": live["resourceVersion"]}
+        metadata = {key: live[key] for key in ("uid", "resourceVersion") if live.get(key)}
         if added.references:
             metadata["ownerReferences"] = [*added.references]
         if added.annotations:
@@ -329,14 +359,19 @@ def _require_uid(write: WriteRequest, uid: str) -> Decision:
         if not write.has_body:
             return Decision(query=f"uid={uid}", seen=seen)
         return Decision(partial(bodies.add_precondition, write.media_type, uid=uid), seen=seen)
-    if (
-        write.method not in {"PUT", "PATCH"}
-        or write.info.subresource not in _SUBRESOURCES_WITH_METADATA
-    ):
+    if not _has_metadata(write):
         return _UNCHANGED
     if write.media_type == bodies.JSON_PATCH:
         return Decision(partial(bodies.add_test, uid=uid), seen=seen)
     return _edited(write, lambda _: MetadataPatch(uid=uid), seen)
+
+
+def _has_metadata(write: WriteRequest) -> bool:
+    """Return whether the body has the metadata of the object that exists."""
+    info = write.info
+    if write.method == "POST":
+        return (info.resource, info.subresource) == _BINDING
+    return write.method in {"PUT", "PATCH"} and info.subresource in _SUBRESOURCES_WITH_METADATA
 
 
 def _create_patch(write: WriteRequest) -> Callable[[Json], MetadataPatch]:

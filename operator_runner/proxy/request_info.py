@@ -7,13 +7,16 @@ The grammar is that of the API server: `/api/v1/...` or `/apis/GROUP/VERSION/...
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from urllib.parse import quote, unquote
 
 _OF_NAMESPACES = frozenset({"status", "finalize"})
 """Subresources of a Namespace; any other part after its name is a resource in it."""
 _GROUPED = 3
 """Parts that name a group version: `apis`, group and version."""
+_PROXIED = frozenset({"nodes", "pods", "services"})
+_SCHEMES = frozenset({"", "http", "https"})
+"""Before the name of an object with the subresource `proxy`."""
 _INCOMPLETE_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _MAX_PARAMETERS = 1000
 """Go ignores the whole query beyond 10,000."""
@@ -64,6 +67,20 @@ class RequestInfo:
     def object_path(self) -> str:
         """Return the path of the object, without a subresource, percent-encoded."""
         return f"{self.collection_path}/{_quote(self.name)}"
+
+    @property
+    def target(self) -> RequestInfo:
+        """Return the request with the name of the object, without the port of `proxy`.
+
+        The API server takes NAME, NAME:PORT and SCHEME:NAME:PORT there.
+        """
+        is_proxied = not self.group and self.resource in _PROXIED and self.subresource == "proxy"
+        match self.name.split(":") if is_proxied else ():
+            case [name, _] if name:
+                return replace(self, name=name)
+            case [scheme, name, _] if name and scheme in _SCHEMES:
+                return replace(self, name=name)
+        return self
 
     @property
     def template(self) -> str:

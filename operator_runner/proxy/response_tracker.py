@@ -19,7 +19,13 @@ from operator_runner.kube.object_readiness import Health, health_of
 from operator_runner.kube.worker_thread import WorkerThread
 from operator_runner.proxy.bodies import is_quick, media_type
 from operator_runner.proxy.field_changes import field_changes
-from operator_runner.proxy.ownership import PRIMARY_ANNOTATION, Owner, is_owned
+from operator_runner.proxy.ownership import (
+    PRIMARY_ANNOTATION,
+    Owner,
+    can_be_owned,
+    is_owned,
+    uid_in,
+)
 from operator_runner.proxy.request_info import RequestInfo
 from operator_runner.proxy.run_tokens import Grant
 
@@ -112,8 +118,10 @@ class ResponseTracker:
         try:
             response = await self._decode(tracked.grant, media_type(content_type), body)
             if response is not None:
-                if created and not tracked.info.subresource:
-                    tracked.grant.owned_uids.add(str((response.get("metadata") or {}).get("uid")))
+                # Reviews are not stored: their uid, if any, is the one that the client has sent.
+                if created and can_be_owned(tracked.info):
+                    uid = uid_in(response.get("metadata") or {})
+                    tracked.grant.owned_uids.update({uid} - {""})
                 if tracked.is_list:
                     await self._report_list(tracked, response)
                 else:

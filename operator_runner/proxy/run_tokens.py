@@ -41,7 +41,7 @@ class Grant:
     fence: Fence = field(default=UNFENCED, repr=False, compare=False)
     """Permits the writes of the run; those of programs beside the runs are not fenced."""
     owned_uids: set[str] = field(default_factory=set, compare=False)
-    """The uids of objects that the run has created, or that belong to the owner."""
+    """The uids of objects that the run has created, or that belong to the owner; none is empty."""
     seen: SeenObjects = field(default_factory=SeenObjects, repr=False, compare=False)
     """What the run has read and written, to find what its writes change."""
     connections: WeakSet[BaseTransport] = field(default_factory=WeakSet, repr=False)

@@ -15,14 +15,15 @@ _PREVIEWED = frozenset({"", "status", "scale", "ephemeralcontainers", "resize", 
 """Subresources whose writes the API server can try without storing them."""
 _READ = frozenset({"", "status", "scale", "log", "approval", "ephemeralcontainers", "resize"})
 """Subresources that can be read without an effect; `proxy` passes any request on."""
-_IGNORES_DRY_RUN = frozenset(
+_NOT_PREVIEWED = frozenset(
     {
+        ("", "bindings"),
         ("image.openshift.io", "imagestreamimports"),
         ("image.openshift.io", "imagestreammappings"),
         ("project.openshift.io", "projectrequests"),
     }
 )
-"""Groups and resources whose creation stores other objects, whatever the query has."""
+"""Groups and resources whose creation changes other objects, some whatever the query has."""
 _READS = frozenset({"GET", "HEAD", "OPTIONS"})
 _DRY_RUN = ("dryRun", "All")
 _IDENTITY = ("uid", "resourceVersion", "creationTimestamp", "generation", "managedFields")
@@ -39,7 +40,7 @@ def refusal(method: str, info: RequestInfo | None, *, upgraded: bool) -> str:
     reads = is_read(method) and not upgraded
     if info is None:
         return "" if reads else "a write outside of the resource API"
-    if not reads and (info.group, info.resource) in _IGNORES_DRY_RUN:
+    if not reads and (info.group, info.resource) in _NOT_PREVIEWED:
         return f"a write to {info.resource}"
     allowed = _READ if reads else _PREVIEWED
     return "" if info.subresource in allowed else info.subresource

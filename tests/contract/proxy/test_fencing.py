@@ -28,6 +28,7 @@ from .test_tunnel import SWITCH, dial
 JSON = {"Content-Type": "application/json"}
 MERGE = {"Content-Type": "application/merge-patch+json"}
 APPLY = {"Content-Type": "application/apply-patch+yaml"}
+WEBSOCKET = {"Connection": "Upgrade", "Upgrade": "websocket"}
 LARGE = 2 * 1024 * 1024
 Upstream = Callable[..., Awaitable[Run]]
 Begin = Callable[[], AbstractContextManager[Run]]
@@ -122,6 +123,7 @@ async def test_after_the_renew_deadline_every_write_is_refused(
             http.post(f"{pod}/exec?command=sh"),
             http.get(f"{pod}/attach"),
             http.get(f"{pod}/portforward"),
+            http.get("/api/v1/nodes/n/proxy/exec/a/b/c?watch=true", headers=WEBSOCKET),
         ]:
             async with request as response:
                 message = await _refusal(response)

@@ -142,6 +142,64 @@ async def _sent_as_is(run: Run, method: str, target: str, body: bytes) -> str:
     return answer.decode()
 
 
+async def test_what_acts_on_an_object_is_judged_as_a_write_of_it(
+    start: Start, kubectl: Kubectl, namespace: str
+) -> None:
+    """By a body that names it, by a websocket or a port; a review gives no uid to the run."""
+    run = start(REFUSE)
+    kubectl.wait_for_account()
+    for name in ("mine", "theirs"):
+        pod: Json = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}}
+        pod["spec"] = {"containers": [{"name": "a", "image": "a"}]}
+        service: Json = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}}
+        service["spec"] = {"ports": [{"port": 80}]}
+        if name == "mine":
+            await run.send("create", pod, service)
+        else:
+            kubectl.apply(pod, service)
+    theirs = json.loads(kubectl("get", "pod", "theirs", "--output=json"))["metadata"]
+    base = f"/api/v1/namespaces/{namespace}"
+    node = "/api/v1/nodes/node-1:10250/proxy/exec/team/web/app?command=sh&watch=true"
+    websocket = {"Connection": "Upgrade", "Upgrade": "websocket"}
+    kubectl.apply({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-1"}})
+
+    async with client(run) as http:
+        for path in (f"{base}/bindings", f"{base}/pods/theirs/binding"):
+            status, answer = await sent(http, "POST", path, _binding("theirs"))
+            assert (status, "Pod " in answer["message"]) == (403, True), answer
+        for scheme in ("theirs:80", "https:theirs:80"):
+            status, answer = await sent(http, "POST", f"{base}/services/{scheme}/proxy/a", {})
+            assert (status, "does not belong" in answer["message"]) == (403, True), answer
+        async with http.get(URL(node, encoded=True), headers=websocket) as response:
+            assert response.status == 403
+            assert "Node node-1 does not belong" in (await response.json())["message"]
+        review = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview"}
+        forged = {**review, "metadata": {"uid": theirs["uid"]}, "spec": {"token": "a"}}
+        path = "/apis/authentication.k8s.io/v1/tokenreviews"
+        assert (await sent(http, "POST", path, forged))[0] == 201
+        assert (await sent(http, "DELETE", f"{base}/pods/theirs"))[0] == 403
+
+        # Another Pod of the name is not bound: the uid in the body is a precondition.
+        status, _ = await sent(http, "POST", f"{base}/bindings", _binding("mine", uid="uid-9"))
+        assert status == 409
+        assert (await sent(http, "POST", f"{base}/bindings", _binding("mine")))[0] == 201
+        # The Service has no endpoint.
+        assert (await sent(http, "POST", f"{base}/services/mine:80/proxy/a", {}))[0] == 503
+    nodes = [
+        kubectl("get", "pod", name, "--output=jsonpath={.spec.nodeName}")
+        for name in ("mine", "theirs")
+    ]
+    kubectl("delete", "node", "node-1")
+    assert nodes == ["node-1", ""]
+
+
+def _binding(name: str, **metadata: str) -> Json:
+    """Return the assignment of a Pod to a node."""
+    target = {"kind": "Node", "name": "node-1"}
+    metadata = {"name": name, **metadata}
+    return {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target}
+
+
 async def test_typed_bodies_keep_owners(run: Run, kubectl: Kubectl) -> None:
     """A PUT in protobuf, as typed Go clients send it, adopts nothing and keeps the owners."""
     await run.kubectl("create", "configmap", "mine")

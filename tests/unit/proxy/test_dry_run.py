@@ -33,6 +33,8 @@ def _pod(name: str, **labels: str) -> Json:
         ("GET", f"{_PODS}/web/proxy/a", False, "proxy"),
         ("POST", f"{_PODS}/web/eviction", False, "eviction"),
         ("POST", "/api/v1/namespaces/a/serviceaccounts/b/token", False, "token"),
+        ("POST", f"{_PODS}/web/binding", False, "binding"),
+        ("POST", "/api/v1/namespaces/a/bindings", False, "a write to bindings"),
         (
             "POST",
             "/apis/project.openshift.io/v1/projectrequests",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from operator_runner.core.fencing import UNFENCED, Permit
-from operator_runner.proxy.fencing import limited_path, may_act
+from operator_runner.proxy.fencing import is_session, limited_path, may_act
 from operator_runner.proxy.request_info import RequestInfo
 
 PODS = "/api/v1/namespaces/team/pods"
@@ -32,6 +32,26 @@ def test_an_upgraded_request_is_fenced() -> None:
     """As exec by way of the kubelet, whose path is that of a node."""
     path = "/api/v1/nodes/node-1/proxy/exec/team/web/app"
     assert may_act("GET", RequestInfo.parse(path), upgraded=True)
+
+
+@pytest.mark.parametrize(
+    ("upgrade", "path", "watch", "expected"),
+    [
+        ("websocket", PODS, True, False),
+        ("websocket", f"{PODS}/web", True, False),
+        ("websocket", f"{PODS}/web/exec", True, True),
+        ("SPDY/3.1", f"{PODS}/web/exec", False, True),
+        ("websocket", "/api/v1/nodes/node-1/proxy/exec/team/web/app", True, True),
+        ("websocket", f"{PODS}/web/proxy", True, True),
+        ("websocket", "/other", True, True),
+        ("", f"{PODS}/web/proxy", False, False),
+    ],
+)
+def test_a_watch_by_websocket_is_no_session(
+    upgrade: str, path: str, watch: bool, expected: bool
+) -> None:
+    """With `?watch=true` a kubelet runs commands all the same."""
+    assert is_session(upgrade, RequestInfo.parse(path), watch=watch) is expected
 
 
 @pytest.mark.parametrize("path", [PODS, f"{PODS}/web", f"{PODS}/web/log", "/version", "/apis"])

@@ -90,6 +90,28 @@ def test_quoted_names_round_trip(
     assert RequestInfo.parse(expected.object_path + f"/{quoted[3]}") == expected
 
 
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("/api/v1/namespaces/n/services/web/proxy", "web"),
+        ("/api/v1/namespaces/n/services/web:80/proxy/a:b", "web"),
+        ("/api/v1/namespaces/n/services/https:web:443/proxy", "web"),
+        ("/api/v1/namespaces/n/pods/web%3A80/proxy", "web"),
+        ("/api/v1/nodes/node-1:10250/proxy/exec", "node-1"),
+        ("/api/v1/namespaces/n/services/ftp:web:21/proxy", "ftp:web:21"),
+        ("/api/v1/namespaces/n/services/:80/proxy", ":80"),
+        ("/api/v1/namespaces/n/services/a:b:c:d/proxy", "a:b:c:d"),
+        ("/api/v1/namespaces/n/services/web:80", "web:80"),
+        ("/apis/g/v1/namespaces/n/services/web:80/proxy", "web:80"),
+    ],
+)
+def test_the_port_of_a_proxied_object_is_not_its_name(path: str, name: str) -> None:
+    """Scheme and port are part of the path of nodes, Pods and Services with `proxy`."""
+    info = RequestInfo.parse(path)
+    assert info is not None
+    assert info.target.name == name
+
+
 def test_an_encoded_slash_separates() -> None:
     """The API server decodes a path before it takes it apart; an object cannot hide in a name."""
     expected = RequestInfo.parse("/api/v1/namespaces/team/secrets/s")
