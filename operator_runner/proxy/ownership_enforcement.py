@@ -195,7 +195,7 @@ class Admission:
     async def _decide_on_existing(
         self, write: WriteRequest, live: Json, *, enforced: bool
     ) -> Decision:
-        uid = uid_in(live)
+        info, uid = write.info, uid_in(live)
         owning = self._inject and write.replaces_object
         names_owner = await self._names_owner(write)
         if names_owner and uid != write.grant.owner.uid:
@@ -221,6 +221,11 @@ class Admission:
                 _with_preconditions(edit, uid) if enforced or names_owner else edit,
                 seen=(uid, ""),
             )
+        if write.method == "POST" and (info.resource, info.subresource) == _BINDING:
+            # To `bindings` a uid is no precondition: the API server drops it.
+            version = str(live.get("resourceVersion", ""))
+            edit = _with_preconditions(_no_patch, uid, version)
+            return _edited(write, edit, seen=(uid, version))
         return _require_uid(write, uid) if uid else _UNCHANGED
 
     # Ownership ---------------------------------------------------------------------
@@ -359,19 +364,14 @@ def _require_uid(write: WriteRequest, uid: str) -> Decision:
         if not write.has_body:
             return Decision(query=f"uid={uid}", seen=seen)
         return Decision(partial(bodies.add_precondition, write.media_type, uid=uid), seen=seen)
-    if not _has_metadata(write):
+    if (
+        write.method not in {"PUT", "PATCH"}
+        or write.info.subresource not in _SUBRESOURCES_WITH_METADATA
+    ):
         return _UNCHANGED
     if write.media_type == bodies.JSON_PATCH:
         return Decision(partial(bodies.add_test, uid=uid), seen=seen)
     return _edited(write, lambda _: MetadataPatch(uid=uid), seen)
-
-
-def _has_metadata(write: WriteRequest) -> bool:
-    """Return whether the body has the metadata of the object that exists."""
-    info = write.info
-    if write.method == "POST":
-        return (info.resource, info.subresource) == _BINDING
-    return write.method in {"PUT", "PATCH"} and info.subresource in _SUBRESOURCES_WITH_METADATA
 
 
 def _create_patch(write: WriteRequest) -> Callable[[Json], MetadataPatch]:

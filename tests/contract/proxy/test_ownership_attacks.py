@@ -179,12 +179,15 @@ async def test_what_acts_on_an_object_is_judged_as_a_write_of_it(
         assert (await sent(http, "POST", path, forged))[0] == 201
         assert (await sent(http, "DELETE", f"{base}/pods/theirs"))[0] == 403
 
-        # Another Pod of the name is not bound: the uid in the body is a precondition.
-        status, _ = await sent(http, "POST", f"{base}/bindings", _binding("mine", uid="uid-9"))
-        assert status == 409
+        # Another Pod of the name is not bound: uid or version in the body are preconditions.
+        other = _binding("mine", resourceVersion="1")
+        assert (await sent(http, "POST", f"{base}/bindings", other))[0] == 409
+        other = _binding("mine", uid="uid-9")
+        assert (await sent(http, "POST", f"{base}/pods/mine/binding", other))[0] == 409
         assert (await sent(http, "POST", f"{base}/bindings", _binding("mine")))[0] == 201
-        # The Service has no endpoint.
-        assert (await sent(http, "POST", f"{base}/services/mine:80/proxy/a", {}))[0] == 503
+        # The API server looks for the port in the Service.
+        status, answer = await sent(http, "POST", f"{base}/services/mine:81/proxy/a", {})
+        assert (status, "no service port 81" in answer["message"]) == (503, True), answer
     nodes = [
         kubectl("get", "pod", name, "--output=jsonpath={.spec.nodeName}")
         for name in ("mine", "theirs")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -153,8 +154,9 @@ def test_a_malformed_binding_in_protobuf_is_rejected(grant: Grant) -> None:
 
 
 async def test_only_own_pods_are_bound(grant: Grant) -> None:
-    """The pod that was judged is the one that is bound: the body gets its uid."""
-    mine = {"name": "mine", "uid": "uid-m", "ownerReferences": [grant.owner.reference]}
+    """The Pod that was judged is the one that is bound: the body gets its uid and version."""
+    mine: Json = {"name": "mine", "uid": "uid-m", "resourceVersion": "7"}
+    mine["ownerReferences"] = [grant.owner.reference]
     theirs = {"name": "theirs", "uid": "uid-t"}
     admitted = admission({f"{TEAM}/pods/mine": mine, f"{TEAM}/pods/theirs": theirs})
     body = b'{"metadata": {"name": "%b"}, "target": {"name": "node-1"}}'
@@ -163,7 +165,9 @@ async def test_only_own_pods_are_bound(grant: Grant) -> None:
     decision = await admitted.decide(with_target(write, body % b"mine"))
 
     assert decision.edit is not None
-    assert b'"uid": "uid-m"' in decision.edit(body % b"mine")
+    sent = json.loads(decision.edit(body % b"mine"))["metadata"]
+    assert sent == {"name": "mine", "uid": "uid-m", "resourceVersion": "7"}
+    assert decision.seen == ("uid-m", "7")
     for name, code in ((b"theirs", 403), (b"missing", 404)):
         with pytest.raises(StatusError) as told:
             await admitted.decide(with_target(write, body % name))
