@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+from tests.support.api_reader import ApiReader, CannotReadError
 from tests.support.waiting import eventually
 
 Json = dict[str, Any]
+
+
+@cache
+def _reader(program: Path, _kubeconfig: str | None) -> ApiReader:
+    return ApiReader(program)
 
 
 @dataclass(frozen=True)
@@ -38,11 +47,19 @@ class Kubectl:
 
     def get(self, kind: str, name: str) -> Json | None:
         """Return the object, None if it does not exist."""
+        with suppress(CannotReadError):
+            return _reader(self.program, os.environ.get("KUBECONFIG")).get(
+                kind, self.namespace, name
+            )
         found = self("get", kind, name, "--ignore-not-found", "--output=json")
         return json.loads(found) if found else None
 
     def list(self, kind: str, selector: str = "") -> list[Json]:
         """Return the objects of a kind in the namespace."""
+        with suppress(CannotReadError):
+            return _reader(self.program, os.environ.get("KUBECONFIG")).list(
+                kind, self.namespace, selector
+            )
         items = json.loads(self("get", kind, f"--selector={selector}", "--output=json"))["items"]
         return list(items)
 

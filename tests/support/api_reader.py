@@ -1,0 +1,153 @@
+"""Read objects over one connection: a kubectl process for each look would load the machine."""
+
+from __future__ import annotations
+
+import base64
+import json
+import ssl
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import urllib3
+
+Json = dict[str, Any]
+
+_DISCOVERY = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+_SECONDS = 30.0
+
+
+class CannotReadError(Exception):
+    """kubectl shall read instead, and say what is wrong."""
+
+
+@dataclass(frozen=True)
+class _Kind:
+    group: str
+    version: str
+    kind: str
+    plural: str
+    namespaced: bool
+
+    def path(self, namespace: str, name: str = "") -> str:
+        root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
+        place = f"/namespaces/{namespace}" if self.namespaced else ""
+        return f"{root}{place}/{self.plural}/{name}".rstrip("/")
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+
+class ApiReader:
+    """Reads as `kubectl get --output=json` does, with the credentials of a kubeconfig."""
+
+    def __init__(self, program: Path) -> None:
+        """Take the connection of a kubectl."""
+        command = [
+            str(program),
+            "config",
+            "view",
+            "--raw",
+            "--flatten",
+            "--minify",
+            "--output=json",
+        ]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise CannotReadError(done.stderr)
+        config = json.loads(done.stdout)
+        cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
+        if "certificate-authority-data" not in cluster:
+            raise CannotReadError("the cluster is reached in another way")
+        context = ssl.create_default_context(cadata=_decoded(cluster["certificate-authority-data"]))
+        headers = {}
+        if "token" in user:
+            headers["Authorization"] = f"Bearer {user['token']}"
+        elif "client-certificate-data" in user and "client-key-data" in user:
+            with tempfile.TemporaryDirectory() as folder:
+                files = [Path(folder, name) for name in ("certificate", "key")]
+                for file, field in zip(
+                    files, ("client-certificate-data", "client-key-data"), strict=True
+                ):
+                    file.write_text(_decoded(user[field]))
+                context.load_cert_chain(*map(str, files))
+        else:
+            raise CannotReadError("the user authenticates in another way")
+        self._server = cluster["server"]
+        self._pool = urllib3.PoolManager(
+            ssl_context=context, headers=headers, timeout=_SECONDS, retries=False
+        )
+        self._built_in: dict[str, _Kind] = {}
+
+    def get(self, kind: str, namespace: str, name: str) -> Json | None:
+        """Return an object, None if it does not exist. Raises CannotReadError."""
+        found = self._read(self._kind(kind).path(namespace, name))
+        return None if found is None else _shown(found)
+
+    def list(self, kind: str, namespace: str, selector: str) -> list[Json]:
+        """Return the objects of a kind. Raises CannotReadError."""
+        resource = self._kind(kind)
+        query = urlencode({"labelSelector": selector})
+        found = self._read(f"{resource.path(namespace)}?{query}")
+        if found is None:
+            raise CannotReadError(f"{kind} is not served")
+        type_ = {"apiVersion": resource.api_version, "kind": resource.kind}
+        return [_shown({**type_, **item}) for item in found["items"]]
+
+    def _kind(self, text: str) -> _Kind:
+        """Resolve a kind as kubectl does; a custom one anew each time, since versions change."""
+        if (known := self._built_in.get(text)) is not None:
+            return known
+        word, _, rest = text.lower().partition(".")
+        for root in ("/api", "/apis"):
+            for group in (self._read(root, _DISCOVERY) or {}).get("items", ()):
+                name = group["metadata"].get("name", "")
+                for version in group["versions"]:
+                    if rest not in {"", name, f"{version['version']}.{name}"}:
+                        continue
+                    for resource in version["resources"]:
+                        if word in _words(resource):
+                            return self._found(text, name, version["version"], resource)
+        raise CannotReadError(f"no kind {text}")
+
+    def _found(self, text: str, group: str, version: str, resource: Json) -> _Kind:
+        kind = resource["responseKind"]["kind"]
+        is_namespaced = resource["scope"] == "Namespaced"
+        found = _Kind(group, version, kind, resource["resource"], is_namespaced)
+        if "." not in group or group.endswith(".k8s.io"):
+            self._built_in[text] = found
+        return found
+
+    def _read(self, path: str, accept: str = "application/json") -> Json | None:
+        headers = {**self._pool.headers, "Accept": accept}
+        try:
+            answer = self._pool.request("GET", f"{self._server}{path}", headers=headers)
+        except urllib3.exceptions.HTTPError as error:
+            raise CannotReadError(str(error)) from error
+        if answer.status == HTTPStatus.NOT_FOUND:
+            return None
+        if answer.status != HTTPStatus.OK:
+            raise CannotReadError(answer.data.decode(errors="replace"))
+        body: Json = json.loads(answer.data)
+        return body
+
+
+def _words(resource: Json) -> set[str]:
+    kind = resource["responseKind"]["kind"].lower()
+    names = (resource["resource"], resource.get("singularResource", ""), kind)
+    return {*names, *resource.get("shortNames", ())}
+
+
+def _shown(body: Json) -> Json:
+    """Return an object without what kubectl hides."""
+    body["metadata"].pop("managedFields", None)
+    return body
+
+
+def _decoded(text: str) -> str:
+    return base64.b64decode(text).decode()
