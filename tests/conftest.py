@@ -18,6 +18,8 @@ from tests.support.kubectl import Kubectl
 settings.register_profile("fuzz", max_examples=100_000, deadline=None)
 # The duration of an example depends on the load of the machine.
 settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# `make test-python313`: the examples have been tried on another Python.
+settings.register_profile("short", settings.get_profile("tests"), max_examples=10)
 settings.load_profile("tests")
 
 # On OpenShift it is on: only users who may delete an object change its owner references.
