@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
 import aiohttp
@@ -25,8 +25,11 @@ _LEVELS_AROUND_ITEM, _LEVELS_AROUND_EVENT = 2, 1
 """Levels of nesting around an object in a list and in a watch event."""
 _OK = 200
 
-OnJson = Callable[[str, int, Any], None]
-"""Called with API path, HTTP status and content of each response that kopf decodes as JSON."""
+OnJson = Callable[[str, Mapping[str, str], int, Any], None]
+"""Called for each response that kopf decodes as JSON, which are all but those of watches.
+
+The arguments are API path and query of the request, HTTP status and decoded content.
+"""
 
 
 class KopfSession:
@@ -65,7 +68,7 @@ class KopfSession:
         return await handler(request)
 
     def _on_response(self, url: URL, status: int, content: Any) -> None:
-        self._on_json(self._connection.path_of(url), status, content)
+        self._on_json(self._connection.path_of(url), url.query, status, content)
 
     def _watch_started(self, url: URL) -> Callable[[], None] | None:
         """Report an accepted watch; return the callback for its end, None for other requests."""

@@ -7,7 +7,7 @@ the events. kopf provides discovery, list and watch, and reconnects.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import aiohttp
@@ -19,6 +19,7 @@ from operator_runner.controller.predicates.primary_events import (
     reconcile_cause,
 )
 from operator_runner.controller.sources.last_seen import LastSeen
+from operator_runner.controller.sources.missed_deletions import MissedDeletions
 from operator_runner.core.async_tasks import end_tasks
 from operator_runner.core.errors import Expired, NotFound
 from operator_runner.core.imports import without_package
@@ -122,13 +123,17 @@ class PrimaryWatcher:
         """
         unserved: asyncio.Future[GVK] = asyncio.get_running_loop().create_future()
 
-        def check_discovery(path: str, status: int, content: Any) -> None:
+        missed = MissedDeletions(resources, namespaces, self._uids, self._on_missed_deletion)
+
+        def observe(path: str, query: Mapping[str, str], status: int, content: Any) -> None:
+            if status == _OK:
+                missed.on_page(path, query, content)
             if status in {_OK, _NOT_FOUND} and not unserved.done():
                 for gvk in unserved_kinds(resources, path, content):
                     unserved.set_result(gvk)
                     return
 
-        session = KopfSession(connection, check_discovery)
+        session = KopfSession(connection, observe)
         tasks = await kopf.spawn_tasks(
             registry=self._registry(session, resources),
             settings=_settings(),
@@ -175,6 +180,15 @@ class PrimaryWatcher:
             )
             register(self._handler(watches[gvk]))
         return registry
+
+    def _uids(self, gvk: GVK) -> Iterator[tuple[ObjectRef, str]]:
+        return ((ref, self.uid(ref)) for ref in self.known(gvk))
+
+    def _on_missed_deletion(self, ref: ObjectRef, uid: str) -> None:
+        """Process a resource as deleted that a list lacks; the event was missed."""
+        body = {"metadata": {"name": ref.name, "namespace": ref.namespace, "uid": uid}}
+        watch = next(watch for watch in self._watches if watch.gvk == ref.gvk)
+        self.on_event(watch, "DELETED", body)
 
     def _handler(self, watch: Watch) -> Callable[..., Any]:
         async def handle(event: Any, **_: Any) -> None:

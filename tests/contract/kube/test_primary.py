@@ -224,10 +224,37 @@ async def test_a_watch_resumes_where_it_ended_and_lists_again_after_410(
     scripted.answer = answer
     events = Events()
     async with watching(scripted, [WIDGET], events):
-        assert [(await events.next())[0], (await events.next())[0]] == ["a", "b"]
+        shown = [await events.next() for _ in range(3)]
+    assert [name for name, _ in shown] == ["a", "a", "b"]
+    assert shown[1][1] is None, "a deletion while there was no watch"
     assert [query.get("resourceVersion") for query in queries[:5]] == [None, "5", "7", None, "5"]
     assert [query.get("limit") for query in queries[:5]] == ["20", None, None, "20", None]
     assert [query.get("timeoutSeconds") for query in queries[:3]] == [None, "300", "300"]
+
+
+async def test_a_resource_is_missing_only_if_no_page_lists_it(scripted: ScriptedServer) -> None:
+    """The list after 410 has two pages, of which one lists `b`."""
+    server = ApiServer(WIDGET)
+    pages = [(["a", "b"], ""), (["c"], "next"), (["b"], "")]
+    expired = {"type": "ERROR", "object": {"kind": "Status", "code": 410}}
+    watches = [json.dumps(expired).encode() + b"\n"]
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        if request.path != WIDGET.path():
+            return await server.answer(request)
+        if "watch" in request.query:
+            return await (stream(request, watches.pop(0)) if watches else hang(request))
+        names, token = pages.pop(0)
+        items = [json.loads(_widget(name, 5)) for name in names]
+        metadata = {"resourceVersion": "5", "continue": token}
+        return web.json_response({"metadata": metadata, "items": items})
+
+    scripted.answer = answer
+    events = Events()
+    async with watching(scripted, [WIDGET], events):
+        shown = [await events.next() for _ in range(5)]
+    exists = {name: body is not None for name, body in shown}
+    assert exists == {"a": False, "b": True, "c": True}
 
 
 async def test_objects_beyond_the_bounds_are_delivered_cut(scripted: ScriptedServer) -> None:
