@@ -19,6 +19,7 @@ from operator_runner.ansible.cold.launcher import ColdLauncher
 from operator_runner.ansible.forkserver.launcher import WarmLauncher
 from operator_runner.ansible.outcome import OutcomeBuilder
 from operator_runner.ansible.patches.registry import PATCHES, unknown_names
+from operator_runner.ansible.reserved_names import ReservedNamesLoader
 from operator_runner.ansible.run_spec import run_spec
 from operator_runner.ansible.rundir import RunDir, RunDirs, arguments_of
 from operator_runner.core.errors import ConfigError, RunError
@@ -68,15 +69,18 @@ async def open_launcher(
     ansible: AnsibleSettings,
     started: Callable[[], None] = lambda: None,
     contents: Sequence[Path] = (),
+    names: ReservedNamesLoader | None = None,
 ) -> AsyncIterator[Launcher]:
     """Open a launcher; fall back to cold, with a warning, if warm cannot be started.
 
     `started` is called for each process that is started to fork runs from; `contents` are the roles
-    and playbooks to be run. Raises ConfigError; see `check_patches`.
+    and playbooks to be run. `names` begins to load beside it. Raises ConfigError; see
+    `check_patches`.
     """
     check_patches(ansible)
     if kind == "warm":
-        warm = WarmLauncher(ansible, started, contents)
+        listing = None if names is None else names.start_from_fork_server()
+        warm = WarmLauncher(ansible, started, contents, listing)
         try:
             await warm.open()
         except (RunError, OSError) as error:
@@ -87,6 +91,8 @@ async def open_launcher(
             finally:
                 await warm.close()
             return
+    elif names is not None:
+        names.start()
     yield ColdLauncher(ansible)
 
 

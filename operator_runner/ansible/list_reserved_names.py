@@ -1,9 +1,9 @@
 """List the names of variables that Ansible uses itself, with Ansible's own code.
 
-`reserved_names` starts it as `python -P -m operator_runner.ansible.list_reserved_names`, with the
-environment of a run. Reads `{"parent": PID, "contents": [PATH, ...]}` from standard input, the
-paths of the roles and playbooks that are run, and writes `{"acted_on": [...], "keywords": [...]}`.
-It is a separate process because the operator does not import ansible-core and listing takes 2 s.
+The operator does not import ansible-core. So a fork server that has loaded it forks a process that
+calls `list_names`; without a fork server, `reserved_names` starts this module as a program, `python
+-P -m operator_runner.ansible.list_reserved_names`, with the environment of a run. It reads
+`{"parent": PID, "contents": [PATH, ...]}` from standard input and writes what `list_names` returns.
 """
 
 from __future__ import annotations
@@ -49,13 +49,20 @@ def main() -> None:
     output = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     init_plugin_loader()
-    contents = map(Path, arguments["contents"])
+    with output:
+        json.dump(list_names(map(Path, arguments["contents"])), output)
+
+
+def list_names(contents: Iterable[Path]) -> dict[str, list[str]]:
+    """Return the names as `{"acted_on": [...], "keywords": [...]}`; see `ReservedNames`.
+
+    `contents` are the roles and playbooks that are run. Plugins can be loaded already.
+    """
     # Jinja's own functions, such as range and namespace, are not used by Ansible.
     functions = {*TemplateEngine().environment.globals} - DEFAULT_NAMESPACE.keys()
     acted_on = {*_settings(), *_magic(), *_options(_plugin_files(contents)), *functions}
     keywords = get_reserved_names() - DEFAULT_NAMESPACE.keys() - acted_on
-    with output:
-        json.dump({"acted_on": sorted(acted_on), "keywords": sorted(keywords)}, output)
+    return {"acted_on": sorted(acted_on), "keywords": sorted(keywords)}
 
 
 def _settings() -> Iterator[str]:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from operator_runner.ansible.child_process import end_tree
 from operator_runner.ansible.run_spec import common_environment
@@ -23,7 +25,7 @@ _GRACE_SECONDS = 5.0
 
 
 class ReservedNamesLoader:
-    """Loads the names in a child process, at `start` or at the first `get`."""
+    """Loads the names from a fork server, or in a process of its own at the first `get`."""
 
     def __init__(self, ansible: AnsibleSettings, contents: Sequence[Path]) -> None:
         """`contents` are the roles and playbooks that are run; plugins next to them count too."""
@@ -32,9 +34,18 @@ class ReservedNamesLoader:
         self._task: asyncio.Task[ReservedNames] | None = None
 
     def start(self) -> None:
-        """Start loading, so that the names are available for the first run."""
+        """Start loading in a process, so that the names are available for the first run."""
         if self._task is None:
-            self._task = asyncio.create_task(self._load(), name="reserved names of Ansible")
+            self._begin(self._list())
+
+    def start_from_fork_server(self) -> int:
+        """Start loading; return a descriptor to which a fork server writes the names.
+
+        Its owner closes it. If nothing was written then, a process lists the names.
+        """
+        reader, writer = os.pipe()
+        self._begin(self._receive(reader))
+        return writer
 
     async def get(self) -> ReservedNames:
         """Return the names. Raises RunError if they cannot be listed; the next call retries."""
@@ -50,16 +61,26 @@ class ReservedNamesLoader:
             raise RunError(f"cannot list the variables of Ansible: {error}") from error
 
     async def close(self) -> None:
-        """Terminate the process if it is running."""
+        """Stop loading."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
-    async def _load(self) -> ReservedNames:
+    def _begin(self, loading: Coroutine[Any, Any, ReservedNames]) -> None:
+        self._task = asyncio.create_task(loading, name="reserved names of Ansible")
+
+    async def _receive(self, descriptor: int) -> ReservedNames:
+        stream = asyncio.StreamReader()
+        transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(stream), os.fdopen(descriptor, "rb", 0)
+        )
+        with contextlib.closing(transport):
+            output = await stream.read()
+        return _decoded(output) if output else await self._list()
+
+    async def _list(self) -> ReservedNames:
         with tempfile.TemporaryDirectory(prefix="operator-runner-") as temporary:
-            output = await self._run({"ANSIBLE_LOCAL_TEMP": temporary})
-        names = json.loads(output)
-        return ReservedNames(frozenset(names["acted_on"]), frozenset(names["keywords"]))
+            return _decoded(await self._run({"ANSIBLE_LOCAL_TEMP": temporary}))
 
     async def _run(self, environment: dict[str, str]) -> bytes:
         process = await asyncio.create_subprocess_exec(
@@ -79,6 +100,11 @@ class ReservedNamesLoader:
             lines = stderr.decode(errors="replace").strip().splitlines()
             raise RunError(lines[-1] if lines else f"exit status {process.returncode}")
         return stdout
+
+
+def _decoded(output: bytes) -> ReservedNames:
+    names = json.loads(output)
+    return ReservedNames(frozenset(names["acted_on"]), frozenset(names["keywords"]))
 
 
 @dataclass(frozen=True, slots=True)

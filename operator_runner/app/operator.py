@@ -186,9 +186,8 @@ async def _start(
     names = ReservedNamesLoader(settings.ansible, contents)
     stack.push_async_callback(names.close)
     _log.info("Loading Ansible", executor=settings.executor)
-    names.start()  # beside the fork server, which takes as long
     started = metrics.machine.fork_servers.inc
-    opening = open_launcher(settings.executor, settings.ansible, started, contents)
+    opening = open_launcher(settings.executor, settings.ansible, started, contents, names)
     launcher = await stack.enter_async_context(open_in_background(opening))
     operator = Operator(
         settings,

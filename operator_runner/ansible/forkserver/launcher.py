@@ -73,11 +73,17 @@ class WarmLauncher:
         ansible: AnsibleSettings,
         started: Callable[[], None],
         contents: Sequence[Path] = (),
+        names: int | None = None,
     ) -> None:
-        """Take settings, roles and playbooks of all runs; `started` is called for each server."""
+        """Take settings, roles and playbooks of all runs; `started` is called for each server.
+
+        The first server writes the reserved names of Ansible to the descriptor `names`, which is
+        closed then.
+        """
         self._ansible = ansible
         self._contents = contents
         self._started = started
+        self._names = names
         self._server: ForkServer | None = None
         self._retired: list[ForkServer] = []
         """Servers that take no more runs; they exit after the last one."""
@@ -97,8 +103,16 @@ class WarmLauncher:
         """Start a server; another one in place of one that is killed while it loads."""
         for _ in range(_MAX_SERVERS - 1):
             with contextlib.suppress(ForkServerKilled):
-                return await start_server(self._ansible, self._contents)
-        return await start_server(self._ansible, self._contents)
+                return await self._start_one()
+        return await self._start_one()
+
+    async def _start_one(self) -> ForkServer:
+        names, self._names = self._names, None
+        try:
+            return await start_server(self._ansible, self._contents, names)
+        finally:
+            if names is not None:
+                os.close(names)
 
     async def ready(self) -> None:
         """See `executor.Launcher`; if a server must be replaced, `start` does it."""

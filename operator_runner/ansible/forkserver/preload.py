@@ -12,7 +12,7 @@ import re
 import ssl
 import sys
 import threading
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -77,17 +77,20 @@ def preload(
     scratch: str,
     disabled: Collection[str] = (),
     contents: Collection[Path] = (),
+    on_core_loaded: Callable[[], None] = lambda: None,
 ) -> tuple[PatchSelection, list[Mismatch]]:
     """Import everything as a run with this environment would; leave no threads.
 
     `scratch` is a directory for temporary files; it may be removed when this returns. Applies the
     patches of this process. Returns the patches of the run's processes, and the reasons why others
     are left out. `disabled` names patches to leave out; `contents` are roles and playbooks.
+    `on_core_loaded` is called once ansible-core and its plugins are loaded, as they are.
     """
     with without_garbage_collection(), _as_a_run(environment, scratch):
         for name in _LIBRARIES:
             importlib.import_module(name)
         load_plugins()
+        on_core_loaded()
         _learn_interpreters()
         patches, mismatches = select(disabled)
         for name in _PATCHES:

@@ -16,7 +16,7 @@ import signal
 import socket
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -53,11 +53,25 @@ def main() -> None:
     with _scratch(orders["scratch"]) as scratch:
         environment = run_environment(orders["envvars"], scratch)
         contents = [Path(path) for path in orders["contents"]]
-        patches, mismatches = preload(environment, scratch, orders["disabled_patches"], contents)
+        children: set[int] = set()
+
+        def list_names() -> None:
+            if orders["names"] is not None:
+                children.add(_list_names(orders["names"], contents))
+
+        patches, mismatches = preload(
+            environment, scratch, orders["disabled_patches"], contents, list_names
+        )
     open_streams()
     freshness = Freshness(preloaded_paths())
     server = Server(
-        control, environment, freshness, orders["started"], scope=orders["scope"], patches=patches
+        control,
+        environment,
+        freshness,
+        orders["started"],
+        scope=orders["scope"],
+        patches=patches,
+        children=children,
     )
     control.send(json.dumps([each.as_json() for each in mismatches]).encode())
     call_with_room(server.serve)
@@ -83,6 +97,27 @@ def _scratch(path: str) -> Iterator[str]:
         shutil.rmtree(path, ignore_errors=True)
 
 
+def _list_names(descriptor: int, contents: Sequence[Path]) -> int:
+    """Fork a process that writes the reserved names of Ansible; return its pid."""
+    server = os.getpid()
+    pid = fork()
+    if not pid:
+        try:
+            die_with_parent(server)
+            os.dup2(2, 1)  # nothing is written to the terminal that has been opened for loading
+            # Not at module level: ansible-core reads its settings when it is imported.
+            from operator_runner.ansible.list_reserved_names import list_names
+
+            with os.fdopen(descriptor, "w", encoding="utf-8") as output:
+                json.dump(list_names(contents), output)
+            os._exit(0)
+        except BaseException:  # noqa: BLE001 (a fork must not go on as a second server)
+            traceback.print_exc()
+        os._exit(1)
+    os.close(descriptor)
+    return pid
+
+
 class Server:
     """The runs in progress, and the socket that requests them."""
 
@@ -95,10 +130,12 @@ class Server:
         *,
         scope: dict[str, Any] | None,
         patches: PatchSelection,
+        children: Collection[int],
     ) -> None:
         """`environment` is the one that everything was loaded with, from `started` on.
 
-        `scope` are the arguments of `landlock.scope_signals`; None: it is not called.
+        `children` are processes that were forked meanwhile. `scope` are the arguments of
+        `landlock.scope_signals`; None: it is not called.
         """
         self._scope = scope
         self._patches = patches
@@ -106,7 +143,7 @@ class Server:
         self._environment = environment
         self._freshness = freshness
         self._started = started
-        self._runs: set[int] = set()
+        self._runs = {*children}
         self._spare: socket.socket | None = None
         self._is_stale = False
         self._strays: set[int] = set()
@@ -121,6 +158,7 @@ class Server:
         for number in END_SIGNALS:
             signal.signal(number, lambda *_: self._end())
         signal.signal(signal.SIGINT, signal.SIG_IGN)
+        self._reap()
         while True:
             facts = [] if self._facts is None else self._facts.watched
             watched: list[Any] = [self._control, wake_reader, *facts]

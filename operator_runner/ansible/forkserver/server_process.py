@@ -83,11 +83,14 @@ class ForkServer:
             self._control.close()
 
 
-async def start_server(ansible: AnsibleSettings, contents: Sequence[Path] = ()) -> ForkServer:
+async def start_server(
+    ansible: AnsibleSettings, contents: Sequence[Path] = (), names: int | None = None
+) -> ForkServer:
     """Start a fork server and wait until everything is loaded. Raises RunError with its reason.
 
     This is ForkServerKilled after a signal, such as SIGKILL where memory is low. `contents` are the
-    roles and playbooks that it will run.
+    roles and playbooks that it will run. `names` is a descriptor to which it writes the reserved
+    names of Ansible, if it lists them.
     """
     environment = common_environment(ansible)
     # The server creates it and is signalled when we end: it is removed even if we are killed.
@@ -99,6 +102,7 @@ async def start_server(ansible: AnsibleSettings, contents: Sequence[Path] = ()) 
         "scratch": str(scratch),
         "disabled_patches": list(ansible.disabled_patches),
         "contents": [str(path) for path in contents],
+        "names": names,
         "scope": await asyncio.to_thread(_scope) if ansible.isolate_runs else None,
     }
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -109,7 +113,7 @@ async def start_server(ansible: AnsibleSettings, contents: Sequence[Path] = ()) 
             stdin=asyncio.subprocess.DEVNULL,
             stdout=complaints,
             stderr=complaints,
-            pass_fds=[theirs.fileno()],
+            pass_fds=[theirs.fileno(), *([] if names is None else [names])],
             env={**os.environ, **environment},
             start_new_session=True,
         )

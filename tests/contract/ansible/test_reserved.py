@@ -9,6 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from operator_runner.ansible import reserved_names
+from operator_runner.ansible.cold.launcher import ColdLauncher
+from operator_runner.ansible.executor import open_launcher
+from operator_runner.ansible.forkserver import launcher
+from operator_runner.ansible.forkserver.server_process import ForkServer
 from operator_runner.ansible.reserved_names import ReservedNamesLoader
 from operator_runner.core.errors import RunError
 from operator_runner.core.settings import AnsibleSettings
@@ -55,6 +60,39 @@ async def test_the_names_are_those_of_ansible(tmp_path: Path) -> None:
     assert {"vars", "environment", "groups", "role_path", "omit", "lookup"} <= names.acted_on
     assert {"hosts", "port", "name", "tags", "no_log", "timeout"} <= names.keywords
     assert not {"namespace", "range", "size", "image"} & (names.acted_on | names.keywords)
+
+
+async def test_a_fork_server_lists_the_same_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has loaded ansible-core, and no other process is started."""
+    role = tmp_path / "roles" / "web"
+    plugin = role / "lookup_plugins" / "mine.py"
+    plugin.parent.mkdir(parents=True)
+    plugin.write_text('DOCUMENTATION = """\noptions:\n  a:\n    vars:\n    - name: tool\n"""\n')
+    alone = await ReservedNamesLoader(AnsibleSettings(), [role]).get()
+    assert "tool" in alone.acted_on
+
+    monkeypatch.setattr(reserved_names, "_PROGRAM", ("false",))
+    names = ReservedNamesLoader(AnsibleSettings(), [role])
+    async with open_launcher("warm", AnsibleSettings(), contents=[role], names=names):
+        assert await names.get() == alone
+    await names.close()
+
+
+async def test_without_a_fork_server_a_process_lists_the_names(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also if the server ends before it has listed them."""
+
+    async def failing(*_: object) -> ForkServer:
+        raise RunError("no memory")
+
+    monkeypatch.setattr(launcher, "start_server", failing)
+    names = ReservedNamesLoader(AnsibleSettings(), [])
+    async with open_launcher("warm", AnsibleSettings(), names=names) as opened:
+        assert isinstance(opened, ColdLauncher)
+        assert "vars" in (await names.get()).acted_on
 
 
 async def test_reserved_names_are_read_again_after_an_error(

@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -337,7 +337,7 @@ async def test_servers_that_exit_at_once_are_not_retried_endlessly(
 ) -> None:
     """A run ends with a reason for the condition of its resource."""
 
-    async def killed(ansible: AnsibleSettings, _contents: Sequence[Path]) -> ForkServer:
+    async def killed(ansible: AnsibleSettings, *_: object) -> ForkServer:
         server = await start_server(ansible)
         runs.servers()[0].kill()
         return server
