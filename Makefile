@@ -39,7 +39,7 @@ COVERAGE := --cov=operator_runner --cov-report= --cov-fail-under=60
 PYTHON313 ?= $(shell for python in python3.13 "$${PYENV_ROOT:-$$HOME/.pyenv}"/versions/3.13.*/bin/python3; do \
   "$$python" -c 'import ensurepip, venv' 2>/dev/null && echo "$$python" && break; done)
 # A part of the launchers' contract on Python 3.13: cold and warm runs, without a cluster.
-CONTRACT313 := $(addprefix tests/contract/ansible/launchers/test_,modules.py types.py)
+CONTRACT313 := tests/contract/ansible/launchers/test_types.py
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -88,7 +88,7 @@ olm-demo-down: $(INSTALLED) ## Remove the OLM demo
 venv: $(INSTALLED) ## Create .venv from requirements.lock
 
 .PHONY: test
-test: ## Run check and all tests; a failing tier does not stop the others
+test: ## Run check and the tests of all tiers; a failing tier does not stop the others
 	@$(MAKE) prepare
 	@$(MAKE) --keep-going check unit test-python313 contract functional e2e
 	$(TITLE) "All of it passed"
@@ -115,7 +115,7 @@ fmt: $(INSTALLED) ## Format the code and apply lint fixes
 bytecode: $(COMPILED) ## Compile installed packages and changed sources to bytecode
 	@$(BIN)/python -m compileall -q operator_runner
 
-demo olm-demo run contract functional first-day e2e bench bench-forks soak bench-etcd scale: bytecode
+demo olm-demo run contract functional first-day e2e slow bench bench-forks soak bench-etcd scale: bytecode
 
 .PHONY: unit
 unit: $(INSTALLED) ## Run unit tests
@@ -168,6 +168,11 @@ first-day: $(INSTALLED) ## Play a role author's first day: twelve mistakes, each
 e2e: $(INSTALLED) ## Run end-to-end tests: the nginx operator on a local cluster
 	$(TITLE) "End-to-end tests"
 	@$(BIN)/pytest tests/e2e $(TWO) $(ARGS)
+
+.PHONY: slow
+slow: $(INSTALLED) ## Run the slow tests of all tiers, which test leaves out: all comparisons with cold runs, and kills
+	$(TITLE) "Slow tests"
+	@$(BIN)/pytest tests -m slow --slow $(TWO) $(ARGS)
 
 .PHONY: fuzz
 fuzz: $(INSTALLED) ## Fuzz parsers of external input; ARGS='--executions 1000000 yaml_body'

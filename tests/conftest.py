@@ -26,6 +26,11 @@ settings.load_profile("tests")
 OPENSHIFT_PLUGIN = "OwnerReferencesPermissionEnforcement"
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the choice of slow tests."""
+    parser.addoption("--slow", action="store_true", help="run the tests with the mark slow too")
+
+
 def pytest_configure() -> None:
     """Handle SIGINT as in a terminal: shells ignore it for background commands.
 
@@ -39,8 +44,12 @@ def pytest_configure() -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None]:
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: list[pytest.Item]
+) -> Generator[None]:
     """Reject tests without a docstring; group tests by file, and run explicit groups first.
+
+    Deselect slow tests unless they are wanted.
 
     The tests of a file run on one worker, and files of a common group too. The groups take
     longest, so they run first: no worker starts them when the others have ended.
@@ -57,6 +66,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None]:
         item.add_marker(pytest.mark.xdist_group(str(item.path)))
     yield
     items.sort(key=lambda item: item not in long)
+    if not config.getoption("--slow"):
+        slow = {item for item in items if item.get_closest_marker("slow")}
+        config.hook.pytest_deselected(items=list(slow))
+        items[:] = [item for item in items if item not in slow]
 
 
 @pytest.fixture(scope="session")

@@ -112,7 +112,7 @@ def not_idempotent(operator: Operator) -> float:
     return operator.metric("operator_runner_not_idempotent_resources", kind="Echo")
 
 
-@pytest.mark.parametrize("executor", ["warm", "cold"])
+@pytest.mark.parametrize("executor", ["warm", pytest.param("cold", marks=pytest.mark.slow)])
 def test_fields_that_change_in_every_run_are_reported(
     kubectl: Kubectl, operator: Operator, project: Path, control_plane: Path, executor: str
 ) -> None:

@@ -256,6 +256,7 @@ def test_two_clusters_of_both_apis_side_by_side(world: World, kubectl: Kubectl) 
     assert kubectl.get("service", "two-client") is not None
 
 
+@pytest.mark.slow
 def test_a_change_of_members_outlives_each_kill_of_the_operator(
     world: World, example: Example, kubectl: Kubectl
 ) -> None:

@@ -238,6 +238,7 @@ def test_the_configuration(world: World) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_thousands_of_monitors_are_one_write_of_the_configuration(world: World) -> None:
     """And not a run for each: all events during a run lead to one more run."""
     world.kubectl.apply(prometheus(serviceMonitorSelector=TEAM, paused=True))

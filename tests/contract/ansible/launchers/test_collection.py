@@ -165,6 +165,7 @@ def test_a_collection_of_the_project_wins(both: Both) -> None:
     assert record.outcome.requeue_after == timedelta(minutes=7)
 
 
+@pytest.mark.slow
 def test_an_installed_collection_wins(tmp_path: Path) -> None:
     """One on the collections path, as `ansible-galaxy` puts it there, is found before ours."""
     module = tmp_path / COLLECTION / "plugins" / "modules" / "requeue_after.py"

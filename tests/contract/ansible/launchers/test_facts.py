@@ -129,6 +129,7 @@ def test_a_role_has_the_facts_of_a_cold_run(
     assert warm == cold
 
 
+@pytest.mark.slow
 def test_a_playbook_gets_the_requested_facts(
     launchers: Launchers, program: Program, tmp_path: Path
 ) -> None:
@@ -140,6 +141,7 @@ def test_a_playbook_gets_the_requested_facts(
     assert "ansible_devices" not in found[0]["Subset"]
 
 
+@pytest.mark.slow
 def test_complaints_are_those_of_a_cold_run(
     launchers: Launchers, program: Program, tmp_path: Path
 ) -> None:

@@ -10,51 +10,49 @@ from tests.contract.ansible.launchers.projects import Project
 GOOD = "- debug:\n"
 
 
+CASES: dict[str, tuple[Project, str | None]] = {
+    "yaml": (Project("- debug: [\n"), "YAML parsing failed"),
+    "template in yaml": (Project("- name: x\n  debug:\n   msg: a\n  msg: {{ x }}\n"), "msg"),
+    "two actions": (Project("- debug: {msg: a}\n  command: b\n"), "conflicting action statements"),
+    "module": (Project("- no.such.module: {}\n"), "no.such.module"),
+    "keyword": (Project("- debug:\n  no_such_keyword: 1\n"), "no_such_keyword"),
+    "no list": (Project("words\n"), "must contain a list of tasks"),
+    "import tasks": (Project("- import_tasks: nowhere.yml\n"), "nowhere.yml"),
+    "include role": (Project("- include_role: {name: nowhere}\n"), "nowhere"),
+    "import role": (Project("- import_role: {name: nowhere}\n"), "nowhere"),
+    "vars": (Project(GOOD, {"roles/tried/vars/main.yml": "a: [\n"}), "YAML parsing failed"),
+    "dependency": (
+        Project(GOOD, {"roles/tried/meta/main.yml": "dependencies: [missing]\n"}),
+        "missing",
+    ),
+    "defaults": (Project(GOOD, {"roles/tried/defaults/main.yml": "- list\n"}), "defaults"),
+    "no list of plays": (Project(files={"site.yml": "hosts: localhost\n"}), "playbook"),
+    "keyword of a play": (
+        Project(files={"site.yml": "- hosts: localhost\n  no_such: 1\n"}),
+        "no_such",
+    ),
+    "empty playbook": (Project(files={"site.yml": ""}), "Empty playbook"),
+    "import playbook": (
+        Project(files={"site.yml": "- import_playbook: nowhere.yml\n"}),
+        "nowhere.yml",
+    ),
+    "option": (Project(GOOD, args="--no-such-option"), ""),
+    "vault password file": (Project(GOOD, args="--vault-password-file /nowhere"), "nowhere"),
+    "broken inventory": (Project(GOOD, {"hosts": "[a\n"}, inventory="hosts"), None),
+    "no hosts matched": (
+        Project(files={"site.yml": "- {hosts: nobody, tasks: [{debug: }]}\n"}),
+        None,
+    ),
+}
+"""Plays, and a part of the message of their failure; None: they succeed."""
+SHORT = {"yaml", "module", "include role", "vars", "keyword of a play", "no hosts matched"}
+
+
 @pytest.mark.parametrize(
     ("project", "message"),
     [
-        (Project("- debug: [\n"), "YAML parsing failed"),
-        (Project("- name: x\n  debug:\n   msg: a\n  msg: {{ x }}\n"), "msg"),
-        (Project("- debug: {msg: a}\n  command: b\n"), "conflicting action statements"),
-        (Project("- no.such.module: {}\n"), "no.such.module"),
-        (Project("- debug:\n  no_such_keyword: 1\n"), "no_such_keyword"),
-        (Project("words\n"), "must contain a list of tasks"),
-        (Project("- import_tasks: nowhere.yml\n"), "nowhere.yml"),
-        (Project("- include_role: {name: nowhere}\n"), "nowhere"),
-        (Project("- import_role: {name: nowhere}\n"), "nowhere"),
-        (Project(GOOD, {"roles/tried/vars/main.yml": "a: [\n"}), "YAML parsing failed"),
-        (Project(GOOD, {"roles/tried/meta/main.yml": "dependencies: [missing]\n"}), "missing"),
-        (Project(GOOD, {"roles/tried/defaults/main.yml": "- list\n"}), "defaults"),
-        (Project(files={"site.yml": "hosts: localhost\n"}), "playbook"),
-        (Project(files={"site.yml": "- hosts: localhost\n  no_such: 1\n"}), "no_such"),
-        (Project(files={"site.yml": ""}), "Empty playbook"),
-        (Project(files={"site.yml": "- import_playbook: nowhere.yml\n"}), "nowhere.yml"),
-        (Project(GOOD, args="--no-such-option"), ""),
-        (Project(GOOD, args="--vault-password-file /nowhere"), "nowhere"),
-        (Project(GOOD, {"hosts": "[a\n"}, inventory="hosts"), None),
-        (Project(files={"site.yml": "- {hosts: nobody, tasks: [{debug: }]}\n"}), None),
-    ],
-    ids=[
-        "yaml",
-        "template in yaml",
-        "two actions",
-        "module",
-        "keyword",
-        "no list",
-        "import tasks",
-        "include role",
-        "import role",
-        "vars",
-        "dependency",
-        "defaults",
-        "no list of plays",
-        "keyword of a play",
-        "empty playbook",
-        "import playbook",
-        "option",
-        "vault password file",
-        "broken inventory",
-        "no hosts matched",
+        pytest.param(*case, id=name, marks=() if name in SHORT else pytest.mark.slow)
+        for name, case in CASES.items()
     ],
 )
 def test_plays_that_cannot_start(both: Both, project: Project, message: str | None) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from tests.contract.ansible.launchers.launching import Both
 from tests.contract.ansible.launchers.projects import Project
 from tests.contract.ansible.launchers.views import by_host
@@ -66,6 +68,7 @@ def test_inventory_variables_follow_ansibles_precedence(both: Both) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_delegated_tasks_run_on_their_host(both: Both) -> None:
     """delegate_to, delegate_facts, run_once, local_action and hosts that a play adds."""
     record = both(
@@ -111,6 +114,7 @@ def test_delegated_tasks_run_on_their_host(both: Both) -> None:
     assert len(record.ends("Once")) == 1
 
 
+@pytest.mark.slow
 def test_failing_hosts_are_counted_in_the_recap(both: Both) -> None:
     """serial, max_fail_percentage, unreachable hosts, any_errors_fatal, and the recap of each."""
     record = both(
@@ -154,6 +158,7 @@ def test_failing_hosts_are_counted_in_the_recap(both: Both) -> None:
     assert record.exit_status != 0
 
 
+@pytest.mark.slow
 def test_hosts_do_not_affect_each_other(both: Both) -> None:
     """Forks and strategies: each host runs the same tasks, independent of the others."""
     plays = """

@@ -134,6 +134,7 @@ stringData: {word: xyzzy}
 
 
 @pytest.mark.local_only("refused upgrades have the header Server of the port for Jobs")
+@pytest.mark.slow
 def test_api_errors_fail_the_task(in_cluster: InCluster) -> None:
     """Rejected requests, missing objects, and modules that need a node or a program."""
     tasks = """
@@ -176,6 +177,7 @@ def test_api_errors_fail_the_task(in_cluster: InCluster) -> None:
 
 
 @pytest.mark.local_only("the temporary directory is that of the Pod")
+@pytest.mark.slow
 def test_charts_are_installed_and_upgraded(in_cluster: InCluster) -> None:
     """A chart in the role is rendered, installed, found, upgraded and removed."""
     tasks = """

@@ -13,6 +13,7 @@ def _tasks(*names: str) -> str:
     return "".join(tasks) + "- name: Last\n  command: echo still here\n"
 
 
+@pytest.mark.slow
 def test_a_crashing_module_fails_only_its_task(both: Both) -> None:
     """If a module ends without a result, only its task fails, with the reason."""
     modules = library(
@@ -57,6 +58,7 @@ AnsibleModule({}).exit_json(said='done')
         assert record.kinds(task=name)[-1] == "runner_on_failed" or name == "result_then_crash"
 
 
+@pytest.mark.slow
 def test_verbose_crashes_are_reported_equally(both: Both) -> None:
     """With -v the longer message of a failure is the same."""
     modules = library(raising="raise ValueError('why')\n", exiting="sys.exit(3)\n")
@@ -64,6 +66,7 @@ def test_verbose_crashes_are_reported_equally(both: Both) -> None:
     assert "why" in str(record.result("raising"))
 
 
+@pytest.mark.slow
 def test_output_around_a_result_is_handled_equally(both: Both) -> None:
     """Words before, after or instead of the result; on standard error; in other encodings."""
     modules = library(

@@ -100,6 +100,7 @@ def test_command_modules_return_output_and_status(both: Both) -> None:
 
 
 @pytest.mark.local_only("the messages are those of the operator's patches")
+@pytest.mark.slow
 def test_file_modules_write_the_same_files(both: Both) -> None:
     """Files, their modes and owners, lines, blocks, searches, archives and links."""
     tasks = """

@@ -63,6 +63,7 @@ def _indented(tasks: str) -> str:
     return "\n".join(f"    {line}" for line in tasks.strip().splitlines())
 
 
+@pytest.mark.slow
 def test_plugins_of_a_configured_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """ansible.cfg and the environment name directories of plugins, and other settings."""
     configured = tmp_path / "configured"
@@ -137,6 +138,7 @@ def test_collections_and_roles_paths(tmp_path: Path) -> None:
 
 
 @pytest.mark.local_only("types of templates are those of the image's ansible-core")
+@pytest.mark.slow
 def test_filters_tests_and_lookups_that_come_with_ansible(both: Both) -> None:
     """Filters (json_query too), tests and lookups give the same, as text and as data."""
     tasks = """

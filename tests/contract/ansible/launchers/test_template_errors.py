@@ -30,7 +30,7 @@ def message_of(both: Both, tasks: str, files: dict[str, str], *, native: bool = 
 
 
 @pytest.mark.parametrize("tasks", WAYS.values(), ids=WAYS)
-@pytest.mark.parametrize("native", [True, False])
+@pytest.mark.parametrize("native", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_a_variable_in_camel_case(both: Both, tasks: str, native: bool) -> None:
     """Each way to use a template file gives its line, and the name in snake case."""
     text = "{# settings #}\n{% if web %}\ntitle: {{ siteTitle }}\n{% endif %}\n"
@@ -48,23 +48,27 @@ def test_a_nested_key_in_camel_case(both: Both) -> None:
     assert f"{PLACE}:3)" in message
 
 
+ERRORS = {
+    "syntax": ("a\n{% for x in %}\n", f"{PLACE}:2: Expected an expression"),
+    "filter": ("a\n\n{{ web | no_such }}\n", f"{PLACE}:3: No filter named 'no_such'"),
+    "operator": ("a\n{{ 1 / 0 }}\n", f"{PLACE}:2: division by zero"),
+    "failing filter": ("a\nb\n{{ 'x' | from_json }}\n", f"{PLACE}:3: "),
+    "header": ("#jinja2: trim_blocks: False\n\n{{ titel }}\n", f"{PLACE}:3)"),
+    "nearest": ("{{ site_titel }}\n", "'site_titel' is undefined: did you mean site_title? ("),
+    "no hint": ("{{ something_else }}\n", "'something_else' is undefined (/"),
+    "include": ("{% include 'part.j2' %}\n", "roles/tried/templates/part.j2:2)"),
+    "import": ("{% from 'macro.j2' import m %}\n{{ m() }}\n", "roles/tried/templates/macro.j2:2)"),
+    "macro": ("{% macro m() %}\n\n{{ titel }}{% endmacro %}\n{{ m() }}\n", f"{PLACE}:3)"),
+}
+"""Templates, and a part of the message of their error."""
+SHORT = {"syntax", "header", "nearest", "include"}
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("a\n{% for x in %}\n", f"{PLACE}:2: Expected an expression"),
-        ("a\n\n{{ web | no_such }}\n", f"{PLACE}:3: No filter named 'no_such'"),
-        ("a\n{{ 1 / 0 }}\n", f"{PLACE}:2: division by zero"),
-        ("a\nb\n{{ 'x' | from_json }}\n", f"{PLACE}:3: "),
-        ("#jinja2: trim_blocks: False\n\n{{ titel }}\n", f"{PLACE}:3)"),
-        ("{{ site_titel }}\n", "'site_titel' is undefined: did you mean site_title? ("),
-        ("{{ something_else }}\n", "'something_else' is undefined (/"),
-        ("{% include 'part.j2' %}\n", "roles/tried/templates/part.j2:2)"),
-        ("{% from 'macro.j2' import m %}\n{{ m() }}\n", "roles/tried/templates/macro.j2:2)"),
-        ("{% macro m() %}\n\n{{ titel }}{% endmacro %}\n{{ m() }}\n", f"{PLACE}:3)"),
-    ],
-    ids=[
-        *("syntax", "filter", "operator", "failing filter", "header", "nearest", "no hint"),
-        *("include", "import", "macro"),
+        pytest.param(*error, id=name, marks=() if name in SHORT else pytest.mark.slow)
+        for name, error in ERRORS.items()
     ],
 )
 def test_a_template_error_has_its_place(both: Both, text: str, expected: str) -> None:

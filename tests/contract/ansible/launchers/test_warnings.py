@@ -87,6 +87,7 @@ def test_warnings_are_repeated_in_every_run(both: Both) -> None:
     assert second.stdout.replace("case2", "case1") == first.stdout
 
 
+@pytest.mark.slow
 def test_verbosity_adds_the_warnings_of_plugins(both: Both) -> None:
     """-v adds the verbose messages of plugins."""
     record = both(Project(TASKS, FILES, verbosity=1))
@@ -102,6 +103,7 @@ def test_verbosity_adds_the_warnings_of_plugins(both: Both) -> None:
     ],
     ids=["unbuffered", "buffered"],
 )
+@pytest.mark.slow
 def test_environment_of_the_operator(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variables: dict[str, str]
 ) -> None:

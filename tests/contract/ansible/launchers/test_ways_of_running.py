@@ -21,6 +21,7 @@ module.exit_json(uid=os.geteuid(), python=sys.executable, name=os.environ.get("N
 LIBRARY = {"roles/tried/library/who.py": WHO}
 
 
+@pytest.mark.slow
 def test_async_tasks_are_polled_and_time_out(both: Both, tmp_path: Path) -> None:
     """Tasks in the background: waited for, looked after later, failing, taking too long."""
     tasks = """
@@ -191,6 +192,7 @@ def test_the_configured_interpreter_runs_the_module(both: Both) -> None:
 
 
 @pytest.mark.parametrize("verbosity", [2, 4])
+@pytest.mark.slow
 def test_verbosity_prints_the_same_details(both: Both, verbosity: int) -> None:
     """-vv and -vvvv print more, and the same except for the start of modules."""
     tasks = """

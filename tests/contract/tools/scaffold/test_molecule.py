@@ -78,6 +78,7 @@ def test_an_existing_crd_is_kept(case: Case) -> None:
     assert strangers.state() == before
 
 
+@pytest.mark.slow
 def test_a_crd_of_the_test_is_kept_for_resources_of_others(case: Case) -> None:
     """Destroy refuses, names the resources and the cure; with it the CRD and they stay."""
     case.molecule.passes("converge", **RUNNING)
@@ -143,6 +144,7 @@ def test_resources_of_a_cluster_scoped_kind_are_refused(case: Case) -> None:
     assert case.kubectl.get(case.crd, "theirs") is not None
 
 
+@pytest.mark.slow
 def test_an_existing_kind_cluster_is_kept(case: Case, tmp_path: Path) -> None:
     """`-s kind` neither uses nor deletes a cluster with its name; create names the cure."""
     programs = tmp_path / "programs"
