@@ -1,15 +1,24 @@
-"""The port for Jobs: opened by the leader, and closed before the runs of Jobs are left."""
+"""Runs as Jobs: their launcher and their port, which the leader opens and closes before it ends."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import structlog
 
+from operator_runner.ansible.jobs.client import JobClient
+from operator_runner.ansible.jobs.launcher import JobLauncher
 from operator_runner.core.errors import ApiError, ConfigError, Conflict, Unavailable
-from operator_runner.core.model import ObjectRef, Watch
+from operator_runner.core.fencing import Fences
+from operator_runner.core.model import Cause, ObjectRef, Trigger, Watch
+from operator_runner.core.settings import Address, JobSettings, Settings
+from operator_runner.kube.api import Api
+from operator_runner.kube.certificate_sources import SecretCertificates
+from operator_runner.net.certificate_authority import CertificateLifetimes
+from operator_runner.proxy.job_server import JobServer
+from operator_runner.proxy.server import Proxy
 
 _RETRY_SECONDS = 2.0
 
@@ -91,3 +100,36 @@ class JobServing:
         """Leave running Jobs to the next operator; their Pods wait until it serves the port."""
         self._launcher.leave()
         await self._server.stop()
+
+
+def job_launcher_of(
+    settings: Settings,
+    api: Api,
+    namespace: str,
+    *,
+    proxy: Proxy,
+    fences: Fences,
+    enqueue: Callable[[ObjectRef, Cause], None],
+) -> tuple[JobLauncher, JobServer]:
+    """Return the launcher of Jobs and the server for their Pods. `namespace` is the operator's."""
+    host, certificate_namespace, secret = _names_for_jobs(settings.jobs, namespace)
+    source = SecretCertificates(api, certificate_namespace, secret, CertificateLifetimes())
+    server = JobServer(proxy, source, settings.jobs.port, host)
+
+    def client(of_resource: str) -> JobClient:
+        return JobClient(api, of_resource or namespace)
+
+    def on_adopted(ref: ObjectRef) -> None:
+        enqueue(ref, Cause(Trigger.START, "end of an adopted run"))
+
+    launcher = JobLauncher(server, client, settings.ansible, fences, on_adopted=on_adopted)
+    return launcher, server
+
+
+def _names_for_jobs(settings: JobSettings, own_namespace: str) -> tuple[Address, str, str]:
+    """Return where Pods connect to, and namespace and name of the Secret with the certificates."""
+    if settings.service is None:
+        return Address(settings.host, 0), own_namespace, "operator-runner-jobs-certificate"
+    namespace, name, port = settings.service
+    namespace = namespace or own_namespace
+    return Address(f"{name}.{namespace}.svc", port), namespace, f"{name}-certificate"

@@ -1,19 +1,89 @@
-"""`run --once`: which resource is reconciled, and the exit status of its reconcile."""
+"""`run --once`: find a resource, reconcile it once, and return the exit status."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+import signal
+from collections.abc import Awaitable, Callable, Sequence
 
 import structlog
 
+from operator_runner.ansible.first_task import check_first_task
+from operator_runner.app.job_serving import JobServing
+from operator_runner.app.signals import until_one_ends
 from operator_runner.config.watches.relevance import is_relevant
+from operator_runner.controller.dispatcher import Dispatcher
+from operator_runner.core.async_tasks import end_tasks
 from operator_runner.core.errors import ApiError, ConfigError
-from operator_runner.core.model import Json, ObjectRef, RunContent, Watch
+from operator_runner.core.model import Cause, Json, ObjectRef, RunContent, Trigger, Watch
+from operator_runner.core.settings import Settings
 from operator_runner.kube.cluster import KubeCluster
 from operator_runner.kube.discovery import Discovery
 from operator_runner.reconcile.results import Gone, Idle, ReconcileResult, Succeeded
 
 _log = structlog.get_logger(__name__)
+
+
+_INTERRUPTED = 128 + signal.SIGINT
+"""Exit status."""
+
+
+class Once:
+    """Reconciles one resource, as `run` does after an event of it."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        watches: Sequence[Watch],
+        discovery: Discovery,
+        cluster: KubeCluster,
+        *,
+        namespace: str,
+        jobs: JobServing | None,
+        dispatcher: Dispatcher,
+        end: Callable[[], Awaitable[None]],
+        stop: asyncio.Event,
+    ) -> None:
+        """`namespace` is the operator's. `end` is called at last; `stop` interrupts."""
+        self._settings, self._watches = settings, watches
+        self._discovery, self._cluster = discovery, cluster
+        self._namespace, self._jobs = namespace, jobs
+        self._dispatcher, self._end, self._stop = dispatcher, end, stop
+
+    async def run(self, kind: str, name: str) -> int:
+        """Reconcile one resource; return 0 if its run succeeded, 1 if not, 130 if interrupted.
+
+        Raises ConfigError for a kind that no watch has, and a first task that the role lacks.
+        """
+        key = await self._find(kind, name)
+        if self._jobs is not None:
+            opening = asyncio.create_task(self._jobs.open(), name="Jobs")
+            if await until_one_ends([opening], self._stop) is None:
+                await end_tasks([opening])
+                return _INTERRUPTED
+            opening.result()
+        cause = Cause(Trigger.START, "--once")
+        working = asyncio.create_task(self._dispatcher.reconcile_once(key, cause))
+        interrupted = await until_one_ends([working], self._stop) is None
+        await end_tasks([working] if interrupted else [])
+        await self._end()
+        return _INTERRUPTED if interrupted else exit_status(key, working.result())
+
+    async def _find(self, kind: str, name: str) -> ObjectRef:
+        namespaces = self._settings.namespaces
+        key = await find_resource(
+            kind,
+            name,
+            namespace=namespaces[0] if len(namespaces) == 1 else self._namespace,
+            watches=self._watches,
+            discovery=self._discovery,
+            cluster=self._cluster,
+        )
+        if self._settings.ansible.start_at_task:
+            content = content_of(key, await self._cluster.get(key), self._watches)
+            if content is not None:
+                await check_first_task(content, self._settings.ansible)
+        return key
 
 
 async def find_resource(

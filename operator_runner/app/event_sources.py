@@ -1,0 +1,203 @@
+"""The sources of events: what starts reconciles of primary resources, and how they are combined."""
+
+from __future__ import annotations
+
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Coroutine,
+    Iterator,
+    Sequence,
+)
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from operator_runner.app.streams import ObjectStreams
+from operator_runner.config.watches import trigger_targets
+from operator_runner.config.watches.reference_targets import referenced
+from operator_runner.config.watches.relevance import is_deselected, is_relevant
+from operator_runner.config.watches.schedules import timetable
+from operator_runner.controller.predicates.chosen_fields import ChosenFields
+from operator_runner.controller.sources.annotated_periods import AnnotatedPeriods
+from operator_runner.controller.sources.dependents import Dependents
+from operator_runner.controller.sources.failed_expressions import FailedExpressions
+from operator_runner.controller.sources.kinds import Kinds, watch_kinds_forever
+from operator_runner.controller.sources.primary import PrimaryWatcher
+from operator_runner.controller.sources.references import References
+from operator_runner.controller.sources.schedule import Schedules
+from operator_runner.controller.sources.shared_watches import SharedWatches
+from operator_runner.controller.sources.triggers import Sinks, Triggers
+from operator_runner.controller.sources.watch_readiness import WatchReadiness
+from operator_runner.core.model import (
+    GVK,
+    Cause,
+    EventSpec,
+    Json,
+    ObjectRef,
+    Trigger,
+    Watch,
+    uid_of,
+)
+from operator_runner.core.settings import Settings
+from operator_runner.kube.api import Api
+from operator_runner.kube.discovery import ApiResource, Discovery
+from operator_runner.kube.session import Connection
+from operator_runner.kube.watch import MetadataEvent
+from operator_runner.reconcile.expression_conditions import ExpressionConditions
+from operator_runner.telemetry.metrics import Metrics
+
+_TRIGGERS = {
+    "references": Trigger.REFERENCE,
+    "triggers": Trigger.TRIGGER,
+    "wakeOn": Trigger.DEPENDENT,
+}
+"""Cause of the run that writes the condition of an expression, by the key of the watch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Handlers:
+    """What sources call."""
+
+    enqueue: Callable[[ObjectRef, Cause], None]
+    """Add a resource to the queue."""
+    enqueue_after: Callable[[ObjectRef, Cause, float], None]
+    """Add a resource to the queue after this many seconds."""
+    emit: Callable[[Json, EventSpec], Awaitable[None]]
+    """Emit an Event about an object, if this replica owns it."""
+    owns: Callable[[str], bool]
+    """Return whether this replica reports what all of them notice about the object of a uid."""
+
+
+class EventSources:
+    """Sources for the resources of all watches; each starts to watch when its task runs."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        watches: Sequence[Watch],
+        api: Api,
+        discovery: Discovery,
+        *,
+        metrics: Metrics,
+        readiness: WatchReadiness,
+        handlers: Handlers,
+    ) -> None:
+        """Build the sources; nothing is watched yet."""
+        self._watches, self._namespaces = watches, settings.namespaces
+        self._metrics, self._enqueue, self._owns = metrics, handlers.enqueue, handlers.owns
+        self._with_conditions = {watch.gvk for watch in watches if watch.manage_status}
+        self._streams = ObjectStreams(api, discovery, settings.namespaces)
+        self.kinds = Kinds(discovery, watches, settings.namespaces, readiness)
+        self.expressions = ExpressionConditions(
+            self._concerned, self._expression_changed, metrics.expression_failed
+        )
+        failures = FailedExpressions(
+            handlers.emit,
+            self.uid,
+            self.expressions,
+            count=metrics.expression_failed,
+            owns=handlers.owns,
+        )
+        self.failed_expressions = failures
+        fields = ChosenFields(watches, failures.report, failures.recovered)
+        self.dependents = Dependents(
+            self._stream_dependents,
+            handlers.enqueue,
+            settings.namespaces,
+            watches,
+            fields=fields,
+            enabled=settings.inject_owner_ref,
+        )
+        self._references = References(
+            watches,
+            referenced,
+            handlers.enqueue,
+            failures.report,
+            fields,
+            recovered=failures.recovered,
+        )
+        self._annotated_periods = AnnotatedPeriods(handlers.enqueue_after)
+        self.schedules = Schedules(watches, timetable, is_relevant, handlers.enqueue)
+        self.primary = PrimaryWatcher(
+            watches,
+            is_relevant,
+            handlers.enqueue,
+            self._on_first_seen,
+            self._on_change,
+            deselected=is_deselected,
+        )
+        self._triggers = Triggers(
+            watches,
+            trigger_targets,
+            self.primary.is_chosen,
+            Sinks(handlers.enqueue, failures.report, self._trigger_handled, failures.recovered),
+            fields,
+        )
+        self.shared_watches = SharedWatches(
+            [*self._references.subscriptions(), *self._triggers.subscriptions()],
+            self._streams.requested,
+            settings.namespaces,
+        )
+
+    async def watch_primaries(
+        self,
+        connection: Connection,
+        before: Callable[[], Awaitable[None]],
+        on_started: Callable[[], None],
+    ) -> None:
+        """Watch primary resources for ever, after `before`; see `PrimaryWatcher.run`.
+
+        What the lists of references and triggers show leads to no run, so these come first.
+        """
+        await self.shared_watches.wait_listed()
+        await before()
+
+        def watch(kinds: Sequence[ApiResource]) -> Coroutine[Any, Any, None]:
+            return self.primary.run(connection, kinds, self._namespaces, on_started)
+
+        await watch_kinds_forever(watch, self.kinds)
+
+    def tasks(self) -> Iterator[tuple[str, Coroutine[Any, Any, None]]]:
+        """Yield the tasks beside `watch_primaries`, with their names."""
+        yield "discovery of kinds", self.kinds.run()
+        yield "watching references and triggers", self.shared_watches.run()
+        yield "failed expressions", self.failed_expressions.run()
+        yield "schedules", self.schedules.run()
+
+    def uid(self, ref: ObjectRef) -> str:
+        """Return the uid of a known primary resource, else an empty text."""
+        return self.primary.uid(ref)
+
+    def _stream_dependents(self, gvk: GVK, namespace: str | None) -> AsyncIterator[MetadataEvent]:
+        return self._streams.dependents(gvk, namespace, self.dependents.extraction)
+
+    def _on_first_seen(self, ref: ObjectRef, body: Json) -> None:
+        if self._owns(uid_of(body)):
+            created = datetime.fromisoformat(body["metadata"]["creationTimestamp"])
+            self._metrics.resource_seen(ref, created.timestamp())
+        else:
+            # Another one of this name, which was deleted, may have been in a slot of this replica.
+            self._metrics.resource_gone(ref)
+
+    def _on_change(self, ref: ObjectRef, body: Json | None) -> None:
+        self._references.on_change(ref, body)
+        self.schedules.on_change(ref, body)
+        self._annotated_periods.on_change(ref, body)
+        self._triggers.on_change(ref, body)
+
+    def _trigger_handled(self, gvk: GVK, object_gvk: GVK, uid: str, resources: int) -> None:
+        """Count an event of a trigger object; the owner of its slot does."""
+        if self._owns(uid):
+            self._metrics.trigger_handled(gvk, object_gvk, resources)
+
+    def _concerned(self, ref: ObjectRef) -> Collection[ObjectRef]:
+        """Return the resources that own an object or refer to it."""
+        return self.dependents.owners(ref) | self._references.referring(ref)
+
+    def _expression_changed(self, resource: ObjectRef, key: str, what: str) -> None:
+        """Have the end of a run write the condition of a resource; others have none."""
+        if resource.gvk in self._with_conditions and self.primary.is_chosen(resource):
+            self._enqueue(resource, Cause(_TRIGGERS[key.partition("[")[0]], f"{key} {what}"))

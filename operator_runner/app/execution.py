@@ -1,0 +1,141 @@
+"""The execution of runs: directories, proxy, executor, Jobs, and what is kept of runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import AsyncExitStack
+from functools import partial
+from typing import Any
+
+from operator_runner.ansible.background_launcher import BackgroundLauncher
+from operator_runner.ansible.executor import AnsibleExecutor
+from operator_runner.app import terminal
+from operator_runner.app.ansible_setup import content_reader_of, installation_of, rundirs_of
+from operator_runner.app.job_serving import JobServing, job_launcher_of
+from operator_runner.app.leadership import Leadership
+from operator_runner.app.run_access import OwnedAccess, RecordedWrites
+from operator_runner.app.run_files import RunFiles
+from operator_runner.app.unchanged_inputs import UnchangedInputs
+from operator_runner.controller.sources.dependents import Dependents
+from operator_runner.core.fencing import Fence
+from operator_runner.core.model import Cause, ObjectRef, Watch
+from operator_runner.core.settings import Settings
+from operator_runner.kube.api import Api
+from operator_runner.kube.discovery import Discovery
+from operator_runner.kube.run_archive import RunArchive
+from operator_runner.kube.session import Connection
+from operator_runner.proxy.server import Proxy
+from operator_runner.telemetry.runs.store import RunStore
+
+
+class Execution:
+    """Everything that a run needs beside its reconciler."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        watches: Sequence[Watch],
+        connection: Connection,
+        api: Api,
+        discovery: Discovery,
+        *,
+        launcher: BackgroundLauncher,
+        leadership: Leadership,
+        dependents: Dependents,
+        runs: RunStore,
+        enqueue: Callable[[ObjectRef, Cause], None],
+    ) -> None:
+        """Build the parts; nothing is started yet. Raises ConfigError for a bad work dir."""
+        self._settings, self._leadership, self._runs = settings, leadership, runs
+        self._api, self._namespace = api, connection.namespace
+        self.rundirs = rundirs_of(settings, watches)
+        self.proxy = Proxy(
+            connection,
+            settings.proxy,
+            RecordedWrites(dependents, runs),
+            discovery,
+            self.rundirs.shared,
+            inject_owner_ref=settings.inject_owner_ref,
+            anonymous=watches if settings.proxy_allow_anonymous else None,
+            record=settings.record_requests,
+            fences=leadership.fences,
+            on_request=runs.on_request,
+        )
+        job_launcher = None
+        self.jobs: JobServing | None = None
+        if any(watch.job is not None for watch in watches):
+            job_launcher, server = job_launcher_of(
+                settings,
+                api,
+                self._namespace,
+                proxy=self.proxy,
+                fences=leadership.fences,
+                enqueue=enqueue,
+            )
+            self.jobs = JobServing(server, job_launcher, watches)
+        self.executor = AnsibleExecutor(
+            launcher,
+            self.rundirs,
+            settings.ansible,
+            settings.kubeconfig,
+            job_launcher,
+            ask=terminal.ask if settings.ansible.step else None,
+        )
+        self.inputs = UnchangedInputs(
+            api,
+            discovery,
+            content_reader_of(settings.ansible),
+            partial(installation_of, settings.ansible),
+            dependents,
+        )
+        self.archive = self._make_archive()
+        self.run_files = RunFiles(self.executor)
+        self.access = OwnedAccess(self.proxy, dependents, self.inputs)
+
+    def _make_archive(self) -> RunArchive | None:
+        """Return where runs are kept for a new Pod: beside the Lease, if there is one."""
+        election = self._settings.leader_election
+        if not (self._settings.keep_runs and election.enabled) or self._settings.once is not None:
+            return None
+        # With shards, no other replica writes the keys of the same resources.
+        tenure = self._leadership.tenure if self._leadership.sharding is None else None
+        archive = RunArchive(
+            self._api,
+            election.namespace or self._namespace,
+            election.lease_name,
+            self._runs,
+            lambda: Fence(tenure),
+            inputs=self.inputs,
+        )
+        self._runs.on_finished(archive.finished)
+        self._runs.on_deleted(archive.deleted)
+        self.inputs.use_archive(archive.loaded, partial(archive.finished, has_changes=True))
+        return archive
+
+    async def start(self, stack: AsyncExitStack) -> None:
+        """Open the proxy; `stack` closes it. Raises ConfigError for a port that cannot be used."""
+        await self.proxy.start()
+        stack.push_async_callback(self.proxy.stop)
+        stack.push_async_callback(self.leave_jobs)
+        stack.push_async_callback(self.run_files.finish)
+
+    def tasks(self) -> Iterator[tuple[str, Coroutine[Any, Any, None]]]:
+        """Yield the tasks that run as long as the operator, with their names."""
+        if self.jobs is not None:
+            yield "Jobs", self.jobs.run()
+        if self.archive is not None:
+            yield "archive of runs", self.archive.run()
+
+    async def adoptable(self) -> Sequence[ObjectRef]:
+        """Return resources with running Jobs, whose plays wait for the operator."""
+        return () if self.jobs is None else await self.jobs.adoptable()
+
+    async def leave_jobs(self) -> None:
+        """Leave running Jobs to the next operator."""
+        if self.jobs is not None:
+            await self.jobs.leave()
+
+    async def stop_archive(self) -> None:
+        """Write the runs that are not in the archive yet."""
+        if self.archive is not None:
+            await self.archive.stop()

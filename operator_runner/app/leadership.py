@@ -1,0 +1,133 @@
+"""Leadership: the Lease of this replica or those of its shards, from acquisition to release."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from typing import Any
+
+import structlog
+
+from operator_runner.app.shard_gate import ShardGate
+from operator_runner.app.signals import until_one_ends
+from operator_runner.controller.sharding import Sharding, SlotEvents
+from operator_runner.core.async_tasks import end_tasks
+from operator_runner.core.fencing import Fences, Tenure
+from operator_runner.core.model import ObjectRef, Watch
+from operator_runner.core.settings import Settings
+from operator_runner.kube.api import Api
+from operator_runner.kube.discovery import Discovery
+from operator_runner.kube.leader_election import LeaderElector
+from operator_runner.kube.membership import Membership
+from operator_runner.kube.shard_leases import ShardLeases
+from operator_runner.telemetry.metrics import Metrics
+
+_log = structlog.get_logger(__name__)
+LOSSES = frozenset({"leadership", "membership of shards"})
+"""Names of the tasks that end when another replica may lead."""
+RENEWALS = LOSSES | {"shards"}
+"""Names of the tasks that keep Leases, while running reconciles get their time."""
+
+
+def elector_of(settings: Settings, api: Api, namespace: str) -> LeaderElector | None:
+    """Return the elector in this namespace, None without leader election."""
+    election = settings.leader_election
+    return LeaderElector(api, election, namespace) if election.enabled else None
+
+
+def sharding_of(
+    settings: Settings,
+    api: Api,
+    discovery: Discovery,
+    elector: LeaderElector | None,
+    *,
+    namespace: str,
+    events: SlotEvents,
+) -> Sharding | None:
+    """Return what shares the resources among replicas, None without shards."""
+    if settings.shards is None or elector is None:
+        return None
+    return Sharding(
+        elector,
+        Membership(api, settings.leader_election, namespace, elector.identity),
+        ShardLeases(api, discovery, settings.leader_election, namespace),
+        limit=settings.shards.limit,
+        grace=settings.graceful_shutdown.total_seconds(),
+        events=events,
+    )
+
+
+class Leadership:
+    """Which resources this replica may run, and since when."""
+
+    def __init__(
+        self,
+        elector: LeaderElector | None,
+        sharding: Sharding | None,
+        watches: Sequence[Watch],
+        uid: Callable[[ObjectRef], str],
+        *,
+        metrics: Metrics,
+        lease: str,
+    ) -> None:
+        """Request nothing yet. `uid` returns that of a known resource; `lease` is for the log."""
+        self.sharding = sharding
+        self._elector = elector
+        self._metrics, self._lease = metrics, lease
+        self.is_leading = False
+        self.gate = ShardGate(sharding, elector, {watch.gvk for watch in watches}, uid)
+        self.fences = Fences(self.gate.tenure_of)
+        if sharding is not None:
+            metrics.shards.enable()
+
+    @property
+    def tenure(self) -> Tenure | None:
+        """The tenure of the Lease; without shards it covers every resource."""
+        return None if self._elector is None else self._elector.tenure
+
+    async def acquire(self, stop: asyncio.Event) -> bool:
+        """Wait until this replica may work; return False if it is to end before."""
+        self.is_leading = self._elector is None or await self._acquire(self._elector, stop)
+        return self.is_leading
+
+    async def _acquire(self, elector: LeaderElector, stop: asyncio.Event) -> bool:
+        lease = self._lease
+        self._metrics.leading(lease, False)
+        if self.sharding is not None:
+            acquire, release = self.sharding.join, self.sharding.leave
+            _log.info("Joining shards", lease=lease)
+        else:
+            acquire, release = elector.acquire, elector.release
+            _log.info("Waiting for leadership", lease=lease)
+        acquiring = asyncio.create_task(acquire(), name="leader election")
+        if await until_one_ends([acquiring], stop) is None:
+            await end_tasks([acquiring])
+            # A cancelled request may have won the Lease all the same.
+            await release()
+            return False
+        self._metrics.leading(lease, self.sharding is None)
+        return True
+
+    def tasks(self) -> Iterator[tuple[str, Coroutine[Any, Any, None]]]:
+        """Yield the tasks that run as long as this replica works, with their names."""
+        if self.sharding is not None:
+            yield "shards", self.sharding.run()
+            yield "coordination of shards", self.sharding.coordinate()
+            yield "membership of shards", self.sharding.lost()
+        elif self._elector is not None:
+            yield "leadership", self._elector.lost()
+
+    async def start_leaving(self) -> None:
+        """Release slots without runs at once, for other replicas."""
+        if self.sharding is not None:
+            self.sharding.start_leaving()
+            await self.sharding.stop_coordinating()
+
+    async def release(self, abort: Callable[[], None]) -> None:
+        """Release the Lease, or those of the shards, after `abort` has ended all connections.
+
+        Unsent writes of cancelled runs must not arrive beside those of a successor.
+        """
+        if self._elector is not None:
+            abort()
+            await (self._elector.release if self.sharding is None else self.sharding.leave)()
