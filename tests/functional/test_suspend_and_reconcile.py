@@ -120,7 +120,7 @@ def test_a_current_run_ends_by_itself_or_is_cancelled(
     )
     warned = cli.run("suspend", NAME, "--timeout=1s")
     assert warned.returncode == 0
-    assert "a run is under way" in warned.stderr
+    assert "the current run continues" in warned.stderr
     assert not runs(operator)
 
     cli("suspend", NAME, "--cancel", "--timeout=180s")

@@ -69,7 +69,10 @@ def test_available_follows_the_deployment(watch: Watch, found: Json, status: str
 def test_the_reason_is_that_of_the_role(watch: Watch) -> None:
     """An error of the role comes first, then the reason of a waiting Pod."""
     (condition,) = shown(watch, deployment()).conditions
-    assert (condition["reason"], condition["message"]) == ("PodsStart", "not all Pods serve yet")
+    assert (condition["reason"], condition["message"]) == (
+        "PodsStart",
+        "not all requested Pods are ready yet",
+    )
     degraded = {"type": "OperatorDegraded", "status": "True", "reason": "Bad", "message": "why"}
     (condition,) = shown(watch, conditions=[degraded], waiting=WAITING).conditions
     assert (condition["reason"], condition["message"]) == ("Bad", "why")

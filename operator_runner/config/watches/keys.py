@@ -232,23 +232,23 @@ ENTRY_KEYS = (
         "Runs of one resource whose artifacts are kept; 0 means the default.",
         default=20,
     ),
-    Key("reconcilePeriod", Shape.DURATION, "Also run this often; 0s leaves it to the flag."),
+    Key("reconcilePeriod", Shape.DURATION, "Also run this often; 0s: that of --reconcile-period."),
     Key(
         "manageStatus",
         Shape.FLAG,
-        "Write conditions into the status; by default not into that of a built-in kind.",
+        "Write conditions to the status; off by default for built-in kinds.",
         default=True,
     ),
     Key(
         "watchDependentResources",
         Shape.FLAG,
-        "Run again when something that the role made changes.",
+        "Run when an object that the role created changes.",
         default=True,
     ),
     Key(
         "watchClusterScopedResources",
         Shape.FLAG,
-        "Watch what the role made outside namespaces too.",
+        "Watch cluster-scoped objects that the role created, too.",
         default=False,
     ),
     Key(
@@ -266,28 +266,28 @@ ENTRY_KEYS = (
     Key(
         "markUnsafe",
         Shape.FLAG,
-        "Text of the resource is never taken for a template.",
+        "Never evaluate text of the resource as a template.",
         default=False,
     ),
     Key(
         "nativeTypes",
         Shape.FLAG,
-        "Templates give the types of their expressions; false: text, as ansible-core 2.18 did.",
+        "Templates return native types; false: text, as with ansible-core 2.18.",
     ),
     Key(
         "allowVars",
         Shape.NAMES,
-        "Fields of the spec that become extra vars though Ansible acts on their names.",
+        "Fields of the spec that become extra vars although Ansible reserves their names.",
     ),
     Key(
         "topLevelFields",
         Shape.NAMES,
-        "Fields beside the spec, such as data, that become extra vars as those of the spec do.",
+        "Fields outside the spec, such as data, that become extra vars too.",
     ),
     Key(
         "blacklist",
         Shape.MAPS,
-        "Kinds that are made but not watched.",
+        "Kinds that the role creates and that are not watched.",
         keys=(_GROUP, _VERSION, _KIND),
     ),
     Key("selector", Shape.MAP, "Labels of the resources that are reconciled.", keys=_SELECTOR),
@@ -303,7 +303,7 @@ ENTRY_KEYS = (
     Key(
         "supersede",
         Shape.FLAG,
-        "An edit or a deletion ends the run under way and is run at once.",
+        "An edit or a deletion ends the current run and starts another one.",
         default=False,
     ),
     Key(
@@ -315,7 +315,7 @@ ENTRY_KEYS = (
     Key(
         "blockUpgrade",
         Shape.TEXT,
-        "true, or JMESPath over the resource: no upgrade by OLM while a run is under way.",
+        "true, or JMESPath over the resource: OLM does not upgrade during a run.",
     ),
     Key(
         "references",

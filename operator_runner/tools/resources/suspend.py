@@ -128,7 +128,7 @@ def _reason(body: Json, within: timedelta) -> str:
             "when one watches the kind"
         )
     if (conditions["Running"]).get("reason") == "Running":
-        return "a run is under way, which ends by itself; `suspend --cancel` ends it"
+        return "the current run continues to its end; `suspend --cancel` cancels it"
     return (
         f"no operator has answered within {format_duration(within)}; the annotation is set, and "
         "takes effect when the operator is back"

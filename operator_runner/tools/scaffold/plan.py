@@ -181,7 +181,7 @@ def _watch(project: Project, api_plan: ApiPlan) -> str:
         "  markUnsafe: true\n"
         "  # The role writes nothing that belongs to others.\n"
         "  ownership: refuse\n"
-        "  # Templates give the types of their expressions: `{{ size | int }}` is a number.\n"
+        "  # Templates return native types: `{{ size | int }}` is a number.\n"
         "  nativeTypes: true\n"
     )
 
