@@ -20,7 +20,7 @@ from operator_runner.config.watches import trigger_targets
 from operator_runner.config.watches.reference_targets import referenced
 from operator_runner.config.watches.relevance import is_deselected, is_relevant
 from operator_runner.config.watches.schedules import timetable
-from operator_runner.controller.predicates.chosen_fields import ChosenFields
+from operator_runner.controller.predicates.wake_on_fields import WakeOnFields
 from operator_runner.controller.sources.annotated_periods import AnnotatedPeriods
 from operator_runner.controller.sources.dependents import Dependents
 from operator_runner.controller.sources.failed_expressions import FailedExpressions
@@ -102,7 +102,7 @@ class EventSources:
             owns=handlers.owns,
         )
         self.failed_expressions = failures
-        fields = ChosenFields(watches, failures.report, failures.recovered)
+        fields = WakeOnFields(watches, failures.report, failures.recovered)
         self.dependents = Dependents(
             self._stream_dependents,
             handlers.enqueue,

@@ -423,7 +423,7 @@ PATCHES: tuple[Patch, ...] = (
                 run="(self, tmp=None, task_vars=None)",
             ),
         ),
-        reason="Templates return the types of ansible-core 2.18 unless native types are on (ADR 18).",
+        reason="Templates return ansible-core 2.18 types unless native types are on (ADR 18).",
         gain="structural: the results of roles; applied in cold runs too",
         is_essential=True,
     ),

@@ -14,12 +14,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 
-from operator_runner.controller.predicates.chosen_fields import NO_FIELDS, ChosenFields
 from operator_runner.controller.predicates.dependent_changes import Version, difference
+from operator_runner.controller.predicates.wake_on_fields import NO_FIELDS, WakeOnFields
 from operator_runner.controller.sources.dependent_objects import DependentObjects, ObjectExtract
 from operator_runner.controller.sources.own_writes import OwnWrites
-from operator_runner.controller.sources.seen_fields import SeenFields
 from operator_runner.controller.sources.unclaimed_versions import UnclaimedVersions
+from operator_runner.controller.sources.wake_on_changes import WakeOnChanges
 from operator_runner.controller.sources.watch_pacing import Pacer
 from operator_runner.controller.sources.watch_retry import watch_forever
 from operator_runner.core.async_tasks import end_tasks
@@ -80,7 +80,7 @@ class Dependents:
         namespaces: Sequence[str],
         watches: Sequence[Watch] = (),
         *,
-        fields: ChosenFields = NO_FIELDS,
+        fields: WakeOnFields = NO_FIELDS,
         enabled: bool = True,
     ) -> None:
         """`stream` watches a kind in a namespace (None: all); `namespaces` restricts it.
@@ -98,7 +98,7 @@ class Dependents:
         self._unclaimed: OrderedDict[ObjectRef, MetadataEvent] = OrderedDict()
         self._pacer = Pacer(enqueue)
         self._fields = fields
-        self._seen_fields = SeenFields(self._fields)
+        self._wake_on_changes = WakeOnChanges(self._fields)
         self._missed = UnclaimedVersions(any(watch.skip_unchanged for watch in watches))
         self.writes = OwnWrites()
         self.objects = DependentObjects(watches)
@@ -122,7 +122,7 @@ class Dependents:
         entry.owners.add(owner)
         if body is not None:
             self.objects.on_response(owner, dependent, body)
-            self._seen_fields.on_response(owner, dependent, body)
+            self._wake_on_changes.on_response(owner, dependent, body)
         answered = metadata.get("resourceVersion", "")
         entry.fresh, entry.answered = not entry.has_shown(answered), answered
         if health.behind is not None:
@@ -212,7 +212,7 @@ class Dependents:
         """Defer the events of an owner during its run, until all its own writes are known."""
         self._running[owner] = []
         self.writes.begin(owner)
-        self._seen_fields.run_started(owner)
+        self._wake_on_changes.run_started(owner)
         try:
             yield
         finally:
@@ -230,7 +230,7 @@ class Dependents:
         for owner in owners:
             self.writes.forget(owner)
             self.objects.forget(owner)
-            self._seen_fields.forget(owner)
+            self._wake_on_changes.forget(owner)
             self._pacer.forget(owner)
         for ref, entry in list(self._objects.items()):
             entry.owners.difference_update(owners)
@@ -320,7 +320,7 @@ class Dependents:
                 return ()
             entry.version, entry.readiness, entry.read_behind = None, Readiness.UNKNOWN, False
             for owner in entry.owners:
-                self._seen_fields.removed(owner, ref)
+                self._wake_on_changes.removed(owner, ref)
             self._wake(entry, ref, "" if own else "deleted")
             return ()
         new, old = Version.of(event.body["metadata"]), entry.version
@@ -374,7 +374,7 @@ class Dependents:
         version = event.body["metadata"].get("resourceVersion", "")
         own_write = version in entry.own_writes
         values = event.extracted.values
-        return self._seen_fields.change(owner, ref, version, values, own_write=own_write)
+        return self._wake_on_changes.change(owner, ref, version, values, own_write=own_write)
 
 
 def _is_watched(owner: ObjectRef, dependent: ObjectRef, watch: Watch) -> bool:

@@ -11,15 +11,15 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
-from operator_runner.controller.predicates.chosen_fields import (
-    NO_FIELDS,
-    ChosenFields,
-    difference_of,
-)
 from operator_runner.controller.predicates.dependent_changes import Version, difference
 from operator_runner.controller.predicates.failed_expression import (
     ExpressionPlace,
     FailedExpression,
+)
+from operator_runner.controller.predicates.wake_on_fields import (
+    NO_FIELDS,
+    WakeOnFields,
+    difference_of,
 )
 from operator_runner.controller.sources.shared_watches import SharedEvent, Subscription
 from operator_runner.controller.sources.watch_pacing import Pacer
@@ -49,7 +49,7 @@ class References:
         ],
         enqueue: Callable[[ObjectRef, Cause], None],
         failed: Callable[[FailedExpression], None],
-        fields: ChosenFields = NO_FIELDS,
+        fields: WakeOnFields = NO_FIELDS,
         *,
         recovered: Callable[[ExpressionPlace], None] = lambda _: None,
     ) -> None:

@@ -11,15 +11,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from operator_runner.controller.predicates.chosen_fields import (
-    NO_FIELDS,
-    ChosenFields,
-    difference_of,
-)
 from operator_runner.controller.predicates.dependent_changes import Version, difference
 from operator_runner.controller.predicates.failed_expression import (
     ExpressionPlace,
     FailedExpression,
+)
+from operator_runner.controller.predicates.wake_on_fields import (
+    NO_FIELDS,
+    WakeOnFields,
+    difference_of,
 )
 from operator_runner.controller.sources.shared_watches import SharedEvent, Subscription
 from operator_runner.controller.sources.watch_pacing import Pacer
@@ -82,7 +82,7 @@ class Triggers:
         expressions: Expressions,
         is_chosen: Callable[[ObjectRef], bool],
         sinks: Sinks,
-        fields: ChosenFields = NO_FIELDS,
+        fields: WakeOnFields = NO_FIELDS,
     ) -> None:
         """`is_chosen` returns whether events of a resource lead to runs at present.
 
@@ -177,7 +177,7 @@ class _Coalescing:
     """The fields of `wakeOn` for a trigger, whose changes are coalesced."""
 
     chosen: Sequence[str]
-    fields: ChosenFields
+    fields: WakeOnFields
     pacer: Pacer
 
 

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from operator_runner.config.watches.reference_targets import referenced
-from operator_runner.controller.predicates.chosen_fields import ChosenFields
 from operator_runner.controller.predicates.failed_expression import (
     ExpressionPlace,
     FailedExpression,
 )
+from operator_runner.controller.predicates.wake_on_fields import WakeOnFields
 from operator_runner.controller.sources import watch_pacing
 from operator_runner.controller.sources.references import References
 from operator_runner.controller.sources.shared_watches import (
@@ -280,7 +280,7 @@ async def test_chosen_fields_of_the_status_start_a_run(monkeypatch: pytest.Monke
         referenced,
         lambda _, cause: causes.append(str(cause)),
         failed.append,
-        ChosenFields([watch], failed.append),
+        WakeOnFields([watch], failed.append),
     )
     (zones,) = [each for each in subject.subscriptions() if each.gvk == ZONE]
     assert zones.whole

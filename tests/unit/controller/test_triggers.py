@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from operator_runner.config.watches import trigger_targets
-from operator_runner.controller.predicates.chosen_fields import ChosenFields
 from operator_runner.controller.predicates.failed_expression import (
     ExpressionPlace,
     FailedExpression,
 )
+from operator_runner.controller.predicates.wake_on_fields import WakeOnFields
 from operator_runner.controller.sources.triggers import Sinks, Triggers
 from operator_runner.core.model import (
     GVK,
@@ -97,7 +97,7 @@ async def world(*triggers: ObjectTrigger, wake_on: tuple[WakeOn, ...] = ()) -> A
         trigger_targets,
         lambda each: each not in found.ignored,
         Sinks(enqueue, failed.append, recovered=recovered.append),
-        ChosenFields([watch], failed.append),
+        WakeOnFields([watch], failed.append),
     )
     found = World(subject, {each.gvk: Stream() for each in triggers}, failed, recovered)
     async with in_background(watches_of(subject.subscriptions(), found.streams).run()):

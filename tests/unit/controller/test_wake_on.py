@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from operator_runner.controller.predicates.chosen_fields import ChosenFields, difference_of
 from operator_runner.controller.predicates.failed_expression import (
     ExpressionPlace,
     FailedExpression,
 )
+from operator_runner.controller.predicates.wake_on_fields import WakeOnFields, difference_of
 from operator_runner.controller.sources import watch_pacing
 from operator_runner.controller.sources.dependents import Dependents
 from operator_runner.core.model import GVK, Json, WakeOn
@@ -81,7 +81,7 @@ def deployment(version: int, status: Json) -> Json:
 async def world() -> AsyncIterator[World]:
     stream, woken = Stream(), Woken()
     failed: list[FailedExpression] = []
-    fields = ChosenFields([CHOOSING], failed.append)
+    fields = WakeOnFields([CHOOSING], failed.append)
     subject = Dependents(stream, woken, (), [CHOOSING], fields=fields)
     try:
         yield World(subject, stream, woken)
@@ -182,7 +182,7 @@ def test_values_are_shown_if_they_are_short_and_not_secret() -> None:
     fields = ("data.key", "length(data)", "data")
     watch = replace(WATCH, wake_on=(WakeOn(secret, fields), WakeOn(pod, fields)))
     failed: list[FailedExpression] = []
-    chosen = ChosenFields([watch], failed.append)
+    chosen = WakeOnFields([watch], failed.append)
     assert chosen.has_kind(pod)
     assert not chosen.has_kind(DEPLOYMENT)
     old, new = {"data": {"key": "old"}}, {"data": {"key": "new", "more": 1}}
@@ -205,7 +205,7 @@ def test_an_expression_that_fails_is_null_and_reported_once() -> None:
     fields = ("length(status.list)",)
     failed: list[FailedExpression] = []
     watch = replace(WATCH, wake_on=(WakeOn(DEPLOYMENT, fields),))
-    chosen = ChosenFields([watch], failed.append)
+    chosen = WakeOnFields([watch], failed.append)
     body = deployment(1, {})
     first = [chosen.values(DEPLOYMENT, body) for _ in range(2)]
     assert first == [{"length(status.list)": "null"}] * 2
@@ -219,7 +219,7 @@ def test_an_expression_of_wake_on_recovers() -> None:
     failed: list[FailedExpression] = []
     recovered: list[ExpressionPlace] = []
     watch = replace(WATCH, wake_on=(WakeOn(DEPLOYMENT, ("length(status.list)",)),))
-    chosen = ChosenFields([watch], failed.append, recovered.append)
+    chosen = WakeOnFields([watch], failed.append, recovered.append)
     statuses: tuple[Json, ...] = ({}, {"list": []}, {})
     for status in statuses:
         chosen.values(DEPLOYMENT, deployment(1, status))

@@ -31,7 +31,7 @@ _MAX_ERRORS = 1000
 """Objects and expressions whose last error is remembered, so that it is reported once."""
 
 
-class ChosenFields:
+class WakeOnFields:
     """The fields of each kind whose changes start a reconcile, by the watch that declares them."""
 
     def __init__(
@@ -111,7 +111,7 @@ class ChosenFields:
             self._recovered(ExpressionPlace(primary, key, ref))
 
 
-NO_FIELDS = ChosenFields((), lambda _: None)
+NO_FIELDS = WakeOnFields((), lambda _: None)
 """Of watches without `wakeOn`."""
 
 

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from operator_runner.controller.predicates.chosen_fields import ChosenFields, difference_of
+from operator_runner.controller.predicates.wake_on_fields import WakeOnFields, difference_of
 from operator_runner.core.model import Json, ObjectRef
 from operator_runner.core.resource_versions import may_be_older
 
@@ -21,10 +21,10 @@ class _Seen:
     values: Mapping[str, str]
 
 
-class SeenFields:
+class WakeOnChanges:
     """Compares the chosen fields of dependents with what their owners have seen."""
 
-    def __init__(self, fields: ChosenFields) -> None:
+    def __init__(self, fields: WakeOnFields) -> None:
         """Take the fields by watch."""
         self._fields = fields
         self._seen: defaultdict[ObjectRef, dict[ObjectRef, _Seen]] = defaultdict(dict)
