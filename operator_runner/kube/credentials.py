@@ -181,9 +181,24 @@ async def _from_files(files: str, source: str) -> Credentials:
         return Credentials(configuration, context, loader)
     except _LOAD_ERRORS as error:
         raise ConfigError(
-            f"{source}={files}: {type(error).__name__}: {error}; "
+            f"{source}={files}: {_problem(error)}; "
             f"compare with `KUBECONFIG={files} kubectl config view`"
         ) from error
+
+
+def _problem(error: Exception) -> str:
+    """Describe an error of the loader, which trips over content that is not a kubeconfig."""
+    match error:
+        case KeyError():
+            return f"missing key {error}"
+        case TypeError() | AttributeError():
+            return (
+                "invalid kubeconfig: expected a map with the lists clusters, contexts and users, "
+                f"each of maps ({error})"
+            )
+        case ConfigException() | YAMLError():
+            return str(error)
+    return f"{type(error).__name__}: {error}"
 
 
 async def _check(configuration: Any, loader: Any) -> None:

@@ -116,8 +116,10 @@ def _without(*keys: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        pytest.param("", "kubeconfig", id="empty"),
-        pytest.param("- a\n", "kubeconfig", id="a list"),
+        pytest.param("", "expected a map with the lists clusters, contexts", id="empty"),
+        pytest.param("- a\n", "expected a map with the lists clusters, contexts", id="a list"),
+        pytest.param("text\n", "expected a map with the lists clusters, contexts", id="a text"),
+        pytest.param({**_config("https://a"), "users": 3}, "each of maps", id="users is a number"),
         pytest.param("{", "flow", id="no YAML"),
         pytest.param(_without("current-context"), "current-context", id="no context chosen"),
         pytest.param(_without("contexts"), "contexts", id="no contexts"),
