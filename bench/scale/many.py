@@ -19,7 +19,7 @@ from bench.environment import wait_until
 from bench.figures import mebibytes
 from bench.scale.chaos import KIND, TAKEOVER_SECONDS, echo
 from bench.scale.replicas import FLAGS, LEASE_SECONDS, Replica, running
-from operator_runner.core.sharding import SLOTS
+from operator_runner.core.slot_assignment import SLOTS
 from operator_runner.devcluster import Cluster
 from operator_runner.kube.api import Api
 from operator_runner.kube.session import connect

@@ -14,9 +14,9 @@ from typing import Protocol
 import structlog
 
 from operator_runner.ansible import history, rerun_command, task_prompts
-from operator_runner.ansible.censor import Censor
 from operator_runner.ansible.cold.launcher import ColdLauncher
 from operator_runner.ansible.forkserver.launcher import WarmLauncher
+from operator_runner.ansible.no_log import Censor
 from operator_runner.ansible.outcome import OutcomeBuilder
 from operator_runner.ansible.patches.registry import PATCHES, unknown_names
 from operator_runner.ansible.reserved_names import ReservedNamesLoader

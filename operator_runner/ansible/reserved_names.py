@@ -115,9 +115,9 @@ class AnsibleVariableNames:
     _declared: Callable[[RunContent], frozenset[str]]
 
     async def reserved(self) -> ReservedNames:
-        """See the port."""
+        """See `reconcile.protocols.VariableNames`."""
         return await self._names.get()
 
     async def declared(self, content: RunContent) -> frozenset[str]:
-        """See the port."""
+        """See `reconcile.protocols.VariableNames`."""
         return await asyncio.to_thread(self._declared, content)

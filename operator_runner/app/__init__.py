@@ -1,1 +1,1 @@
-"""The composition root: builds the real parts, runs them, and ends them in order."""
+"""The composition root: constructs the operator from its parts, and runs it."""

@@ -68,7 +68,7 @@ class Handlers:
     emit: Callable[[Json, EventSpec], Awaitable[None]]
     """Emit an Event about an object, if this replica owns it."""
     owns: Callable[[str], bool]
-    """Return whether this replica reports what all of them notice about the object of a uid."""
+    """Return whether this replica emits the Events and counts the metrics of the object."""
 
 
 class EventSources:
@@ -150,7 +150,7 @@ class EventSources:
     ) -> None:
         """Watch primary resources for ever, after `before`; see `PrimaryWatcher.run`.
 
-        What the lists of references and triggers show leads to no run, so these come first.
+        References and triggers are listed first: objects in their first lists start no runs.
         """
         await self.shared_watches.wait_listed()
         await before()
@@ -179,7 +179,7 @@ class EventSources:
             created = datetime.fromisoformat(body["metadata"]["creationTimestamp"])
             self._metrics.resource_seen(ref, created.timestamp())
         else:
-            # Another one of this name, which was deleted, may have been in a slot of this replica.
+            # A deleted resource of the same name may have been in a slot of this replica.
             self._metrics.resource_gone(ref)
 
     def _on_change(self, ref: ObjectRef, body: Json | None) -> None:
@@ -198,6 +198,6 @@ class EventSources:
         return self.dependents.owners(ref) | self._references.referring(ref)
 
     def _expression_changed(self, resource: ObjectRef, key: str, what: str) -> None:
-        """Have the end of a run write the condition of a resource; others have none."""
+        """Enqueue the resource if its watch has conditions: its next run writes them."""
         if resource.gvk in self._with_conditions and self.primary.is_chosen(resource):
             self._enqueue(resource, Cause(_TRIGGERS[key.partition("[")[0]], f"{key} {what}"))

@@ -24,9 +24,9 @@ from operator_runner.telemetry.metrics import Metrics
 
 _log = structlog.get_logger(__name__)
 LOSSES = frozenset({"leadership", "membership of shards"})
-"""Names of the tasks that end when another replica may lead."""
+"""Names of the tasks whose end means that leadership was lost."""
 RENEWALS = LOSSES | {"shards"}
-"""Names of the tasks that keep Leases, while running reconciles get their time."""
+"""Names of the tasks that renew Leases, also during the graceful shutdown."""
 
 
 def elector_of(settings: Settings, api: Api, namespace: str) -> LeaderElector | None:
@@ -58,7 +58,7 @@ def sharding_of(
 
 
 class Leadership:
-    """Which resources this replica may run, and since when."""
+    """Acquires and releases leadership, and decides which resources this replica reconciles."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""The operator: builds the real parts, runs them, and ends them in order."""
+"""The composition root of `run`: builds the operator, runs it and shuts it down in order."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from operator_runner.app.endpoints import open_metrics, open_probes
 from operator_runner.app.event_sources import EventSources, Handlers
 from operator_runner.app.execution import Execution
 from operator_runner.app.leadership import LOSSES, RENEWALS, Leadership, elector_of, sharding_of
-from operator_runner.app.once import Once
+from operator_runner.app.run_once import Once
 from operator_runner.app.signals import take_signals, until_one_ends
 from operator_runner.app.traces import open_traces_of
 from operator_runner.config.watches.relevance import is_deselected, is_relevant
@@ -46,7 +46,7 @@ from operator_runner.controller.sources.watches_file import WatchesFile
 from operator_runner.controller.workqueue import WorkQueue
 from operator_runner.conversion.service import ConversionService
 from operator_runner.core.async_tasks import end_tasks
-from operator_runner.core.backoff import BackoffState
+from operator_runner.core.backoff_annotation import BackoffState
 from operator_runner.core.errors import ConfigError
 from operator_runner.core.host_resources import HostResources
 from operator_runner.core.model import (
@@ -60,7 +60,7 @@ from operator_runner.core.model import (
     uid_of,
 )
 from operator_runner.core.settings import Settings
-from operator_runner.core.sharding import slot_of
+from operator_runner.core.slot_assignment import slot_of
 from operator_runner.kube.api import Api
 from operator_runner.kube.cluster import KubeCluster
 from operator_runner.kube.discovery import Discovery
@@ -331,7 +331,7 @@ class Operator:
         await self._execution.start(stack)
 
     async def run(self, load: Callable[[], Sequence[Watch]]) -> int | None:
-        """Lead, work until something ends that, and shut down in order; see `run` above."""
+        """Acquire leadership, work until a signal or a failure, and shut down; see `run`."""
         log_types(self._watches)
         if self._settings.once is not None:
             return await self._once().run(*self._settings.once)
@@ -408,7 +408,7 @@ class Operator:
     async def _shut_down(
         self, working: Sequence[asyncio.Task[None]], ended: asyncio.Task[None] | None
     ) -> None:
-        """No new runs; running ones get their time, unless another replica may lead by now."""
+        """Start no new runs; wait for running ones, unless leadership was lost."""
         lost = ended is not None and ended.get_name() in LOSSES
         if lost:
             self._connection.abort()
@@ -460,7 +460,7 @@ class Operator:
     # Shards --------------------------------------------------------------------------
 
     async def _emit(self, body: Json, event: EventSpec) -> None:
-        """Emit an Event; one replica does if all of them have noticed what it is about."""
+        """Emit an Event, if this replica owns the object: all of them notice the same problem."""
         if self._owns(uid_of(body)):
             await self._cluster.emit(body, event)
 
@@ -486,7 +486,7 @@ class Operator:
                 self._enqueue(ref, Cause(Trigger.START, "slot gained"))
 
     def _on_released(self, slots: frozenset[int]) -> Mapping[str, BackoffState]:
-        """Forget what is known about resources; if they return, others have run them."""
+        """Drop the state of the resources; another replica reconciles them from now on."""
         self._metrics.shards.released(len(slots))
         found = [(ref, uid) for ref, uid in self._primary.chosen() if slot_of(uid) in slots]
         states = self._backoff_handover.released(slots, found)
@@ -512,11 +512,11 @@ class Operator:
         self._dependents.forget(ref)
         self._metrics.record_idempotence(ref, True)
         if not self._primary.uid(ref):
-            # Otherwise another resource of the same name is there, or the event is to come.
+            # Otherwise a new resource has this name, or the event has not arrived yet.
             self._metrics.resource_gone(ref)
 
     def _replaced(self, ref: ObjectRef) -> None:
-        """Forget what is known by name of a resource that is gone; another one has its name."""
+        """Drop the state kept by name: the resource was deleted and created again with its name."""
         self._queue.forget(ref)
         self._loop_throttle.forget(ref)
         self._dependents.forget(ref)
@@ -528,6 +528,6 @@ class Operator:
             return "shutting down"
         if (fault := self._launcher.fault) is not None:
             return fault
-        # A replica that waits for its turn does its duty; were it not ready, a rolling
-        # update would wait for it for ever, while the old leader still holds the lease.
+        # A standby replica is ready. Otherwise a rolling update would wait for it forever while the
+        # old leader holds the lease.
         return self._watch_readiness.not_ready_reason() if self._leadership.is_leading else None

@@ -1,4 +1,4 @@
-"""What a run gets and what its writes lead to: the proxy, combined with other parts."""
+"""Connect the proxy with event handling: a run holds back the events of its own writes."""
 
 from __future__ import annotations
 

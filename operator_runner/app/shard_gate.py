@@ -35,18 +35,18 @@ class ShardGate:
         return self._sharding.tenure
 
     def is_mine(self, ref: ObjectRef) -> bool:
-        """Return whether this replica may run a resource; anybody if it is deleted.
+        """Return whether this replica reconciles a resource; all do once it is deleted.
 
-        Every replica drops its state of a deleted resource.
+        Each replica then drops its state.
         """
         uid = "" if self._sharding is None else self._uid(ref)
         return self._sharding is None or not uid or self._sharding.is_active(uid)
 
     def claim(self, ref: ObjectRef) -> bool:
-        """Return whether the current task may reconcile a resource; anybody if it is deleted."""
+        """Return whether the current task may reconcile a resource; always once it is deleted."""
         uid = "" if self._sharding is None else self._uid(ref)
         return self._sharding is None or not uid or self._sharding.claim(uid)
 
     def owns(self, uid: str) -> bool:
-        """Return whether this replica reports what all of them notice about an object."""
+        """Return whether this replica emits the Events and counts the metrics of an object."""
         return self._sharding is None or self._sharding.is_active(uid)

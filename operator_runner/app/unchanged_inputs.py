@@ -38,7 +38,7 @@ _SHARED_SECONDS = 2.0
 _ATTEMPTS = 3
 """Attempts of a comparison while watches of dependents begin."""
 _WHOLE_LIST = 3
-"""From so many objects of a collection on, all of it is listed."""
+"""Number of objects of a collection from which on it is listed, instead of reading each one."""
 
 
 @dataclass(slots=True)
@@ -106,7 +106,7 @@ class UnchangedInputs:
             self._objects.update(read.collection for read in inputs.reads if read.name)
 
     def forget(self, ref: ObjectRef, uid: str) -> None:
-        """See the port."""
+        """See `reconcile.protocols`."""
         if uid in self._inputs:
             self._keep(uid, None)
             self._on_changed(ref, uid)
@@ -114,12 +114,12 @@ class UnchangedInputs:
     # Runs ----------------------------------------------------------------------------
 
     async def begin(self, body: Json, watch: Watch) -> None:
-        """See the port."""
+        """See `reconcile.protocols`."""
         if not watch.skip_unchanged:
             return
         uid = uid_of(body)
         running = self._running[uid] = _Recording(self._inputs.get(uid))
-        # Whatever happens to the run, what was known before is no longer.
+        # The former inputs are no longer valid, even if the run fails.
         self._keep(uid, None)
         if not has_known_inputs(body, watch, templates.is_template):
             return
@@ -137,12 +137,12 @@ class UnchangedInputs:
         return None if running is None or running.tasks.doubt else running.log
 
     def on_event(self, uid: str, event: RunEvent) -> None:
-        """See the port."""
+        """See `reconcile.protocols`."""
         if (running := self._running.get(uid)) is not None:
             running.tasks(event)
 
     def ended(self, ref: ObjectRef, uid: str, *, converged: bool) -> None:
-        """See the port."""
+        """See `reconcile.protocols`."""
         if (running := self._running.pop(uid, None)) is None:
             return
         new = None
@@ -157,7 +157,7 @@ class UnchangedInputs:
     # Comparison ----------------------------------------------------------------------
 
     async def are_unchanged(self, body: Json, watch: Watch, triggers: frozenset[Trigger]) -> bool:
-        """See the port."""
+        """See `reconcile.protocols`."""
         if self._loaded is not None:
             await self._loaded.wait()
         kept = self._inputs.get(uid_of(body))

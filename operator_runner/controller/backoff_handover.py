@@ -7,9 +7,9 @@ from collections.abc import Collection, Iterable, Mapping
 
 from operator_runner.controller.loop_throttle import LoopThrottle
 from operator_runner.controller.workqueue import WorkQueue
-from operator_runner.core.backoff import BackoffState
+from operator_runner.core.backoff_annotation import BackoffState
 from operator_runner.core.model import ObjectRef
-from operator_runner.core.sharding import slot_of
+from operator_runner.core.slot_assignment import slot_of
 
 
 class BackoffHandover:

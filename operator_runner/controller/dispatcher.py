@@ -14,6 +14,7 @@ from operator_runner.controller.workqueue import Item, WorkQueue
 from operator_runner.core.errors import ApiError, Conflict, Fenced, NotFound, Unavailable
 from operator_runner.core.model import GVK, Cause, ObjectRef, Trigger, describe
 from operator_runner.reconcile.reconciler import Reconciler
+from operator_runner.reconcile.request_annotations import RETRY_REQUESTED
 from operator_runner.reconcile.results import (
     Aborted,
     Failed,
@@ -24,7 +25,6 @@ from operator_runner.reconcile.results import (
     Superseded,
 )
 from operator_runner.reconcile.unchanged import INPUTS_UNCHANGED
-from operator_runner.reconcile.user_requests import RETRY_REQUESTED
 from operator_runner.telemetry.metrics import Metrics, Outcome, Result, RunTimes
 from operator_runner.telemetry.tracing.traces import NoTraces, ReconcileTrace, Traces
 
@@ -41,7 +41,7 @@ _JITTER = 0.1
 
 
 _LOAD_BACKOFF_SECONDS = 1.0
-"""First delay after a run that could not load its play: only an edit of the role can help."""
+"""First delay after a run whose play could not be loaded: only an edit of the role helps."""
 
 
 class Dispatcher:

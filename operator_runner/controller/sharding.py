@@ -1,6 +1,6 @@
 """A replica as a member of the shards: follow the assignment, drain lost slots, and coordinate.
 
-The decisions are those of core/sharding.py. See docs/adr/0035-shards.md.
+The decisions are those of core/slot_assignment.py. See docs/adr/0035-shards.md.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import NoReturn
 import structlog
 
 from operator_runner.core.async_tasks import end_tasks
-from operator_runner.core.backoff import BackoffState, bounded
+from operator_runner.core.backoff_annotation import BackoffState, bounded
 from operator_runner.core.deduplication import Deduplicator
 from operator_runner.core.errors import ApiError, Conflict
 from operator_runner.core.fencing import Tenure, boot_time
-from operator_runner.core.sharding import Change, MemberSlots, Report, revise, slot_of
+from operator_runner.core.slot_assignment import Change, MemberSlots, Report, revise, slot_of
 from operator_runner.kube.leader_election import LeaderElector
 from operator_runner.kube.membership import Membership
 from operator_runner.kube.shard_leases import ShardLeases

@@ -1,6 +1,7 @@
 """Leader election with a Lease, by the rules of client-go. See ADR 0003 for the reasons.
 
-The tenure of the Lease permits the writes of runs, see core/fencing.py.
+The tenure of the Lease permits the writes of runs, see core/fencing.py. The loop that renews the
+Lease is in lease_keeper.py.
 """
 
 from __future__ import annotations

@@ -13,13 +13,13 @@ from typing import NoReturn
 
 import structlog
 
-from operator_runner.core.backoff import BackoffState, decode_states
+from operator_runner.core.backoff_annotation import BackoffState, decode_states
 from operator_runner.core.deduplication import Deduplicator
 from operator_runner.core.errors import ApiError, Conflict, Forbidden, NotFound
 from operator_runner.core.fencing import boot_time
 from operator_runner.core.model import ANNOTATION_DOMAIN, Json
 from operator_runner.core.settings import LeaderElection
-from operator_runner.core.sharding import (
+from operator_runner.core.slot_assignment import (
     SLOTS,
     Assignment,
     Member,

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from operator_runner.core.model import Json, Watch
-from operator_runner.reconcile.user_requests import Suspension, annotations_of, suspension
+from operator_runner.reconcile.request_annotations import Suspension, annotations_of, suspension
 
 
 @dataclass(frozen=True, slots=True)
-class Skip:
+class Ignore:
     """Do nothing, for this reason."""
 
     reason: str
@@ -56,7 +56,7 @@ class Suspend:
     finalizer: str = ""
 
 
-Action: TypeAlias = Skip | AddMetadata | Run | RunDeselection | Suspend
+Action: TypeAlias = Ignore | AddMetadata | Run | RunDeselection | Suspend
 
 
 def decide(body: Json, watch: Watch, *, relevant: bool, deselected: bool = False) -> Action:
@@ -75,10 +75,10 @@ def decide(body: Json, watch: Watch, *, relevant: bool, deselected: bool = False
     if metadata.get("deletionTimestamp"):
         # The API server rejects finalizers that are added during deletion.
         if not has_finalizer:
-            return Skip("Resource is terminated")
+            return Ignore("Resource is terminated")
         return Suspend(finalizer or "") if is_suspended else Run(cleanup=True)
     if not (relevant or deselected):
-        return Skip("Resource does not match selector or when")
+        return Ignore("Resource does not match selector or when")
     if is_suspended:
         return Suspend()
     if not relevant:

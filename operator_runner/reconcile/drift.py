@@ -15,12 +15,12 @@ from operator_runner.core.object_diff import ObjectDifference
 from operator_runner.core.truncation import truncated
 from operator_runner.reconcile.conditions import is_waiting, put_condition, read_conditions
 from operator_runner.reconcile.preview import Preview
-from operator_runner.reconcile.status import generation_of
-from operator_runner.reconcile.user_requests import (
+from operator_runner.reconcile.request_annotations import (
     DRIFT_ANNOTATION,
     annotations_of,
     pending_request,
 )
+from operator_runner.reconcile.status import generation_of
 
 DRIFTED = "Drifted"
 _RECONCILED, _DIFFERS, _UNKNOWN = "Reconciled", "ObjectsDiffer", "PreviewFailed"

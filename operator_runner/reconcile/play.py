@@ -19,7 +19,7 @@ from operator_runner.core.model import (
     uid_of,
 )
 from operator_runner.core.settings import AnsibleSettings
-from operator_runner.reconcile.annotations import Overrides
+from operator_runner.reconcile.annotation_overrides import Overrides
 from operator_runner.reconcile.decide import Run, RunDeselection
 from operator_runner.reconcile.dependencies import Dependencies
 from operator_runner.reconcile.idempotence import TaskTimes

@@ -24,7 +24,7 @@ from operator_runner.core.model import (
 from operator_runner.core.resource_versions import may_be_older
 from operator_runner.core.settings import AnsibleSettings
 from operator_runner.core.timetable import NEXT_FIELD
-from operator_runner.reconcile.annotations import clamp_period, read_overrides
+from operator_runner.reconcile.annotation_overrides import clamp_period, read_overrides
 from operator_runner.reconcile.conditions import (
     failure_line,
     is_deselected,
@@ -36,9 +36,9 @@ from operator_runner.reconcile.conditions import (
 from operator_runner.reconcile.decide import (
     Action,
     AddMetadata,
+    Ignore,
     Run,
     RunDeselection,
-    Skip,
     Suspend,
     decide,
 )
@@ -136,11 +136,11 @@ class Reconciler:
         body = await self._read(ref)
         while body is not None:
             if not self._deps.claim(uid_of(body)):
-                _log.debug("Skipping reconciliation", reason="another replica owns the resource")
+                _log.debug("Skipping reconciliation", reason="another replica has the resource")
                 self.release(ref)
                 return Idle()
             match self._decide(body):
-                case Skip(reason):
+                case Ignore(reason):
                     _log.debug("Skipping reconciliation", reason=reason)
                     if self._superseding.forget(ref):
                         await self._reporter.interrupted(ref, body, reason)
@@ -228,7 +228,7 @@ class Reconciler:
         return Succeeded(self._period or None, Trigger.PERIOD)
 
     async def _read(self, ref: ObjectRef) -> Json | None:
-        """Return the resource, None if it is deleted; another of its name begins without state."""
+        """Return the resource, None if it is deleted; drop the state of one that was recreated."""
         body = await self._deps.cluster.get(ref)
         if body is not None and self._uids.setdefault(ref, uid_of(body)) != uid_of(body):
             await self._forget(ref)
@@ -400,8 +400,8 @@ class Reconciler:
     def _current(self, ref: ObjectRef, body: Json) -> Json | None:
         """Return `body` if no event showed a newer version of the resource, else None.
 
-        A write with it still has its resourceVersion as precondition. If there is nothing to write,
-        a late event would hide what the run itself has written to the resource.
+        Also compared with the writes of the run, whose events may arrive later: if nothing is
+        patched, no conflict of resourceVersions would show that `body` is stale.
         """
         version = body["metadata"]["resourceVersion"]
         latest, written = self._deps.latest_version(ref), self._deps.writes.own_version(ref)

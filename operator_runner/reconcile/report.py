@@ -34,6 +34,7 @@ from operator_runner.reconcile.idempotence import CURE, RepeatedChange
 from operator_runner.reconcile.other_writers import OtherWriter, OtherWriters
 from operator_runner.reconcile.preview import Preview
 from operator_runner.reconcile.protocols import ClusterClient
+from operator_runner.reconcile.request_annotations import SUSPEND_ANNOTATION
 from operator_runner.reconcile.reserved_fields import ReservedField
 from operator_runner.reconcile.schedule import INVALID, NO_SCHEDULE, ScheduleState
 from operator_runner.reconcile.status import (
@@ -41,7 +42,6 @@ from operator_runner.reconcile.status import (
     StatusWriter,
     generation_of,
 )
-from operator_runner.reconcile.user_requests import SUSPEND_ANNOTATION
 
 _log = structlog.get_logger(__name__)
 _EVENT_MESSAGE_BYTES = 300

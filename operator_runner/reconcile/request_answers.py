@@ -9,13 +9,13 @@ from operator_runner.core.model import Json, ObjectRef, Trigger, uid_of
 from operator_runner.reconcile.conditions import waiting_text
 from operator_runner.reconcile.metadata_patches import change_metadata
 from operator_runner.reconcile.protocols import ClusterClient
-from operator_runner.reconcile.results import Failed, ReconcileResult, Succeeded, Superseded
-from operator_runner.reconcile.user_requests import (
+from operator_runner.reconcile.request_annotations import (
     HandledRequest,
     RequestResult,
     annotations_of,
     pending_request,
 )
+from operator_runner.reconcile.results import Failed, ReconcileResult, Succeeded, Superseded
 
 _log = structlog.get_logger(__name__)
 

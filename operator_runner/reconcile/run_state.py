@@ -6,7 +6,7 @@ import hashlib
 import json
 
 from operator_runner.core.model import Json, RunContent, Watch, desired_state, uid_of
-from operator_runner.reconcile.user_requests import HANDLED_ANNOTATION, annotations_of
+from operator_runner.reconcile.request_annotations import HANDLED_ANNOTATION, annotations_of
 
 
 def state_key(

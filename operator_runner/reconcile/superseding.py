@@ -27,7 +27,7 @@ from operator_runner.core.model import (
     Watch,
     desired_state,
 )
-from operator_runner.reconcile.user_requests import (
+from operator_runner.reconcile.request_annotations import (
     ANNOTATIONS,
     SUSPENDED,
     Suspension,

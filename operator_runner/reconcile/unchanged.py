@@ -11,7 +11,7 @@ from pathlib import Path
 from operator_runner.core.ansible_modules import Trait, has_trait
 from operator_runner.core.model import Cause, Json, RunEvent, Trigger, Watch
 from operator_runner.reconcile.conditions import is_successful, is_suspended, read_conditions
-from operator_runner.reconcile.user_requests import annotations_of, pending_request
+from operator_runner.reconcile.request_annotations import annotations_of, pending_request
 from operator_runner.reconcile.variables import templated_fields
 
 INPUTS_UNCHANGED = "inputs unchanged"

@@ -1,4 +1,7 @@
-"""Keep secrets out of the logs: the last look at a record before it is written. Pure."""
+"""Redact values that look like secrets, in log lines, records of runs and traces. Pure.
+
+Decided by the name of a key or a pattern in a text. For `no_log` see `ansible/no_log.py`.
+"""
 
 from __future__ import annotations
 

@@ -202,7 +202,7 @@ class _Server:
         same = [w for w in self._watches if (w.gvk.group, w.gvk.kind) == (gvk.group, gvk.kind)]
         if not same:
             kinds = ", ".join(dict.fromkeys(str(watch.gvk) for watch in self._watches))
-            raise ConfigError(f"{gvk} is not a kind of the watches file, which has {kinds}")
+            raise ConfigError(f"no watch for kind {gvk}; the watches file has {kinds}")
         return next((watch for watch in same if watch.gvk == gvk), same[0])
 
 

@@ -16,7 +16,7 @@ from typing import Protocol
 
 import pytest
 
-from operator_runner.core.sharding import SLOTS
+from operator_runner.core.slot_assignment import SLOTS
 from tests.support.kubectl import Json, Kubectl
 from tests.support.nginx import nginx
 from tests.support.operator import REPOSITORY, Operator, copy_project, free_port

@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from operator_runner.controller.loop_throttle import QUICK_SECONDS
-from operator_runner.core.sharding import SLOTS, Assignment, decode_assignment, slot_of
+from operator_runner.core.slot_assignment import SLOTS, Assignment, decode_assignment, slot_of
 from operator_runner.devcluster import Cluster
 from operator_runner.kube.shard_leases import ASSIGNMENT, BACKOFF
 from tests.support.audit_log import AuditLog, audited_cluster, make_replica

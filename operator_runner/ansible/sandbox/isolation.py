@@ -1,4 +1,4 @@
-"""Isolate a run from the operator and from other runs."""
+"""Isolate a run from the operator, its credentials (`kube/credential_files.py`) and other runs."""
 
 from __future__ import annotations
 

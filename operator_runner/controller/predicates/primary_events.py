@@ -2,7 +2,8 @@
 
 The rules are ansible-operator's: a new generation, a creation, a deletion, and annotations if the
 watch enables them. Labels alone matter only if the resource then matches the watch's selector, or
-no longer matches it and has to be deselected.
+no longer matches it and has to be deselected. An edit of the status is no new generation, so it
+starts nothing.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any
 
 from operator_runner.core.field_paths import changed_paths, summarize
 from operator_runner.core.model import Cause, Json, Trigger, Watch, desired_state
-from operator_runner.reconcile.user_requests import ANNOTATIONS, requested_change
+from operator_runner.reconcile.request_annotations import ANNOTATIONS, requested_change
 
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from datetime import timedelta
 
 from operator_runner.core.model import Cause, Json, ObjectRef, Trigger
-from operator_runner.reconcile.annotations import clamp_period, read_overrides
+from operator_runner.reconcile.annotation_overrides import clamp_period, read_overrides
 
 
 class AnnotatedPeriods:

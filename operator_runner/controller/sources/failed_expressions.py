@@ -16,7 +16,7 @@ from operator_runner.controller.predicates.failed_expression import (
     FailedExpression,
 )
 from operator_runner.core.model import GVK, EventSpec, Json, ObjectRef
-from operator_runner.core.sharding import slot_of
+from operator_runner.core.slot_assignment import slot_of
 from operator_runner.core.truncation import truncated
 from operator_runner.reconcile.expression_conditions import ExpressionConditions
 

@@ -1,8 +1,9 @@
-"""Deletions that no watch has reported, found when a list lacks a known resource.
+"""Deletions of primary resources that no watch has reported: a list lacks a known one.
 
 A watch that expired (410, after a long interruption or when a CRD was edited) starts again with a
 list, and events in between are lost. kopf delivers the objects of the list, and nothing for those
-that are gone; client-go's reflector compares in the same place (`Replace` of its store).
+that are gone; client-go's reflector compares in the same place (`Replace` of its store). For owned
+objects see `dependents.py`.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from operator_runner.core.durations import format_duration
 from operator_runner.core.errors import ConfigError, Forbidden, NotFound
 from operator_runner.core.model import Json
 from operator_runner.reconcile.conditions import read_conditions
-from operator_runner.reconcile.user_requests import (
+from operator_runner.reconcile.request_annotations import (
     REQUEST_ANNOTATION,
     RESET_ANNOTATION,
     HandledRequest,

@@ -17,7 +17,7 @@ from operator_runner.core.model import Json, ObjectRef
 from operator_runner.core.timetable import NEXT_FIELD
 from operator_runner.kube.events import CAUSE_ANNOTATION, RUN_ANNOTATION
 from operator_runner.reconcile.conditions import read_conditions
-from operator_runner.reconcile.user_requests import Suspension, annotations_of, suspension
+from operator_runner.reconcile.request_annotations import Suspension, annotations_of, suspension
 from operator_runner.tools.task_paths import with_short_paths
 
 if TYPE_CHECKING:

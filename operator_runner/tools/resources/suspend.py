@@ -13,7 +13,7 @@ from operator_runner.core.durations import format_duration
 from operator_runner.core.errors import Forbidden, NotFound
 from operator_runner.core.model import Json
 from operator_runner.reconcile.conditions import is_suspended, read_conditions
-from operator_runner.reconcile.user_requests import (
+from operator_runner.reconcile.request_annotations import (
     SUSPEND_ANNOTATION,
     Suspension,
     annotations_of,

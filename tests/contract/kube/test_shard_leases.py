@@ -8,11 +8,11 @@ from datetime import timedelta
 
 import pytest
 
-from operator_runner.core.backoff import BackoffState
+from operator_runner.core.backoff_annotation import BackoffState
 from operator_runner.core.errors import Fenced
 from operator_runner.core.fencing import Fence
 from operator_runner.core.settings import LeaderElection
-from operator_runner.core.sharding import Assignment, Report
+from operator_runner.core.slot_assignment import Assignment, Report
 from operator_runner.kube.api import Api
 from operator_runner.kube.discovery import Discovery
 from operator_runner.kube.membership import Membership

@@ -114,6 +114,6 @@ def test_a_refused_object_is_an_error(reconcile: Reconcile) -> None:
     """With the reason of the API server; the next reconcile works."""
     with pytest.raises(OperatorProcessError, match="title"):
         reconcile(report(title=7))
-    with pytest.raises(OperatorProcessError, match="Kind=Wiki is not a kind of the watches file"):
+    with pytest.raises(OperatorProcessError, match="Kind=Wiki; the watches file has"):
         reconcile({"apiVersion": "v1", "kind": "Wiki", "metadata": {"name": "home"}})
     assert reconcile(report(), objects=[NUMBERS]).successful

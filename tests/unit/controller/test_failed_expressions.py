@@ -20,7 +20,7 @@ from operator_runner.controller.sources.failed_expressions import (
 )
 from operator_runner.core.errors import ExpressionError
 from operator_runner.core.model import GVK, EventSpec, Json, ObjectRef
-from operator_runner.core.sharding import slot_of
+from operator_runner.core.slot_assignment import slot_of
 from operator_runner.reconcile.expression_conditions import ExpressionConditions
 from tests.support.background import in_background
 

@@ -22,7 +22,7 @@ from operator_runner.core.model import (
     Trigger,
     Watch,
 )
-from operator_runner.reconcile.user_requests import (
+from operator_runner.reconcile.request_annotations import (
     HANDLED_ANNOTATION,
     REQUEST_ANNOTATION,
     SUSPEND_ANNOTATION,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from operator_runner.core.model import GVK, Finalizer, Json, RunContent, Watch
-from operator_runner.reconcile.decide import Action, AddMetadata, Run, Skip, decide
+from operator_runner.reconcile.decide import Action, AddMetadata, Ignore, Run, decide
 
 GVK_FOO = GVK("example.com", "v1", "Foo")
 PLAIN = Watch(GVK_FOO, RunContent(role=Path("/roles/foo")))
@@ -27,15 +27,15 @@ def resource(*finalizers: str, deleting: bool = False) -> Json:
     ("body", "watch", "relevant", "expected"),
     [
         (resource(), PLAIN, True, Run(cleanup=False)),
-        (resource(), PLAIN, False, Skip("Resource does not match selector or when")),
+        (resource(), PLAIN, False, Ignore("Resource does not match selector or when")),
         (resource("other"), PLAIN, True, Run(cleanup=False)),
-        (resource("other", deleting=True), PLAIN, True, Skip("Resource is terminated")),
+        (resource("other", deleting=True), PLAIN, True, Ignore("Resource is terminated")),
         (resource(), HELD, True, AddMetadata("example.com/f")),
-        (resource(), HELD, False, Skip("Resource does not match selector or when")),
+        (resource(), HELD, False, Ignore("Resource does not match selector or when")),
         (resource("example.com/f"), HELD, True, Run(cleanup=False)),
         (resource("example.com/f", deleting=True), HELD, True, Run(cleanup=True)),
         (resource("example.com/f", deleting=True), HELD, False, Run(cleanup=True)),
-        (resource("other", deleting=True), HELD, True, Skip("Resource is terminated")),
+        (resource("other", deleting=True), HELD, True, Ignore("Resource is terminated")),
     ],
 )
 def test_the_next_step_depends_on_finalizers_and_deletion(

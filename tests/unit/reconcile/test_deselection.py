@@ -23,9 +23,9 @@ from operator_runner.core.model import (
 from operator_runner.reconcile.decide import (
     Action,
     AddMetadata,
+    Ignore,
     Run,
     RunDeselection,
-    Skip,
     decide,
 )
 from operator_runner.reconcile.results import Failed, Gone, Idle, Succeeded
@@ -54,12 +54,12 @@ DONE = Succeeded(None, Trigger.PERIOD)
             Run(cleanup=False),
         ),
         ({"annotations": MARKED}, False, True, RunDeselection()),
-        ({"annotations": MARKED}, False, False, Skip("Resource does not match selector or when")),
+        ({"annotations": MARKED}, False, False, Ignore("Resource does not match selector or when")),
         (
             {"annotations": MARKED, "deletionTimestamp": "now"},
             False,
             True,
-            Skip("Resource is terminated"),
+            Ignore("Resource is terminated"),
         ),
         (
             {"deletionTimestamp": "now", "finalizers": ["example.com/f"]},

@@ -21,7 +21,7 @@ from operator_runner.core.model import (
     Watch,
 )
 from operator_runner.core.object_diff import ObjectDifference
-from operator_runner.reconcile.annotations import read_overrides
+from operator_runner.reconcile.annotation_overrides import read_overrides
 from operator_runner.reconcile.drift import (
     after_preview,
     after_run,

@@ -11,7 +11,7 @@ from operator_runner.core.errors import Unavailable
 from operator_runner.core.model import Cause, Drift, Json, ObjectRef, Trigger, Watch
 from operator_runner.core.object_diff import ObjectDifference
 from operator_runner.reconcile.preview import Preview
-from operator_runner.reconcile.user_requests import (
+from operator_runner.reconcile.request_annotations import (
     HANDLED_ANNOTATION,
     REQUEST_ANNOTATION,
 )

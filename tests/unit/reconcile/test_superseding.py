@@ -34,8 +34,8 @@ from operator_runner.core.settings import AnsibleSettings, BackoffSettings, Conc
 from operator_runner.reconcile.dependencies import Dependencies
 from operator_runner.reconcile.other_writers import OtherWriters
 from operator_runner.reconcile.reconciler import Reconciler
+from operator_runner.reconcile.request_annotations import SUSPEND_ANNOTATION, SUSPENDED
 from operator_runner.reconcile.superseding import supersede_reason
-from operator_runner.reconcile.user_requests import SUSPEND_ANNOTATION, SUSPENDED
 from operator_runner.telemetry.metrics import Metrics
 from tests.fakes.cluster import FakeCluster
 from tests.fakes.executor import FakeAccess, FakeVariableNames, success

@@ -10,7 +10,7 @@ import pytest
 
 from operator_runner.core.model import GVK, Json, ObjectRef
 from operator_runner.kube.events import CAUSE_ANNOTATION, RUN_ANNOTATION
-from operator_runner.reconcile.user_requests import SUSPEND_ANNOTATION
+from operator_runner.reconcile.request_annotations import SUSPEND_ANNOTATION
 from operator_runner.tools.operator_api.next_runs import NextRun, Queues
 from operator_runner.tools.resources.summary import (
     State,

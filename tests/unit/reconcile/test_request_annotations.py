@@ -12,10 +12,8 @@ import pytest
 from operator_runner.core.errors import Forbidden
 from operator_runner.core.model import Cause, Json, RunOutcome, Stats, Trigger
 from operator_runner.reconcile.conditions import is_suspended, read_conditions
-from operator_runner.reconcile.decide import Run, Skip, Suspend, decide
-from operator_runner.reconcile.results import Failed, Idle, Succeeded
-from operator_runner.reconcile.superseding import supersede_reason
-from operator_runner.reconcile.user_requests import (
+from operator_runner.reconcile.decide import Ignore, Run, Suspend, decide
+from operator_runner.reconcile.request_annotations import (
     HANDLED_ANNOTATION,
     REQUEST_ANNOTATION,
     RESET_ANNOTATION,
@@ -28,6 +26,8 @@ from operator_runner.reconcile.user_requests import (
     requested_change,
     suspension,
 )
+from operator_runner.reconcile.results import Failed, Idle, Succeeded
+from operator_runner.reconcile.superseding import supersede_reason
 from tests.fakes.cluster import FakeCluster
 from tests.fakes.executor import failure, success
 from tests.unit.reconcile.test_reconciler import HELD, PLAIN, REF, SPEC, Case, resource
@@ -115,10 +115,10 @@ def test_an_answer_is_read_as_it_was_written() -> None:
     [
         ({}, True, False, Suspend()),
         ({}, False, True, Suspend()),
-        ({}, False, False, Skip("Resource does not match selector or when")),
+        ({}, False, False, Ignore("Resource does not match selector or when")),
         (DELETING, True, False, Suspend("example.com/f")),
         (DELETING, False, False, Suspend("example.com/f")),
-        ({"deletionTimestamp": "now"}, True, False, Skip("Resource is terminated")),
+        ({"deletionTimestamp": "now"}, True, False, Ignore("Resource is terminated")),
     ],
 )
 def test_nothing_is_begun_for_a_suspended_resource(

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operator_runner.core import sharding
-from operator_runner.core.sharding import (
+from operator_runner.core import slot_assignment
+from operator_runner.core.slot_assignment import (
     SLOTS,
     Assignment,
     Change,
@@ -279,7 +279,7 @@ class Handover:
 @pytest.mark.parametrize("seed", range(20))
 def test_no_slot_has_two_owners_at_once(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """For all failures, and all delays of members."""
-    monkeypatch.setattr(sharding, "SLOTS", 8)
+    monkeypatch.setattr(slot_assignment, "SLOTS", 8)
     handover = Handover(seed)
     for _ in range(1000):
         handover.step()

@@ -1,4 +1,4 @@
-"""What delays the runs of resources whose slot moves, as an annotation. Pure.
+"""Backoff and throttling of resources whose slot moves, encoded as an annotation. Pure.
 
 A member that releases a slot writes it into its Lease, and the next owner of the slot continues
 with it. See docs/adr/0035-shards.md.

@@ -113,7 +113,7 @@ async def find_resource(
                 return key
     if not found:
         kinds = ", ".join(dict.fromkeys(watch.gvk.kind for watch in watches))
-        raise ConfigError(f"--once: {kind} is not a kind of the watches file, which has {kinds}")
+        raise ConfigError(f"--once: no watch for kind {kind}; the watches file has {kinds}")
     return found[0]
 
 

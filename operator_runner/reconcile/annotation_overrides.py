@@ -16,7 +16,7 @@ from datetime import timedelta
 
 from operator_runner.core.durations import parse_duration
 from operator_runner.core.model import Drift, Json
-from operator_runner.reconcile.user_requests import DRIFT_ANNOTATION
+from operator_runner.reconcile.request_annotations import DRIFT_ANNOTATION
 
 _PREFIX = "ansible.sdk.operatorframework.io/"
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)
