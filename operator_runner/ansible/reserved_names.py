@@ -76,7 +76,10 @@ class ReservedNamesLoader:
         )
         with contextlib.closing(transport):
             output = await stream.read()
-        return _decoded(output) if output else await self._list()
+        try:
+            return _decoded(output)
+        except ValueError:  # nothing, or a part: the lister was ended
+            return await self._list()
 
     async def _list(self) -> ReservedNames:
         with tempfile.TemporaryDirectory(prefix="operator-runner-") as temporary:

@@ -57,7 +57,9 @@ def main() -> None:
 
         def list_names() -> None:
             if orders["names"] is not None:
-                children.add(_list_names(orders["names"], contents))
+                # If no fork is possible now, the operator lists them when it needs them.
+                with contextlib.suppress(OSError):
+                    children.add(_list_names(orders["names"], contents))
 
         patches, mismatches = preload(
             environment, scratch, orders["disabled_patches"], contents, list_names
@@ -100,7 +102,11 @@ def _scratch(path: str) -> Iterator[str]:
 def _list_names(descriptor: int, contents: Sequence[Path]) -> int:
     """Fork a process that writes the reserved names of Ansible; return its pid."""
     server = os.getpid()
-    pid = fork()
+    try:
+        pid = fork()
+    except OSError:
+        os.close(descriptor)
+        raise
     if not pid:
         try:
             die_with_parent(server)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
-from operator_runner.core.model import GVK, ObjectRef
+from operator_runner.core.model import GVK, ObjectRef, uid_of
 from operator_runner.kube.discovery import ApiResource
 
 
@@ -47,8 +47,9 @@ class MissedDeletions:
         if "continue" not in query:
             self._listed[path] = set()
         uids = self._listed.setdefault(path, set())
-        uids |= {item["metadata"]["uid"] for item in content["items"]}
-        if not content["metadata"].get("continue"):
+        # Aggregated APIs may leave out any of these.
+        uids |= {uid_of(item) for item in content.get("items") or ()}
+        if not (content.get("metadata") or {}).get("continue"):
             self._compare(path, self._listed.pop(path))
 
     def _compare(self, path: str, uids: Collection[str]) -> None:

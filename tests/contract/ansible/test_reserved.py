@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -83,7 +84,7 @@ async def test_a_fork_server_lists_the_same_names(
 async def test_without_a_fork_server_a_process_lists_the_names(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Also if the server ends before it has listed them."""
+    """Plays are run cold."""
 
     async def failing(*_: object) -> ForkServer:
         raise RunError("no memory")
@@ -93,6 +94,17 @@ async def test_without_a_fork_server_a_process_lists_the_names(
     async with open_launcher("warm", AnsibleSettings(), names=names) as opened:
         assert isinstance(opened, ColdLauncher)
         assert "vars" in (await names.get()).acted_on
+
+
+@pytest.mark.parametrize("written", [b"", b'{"acted_on": ["a"'])
+async def test_a_process_lists_the_names_that_a_fork_server_has_not_written(written: bytes) -> None:
+    """The process that listed them was killed before its end."""
+    names = ReservedNamesLoader(AnsibleSettings(), [])
+    descriptor = names.start_from_fork_server()
+    os.write(descriptor, written)
+    os.close(descriptor)
+    assert "vars" in (await names.get()).acted_on
+    await names.close()
 
 
 async def test_reserved_names_are_read_again_after_an_error(

@@ -71,6 +71,14 @@ def test_a_cluster_scoped_kind_has_one_list_with_any_namespaces() -> None:
     assert found == ["a"]
 
 
+@pytest.mark.parametrize("content", [{}, {"items": None}, {"items": [{"metadata": {}}]}])
+def test_lists_of_aggregated_apis_may_lack_fields(content: Json) -> None:
+    """What they do not list is missing."""
+    missed, found = watcher(widgets("a"))
+    missed.on_page(WIDGET.path(), {}, content)
+    assert found == ["a"]
+
+
 @pytest.mark.parametrize("path", ["/api", "/apis/example.com/v1", "/apis/example.com/v1/gadgets"])
 def test_other_responses_are_ignored(path: str) -> None:
     """Discovery has no items, and nobody knows the objects of other kinds."""
