@@ -24,7 +24,7 @@ from operator_runner.controller.predicates.wake_on_fields import WakeOnFields
 from operator_runner.controller.sources.annotated_periods import AnnotatedPeriods
 from operator_runner.controller.sources.dependents import Dependents
 from operator_runner.controller.sources.failed_expressions import FailedExpressions
-from operator_runner.controller.sources.kinds import Kinds, watch_kinds_forever
+from operator_runner.controller.sources.kinds import KindDiscovery, watch_kinds_forever
 from operator_runner.controller.sources.primary import PrimaryWatcher
 from operator_runner.controller.sources.references import References
 from operator_runner.controller.sources.schedule import Schedules
@@ -90,7 +90,7 @@ class EventSources:
         self._metrics, self._enqueue, self._owns = metrics, handlers.enqueue, handlers.owns
         self._with_conditions = {watch.gvk for watch in watches if watch.manage_status}
         self._streams = ObjectStreams(api, discovery, settings.namespaces)
-        self.kinds = Kinds(discovery, watches, settings.namespaces, readiness)
+        self.kinds = KindDiscovery(discovery, watches, settings.namespaces, readiness)
         self.expressions = ExpressionConditions(
             self._concerned, self._expression_changed, metrics.expression_failed
         )

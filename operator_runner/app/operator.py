@@ -37,7 +37,7 @@ from operator_runner.config.watches.schedules import timetable
 from operator_runner.controller.backoff_handover import BackoffHandover
 from operator_runner.controller.dispatcher import Dispatcher
 from operator_runner.controller.loop_throttle import LoopThrottle
-from operator_runner.controller.operator_view import RunningOperator
+from operator_runner.controller.operator_snapshot import OperatorSnapshot
 from operator_runner.controller.sharding import SlotEvents
 from operator_runner.controller.sources.project import ProjectWatcher
 from operator_runner.controller.sources.readiness_log import log_readiness
@@ -311,7 +311,7 @@ class Operator:
     async def serve(self, stack: AsyncExitStack) -> None:
         """Open the other ports; they are closed when `stack` is. Raises ConfigError."""
         self._health.ready("watches", self._why_not_ready)
-        view = RunningOperator(
+        view = OperatorSnapshot(
             self._watches,
             self._settings.namespaces,
             lambda: self._leadership.is_leading,

@@ -54,7 +54,7 @@ from operator_runner.reconcile.metadata_patches import (
 from operator_runner.reconcile.play import PendingRun, PlayRunner
 from operator_runner.reconcile.preview import Preview
 from operator_runner.reconcile.report import Reporter, RunContext
-from operator_runner.reconcile.request_answers import answer_request
+from operator_runner.reconcile.request_acknowledgement import acknowledge_request
 from operator_runner.reconcile.results import (
     Failed,
     Gone,
@@ -154,7 +154,7 @@ class Reconciler:
                     self._unapplied.add(ref)
                     context = RunContext(ref, body, causes, datetime.now(UTC))
                     await self._reporter.error(context, fault)
-                    await answer_request(self._deps.cluster, ref, body, Failed(message=fault))
+                    await acknowledge_request(self._deps.cluster, ref, body, Failed(message=fault))
                     return Idle(fault)
                 case Run(cleanup=False) if policy := self._drift_policy(ref, body):
                     return await self._handle_drift(ref, body, causes, policy)
@@ -173,7 +173,7 @@ class Reconciler:
         pending = PendingRun.of(action, ref, body, self._watch, causes)
         with structlog.contextvars.bound_contextvars(run_id=pending.run_id):
             result = await self._run(pending)
-        await answer_request(self._deps.cluster, ref, body, result, pending.run_id)
+        await acknowledge_request(self._deps.cluster, ref, body, result, pending.run_id)
         return result
 
     async def _is_unchanged(self, ref: ObjectRef, body: Json, causes: Sequence[Cause]) -> bool:
@@ -285,7 +285,7 @@ class Reconciler:
             case _:
                 self._unapplied.add(ref)
                 await self._reporter.failed(context, message)
-                await answer_request(self._deps.cluster, ref, body, Failed(message=message))
+                await acknowledge_request(self._deps.cluster, ref, body, Failed(message=message))
 
     async def report_loop(self, ref: ObjectRef, echoes: Sequence[Cause]) -> None:
         """Emit an Event about a resource that triggers itself, by these causes. Raises ApiError."""

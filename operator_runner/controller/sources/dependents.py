@@ -16,11 +16,11 @@ from functools import partial
 
 from operator_runner.controller.predicates.dependent_changes import Version, difference
 from operator_runner.controller.predicates.wake_on_fields import NO_FIELDS, WakeOnFields
+from operator_runner.controller.sources.debouncing import Debouncer
 from operator_runner.controller.sources.dependent_objects import DependentObjects, ObjectExtract
 from operator_runner.controller.sources.own_writes import OwnWrites
 from operator_runner.controller.sources.unclaimed_versions import UnclaimedVersions
 from operator_runner.controller.sources.wake_on_changes import WakeOnChanges
-from operator_runner.controller.sources.watch_pacing import Pacer
 from operator_runner.controller.sources.watch_retry import watch_forever
 from operator_runner.core.async_tasks import end_tasks
 from operator_runner.core.model import GVK, Cause, FieldChange, Json, ObjectRef, Trigger, Watch
@@ -96,7 +96,7 @@ class Dependents:
         self._watching: dict[GVK, list[asyncio.Task[None]]] = {}
         self._running: dict[ObjectRef, list[tuple[ObjectRef, MetadataEvent]]] = {}
         self._unclaimed: OrderedDict[ObjectRef, MetadataEvent] = OrderedDict()
-        self._pacer = Pacer(enqueue)
+        self._debouncer = Debouncer(enqueue)
         self._fields = fields
         self._wake_on_changes = WakeOnChanges(self._fields)
         self._missed = UnclaimedVersions(any(watch.skip_unchanged for watch in watches))
@@ -221,7 +221,7 @@ class Dependents:
                 for each, cause in self._judge(ref, event):
                     causes[each].append(cause)
             for each, group in causes.items():
-                self._pacer.add_group(each, group)
+                self._debouncer.add_group(each, group)
             if not self._running:
                 self._unclaimed.clear()
 
@@ -231,7 +231,7 @@ class Dependents:
             self.writes.forget(owner)
             self.objects.forget(owner)
             self._wake_on_changes.forget(owner)
-            self._pacer.forget(owner)
+            self._debouncer.forget(owner)
         for ref, entry in list(self._objects.items()):
             entry.owners.difference_update(owners)
             if not entry.owners:
@@ -239,7 +239,7 @@ class Dependents:
 
     async def stop(self) -> None:
         """End all watches."""
-        self._pacer.stop()
+        self._debouncer.stop()
         await end_tasks(task for tasks in self._watching.values() for task in tasks)
 
     def extraction(self, gvk: GVK, *, has_status: bool) -> Extraction | None:
@@ -294,7 +294,7 @@ class Dependents:
         held = next((owner for owner in entry.owners if owner in self._running), None)
         if held is None:
             for owner, cause in self._judge(ref, event):
-                self._pacer.add(owner, cause)
+                self._debouncer.add(owner, cause)
         else:
             self._running[held].append((ref, event))
 

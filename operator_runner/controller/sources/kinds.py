@@ -21,7 +21,7 @@ _POLL_SECONDS = 2.0
 """Interval of the discovery of a kind whose CRD is missing."""
 
 
-class Kinds:
+class KindDiscovery:
     """Discovers the kinds of watches.yaml, whose CRDs may be installed or deleted at any time."""
 
     def __init__(
@@ -117,7 +117,7 @@ class Kinds:
 
 
 async def watch_kinds_forever(
-    watch: Callable[[Sequence[ApiResource]], Coroutine[Any, Any, None]], kinds: Kinds
+    watch: Callable[[Sequence[ApiResource]], Coroutine[Any, Any, None]], kinds: KindDiscovery
 ) -> NoReturn:
     """Watch the served kinds; restart when one is added or deleted, and after any failure."""
     await kinds.wait_discovered()

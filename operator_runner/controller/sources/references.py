@@ -21,8 +21,8 @@ from operator_runner.controller.predicates.wake_on_fields import (
     WakeOnFields,
     difference_of,
 )
+from operator_runner.controller.sources.debouncing import Debouncer
 from operator_runner.controller.sources.shared_watches import SharedEvent, Subscription
-from operator_runner.controller.sources.watch_pacing import Pacer
 from operator_runner.core.errors import ExpressionError
 from operator_runner.core.labels import SelectionIndex
 from operator_runner.core.model import (
@@ -65,7 +65,7 @@ class References:
         self._recovered = recovered
         self._errors: dict[ObjectRef, dict[str, tuple[str, str]]] = {}
         """Uid and error by the key of each expression that fails for a resource."""
-        self._pacer = Pacer(enqueue)
+        self._debouncer = Debouncer(enqueue)
         self._referenced = referenced
         self._enqueue = enqueue
         self._references: dict[ObjectRef, frozenset[ObjectRef | Selection]] = {}
@@ -85,7 +85,7 @@ class References:
         if watch is None:
             return
         if body is None:
-            self._pacer.forget(ref)
+            self._debouncer.forget(ref)
             self._report(ref, "", {})
         new = frozenset() if body is None else self._targets(ref, body, watch)
         old = self._references.pop(ref, frozenset())
@@ -169,7 +169,7 @@ class References:
             fields = difference_of(before or {}, after or {}, chosen) if after is not None else ""
             text = ", ".join(filter(None, (what, fields)))
             # Changes of a status may be many: they are coalesced.
-            enqueue = self._enqueue if what else self._pacer.add
+            enqueue = self._enqueue if what else self._debouncer.add
             if text:
                 enqueue(ref, Cause(Trigger.REFERENCE, f"{target} {text}", target))
 

@@ -21,8 +21,8 @@ from operator_runner.controller.predicates.wake_on_fields import (
     WakeOnFields,
     difference_of,
 )
+from operator_runner.controller.sources.debouncing import Debouncer
 from operator_runner.controller.sources.shared_watches import SharedEvent, Subscription
-from operator_runner.controller.sources.watch_pacing import Pacer
 from operator_runner.core.errors import ExpressionError
 from operator_runner.core.labels import SelectionIndex, selector_text
 from operator_runner.core.model import (
@@ -90,11 +90,11 @@ class Triggers:
         """
         self._kinds: dict[GVK, _Resources] = {}
         self._rules: defaultdict[GVK, list[_Rule]] = defaultdict(list)
-        self._pacer = Pacer(sinks.enqueue)
+        self._debouncer = Debouncer(sinks.enqueue)
         for watch in watches:
             for number, trigger in enumerate(watch.triggers):
                 resources = self._kinds.setdefault(watch.gvk, _Resources(watch.gvk, is_chosen))
-                coalescing = _Coalescing(fields.of(watch.gvk, trigger.gvk), fields, self._pacer)
+                coalescing = _Coalescing(fields.of(watch.gvk, trigger.gvk), fields, self._debouncer)
                 rule = _Rule(number, trigger, resources, expressions, sinks, coalescing=coalescing)
                 self._rules[watch.gvk].append(rule)
 
@@ -110,7 +110,7 @@ class Triggers:
             return
         self._kinds[ref.gvk].update(ref, exists=body is not None)
         if body is None:
-            self._pacer.forget(ref)
+            self._debouncer.forget(ref)
         for rule in self._rules[ref.gvk]:
             rule.on_change(ref, body)
 
@@ -178,7 +178,7 @@ class _Coalescing:
 
     chosen: Sequence[str]
     fields: WakeOnFields
-    pacer: Pacer
+    debouncer: Debouncer
 
 
 class _Rule:
@@ -356,7 +356,7 @@ class _Rule:
             return
         resources = self._find(ref, [seen.targets for seen in states])
         cause = Cause(Trigger.TRIGGER, f"{ref} {what}", ref)
-        enqueue = self._coalescing.pacer.add if coalesce else self._sinks.enqueue
+        enqueue = self._coalescing.debouncer.add if coalesce else self._sinks.enqueue
         for resource in resources:
             enqueue(resource, cause)
         uid = states[-1].version.uid

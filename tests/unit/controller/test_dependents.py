@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from operator_runner.controller.predicates.dependent_changes import Version, difference
-from operator_runner.controller.sources import watch_pacing
+from operator_runner.controller.sources import debouncing
 from operator_runner.controller.sources.dependents import Dependents
 from operator_runner.core.model import GVK, Cause, Json, ObjectRef, RunContent, Watch
 from operator_runner.kube.object_readiness import Health, Readiness
@@ -31,7 +31,7 @@ BECAME_READY = "dependent: Deployment default/child became ready"
 @pytest.fixture(autouse=True)
 def short_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     """Process events of a pause some time later."""
-    monkeypatch.setattr(watch_pacing, "_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(debouncing, "_PAUSE_SECONDS", 0.01)
 
 
 def metadata(version: int, generation: int = 1, **more: Any) -> Json:

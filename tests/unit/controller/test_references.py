@@ -17,7 +17,7 @@ from operator_runner.controller.predicates.failed_expression import (
     FailedExpression,
 )
 from operator_runner.controller.predicates.wake_on_fields import WakeOnFields
-from operator_runner.controller.sources import watch_pacing
+from operator_runner.controller.sources import debouncing
 from operator_runner.controller.sources.references import References
 from operator_runner.controller.sources.shared_watches import (
     SharedWatches,
@@ -270,7 +270,7 @@ def test_references_of_a_resource() -> None:
 async def test_chosen_fields_of_the_status_start_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """A write of the status is a run only if a field of wakeOn has changed, and many are one."""
     # All changes are within one pause, however long they take.
-    monkeypatch.setattr(watch_pacing, "_PAUSE_SECONDS", 3600)
+    monkeypatch.setattr(debouncing, "_PAUSE_SECONDS", 3600)
     watch = replace(WATCH, wake_on=(WakeOn(ZONE, ("status.phase",)),))
     causes: list[str] = []
     stream = Stream()

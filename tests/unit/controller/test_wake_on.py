@@ -14,7 +14,7 @@ from operator_runner.controller.predicates.failed_expression import (
     FailedExpression,
 )
 from operator_runner.controller.predicates.wake_on_fields import WakeOnFields, difference_of
-from operator_runner.controller.sources import watch_pacing
+from operator_runner.controller.sources import debouncing
 from operator_runner.controller.sources.dependents import Dependents
 from operator_runner.core.model import GVK, Json, WakeOn
 from operator_runner.kube.object_readiness import Health
@@ -39,7 +39,7 @@ CAUSE = "dependent: Deployment default/child"
 @pytest.fixture(autouse=True)
 def short_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     """Process events of a pause some time later."""
-    monkeypatch.setattr(watch_pacing, "_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(debouncing, "_PAUSE_SECONDS", 0.01)
 
 
 class World:

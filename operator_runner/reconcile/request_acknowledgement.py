@@ -20,7 +20,7 @@ from operator_runner.reconcile.results import Failed, ReconcileResult, Succeeded
 _log = structlog.get_logger(__name__)
 
 
-async def answer_request(
+async def acknowledge_request(
     cluster: ClusterClient, ref: ObjectRef, body: Json, result: ReconcileResult, run_id: str = ""
 ) -> None:
     """Record the end of the run that an annotation of `body` requested, if one did.

@@ -22,7 +22,7 @@ class _Pause:
     causes: dict[Cause, None] = field(default_factory=dict)
 
 
-class Pacer:
+class Debouncer:
     """Enqueues causes in groups. Not thread-safe."""
 
     def __init__(self, enqueue: Callable[[ObjectRef, Cause], None]) -> None:

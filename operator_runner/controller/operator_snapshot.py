@@ -15,7 +15,7 @@ from operator_runner.core.operator_state import QueueEntry, ScheduleEntry
 
 
 @dataclass(frozen=True, slots=True)
-class RunningOperator:
+class OperatorSnapshot:
     """Implements `telemetry.runs.operator_view.OperatorView`."""
 
     watches: Sequence[Watch]
