@@ -1,10 +1,11 @@
-"""`drift: warn` reports objects that others have changed, and writes nothing."""
+"""`drift: warn` reports objects that others have changed, `ignore` leaves them; neither writes."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from tests.functional.test_operator import KIND, ROLE, echo, text_of, wait_for_text
+from tests.functional.test_past_runs import wait_until_idle
 from tests.support.kubectl import Json, Kubectl
 from tests.support.operator import Operator
 from tests.support.waiting import eventually
@@ -27,26 +28,31 @@ def _wait_drifted(kubectl: Kubectl, operator: Operator, status: str, generation:
     return str(found["message"])
 
 
-def test_a_changed_object_is_reported_until_the_resource_is_edited(
-    kubectl: Kubectl, operator: Operator, project: Path
-) -> None:
-    """As condition, Event and metric; an edit of the resource is reconciled as ever."""
+def _start_settled(kubectl: Kubectl, operator: Operator, project: Path, policy: str) -> None:
+    """Start an operator with this policy, and have a resource reconciled."""
     watches = project / "watches.yaml"
-    watches.write_text(watches.read_text() + "  drift: warn\n")
+    watches.write_text(f"{watches.read_text()}  drift: {policy}\n")
     operator.start()
     kubectl.apply(echo(sayThis="1"))
     wait_for_text(kubectl, operator, "hello 1")
     _wait_drifted(kubectl, operator, "False", 1)
 
+
+def _drift_events(kubectl: Kubectl) -> str:
+    return kubectl("get", "events", "--field-selector=reason=Drifted", "--output=name").strip()
+
+
+def test_a_changed_object_is_reported_until_the_resource_is_edited(
+    kubectl: Kubectl, operator: Operator, project: Path
+) -> None:
+    """As condition, Event and metric; an edit of the resource is reconciled as ever."""
+    _start_settled(kubectl, operator, project, "warn")
+
     kubectl("patch", "configmap", "a", '--patch={"data": {"text": "other"}}')
     message = _wait_drifted(kubectl, operator, "True", 1)
     assert message == f"A run would write: ConfigMap {kubectl.namespace}/a changed: data.text"
     assert text_of(kubectl) == "other"
-    eventually(
-        lambda: kubectl("get", "events", "--field-selector=reason=Drifted", "--output=name"),
-        lambda names: names.strip() != "",
-        details=operator.log,
-    )
+    eventually(lambda: _drift_events(kubectl), details=operator.log)
     assert operator.metric("operator_runner_drifted_resources", kind="Echo") == 1
 
     kubectl.apply(echo(sayThis="2"))
@@ -59,16 +65,32 @@ def test_a_changed_object_is_reported_until_the_resource_is_edited(
     )
 
 
+def test_ignored_drift_is_neither_reported_nor_corrected(
+    kubectl: Kubectl, operator: Operator, project: Path
+) -> None:
+    """The event of the changed object is handled; an edit of the resource is reconciled as ever."""
+    _start_settled(kubectl, operator, project, "ignore")
+
+    kubectl("patch", "configmap", "a", '--patch={"data": {"text": "other"}}')
+    eventually(
+        lambda: [line for line in operator.lines("Reconciling") if "ConfigMap" in line["cause"]],
+        details=operator.log,
+    )
+    wait_until_idle(operator)
+    assert text_of(kubectl) == "other"
+    assert _drifted(kubectl)["message"].endswith("drift is ignored")
+    assert _drift_events(kubectl) == ""
+    assert operator.metric("operator_runner_drifted_resources", kind="Echo") == 0
+
+    kubectl.apply(echo(sayThis="2"))
+    wait_for_text(kubectl, operator, "hello 2")
+
+
 def test_a_new_role_is_drift_and_the_annotation_overrides_the_watch(
     kubectl: Kubectl, operator: Operator, project: Path
 ) -> None:
     """With `warn` a new version of the role is reported until the resource is edited."""
-    watches = project / "watches.yaml"
-    watches.write_text(watches.read_text() + "  drift: warn\n")
-    operator.start()
-    kubectl.apply(echo(sayThis="1"))
-    wait_for_text(kubectl, operator, "hello 1")
-    _wait_drifted(kubectl, operator, "False", 1)
+    _start_settled(kubectl, operator, project, "warn")
     assert operator.terminate() == 0
     role = project / ROLE
     role.write_text(role.read_text().replace("{{ greeting }}", "goodbye"))
