@@ -12,6 +12,7 @@ import pytest
 from aiohttp import ClientSession
 
 from operator_runner.ansible.executor import Launcher
+from operator_runner.ansible.reserved_names import ReservedNamesLoader
 from operator_runner.app import operator
 from operator_runner.core.settings import (
     Address,
@@ -38,8 +39,9 @@ async def test_the_operator_is_ready_while_ansible_is_loaded(
         ansible: AnsibleSettings,
         started: Callable[[], None],
         contents: Sequence[Path],
+        names: ReservedNamesLoader,
     ) -> AsyncIterator[Launcher]:
-        del kind, ansible, started, contents
+        del kind, ansible, started, contents, names
         loading.set()
         await asyncio.Event().wait()
         yield pytest.fail("was loaded")
