@@ -164,6 +164,7 @@ def test_each_kind_has_a_queue_of_its_own(example: Example) -> None:
         eventually(depth, lambda waiting: waiting == 0)
 
 
+@pytest.mark.slow
 def test_nothing_is_lost_while_the_api_server_is_away(
     cluster: Cluster, kubectl: Kubectl, example: Example, routes: Routes
 ) -> None:

@@ -66,6 +66,7 @@ def test_without_an_image_nothing_is_touched(case: Case) -> None:
     assert strangers.state() == before
 
 
+@pytest.mark.slow
 def test_an_existing_crd_is_kept(case: Case) -> None:
     """The steps around the test use a CRD that is there, and leave its resources alone."""
     case.install()
