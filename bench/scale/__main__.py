@@ -76,7 +76,7 @@ class Session:
         kubectl, folder = self._kubectl(), self._folder("faults")
         audit_log = AuditLog(self.cluster.home.log_of("audit"), kubectl.namespace)
         project = _project(folder / "project", _PAUSE)
-        with running(kubectl, project, folder, self.replicas, FLAGS) as replicas:
+        with running(kubectl, project, folder, self.replicas, FLAGS, started=False) as replicas:
             result = Chaos(replicas, kubectl, audit_log, self.plan, self.console).run()
         for problem in (*result.overlaps[:10], *result.unreconciled):
             self.console.print(problem, markup=False)

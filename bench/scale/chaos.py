@@ -93,6 +93,8 @@ class Chaos:
     plan: Plan
     console: Console
     done: Counter[str] = field(default_factory=Counter)
+    _active: Sequence[Replica] = ()
+    """The replicas that have been started and are to run."""
     _edits: int = 0
     _expected: dict[str, str] = field(default_factory=dict)
     _failures: list[Failure] = field(default_factory=list)
@@ -103,16 +105,36 @@ class Chaos:
         self._chance = random.Random(self.plan.seed)  # noqa: S311 (no secret)
 
     def run(self) -> Result:
-        """Return the result. Raises BenchError if the replicas do not become ready."""
-        self._edit(*_RESOURCES)
-        wait_until(self._all_ready, "all replicas are ready", _CONVERGENCE_SECONDS, every=0.5)
+        """Scale from one replica to all, inject faults, scale to one, and return the result.
+
+        Raises BenchError if the replicas do not become ready.
+        """
+        self._scale(1)
+        self._scale(len(self.replicas))
         self._inject_faults()
         self._end_outages(force=True)
         try:
-            wait_until(self._is_settled, "all edits reconciled", _CONVERGENCE_SECONDS, every=1)
+            self._settle()
+            self._scale(1)
         except BenchError as error:
             self.console.print(f"{error}", markup=False)
         return self._result()
+
+    def _scale(self, count: int) -> None:
+        """Start or stop replicas; return when the first `count` have reconciled all resources."""
+        active = len(self._active)
+        for replica in self.replicas[count:active]:
+            replica.stop()
+        for replica in self.replicas[active:count]:
+            replica.start()
+        self._active = self.replicas[:count]
+        self._edit(*_RESOURCES)
+        self._settle()
+        self.console.print(f"{count} replicas have reconciled all resources", markup=False)
+
+    def _settle(self) -> None:
+        what = f"all edits reconciled by {len(self._active)} replicas"
+        wait_until(self._is_settled, what, _CONVERGENCE_SECONDS, every=1)
 
     def _inject_faults(self) -> None:
         actions: Mapping[str, Callable[[Replica], None]] = {
@@ -164,7 +186,7 @@ class Chaos:
                 replica.thaw()
 
     def _restart_ended(self) -> None:
-        for replica in self.replicas:
+        for replica in self._active:
             if replica.restart_if_ended():
                 self.done["process that ended"] += 1
 
@@ -179,7 +201,7 @@ class Chaos:
         self.kubectl.apply(*(echo(name, self._expected[name]) for name in names))
 
     def _all_ready(self) -> bool:
-        return all(replica.is_ready() for replica in self.replicas)
+        return all(replica.is_ready() for replica in self._active)
 
     def _unreconciled(self) -> list[str]:
         found = {each["metadata"]["name"]: each for each in self.kubectl.list("configmaps")}

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 import psutil
 import yaml
 
+from bench.errors import BenchError
 from tests.support.audit_log import make_replica
 from tests.support.kubectl import Kubectl
 from tests.support.operator import Operator
@@ -107,6 +108,11 @@ class Replica:
         """Send SIGTERM to the process."""
         os.kill(self.operator.pid, signal.SIGTERM)
 
+    def stop(self) -> None:
+        """End the process as the deletion of its Pod does, and wait for its end."""
+        if status := self.operator.terminate():
+            raise BenchError(f"{self.name} ended with exit status {status} after SIGTERM")
+
     def freeze(self, *, runs: bool) -> None:
         """Stop the process until `thaw`; with `runs` its runs too."""
         process = psutil.Process(self.operator.pid)
@@ -147,8 +153,9 @@ def running(
     flags: tuple[str, ...],
     *,
     prefix: str = "replica",
+    started: bool = True,
 ) -> Iterator[list[Replica]]:
-    """Give replicas that have been started; they are killed in the end.
+    """Give replicas that have been started unless `started` is False; they are killed in the end.
 
     `prefix` begins their names, which are unique in a namespace.
     """
@@ -160,7 +167,8 @@ def running(
             operator = make_replica(kubectl, project, scratch, name)
             relay = network.relay(scratch / f"{name}.kubeconfig")
             replicas.append(Replica(name, operator, network, relay, flags))
-            replicas[-1].start()
+            if started:
+                replicas[-1].start()
         yield replicas
     finally:
         for replica in replicas:
