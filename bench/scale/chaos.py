@@ -232,11 +232,18 @@ class Chaos:
         removals = {
             member: at for replica in self.replicas for member, at in replica.removals().items()
         }
-        return [
-            (removals[each.member] - each.begin).total_seconds()
-            for each in self._failures
-            if each.member in removals
-        ]
+        return list(takeovers(self._failures, removals))
+
+
+def takeovers(failures: Sequence[Failure], removals: Mapping[str, datetime]) -> Iterator[float]:
+    """Yield the seconds from the failure of each removed member to its removal.
+
+    That is its last failure before: members survive outages that are shorter than the lease.
+    """
+    for member, removed in removals.items():
+        begins = [each.begin for each in failures if each.member == member]
+        if before := [begin for begin in begins if begin <= removed]:
+            yield (removed - max(before)).total_seconds()
 
 
 def handovers(writes: Sequence[Write]) -> Iterator[tuple[Write, Write]]:
