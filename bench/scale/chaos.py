@@ -130,7 +130,7 @@ class Chaos:
         self._active = self.replicas[:count]
         self._edit(*_RESOURCES)
         self._settle()
-        self.console.print(f"{count} replicas have reconciled all resources", markup=False)
+        self.console.print(f"replicas: {count}; all resources are reconciled", markup=False)
 
     def _settle(self) -> None:
         what = f"all edits reconciled by {len(self._active)} replicas"

@@ -119,7 +119,7 @@ class UnchangedInputs:
             return
         uid = uid_of(body)
         running = self._running[uid] = _Recording(self._inputs.get(uid))
-        # The former inputs are no longer valid, even if the run fails.
+        # Earlier inputs are invalid from here on, even if the run fails.
         self._keep(uid, None)
         if not has_known_inputs(body, watch, templates.is_template):
             return

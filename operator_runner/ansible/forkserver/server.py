@@ -18,7 +18,7 @@ import sys
 import traceback
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 import psutil
 
@@ -57,9 +57,10 @@ def main() -> None:
 
         def list_names() -> None:
             if orders["names"] is not None:
+                output = os.fdopen(orders["names"], "w", encoding="utf-8")
                 # If no fork is possible now, the operator lists them when it needs them.
-                with contextlib.suppress(OSError):
-                    children.add(_list_names(orders["names"], contents))
+                with output, contextlib.suppress(OSError):
+                    children.add(_list_names(output, contents))
 
         patches, mismatches = preload(
             environment, scratch, orders["disabled_patches"], contents, list_names
@@ -99,14 +100,10 @@ def _scratch(path: str) -> Iterator[str]:
         shutil.rmtree(path, ignore_errors=True)
 
 
-def _list_names(descriptor: int, contents: Sequence[Path]) -> int:
+def _list_names(output: TextIO, contents: Sequence[Path]) -> int:
     """Fork a process that writes the reserved names of Ansible; return its pid."""
     server = os.getpid()
-    try:
-        pid = fork()
-    except OSError:
-        os.close(descriptor)
-        raise
+    pid = fork()
     if not pid:
         try:
             die_with_parent(server)
@@ -114,13 +111,12 @@ def _list_names(descriptor: int, contents: Sequence[Path]) -> int:
             # Not at module level: ansible-core reads its settings when it is imported.
             from operator_runner.ansible.list_reserved_names import list_names
 
-            with os.fdopen(descriptor, "w", encoding="utf-8") as output:
+            with output:
                 json.dump(list_names(contents), output)
             os._exit(0)
         except BaseException:  # noqa: BLE001 (a fork must not go on as a second server)
             traceback.print_exc()
         os._exit(1)
-    os.close(descriptor)
     return pid
 
 

@@ -2,8 +2,8 @@
 
 The rules are ansible-operator's: a new generation, a creation, a deletion, and annotations if the
 watch enables them. Labels alone matter only if the resource then matches the watch's selector, or
-no longer matches it and has to be deselected. An edit of the status is no new generation, so it
-starts nothing.
+no longer matches it and has to be deselected. An edit of the status leaves the generation as it
+is, and starts nothing.
 """
 
 from __future__ import annotations

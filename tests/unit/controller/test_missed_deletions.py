@@ -37,7 +37,7 @@ def widgets(*names: str) -> list[ObjectRef]:
     return [ObjectRef(WIDGET.gvk, "n", name) for name in names]
 
 
-def test_only_the_last_page_tells_what_is_missing() -> None:
+def test_missing_resources_are_found_after_the_last_page() -> None:
     """It is missing if it is on none of them."""
     missed, found = watcher(widgets("a", "b", "c"))
     missed.on_page(WIDGET.path(), {"limit": "20"}, page("a", token="next"))
@@ -54,7 +54,7 @@ def test_a_list_that_was_broken_off_counts_for_nothing() -> None:
     assert found == ["a"]
 
 
-def test_a_list_of_one_namespace_is_no_statement_about_others() -> None:
+def test_a_list_of_one_namespace_does_not_concern_others() -> None:
     """Each namespace has a list of its own."""
     other = ObjectRef(WIDGET.gvk, "m", "b")
     missed, found = watcher([*widgets("a"), other], ["n", "m"])
@@ -81,7 +81,7 @@ def test_lists_of_aggregated_apis_may_lack_fields(content: Json) -> None:
 
 @pytest.mark.parametrize("path", ["/api", "/apis/example.com/v1", "/apis/example.com/v1/gadgets"])
 def test_other_responses_are_ignored(path: str) -> None:
-    """Discovery has no items, and nobody knows the objects of other kinds."""
+    """Discovery documents, and lists of kinds that are not watched."""
     missed, found = watcher(widgets("a"))
     missed.on_page(path, {}, {})
     assert found == []
