@@ -19,13 +19,22 @@ from operator_runner.core.backoff_annotation import BackoffState, bounded
 from operator_runner.core.deduplication import Deduplicator
 from operator_runner.core.errors import ApiError, Conflict
 from operator_runner.core.fencing import Tenure, boot_time
-from operator_runner.core.slot_assignment import Change, MemberSlots, Report, revise, slot_of
+from operator_runner.core.slot_assignment import (
+    Change,
+    Member,
+    MemberSlots,
+    Report,
+    revise,
+    slot_of,
+)
 from operator_runner.kube.leader_election import LeaderElector
 from operator_runner.kube.membership import Membership
 from operator_runner.kube.shard_leases import ShardLeases
 
 _RETRY_SECONDS = 1.0
 """Delay after a request of the coordinator that failed."""
+_STAND_IN_SECONDS = 1.0
+"""Time that other members give a coordinator to replace a member that has failed."""
 _MIN_WAIT_SECONDS = 0.1
 
 _log = structlog.get_logger(__name__)
@@ -76,11 +85,14 @@ class Sharding:
         self._drains: dict[int, asyncio.Task[None]] = {}
         self._handed_over: dict[str, BackoffState] = {}
         """States of resources of released slots, by uid, until another member has them."""
+        self._is_coordinator = False
         self._to_revise = asyncio.Event()
         self._decided: object = None
         """The assignment and reports of the last revision."""
         self._reported: Report | None = None
-        self._gone: set[str] = set()
+        self._gone: set[Member] = set()
+        self._failed: dict[Member, float] = {}
+        """Members that a coordinator should replace, and since when."""
         self._failures = Deduplicator()
         lease = membership.tenure
         self._no_tenure = Tenure(lease.lease, lease.times)
@@ -219,19 +231,24 @@ class Sharding:
     # Coordination --------------------------------------------------------------------
 
     async def coordinate(self) -> NoReturn:
-        """Be the coordinator whenever this replica holds the leader Lease, until cancelled."""
-        while True:
-            await self._elector.acquire()
-            self._events.coordinating(True)
-            revising = asyncio.create_task(self._revise_forever(), name="assignment of shards")
-            losing = asyncio.create_task(self._elector.lost())
-            try:
-                await asyncio.wait({revising, losing}, return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                await end_tasks([revising, losing])
-                self._events.coordinating(False)
-            if not revising.cancelled():
-                revising.result()
+        """Be the coordinator whenever this replica holds the leader Lease, until cancelled.
+
+        Without it, replace members that have failed if no coordinator does.
+        """
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._revise_forever(), name="assignment of shards")
+            while True:
+                await self._elector.acquire()
+                self._set_coordinator(True)
+                try:
+                    await self._elector.lost()
+                finally:
+                    self._set_coordinator(False)
+
+    def _set_coordinator(self, is_coordinator: bool) -> None:
+        self._is_coordinator = is_coordinator
+        self._events.coordinating(is_coordinator)
+        self._to_revise.set()
 
     async def stop_coordinating(self) -> None:
         """Release the leader Lease, so that another member coordinates."""
@@ -241,7 +258,7 @@ class Sharding:
         while True:
             self._to_revise.clear()
             try:
-                seconds = await self._revise()
+                seconds = await (self._revise() if self._is_coordinator else self._stand_in())
                 self._failures.reset()
             except ApiError as error:
                 if self._failures.is_new(str(error)):
@@ -278,17 +295,37 @@ class Sharding:
         expiries = (lease.expiry for member, lease in members.items() if member not in self._gone)
         return max(min(expiries, default=0.0) - boot_time(), _MIN_WAIT_SECONDS)
 
+    async def _stand_in(self) -> float:
+        """Revise if members that failed are still in the assignment; return a delay in seconds.
+
+        The coordinator may have failed too, and the next one after it. Raises ApiError.
+        """
+        now = boot_time()
+        failed = self._expired() | self._owners_without_lease()
+        self._failed = {member: self._failed.get(member, now) for member in failed}
+        if any(now - since >= _STAND_IN_SECONDS for since in self._failed.values()):
+            await self._revise()
+        return _RETRY_SECONDS
+
     async def _expel_expired(self) -> None:
-        for member, lease in self._leases.members.items():
-            is_other = member != self._slots.member and member not in self._gone
-            if is_other and boot_time() >= lease.expiry and await self._leases.expel(member):
+        for member in self._expired():
+            if await self._leases.expel(member):
                 self._gone.add(member)
                 _log.warning("Removed a member that did not renew its lease", member=member)
 
+    def _expired(self) -> set[Member]:
+        """Return other members whose Lease exists and has expired."""
+        others = self._leases.members.keys() - self._gone - {self._slots.member}
+        now = boot_time()
+        return {each for each in others if now >= self._leases.members[each].expiry}
+
     async def _find_gone(self) -> None:
         """Ask for the Leases of owners that the watch does not show."""
-        assignment = self._leases.assignment
-        owners = set(assignment.owners.values()) if assignment is not None else set()
-        for member in owners - self._leases.members.keys() - self._gone:
+        for member in self._owners_without_lease() - self._gone:
             if await self._leases.is_gone(member):
                 self._gone.add(member)
+
+    def _owners_without_lease(self) -> set[Member]:
+        assignment = self._leases.assignment
+        owners = set(assignment.owners.values()) if assignment is not None else set()
+        return owners - self._leases.members.keys()

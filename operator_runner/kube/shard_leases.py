@@ -251,7 +251,9 @@ class ShardLeases:
 
         Raises ApiError.
         """
-        lease = self.members[member]
+        lease = self.members.get(member)
+        if lease is None:  # another member was faster
+            return True
         preconditions = {"uid": lease.uid, "resourceVersion": lease.version}
         options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": preconditions}
         try:

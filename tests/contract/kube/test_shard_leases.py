@@ -8,18 +8,26 @@ from datetime import timedelta
 
 import pytest
 
+from operator_runner.controller.sharding import Sharding, SlotEvents
 from operator_runner.core.backoff_annotation import BackoffState
 from operator_runner.core.errors import Fenced
 from operator_runner.core.fencing import Fence
 from operator_runner.core.settings import LeaderElection
-from operator_runner.core.slot_assignment import Assignment, Report
+from operator_runner.core.slot_assignment import (
+    SLOTS,
+    Assignment,
+    Report,
+    encode_assignment,
+    encode_report,
+)
 from operator_runner.kube.api import Api
 from operator_runner.kube.discovery import Discovery
+from operator_runner.kube.leader_election import LeaderElector
 from operator_runner.kube.membership import Membership
 from operator_runner.kube.session import Connection
-from operator_runner.kube.shard_leases import ShardLeases
+from operator_runner.kube.shard_leases import ASSIGNMENT, LABEL, REPORT, ShardLeases
 from tests.contract.kube.waiting import until
-from tests.support.kubectl import Kubectl
+from tests.support.kubectl import Json, Kubectl
 
 ELECTION = LeaderElection(
     enabled=True,
@@ -180,3 +188,57 @@ async def test_the_backoff_of_a_member_that_leaves_is_observed(
 
     await until(is_gone)
     assert leases.handed_over == states
+
+
+def lease(name: str, holder: str, seconds: int, annotations: dict[str, str]) -> Json:
+    """Return a Lease of the shards that nobody renews."""
+    return {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": name, "labels": {LABEL: "web"}, "annotations": annotations},
+        "spec": {"holderIdentity": holder, "leaseDurationSeconds": seconds},
+    }
+
+
+async def test_a_member_is_replaced_while_the_coordinator_has_failed_too(
+    connection: Connection, namespace: str, kubectl: Kubectl
+) -> None:
+    """The Lease of the coordinator expires much later than that of the member."""
+    owned = Assignment("", 1, dict.fromkeys(range(SLOTS), A))
+    kubectl.apply(
+        lease("web", "pod-c_0003", 3600, {}),
+        lease("web-shards", "pod-c_0003", 3600, {ASSIGNMENT: encode_assignment(owned)}),
+        lease("web-0001", A, 1, {REPORT: encode_report(Report("", 1, frozenset(range(SLOTS))))}),
+    )
+    api = Api(connection)
+    leases = ShardLeases(api, Discovery(api), ELECTION, namespace)
+    elector = LeaderElector(api, ELECTION, namespace)
+    gained: set[int] = set()
+    coordinating: list[bool] = []
+    sharding = Sharding(
+        elector,
+        Membership(api, ELECTION, namespace, elector.identity),
+        leases,
+        limit=None,
+        grace=60.0,
+        events=SlotEvents(
+            gained=lambda slots, _: gained.update(slots),
+            released=lambda _: {},
+            counted=lambda *_: None,
+            coordinating=coordinating.append,
+        ),
+    )
+    await sharding.join()
+    tasks = [asyncio.create_task(sharding.run()), asyncio.create_task(sharding.coordinate())]
+
+    async def has_all_slots() -> bool:
+        return len(gained) == SLOTS
+
+    await until(has_all_slots)
+
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)
+    assert not any(coordinating)
+    assert await leases.is_gone(A)
+    await sharding.leave()
