@@ -6,20 +6,20 @@ from pathlib import Path
 
 
 class DemoError(Exception):
-    """A failed step; `cure` is an instruction for the user, `log` a file with more details."""
+    """A failed step; `hint` is an instruction for the user, `log` a file with more details."""
 
-    def __init__(self, problem: str, *, cure: str = "", log: Path | None = None) -> None:
+    def __init__(self, problem: str, *, hint: str = "", log: Path | None = None) -> None:
         """Keep the parts apart; `__str__` joins them into lines for a person."""
         super().__init__(problem)
         self.problem = problem
-        self.cure = cure
+        self.hint = hint
         self.log = log
 
     def __str__(self) -> str:
-        """Problem, cure and log file, a line each."""
+        """Problem, hint and log file, a line each."""
         lines = [self.problem]
-        if self.cure:
-            lines.append(f"Cure: {self.cure}")
+        if self.hint:
+            lines.append(f"Cure: {self.hint}")
         if self.log is not None:
             lines.append(f"Log: {self.log}")
         return "\n".join(lines)

@@ -34,7 +34,7 @@ def of_user(environment: Mapping[str, str]) -> tuple[Path, str | None]:
     if found is None:
         raise DemoError(
             "kubectl is not on PATH",
-            cure="Install the kubectl of your cluster; or run `make demo`, which includes one.",
+            hint="Install the kubectl of your cluster; or run `make demo`, which includes one.",
         )
     given = environment.get("KUBECONFIG")
     files = (str(Path(file).absolute()) for file in given.split(os.pathsep)) if given else ()

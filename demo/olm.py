@@ -55,7 +55,7 @@ def main() -> int:
 def _show(console: Console) -> None:
     cluster = Cluster(cluster_name(), console=console)
     if cluster.home.path.exists():
-        raise DemoError("The demo is up already", cure="make olm-demo-down")
+        raise DemoError("The demo is up already", hint="make olm-demo-down")
     console.rule("Local cluster", align="left")
     cluster.up(install_packages=True)
     console.rule("OLM", align="left")

@@ -49,7 +49,7 @@ def show_deployment(console: Console, sample: Sample) -> None:
         raise DemoError(
             f"{error.problem}; the latest events of namespace {sample.namespace}:\n"
             + _latest_events(sample.namespace),
-            cure=f"read the events of its Pods: bin/kubectl describe pods -n {sample.namespace}",
+            hint=f"read the events of its Pods: bin/kubectl describe pods -n {sample.namespace}",
         ) from None
     image = deployment["spec"]["template"]["spec"]["containers"][0]["image"]
     ready = deployment["status"].get("availableReplicas", 0)

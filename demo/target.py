@@ -65,5 +65,5 @@ def _runner(*arguments: str) -> None:
     # Its progress and errors go to standard error; its output, the kubeconfig, is not needed.
     done = subprocess.run([_RUNNER, *arguments], stdout=subprocess.DEVNULL, check=False)
     if done.returncode:
-        # The error and its cure are already printed.
+        # The error and its hint are already printed.
         raise DemoError(f"operator-runner {' '.join(arguments)} failed, see above")

@@ -55,8 +55,8 @@ def _up(console: Console, *, local: bool) -> None:
     sample = _apply_sample(console, known)
     if not follow_run(console, record.LOG, str(sample), process, _RUN_SECONDS):
         result.show_conditions(console, sample)
-        cure = "repair the task that is named above; the operator runs a saved role at once"
-        raise DemoError("The run failed", cure=cure, log=record.LOG)
+        hint = "repair the task that is named above; the operator runs a saved role at once"
+        raise DemoError("The run failed", hint=hint, log=record.LOG)
     console.rule("Result", align="left")
     result.show_deployment(console, sample)
     fetch = result.show_http(console, here, sample)
@@ -67,7 +67,7 @@ def _up(console: Console, *, local: bool) -> None:
 
 def _is_local(where: str) -> bool:
     if where not in {"local", "current"}:
-        raise DemoError(f"CLUSTER={where}", cure="write CLUSTER=local or CLUSTER=current")
+        raise DemoError(f"CLUSTER={where}", hint="write CLUSTER=local or CLUSTER=current")
     return where == "local"
 
 
@@ -78,7 +78,7 @@ def _stop_former_operator(desired: Record) -> Record:
         return record.save(desired)
     if former.local != desired.local:
         where = "a local cluster" if former.local else "a cluster of yours"
-        raise DemoError(f"The demo is up on {where} already", cure="make demo-down")
+        raise DemoError(f"The demo is up on {where} already", hint="make demo-down")
     if former.operator is not None:
         background.stop(former.operator)
     return record.save(dataclasses.replace(former, operator=None))
@@ -103,7 +103,7 @@ def _refuse_foreign_resources(known: Record) -> None:
     if there:
         raise DemoError(
             f"Your cluster has resources of this kind already: {', '.join(there)}",
-            cure="delete them, or take another cluster; the demo's operator would work on them",
+            hint="delete them, or take another cluster; the demo's operator would work on them",
         )
 
 

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager, suppress
 
 import structlog
 
-from operator_runner.config.watches.relevance import blocks_upgrade
+from operator_runner.config.watches.selection import blocks_upgrade
 from operator_runner.core.deduplication import Deduplicator
 from operator_runner.core.errors import ApiError, Forbidden
 from operator_runner.core.fencing import Fence, Tenure

@@ -10,7 +10,7 @@ _VERSION = re.compile(r"\[?v?(\d+\.\d+\.\d+[^\s\]]*)\]?")
 
 
 class ReleaseError(Exception):
-    """The files of the project do not describe a release; the message has the file and the cure."""
+    """The files of the project do not describe a release; the message has the file and a hint."""
 
 
 def sections(text: str) -> dict[str, str]:

@@ -23,7 +23,7 @@ class Versions:
 
 
 def disagreements(versions: Versions, changelog: str) -> Iterator[str]:
-    """Yield a message for each version that differs, with the cure; `changelog` is its text."""
+    """Yield a message for each version that differs, with a hint; `changelog` is its text."""
     newest = newest_version(changelog)
     if newest != versions.package:
         yield (

@@ -80,5 +80,5 @@ async def _report(opening: asyncio.Task[Launcher], pause: float) -> None:
         _log.warning(
             "Ansible is still loading; runs wait for it",
             seconds=round(time.monotonic() - started),
-            cure="give the operator more CPU; if it never ends, set --executor=cold",
+            hint="give the operator more CPU; if it never ends, set --executor=cold",
         )

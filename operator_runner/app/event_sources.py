@@ -18,8 +18,8 @@ from typing import Any
 from operator_runner.app.streams import ObjectStreams
 from operator_runner.config.watches import trigger_targets
 from operator_runner.config.watches.reference_targets import referenced
-from operator_runner.config.watches.relevance import is_deselected, is_relevant
 from operator_runner.config.watches.schedules import timetable
+from operator_runner.config.watches.selection import is_deselected, is_selected
 from operator_runner.controller.predicates.wake_on_fields import WakeOnFields
 from operator_runner.controller.sources.annotated_periods import AnnotatedPeriods
 from operator_runner.controller.sources.dependents import Dependents
@@ -120,10 +120,10 @@ class EventSources:
             recovered=failures.recovered,
         )
         self._annotated_periods = AnnotatedPeriods(handlers.enqueue_after)
-        self.schedules = Schedules(watches, timetable, is_relevant, handlers.enqueue)
+        self.schedules = Schedules(watches, timetable, is_selected, handlers.enqueue)
         self.primary = PrimaryWatcher(
             watches,
-            is_relevant,
+            is_selected,
             handlers.enqueue,
             self._on_first_seen,
             self._on_change,
@@ -132,7 +132,7 @@ class EventSources:
         self._triggers = Triggers(
             watches,
             trigger_targets,
-            self.primary.is_chosen,
+            self.primary.is_reconciled,
             Sinks(handlers.enqueue, failures.report, self._trigger_handled, failures.recovered),
             fields,
         )
@@ -199,5 +199,5 @@ class EventSources:
 
     def _expression_changed(self, resource: ObjectRef, key: str, what: str) -> None:
         """Enqueue the resource if its watch has conditions: its next run writes them."""
-        if resource.gvk in self._with_conditions and self.primary.is_chosen(resource):
+        if resource.gvk in self._with_conditions and self.primary.is_reconciled(resource):
             self._enqueue(resource, Cause(_TRIGGERS[key.partition("[")[0]], f"{key} {what}"))

@@ -13,7 +13,7 @@ from operator_runner.app import terminal
 from operator_runner.app.ansible_setup import content_reader_of, installation_of, rundirs_of
 from operator_runner.app.job_serving import JobServing, job_launcher_of
 from operator_runner.app.leadership import Leadership
-from operator_runner.app.run_access import OwnedAccess, RecordedWrites
+from operator_runner.app.run_access import RunAccess, WriteObserver
 from operator_runner.app.run_files import RunFiles
 from operator_runner.app.unchanged_inputs import UnchangedInputs
 from operator_runner.controller.sources.dependents import Dependents
@@ -52,7 +52,7 @@ class Execution:
         self.proxy = Proxy(
             connection,
             settings.proxy,
-            RecordedWrites(dependents, runs),
+            WriteObserver(dependents, runs),
             discovery,
             self.rundirs.shared,
             inject_owner_ref=settings.inject_owner_ref,
@@ -90,7 +90,7 @@ class Execution:
         )
         self.archive = self._make_archive()
         self.run_files = RunFiles(self.executor)
-        self.access = OwnedAccess(self.proxy, dependents, self.inputs)
+        self.access = RunAccess(self.proxy, dependents, self.inputs)
 
     def _make_archive(self) -> RunArchive | None:
         """Return where runs are kept for a new Pod: beside the Lease, if there is one."""

@@ -9,9 +9,8 @@ from typing import Any
 import structlog
 
 from operator_runner.app.shard_gate import ShardGate
-from operator_runner.app.signals import until_one_ends
+from operator_runner.app.signals import Interrupted, unless_stopped
 from operator_runner.controller.sharding import Sharding, SlotEvents
-from operator_runner.core.async_tasks import end_tasks
 from operator_runner.core.fencing import Fences, Tenure
 from operator_runner.core.model import ObjectRef, Watch
 from operator_runner.core.settings import Settings
@@ -99,9 +98,9 @@ class Leadership:
         else:
             acquire, release = elector.acquire, elector.release
             _log.info("Waiting for leadership", lease=lease)
-        acquiring = asyncio.create_task(acquire(), name="leader election")
-        if await until_one_ends([acquiring], stop) is None:
-            await end_tasks([acquiring])
+        try:
+            await unless_stopped(acquire(), stop)
+        except Interrupted:
             # A cancelled request may have won the Lease all the same.
             await release()
             return False

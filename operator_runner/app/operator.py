@@ -30,10 +30,15 @@ from operator_runner.app.event_sources import EventSources, Handlers
 from operator_runner.app.execution import Execution
 from operator_runner.app.leadership import LOSSES, RENEWALS, Leadership, elector_of, sharding_of
 from operator_runner.app.run_once import Once
-from operator_runner.app.signals import take_signals, until_one_ends
+from operator_runner.app.signals import (
+    Interrupted,
+    take_signals,
+    unless_stopped,
+    until_one_ends,
+)
 from operator_runner.app.traces import open_traces_of
-from operator_runner.config.watches.relevance import is_deselected, is_relevant
 from operator_runner.config.watches.schedules import timetable
+from operator_runner.config.watches.selection import is_deselected, is_selected
 from operator_runner.controller.backoff_handover import BackoffHandover
 from operator_runner.controller.dispatcher import Dispatcher
 from operator_runner.controller.loop_throttle import LoopThrottle
@@ -99,11 +104,11 @@ async def run(
     stop = asyncio.Event()
     take_signals(stop)
     async with AsyncExitStack() as stack:
-        starting = asyncio.create_task(_start(settings, watches, stack, stop))
-        if await until_one_ends([starting], stop) is None:
-            await end_tasks([starting])
+        try:
+            operator = await unless_stopped(_start(settings, watches, stack, stop), stop)
+        except Interrupted:
             return 0
-        return await starting.result().run(load)
+        return await operator.run(load)
 
 
 @asynccontextmanager
@@ -278,7 +283,7 @@ class Operator:
             cluster=self._cluster,
             access=execution.access,
             executor=execution.executor,
-            is_relevant=is_relevant,
+            is_selected=is_selected,
             is_deselected=is_deselected,
             latest_version=self._primary.version,
             on_task_end=self._metrics.task_finished,
@@ -449,12 +454,12 @@ class Operator:
                 self._enqueue(ref, Cause(Trigger.START, "running Job"))
 
     def _enqueue(self, ref: ObjectRef, cause: Cause) -> None:
-        if self._gate.is_mine(ref):
+        if self._gate.may_reconcile(ref):
             self._queue.add(ref, cause)
             self._metrics.queue_added(ref.gvk)
 
     def _enqueue_after(self, ref: ObjectRef, cause: Cause, seconds: float) -> None:
-        if self._gate.is_mine(ref):
+        if self._gate.may_reconcile(ref):
             self._queue.add_after(ref, cause, seconds)
 
     # Shards --------------------------------------------------------------------------
@@ -465,7 +470,7 @@ class Operator:
             await self._cluster.emit(body, event)
 
     def _owns(self, uid: str) -> bool:
-        return self._gate.owns(uid)
+        return self._gate.reports_on(uid)
 
     def _claim(self, ref: ObjectRef) -> bool:
         """Return whether the current task may reconcile a resource, see `ShardGate.claim`."""

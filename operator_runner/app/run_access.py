@@ -12,7 +12,7 @@ from operator_runner.proxy.server import Proxy
 from operator_runner.telemetry.runs.store import RunStore
 
 
-class OwnedAccess:
+class RunAccess:
     """Access through the proxy, with events of owned objects held back during the run."""
 
     def __init__(self, proxy: Proxy, dependents: Dependents, inputs: UnchangedInputs) -> None:
@@ -37,7 +37,7 @@ class OwnedAccess:
             yield kubeconfig
 
 
-class RecordedWrites:
+class WriteObserver:
     """Passes what runs own and write to the dependents; writes and changes to the records too."""
 
     def __init__(self, dependents: Dependents, runs: RunStore) -> None:

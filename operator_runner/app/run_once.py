@@ -10,16 +10,15 @@ import structlog
 
 from operator_runner.ansible.first_task import check_first_task
 from operator_runner.app.job_serving import JobServing
-from operator_runner.app.signals import until_one_ends
-from operator_runner.config.watches.relevance import is_relevant
+from operator_runner.app.signals import Interrupted, unless_stopped
+from operator_runner.config.watches.selection import is_selected
 from operator_runner.controller.dispatcher import Dispatcher
-from operator_runner.core.async_tasks import end_tasks
 from operator_runner.core.errors import ApiError, ConfigError
 from operator_runner.core.model import Cause, Json, ObjectRef, RunContent, Trigger, Watch
 from operator_runner.core.settings import Settings
 from operator_runner.kube.cluster import KubeCluster
 from operator_runner.kube.discovery import Discovery
-from operator_runner.reconcile.results import Gone, Idle, ReconcileResult, Succeeded
+from operator_runner.reconcile.results import Gone, NoRun, ReconcileResult, Succeeded
 
 _log = structlog.get_logger(__name__)
 
@@ -56,18 +55,16 @@ class Once:
         Raises ConfigError for a kind that no watch has, and a first task that the role lacks.
         """
         key = await self._find(kind, name)
-        if self._jobs is not None:
-            opening = asyncio.create_task(self._jobs.open(), name="Jobs")
-            if await until_one_ends([opening], self._stop) is None:
-                await end_tasks([opening])
-                return _INTERRUPTED
-            opening.result()
-        cause = Cause(Trigger.START, "--once")
-        working = asyncio.create_task(self._dispatcher.reconcile_once(key, cause))
-        interrupted = await until_one_ends([working], self._stop) is None
-        await end_tasks([working] if interrupted else [])
-        await self._end()
-        return _INTERRUPTED if interrupted else exit_status(key, working.result())
+        try:
+            if self._jobs is not None:
+                await unless_stopped(self._jobs.open(), self._stop)
+            cause = Cause(Trigger.START, "--once")
+            work = self._dispatcher.reconcile_once(key, cause)
+            return exit_status(key, await unless_stopped(work, self._stop))
+        except Interrupted:
+            return _INTERRUPTED
+        finally:
+            await self._end()
 
     async def _find(self, kind: str, name: str) -> ObjectRef:
         namespaces = self._settings.namespaces
@@ -109,7 +106,7 @@ async def find_resource(
             key = ObjectRef(watch.gvk, namespace if resource.namespaced else "", name)
             found.append(key)
             body = await cluster.get(key)
-            if body is not None and is_relevant(body, watch):
+            if body is not None and is_selected(body, watch):
                 return key
     if not found:
         kinds = ", ".join(dict.fromkeys(watch.gvk.kind for watch in watches))
@@ -119,7 +116,7 @@ async def find_resource(
 
 def content_of(key: ObjectRef, body: Json | None, watches: Sequence[Watch]) -> RunContent | None:
     """Return the role or playbook of the next run of a resource, None if nothing is to be run."""
-    chosen = (each for each in watches if each.gvk == key.gvk and body and is_relevant(body, each))
+    chosen = (each for each in watches if each.gvk == key.gvk and body and is_selected(body, each))
     watch = next(chosen, None)
     if watch is None or body is None:
         return None
@@ -129,9 +126,9 @@ def content_of(key: ObjectRef, body: Json | None, watches: Sequence[Watch]) -> R
 def exit_status(key: ObjectRef, result: ReconcileResult) -> int:
     """Return the exit status of `--once`; log why nothing was run."""
     match result:
-        case Succeeded() | Idle(reason=""):
+        case Succeeded() | NoRun(reason=""):
             return 0
-        case Idle(reason=reason):
+        case NoRun(reason=reason):
             _log.error("Nothing was run", resource=str(key), reason=reason)
         case Gone():
             _log.error("Nothing was run", resource=str(key), reason="Resource does not exist")

@@ -34,7 +34,7 @@ class ShardGate:
             return self._sharding.tenure_of(self._uid(ref))
         return self._sharding.tenure
 
-    def is_mine(self, ref: ObjectRef) -> bool:
+    def may_reconcile(self, ref: ObjectRef) -> bool:
         """Return whether this replica reconciles a resource; all do once it is deleted.
 
         Each replica then drops its state.
@@ -47,6 +47,6 @@ class ShardGate:
         uid = "" if self._sharding is None else self._uid(ref)
         return self._sharding is None or not uid or self._sharding.claim(uid)
 
-    def owns(self, uid: str) -> bool:
+    def reports_on(self, uid: str) -> bool:
         """Return whether this replica emits the Events and counts the metrics of an object."""
         return self._sharding is None or self._sharding.is_active(uid)

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Sequence
-from typing import TypeVar
+from collections.abc import Coroutine, Sequence
+from typing import Any, TypeVar
+
+from operator_runner.core.async_tasks import end_tasks
 
 _Result = TypeVar("_Result")
+
+
+class Interrupted(Exception):
+    """A signal came before the end of the work, which was cancelled."""
 
 
 def take_signals(stop: asyncio.Event) -> None:
@@ -26,3 +32,12 @@ async def until_one_ends(
     done, _ = await asyncio.wait([*tasks, stopping], return_when=asyncio.FIRST_COMPLETED)
     stopping.cancel()
     return next((task for task in tasks if task in done), None)
+
+
+async def unless_stopped(work: Coroutine[Any, Any, _Result], stop: asyncio.Event) -> _Result:
+    """Return the result of `work`. Raises Interrupted, after its cancellation, if `stop` is set."""
+    task = asyncio.create_task(work)
+    if await until_one_ends([task], stop) is None:
+        await end_tasks([task])
+        raise Interrupted
+    return task.result()

@@ -127,14 +127,14 @@ class UnchangedInputs:
         try:
             running.digest = await self._digest(body, watch, content)
         except ApiError as error:
-            running.tasks.doubt = str(error)
+            running.tasks.impurity = str(error)
             return
-        running.tasks = ExecutedTasks(content.roots, content.doubt or self._install().doubt)
+        running.tasks = ExecutedTasks(content.roots, content.impurity or self._install().impurity)
 
     def log(self, uid: str) -> InputLog | None:
         """Return where the requests of a run are recorded, None if that is not needed."""
         running = self._running.get(uid)
-        return None if running is None or running.tasks.doubt else running.log
+        return None if running is None or running.tasks.impurity else running.log
 
     def on_event(self, uid: str, event: RunEvent) -> None:
         """See `reconcile.protocols`."""
@@ -146,8 +146,8 @@ class UnchangedInputs:
         if (running := self._running.pop(uid, None)) is None:
             return
         new = None
-        if doubt := running.tasks.doubt or running.log.doubt:
-            _log.debug("Inputs of the run are unknown", reason=doubt)
+        if impurity := running.tasks.impurity or running.log.impurity:
+            _log.debug("Inputs of the run are unknown", reason=impurity)
         elif converged:
             new = RunInputs(running.digest, dict(running.log.reads))
         self._keep(uid, new)

@@ -20,9 +20,9 @@ from operator_runner.reconcile.results import (
     Failed,
     Gone,
     ReconcileResult,
-    Skipped,
     Succeeded,
     Superseded,
+    Unchanged,
 )
 from operator_runner.reconcile.unchanged import INPUTS_UNCHANGED
 from operator_runner.telemetry.metrics import Metrics, Outcome, Result, RunTimes
@@ -185,7 +185,7 @@ class Dispatcher:
         if outcome is not None:
             times = RunTimes(item.waited, seconds, trace.exemplar)
             self._metrics.run_finished(gvk, item.causes, outcome, times)
-        if isinstance(result, Skipped):
+        if isinstance(result, Unchanged):
             self._metrics.run_skipped(gvk, item.causes, INPUTS_UNCHANGED)
         if outcome != "superseded" and result != Aborted():
             self._metrics.record_result(key, failed=outcome == "failed")
@@ -246,7 +246,7 @@ class Dispatcher:
             _log.info("Deleted: the resource no longer exists")
             self._queue.remove(key)
             self._on_deleted(key)
-        if isinstance(result, Succeeded | Skipped) and result.after is not None:
+        if isinstance(result, Succeeded | Unchanged) and result.after is not None:
             seconds = result.after.total_seconds()
             self._queue.add_after(
                 key, Cause(result.trigger, f"{seconds:g} s"), _spread(seconds, result.trigger)
@@ -274,7 +274,11 @@ def _resets_backoff(cause: Cause) -> bool:
 
 def _own_period(result: ReconcileResult) -> float | None:
     """Return the delay in seconds that the resource itself sets for its next run, or None."""
-    if isinstance(result, Succeeded | Skipped) and result.by_resource and result.after is not None:
+    if (
+        isinstance(result, Succeeded | Unchanged)
+        and result.by_resource
+        and result.after is not None
+    ):
         return result.after.total_seconds()
     return None
 

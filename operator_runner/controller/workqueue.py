@@ -1,8 +1,8 @@
 """The work queue: deduplication, delays and backoff, with the rules of client-go's workqueue.
 
 A key is never processed twice at once, and all causes that are added while it is processed lead to
-one later run. `fair_queue` has priorities and caps. `Backlog` is the pure part; `WorkQueue` waits
-for it on the event loop.
+one later run. `fair_queue` has priorities and caps. `QueueState` is the pure part; `WorkQueue`
+waits for it on the event loop.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class _Entry:
     processing: bool = False
 
 
-class Backlog:
+class QueueState:
     """The queue without a clock: methods take `now`, in seconds of any monotonic clock."""
 
     def __init__(self, concurrency: Concurrency, backoff: BackoffSettings) -> None:
@@ -230,7 +230,7 @@ class WorkQueue:
         free_memory: Callable[[], int] | None = None,
     ) -> None:
         """Start empty. `free_memory` returns bytes; None disables the memory check."""
-        self._backlog = Backlog(concurrency, backoff)
+        self._backlog = QueueState(concurrency, backoff)
         self._free_memory = free_memory
         self._run_memory = concurrency.run_memory
         self._memory_low = False
@@ -257,12 +257,12 @@ class WorkQueue:
         self._changed.set()
 
     def defer(self, item: Item, delay: float) -> None:
-        """Requeue an item for `delay` seconds later; see `Backlog.defer`."""
+        """Requeue an item for `delay` seconds later; see `QueueState.defer`."""
         self._backlog.defer(item, _now(), delay)
         self._changed.set()
 
     def add_rate_limited(self, key: ObjectRef, first: float = 0.0) -> float:
-        """Request a retry after the backoff of the key; see `Backlog.add_rate_limited`."""
+        """Request a retry after the backoff of the key; see `QueueState.add_rate_limited`."""
         delay = self._backlog.add_rate_limited(key, _now(), first)
         self._changed.set()
         return delay
@@ -276,11 +276,11 @@ class WorkQueue:
         return self._backlog.num_requeues(key)
 
     def restore_failures(self, key: ObjectRef, failures: int) -> None:
-        """Continue the backoff of a key; see `Backlog.restore_failures`."""
+        """Continue the backoff of a key; see `QueueState.restore_failures`."""
         self._backlog.restore_failures(key, failures)
 
     def remove(self, key: ObjectRef) -> None:
-        """Remove a key whose resource was deleted; see `Backlog.remove`."""
+        """Remove a key whose resource was deleted; see `QueueState.remove`."""
         self._backlog.remove(key)
 
     def done(self, key: ObjectRef) -> None:
@@ -300,7 +300,7 @@ class WorkQueue:
         return self._backlog.depth(gvk)
 
     def snapshot(self) -> list[QueueEntry]:
-        """Return all keys; see `Backlog.snapshot`."""
+        """Return all keys; see `QueueState.snapshot`."""
         return self._backlog.snapshot(_now())
 
     def close(self) -> None:

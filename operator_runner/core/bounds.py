@@ -25,11 +25,11 @@ _DIGITS = 4000
 _PATH_STEPS = 3
 
 
-class Refused(dict[str, Any]):
+class RejectedObject(dict[str, Any]):
     """An object outside the bounds: values that are nested too deep are empty."""
 
     fault: str = ""
-    """Message for users: the bound that is exceeded, the path, and the cure."""
+    """Message for users: the bound that is exceeded, the path, and a hint."""
 
 
 def decode(raw: bytes, outer_levels: int = 0) -> Any:
@@ -55,7 +55,7 @@ def shorten(raw: bytes, outer_levels: int) -> bytes:
 
 def failure_reason(value: object) -> str:
     """Return why an object cannot be worked with, for people; empty if it can."""
-    return value.fault if isinstance(value, Refused) else ""
+    return value.fault if isinstance(value, RejectedObject) else ""
 
 
 def depth(raw: bytes) -> int:
@@ -101,7 +101,7 @@ def _integer(text: str) -> int | float:
 def _refused(value: Any, fault: str) -> Any:
     if not isinstance(value, dict):
         return value
-    refused = Refused(value)
+    refused = RejectedObject(value)
     refused.fault = fault
     return refused
 

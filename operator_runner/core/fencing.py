@@ -175,7 +175,7 @@ class Fences:
 
 
 def _message(tenure: Tenure, age: float | None) -> str:
-    """Return what was refused, why, and the cure; `age` is None if the epoch has ended."""
+    """Return what was refused, why, and a hint; `age` is None if the epoch has ended."""
     times = tenure.times
     why = (
         "this process no longer holds it as it did when the run began"

@@ -67,6 +67,6 @@ def _checked(folder: Path, wanted: Sequence[str]) -> Path:
     if missing:
         raise BinariesMissing(
             f"KUBEBUILDER_ASSETS={folder} lacks {', '.join(missing)}",
-            cure="Put them there, or unset KUBEBUILDER_ASSETS to have all of them built.",
+            hint="Put them there, or unset KUBEBUILDER_ASSETS to have all of them built.",
         )
     return folder

@@ -128,12 +128,12 @@ def resume(options: StartOptions, state: State) -> None:
         kind = "with a node" if state.slot is not None else "without a node"
         raise ClusterError(
             f"the cluster {options.name!r} is up already, but {kind}",
-            cure=f"Take it down first: `operator-runner cluster down --name {options.name}`.",
+            hint=f"Take it down first: `operator-runner cluster down --name {options.name}`.",
         )
     if options.nodes not in (None, len(state.nodes)):
         raise ClusterError(
             f"the cluster {options.name!r} is up already; its number of nodes: {len(state.nodes)}",
-            cure=f"Take it down first: `operator-runner cluster down --name {options.name}`.",
+            hint=f"Take it down first: `operator-runner cluster down --name {options.name}`.",
         )
     for part in state.parts:
         running = state.processes.get(part.name)

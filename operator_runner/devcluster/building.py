@@ -88,7 +88,7 @@ def _failure(recipe: Recipe, log: Path) -> BuildFailed:
     full = any(_NO_SPACE in line for line in lines)
     return BuildFailed(
         f"building {recipe.what} failed; the last lines of {log}:{ending}",
-        cure="The disk is full. The build needs about 5 GB: free space, or point GOCACHE, "
+        hint="The disk is full. The build needs about 5 GB: free space, or point GOCACHE, "
         "GOMODCACHE and XDG_CACHE_HOME to a larger disk."
         if full
         else "Fix the cause and try again: compiled packages are kept.",

@@ -46,7 +46,7 @@ def create(token: str, number: int = 1, root: Path = _ROOT) -> None:
     except OSError as error:
         raise CgroupsUnusable(
             f"no control group for Pods can be made: {error}",
-            cure="In a container, run it privileged with a writable cgroup file system of its "
+            hint="In a container, run it privileged with a writable cgroup file system of its "
             "own; or use --control-plane-only.",
         ) from error
 
@@ -84,7 +84,7 @@ def _require(present: list[str]) -> None:
     if missing:
         raise CgroupsUnusable(
             f"the kernel offers no cgroup controllers {', '.join(missing)}",
-            cure="Enable them (on the kernel's command line), or use --control-plane-only.",
+            hint="Enable them (on the kernel's command line), or use --control-plane-only.",
         )
 
 
@@ -111,6 +111,6 @@ def _remove_tree(group: Path) -> None:
                     if error.errno != errno.EBUSY or time.monotonic() > deadline:
                         raise CgroupsUnusable(
                             f"the control group {folder} cannot be removed: {error.strerror}",
-                            cure=f"See which processes it holds: {folder}/cgroup.procs",
+                            hint=f"See which processes it holds: {folder}/cgroup.procs",
                         ) from error
                     time.sleep(0.05)

@@ -238,7 +238,7 @@ class Cluster:
         if state is None or state.boot != process.boot():
             raise NotRunning(
                 f"there is no running cluster {self.name!r}",
-                cure=f"`operator-runner cluster up --name {self.name}` starts it.",
+                hint=f"`operator-runner cluster up --name {self.name}` starts it.",
             )
         return state
 
@@ -248,12 +248,12 @@ class Cluster:
         if state.slot is None:
             raise NotRunning(
                 f"the cluster {self.name!r} has a control plane only, and no node",
-                cure="Take it down and start it without --control-plane-only.",
+                hint="Take it down and start it without --control-plane-only.",
             )
         if not state.nodes or not all(namespaces.exist(node) for node in state.nodes):
             raise NotRunning(
                 f"a node of the cluster {self.name!r} has ended; see {self._home.log_of('node')}",
-                cure="`operator-runner cluster up` starts the cluster afresh.",
+                hint="`operator-runner cluster up` starts the cluster afresh.",
             )
         return state.nodes[0]
 
@@ -261,7 +261,7 @@ class Cluster:
         part = state.part(name)
         if part is None:
             known = ", ".join(part.name for part in state.parts)
-            raise NotRunning(f"the cluster has no part {name!r}", cure=f"Its parts: {known}.")
+            raise NotRunning(f"the cluster has no part {name!r}", hint=f"Its parts: {known}.")
         return part
 
     @property

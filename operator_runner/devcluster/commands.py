@@ -212,8 +212,8 @@ def _errors() -> Iterator[None]:
     except OSError as error:
         if error.errno != errno.ENOSPC:
             raise
-        cure = "Free some space, or point XDG_STATE_HOME and XDG_CACHE_HOME to a larger disk."
-        raise click.ClickException(f"{error.filename}: the disk is full\n{cure}") from error
+        hint = "Free some space, or point XDG_STATE_HOME and XDG_CACHE_HOME to a larger disk."
+        raise click.ClickException(f"{error.filename}: the disk is full\n{hint}") from error
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:

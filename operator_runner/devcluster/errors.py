@@ -1,4 +1,4 @@
-"""What can go wrong with a local cluster: every error names the cure, and the log if any.
+"""What can go wrong with a local cluster: every error has a hint, and the log if any.
 
 ClusterError
 ├── RootNeeded        a full cluster makes namespaces, links and cgroups
@@ -19,13 +19,13 @@ from __future__ import annotations
 
 
 class ClusterError(Exception):
-    """Base of all errors of the local cluster; `cure` is what the user can do."""
+    """Base of all errors of the local cluster; `hint` is what the user can do."""
 
-    def __init__(self, problem: str, *, cure: str = "") -> None:
-        """Join problem and cure to one text for people."""
-        super().__init__(f"{problem}\n{cure}" if cure else problem)
+    def __init__(self, problem: str, *, hint: str = "") -> None:
+        """Join problem and hint to one text for people."""
+        super().__init__(f"{problem}\n{hint}" if hint else problem)
         self.problem = problem
-        self.cure = cure
+        self.hint = hint
 
 
 class RootNeeded(ClusterError):
@@ -33,7 +33,7 @@ class RootNeeded(ClusterError):
 
 
 class PackagesMissing(ClusterError):
-    """Programs of the distribution are missing; the cure holds the apt-get command."""
+    """Programs of the distribution are missing; the hint holds the apt-get command."""
 
 
 class BinariesMissing(ClusterError):

@@ -51,6 +51,6 @@ def _run(program: GoProgram, command: list[str], folder: Path) -> None:
         ending = "".join(f"\n  {line[:300]}" for line in lines[-_LINES:])
         raise ImageError(
             f"{program.package} of {program.module}@{program.version} could not be built:{ending}",
-            cure="Check module, version and package in `source`; `go list -m -versions "
+            hint="Check module, version and package in `source`; `go list -m -versions "
             f"{program.module}` lists the versions. Modules that only build with C do not work.",
         )

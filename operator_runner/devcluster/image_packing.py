@@ -81,7 +81,7 @@ def _kubernetes_programs(spec: ImageSpec, environment: Mapping[str, str]) -> dic
         known = ", ".join(sorted(path.name for path in folder.iterdir()))
         raise ImageError(
             f"{spec.tag}: the local cluster has no program {Path(error.filename).name}",
-            cure=f"`kubernetes` may have: {known}.",
+            hint=f"`kubernetes` may have: {known}.",
         ) from error
 
 
@@ -136,7 +136,7 @@ def _first_known(alternatives: tuple[str, ...], known: frozenset[str]) -> str:
             return name
     raise ImageError(
         f"Debian has no package {' or '.join(alternatives)}",
-        cure="Run `apt-get update` (as root); the list of packages may be missing or old.",
+        hint="Run `apt-get update` (as root); the list of packages may be missing or old.",
     )
 
 
@@ -146,7 +146,7 @@ def _command(*command: str, folder: Path | None = None) -> str:
     except ClusterError as error:
         raise ImageError(
             f"packing failed: {error.problem}",
-            cure="Images are packed from Debian packages: this needs Debian or Ubuntu, "
+            hint="Images are packed from Debian packages: this needs Debian or Ubuntu, "
             "`apt-get update`, and a reachable package source.",
         ) from error
 

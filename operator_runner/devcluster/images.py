@@ -27,14 +27,14 @@ def load(node: Node, archive: Path) -> tuple[str, ...]:
 
 def names_in(archive: Path) -> tuple[str, ...]:
     """Return the names of the images in a docker or OCI archive."""
-    cure = "`docker save`, `podman save` and `operator-runner cluster pack` write such archives."
+    hint = "`docker save`, `podman save` and `operator-runner cluster pack` write such archives."
     try:
         with tarfile.open(archive) as tar:
             names = _docker_names(tar) or _oci_names(tar)
     except (OSError, tarfile.TarError, ValueError) as error:
-        raise ImageError(f"{archive}: invalid image archive: {error}", cure=cure) from error
+        raise ImageError(f"{archive}: invalid image archive: {error}", hint=hint) from error
     if not names:
-        raise ImageError(f"{archive}: no named image in the archive", cure=cure)
+        raise ImageError(f"{archive}: no named image in the archive", hint=hint)
     return names
 
 

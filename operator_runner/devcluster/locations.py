@@ -107,7 +107,7 @@ def home_of(name: str, environment: Mapping[str, str]) -> Home:
     if not _NAME.fullmatch(name):
         raise ClusterError(
             f"{name!r} cannot name a cluster",
-            cure="Use at most 40 lower-case letters, digits and inner dashes.",
+            hint="Use at most 40 lower-case letters, digits and inner dashes.",
         )
     # Resolved, because programs are marked with it and names on the machine follow from it.
     return Home(clusters_folder(environment).resolve() / name)

@@ -87,7 +87,7 @@ def free_slot(routed: Collection[IPv4Network]) -> int:
     blocking = sorted((network for network in routed if network.overlaps(_ALL)), key=_size)
     raise NoFreeSubnet(
         f"every subnet for a cluster in {_ALL} overlaps with a network that this machine routes",
-        cure=f"The largest ones: {', '.join(str(network) for network in blocking[:5])}. "
+        hint=f"The largest ones: {', '.join(str(network) for network in blocking[:5])}. "
         "Take down a cluster or that VPN.",
     )
 

@@ -71,15 +71,15 @@ class Olm:
         if self.state.part(CATALOG) is None:
             raise NotRunning(
                 "OLM is not on this cluster",
-                cure="Install it with `operator-runner cluster olm up`.",
+                hint="Install it with `operator-runner cluster olm up`.",
             )
         if not catalog.is_dir():
             raise ClusterError(
-                f"{catalog}: not a directory", cure="Name the folder of the catalog."
+                f"{catalog}: not a directory", hint="Name the folder of the catalog."
             )
         if not _NAME.fullmatch(name):
             raise ClusterError(
-                f"{name!r} cannot name a catalog", cure="Use letters, digits, dots and dashes."
+                f"{name!r} cannot name a catalog", hint="Use letters, digits, dots and dashes."
             )
         tools.run(str(self.programs / "opm"), "validate", str(catalog))
         files.private_folder(self.home.catalogs)

@@ -48,7 +48,7 @@ def require(address: str, port: int) -> int:
     if not _is_free(address, port):
         raise PortTaken(
             f"port {port} of {address} is taken by another program",
-            cure="Give another one with --port, or leave --port out to get a free one.",
+            hint="Give another one with --port, or leave --port out to get a free one.",
         )
     return port
 

@@ -124,7 +124,7 @@ def source_folder() -> Path:
             return place
     raise BinariesMissing(
         f"the list of modules to build Kubernetes from is missing: no go.mod in {places[0]}",
-        cure="Reinstall operator-runner, or set KUBEBUILDER_ASSETS to a folder of programs.",
+        hint="Reinstall operator-runner, or set KUBEBUILDER_ASSETS to a folder of programs.",
     )
 
 

@@ -38,7 +38,7 @@ def start(home: Home, state: State, part: Part) -> State:
         if node is None or not namespaces.exist(node):
             raise NotRunning(
                 f"the node that {part.name} belongs to does not run",
-                cure="`operator-runner cluster down`, then `cluster up`, makes a new one.",
+                hint="`operator-runner cluster down`, then `cluster up`, makes a new one.",
             )
         started = namespaces.start(node, part.command, mark=home.path, log=log)
     else:
@@ -77,7 +77,7 @@ def wait_until(
         if time.monotonic() > deadline:
             raise NotReady(
                 f"timed out after {seconds:.0f} s waiting for {what}",
-                cure=f"See the log files in {home.logs}.",
+                hint=f"See the log files in {home.logs}.",
             )
         time.sleep(_POLL)
 
@@ -89,7 +89,7 @@ def died(home: Home, name: str) -> PartDied:
     ending = "".join(f"\n  {line[:300]}" for line in lines)
     return PartDied(
         f"{name} ended by itself; the last lines of {log}:{ending or ' (empty)'}",
-        cure="See the log file for earlier lines.",
+        hint="See the log file for earlier lines.",
     )
 
 

@@ -77,10 +77,10 @@ def _explained(error: NotFound, resource: ApiResource) -> NotFound | Invalid:
     """Distinguish a missing object from a CRD without status subresource: both are 404."""
     if "status" in resource.subresources:
         return error
-    cure = "set `manageStatus: false` in watches.yaml"
+    hint = "set `manageStatus: false` in watches.yaml"
     if not resource.gvk.is_built_in:
-        cure = f"add `subresources: {{status: {{}}}}` to the version in its CRD, or {cure}"
+        hint = f"add `subresources: {{status: {{}}}}` to the version in its CRD, or {hint}"
     return Invalid(
-        f"{resource.gvk} has no status subresource, so no conditions can be written; {cure}",
+        f"{resource.gvk} has no status subresource, so no conditions can be written; {hint}",
         error.status,
     )

@@ -2,7 +2,7 @@
 
 The kubernetes package loads them. This module adds kubectl's search order, its rule that the
 first of several files sets the current context, renewal while the operator runs, and errors
-that name the file and the cure.
+that name the file and a hint.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ def _proxy(configuration: Any) -> URL | None:
 async def load(kubeconfig: Path | None) -> Credentials:
     """Find credentials: `kubeconfig`, KUBECONFIG, the service account, ~/.kube/config.
 
-    Raises ConfigError with the file, the problem and the cure.
+    Raises ConfigError with the file, the problem and a hint.
     """
     if kubeconfig is not None:
         return await _from_files(str(kubeconfig), "--kubeconfig")

@@ -41,7 +41,7 @@ _NOTHING = object()
 
 
 class DecodingError(ValueError):
-    """A body exceeds the bounds or has an unsupported form; the message names the cure."""
+    """A body exceeds the bounds or has an unsupported form; the message has a hint."""
 
 
 def decode_json(body: bytes) -> Any:

@@ -124,8 +124,8 @@ class Membership:
             return self._renewed
         # A renewal without a response, or another client has written an annotation.
         lease = await self._read(timeout)
-        is_mine = lease["spec"].get("holderIdentity") == self._member
-        if not is_mine or lease["metadata"]["uid"] != self._renewed["metadata"]["uid"]:
+        may_reconcile = lease["spec"].get("holderIdentity") == self._member
+        if not may_reconcile or lease["metadata"]["uid"] != self._renewed["metadata"]["uid"]:
             return None
         self._renewed = lease
         self._renewed = await self._request("PUT", self._lease.path, timeout)

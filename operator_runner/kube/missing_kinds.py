@@ -9,7 +9,7 @@ from operator_runner.core.model import GVK
 
 
 def explain_missing(gvk: GVK, served: Collection[GVK]) -> str:
-    """Return cause and cure for a kind that is not among the `served` ones.
+    """Return cause and hint for a kind that is not among the `served` ones.
 
     Cases, in this order: another version or spelling of the kind in its group, the kind in a
     group of a similar name, a similar kind in its group.

@@ -198,7 +198,7 @@ class Connection:
 async def connect(kubeconfig: Path | None, *, user_agent: str) -> Connection:
     """Load the credentials (for the sources see credentials.load) and open the session.
 
-    Send nothing yet. Raises ConfigError with the file and the cure.
+    Send nothing yet. Raises ConfigError with the file and a hint.
     """
     return Connection(await credentials.load(kubeconfig), user_agent)
 

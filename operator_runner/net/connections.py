@@ -146,7 +146,7 @@ class Connections:
             port=self.port,
             limit=self.limit,
             closed="new connections" if refused else "the longest idle connection",
-            cure="raise the limit of open files (ulimit -n), or restrict the clients of the port",
+            hint="raise the limit of open files (ulimit -n), or restrict the clients of the port",
         )
 
 

@@ -1,6 +1,6 @@
 """Record what a run reads, and whether it changes anything, from its requests and responses.
 
-Anything that is not understood is a doubt: the inputs of such a run are not known.
+Anything that is not understood is an impurity: the inputs of such a run are not known.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ _WRITES = {"PATCH", "PUT"}
 
 
 class InputLog:
-    """The reads of one run; `reads` is valid if `doubt` is empty after its end."""
+    """The reads of one run; `reads` is valid if `impurity` is empty after its end."""
 
     def __init__(self) -> None:
         """Start without requests."""
         self._versions: dict[Read, str] = {}
         self._pending = 0
-        self._doubt = ""
+        self._impurity = ""
 
     @property
-    def doubt(self) -> str:
+    def impurity(self) -> str:
         """Why the inputs are unknown, or what the run changed; empty if neither."""
-        return self._doubt or ("a request has no response" if self._pending else "")
+        return self._impurity or ("a request has no response" if self._pending else "")
 
     @property
     def reads(self) -> Mapping[Read, str]:
@@ -132,8 +132,8 @@ class InputLog:
         if len(self._versions) > MAX_READS:
             self._note(f"more than {MAX_READS} reads")
 
-    def _note(self, doubt: str) -> None:
-        self._doubt = self._doubt or doubt
+    def _note(self, impurity: str) -> None:
+        self._impurity = self._impurity or impurity
 
 
 def _object(info: RequestInfo) -> Read:

@@ -339,7 +339,7 @@ class Admission:
                 "Cannot get objects before writes: owners are not set",
                 resource=_plural(info),
                 error=str(error),
-                cure="grant the verb get",
+                hint="grant the verb get",
             )
 
     async def _kind(self, info: RequestInfo) -> str:

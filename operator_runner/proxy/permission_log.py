@@ -129,7 +129,7 @@ def encode(permissions: Iterable[Permission]) -> str:
 
 
 def read(file: Path) -> list[Permission]:
-    """Return the permissions in a file. Raises ConfigError with file, entry and cure."""
+    """Return the permissions in a file. Raises ConfigError with file, entry and hint."""
     try:
         content: Any = yaml.safe_load(file.read_text())
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:

@@ -59,10 +59,10 @@ class Suspend:
 Action: TypeAlias = Ignore | AddMetadata | Run | RunDeselection | Suspend
 
 
-def decide(body: Json, watch: Watch, *, relevant: bool, deselected: bool = False) -> Action:
+def decide(body: Json, watch: Watch, *, selected: bool, deselected: bool = False) -> Action:
     """Return exactly one action for the resource as it is now.
 
-    `relevant` is whether the watch's selector and `when` match the resource, `deselected` whether
+    `selected` is whether the watch's selector and `when` match the resource, `deselected` whether
     they no longer do and the watch has something to run for that. A resource that is being deleted
     is cleaned up in any case: its finalizer shows that it was selected before. While a resource is
     suspended, nothing runs, and its finalizer stays.
@@ -77,11 +77,11 @@ def decide(body: Json, watch: Watch, *, relevant: bool, deselected: bool = False
         if not has_finalizer:
             return Ignore("Resource is terminated")
         return Suspend(finalizer or "") if is_suspended else Run(cleanup=True)
-    if not (relevant or deselected):
+    if not (selected or deselected):
         return Ignore("Resource does not match selector or when")
     if is_suspended:
         return Suspend()
-    if not relevant:
+    if not selected:
         return RunDeselection()
     missing = AddMetadata(
         None if has_finalizer else finalizer,

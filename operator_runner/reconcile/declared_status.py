@@ -28,7 +28,7 @@ _SHOWN_BYTES = 120
 
 @dataclass(frozen=True, slots=True)
 class InvalidExpression:
-    """An expression that failed: its key in watches.yaml, its text, and the error with the cure."""
+    """An expression that failed: its key in watches.yaml, its text, and the error with a hint."""
 
     key: str
     expression: str

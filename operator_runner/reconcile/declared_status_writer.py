@@ -219,15 +219,15 @@ class DeclaredStatusWriter:
             "correct the expression in watches.yaml, or the schema of the CRD",
         )
 
-    async def _report(self, body: Json, where: str, error: str, cure: str) -> None:
+    async def _report(self, body: Json, where: str, error: str, hint: str) -> None:
         _log.warning(
             "Cannot write a declared status",
             object=str(ObjectRef.of(body)),
             field=where,
             error=error,
-            cure=cure,
+            hint=hint,
         )
-        event = EventSpec("InvalidStatus", f"{where} is not written: {error}; {cure}", warning=True)
+        event = EventSpec("InvalidStatus", f"{where} is not written: {error}; {hint}", warning=True)
         await self._cluster.emit(body, event)
 
     async def _report_problems(

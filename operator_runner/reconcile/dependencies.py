@@ -33,7 +33,7 @@ class Dependencies:
     cluster: ClusterClient
     access: Access
     executor: Executor
-    is_relevant: Callable[[Json, Watch], bool]
+    is_selected: Callable[[Json, Watch], bool]
     """Return whether the watch's selector and `when` match a resource."""
     is_deselected: Callable[[Json, Watch], bool]
     """Return whether they no longer match a resource that has been run."""

@@ -36,7 +36,7 @@ class RepeatedChange:
     paths: tuple[str, ...]
 
     def __str__(self) -> str:
-        """Return the note of the Event: task, fields, object and cure."""
+        """Return the note of the Event: task, fields, object and hint."""
         return (
             f"Not idempotent: task '{self.task}' changes {summarize(self.paths)} of {self.ref} in "
             f"every run, though nothing asked for it; {CURE}"

@@ -87,7 +87,7 @@ class PlayRunner:
         watch = pending.watch
         if not watch.mark_unsafe and (fields := list(templated_fields(pending.body))):
             _log.warning(
-                _TEMPLATE_WARNING, fields=fields, cure="markUnsafe: true, or --mark-unsafe"
+                _TEMPLATE_WARNING, fields=fields, hint="markUnsafe: true, or --mark-unsafe"
             )
         if not (pending.cleanup or pending.deselection or pending.schedule.time):
             await self._deps.inputs.begin(pending.body, watch)

@@ -135,7 +135,7 @@ class Inputs(Protocol):
     async def are_unchanged(self, body: Json, watch: Watch, triggers: frozenset[Trigger]) -> bool:
         """Return whether a run of the resource would read what its last run has read.
 
-        That run has changed nothing. False in case of doubt; never raises ApiError.
+        That run has changed nothing. False for an impure run; never raises ApiError.
         """
 
     async def begin(self, body: Json, watch: Watch) -> None:

@@ -58,11 +58,11 @@ from operator_runner.reconcile.request_acknowledgement import acknowledge_reques
 from operator_runner.reconcile.results import (
     Failed,
     Gone,
-    Idle,
+    NoRun,
     ReconcileResult,
-    Skipped,
     Succeeded,
     Superseded,
+    Unchanged,
 )
 from operator_runner.reconcile.schedule import (
     NO_SCHEDULE,
@@ -103,7 +103,7 @@ class Reconciler:
         )
         self._plays = PlayRunner(dependencies, ansible)
         self._superseding = SupersedeMonitor(
-            watch, dependencies.cluster.get, dependencies.is_relevant
+            watch, dependencies.cluster.get, dependencies.is_selected
         )
         self._idempotence = IdempotenceCheck()
         self._schedule = ScheduleTracker(watch, dependencies.timetable, dependencies.clock)
@@ -138,24 +138,24 @@ class Reconciler:
             if not self._deps.claim(uid_of(body)):
                 _log.debug("Skipping reconciliation", reason="another replica has the resource")
                 self.release(ref)
-                return Idle()
+                return NoRun()
             match self._decide(body):
                 case Ignore(reason):
                     _log.debug("Skipping reconciliation", reason=reason)
                     if self._superseding.forget(ref):
                         await self._reporter.interrupted(ref, body, reason)
-                    return Idle(reason)
+                    return NoRun(reason)
                 case Suspend(finalizer):
                     self._superseding.forget(ref)
                     self._deps.on_suspension(ref, True)
                     await self._reporter.suspended(ref, body, finalizer)
-                    return Idle("Resource is suspended")
+                    return NoRun("Resource is suspended")
                 case AddMetadata() | Run() | RunDeselection() if fault := failure_reason(body):
                     self._unapplied.add(ref)
                     context = RunContext(ref, body, causes, datetime.now(UTC))
                     await self._reporter.error(context, fault)
                     await acknowledge_request(self._deps.cluster, ref, body, Failed(message=fault))
-                    return Idle(fault)
+                    return NoRun(fault)
                 case Run(cleanup=False) if policy := self._drift_policy(ref, body):
                     return await self._handle_drift(ref, body, causes, policy)
                 case AddMetadata() as missing:
@@ -189,7 +189,7 @@ class Reconciler:
         triggers = frozenset(cause.trigger for cause in causes)
         return await self._deps.inputs.are_unchanged(body, self._watch, triggers)
 
-    async def _skip(self, ref: ObjectRef, body: Json, causes: Sequence[Cause]) -> Skipped:
+    async def _skip(self, ref: ObjectRef, body: Json, causes: Sequence[Cause]) -> Unchanged:
         """Report a run that is not needed; the resource is left as it is."""
         _log.info("Skipped reconciliation", reason=INPUTS_UNCHANGED)
         self._deps.on_suspension(ref, False)
@@ -197,7 +197,7 @@ class Reconciler:
         await self._deps.executor.record_skip(ref, causes, INPUTS_UNCHANGED)
         self._deps.records.skipped(ref, uid_of(body), causes, INPUTS_UNCHANGED)
         after, by_resource = self._next_period(read_overrides(body).period)
-        return Skipped(after, Trigger.PERIOD, by_resource)
+        return Unchanged(after, Trigger.PERIOD, by_resource)
 
     def _next_period(self, period: timedelta | None) -> tuple[timedelta | None, bool]:
         """Return the time until the next run, and whether `period` of the resource sets it."""
@@ -220,7 +220,7 @@ class Reconciler:
     ) -> ReconcileResult:
         """Report drift, with a run that writes nothing, or ignore it."""
         if policy is Drift.IGNORE or self._deps.preview is None:
-            return Idle("Drift is ignored")
+            return NoRun("Drift is ignored")
         context = RunContext(ref, body, causes, datetime.now(UTC))
         preview = await self._deps.preview(body, self._watch)
         self._deps.on_drift(ref, bool(preview.differences))
@@ -247,7 +247,7 @@ class Reconciler:
         return decide(
             body,
             self._watch,
-            relevant=self._deps.is_relevant(body, self._watch),
+            selected=self._deps.is_selected(body, self._watch),
             deselected=self._deps.is_deselected(body, self._watch),
         )
 
@@ -427,12 +427,12 @@ class Reconciler:
 
     async def _cleaned_up(
         self, run: RunContext, pending: PendingRun, outcome: RunOutcome
-    ) -> Idle | Succeeded:
+    ) -> NoRun | Succeeded:
         """Finish a clean-up that succeeded."""
         if pending.deselection:
             return await self._deselected(run, outcome)
         await self._remove_finalizer(run)
-        return Idle()
+        return NoRun()
 
     async def _remove_finalizer(self, run: RunContext) -> None:
         """Remove our finalizer from the resource of a clean-up."""

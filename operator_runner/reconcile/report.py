@@ -290,8 +290,8 @@ class Reporter:
 
     async def dropped(self, body: Json, fields: Sequence[ReservedField]) -> None:
         """Report the fields of the spec that are not passed to the role."""
-        paths, cure = reserved_fields.paths(fields), reserved_fields.cure(fields)
-        _log.warning("Fields of the resource are not passed to the role", fields=paths, cure=cure)
+        paths, hint = reserved_fields.paths(fields), reserved_fields.hint(fields)
+        _log.warning("Fields of the resource are not passed to the role", fields=paths, hint=hint)
         note = reserved_fields.note(fields)
         await self._cluster.emit(body, EventSpec("ReservedFieldNames", note, warning=True))
 
@@ -314,7 +314,7 @@ class Reporter:
             manager=other.manager,
             first=other.first.isoformat(),
             last=other.last.isoformat(),
-            cure=_OTHER_WRITER_CURE,
+            hint=_OTHER_WRITER_CURE,
         )
         note = f"Another operator (manager {other.manager}) writes the status of this resource; "
         event = EventSpec("AnotherOperator", note + _OTHER_WRITER_CURE, warning=True)
@@ -334,7 +334,7 @@ class Reporter:
             task=finding.task,
             object=str(finding.ref),
             fields=summarize(finding.paths),
-            cure=CURE,
+            hint=CURE,
         )
         event = run.event("NotIdempotent", str(finding), warning=True)
         await self._cluster.emit(run.body, event)
@@ -420,7 +420,7 @@ class Reporter:
 
 
 def _suspension_text(ref: ObjectRef, finalizer: str) -> str:
-    """Return the message of the condition Suspended: the cause, what waits, and the cure."""
+    """Return the message of the condition Suspended: the cause, what waits, and a hint."""
     place = f" --namespace {ref.namespace}" if ref.namespace else ""
     resume = f"operator-runner resume {ref.gvk.kind}/{ref.name}{place}"
     text = f"No run starts because of the annotation {SUSPEND_ANNOTATION}"
@@ -442,7 +442,7 @@ def _described(causes: Sequence[Cause]) -> str:
 
 
 def loop_text(echoes: Sequence[Cause]) -> str:
-    """Return the note of the Event ReconcileLoop: objects and fields, cause and cure."""
+    """Return the note of the Event ReconcileLoop: objects and fields, cause and hint."""
     if not echoes:
         return (
             "Throttled: the period of the annotation reconcile-period is too short; "
@@ -450,9 +450,9 @@ def loop_text(echoes: Sequence[Cause]) -> str:
         )
     changes = "; ".join(dict.fromkeys(cause.detail for cause in echoes))
     if all(is_change(cause.detail) for cause in echoes):
-        cure = "the role's own writes change the readiness; write only what differs"
+        hint = "the role's own writes change the readiness; write only what differs"
     elif any(cause.trigger is Trigger.DEPENDENT for cause in echoes):
-        cure = "another controller reverts the role's change; only one may manage the field"
+        hint = "another controller reverts the role's change; only one may manage the field"
     else:
-        cure = "the role edits its own resource; write results to the status instead"
-    return f"Throttled: each run triggers another: {changes}; {cure}"
+        hint = "the role edits its own resource; write results to the status instead"
+    return f"Throttled: each run triggers another: {changes}; {hint}"

@@ -90,7 +90,7 @@ def reported(fields: Sequence[ReservedField], gvk: GVK) -> tuple[ReservedField, 
     return tuple(field for field in fields if field.use is not Use.KEYWORD or not gvk.is_built_in)
 
 
-def cure(fields: Sequence[ReservedField]) -> str:
+def hint(fields: Sequence[ReservedField]) -> str:
     """Return how a user gets dropped fields passed."""
     if all(field.use is Use.OPERATOR for field in fields):
         return "rename the fields"
@@ -111,4 +111,4 @@ def note(fields: Sequence[ReservedField]) -> str:
         for use in Use
         if (of_use := [field for field in fields if field.use is use])
     )
-    return f"Not passed to the role: {'; '.join(parts)}; {cure(fields)}"
+    return f"Not passed to the role: {'; '.join(parts)}; {hint(fields)}"

@@ -15,7 +15,7 @@ class Gone:
 
 
 @dataclass(frozen=True, slots=True)
-class Idle:
+class NoRun:
     """Nothing was to be done, or the clean-up is done; reconcile again on the next event.
 
     `reason` is why nothing was run, empty after a clean-up.
@@ -55,7 +55,7 @@ class Aborted:
 
 
 @dataclass(frozen=True, slots=True)
-class Skipped:
+class Unchanged:
     """The run would have changed nothing. The rest is as in `Succeeded`."""
 
     after: timedelta | None
@@ -63,4 +63,4 @@ class Skipped:
     by_resource: bool = field(default=False, compare=False)
 
 
-ReconcileResult: TypeAlias = Gone | Idle | Skipped | Succeeded | Failed | Superseded | Aborted
+ReconcileResult: TypeAlias = Gone | NoRun | Unchanged | Succeeded | Failed | Superseded | Aborted

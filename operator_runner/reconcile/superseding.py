@@ -79,7 +79,7 @@ class SupersedeMonitor:
     watch: Watch
     read: Callable[[ObjectRef], Awaitable[Json | None]]
     """Read a resource; None if it is deleted. Raises ApiError."""
-    is_relevant: Callable[[Json, Watch], bool]
+    is_selected: Callable[[Json, Watch], bool]
     _changed: dict[ObjectRef, asyncio.Event] = field(default_factory=dict)
     _superseded: Counter[ObjectRef] = field(default_factory=Counter)
 
@@ -154,7 +154,7 @@ class SupersedeMonitor:
         if now is None or now["metadata"].get("deletionTimestamp"):
             return supersede_reason(body, now, self.watch)
         # A resource that no longer matches gets no further run, so the current one is completed.
-        may_end = self._superseded[ref] < _MAX_SUPERSEDED_IN_A_ROW and self.is_relevant(
+        may_end = self._superseded[ref] < _MAX_SUPERSEDED_IN_A_ROW and self.is_selected(
             now, self.watch
         )
         return supersede_reason(body, now, self.watch) if may_end else ""

@@ -58,18 +58,18 @@ def _has_template(value: object, is_template: Callable[[str], bool]) -> bool:
 class ExecutedTasks:
     """Finds executed tasks with inputs beside the proxy: call it with each event of a play."""
 
-    def __init__(self, roots: Iterable[Path], doubt: str = "") -> None:
-        """`roots` are the directories and files whose tasks are known; `doubt` is known before."""
+    def __init__(self, roots: Iterable[Path], impurity: str = "") -> None:
+        """`roots` have the tasks that are known; `impurity` is that of their content."""
         self._roots = tuple(roots)
-        self.doubt = doubt
+        self.impurity = impurity
 
     def __call__(self, event: RunEvent) -> None:
         """Take the next event."""
         action = str(event.data.get("resolved_action") or event.data.get("task_action") or "")
-        if not action or self.doubt:
+        if not action or self.impurity:
             return
         if not has_trait(action, Trait.PURE):
-            self.doubt = f"module {action}"
+            self.impurity = f"module {action}"
         path = str(event.data.get("task_path") or "").rpartition(":")[0]
         # Facts are gathered by a task of the play, which is a file of the run.
         if (
@@ -77,4 +77,4 @@ class ExecutedTasks:
             and not has_trait(action, Trait.GATHERS_FACTS)
             and not any(Path(path).is_relative_to(root) for root in self._roots)
         ):
-            self.doubt = f"tasks of {path}"
+            self.impurity = f"tasks of {path}"

@@ -121,7 +121,7 @@ async def _decide(reviews: Reviews, token: str, audience: str, verb: str, path: 
     try:
         user = await reviews.user_of(token, audience)
     except ApiError as error:
-        _log.error("Cannot review the token of a scraper", error=str(error), cure=_CURE)
+        _log.error("Cannot review the token of a scraper", error=str(error), hint=_HINT)
         return _Decision(500, "Authentication failed")
     if user is None:
         return _UNAUTHORIZED
@@ -130,14 +130,14 @@ async def _decide(reviews: Reviews, token: str, audience: str, verb: str, path: 
         is_own = bool(audience) and user.name == await reviews.own_name()
         allowed = is_own or await reviews.may(user, verb, path)
     except ApiError as error:
-        _log.error("Cannot review the access of a scraper", error=str(error), cure=_CURE)
+        _log.error("Cannot review the access of a scraper", error=str(error), hint=_HINT)
         return _Decision(500, f"Authorization for user {user.name} failed")
     return (
         _Decision(200) if allowed else _Decision(403, f"Authorization denied for user {user.name}")
     )
 
 
-_CURE = (
+_HINT = (
     "the operator's ServiceAccount needs `create` on tokenreviews.authentication.k8s.io and "
     "subjectaccessreviews.authorization.k8s.io"
 )

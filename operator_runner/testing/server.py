@@ -35,7 +35,7 @@ from operator_runner.reconcile.results import (
     Aborted,
     Failed,
     Gone,
-    Idle,
+    NoRun,
     ReconcileResult,
     Succeeded,
     Superseded,
@@ -223,10 +223,10 @@ def _result(result: ReconcileResult) -> Json:
         case Succeeded(after=after, trigger=trigger):
             seconds = None if after is None else after.total_seconds()
             return {"successful": True, "again": trigger.value, "seconds": seconds}
-        case Idle(reason="") | Gone():
+        case NoRun(reason="") | Gone():
             # A deletion without a finalizer needs no run.
             return {"successful": True}
-        case Idle(reason=message):
+        case NoRun(reason=message):
             message = f"nothing was run: {message}"
         case Failed(message=message):
             pass

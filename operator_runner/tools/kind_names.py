@@ -53,7 +53,7 @@ def find_kind(text: str, kinds: Sequence[NamedKind]) -> GVK:
     ]
     if found := exact or by_prefix:
         return found[0]
-    raise ConfigError(f'the resource type "{text}" is unknown{_cure(name, rest, kinds)}')
+    raise ConfigError(f'the resource type "{text}" is unknown{_hint(name, rest, kinds)}')
 
 
 def _is_in(gvk: GVK, rest: str) -> bool:
@@ -61,7 +61,7 @@ def _is_in(gvk: GVK, rest: str) -> bool:
     return rest in {"", gvk.group, f"{gvk.version}.{gvk.group}"}
 
 
-def _cure(name: str, rest: str, kinds: Sequence[NamedKind]) -> str:
+def _hint(name: str, rest: str, kinds: Sequence[NamedKind]) -> str:
     elsewhere = [each.gvk for each in kinds if name in each.names]
     if elsewhere:
         places = ", ".join(dict.fromkeys(_qualified(gvk) for gvk in elsewhere))

@@ -36,7 +36,7 @@ def test_help_explains_every_target(project: Path) -> None:
 
 
 def test_a_push_without_a_registry_is_refused(project: Path) -> None:
-    """The default image cannot be pushed: the message has the cure, and nothing is pushed."""
+    """The default image cannot be pushed: the message has a hint, and nothing is pushed."""
     done = make(project, "docker-push", "CONTAINER_TOOL=echo")
     assert done.returncode != 0
     assert done.stdout == ""
@@ -45,7 +45,7 @@ def test_a_push_without_a_registry_is_refused(project: Path) -> None:
 
 
 def test_a_push_that_is_denied_leads_to_the_login(project: Path) -> None:
-    """The output of the tool is kept, followed by the cure."""
+    """The output of the tool is kept, followed by the hint."""
     done = make(project, "docker-push", "IMG=sample/nginx-operator:v0.1", "CONTAINER_TOOL=false")
     assert done.returncode != 0
     assert "If access was denied, run false login." in done.stderr

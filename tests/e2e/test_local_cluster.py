@@ -328,7 +328,7 @@ def test_up_starts_afresh_when_the_node_was_killed(second: Cluster) -> None:
 
 
 def test_an_image_of_a_go_program_runs(cluster: Cluster, kubectl: Kubectl, tmp_path: Path) -> None:
-    """It is built from its module; a package that the module lacks is named with the cure."""
+    """It is built from its module; a package that the module lacks is named with a hint."""
     spec = {
         "tag": "operator-runner.local/hello:1",
         "source": [{"module": _HELLO, "path": "/hello"}],

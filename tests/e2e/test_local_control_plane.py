@@ -196,7 +196,7 @@ def test_exec_runs_commands_with_the_settings_of_the_cluster(running: Cluster) -
     assert (missing.returncode, missing.stderr) == (1, "Error: no-such-program: no such program\n")
 
 
-def test_commands_without_a_cluster_name_the_cure() -> None:
+def test_commands_without_a_cluster_name_a_hint() -> None:
     """Each error has the command to start a cluster; `down` does nothing."""
     for command in (["status"], ["exec", "true"], ["stop", "etcd"], ["start", "etcd"]):
         first, *rest = command

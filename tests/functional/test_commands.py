@@ -154,7 +154,7 @@ def test_read_only_commands_are_executed(shell: Session) -> None:
 def test_deploy_without_prometheus_installs_everything_else(
     shell: Session, kubectl: Kubectl
 ) -> None:
-    """The kinds that are not known are named, with the cure; all the rest is installed."""
+    """The kinds that are not known are named, with a hint; all the rest is installed."""
     switched_on = "sed -i 's/^# components: /components: /' config/default/kustomization.yaml"
     shell.run(switched_on)
     # Another test may have deleted it.

@@ -240,7 +240,7 @@ def day(
 
 
 @pytest.mark.parametrize("name", MISTAKES)
-def test_a_mistake_is_named_with_its_cure(day: Day, name: str) -> None:
+def test_a_mistake_is_named_with_a_hint(day: Day, name: str) -> None:
     """By `validate` before it runs, by the log and the condition when it does; then all is well."""
     mistake = MISTAKES[name]
     since = len(day.log())

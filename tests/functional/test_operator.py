@@ -285,7 +285,7 @@ def test_not_ready_until_the_kind_is_watched(operator: Operator, kubectl: Kubect
 
 
 def test_a_bad_watches_file_stops_the_start(operator: Operator, project: Path) -> None:
-    """Every problem is printed with file, line and cure, and the exit status is 1."""
+    """Every problem is printed with file, line and hint, and the exit status is 1."""
     (project / "watches.yaml").write_text(
         "- version: v1\n  kind: Echo\n  role: nowhere\n- kind: X\n"
     )

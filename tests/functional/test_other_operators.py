@@ -80,7 +80,7 @@ def test_two_operators_notice_each_other(
         assert warnings(operator) <= 1
         for line in operator.lines(WARNING):
             assert line["manager"] == "operator-runner"
-            assert "--leader-elect" in line["cure"]
+            assert "--leader-elect" in line["hint"]
     where = f"--namespace={kubectl.namespace}", f"--kubeconfig={control_plane_cluster.kubeconfig}"
     command = [str(OPERATOR_RUNNER), "why", "Echo/a", *where]
     # The Event is written after the line of the log.

@@ -128,7 +128,7 @@ def test_a_run_that_fails_is_retried_instead(
 def test_a_taken_port_of_user_metrics_stops_no_operator(
     kubectl: Kubectl, operator: Operator, project: Path
 ) -> None:
-    """It works, warns once with the cure, and fails only the roles that send metrics."""
+    """It works, warns once with a hint, and fails only the roles that send metrics."""
     role = project / ROLE
     role.write_text(role.read_text() + TASKS)
     with socket.create_server(("127.0.0.1", 0)) as taken:

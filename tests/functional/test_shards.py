@@ -287,11 +287,11 @@ def test_schedules_triggers_finalizers_and_retries_continue_at_the_next_owner(
     replicas: dict[str, Operator], kubectl: Kubectl, project: Path, tmp_path: Path
 ) -> None:
     """All resources move from the first replica: some when the second one starts, some later."""
-    cure = tmp_path / "cure"
+    hint = tmp_path / "hint"
     with (project / "watches.yaml").open("a") as watches:
         watches.write(MOVED)
     role = project / "roles" / "echo" / "tasks" / "main.yml"
-    fail = {"command": f"test -e {cure}", "when": "broken is defined"}
+    fail = {"command": f"test -e {hint}", "when": "broken is defined"}
     role.write_text(json.dumps([*yaml.safe_load(role.read_text()), fail]))
     first, second = replicas["first"], replicas["second"]
     kinds = ("triggered", "deleted", "failing")
@@ -345,7 +345,7 @@ def test_schedules_triggers_finalizers_and_retries_continue_at_the_next_owner(
             seconds=SECONDS,
             details=second.log,
         )
-    cure.touch()
+    hint.touch()
     for name in names["failing"]:
         condition = "--for=condition=Successful"
         kubectl("wait", condition, f"{KIND}/{name}", f"--timeout={2 * SECONDS:.0f}s")

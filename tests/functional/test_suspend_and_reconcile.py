@@ -192,7 +192,7 @@ def test_all_resources_of_a_kind_are_requested_and_suspended(
     assert [each["result"] for each in both] == ["unchanged", "suspended"]
     listed = cli("why", "echoes", "-A")
     for name in ("a", "b"):
-        cure = f"operator-runner resume echo/{name} -n {cli.namespace}"
-        assert f"Suspended echo/{name}: no run starts until `{cure}`." in listed
+        hint = f"operator-runner resume echo/{name} -n {cli.namespace}"
+        assert f"Suspended echo/{name}: no run starts until `{hint}`." in listed
     everywhere = cli("resume", "echoes", "-A", "--timeout=0s")
     assert f"echo.test.example.com/b (namespace {cli.namespace}) resumed" in everywhere

@@ -160,7 +160,7 @@ def test_a_wrong_expression_is_a_condition_of_the_resource(
     def failing() -> bool:
         return "ExpressionFailure" in conditions(kubectl)
 
-    for cure in (["annotate", "serviceaccount", "team", "report=a"], ["delete", "sa", "team"]):
+    for hint in (["annotate", "serviceaccount", "team", "report=a"], ["delete", "sa", "team"]):
         kubectl("annotate", "serviceaccount", "team", "report-", "team=a", "--overwrite")
         eventually(failing, details=triggers.log)
         failure = conditions(kubectl)["ExpressionFailure"]
@@ -170,7 +170,7 @@ def test_a_wrong_expression_is_a_condition_of_the_resource(
             " metadata.annotations.report || metadata.annotations:"
             " expected text or a list of text, got a map"
         )
-        kubectl(*cure)
+        kubectl(*hint)
         eventually(failing, lambda found: not found, details=triggers.log)
     causes_of_runs = [line["cause"] for line in triggers.lines("Reconciling")]
     assert "triggers[3].name no longer fails" in causes_of_runs[-1]

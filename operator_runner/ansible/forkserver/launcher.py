@@ -173,7 +173,7 @@ class WarmLauncher:
         else:
             _log.warning(
                 "Fork server exited; starting another",
-                cure="if it repeats, raise the memory limit of the operator",
+                hint="if it repeats, raise the memory limit of the operator",
             )
         self._server = None
         self._retired = [retired for retired in self._retired if not retired.gone]

@@ -256,7 +256,7 @@ async def _delete(client: JobClient, job: Json, fence: Fence) -> None:
             "Pod of a deleted Job has not ended",
             job=name,
             seconds=_END_SECONDS,
-            cure="delete the Pod with --force if its node is gone",
+            hint="delete the Pod with --force if its node is gone",
         )
     except ApiError as error:
         _log.warning("Cannot delete Job", job=name, error=str(error))

@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from operator_runner.ansible.purity import templates
-from operator_runner.ansible.purity.tasks import play_doubts, task_doubts, value_doubts
+from operator_runner.ansible.purity.tasks import play_impurities, task_impurities, value_impurities
 from operator_runner.config.watches.lookup import Lookup
 from operator_runner.core.ansible_modules import Trait, has_trait
 from operator_runner.core.model import RunContent
@@ -44,12 +44,12 @@ _Loader.add_multi_constructor("!", lambda *_: None)
 class ContentState:
     """The files of a role or playbook at one time.
 
-    `roots` are the directories and files that were read; `doubt` is why they may have other
+    `roots` are the directories and files that were read; `impurity` is why they may have other
     inputs than variables and objects, empty if they have none.
     """
 
     digest: str
-    doubt: str = ""
+    impurity: str = ""
     roots: tuple[Path, ...] = ()
 
 
@@ -84,7 +84,7 @@ class _Reading:
 
     lookup: Lookup
     roots: list[Path] = field(default_factory=list)
-    doubts: list[str] = field(default_factory=list)
+    impurities: list[str] = field(default_factory=list)
 
     def find_role(self, role: Path) -> None:
         """Add a role and the roles that it names."""
@@ -93,11 +93,11 @@ class _Reading:
             return
         self.roots.append(role)
         if not role.is_dir():
-            self.doubts.append(f"{role} is not a directory")
+            self.impurities.append(f"{role} is not a directory")
             return
         for name in sorted(_PLUGINS):
             if (role / name).exists():
-                self.doubts.append(f"role {role.name} has {name}")
+                self.impurities.append(f"role {role.name} has {name}")
         for path in _files(role):
             where = path.relative_to(role).parts
             if path.suffix in _YAML and where[0] in {*_TASKS, "meta"}:
@@ -109,26 +109,28 @@ class _Reading:
         self.roots.append(playbook)
         for name in sorted(_PLUGINS):
             if (playbook.parent / name).exists():
-                self.doubts.append(f"the playbook has {name} beside it")
+                self.impurities.append(f"the playbook has {name} beside it")
         self.roots.append(playbook.parent)
         self._roles_named_in(_read_yaml(playbook), playbook.parent / "roles")
 
     def finish(self) -> ContentState:
-        """Read all files; return their digest and the first doubt."""
+        """Read all files; return their digest and the first impurity."""
         digests: list[tuple[str, str]] = []
         for root in self.roots:
             for path in _files(root):
                 try:
                     data = path.read_bytes()
                 except OSError as error:
-                    self.doubts.append(str(error))
+                    self.impurities.append(str(error))
                     continue
                 digests.append((str(path), hashlib.sha256(data).hexdigest()))
-                self.doubts += [f"{path}: {doubt}" for doubt in _doubts_in(root, path, data)]
+                self.impurities += [
+                    f"{path}: {impurity}" for impurity in _impurities_in(root, path, data)
+                ]
         if len(digests) > _MAX_FILES:
-            self.doubts.append(f"more than {_MAX_FILES} files")
-        doubt = self.doubts[0] if self.doubts else ""
-        return ContentState(digest_of(sorted(digests)), doubt, tuple(self.roots))
+            self.impurities.append(f"more than {_MAX_FILES} files")
+        impurity = self.impurities[0] if self.impurities else ""
+        return ContentState(digest_of(sorted(digests)), impurity, tuple(self.roots))
 
     def _roles_named_in(self, value: Any, beside: Path) -> None:
         """Add the roles of tasks, of `dependencies` and of `roles`, at any depth."""
@@ -149,48 +151,48 @@ class _Reading:
         if isinstance(role, dict):
             role = role.get("role") or role.get("name")
         if not isinstance(role, str) or "{{" in role:
-            self.doubts.append("a role without a literal name")
+            self.impurities.append("a role without a literal name")
             return
         for path in (beside / role, *self.lookup.candidates(role)):
             if path.is_dir():
                 self.find_role(path)
                 return
-        self.doubts.append(f"role {role} was not found")
+        self.impurities.append(f"role {role} was not found")
 
 
-def _doubts_in(root: Path, path: Path, data: bytes) -> Iterator[str]:
-    """Yield the doubts about one file below a root."""
+def _impurities_in(root: Path, path: Path, data: bytes) -> Iterator[str]:
+    """Yield the impurities of one file below a root."""
     if len(data) > _MAX_FILE_BYTES:
         yield "too large"
         return
     if path == root:
-        yield from _yaml_doubts(data, play_doubts)
+        yield from _yaml_impurities(data, play_impurities)
         return
     folder = path.relative_to(root).parts[0]
     if folder in _TASKS and path.suffix in _YAML:
-        yield from _yaml_doubts(data, task_doubts)
+        yield from _yaml_impurities(data, task_impurities)
     elif folder in _VALUES and path.suffix in _YAML:
-        yield from _yaml_doubts(data, value_doubts)
+        yield from _yaml_impurities(data, value_impurities)
     elif folder not in _UNTEMPLATED:
         # Modules find templates and tasks outside of their directories too.
-        yield from templates.template_doubts(data.decode(errors="replace"))
+        yield from templates.template_impurities(data.decode(errors="replace"))
         if folder != "templates" and path.suffix in _YAML[:2]:
-            yield from _yaml_doubts(data, _included_doubts)
+            yield from _yaml_impurities(data, _included_impurities)
 
 
-def _yaml_doubts(data: bytes, doubts: Callable[[Any], Iterator[str]]) -> Iterator[str]:
+def _yaml_impurities(data: bytes, impurities: Callable[[Any], Iterator[str]]) -> Iterator[str]:
     try:
         document = yaml.load(data, Loader=_Loader)  # noqa: S506 (it is a safe one)
     except (ValueError, yaml.YAMLError):
         yield "invalid YAML"
     else:
-        yield from doubts(document)
+        yield from impurities(document)
 
 
-def _included_doubts(document: Any) -> Iterator[str]:
-    """Yield doubts about a file that may have tasks; other plays are not executed."""
+def _included_impurities(document: Any) -> Iterator[str]:
+    """Yield the impurities of a file that may have tasks; other plays are not executed."""
     if isinstance(document, list) and not any("hosts" in each for each in document if each):
-        yield from task_doubts(document)
+        yield from task_impurities(document)
 
 
 def _files(root: Path) -> list[Path]:

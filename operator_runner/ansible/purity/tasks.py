@@ -38,7 +38,7 @@ _FILE_PARAMETERS = ("src", "template")
 _UNTEMPLATED = ("files/", "meta/", "molecule/", "tests/")
 
 
-def task_doubts(tasks: Any) -> Iterator[str]:
+def task_impurities(tasks: Any) -> Iterator[str]:
     """Yield why tasks, as read from YAML, may have other inputs."""
     for task in tasks if isinstance(tasks, list) else ():
         if not isinstance(task, dict):
@@ -48,15 +48,15 @@ def task_doubts(tasks: Any) -> Iterator[str]:
             f"loop {key}" for key in task if str(key).startswith("with_") and key not in _LOOPS
         )
         for block in ("block", "rescue", "always"):
-            yield from task_doubts(task.get(block))
+            yield from task_impurities(task.get(block))
         for key, arguments in task.items():
             if _PURE_REQUESTS in traits_of(str(key)):
-                yield from _argument_doubts(arguments)
-                yield from _argument_doubts(task.get("args", {}))
-    yield from value_doubts(tasks)
+                yield from _argument_impurities(arguments)
+                yield from _argument_impurities(task.get("args", {}))
+    yield from value_impurities(tasks)
 
 
-def play_doubts(plays: Any) -> Iterator[str]:
+def play_impurities(plays: Any) -> Iterator[str]:
     """Yield why plays, as read from YAML, may have other inputs."""
     for play in plays if isinstance(plays, list) else ():
         if not isinstance(play, dict):
@@ -65,28 +65,28 @@ def play_doubts(plays: Any) -> Iterator[str]:
         if any(str(key).endswith("import_playbook") for key in play):
             yield "import_playbook"
         for section in ("pre_tasks", "tasks", "post_tasks", "handlers"):
-            yield from task_doubts(play.get(section))
-    yield from value_doubts(plays)
+            yield from task_impurities(play.get(section))
+    yield from value_impurities(plays)
 
 
-def value_doubts(value: Any, key: str = "") -> Iterator[str]:
+def value_impurities(value: Any, key: str = "") -> Iterator[str]:
     """Yield why templates in a value, as read from YAML, may not be pure."""
     match value:
         case str() if key in _CONDITIONS:
-            yield from templates.expression_doubts(value)
+            yield from templates.expression_impurities(value)
         case str() if templates.is_template(value):
-            yield from templates.template_doubts(value)
+            yield from templates.template_impurities(value)
         case dict():
             for name, each in value.items():
-                yield from value_doubts(name)
-                yield from value_doubts(each, str(name))
+                yield from value_impurities(name)
+                yield from value_impurities(each, str(name))
         case list():
             for each in value:
-                yield from value_doubts(each, key)
+                yield from value_impurities(each, key)
 
 
-def _argument_doubts(arguments: Any) -> Iterator[str]:
-    """Yield doubts about the parameters of a module for the cluster."""
+def _argument_impurities(arguments: Any) -> Iterator[str]:
+    """Yield the impurities of the parameters of a module for the cluster."""
     if not isinstance(arguments, dict):
         yield "parameters of a module that are not a mapping"
         return

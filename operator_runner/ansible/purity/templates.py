@@ -1,6 +1,6 @@
 """Whether the value of a template depends on its variables alone. Pure.
 
-Only what is known is accepted: a filter, a test or a function that is not listed is a doubt.
+Only what is known is accepted: a filter, a test or a function that is not listed is an impurity.
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ def is_template(text: str) -> bool:
     return any(brace in text for brace in _BRACES)
 
 
-def expression_doubts(text: str) -> Iterator[str]:
+def expression_impurities(text: str) -> Iterator[str]:
     """Yield why the value of an expression without braces is not known to be pure."""
-    yield from template_doubts(text if is_template(text) else f"{{{{ ({text}) }}}}")
+    yield from template_impurities(text if is_template(text) else f"{{{{ ({text}) }}}}")
 
 
-def template_doubts(text: str) -> Iterator[str]:
+def template_impurities(text: str) -> Iterator[str]:
     """Yield why the value of a template is not known to depend on its variables alone."""
     try:
         tree = _ENVIRONMENT.parse(text)
@@ -70,14 +70,14 @@ def template_doubts(text: str) -> Iterator[str]:
         return
     macros = {macro.name for macro in tree.find_all(nodes.Macro)}
     for node in tree.find_all(nodes.Node):
-        if doubt := _doubt(node, macros):
-            yield doubt
+        if impurity := _impurity(node, macros):
+            yield impurity
 
 
-def _doubt(node: nodes.Node, macros: set[str]) -> str:
+def _impurity(node: nodes.Node, macros: set[str]) -> str:
     match node:
         case nodes.Filter() | nodes.Test():
-            return _applied_doubt(node)
+            return _applied_impurity(node)
         case nodes.Name(name=name, ctx="load") if _is_impure(name):
             return f"variable {name}"
         case nodes.Getattr(attr=name) if name in _IMPURE_ATTRIBUTES:
@@ -89,16 +89,16 @@ def _doubt(node: nodes.Node, macros: set[str]) -> str:
     return ""
 
 
-def _applied_doubt(node: nodes.Filter | nodes.Test) -> str:
+def _applied_impurity(node: nodes.Filter | nodes.Test) -> str:
     if isinstance(node, nodes.Test):
         return "" if _is_known(node.name, _TESTS) else f"test {node.name}"
     if not _is_known(node.name, _FILTERS):
         return f"filter {node.name}"
-    return _argument_doubt(node) if node.name in _APPLYING else ""
+    return _argument_impurity(node) if node.name in _APPLYING else ""
 
 
-def _argument_doubt(node: nodes.Filter) -> str:
-    """Return a doubt about the filter or test that another filter applies by its name."""
+def _argument_impurity(node: nodes.Filter) -> str:
+    """Return the impurity of the filter or test that another filter applies by its name."""
     names = node.args[1:2] if node.name.endswith("attr") else node.args[:1]
     known = _FILTERS if node.name == "map" else _TESTS
     for each in names:

@@ -42,8 +42,8 @@ def install(patches: PatchSelection | None = None) -> None:
 def _checked() -> PatchSelection:
     selected, mismatches = select(patches=[each for each in PATCHES if each.name == _PATCH])
     if mismatches:
-        cure = "set nativeTypes: true in watches.yaml, or install a version that it fits"
-        sys.exit(f"cannot give templates the types of ansible-core 2.18: {mismatches[0]}; {cure}")
+        hint = "set nativeTypes: true in watches.yaml, or install a version that it fits"
+        sys.exit(f"cannot give templates the types of ansible-core 2.18: {mismatches[0]}; {hint}")
     return selected
 
 

@@ -59,10 +59,10 @@ def parse(source: Expanded, report: Diagnostics) -> YamlValue | None:
         mark = error.problem_mark or error.context_mark
         number = mark.line if mark else 0
         text = ", ".join(filter(None, (error.context, error.problem)))
-        cure = "see the line above too"
+        hint = "see the line above too"
         if unset := _UNSET.findall("".join(source.text.splitlines()[number : number + 1])):
-            cure = f"set {', '.join(unset)} in the environment"
-        report.problem(Location(source.source_line(number)), f"invalid YAML: {text}; {cure}")
+            hint = f"set {', '.join(unset)} in the environment"
+        report.problem(Location(source.source_line(number)), f"invalid YAML: {text}; {hint}")
         return None
     except yaml.YAMLError as error:
         report.problem(Location(1), f"invalid YAML: {error}; write it as UTF-8 text")

@@ -144,8 +144,8 @@ class EntryReader:
             role = self._lookup.role(name)
             if not role.exists():
                 searched = ", ".join(str(path) for path in self._lookup.candidates(name))
-                cure = "create it there; for an image, copy it there in the Dockerfile"
-                text = f"role: {name} was not found; searched {searched}; {cure}"
+                hint = "create it there; for an image, copy it there in the Dockerfile"
+                text = f"role: {name} was not found; searched {searched}; {hint}"
                 report(fields.where("role"), text)
             elif not role.is_dir():
                 text = f"role: {role} is not a directory; name a playbook's file as `playbook:`"

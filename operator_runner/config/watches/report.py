@@ -26,7 +26,7 @@ class Diagnostics:
     warnings: list[str] = field(default_factory=list)
 
     def problem(self, location: Location, text: str) -> None:
-        """Add a problem; `text` has the problem and, after a semicolon, the cure."""
+        """Add a problem; `text` has the problem and, after a semicolon, the hint."""
         self.problems.append(self._line(location, text))
 
     def warning(self, location: Location, text: str) -> None:

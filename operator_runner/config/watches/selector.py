@@ -16,7 +16,7 @@ _DOMAIN = rf"(?=.{{1,253}}/){_DOMAIN_LABEL}(?:\.{_DOMAIN_LABEL})*"
 QUALIFIED_NAME_PATTERN = rf"(?:{_DOMAIN}/)?{_PART}"
 LABEL_VALUE_PATTERN = rf"(?:{_PART})?"
 
-_CURE = "; see the label syntax of Kubernetes"
+_HINT = "; see the label syntax of Kubernetes"
 
 
 def is_qualified_name(text: str) -> bool:
@@ -91,9 +91,9 @@ def _read_requirement(fields: MapReader) -> LabelSelectorRequirement:
 
 def _check_key(fields: MapReader, name: str, key: str) -> None:
     if not is_qualified_name(key):
-        fields.problem(name, f'invalid label key "{key}"{_CURE}')
+        fields.problem(name, f'invalid label key "{key}"{_HINT}')
 
 
 def _check_value(fields: MapReader, name: str, value: str) -> None:
     if not re.fullmatch(LABEL_VALUE_PATTERN, value):
-        fields.problem(name, f'invalid label value "{value}"{_CURE}')
+        fields.problem(name, f'invalid label value "{value}"{_HINT}')

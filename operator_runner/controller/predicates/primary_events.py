@@ -24,14 +24,14 @@ _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class ResourceState:
     """The state of a primary resource that is kept between two of its events."""
 
     uid: str
     generation: int
     resource_version: str
     deleting: bool
-    relevant: bool
+    selected: bool
     deselected: bool
     """Whether the `deselection` of the watch has to run."""
     annotations: Mapping[str, str]
@@ -47,11 +47,11 @@ class Seen:
         cls,
         body: Json,
         *,
-        relevant: bool,
+        selected: bool,
         deselected: bool = False,
         ignored: str = "",
         built_in: bool = False,
-    ) -> Seen:
+    ) -> ResourceState:
         """Extract what the predicate compares; `ignored` is an annotation of the runner's own.
 
         `built_in` is whether the kind is one of Kubernetes, where an annotation may be a new
@@ -64,7 +64,7 @@ class Seen:
             generation=metadata.get("generation") or 0,
             resource_version=metadata.get("resourceVersion", ""),
             deleting=bool(metadata.get("deletionTimestamp")),
-            relevant=relevant,
+            selected=selected,
             deselected=deselected,
             annotations=_annotations(metadata),
             created=_seconds(metadata.get("creationTimestamp")),
@@ -75,7 +75,9 @@ class Seen:
         )
 
 
-def reconcile_cause(old: Seen | None, new: Seen, watch: Watch, *, listed: bool) -> Cause | None:
+def reconcile_cause(
+    old: ResourceState | None, new: ResourceState, watch: Watch, *, listed: bool
+) -> Cause | None:
     """Return the cause of a reconcile, or None if the event does not matter.
 
     `listed` means that the resource was found by listing, not by an event of its own.
@@ -91,7 +93,7 @@ def reconcile_cause(old: Seen | None, new: Seen, watch: Watch, *, listed: bool) 
     if new.deselected and (old is None or not old.deselected):
         trigger = Trigger.START if old is None and listed else Trigger.SPEC
         return Cause(trigger, "no longer matches selector and when")
-    if not new.relevant and not new.deselected:
+    if not new.selected and not new.deselected:
         return None
     if old is None:
         return Cause(Trigger.START) if listed else Cause(Trigger.SPEC, "created")
@@ -113,19 +115,19 @@ def annotations_state_key(metadata: Json) -> str:
     return _digest(_annotations(metadata))
 
 
-def _request(old: Seen, new: Seen) -> str:
+def _request(old: ResourceState, new: ResourceState) -> str:
     """Return what a user requests by the annotations of the runner; empty for nothing."""
-    is_handled = new.relevant or new.deselected or new.deleting
+    is_handled = new.selected or new.deselected or new.deleting
     return requested_change(old.annotations, new.annotations) if is_handled else ""
 
 
-def _change(old: Seen, new: Seen, watch: Watch) -> Cause | None:
+def _change(old: ResourceState, new: ResourceState, watch: Watch) -> Cause | None:
     key = spec_state_key({"generation": new.generation, "resourceVersion": new.resource_version})
     if old.generation != new.generation and not _is_only_marked(old, new, watch):
         paths = _paths(old, new)
         text = summarize(paths) if paths else f"generation {old.generation} to {new.generation}"
         return Cause(Trigger.SPEC, text, state_key=key)
-    if new.relevant and not old.relevant:
+    if new.selected and not old.selected:
         return Cause(Trigger.SPEC, "now matches selector and when")
     if watch.watch_annotations_changes and (
         keys := _differing(old.annotations, new.annotations) - _own_annotations(watch)
@@ -140,7 +142,7 @@ def _change(old: Seen, new: Seen, watch: Watch) -> Cause | None:
     return None
 
 
-def _is_only_marked(old: Seen, new: Seen, watch: Watch) -> bool:
+def _is_only_marked(old: ResourceState, new: ResourceState, watch: Watch) -> bool:
     """Return whether only our annotations differ: a new generation of a Deployment."""
     keys = _differing(old.annotations, new.annotations)
     is_same = bool(old.digest) and old.digest == new.digest
@@ -151,7 +153,7 @@ def _own_annotations(watch: Watch) -> frozenset[str]:
     return ANNOTATIONS | {ignored_annotation(watch)}
 
 
-def _paths(old: Seen, new: Seen) -> list[str] | None:
+def _paths(old: ResourceState, new: ResourceState) -> list[str] | None:
     """Return the paths of the fields that differ; None if one of the two specs was dropped."""
     if old.desired is None or new.desired is None:
         return None

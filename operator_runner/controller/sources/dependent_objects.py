@@ -170,7 +170,7 @@ class DependentObjects:
                 object=str(ref),
                 max_objects=_MAX_OBJECTS,
                 max_bytes=_MAX_BYTES,
-                cure="write such a status with k8s_status in the role",
+                hint="write such a status with k8s_status in the role",
             )
         self._is_full = True
 

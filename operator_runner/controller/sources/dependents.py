@@ -19,7 +19,7 @@ from operator_runner.controller.predicates.wake_on_fields import NO_FIELDS, Wake
 from operator_runner.controller.sources.debouncing import Debouncer
 from operator_runner.controller.sources.dependent_objects import DependentObjects, ObjectExtract
 from operator_runner.controller.sources.own_writes import OwnWrites
-from operator_runner.controller.sources.unclaimed_versions import UnclaimedVersions
+from operator_runner.controller.sources.unowned_versions import UnownedVersions
 from operator_runner.controller.sources.wake_on_changes import WakeOnChanges
 from operator_runner.controller.sources.watch_retry import watch_forever
 from operator_runner.core.async_tasks import end_tasks
@@ -95,11 +95,11 @@ class Dependents:
         self._objects: dict[ObjectRef, _Dependent] = {}
         self._watching: dict[GVK, list[asyncio.Task[None]]] = {}
         self._running: dict[ObjectRef, list[tuple[ObjectRef, MetadataEvent]]] = {}
-        self._unclaimed: OrderedDict[ObjectRef, MetadataEvent] = OrderedDict()
+        self._unowned: OrderedDict[ObjectRef, MetadataEvent] = OrderedDict()
         self._debouncer = Debouncer(enqueue)
         self._fields = fields
         self._wake_on_changes = WakeOnChanges(self._fields)
-        self._missed = UnclaimedVersions(any(watch.skip_unchanged for watch in watches))
+        self._missed = UnownedVersions(any(watch.skip_unchanged for watch in watches))
         self.writes = OwnWrites()
         self.objects = DependentObjects(watches)
 
@@ -130,7 +130,7 @@ class Dependents:
         if entry.version is None:
             # Later responses must not hide a change that the role may not have seen.
             entry.version, entry.readiness = Version.of(metadata), health.readiness
-            if (missed := self._unclaimed.pop(dependent, None)) is not None:
+            if (missed := self._unowned.pop(dependent, None)) is not None:
                 self._hold_or_judge(dependent, entry, missed)
         if dependent.gvk not in self._watching:
             self._watching[dependent.gvk] = [
@@ -223,7 +223,7 @@ class Dependents:
             for each, group in causes.items():
                 self._debouncer.add_group(each, group)
             if not self._running:
-                self._unclaimed.clear()
+                self._unowned.clear()
 
     def forget(self, *owners: ObjectRef) -> None:
         """Drop the objects of owners that are deleted, or that another replica runs."""
@@ -303,10 +303,10 @@ class Dependents:
         self._missed.event(ref, event.body["metadata"].get("resourceVersion", ""))
         if not self._running:
             return
-        self._unclaimed[ref] = event
-        self._unclaimed.move_to_end(ref)
-        if len(self._unclaimed) > _UNCLAIMED:
-            self._unclaimed.popitem(last=False)
+        self._unowned[ref] = event
+        self._unowned.move_to_end(ref)
+        if len(self._unowned) > _UNCLAIMED:
+            self._unowned.popitem(last=False)
 
     def _judge(self, ref: ObjectRef, event: MetadataEvent) -> Sequence[tuple[ObjectRef, Cause]]:
         """Enqueue the owners for a change by others; return causes in the status, to coalesce."""

@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import replace
 
-from operator_runner.controller.predicates.primary_events import Seen
+from operator_runner.controller.predicates.primary_events import ResourceState
 from operator_runner.core.model import ObjectRef
 
 LIMIT = 16 * 1024**2
@@ -20,17 +20,17 @@ class LastSeen:
         """Keep at most `limit` bytes of specs."""
         self._limit = limit
         self._size = 0
-        self._seen: OrderedDict[ObjectRef, Seen] = OrderedDict()
+        self._seen: OrderedDict[ObjectRef, ResourceState] = OrderedDict()
 
     def __iter__(self) -> Iterator[ObjectRef]:
         """Iterate over the existing resources."""
         return iter(list(self._seen))
 
-    def get(self, ref: ObjectRef) -> Seen | None:
+    def get(self, ref: ObjectRef) -> ResourceState | None:
         """Return the last seen state of a resource, or None."""
         return self._seen.get(ref)
 
-    def put(self, ref: ObjectRef, seen: Seen) -> None:
+    def put(self, ref: ObjectRef, seen: ResourceState) -> None:
         """Store the state of a resource."""
         self.drop(ref)
         self._seen[ref] = seen

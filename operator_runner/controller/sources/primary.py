@@ -14,7 +14,7 @@ import aiohttp
 import structlog
 
 from operator_runner.controller.predicates.primary_events import (
-    Seen,
+    ResourceState,
     ignored_annotation,
     reconcile_cause,
 )
@@ -52,7 +52,7 @@ class PrimaryWatcher:
     def __init__(
         self,
         watches: Sequence[Watch],
-        relevant: Callable[[Json, Watch], bool],
+        is_selected: Callable[[Json, Watch], bool],
         enqueue: Callable[[ObjectRef, Cause], None],
         on_first_seen: Callable[[ObjectRef, Json], None],
         on_change: Callable[[ObjectRef, Json | None], None] = lambda *_: None,
@@ -62,10 +62,10 @@ class PrimaryWatcher:
         """`enqueue` is called for each event that matters, `on_first_seen` once per resource.
 
         `on_change` is called for each event with the resource, with None once it is deleted.
-        `deselected` returns whether a resource that is no longer relevant has to be deselected.
+        `deselected` returns whether a resource that is no longer selected has to be deselected.
         """
         self._watches = watches
-        self._relevant = relevant
+        self._is_selected = is_selected
         self._deselected = deselected
         self._enqueue = enqueue
         self._on_first_seen = on_first_seen
@@ -92,7 +92,7 @@ class PrimaryWatcher:
         """Yield the resources that a reconcile may have something to do for, with their uids."""
         for ref in self._seen:
             seen = self._seen.get(ref)
-            if seen is not None and (seen.relevant or seen.deleting or seen.deselected):
+            if seen is not None and (seen.selected or seen.deleting or seen.deselected):
                 yield ref, seen.uid
 
     def existing(self) -> Iterator[tuple[ObjectRef, str, float]]:
@@ -102,10 +102,10 @@ class PrimaryWatcher:
             if seen is not None:
                 yield ref, seen.uid, seen.created
 
-    def is_chosen(self, ref: ObjectRef) -> bool:
+    def is_reconciled(self, ref: ObjectRef) -> bool:
         """Return whether events lead to runs: the resource matches its watch, or is deleted."""
         seen = self._seen.get(ref)
-        return seen is not None and (seen.relevant or seen.deleting)
+        return seen is not None and (seen.selected or seen.deleting)
 
     async def run(
         self,
@@ -223,9 +223,9 @@ class PrimaryWatcher:
             self._enqueue(ref, Cause(Trigger.DELETION, "deleted"))
             return
         self._on_change(ref, body)
-        new = Seen.of(
+        new = ResourceState.of(
             body,
-            relevant=self._relevant(body, watch),
+            selected=self._is_selected(body, watch),
             deselected=self._deselected(body, watch),
             ignored=ignored_annotation(watch),
             built_in=ref.gvk.is_built_in,

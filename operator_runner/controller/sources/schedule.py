@@ -39,14 +39,14 @@ class Schedules:
         self,
         watches: Sequence[Watch],
         timetable: Callable[[Json, Watch], Timetable | None],
-        relevant: Callable[[Json, Watch], bool],
+        is_selected: Callable[[Json, Watch], bool],
         enqueue: Callable[[ObjectRef, Cause], None],
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         """`timetable` raises ValueError for an invalid schedule; `clock` is the wall clock."""
         self._watches = {watch.gvk: watch for watch in watches if watch.schedule is not None}
         self._timetable = timetable
-        self._relevant = relevant
+        self._is_selected = is_selected
         self._enqueue = enqueue
         self._clock = clock
         self._entries: dict[ObjectRef, _Entry] = {}
@@ -62,7 +62,7 @@ class Schedules:
         old = self._entries.pop(ref, None)
         if body is None or body["metadata"].get("deletionTimestamp"):
             return
-        if not self._relevant(body, watch):
+        if not self._is_selected(body, watch):
             return
         new = self._entries[ref] = self._entry(body, watch)
         if old is not None and old.uid == new.uid:

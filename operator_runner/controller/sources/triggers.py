@@ -80,11 +80,11 @@ class Triggers:
         self,
         watches: Sequence[Watch],
         expressions: Expressions,
-        is_chosen: Callable[[ObjectRef], bool],
+        is_reconciled: Callable[[ObjectRef], bool],
         sinks: Sinks,
         fields: WakeOnFields = NO_FIELDS,
     ) -> None:
-        """`is_chosen` returns whether events of a resource lead to runs at present.
+        """`is_reconciled` returns whether events of a resource lead to runs at present.
 
         `fields` are those of `wakeOn`.
         """
@@ -93,7 +93,7 @@ class Triggers:
         self._debouncer = Debouncer(sinks.enqueue)
         for watch in watches:
             for number, trigger in enumerate(watch.triggers):
-                resources = self._kinds.setdefault(watch.gvk, _Resources(watch.gvk, is_chosen))
+                resources = self._kinds.setdefault(watch.gvk, _Resources(watch.gvk, is_reconciled))
                 coalescing = _Coalescing(fields.of(watch.gvk, trigger.gvk), fields, self._debouncer)
                 rule = _Rule(number, trigger, resources, expressions, sinks, coalescing=coalescing)
                 self._rules[watch.gvk].append(rule)
@@ -118,9 +118,9 @@ class Triggers:
 class _Resources:
     """The resources of a kind that exist, by namespace and name."""
 
-    def __init__(self, gvk: GVK, is_chosen: Callable[[ObjectRef], bool]) -> None:
+    def __init__(self, gvk: GVK, is_reconciled: Callable[[ObjectRef], bool]) -> None:
         self.gvk = gvk
-        self._is_chosen = is_chosen
+        self._is_reconciled = is_reconciled
         self._by_namespace: defaultdict[str, dict[str, ObjectRef]] = defaultdict(dict)
 
     def update(self, ref: ObjectRef, *, exists: bool) -> None:
@@ -134,7 +134,7 @@ class _Resources:
 
     def chosen(self, refs: Iterable[ObjectRef]) -> Iterator[ObjectRef]:
         """Yield those of the resources that are chosen by their watch."""
-        return filter(self._is_chosen, refs)
+        return filter(self._is_reconciled, refs)
 
     def find(self, targets: TriggerTargets) -> Iterator[ObjectRef]:
         """Yield the resources of the namespaces and names; cluster-scoped ones have no namespace.

@@ -62,8 +62,8 @@ def _open(
             provider.open_provider(exporters, defaults), parse, server
         )
     except ImportError as error:
-        cure = "pip install 'operator-runner[otel]', or set OTEL_SDK_DISABLED=true"
-        _log.warning(_DISABLED, reason=str(error), cure=cure)
+        hint = "pip install 'operator-runner[otel]', or set OTEL_SDK_DISABLED=true"
+        _log.warning(_DISABLED, reason=str(error), hint=hint)
     except Exception as error:  # noqa: BLE001 (the SDK checks variables with errors of all kinds)
         _log.warning(_DISABLED, reason=f"{type(error).__name__}: {error}")
     return None

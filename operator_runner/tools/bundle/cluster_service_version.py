@@ -45,10 +45,10 @@ def package_of(manifests: Manifests) -> str:
 
 def base_of(manifests: Manifests) -> Json:
     """Return the author's base ClusterServiceVersion. Raises ConfigError without exactly one."""
-    cure = (
+    hint = (
         "list one under `resources` of its kustomization (bases/PACKAGE.clusterserviceversion.yaml)"
     )
-    return manifests.one(KIND, cure)
+    return manifests.one(KIND, hint)
 
 
 def cluster_service_version(

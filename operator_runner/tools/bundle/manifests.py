@@ -26,12 +26,12 @@ class Manifests:
         found = (item for item in self.objects if item.get("kind") == kind)
         return tuple(sorted(found, key=name_of))
 
-    def one(self, kind: str, cure: str) -> Json:
-        """Return the only object of a kind. Raises ConfigError that ends with `cure`."""
+    def one(self, kind: str, hint: str) -> Json:
+        """Return the only object of a kind. Raises ConfigError that ends with `hint`."""
         found = self.of(kind)
         if len(found) != 1:
             names = ", ".join(name_of(item) for item in found) or "none"
-            raise ConfigError(f"{self.source}: expected one {kind}, found: {names}; {cure}")
+            raise ConfigError(f"{self.source}: expected one {kind}, found: {names}; {hint}")
         return found[0]
 
     def error_at(self, obj: Json, field: str, text: str) -> ConfigError:

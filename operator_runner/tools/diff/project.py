@@ -12,7 +12,7 @@ from operator_runner import __version__
 from operator_runner.ansible.executor import AnsibleExecutor, open_launcher
 from operator_runner.ansible.reserved_names import ReservedNamesLoader
 from operator_runner.app.ansible_setup import rundirs_of, variable_names_of
-from operator_runner.config.watches.relevance import is_relevant
+from operator_runner.config.watches.selection import is_selected
 from operator_runner.core.errors import ConfigError
 from operator_runner.core.model import Json, ObjectRef, Watch
 from operator_runner.core.settings import Settings
@@ -77,7 +77,7 @@ class ProjectPreview:
             body = await self._cluster.get(ref)
             if body is None:
                 raise ConfigError(f"{ref} does not exist; name a resource of this cluster")
-            if is_relevant(body, watch) or body["metadata"].get("deletionTimestamp"):
+            if is_selected(body, watch) or body["metadata"].get("deletionTimestamp"):
                 return WatchedResource(body, watch)
             raise ConfigError(f"{ref} does not match selector or when of its watch")
         listed = ", ".join(dict.fromkeys(kinds))
@@ -98,7 +98,7 @@ class ProjectPreview:
                     for item in page.get("items") or ():
                         gvk = watch.gvk
                         body = {"apiVersion": gvk.api_version, "kind": gvk.kind, **item}
-                        if is_relevant(body, watch):
+                        if is_selected(body, watch):
                             yield WatchedResource(body, watch)
 
     async def preview(self, resource: WatchedResource, limit: timedelta) -> Preview:

@@ -118,8 +118,8 @@ def _check_active(target: Target, body: Json) -> None:
     """Raise ConfigError for a resource that is suspended."""
     if _is_suspended(body):
         place = f" --namespace {target.ref.namespace}" if target.ref.namespace else ""
-        cure = f"operator-runner resume {target}{place}"
-        raise ConfigError(f"{target} is suspended; to resume: {cure}")
+        hint = f"operator-runner resume {target}{place}"
+        raise ConfigError(f"{target} is suspended; to resume: {hint}")
 
 
 async def _outcome(

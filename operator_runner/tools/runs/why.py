@@ -93,9 +93,9 @@ def _print(history: History, limit: int, work_dir: Path | None, *, is_wide: bool
     for ref in history.suspended:
         kind = ref.gvk.kind.lower()
         place = f" -n {ref.namespace}" if ref.namespace else ""
-        cure = f"operator-runner resume {kind}/{ref.name}{place}"
+        hint = f"operator-runner resume {kind}/{ref.name}{place}"
         which = "" if history.ref.name else f" {kind}/{ref.name}"
-        click.echo(printable(f"Suspended{which}: no run starts until `{cure}`."))
+        click.echo(printable(f"Suspended{which}: no run starts until `{hint}`."))
     widths = history.widths(is_wide=is_wide)
     if not history.lines:
         click.echo(_quiet(history.ref, work_dir))

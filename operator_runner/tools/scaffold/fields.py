@@ -225,8 +225,8 @@ def _check_type(name: str, type_name: str, items: str) -> None:
     if type_name == _ARRAY and items in _ITEM_TYPES:
         return
     if type_name == _ARRAY and items:
-        cure = _nearest(items, _ITEM_TYPES).removeprefix(f"{_ARRAY}:")
-        raise ConfigError(f"unknown type of items {items!r}; write {name}:array:{cure}")
+        hint = _nearest(items, _ITEM_TYPES).removeprefix(f"{_ARRAY}:")
+        raise ConfigError(f"unknown type of items {items!r}; write {name}:array:{hint}")
     if type_name in _ITEM_TYPES and not items:
         return
     if type_name in _ITEM_TYPES:
@@ -236,10 +236,10 @@ def _check_type(name: str, type_name: str, items: str) -> None:
             f"the type of the items is missing; write {name}:{_OTHER_NAMES[_ARRAY]}, or"
             f" another of {', '.join(_ITEM_TYPES)}"
         )
-    cure = _nearest(type_name, _ANSIBLE_TYPES)
+    hint = _nearest(type_name, _ANSIBLE_TYPES)
     raise ConfigError(
         f"unknown type {type_name!r}: expected one of {', '.join(_ANSIBLE_TYPES)};"
-        f" write {name}:{_OTHER_NAMES.get(cure, cure)}"
+        f" write {name}:{_OTHER_NAMES.get(hint, hint)}"
     )
 
 

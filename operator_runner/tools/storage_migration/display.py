@@ -104,7 +104,7 @@ def _summary(
         case MigrationResult.DONE:
             return [counts, f"all objects are stored in {target.storage}"]
         case MigrationResult.INCOMPLETE:
-            cure = f"status.storedVersions stays {stored}: repair these objects, then run again"
-            return [counts, cure]
+            hint = f"status.storedVersions stays {stored}: repair these objects, then run again"
+            return [counts, hint]
         case MigrationResult.INTERRUPTED:
             return [counts, "interrupted; run again to resume"]

@@ -76,11 +76,11 @@ def disagreements(data: Any, fields: SpecFields, defined: Collection[str]) -> It
         if name in fields.schemas:
             yield from _type_problems(name, option, fields.schemas[name])
         elif fields.is_snake_case and to_snake(name) in fields.schemas:
-            cure = f"spec fields are in snake case here: {to_snake(name)}"
-            yield name, f"option {name} is never set: {cure}", True
+            hint = f"spec fields are in snake case here: {to_snake(name)}"
+            yield name, f"option {name} is never set: {hint}", True
         elif option.get("required") is True and name not in known and not fields.is_open:
-            cure = "add the field to the CRD, or remove `required`"
-            yield name, f"option {name} is required, and the CRD has no such field; {cure}", True
+            hint = "add the field to the CRD, or remove `required`"
+            yield name, f"option {name} is required, and the CRD has no such field; {hint}", True
     missing = sorted(set(fields.schemas) - set(options))
     if missing and options:
         message = f"no option for {', '.join(missing)} of the CRD"

@@ -12,7 +12,7 @@ _OPEN = "x-kubernetes-preserve-unknown-fields"
 
 
 def unserved(watches: Sequence[Watch], objects: Iterable[Json]) -> Iterator[tuple[GVK, str]]:
-    """Yield kinds that are not served, each with cause and cure.
+    """Yield kinds that are not served, each with cause and hint.
 
     Only groups of which the project has a CRD are checked: others may have theirs elsewhere.
     """
@@ -27,7 +27,7 @@ def unserved(watches: Sequence[Watch], objects: Iterable[Json]) -> Iterator[tupl
 def without_last_tick(
     watches: Sequence[Watch], objects: Iterable[Json]
 ) -> Iterator[tuple[GVK, str]]:
-    """Yield kinds with a schedule whose CRD drops the time of the last tick, with the cure."""
+    """Yield kinds with a schedule whose CRD drops the time of the last tick, with a hint."""
     schemas = dict(_schemas(objects))
     for watch in watches:
         if watch.schedule is not None and _drops_last_tick(schemas.get(watch.gvk) or {_OPEN: True}):

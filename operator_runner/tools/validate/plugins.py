@@ -30,7 +30,7 @@ _LAST_COLLECTION = "ansible.legacy"
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Why a plugin cannot be used, and the cure."""
+    """Why a plugin cannot be used, and a hint."""
 
     message: str
     is_error: bool = True
@@ -130,12 +130,12 @@ class Plugins:
         if len(parts) < _FQCN_PARTS or collection in BASE_IMAGE or location(collection):
             return None
         if collection in self._image:
-            cure = f"install it with `ansible-galaxy collection install -r {FILE}`"
+            hint = f"install it with `ansible-galaxy collection install -r {FILE}`"
             message = f"{kind} {name} is not checked, collection {collection} is not installed here"
-            return Problem(f"{message}; {cure}", is_error=False)
+            return Problem(f"{message}; {hint}", is_error=False)
         hint = suggestion(name, _module_names()) if kind == "module" else ""
-        cure = hint or f"; add `- name: {collection}` to the collections of {FILE}"
-        return Problem(f"unknown {kind} {name}: there is no collection {collection}{cure}")
+        hint = hint or f"; add `- name: {collection}` to the collections of {FILE}"
+        return Problem(f"unknown {kind} {name}: there is no collection {collection}{hint}")
 
     def _not_in_image(self, kind: str, name: str, collection: str | None) -> Problem | None:
         if not collection or collection in self._image:

@@ -167,8 +167,8 @@ class Reader:
             if key is not action:
                 message = f"'{key}' is not a keyword of a task"
                 other = f"; the task already has the module {action}"
-                cure = suggestion(str(key), _TASK_KEYWORDS, other)
-                self.content.problems.append((key, message + cure))
+                hint = suggestion(str(key), _TASK_KEYWORDS, other)
+                self.content.problems.append((key, message + hint))
         return action
 
     def _special(self, action: str, given: dict[str, Any], arguments: Any) -> None:
@@ -271,8 +271,8 @@ class Reader:
     def _unknown_keywords(self, found: dict[str, Any], known: frozenset[str], what: str) -> None:
         for key in found:
             if key not in known:
-                cure = suggestion(str(key), known, "; remove it")
-                self.content.problems.append((key, f"'{key}' is not a keyword of a {what}{cure}"))
+                hint = suggestion(str(key), known, "; remove it")
+                self.content.problems.append((key, f"'{key}' is not a keyword of a {what}{hint}"))
 
 
 def _is_keyword(key: Any) -> bool:

@@ -176,8 +176,8 @@ class Sources:
             if reference.kind == "role":
                 self._check_role(path, name)
             elif (found := self.layout.file(reference.kind, name, path)) is None:
-                cure = {"template": "templates/", "file": "files/"}.get(reference.kind, "")
-                where = f" in {cure}" if cure else ""
+                hint = {"template": "templates/", "file": "files/"}.get(reference.kind, "")
+                where = f" in {hint}" if hint else ""
                 message = f"there is no {reference.kind} file {name}{where}"
                 if reference.kind == "file":
                     message = f"there is no file {name}{where}"

@@ -54,7 +54,7 @@ _SEQUENCE = f"""
       kubernetes.core.k8s: *object
 - name: No such kind
   kubernetes.core.k8s_info: {{api_version: example.com/v1, kind: Nothing}}
-- name: Refused
+- name: RejectedObject
   kubernetes.core.k8s:
     definition: {{apiVersion: v1, kind: ConfigMap, metadata: {{name: NO, namespace: default}}}}
   failed_when: false

@@ -245,7 +245,7 @@ def test_signatures_have_no_types() -> None:
 
 
 def test_text_types_that_do_not_fit_end_the_play(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With other types a role would do other things; the message has a cure."""
+    """With other types a role would do other things; the message has a hint."""
     changed = "ansible._internal._templating._engine.TemplateEngine._post_render_mutation"
     monkeypatch.setattr(changed, lambda self: None)  # noqa: ARG005
     with pytest.raises(SystemExit) as ended:

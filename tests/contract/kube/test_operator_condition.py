@@ -205,7 +205,7 @@ async def test_a_write_in_between_is_kept(account: Connection, kubectl: Kubectl)
 async def test_the_operator_waits_for_object_and_rights(
     upgrades: OperatorConditionReporter, kubectl: Kubectl
 ) -> None:
-    """Each obstacle is named once, with its cure, while the operator works on."""
+    """Each obstacle is named once, with its hint, while the operator works on."""
     with capture_logs() as logs:
         async with working(upgrades):
 

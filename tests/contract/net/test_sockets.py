@@ -168,7 +168,7 @@ async def test_a_new_request_takes_the_place_of_the_longest_idle_connection() ->
                 writer.close()
     [warning] = [line for line in logged if line["log_level"] == "warning"]
     assert (warning["port"], warning["limit"]) == (port, 4)
-    assert "ulimit -n" in warning["cure"]
+    assert "ulimit -n" in warning["hint"]
 
 
 async def test_a_request_that_is_served_keeps_its_connection() -> None:

@@ -37,7 +37,7 @@ async def http(run: Run) -> AsyncIterator[aiohttp.ClientSession]:
 async def test_requests_without_the_token_get_a_401(
     http: aiohttp.ClientSession, header: str | None
 ) -> None:
-    """No token or a wrong one gets a 401 that names the cure, for reads and upgrades too."""
+    """No token or a wrong one gets a 401 that has a hint, for reads and upgrades too."""
     headers = {} if header is None else {"Authorization": header}
     upgrade = {"Connection": "Upgrade", "Upgrade": "SPDY/3.1"}
     for further in ({}, upgrade):
@@ -48,7 +48,7 @@ async def test_requests_without_the_token_get_a_401(
 
 
 async def test_the_message_reaches_kubectl(run: Run) -> None:
-    """The error for an invalid token has reason and cure."""
+    """The error for an invalid token has reason and hint."""
     _, _, token = run.server
     run.kubeconfig.write_text(run.kubeconfig.read_text().replace(token, "void"))
     status, _, err = await run.done(*run.command("get", "--raw=/version"))

@@ -400,7 +400,7 @@ async def test_without_the_right_to_get(
                     body = config_map("theirs", a=str(number))
                     status, answer = await sent(http, "PUT", path, body)
                     assert (status, owners(answer)) == (200, [])
-        assert [log["cure"] for log in logs if "Cannot get" in log["event"]] == [
+        assert [log["hint"] for log in logs if "Cannot get" in log["event"]] == [
             "grant the verb get"
         ]
         with proxy.grant(owner, REFUSE, "run-1") as text:

@@ -52,7 +52,7 @@ def apply_owned_by_account(kubectl: Kubectl, body: Json) -> None:
 
 
 async def test_writes_of_foreign_objects_are_refused(start: Start, kubectl: Kubectl) -> None:
-    """No write changes an object without the owner; the message names object, owner and cure."""
+    """No write changes an object without the owner; the message names object, owner and hint."""
     run = start(REFUSE)
     kubectl("create", "configmap", "nobodys", "--from-literal=a=1")
     before = await run.get("configmap", "nobodys")

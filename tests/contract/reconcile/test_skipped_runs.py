@@ -26,7 +26,7 @@ from operator_runner.core.errors import NotFound
 from operator_runner.core.model import GVK, Json, ObjectRef
 from operator_runner.kube.api import MERGE_PATCH, Api
 from operator_runner.kube.session import connect
-from operator_runner.reconcile.results import ReconcileResult, Skipped, Succeeded
+from operator_runner.reconcile.results import ReconcileResult, Succeeded, Unchanged
 from tests.contract.kube.crds import crd
 from tests.support.kubectl import Kubectl
 
@@ -265,22 +265,22 @@ class Lab:
         uid = (await self.api.request("POST", self._samples(), body=body))["metadata"]["uid"]
         await self._settle(ref, uid)
         for edit in edits:
-            is_relevant = await self._edit(ref, role, edit)
+            is_selected = await self._edit(ref, role, edit)
             result = await self._reconcile(ref, uid)
             note(f"{edit}: {type(result).__name__}")
-            assert not (is_relevant and isinstance(result, Skipped)), edit
-            if not isinstance(result, Skipped):
+            assert not (is_selected and isinstance(result, Unchanged)), edit
+            if not isinstance(result, Unchanged):
                 await self._settle(ref, uid)
         await self.api.request("DELETE", f"{self._samples()}/{ref.name}")
 
     async def _settle(self, ref: ObjectRef, uid: str) -> None:
         for _ in range(3):
-            if isinstance(await self._reconcile(ref, uid), Skipped):
+            if isinstance(await self._reconcile(ref, uid), Unchanged):
                 return
 
     async def _reconcile(self, ref: ObjectRef, uid: str) -> ReconcileResult:
         result, _ = await self.skipping.reconcile(ref, uid)
-        if isinstance(result, Skipped):
+        if isinstance(result, Unchanged):
             self.skipped += 1
             before = await self._objects()
             forced, _ = await self.running.reconcile(ref, uid)

@@ -97,7 +97,7 @@ async def test_probes_answer_like_a_kubernetes_component() -> None:
     }
 
 
-async def test_a_port_in_use_is_an_error_with_its_cure(metrics_server: Listener) -> None:
+async def test_a_port_in_use_is_an_error_with_a_hint(metrics_server: Listener) -> None:
     """The message names the flag, the address and another one to try."""
     port = metrics_server.port
     with pytest.raises(ConfigError) as caught:
@@ -153,7 +153,7 @@ async def test_roles_send_metrics_and_get_error_messages() -> None:
 
 
 async def test_a_taken_port_for_user_metrics_stops_nothing(metrics_server: Listener) -> None:
-    """Another operator on this machine has it: a warning with the cure, and no server."""
+    """Another operator on this machine has it: a warning with a hint, and no server."""
     with structlog.testing.capture_logs() as logs:
         port = metrics_server.port
         assert await serve_user_metrics(Metrics("1").user, LOOPBACK, port) is None

@@ -160,7 +160,7 @@ def test_zero_leaves_the_ordinary_period() -> None:
 
 
 def test_an_unreadable_period_fails_the_run() -> None:
-    """A collection of the user's own may let it through; the reason names task and cure."""
+    """A collection of the user's own may let it through; the reason names task and hint."""
     outcome = collect(requeue("30"), recap(ok=1)).build(NOW, 0, "")
     text = (
         'requeue_after: time: missing unit in duration "30"; '

@@ -8,7 +8,7 @@ import pytest
 
 from operator_runner.ansible.purity.content import ContentReader
 from operator_runner.ansible.purity.environment import environment_state
-from operator_runner.ansible.purity.templates import template_doubts
+from operator_runner.ansible.purity.templates import template_impurities
 from operator_runner.config.watches.lookup import Lookup
 from operator_runner.core.model import RunContent
 from operator_runner.core.settings import AnsibleSettings
@@ -42,9 +42,9 @@ def reader(tmp_path: Path) -> ContentReader:
 
 
 def test_a_role_of_known_filters_and_modules_is_pure(role: Path, reader: ContentReader) -> None:
-    """It has no doubt, and its digest is the same while no file changes."""
+    """It has no impurity, and its digest is the same while no file changes."""
     state = reader.state(RunContent(role=role))
-    assert state.doubt == ""
+    assert state.impurity == ""
     assert reader.state(RunContent(role=role)) == state
 
 
@@ -86,9 +86,9 @@ def test_every_edited_or_new_file_changes_the_digest(
         "{{ unclosed",
     ],
 )
-def test_templates_with_other_inputs_are_a_doubt(template: str) -> None:
+def test_templates_with_other_inputs_are_impure(template: str) -> None:
     """Time, chance, files, environment, facts, and all that is not known."""
-    assert list(template_doubts(template))
+    assert list(template_impurities(template))
 
 
 @pytest.mark.parametrize(
@@ -112,23 +112,23 @@ def test_templates_with_other_inputs_are_a_doubt(template: str) -> None:
         "- include_role: {name: unknown}",
     ],
 )
-def test_tasks_with_other_inputs_are_a_doubt(role: Path, reader: ContentReader, tasks: str) -> None:
+def test_tasks_with_other_inputs_are_impure(role: Path, reader: ContentReader, tasks: str) -> None:
     """Files outside of the role, other clusters and hosts, and roles that cannot be found."""
     (role / "tasks" / "main.yml").write_text(tasks)
-    assert reader.state(RunContent(role=role)).doubt
+    assert reader.state(RunContent(role=role)).impurity
 
 
 def test_included_roles_are_read_too(role: Path, reader: ContentReader) -> None:
-    """Their files count, and their doubts."""
+    """Their files count, and their impurities."""
     other = role.parent / "other" / "tasks"
     other.mkdir(parents=True)
     (other / "main.yml").write_text("- debug: {msg: hello}")
     (role / "tasks" / "main.yml").write_text("- include_role: {name: other}")
     before = reader.state(RunContent(role=role))
-    assert before.doubt == ""
+    assert before.impurity == ""
     (other / "main.yml").write_text("- debug: {msg: '{{ now() }}'}")
     after = reader.state(RunContent(role=role))
-    assert "now" in after.doubt
+    assert "now" in after.impurity
     assert after.digest != before.digest
 
 
@@ -138,13 +138,13 @@ def test_templates_outside_of_their_directory_are_examined(
 ) -> None:
     """Ansible finds them in the directory of the role and beside the tasks too."""
     (role / name).write_text("a: '{{ now() }}'")
-    assert "now" in reader.state(RunContent(role=role)).doubt
+    assert "now" in reader.state(RunContent(role=role)).impurity
 
 
-def test_plugins_of_a_role_are_a_doubt(role: Path, reader: ContentReader) -> None:
+def test_plugins_of_a_role_are_impure(role: Path, reader: ContentReader) -> None:
     """A filter of its own may do anything, and may have the name of a known one."""
     (role / "filter_plugins").mkdir()
-    assert "filter_plugins" in reader.state(RunContent(role=role)).doubt
+    assert "filter_plugins" in reader.state(RunContent(role=role)).impurity
 
 
 def test_a_playbook_is_read_with_what_is_beside_it(tmp_path: Path, reader: ContentReader) -> None:
@@ -152,12 +152,12 @@ def test_a_playbook_is_read_with_what_is_beside_it(tmp_path: Path, reader: Conte
     playbook = tmp_path / "playbook.yml"
     playbook.write_text("- {hosts: localhost, gather_facts: false, tasks: [{debug: {msg: a}}]}")
     before = reader.state(RunContent(playbook=playbook))
-    assert before.doubt == ""
+    assert before.impurity == ""
     (tmp_path / "group_vars").mkdir()
     (tmp_path / "group_vars" / "all.yml").write_text("a: '{{ now() }}'")
     after = reader.state(RunContent(playbook=playbook))
     assert after.digest != before.digest
-    assert "now" in after.doubt
+    assert "now" in after.impurity
 
 
 def test_files_beside_a_playbook_are_inputs(tmp_path: Path, reader: ContentReader) -> None:
@@ -167,15 +167,15 @@ def test_files_beside_a_playbook_are_inputs(tmp_path: Path, reader: ContentReade
     (tmp_path / "unused.yml").write_text("- {hosts: localhost, connection: local}")
     (tmp_path / "other.yml").write_text("- debug: {msg: a}")
     before = reader.state(RunContent(playbook=playbook))
-    assert before.doubt == ""
+    assert before.impurity == ""
     (tmp_path / "other.yml").write_text("- {debug: {msg: a}, delegate_to: other}")
     after = reader.state(RunContent(playbook=playbook))
     assert after.digest != before.digest
-    assert "delegate_to" in after.doubt
+    assert "delegate_to" in after.impurity
 
 
 def test_settings_of_ansible_are_inputs(tmp_path: Path) -> None:
-    """Variables, settings and versions of collections; paths of plugins are a doubt."""
+    """Variables, settings and versions of collections; paths of plugins are impure."""
     base = {"HOME": str(tmp_path), "OTHER": "1"}
     plain = environment_state(AnsibleSettings(), [tmp_path], base)
     assert environment_state(AnsibleSettings(), [tmp_path], base | {"OTHER": "2"}) == plain
@@ -184,13 +184,13 @@ def test_settings_of_ansible_are_inputs(tmp_path: Path) -> None:
         environment_state(AnsibleSettings(skip_facts=True), [tmp_path], base),
     ):
         assert other.digest != plain.digest
-        assert other.doubt == ""
+        assert other.impurity == ""
     manifest = tmp_path / "ansible_collections" / "kubernetes" / "core" / "MANIFEST.json"
     manifest.parent.mkdir(parents=True)
     manifest.write_text("{}")
     assert environment_state(AnsibleSettings(), [tmp_path], base).digest != plain.digest
     plugins = base | {"ANSIBLE_FILTER_PLUGINS": "/opt/filters"}
-    assert environment_state(AnsibleSettings(), [], plugins).doubt
-    assert environment_state(AnsibleSettings(args="-e a=b"), [], base).doubt
+    assert environment_state(AnsibleSettings(), [], plugins).impurity
+    assert environment_state(AnsibleSettings(args="-e a=b"), [], base).impurity
     (tmp_path / ".ansible.cfg").write_text("[defaults]\nfilter_plugins = /opt\n")
-    assert environment_state(AnsibleSettings(), [], base).doubt
+    assert environment_state(AnsibleSettings(), [], base).impurity

@@ -67,7 +67,7 @@ async def test_the_port_opens_when_the_api_server_is_available_again(
     await asyncio.wait({running})
 
 
-async def test_missing_permissions_end_the_operator_with_the_cure() -> None:
+async def test_missing_permissions_end_the_operator_with_a_hint() -> None:
     """No retry can help, so nothing waits for one."""
     parts = Parts(listing=[Forbidden("cannot list jobs", 403)])
     with pytest.raises(ConfigError, match="cannot list jobs; check the permissions"):

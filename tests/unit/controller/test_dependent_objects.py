@@ -162,7 +162,7 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch, limit: dict[str, int
             seen(objects, body(name=f"web-{number}", spec={"text": f"{number:050d}"}))
     assert 2 < len(objects.of(OWNER)) < 10
     (line,) = logs
-    assert "k8s_status" in line["cure"]
+    assert "k8s_status" in line["hint"]
     objects.forget(OWNER)
     seen(objects, body())
     assert len(objects.of(OWNER)) == 1

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from operator_runner.controller.predicates.primary_events import Seen, reconcile_cause
+from operator_runner.controller.predicates.primary_events import ResourceState, reconcile_cause
 from operator_runner.controller.sources.last_seen import LastSeen
 from operator_runner.controller.sources.primary import PrimaryWatcher
 from operator_runner.core.model import (
@@ -41,22 +41,22 @@ ANNOTATED = Watch(FOO, RunContent(role=Path("/roles/foo")), watch_annotations_ch
 
 def seen(
     *,
-    relevant: bool = True,
+    selected: bool = True,
     deselected: bool = False,
     desired: Json | None = None,
     **metadata: Any,
-) -> Seen:
+) -> ResourceState:
     body = {"metadata": {"uid": "u1", "generation": 1, "resourceVersion": "5"} | metadata}
     body |= desired or {}
-    return Seen.of(body, relevant=relevant, deselected=deselected, ignored=MARK)
+    return ResourceState.of(body, selected=selected, deselected=deselected, ignored=MARK)
 
 
-def bare(**changed: Any) -> Seen:
+def bare(**changed: Any) -> ResourceState:
     """Return a later state of a resource of a kind without generation."""
     return seen(generation=None, resourceVersion="6", **changed)
 
 
-DESELECTED = replace(seen(relevant=False, deselected=True), desired=None)
+DESELECTED = replace(seen(selected=False, deselected=True), desired=None)
 
 
 @pytest.mark.parametrize(
@@ -69,11 +69,11 @@ DESELECTED = replace(seen(relevant=False, deselected=True), desired=None)
         (seen(), seen(labels={"a": "b"}), None),
         (seen(), seen(annotations={"a": "b"}), None),
         (seen(), seen(uid="u2"), Trigger.SPEC),
-        (seen(relevant=False), seen(), Trigger.SPEC),
-        (seen(), seen(relevant=False, generation=2), None),
-        (None, seen(relevant=False), None),
+        (seen(selected=False), seen(), Trigger.SPEC),
+        (seen(), seen(selected=False, generation=2), None),
+        (None, seen(selected=False), None),
         (seen(), seen(deletionTimestamp="now", generation=2), Trigger.DELETION),
-        (seen(), seen(relevant=False, deletionTimestamp="now"), Trigger.DELETION),
+        (seen(), seen(selected=False, deletionTimestamp="now"), Trigger.DELETION),
         (seen(deletionTimestamp="now"), seen(deletionTimestamp="now", generation=3), None),
         (seen(generation=None), seen(generation=None), None),
         (seen(generation=None), seen(generation=None, resourceVersion="6"), None),
@@ -84,7 +84,7 @@ DESELECTED = replace(seen(relevant=False, deselected=True), desired=None)
     ],
 )
 def test_changes_that_start_a_reconcile(
-    old: Seen | None, new: Seen, trigger: Trigger | None
+    old: ResourceState | None, new: ResourceState, trigger: Trigger | None
 ) -> None:
     """Generation, creation, deletion and selection count; status and labels do not."""
     cause = reconcile_cause(old, new, WATCH, listed=False)
@@ -107,15 +107,15 @@ def test_changes_that_start_a_reconcile(
             "annotation: resumed",
         ),
         (
-            seen(relevant=False),
-            seen(relevant=False, annotations={REQUEST_ANNOTATION: "1"}),
+            seen(selected=False),
+            seen(selected=False, annotations={REQUEST_ANNOTATION: "1"}),
             None,
         ),
     ],
 )
 @pytest.mark.parametrize("watch", [WATCH, ANNOTATED])
 def test_requests_of_users_count_for_every_watch(
-    old: Seen, new: Seen, cause: str | None, watch: Watch
+    old: ResourceState, new: ResourceState, cause: str | None, watch: Watch
 ) -> None:
     """The operator's answer to a request does not, nor do requests for other resources."""
     found = reconcile_cause(old, new, watch, listed=False)
@@ -124,9 +124,9 @@ def test_requests_of_users_count_for_every_watch(
 
 def test_an_edit_beside_an_answer_is_not_lost() -> None:
     """One event may have both; without a digest the generation counts."""
-    old = Seen.of({"metadata": {"uid": "u1", "generation": 1}}, relevant=True)
+    old = ResourceState.of({"metadata": {"uid": "u1", "generation": 1}}, selected=True)
     metadata = {"uid": "u1", "generation": 2, "annotations": {HANDLED_ANNOTATION: "{}"}}
-    new = Seen.of({"metadata": metadata, "spec": {"a": 1}}, relevant=True)
+    new = ResourceState.of({"metadata": metadata, "spec": {"a": 1}}, selected=True)
     assert str(reconcile_cause(old, new, WATCH, listed=False)) == "spec: spec"
 
 
@@ -148,9 +148,9 @@ def test_annotations_count_if_the_watch_enables_it() -> None:
         (None, DESELECTED, False, "spec: no longer matches selector and when"),
         (DESELECTED, DESELECTED, False, None),
         (DESELECTED, replace(DESELECTED, generation=2), False, "spec: generation 1 to 2"),
-        (DESELECTED, seen(relevant=False), False, None),
+        (DESELECTED, seen(selected=False), False, None),
         (DESELECTED, seen(), False, "spec: now matches selector and when"),
-        (seen(), seen(relevant=False), False, None),
+        (seen(), seen(selected=False), False, None),
         (seen(), seen(annotations={MARK: "true"}), False, None),
         (seen(generation=None), bare(annotations={MARK: "true"}), False, None),
         (bare(annotations={MARK: "true"}), seen(generation=None), False, None),
@@ -168,7 +168,7 @@ def test_annotations_count_if_the_watch_enables_it() -> None:
     ],
 )
 def test_the_end_of_the_choice_is_a_cause_where_something_has_to_run(
-    old: Seen | None, new: Seen, listed: bool, cause: str | None
+    old: ResourceState | None, new: ResourceState, listed: bool, cause: str | None
 ) -> None:
     """At the event and at the start; the annotation that the runner writes does not count."""
     found = reconcile_cause(old, new, DESELECTING, listed=listed)

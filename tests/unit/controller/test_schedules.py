@@ -45,13 +45,13 @@ def resource(*, last: datetime | None = NOON, generation: int = 1, **spec: Any) 
 class Clock:
     """Schedules with a clock that the test sets, and the details of the causes so far."""
 
-    def __init__(self, relevant: bool = True) -> None:
+    def __init__(self, selected: bool = True) -> None:
         self.now = NOON + timedelta(minutes=1)
         self.causes: list[str] = []
         self.schedules = Schedules(
             [WATCH, Watch(GVK("", "v1", "Bar"), CONTENT)],
             timetable,
-            lambda *_: relevant,
+            lambda *_: selected,
             self.enqueue,
             lambda: self.now,
         )
@@ -107,7 +107,7 @@ def test_deleted_and_unselected_resources_have_no_ticks() -> None:
     deleting["metadata"]["deletionTimestamp"] = format_time(NOON)
     clock.schedules.on_change(REF, deleting)
     clock.schedules.on_change(ObjectRef(GVK("", "v1", "Bar"), "", "b"), resource())
-    other = Clock(relevant=False)
+    other = Clock(selected=False)
     other.schedules.on_change(REF, resource(last=None))
     assert clock.at(NOON + HOUR) == other.at(NOON + HOUR) == []
 

@@ -8,7 +8,7 @@ from datetime import timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operator_runner.controller.workqueue import Backlog, WorkQueue
+from operator_runner.controller.workqueue import QueueState, WorkQueue
 from operator_runner.core.model import GVK, Cause, ObjectRef, Trigger, describe
 from operator_runner.core.settings import BackoffSettings, Concurrency
 
@@ -21,11 +21,11 @@ def key(name: str, gvk: GVK = FOO) -> ObjectRef:
     return ObjectRef(gvk, "default", name)
 
 
-def backlog(total: int = 4, per_kind: int = 4) -> Backlog:
-    return Backlog(Concurrency(total, per_kind), BackoffSettings())
+def backlog(total: int = 4, per_kind: int = 4) -> QueueState:
+    return QueueState(Concurrency(total, per_kind), BackoffSettings())
 
 
-def names(queue: Backlog, now: float, count: int) -> list[str | None]:
+def names(queue: QueueState, now: float, count: int) -> list[str | None]:
     taken = [queue.get(now) for _ in range(count)]
     return [item.key.name if item else None for item in taken]
 
@@ -66,7 +66,7 @@ def test_backoff_doubles_from_5_ms_to_1000_s_and_is_reset() -> None:
 
 def test_a_retry_waits_for_its_time_but_an_edit_does_not() -> None:
     """An event in between is run at once and takes the place of the retry."""
-    queue = Backlog(Concurrency(4, 4), BackoffSettings(first=timedelta(seconds=8)))
+    queue = QueueState(Concurrency(4, 4), BackoffSettings(first=timedelta(seconds=8)))
     queue.add_rate_limited(key("a"), 0)
     assert queue.get(7.9) is None
     assert queue.next_due() == 8
@@ -107,7 +107,7 @@ def test_an_edit_overtakes_retries_resyncs_and_the_herd_at_start() -> None:
 
 def test_caps_hold_for_all_and_for_each_kind() -> None:
     """No more keys are given out than the total and the kind's share allow."""
-    queue = Backlog(Concurrency(total=3, per_kind=2), BackoffSettings())
+    queue = QueueState(Concurrency(total=3, per_kind=2), BackoffSettings())
     for name in "abc":
         queue.add(key(name), SPEC, 0)
     for name in "xyz":

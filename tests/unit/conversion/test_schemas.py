@@ -44,7 +44,7 @@ def test_the_nginx_operator_maps_all_fields() -> None:
     ]
 
 
-def test_the_topmost_field_is_named_with_the_cure() -> None:
+def test_the_topmost_field_is_named_with_a_hint() -> None:
     """Listed fields, their children, and fields of open maps are not reported."""
     body = crd(
         schema(a=schema(), open={"type": "object", "additionalProperties": TEXT}, old=TEXT),

@@ -42,7 +42,7 @@ def test_objects_within_the_bounds_are_unchanged(levels: int) -> None:
 
 @pytest.mark.parametrize("levels", [MAX_DEPTH + 1, 400, 1_000, 10_000, 200_000])
 def test_deeply_nested_values_are_cut_and_named(levels: int) -> None:
-    """No depth raises; the fault has path and cure."""
+    """No depth raises; the fault has path and hint."""
     raw = b'{"metadata":{"name":"x"},"spec":' + nested(levels - 1) + b"}"
     value = decode(raw)
     assert value["metadata"] == {"name": "x"}

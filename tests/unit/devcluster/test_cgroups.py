@@ -57,7 +57,7 @@ def test_a_missing_controller_is_named(v2: Path) -> None:
         cgroups.create("12345678", root=v2)
 
 
-def test_a_refusing_kernel_is_reported_with_the_cure(v2: Path) -> None:
+def test_a_refusing_kernel_is_reported_with_a_hint(v2: Path) -> None:
     """Inside of an unprivileged container the hierarchy cannot be changed."""
     (v2 / "cgroup.subtree_control").unlink()
     (v2 / "cgroup.subtree_control").mkdir()

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from operator_runner.config.watches import expressions
 from operator_runner.config.watches.reference_targets import referenced
-from operator_runner.config.watches.relevance import blocks_upgrade, is_deselected, is_relevant
+from operator_runner.config.watches.selection import blocks_upgrade, is_deselected, is_selected
 from operator_runner.config.watches.trigger_targets import selected_by, targets_of
 from operator_runner.controller.predicates.dependent_changes import Version, difference
 from operator_runner.controller.sources.own_writes import OwnWrites
@@ -53,7 +53,7 @@ from operator_runner.reconcile.conditions import read_conditions
 from operator_runner.reconcile.dependencies import Dependencies
 from operator_runner.reconcile.other_writers import OtherWriters
 from operator_runner.reconcile.reconciler import Reconciler
-from operator_runner.reconcile.results import Failed, Gone, Idle, Succeeded
+from operator_runner.reconcile.results import Failed, Gone, NoRun, Succeeded
 from operator_runner.reconcile.superseding import supersede_reason
 from operator_runner.reconcile.variables import extra_vars
 from tests.fakes.cluster import FakeCluster
@@ -128,7 +128,7 @@ def test_any_events_are_understood(events: list[tuple[str | None, Json]]) -> Non
         shown: dict[ObjectRef, Json | None] = {}
         watcher = PrimaryWatcher(
             [watch],
-            is_relevant,
+            is_selected,
             lambda *_: None,
             lambda *_: None,
             shown.__setitem__,
@@ -146,7 +146,7 @@ def test_any_events_are_understood(events: list[tuple[str | None, Json]]) -> Non
 def test_any_resource_can_be_judged(body: Json, later: Json) -> None:
     """Selectors, expressions, references, variables and superseding."""
     for watch in WATCHES:
-        is_relevant(body, watch)
+        is_selected(body, watch)
         blocks_upgrade(body, watch)
         assert all(
             isinstance(ref, Selection) or ref.name
@@ -210,7 +210,7 @@ def test_any_resource_can_be_reconciled(body: Json, outcome: Any) -> None:
             cluster,
             FakeAccess(),
             FakeExecutor(outcome),
-            is_relevant,
+            is_selected,
             is_deselected,
             lambda _: "",
             lambda *_: None,
@@ -226,7 +226,7 @@ def test_any_resource_can_be_reconciled(body: Json, outcome: Any) -> None:
 
     for watch in WATCHES:
         verdict = asyncio.run(reconcile(watch))
-        assert isinstance(verdict, Succeeded | Failed | Idle | Gone)
+        assert isinstance(verdict, Succeeded | Failed | NoRun | Gone)
 
 
 @without_hurry

@@ -42,7 +42,7 @@ def test_objects_lists_and_missing_objects_are_reads() -> None:
     exchange(log, "GET", f"{MAPS}/gone", status=404)
     query = {"labelSelector": "a=b", "fieldSelector": ""}
     exchange(log, "GET", MAPS, {"metadata": {}, "items": [configmap("3")]}, query=query)
-    assert log.doubt == ""
+    assert log.impurity == ""
     assert dict(log.reads) == {
         Read(MAPS, "web"): "u/1",
         Read(MAPS, "gone"): ABSENT,
@@ -57,7 +57,7 @@ def test_a_write_that_changes_nothing_is_no_change(method: str) -> None:
     exchange(log, "GET", f"{MAPS}/web", configmap())
     exchange(log, method, f"{MAPS}/web", configmap())
     exchange(log, "DELETE", f"{MAPS}/gone", status=404)
-    assert log.doubt == ""
+    assert log.impurity == ""
 
 
 def test_a_write_with_another_version_is_a_change() -> None:
@@ -65,25 +65,25 @@ def test_a_write_with_another_version_is_a_change() -> None:
     log = InputLog()
     exchange(log, "GET", f"{MAPS}/web", configmap())
     exchange(log, "PATCH", f"{MAPS}/web", configmap("2"))
-    assert "changed" in log.doubt
+    assert "changed" in log.impurity
     log = InputLog()
     exchange(log, "PATCH", f"{MAPS}/web", configmap())
-    assert "changed" in log.doubt
+    assert "changed" in log.impurity
 
 
-def test_an_object_that_changes_during_the_run_is_a_doubt() -> None:
+def test_an_object_that_changes_during_the_run_is_impure() -> None:
     """The role may have decided by the older version."""
     log = InputLog()
     exchange(log, "GET", f"{MAPS}/web", configmap())
     exchange(log, "GET", f"{MAPS}/web", configmap("2"))
-    assert "during the run" in log.doubt
+    assert "during the run" in log.impurity
 
 
-def test_a_request_without_response_is_a_doubt() -> None:
+def test_a_request_without_response_is_impure() -> None:
     """It may have been carried out."""
     log = InputLog()
     log.sent("GET", f"{MAPS}/web", {}, RequestInfo.parse(f"{MAPS}/web"))
-    assert log.doubt
+    assert log.impurity
 
 
 @pytest.mark.parametrize(
@@ -103,18 +103,18 @@ def test_a_request_without_response_is_a_doubt() -> None:
         ("PATCH", "/apis/apps/v1/namespaces/a/deployments/web/scale", {}, 200),
     ],
 )
-def test_everything_else_is_a_doubt(
+def test_everything_else_is_impure(
     method: str, path: str, query: dict[str, str], status: int
 ) -> None:
     """Creations, deletions, watches, logs, pages, errors and unknown paths are not compared."""
     log = InputLog()
     exchange(log, method, path, {"metadata": {}, "items": []}, status=status, query=query)
-    assert log.doubt
+    assert log.impurity
 
 
 @pytest.mark.parametrize("body", [None, [], {"metadata": {}}, {"metadata": {"uid": "u"}}])
-def test_an_object_without_a_version_is_a_doubt(body: Any) -> None:
+def test_an_object_without_a_version_is_impure(body: Any) -> None:
     """Such as a Table, or an error of an aggregated API."""
     log = InputLog()
     exchange(log, "GET", f"{MAPS}/web", body)
-    assert log.doubt
+    assert log.impurity

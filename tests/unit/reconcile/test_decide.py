@@ -24,7 +24,7 @@ def resource(*finalizers: str, deleting: bool = False) -> Json:
 
 
 @pytest.mark.parametrize(
-    ("body", "watch", "relevant", "expected"),
+    ("body", "watch", "selected", "expected"),
     [
         (resource(), PLAIN, True, Run(cleanup=False)),
         (resource(), PLAIN, False, Ignore("Resource does not match selector or when")),
@@ -39,7 +39,7 @@ def resource(*finalizers: str, deleting: bool = False) -> Json:
     ],
 )
 def test_the_next_step_depends_on_finalizers_and_deletion(
-    body: Json, watch: Watch, *, relevant: bool, expected: Action
+    body: Json, watch: Watch, *, selected: bool, expected: Action
 ) -> None:
     """The step follows from finalizers, deletion and selection alone."""
-    assert decide(body, watch, relevant=relevant) == expected
+    assert decide(body, watch, selected=selected) == expected

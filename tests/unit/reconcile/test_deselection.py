@@ -28,7 +28,7 @@ from operator_runner.reconcile.decide import (
     RunDeselection,
     decide,
 )
-from operator_runner.reconcile.results import Failed, Gone, Idle, Succeeded
+from operator_runner.reconcile.results import Failed, Gone, NoRun, Succeeded
 from operator_runner.reconcile.superseding import supersede_reason
 from tests.fakes.cluster import FakeCluster
 from tests.fakes.executor import failure, success
@@ -42,7 +42,7 @@ DONE = Succeeded(None, Trigger.PERIOD)
 
 
 @pytest.mark.parametrize(
-    ("metadata", "relevant", "deselected", "expected"),
+    ("metadata", "selected", "deselected", "expected"),
     [
         ({}, True, False, AddMetadata("example.com/f", MARK)),
         ({"finalizers": ["example.com/f"]}, True, False, AddMetadata(None, MARK)),
@@ -70,11 +70,11 @@ DONE = Succeeded(None, Trigger.PERIOD)
     ],
 )
 def test_the_next_step_depends_on_the_annotation(
-    metadata: Json, relevant: bool, deselected: bool, expected: Action
+    metadata: Json, selected: bool, deselected: bool, expected: Action
 ) -> None:
     """It is set before the first run; a deletion is the business of the finalizer."""
     body = resource(**metadata)
-    assert decide(body, BOTH, relevant=relevant, deselected=deselected) == expected
+    assert decide(body, BOTH, selected=selected, deselected=deselected) == expected
 
 
 def test_one_patch_adds_the_finalizer_and_the_annotation() -> None:
@@ -91,7 +91,7 @@ async def annotations_of(case: Case) -> Json:
 
 
 async def deselect(case: Case) -> object:
-    case.relevant, case.deselected = False, True
+    case.selected, case.deselected = False, True
     return await case.reconciler.reconcile(REF, SPEC)
 
 
@@ -113,7 +113,7 @@ async def test_the_annotation_exists_from_the_first_run_to_the_deselection() -> 
     assert [event.reason for event in case.cluster.events] == ["Successful", "Deselected"]
 
     case.deselected = False
-    assert await case.reconciler.reconcile(REF, SPEC) == Idle()
+    assert await case.reconciler.reconcile(REF, SPEC) == NoRun()
     assert len(case.executor.requests) == 2
 
 
@@ -161,7 +161,7 @@ async def test_the_status_shows_that_the_resource_is_no_longer_reconciled() -> N
     assert running == {"status": "False", "reason": "Deselected", "message": message}
     assert found["Successful"]["status"] == "True"
 
-    case.relevant, case.deselected = True, False
+    case.selected, case.deselected = True, False
     seen: list[str] = []
     case.executor.during = lambda: seen.extend(
         each["reason"]

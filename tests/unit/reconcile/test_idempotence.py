@@ -151,7 +151,7 @@ def test_a_deleted_resource_is_removed_from_the_cache() -> None:
     assert runs(change("2", "3")) == QUIET
 
 
-def test_the_message_names_task_field_object_and_cure() -> None:
+def test_the_message_names_task_field_object_and_hint() -> None:
     """Values are in none of them."""
     paths = tuple(f"data.{number}" for number in range(6))
     assert str(RepeatedChange("Password", SECRET, paths)) == (

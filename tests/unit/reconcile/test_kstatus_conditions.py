@@ -14,7 +14,7 @@ from tests.unit.reconcile.test_reconciler import PERIOD, PLAIN, REF, SPEC, Case,
 WATCH = replace(PLAIN, kstatus=True)
 
 
-class Seen:
+class ResourceState:
     """The status of a resource at one moment: conditions by type, and the generation."""
 
     def __init__(self, body: Json | None) -> None:
@@ -31,14 +31,14 @@ async def test_a_success_is_ready() -> None:
     """Ready has the generation; false conditions are removed; a resync writes nothing."""
     cluster = FakeCluster(resource(generation=4))
     case = Case(WATCH, cluster, success(changed=1), success())
-    during: list[Seen] = []
+    during: list[ResourceState] = []
     bodies = cluster.objects
-    case.executor.during = lambda: during.append(Seen(bodies[REF]))
+    case.executor.during = lambda: during.append(ResourceState(bodies[REF]))
     await case.reconciler.reconcile(REF, SPEC)
     assert during[0].of("Ready") == ("Unknown", "Progressing", 4)
     assert during[0].of("Reconciling") == ("True", "Progressing", 4)
     assert during[0].observed is None
-    seen = Seen(await cluster.get(REF))
+    seen = ResourceState(await cluster.get(REF))
     assert seen.of("Ready") == ("True", "Succeeded", 4)
     assert seen.observed == 4
     assert not {"Reconciling", "Stalled"} & seen.conditions.keys()
@@ -54,9 +54,9 @@ async def test_a_run_that_requeues_is_reconciling() -> None:
     asking = replace(success(), requeue_after=timedelta(seconds=10))
     case = Case(WATCH, cluster, success(), asking, asking, success())
     await case.reconciler.reconcile(REF, SPEC)
-    assert Seen(await cluster.get(REF)).of("Ready") == ("True", "Succeeded", 2)
+    assert ResourceState(await cluster.get(REF)).of("Ready") == ("True", "Succeeded", 2)
     await case.reconciler.reconcile(REF, SPEC)
-    seen = Seen(await cluster.get(REF))
+    seen = ResourceState(await cluster.get(REF))
     assert seen.of("Ready") == ("Unknown", "Progressing", 2)
     assert seen.of("Reconciling") == ("True", "Progressing", 2)
     assert seen.conditions["Ready"]["message"].endswith("the role asked to run again in 10s")
@@ -64,7 +64,7 @@ async def test_a_run_that_requeues_is_reconciling() -> None:
     await case.reconciler.reconcile(REF, SPEC)
     assert await case.version() == version
     await case.reconciler.reconcile(REF, SPEC)
-    seen = Seen(await cluster.get(REF))
+    seen = ResourceState(await cluster.get(REF))
     assert seen.of("Ready") == ("True", "Succeeded", 2)
     assert "Reconciling" not in seen.conditions
 
@@ -74,16 +74,16 @@ async def test_a_failure_is_tried_again() -> None:
     cluster = FakeCluster(resource(generation=2))
     case = Case(WATCH, cluster, failure("Write", "no such port"), success())
     await case.reconciler.reconcile(REF, SPEC)
-    seen = Seen(await cluster.get(REF))
+    seen = ResourceState(await cluster.get(REF))
     assert seen.of("Ready") == ("False", "Failed", 2)
     assert seen.of("Reconciling") == ("True", "ProgressingWithRetry", 2)
     assert "no such port" in seen.conditions["Ready"]["message"]
     assert seen.observed == 2
-    during: list[Seen] = []
-    case.executor.during = lambda: during.append(Seen(cluster.objects[REF]))
+    during: list[ResourceState] = []
+    case.executor.during = lambda: during.append(ResourceState(cluster.objects[REF]))
     await case.reconciler.reconcile(REF, SPEC)
     assert during[0].of("Ready") == ("False", "Failed", 2)
-    assert Seen(await cluster.get(REF)).of("Ready") == ("True", "Succeeded", 2)
+    assert ResourceState(await cluster.get(REF)).of("Ready") == ("True", "Succeeded", 2)
 
 
 async def test_what_cannot_be_run_is_stalled_until_it_is_edited() -> None:
@@ -91,13 +91,13 @@ async def test_what_cannot_be_run_is_stalled_until_it_is_edited() -> None:
     cluster = FakeCluster(resource(annotations={PERIOD: "often"}))
     case = Case(WATCH, cluster, success())
     await case.reconciler.reconcile(REF, SPEC)
-    seen = Seen(await cluster.get(REF))
+    seen = ResourceState(await cluster.get(REF))
     assert seen.of("Stalled") == ("True", "Failed", 1)
     assert seen.of("Ready") == ("False", "Stalled", 1)
     assert "often" in seen.conditions["Stalled"]["message"]
     cluster.edit(REF, lambda body: body["metadata"].update(annotations={}, generation=2))
     await case.reconciler.reconcile(REF, SPEC)
-    seen = Seen(await cluster.get(REF))
+    seen = ResourceState(await cluster.get(REF))
     assert seen.of("Ready") == ("True", "Succeeded", 2)
     assert "Stalled" not in seen.conditions
 
@@ -106,6 +106,6 @@ async def test_without_the_key_nothing_of_it_is_written() -> None:
     """Existing projects have the three conditions of ansible-operator only."""
     cluster = FakeCluster(resource())
     await Case(PLAIN, cluster, success()).reconciler.reconcile(REF, SPEC)
-    seen = Seen(await cluster.get(REF))
+    seen = ResourceState(await cluster.get(REF))
     assert seen.conditions.keys() == {"Running", "Successful", "Failure"}
     assert seen.observed is None

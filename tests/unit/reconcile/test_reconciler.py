@@ -37,7 +37,7 @@ from operator_runner.core.settings import AnsibleSettings
 from operator_runner.reconcile.dependencies import Dependencies
 from operator_runner.reconcile.other_writers import OtherWriters
 from operator_runner.reconcile.reconciler import Reconciler
-from operator_runner.reconcile.results import Failed, Gone, Idle, Succeeded
+from operator_runner.reconcile.results import Failed, Gone, NoRun, Succeeded
 from tests.fakes.cluster import FakeCluster
 from tests.fakes.executor import FakeAccess, FakeExecutor, FakeVariableNames, failure, success
 
@@ -72,14 +72,14 @@ class Case:
         watch: Watch,
         cluster: FakeCluster,
         *outcomes: RunOutcome,
-        relevant: bool = True,
+        selected: bool = True,
         ansible: AnsibleSettings = PLAIN_SETTINGS,
         dependents: Callable[[ObjectRef], Sequence[Json]] = lambda _: (),
     ) -> None:
         self.cluster, self.executor = cluster, FakeExecutor(*outcomes)
         self.access = FakeAccess()
         self.variables = FakeVariableNames()
-        self.relevant, self.deselected = relevant, False
+        self.selected, self.deselected = selected, False
         self.latest_version = ""
         self.now = datetime(2026, 1, 1, tzinfo=UTC)
         self.times: list[tuple[str, str, float]] = []
@@ -91,7 +91,7 @@ class Case:
             cluster,
             self.access,
             self.executor,
-            lambda *_: self.relevant,
+            lambda *_: self.selected,
             lambda *_: self.deselected,
             lambda _: self.latest_version,
             lambda _, *took: self.times.append(took),
@@ -302,7 +302,7 @@ async def test_the_life_of_a_resource_with_a_finalizer() -> None:
     assert body["metadata"]["finalizers"] == ["other/f", "example.com/f"]
     cluster.edit(REF, lambda body: body["metadata"]["finalizers"].remove("other/f"))
     cluster.delete(REF)
-    assert await case.reconciler.reconcile(REF, [Cause(Trigger.DELETION)]) == Idle()
+    assert await case.reconciler.reconcile(REF, [Cause(Trigger.DELETION)]) == NoRun()
     assert case.executor.requests[-1].content == CLEANUP
     assert case.executor.requests[-1].extra_vars["state"] == "absent"
     assert await cluster.get(REF) is None
@@ -331,8 +331,8 @@ async def test_a_failing_clean_up_keeps_the_resource() -> None:
 
 async def test_a_resource_that_is_not_chosen_is_left_alone() -> None:
     """Selector and when are evaluated before anything is written."""
-    case = Case(HELD, FakeCluster(resource()), relevant=False)
-    assert await case.reconciler.reconcile(REF, SPEC) == Idle()
+    case = Case(HELD, FakeCluster(resource()), selected=False)
+    assert await case.reconciler.reconcile(REF, SPEC) == NoRun()
     assert await case.version() == "1"
 
 
@@ -402,7 +402,7 @@ async def test_a_clean_up_that_asks_holds_the_resource() -> None:
     version = await case.version()
     assert await case.reconciler.reconcile(REF, SPEC) == again
     assert await case.version() == version
-    assert await case.reconciler.reconcile(REF, SPEC) == Idle()
+    assert await case.reconciler.reconcile(REF, SPEC) == NoRun()
     assert await case.cluster.get(REF) is None
 
 
@@ -426,7 +426,7 @@ async def test_a_requested_verbosity_shows_the_output_of_the_run(
     ("marked", "text", "warned"), [(False, "{{ x }}", 1), (True, "{{ x }}", 0), (False, "x", 0)]
 )
 async def test_evaluated_text_is_warned_about(marked: bool, text: str, warned: int) -> None:
-    """Writers of a resource could run templates; the log has the fields and the cure."""
+    """Writers of a resource could run templates; the log has the fields and a hint."""
     body = resource()
     body["spec"]["title"] = text
     case = Case(replace(PLAIN, mark_unsafe=marked), FakeCluster(body))
@@ -462,7 +462,7 @@ async def test_another_operator_is_reported_once(during: bool) -> None:
             else:
                 cluster.edit(REF, write)
     (warning,) = [line for line in lines if "Another operator" in line["event"]]
-    assert "--leader-elect" in warning["cure"]
+    assert "--leader-elect" in warning["hint"]
     assert [one.reason for one in cluster.events].count("AnotherOperator") == 1
 
 
@@ -487,7 +487,7 @@ async def test_a_field_that_ansible_acts_on_is_dropped_and_reported_once() -> No
         assert request.extra_vars["size"] == 3
     (warning,) = [line for line in lines if "not passed to the role" in line["event"]]
     assert warning["fields"] == ["spec.sopsBinary", "spec.hosts"]
-    assert "allowVars" in warning["cure"]
+    assert "allowVars" in warning["hint"]
     (note,) = reserved_notices(cluster)
     assert "spec.sopsBinary" in note
 
@@ -527,12 +527,12 @@ async def test_nothing_runs_while_the_names_are_unknown() -> None:
 
 
 async def test_a_resource_out_of_bounds_is_refused_and_waits_for_an_edit() -> None:
-    """Condition and Event have place and cure; nothing is run, finalized or retried."""
+    """Condition and Event have place and hint; nothing is run, finalized or retried."""
     body = decode(json.dumps(resource() | {"spec": nested(200)}).encode())
     cluster = FakeCluster(body)
     case = Case(HELD, cluster)
     cluster.objects[REF] = body
-    assert await case.reconciler.reconcile(REF, SPEC) == Idle()
+    assert await case.reconciler.reconcile(REF, SPEC) == NoRun()
     failure_ = (await case.conditions())["Failure"]
     assert (failure_["status"], failure_["reason"]) == ("True", "Failed")
     assert "nested more than 100 levels deep at spec.a.a" in failure_["message"]

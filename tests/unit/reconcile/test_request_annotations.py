@@ -26,7 +26,7 @@ from operator_runner.reconcile.request_annotations import (
     requested_change,
     suspension,
 )
-from operator_runner.reconcile.results import Failed, Idle, Succeeded
+from operator_runner.reconcile.results import Failed, NoRun, Succeeded
 from operator_runner.reconcile.superseding import supersede_reason
 from tests.fakes.cluster import FakeCluster
 from tests.fakes.executor import failure, success
@@ -111,7 +111,7 @@ def test_an_answer_is_read_as_it_was_written() -> None:
 
 
 @pytest.mark.parametrize(
-    ("metadata", "relevant", "deselected", "expected"),
+    ("metadata", "selected", "deselected", "expected"),
     [
         ({}, True, False, Suspend()),
         ({}, False, True, Suspend()),
@@ -122,13 +122,13 @@ def test_an_answer_is_read_as_it_was_written() -> None:
     ],
 )
 def test_nothing_is_begun_for_a_suspended_resource(
-    metadata: Json, relevant: bool, deselected: bool, expected: Any
+    metadata: Json, selected: bool, deselected: bool, expected: Any
 ) -> None:
     """No finalizer is added or removed; a resource of somebody else is left alone."""
     body = resource(annotations=SUSPENDED, **metadata)
-    assert decide(body, HELD, relevant=relevant, deselected=deselected) == expected
+    assert decide(body, HELD, selected=selected, deselected=deselected) == expected
     finalized = resource(finalizers=["example.com/f"], annotations={SUSPEND_ANNOTATION: "false"})
-    assert decide(finalized, HELD, relevant=True) == Run(cleanup=False)
+    assert decide(finalized, HELD, selected=True) == Run(cleanup=False)
 
 
 async def test_a_suspended_resource_costs_one_write() -> None:
@@ -140,9 +140,9 @@ async def test_a_suspended_resource_costs_one_write() -> None:
     case.cluster.edit(REF, lambda body: body["metadata"].update(annotations=dict(SUSPENDED)))
     events = len(case.cluster.events)
 
-    assert await case.reconciler.reconcile(REF, SPEC) == Idle()
+    assert await case.reconciler.reconcile(REF, SPEC) == NoRun()
     version = await case.version()
-    assert await case.reconciler.reconcile(REF, [Cause(Trigger.PERIOD)]) == Idle()
+    assert await case.reconciler.reconcile(REF, [Cause(Trigger.PERIOD)]) == NoRun()
     assert await case.version() == version
     found = await case.conditions()
     assert found["Suspended"]["status"] == "True"

@@ -18,7 +18,7 @@ from operator_runner.core.model import (
     Trigger,
     Watch,
 )
-from operator_runner.reconcile.results import Failed, Skipped, Succeeded
+from operator_runner.reconcile.results import Failed, Succeeded, Unchanged
 from operator_runner.reconcile.unchanged import ExecutedTasks, has_known_inputs, may_skip
 from tests.fakes.cluster import FakeCluster
 from tests.fakes.executor import failure, success
@@ -77,7 +77,7 @@ async def test_a_run_with_unchanged_inputs_is_skipped(trigger: Trigger) -> None:
     await case.reconciler.reconcile(REF, SPEC)
     version = await case.version()
     result = await case.reconciler.reconcile(REF, [Cause(trigger)])
-    assert result == Skipped(timedelta(hours=10), Trigger.PERIOD)
+    assert result == Unchanged(timedelta(hours=10), Trigger.PERIOD)
     assert len(case.executor.requests) == 1
     assert case.executor.skipped == [(REF, "inputs unchanged")]
     assert await case.version() == version
@@ -180,14 +180,14 @@ def test_text_that_is_no_template_is_known() -> None:
         {"task_action": "debug", "task_path": "/opt/other/tasks/main.yml:1"},
     ],
 )
-def test_executed_tasks_with_other_inputs_are_a_doubt(data: Json) -> None:
+def test_executed_tasks_with_other_inputs_are_impure(data: Json) -> None:
     """Modules that are not known, and tasks of files that were not examined."""
     tasks = ExecutedTasks([ROLE])
     tasks(RunEvent("runner_on_ok", data))
-    assert tasks.doubt
+    assert tasks.impurity
 
 
-def test_known_tasks_of_the_role_are_no_doubt() -> None:
+def test_known_tasks_of_the_role_are_pure() -> None:
     """Modules for the cluster, and those that only compute."""
     tasks = ExecutedTasks([ROLE])
     for action in ("kubernetes.core.k8s", "k8s_info", "ansible.builtin.set_fact", "include_role"):
@@ -196,4 +196,4 @@ def test_known_tasks_of_the_role_are_no_doubt() -> None:
     play = {"task_action": "gather_facts", "task_path": "/var/runs/1/project/main.json:1"}
     tasks(RunEvent("runner_on_ok", play))
     tasks(RunEvent("playbook_on_stats", {}))
-    assert tasks.doubt == ""
+    assert tasks.impurity == ""

@@ -27,7 +27,7 @@ def test_equal_versions_have_no_disagreements() -> None:
         (replace(AGREEING, bundle="0.0.2"), CHANGELOG, "run `make bundle VERSION=0.0.3`"),
     ],
 )
-def test_a_disagreement_states_file_and_cure(
+def test_a_disagreement_states_file_and_hint(
     versions: Versions, changelog: str, message: str
 ) -> None:
     """One message for each version that differs."""

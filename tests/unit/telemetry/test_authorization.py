@@ -119,7 +119,7 @@ async def test_where_the_api_does_not_answer(broken: str, text: str) -> None:
     scraper = Scraper(answers)
     with structlog.testing.capture_logs() as logs:
         assert await scraper.ask("Bearer good") == (500, text)
-    assert "`create` on tokenreviews.authentication.k8s.io" in logs[0]["cure"]
+    assert "`create` on tokenreviews.authentication.k8s.io" in logs[0]["hint"]
     answers.broken.clear()
     assert (await scraper.ask("Bearer good"))[0] == 200
 

@@ -263,13 +263,13 @@ def test_zap_levels_map_to_python_levels(text: str, expected: int) -> None:
     assert logs.parse_level(text, "--zap-log-level") == expected
 
 
-def test_a_wrong_level_names_flag_and_cure() -> None:
+def test_a_wrong_level_names_flag_and_hint() -> None:
     """The message can be acted on."""
     with pytest.raises(ConfigError, match=r"--zap-log-level=loud: .* debug, info, warn, error"):
         logs.configure("json", "loud")
 
 
-def test_a_wrong_time_encoding_names_flag_and_cure() -> None:
+def test_a_wrong_time_encoding_names_flag_and_hint() -> None:
     """The message can be acted on."""
     with pytest.raises(ConfigError, match=r"--zap-time-encoding=roman: .* iso8601"):
         logs.configure("console", "info", time_encoding="roman")

@@ -407,7 +407,7 @@ async def test_what_is_not_supported_turns_traces_off(environ: dict[str, str]) -
 
 
 async def test_missing_packages_turn_traces_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A warning has the cure; the operator starts."""
+    """A warning has a hint; the operator starts."""
     monkeypatch.delattr(tracing, "provider")
     monkeypatch.setitem(sys.modules, f"{tracing.__name__}.provider", None)
     with structlog.testing.capture_logs() as lines:
@@ -416,7 +416,7 @@ async def test_missing_packages_turn_traces_off(monkeypatch: pytest.MonkeyPatch)
         ) as traces:
             assert isinstance(traces, NoTraces)
     [line] = lines
-    assert "operator-runner[otel]" in line["cure"]
+    assert "operator-runner[otel]" in line["hint"]
 
 
 def test_a_record_that_cannot_be_traced_does_not_fail_the_run(recorded: Recorded) -> None:

@@ -48,7 +48,7 @@ def test_the_spellings_of_kubectl(text: str, gvk: GVK) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "cure"),
+    ("text", "hint"),
     [
         ("wikki", "; did you mean wiki.v1.apps.example.com?"),
         ("pds", "; did you mean pod?"),
@@ -59,11 +59,11 @@ def test_the_spellings_of_kubectl(text: str, gvk: GVK) -> None:
         ("zebra", "; install its CRD, or correct the name"),
     ],
 )
-def test_an_unknown_type_names_the_nearest(text: str, cure: str) -> None:
+def test_an_unknown_type_names_the_nearest(text: str, hint: str) -> None:
     """A misspelt name, another version or group; otherwise the CRD is missing."""
     with pytest.raises(ConfigError) as excinfo:
         find_kind(text, KINDS)
-    assert str(excinfo.value) == f'the resource type "{text}" is unknown{cure}'
+    assert str(excinfo.value) == f'the resource type "{text}" is unknown{hint}'
 
 
 @pytest.mark.parametrize(

@@ -72,7 +72,7 @@ def test_the_first_requeue_period_counts(both: Both) -> None:
 - name: Looped
   operator_sdk.util.requeue_after: {time: '{{ item }}'}
   loop: [10s, 500ms, 0]
-- name: Refused
+- name: RejectedObject
   operator_sdk.util.requeue_after: {time: '{{ item }}'}
   loop: ['30', 5 minutes, 1.5h, '', h, 3m2]
   ignore_errors: true
@@ -87,7 +87,7 @@ def test_the_first_requeue_period_counts(both: Both) -> None:
     assert record.outcome.requeue_after == timedelta(minutes=90)
     assert record.result("First")["period"] == "1h30m"
     assert record.result("First")["changed"] is False
-    refused = [result["msg"] for _, result in record.ends("Refused")[:-1]]
+    refused = [result["msg"] for _, result in record.ends("RejectedObject")[:-1]]
     assert refused[0] == "invalid time input: time is '30': it has no unit; write 30s, 30m or 30h"
     assert all(text.startswith("invalid time input: time is ") for text in refused)
     assert len(refused) == 6
@@ -116,7 +116,7 @@ def test_each_metric_type_is_sent_to_the_operator(both: Both, operator: Operator
     - name: Checked
       operator_sdk.util.osdk_metric: {name: tried_not, gauge: {set: 1}}
       check_mode: true
-    - name: Refused
+    - name: RejectedObject
       operator_sdk.util.osdk_metric: {name: tried_nodes, counter: {increment: true}}
       ignore_errors: true
     - name: Two at once
@@ -133,7 +133,7 @@ def test_each_metric_type_is_sent_to_the_operator(both: Both, operator: Operator
     record = both(Project(tasks, variables={"address": operator.address}))
     assert record.outcome.successful, record.outcome.failures
     assert record.result("Counted")["changed"] is True
-    refusal = record.result("Refused")
+    refusal = record.result("RejectedObject")
     assert refusal["msg"] == "cannot change metric type of tried_nodes, which is a gauge"
     assert refusal["status_code"] == 400
     assert record.result("Two at once")["msg"] == "only one metric can be processed at a time"

@@ -89,7 +89,7 @@ TASKS = """
 - name: Fact
   set_fact: {left: behind, cacheable: true}
   when: left is not defined
-- name: Seen
+- name: ResourceState
   debug: {msg: "{{ lookup('env', 'LEFT', default='nothing') }}"}
 """
 MODULE = """#!/usr/bin/python

@@ -193,7 +193,7 @@ def test_http_modules_reach_a_server(both: Both, server: str) -> None:
 - name: Missing
   uri: {url: '{{ server }}/missing'}
   ignore_errors: true
-- name: Refused
+- name: RejectedObject
   uri: {url: 'http://127.0.0.1:1/'}
   ignore_errors: true
 - name: Download

@@ -112,7 +112,7 @@ def test_collections_and_roles_paths(tmp_path: Path) -> None:
     """--ansible-collections-path and --ansible-roles-path name where to look."""
     tasks = """
 - include_role: {name: acme.own.inside}
-- name: Refused
+- name: RejectedObject
   acme.own.own_module:
   ignore_errors: true
 - name: Mixed
@@ -134,7 +134,7 @@ def test_collections_and_roles_paths(tmp_path: Path) -> None:
     with Launchers(settings) as launchers:
         record = Both(launchers, tmp_path)(Project(files={"site.yml": plays}))
     _assert_used(record, "own")
-    assert record.result("Refused")["msg"] == "missing required arguments: name"
+    assert record.result("RejectedObject")["msg"] == "missing required arguments: name"
 
 
 @pytest.mark.local_only("types of templates are those of the image's ansible-core")

@@ -131,7 +131,7 @@ def test_skipped_tasks_name_their_condition(both: Both) -> None:
   set_stats: {data: {times: 4}, aggregate: true, per_host: true}
 - name: Total
   set_stats: {data: {total: 1}}
-- name: Refused
+- name: RejectedObject
   assert: {that: double | int == 7, fail_msg: no seven, quiet: true}
 """
     record = both(Project(tasks, variables={"size": 3}))

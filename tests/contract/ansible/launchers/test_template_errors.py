@@ -43,8 +43,8 @@ def test_a_nested_key_in_camel_case(both: Both) -> None:
     """Keys of maps are in snake case too."""
     text = "\n{% for url in web.urls %}\n{{ url }}:{{ web.listenPort }}\n{% endfor %}\n"
     message = message_of(both, WAYS["lookup"], {"templates/page.j2": text})
-    cure = "has no attribute 'listenPort': nested keys are in snake case too: listen_port ("
-    assert cure in message
+    hint = "has no attribute 'listenPort': nested keys are in snake case too: listen_port ("
+    assert hint in message
     assert f"{PLACE}:3)" in message
 
 

@@ -339,7 +339,7 @@ def test_create_api_extends_this_repository(
 
 
 def test_errors_name_missing_files(tmp_path: Path, kustomize: str) -> None:
-    """No project, and a project without manifests for OLM: each error has its folder and cure."""
+    """No project, and a project without manifests for OLM: each error has its folder and hint."""
     done = run(tmp_path, "bundle", "nowhere", "--version=0.0.1")
     assert (done.returncode, done.stderr) == (1, "Error: nowhere: no such directory\n")
     (tmp_path / "watches.yaml").write_text("[]\n")

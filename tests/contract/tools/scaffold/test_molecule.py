@@ -57,7 +57,7 @@ def case(control_plane_cluster: Cluster, tmp_path: Path) -> Case:
 
 
 def test_without_an_image_nothing_is_touched(case: Case) -> None:
-    """`make test` without OPERATOR_IMAGE fails before it deletes anything, and gives the cure."""
+    """`make test` without OPERATOR_IMAGE fails before it deletes anything, and gives a hint."""
     case.install()
     strangers = case.strangers()
     before = strangers.state()
@@ -81,7 +81,7 @@ def test_an_existing_crd_is_kept(case: Case) -> None:
 
 @pytest.mark.slow
 def test_a_crd_of_the_test_is_kept_for_resources_of_others(case: Case) -> None:
-    """Destroy refuses, names the resources and the cure; with it the CRD and they stay."""
+    """Destroy refuses, names the resources and a hint; with it the CRD and they stay."""
     case.molecule.passes("converge", **RUNNING)
     strangers = case.strangers()
     before = strangers.state()
@@ -147,7 +147,7 @@ def test_resources_of_a_cluster_scoped_kind_are_refused(case: Case) -> None:
 
 @pytest.mark.slow
 def test_an_existing_kind_cluster_is_kept(case: Case, tmp_path: Path) -> None:
-    """`-s kind` neither uses nor deletes a cluster with its name; create names the cure."""
+    """`-s kind` neither uses nor deletes a cluster with its name; create has a hint."""
     programs = tmp_path / "programs"
     programs.mkdir()
     kind = programs / "kind"

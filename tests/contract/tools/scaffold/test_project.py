@@ -166,7 +166,7 @@ def test_make_installs_and_removes(kubectl: Kubectl, control_plane: Path, made: 
 
 
 def test_make_reports_missing_tools(made: Path) -> None:
-    """No variable of the Makefile is undefined, and a missing tool is named with the cure."""
+    """No variable of the Makefile is undefined, and a missing tool is named with a hint."""
     targets = re.findall(r"^([a-z-]+):.* ## ", (made / "Makefile").read_text(), re.MULTILINE)
     assert {"run", "install", "deploy", "docker-build", "bundle-build", "catalog-build"} <= {
         *targets

@@ -109,7 +109,7 @@ def test_a_fresh_project_with_fields_passes_its_rbac_check(project: Path) -> Non
 
 
 def test_invalid_fields_write_nothing(project: Path) -> None:
-    """The cure is in the message, and a name that Ansible acts on is found."""
+    """The hint is in the message, and a name that Ansible acts on is found."""
     api = ("create", "api", "--group=cache", "--version=v1", "--kind=Other", "--generate-role")
     done = run(project, *api, "--field=size:int", "--field=owner")
     assert done.returncode == 1

@@ -1,4 +1,4 @@
-"""`operator-runner validate` over projects: each mistake with file, line and cure, all at once."""
+"""`operator-runner validate` over projects: each mistake with file, line and hint, all at once."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ def validate(project: Path, *arguments: str) -> subprocess.CompletedProcess[str]
     return run(project, "validate", *arguments)
 
 
-def test_each_mistake_has_its_file_line_and_cure(tmp_path: Path) -> None:
+def test_each_mistake_has_its_file_line_and_hint(tmp_path: Path) -> None:
     """All mistakes of tasks are reported at once, and nothing else."""
     lines: list[str] = []
     expected = []
@@ -286,14 +286,14 @@ def test_argument_specs_and_defaults_that_do_not_agree_with_the_crd(tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    ("version", "kind", "cure"),
+    ("version", "kind", "hint"),
     [
         ("v1", "Sight", "did you mean Site in group example.com, served in v1?"),
         ("v2", "Site", "it is served in v1; correct `version`, or add it to the CRD"),
     ],
 )
 def test_a_kind_that_the_crds_of_the_project_do_not_serve(
-    tmp_path: Path, version: str, kind: str, cure: str
+    tmp_path: Path, version: str, kind: str, hint: str
 ) -> None:
     """A warning has its line in watches.yaml: another project may install the CRD."""
     entry = f"- group: example.com\n  version: {version}\n  kind: {kind}\n  role: site\n"
@@ -302,7 +302,7 @@ def test_a_kind_that_the_crds_of_the_project_do_not_serve(
     assert done.returncode == 0
     assert done.stderr == (
         f"Warning: watches.yaml:3: example.com/{version}, Kind={kind} is not served by the CRDs "
-        f"of the project: {cure}\n"
+        f"of the project: {hint}\n"
     )
 
 

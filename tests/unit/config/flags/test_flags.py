@@ -338,7 +338,7 @@ def test_durations_below_zero_have_a_meaning(flag: str, name: str, value: timede
         ("--watch-file=x", "Did you mean '--watches-file'?"),
     ],
 )
-def test_a_bad_value_names_the_flag_and_the_cure(flag: str, message: str) -> None:
+def test_a_bad_value_names_the_flag_and_a_hint(flag: str, message: str) -> None:
     """The command line is refused before anything starts."""
     result = CliRunner().invoke(run, [flag])
 

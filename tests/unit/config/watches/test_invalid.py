@@ -14,7 +14,7 @@ MARK = "# problem: "
 
 
 @pytest.mark.parametrize("path", FIXTURES, ids=lambda path: path.stem)
-def test_every_problem_is_reported_with_line_path_and_cure(path: Path, project: Path) -> None:
+def test_every_problem_is_reported_with_line_path_and_hint(path: Path, project: Path) -> None:
     """The problems are exactly those in the comments of the file."""
     comments = [line for line in path.read_text().splitlines() if line.startswith(MARK)]
     expected = [

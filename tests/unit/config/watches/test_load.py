@@ -80,7 +80,7 @@ def test_a_short_entry_takes_all_defaults(project: Path) -> None:
 
 @pytest.mark.parametrize("group", ["", "apps", "networking.k8s.io", "rbac.authorization.k8s.io"])
 def test_the_status_of_built_in_kinds_is_written_only_on_request(project: Path, group: str) -> None:
-    """It belongs to the controllers of Kubernetes; kstatus alone is a warning with the cure."""
+    """It belongs to the controllers of Kubernetes; kstatus alone is a warning with a hint."""
     entry = f"{HEAD}  group: '{group}'\n"
     assert not read(project, entry).watches[0].manage_status
     assert read(project, f"{entry}  manageStatus: true\n").watches[0].manage_status

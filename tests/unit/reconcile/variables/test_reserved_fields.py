@@ -97,7 +97,7 @@ def test_the_watch_allows_names() -> None:
     ]
 
 
-def test_the_note_names_fields_reasons_and_cure() -> None:
+def test_the_note_names_fields_reasons_and_hint() -> None:
     """One text for all that are dropped."""
     fields = reserved_fields(
         body("ansibleHost", "hosts", "_cache_example_com_memcached"), WATCH, NAMES

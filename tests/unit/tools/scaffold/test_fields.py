@@ -75,7 +75,7 @@ def test_a_field_has_name_type_and_default(text: str, field: Field) -> None:
         ("limits:object={1: a}", "expected object"),
     ],
 )
-def test_an_invalid_field_is_refused_with_its_cure(text: str, problem: str) -> None:
+def test_an_invalid_field_is_refused_with_a_hint(text: str, problem: str) -> None:
     """The message repeats the flag and has what to write instead."""
     with pytest.raises(ConfigError, match=problem) as caught:
         parse_fields([text])
@@ -97,8 +97,8 @@ def test_all_mistakes_are_reported_at_once() -> None:
 @pytest.mark.parametrize("name", ["environment", "ansibleHost"])
 def test_a_variable_on_which_ansible_acts_is_refused(name: str) -> None:
     """The role would not get it; another name is proposed."""
-    cure = f"choose another name, such as memcached{name[0].upper()}{name[1:]}"
-    with pytest.raises(ConfigError, match=cure):
+    hint = f"choose another name, such as memcached{name[0].upper()}{name[1:]}"
+    with pytest.raises(ConfigError, match=hint):
         mark_keywords([Field(name, "string")], CACHE, NAMES, declared=True)
 
 

@@ -1,4 +1,4 @@
-"""Names of projects and kinds: valid ones, and errors with their cures."""
+"""Names of projects and kinds: valid ones, and errors with their hints."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_a_bad_kind_is_refused(flags: tuple[str, str, str, str], problem: str) -
 
 
 @pytest.mark.parametrize(
-    ("name", "cure"),
+    ("name", "hint"),
     [
         ("My_Operator", "--project-name=my-operator"),
         ("9lives", "--project-name=lives"),
@@ -65,12 +65,12 @@ def test_a_bad_kind_is_refused(flags: tuple[str, str, str, str], problem: str) -
         ("", "--project-name=my-operator"),
     ],
 )
-def test_a_bad_project_name_is_refused(name: str, cure: str) -> None:
+def test_a_bad_project_name_is_refused(name: str, hint: str) -> None:
     """The error offers a name that is taken."""
     with pytest.raises(ConfigError) as caught:
         names.project(name, "example.com")
-    assert str(caught.value).endswith(cure)
-    assert names.project(cure.removeprefix("--project-name="), "example.com")
+    assert str(caught.value).endswith(hint)
+    assert names.project(hint.removeprefix("--project-name="), "example.com")
 
 
 def test_all_errors_are_reported_at_once() -> None:

@@ -54,8 +54,8 @@ def test_specs_that_agree_with_the_crd_have_no_finding() -> None:
         ),
     ],
 )
-def test_a_mistake_is_an_error_with_its_cure(options: Any, message: str) -> None:
-    """Each is an error with its cure."""
+def test_a_mistake_is_an_error_with_a_hint(options: Any, message: str) -> None:
+    """Each is an error with its hint."""
     assert messages(specs(**options)) == [(message, True)]
 
 

@@ -83,7 +83,7 @@ def test_names_that_are_defined(text: str) -> None:
     ],
 )
 def test_names_that_are_not(text: str, message: str) -> None:
-    """Each has the nearest name or the cure."""
+    """Each has the nearest name or the hint."""
     assert messages(text) == [message]
 
 

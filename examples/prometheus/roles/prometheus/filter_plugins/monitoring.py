@@ -14,7 +14,7 @@ _SECRETS = ("authorization", "basicAuth", "bearerTokenSecret", "oauth2")
 _TLS_SECRETS = ("ca", "cert", "keySecret")
 _FILES = ("bearerTokenFile",)
 _TLS_FILES = ("caFile", "certFile", "keyFile")
-_CURE = "the Prometheus allows files with arbitraryFSAccessThroughSMs: {deny: false}"
+_HINT = "the Prometheus allows files with arbitraryFSAccessThroughSMs: {deny: false}"
 
 
 def object_name(body: Json) -> str:
@@ -70,7 +70,7 @@ def refusals(monitors: Iterable[Json], files: bool) -> dict[str, str]:
             if secrets:
                 found[object_name(monitor)] = f"{secrets[0]} is not supported by this operator"
             elif paths and not files:
-                found[object_name(monitor)] = f"{paths[0]} is not allowed; {_CURE}"
+                found[object_name(monitor)] = f"{paths[0]} is not allowed; {_HINT}"
     return found
 
 

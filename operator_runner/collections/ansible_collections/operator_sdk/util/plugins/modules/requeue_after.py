@@ -58,10 +58,10 @@ def complaint(time: str) -> str | None:
     """Say what is wrong with the period, and what to write instead; None if nothing is."""
     if _TERMS.fullmatch(time):
         return None
-    cure = "write hours, minutes and seconds, such as 90s, 30m or 1h30m"
+    hint = "write hours, minutes and seconds, such as 90s, 30m or 1h30m"
     if time.isdecimal():
-        cure = f"it has no unit; write {time}s, {time}m or {time}h"
-    return f"invalid time input: time is {time!r}: {cure}"
+        hint = f"it has no unit; write {time}s, {time}m or {time}h"
+    return f"invalid time input: time is {time!r}: {hint}"
 
 
 def main() -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from operator_runner.controller.sources import unclaimed_versions
-from operator_runner.controller.sources.unclaimed_versions import UnclaimedVersions
+from operator_runner.controller.sources import unowned_versions
+from operator_runner.controller.sources.unowned_versions import UnownedVersions
 from operator_runner.core.model import GVK, ObjectRef
 
 KIND = GVK("", "v1", "ConfigMap")
@@ -14,13 +14,13 @@ A, B, C = (ObjectRef(KIND, "default", name) for name in "abc")
 
 
 @pytest.fixture
-def versions() -> UnclaimedVersions:
+def versions() -> UnownedVersions:
     """Return versions that are kept."""
-    return UnclaimedVersions(enabled=True)
+    return UnownedVersions(enabled=True)
 
 
 def test_an_object_without_an_event_has_the_version_of_the_list(
-    versions: UnclaimedVersions,
+    versions: UnownedVersions,
 ) -> None:
     """It may have been deleted before that list."""
     assert versions.latest(A) == ""
@@ -31,7 +31,7 @@ def test_an_object_without_an_event_has_the_version_of_the_list(
 
 @pytest.mark.parametrize(("listed", "event", "latest"), [("5", "9", "9"), ("9", "5", "9")])
 def test_the_newer_one_of_list_and_event_is_returned(
-    versions: UnclaimedVersions, listed: str, event: str, latest: str
+    versions: UnownedVersions, listed: str, event: str, latest: str
 ) -> None:
     """Versions are compared as numbers; objects without an event have that of the list."""
     versions.listed(KIND, listed)
@@ -40,13 +40,13 @@ def test_the_newer_one_of_list_and_event_is_returned(
     assert versions.latest(B) == listed
 
 
-def test_an_event_without_a_list_has_its_own_version(versions: UnclaimedVersions) -> None:
+def test_an_event_without_a_list_has_its_own_version(versions: UnownedVersions) -> None:
     """The watch may not have listed all objects yet."""
     versions.event(A, "100")
     assert (versions.latest(A), versions.latest(B)) == ("100", "")
 
 
-def test_lists_of_several_namespaces_keep_the_newest_version(versions: UnclaimedVersions) -> None:
+def test_lists_of_several_namespaces_keep_the_newest_version(versions: UnownedVersions) -> None:
     """A list without a version does not remove it."""
     for version in ("9", "10", "8", ""):
         versions.listed(KIND, version)
@@ -54,10 +54,10 @@ def test_lists_of_several_namespaces_keep_the_newest_version(versions: Unclaimed
 
 
 def test_dropped_events_count_for_all_objects_of_their_kind(
-    versions: UnclaimedVersions, monkeypatch: pytest.MonkeyPatch
+    versions: UnownedVersions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The oldest event is dropped; an object with an unknown event may have been that one."""
-    monkeypatch.setattr(unclaimed_versions, "_MAX_OBJECTS", 2)
+    monkeypatch.setattr(unowned_versions, "_MAX_OBJECTS", 2)
     versions.event(A, "1")
     versions.event(B, "2")
     versions.event(A, "3")
@@ -68,6 +68,6 @@ def test_dropped_events_count_for_all_objects_of_their_kind(
 
 def test_no_events_are_kept_if_no_watch_skips_runs() -> None:
     """They would only cost memory."""
-    versions = UnclaimedVersions(enabled=False)
+    versions = UnownedVersions(enabled=False)
     versions.event(A, "1")
     assert versions.latest(A) == ""

@@ -12,7 +12,7 @@ from operator_runner.core.model import Json, Watch
 _log = structlog.get_logger(__name__)
 
 
-def is_relevant(body: Json, watch: Watch) -> bool:
+def is_selected(body: Json, watch: Watch) -> bool:
     """Return whether the resource is chosen.
 
     If `when` cannot be evaluated, for example length() of a missing field, the result is False
@@ -37,7 +37,7 @@ def is_deselected(body: Json, watch: Watch) -> bool:
 
     It has been run before, as its annotation shows, and selector and `when` no longer match.
     A resource of another version's watch is not deselected, nor one for which `when` cannot be
-    evaluated: `is_relevant` logs that.
+    evaluated: `is_selected` logs that.
     """
     if watch.deselection is None:
         return False

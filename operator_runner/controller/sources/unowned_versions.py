@@ -10,7 +10,7 @@ from operator_runner.core.resource_versions import may_be_older
 _MAX_OBJECTS = 4096
 
 
-class UnclaimedVersions:
+class UnownedVersions:
     """Keeps the newest version of each object, and of the complete lists of each kind."""
 
     def __init__(self, enabled: bool) -> None:

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from operator_runner.config.watches import is_relevant
+from operator_runner.config.watches import is_selected
 from operator_runner.config.watches.expressions import check, evaluate
-from operator_runner.config.watches.relevance import blocks_upgrade, is_deselected
+from operator_runner.config.watches.selection import blocks_upgrade, is_deselected
 from operator_runner.core.labels import match_labels
 from operator_runner.core.model import (
     GVK,
@@ -88,16 +88,16 @@ def web(**metadata: Any) -> Json:
 )
 def test_when_decides_by_the_truth_of_jmespath(when: str | None, expected: bool) -> None:
     """Null, false and empty values are false; all others, 0 too, are true."""
-    assert is_relevant(web(), watch(when)) is expected
+    assert is_selected(web(), watch(when)) is expected
 
 
 def test_labels_are_checked_before_when() -> None:
     """Both must choose the resource."""
     selector = LabelSelector({"tier": "front"})
 
-    assert is_relevant(web(labels={"tier": "front"}), watch("spec", selector))
-    assert not is_relevant(web(labels={"tier": "back"}), watch("spec", selector))
-    assert not is_relevant(web(labels=None), watch("spec", selector))
+    assert is_selected(web(labels={"tier": "front"}), watch("spec", selector))
+    assert not is_selected(web(labels={"tier": "back"}), watch("spec", selector))
+    assert not is_selected(web(labels=None), watch("spec", selector))
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_only_a_clear_no_deselects_a_resource_that_was_run(
 def test_a_when_that_cannot_be_evaluated_is_reported() -> None:
     """length() of a missing field has no answer."""
     with capture_logs() as logs:
-        chosen = is_relevant(web(), watch("length(spec.missing) > `0`"))
+        chosen = is_selected(web(), watch("length(spec.missing) > `0`"))
 
     assert not chosen
     (line,) = logs
