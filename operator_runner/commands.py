@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import click
+from click.shell_completion import CompletionItem
 
 from operator_runner.core.imports import without_garbage_collection, without_package
 
@@ -36,6 +37,21 @@ from operator_runner.telemetry import logs, output
 _log = structlog.get_logger(__name__)
 
 
+class _ResourceType(click.ParamType[str]):
+    """The value of `run --once`; `settings_from` checks it, together with all other flags."""
+
+    name = "resource"
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """Return resources of the cluster that begin with `incomplete`."""
+        del param
+        from operator_runner.tools.resources.completion import complete_names  # noqa: PLC0415
+
+        return complete_names(ctx, incomplete)
+
+
 @click.command(cls=RunCommand)
 @run_options
 def run(**options: Any) -> None:
@@ -44,6 +60,10 @@ def run(**options: Any) -> None:
         sys.exit(_run(options))
     except ConfigError as error:
         _exit_with_problems(error)
+
+
+# Set here because the modules of the flags, as parts of the operator, do not import tools.
+next(each for each in run.params if each.name == "once").type = _ResourceType()
 
 
 @click.command()

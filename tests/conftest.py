@@ -15,7 +15,9 @@ from operator_runner.devcluster import Cluster
 from tests.support.kubectl import Kubectl
 
 # `make fuzz-resources` and `make fuzz-unchanged`: --hypothesis-profile=fuzz.
-settings.register_profile("fuzz", max_examples=100_000, deadline=None)
+settings.register_profile(
+    "fuzz", max_examples=100_000, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 # The duration of an example depends on the load of the machine.
 settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 # `make test-python313`: the examples have been tried on another Python.

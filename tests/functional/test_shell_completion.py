@@ -144,6 +144,32 @@ def test_runs_are_completed(
         assert re.search(rf"^plain,{run_id}\techo/a Succeeded$", done.stdout, re.MULTILINE)
 
 
+def test_the_resource_of_one_reconcile_is_completed(
+    environment: dict[str, str], kubectl: Kubectl, control_plane: Path, tmp_path: Path
+) -> None:
+    """`run --once` has no flag for a namespace: it is that of the kubeconfig."""
+    kubectl.apply(echo("page"))
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_bytes(control_plane.read_bytes())
+    settings = yaml.safe_load(kubeconfig.read_text())
+    settings["contexts"][0]["context"]["namespace"] = kubectl.namespace
+    kubeconfig.write_text(yaml.safe_dump(settings))
+    done = subprocess.run(
+        [OPERATOR_RUNNER],
+        env=environment
+        | {
+            "KUBECONFIG": str(kubeconfig),
+            "_OPERATOR_RUNNER_COMPLETE": "bash_complete",
+            "COMP_WORDS": "operator-runner\nrun\n--once\nech",
+            "COMP_CWORD": "3",
+        },
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.split() == ["plain,echoes/page"]
+
+
 def test_nothing_is_completed_without_a_cluster(environment: dict[str, str]) -> None:
     """And nothing is printed that the terminal would show in the line."""
     done = subprocess.run(
