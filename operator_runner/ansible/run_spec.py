@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import os
 import sys
 from pathlib import Path
@@ -68,6 +69,7 @@ def common_environment(ansible: AnsibleSettings) -> dict[str, str]:
         event_results.VARIABLE: event_results.UNLIMITED,
         # Before ansible-core 2.19 conditions could have any type: `when: x | length`.
         LENIENT: os.environ.get(LENIENT, "true"),
+        **_user_name(),
     }
     if roles_path_of(ansible):
         variables["ANSIBLE_ROLES_PATH"] = roles_path_of(ansible)
@@ -76,6 +78,18 @@ def common_environment(ansible: AnsibleSettings) -> dict[str, str]:
     if ansible.metric_address:
         variables["OSDK_METRIC_ADDRESS"] = ansible.metric_address
     return variables
+
+
+def _user_name() -> dict[str, str]:
+    """Return a name for a user who has none, such as an arbitrary user id in a container.
+
+    ansible-core does so too, but not for the error that Python raises since 3.13.
+    """
+    try:
+        getpass.getuser()
+    except (KeyError, OSError):
+        return {"LOGNAME": f"uid={os.getuid()}"}
+    return {}
 
 
 def roles_path_of(ansible: AnsibleSettings) -> str:

@@ -8,6 +8,7 @@ while the operator restarts. See docs/adr/0038-runs-as-jobs.md for the protocol.
 
 from __future__ import annotations
 
+import getpass
 import http.client
 import json
 import os
@@ -270,6 +271,11 @@ def main() -> None:
     names = ("KUBECONFIG", "K8S_AUTH_KUBECONFIG")
     environment = {**os.environ, **dict.fromkeys(names, str(kubeconfig))}
     environment.setdefault("HOME", str(scratch))
+    try:
+        getpass.getuser()
+    except (KeyError, OSError):
+        # ansible-core does so too, but not for the error that Python raises since 3.13.
+        environment["LOGNAME"] = f"uid={os.getuid()}"
     with (scratch / "input").open("rb") as stdin:
         worker = subprocess.Popen(
             _command(private),
